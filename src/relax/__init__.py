@@ -1,0 +1,1 @@
+"""Relax: a compiler and runtime for tensor programs with symbolic shapes."""
