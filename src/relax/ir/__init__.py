@@ -1,0 +1,68 @@
+"""What every IR shares: nodes, spans, diagnostics, dtypes, equality, modules, operators, passes."""
+
+from . import transform
+from .diagnostics import Diagnostic, DiagnosticContext, DiagnosticError, RelaxWarning, emit_warning
+from .dtype import DataType
+from .expr import BaseExpr, BaseFunc, GlobalVar, RelaxExpr, StructInfo, VDevice, update_struct_info
+from .module import IRModule
+from .node import (
+    Node,
+    binder,
+    child,
+    children_of,
+    fields_of,
+    label,
+    map_children,
+    node,
+    set_slot,
+    walk,
+)
+from .op import Op, register_op
+from .serialize import load_json, save_json
+from .span import Source, Span
+from .structural import (
+    Difference,
+    assert_structural_equal,
+    first_difference,
+    structural_equal,
+    structural_hash,
+)
+
+__all__ = [
+    "BaseExpr",
+    "BaseFunc",
+    "DataType",
+    "Diagnostic",
+    "DiagnosticContext",
+    "DiagnosticError",
+    "Difference",
+    "GlobalVar",
+    "IRModule",
+    "Node",
+    "Op",
+    "RelaxExpr",
+    "RelaxWarning",
+    "Source",
+    "Span",
+    "StructInfo",
+    "VDevice",
+    "assert_structural_equal",
+    "binder",
+    "child",
+    "children_of",
+    "emit_warning",
+    "fields_of",
+    "first_difference",
+    "label",
+    "load_json",
+    "map_children",
+    "node",
+    "register_op",
+    "save_json",
+    "set_slot",
+    "structural_equal",
+    "structural_hash",
+    "transform",
+    "update_struct_info",
+    "walk",
+]

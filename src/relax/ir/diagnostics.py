@@ -1,0 +1,133 @@
+"""Diagnostics: every complaint about a user's program, rendered with the source it is about.
+
+    error[E3102]: matmul: the reduced dimensions differ
+      --> mlp.py:14:15
+       |
+    14 |         h = R.matmul(x, w)
+       |             ^^^^^^^^^^^^^^ in main, inside a dataflow block
+       = x: R.Tensor((n, 784), "float32")      last dimension 784
+       = help: transpose w
+
+Codes are stable: E0xxx general, E1xxx parsing, E2xxx well-formedness (E20RR is rule RR of language.md §5),
+E3xxx struct info and operators, E4xxx passes and building, E5xxx TIR. Warnings share the ranges with a W.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .span import Span
+
+Level = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One complaint. `notes` are facts (operands, expected and found), `hint` says what to do."""
+
+    code: str
+    message: str
+    span: Span | None = None
+    label: str = ""
+    notes: tuple[str, ...] = ()
+    hint: str = ""
+    level: Level = "error"
+
+    def render(self) -> str:
+        """The text shown to the user. Never raises."""
+        out = [f"{self.level}[{self.code}]: {self.message}"]
+        gutter = 1
+        if self.span is not None:
+            gutter = len(str(self.span.line))
+            out += _excerpt(self.span, self.label, gutter)
+        elif self.label:
+            out.append(f"  --> {self.label}")
+        pad = " " * gutter
+        out += [f"{pad} = {note}" for note in self.notes]
+        if self.hint:
+            out.append(f"{pad} = help: {self.hint}")
+        return "\n".join(out)
+
+    def __str__(self) -> str:
+        return self.render()
+
+
+def _excerpt(span: Span, label: str, gutter: int) -> list[str]:
+    pad = " " * gutter
+    out = [f"{pad} --> {span.source.name}:{span.line}:{span.column}"]
+    text = span.source.line(span.line)
+    if not text:
+        return [*out, f"{pad} = {label}"] if label else out
+    end = span.end_column if span.end_line == span.line else len(text) + 1
+    # A tab keeps its width in the line of carets, so that they stand under what they mean.
+    lead = "".join("\t" if char == "\t" else " " for char in text[: span.column - 1])
+    carets = "^" * max(1, end - span.column)
+    return [
+        *out,
+        f"{pad} |",
+        f"{span.line} | {text}",
+        f"{pad} | {lead}{carets} {label}".rstrip(),
+    ]
+
+
+class DiagnosticError(Exception):
+    """One or more errors in a user's program; `diagnostics` holds them all.
+
+    ``str(error)`` is the rendered text of every one.
+    """
+
+    def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]) -> None:
+        if isinstance(diagnostics, Diagnostic):
+            diagnostics = (diagnostics,)
+        self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
+        super().__init__("\n\n".join(d.render() for d in self.diagnostics))
+
+    def __str__(self) -> str:
+        text = "\n\n".join(d.render() for d in self.diagnostics)
+        # A traceback prints "module.Name: " before the text; start on a line of its own.
+        return "\n" + text
+
+
+class RelaxWarning(UserWarning):
+    """A warning diagnostic, delivered through Python's `warnings`."""
+
+
+@dataclass
+class DiagnosticContext:
+    """Collects the diagnostics of one stage, so that all are reported together."""
+
+    diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
+
+    def emit(self, diagnostic: Diagnostic) -> None:
+        self.diagnostics.append(diagnostic)
+
+    @property
+    def errors(self) -> list[Diagnostic]:
+        return [d for d in self.diagnostics if d.level == "error"]
+
+    def finish(self) -> None:
+        """Deliver warnings; raise DiagnosticError if there were errors."""
+        pending, self.diagnostics = self.diagnostics, []
+        for diagnostic in pending:
+            if diagnostic.level != "error":
+                emit_warning(diagnostic)
+        errors = [d for d in pending if d.level == "error"]
+        if errors:
+            raise DiagnosticError(errors)
+
+    @contextmanager
+    def collect(self) -> Iterator[None]:
+        """Turn a DiagnosticError raised inside into collected diagnostics, and go on."""
+        try:
+            yield
+        except DiagnosticError as error:
+            self.diagnostics.extend(error.diagnostics)
+
+
+def emit_warning(diagnostic: Diagnostic) -> None:
+    """Deliver a warning diagnostic through Python's `warnings` (category RelaxWarning)."""
+    warnings.warn(RelaxWarning("\n" + diagnostic.render()), stacklevel=3)

@@ -1,0 +1,196 @@
+"""DataType: the scalar and vector types of the language (language.md §1).
+
+A ``DataType`` *is* its canonical string, so ``x.dtype == "float32"`` reads naturally, hashing is free
+and printing needs no table. The empty string is void: a dtype that is not known.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+_PATTERN: Final = re.compile(r"^(int|uint|float|bfloat|bool|handle)(\d*)(?:x(\d+))?$")
+_FLOAT8: Final = {
+    name: np.dtype(getattr(ml_dtypes, name))
+    for name in (
+        "float8_e3m4",
+        "float8_e4m3",
+        "float8_e4m3b11fnuz",
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e5m2",
+        "float8_e5m2fnuz",
+        "float8_e8m0fnu",
+    )
+}
+_BFLOAT16: Final = np.dtype(ml_dtypes.bfloat16)
+
+
+class DataType(str):
+    """An element type with a number of lanes, spelled as TVM spells it.
+
+    ``DataType("float32")``, ``DataType("int8x4")`` (a vector of four), ``DataType("bool")``
+    (also reached as ``uint1``), ``DataType("handle")``, ``DataType("")`` (void).
+
+    Raises ValueError for text that names no type.
+    """
+
+    __slots__ = ("bits", "code", "lanes")
+
+    code: str
+    """One of int, uint, float, bfloat, float8_*, bool, handle, void."""
+    bits: int
+    lanes: int
+
+    _interned: dict[str, DataType] = {}  # noqa: RUF012
+
+    def __new__(cls, text: Any = "") -> DataType:
+        known = cls._interned.get(text) if isinstance(text, str) else None
+        if known is not None:
+            return known
+        spelling = _spelling_of(text)
+        code, bits, lanes = _parse(spelling)
+        canonical = _canonical(code, bits, lanes)
+        result = cls._interned.get(canonical)
+        if result is None:
+            result = str.__new__(cls, canonical)
+            result.code, result.bits, result.lanes = code, bits, lanes
+            cls._interned[canonical] = result
+        cls._interned[spelling] = result
+        return result
+
+    def __reduce__(self) -> tuple[type[DataType], tuple[str]]:
+        return DataType, (str(self),)
+
+    @property
+    def is_void(self) -> bool:
+        return self.code == "void"
+
+    @property
+    def is_handle(self) -> bool:
+        return self.code == "handle"
+
+    @property
+    def is_bool(self) -> bool:
+        return self.code == "bool"
+
+    @property
+    def is_int(self) -> bool:
+        """A signed integer."""
+        return self.code == "int"
+
+    @property
+    def is_uint(self) -> bool:
+        """An unsigned integer; bool is not counted."""
+        return self.code == "uint"
+
+    @property
+    def is_integer(self) -> bool:
+        """Signed or unsigned; bool is not counted."""
+        return self.code in ("int", "uint")
+
+    @property
+    def is_float(self) -> bool:
+        """Any floating-point type, bfloat16 and the 8-bit ones included."""
+        return "float" in self.code
+
+    @property
+    def is_scalar(self) -> bool:
+        return self.lanes == 1
+
+    @property
+    def is_vector(self) -> bool:
+        return self.lanes > 1
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes one element takes in a tensor (a bool takes one)."""
+        return (self.bits + 7) // 8 * self.lanes
+
+    def with_lanes(self, lanes: int) -> DataType:
+        return DataType(_canonical(self.code, self.bits, lanes))
+
+    @property
+    def element_of(self) -> DataType:
+        """The same type with one lane."""
+        return self.with_lanes(1)
+
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy (or ml_dtypes) type of one element. Raises TypeError for void and handle."""
+        if self.code in _FLOAT8:
+            return _FLOAT8[self.code]
+        if self.code == "bfloat":
+            return _BFLOAT16
+        if self.code in ("void", "handle"):
+            raise TypeError(f"dtype '{self}' has no NumPy equivalent")
+        return np.dtype(str(self.element_of))
+
+    @property
+    def min_value(self) -> int | float:
+        """The least value; -inf for floats that have it."""
+        return 0 if self.is_bool else _limits(self)[0]
+
+    @property
+    def max_value(self) -> int | float:
+        """The greatest value; +inf for floats that have it."""
+        return 1 if self.is_bool else _limits(self)[1]
+
+
+def _spelling_of(text: Any) -> str:
+    if text is None:
+        return ""
+    if isinstance(text, str):
+        return {"void": "", "f32": "float32", "f16": "float16", "f64": "float64"}.get(text, text)
+    try:
+        return np.dtype(text).name
+    except TypeError:
+        return str(text)
+
+
+def _parse(text: str) -> tuple[str, int, int]:
+    if text == "":
+        return "void", 0, 0
+    base, _, lanes = text.rpartition("x") if re.search(r"x\d+$", text) else (text, "", "1")
+    if base in _FLOAT8:
+        return base, 8, int(lanes)
+    match = _PATTERN.match(text)
+    if match is None:
+        raise ValueError(f"unknown dtype {text!r}")
+    code, bits_text, lanes_text = match.groups()
+    bits = int(bits_text) if bits_text else {"bool": 1, "handle": 64}.get(code, 32)
+    lanes = int(lanes_text) if lanes_text else 1
+    if (code == "uint" and bits == 1) or (code == "bool" and bits in (1, 8)):
+        return "bool", 1, lanes
+    allowed = {
+        "int": (1, 4, 8, 16, 32, 64),
+        "uint": (4, 8, 16, 32, 64),
+        "float": (16, 32, 64),
+        "bfloat": (16,),
+        "bool": (),
+        "handle": (64,),
+    }[code]
+    if bits not in allowed or lanes < 1:
+        raise ValueError(f"unknown dtype {text!r}")
+    return code, bits, lanes
+
+
+def _canonical(code: str, bits: int, lanes: int) -> str:
+    if code == "void":
+        return ""
+    base = code if code in _FLOAT8 or code in ("bool", "handle") else f"{code}{bits}"
+    return base if lanes == 1 else f"{base}x{lanes}"
+
+
+def _limits(dtype: DataType) -> tuple[int | float, int | float]:
+    if dtype.is_integer:
+        signed = dtype.is_int
+        top = (1 << (dtype.bits - signed)) - 1
+        return (-top - 1 if signed else 0), top
+    info = ml_dtypes.finfo(dtype.numpy())
+    inf = np.array(np.inf, np.float64).astype(dtype.numpy())
+    if np.isinf(inf.astype(np.float64)):
+        return -np.inf, np.inf
+    return float(info.min), float(info.max)

@@ -1,0 +1,135 @@
+"""The expressions every language level shares: the base of Relax expressions, GlobalVar, and StructInfo's base."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, final
+
+from .node import Node, label, node, set_slot
+
+
+class StructInfo(Node):
+    """What is known of a value: see relax.struct_info for the kinds."""
+
+    __slots__ = ()
+
+    def is_base_of(self, derived: StructInfo) -> bool:
+        """Whether `derived` is provably at least as specific as this."""
+        return _is_base_of(self, derived)
+
+
+def _unregistered(base: StructInfo, derived: StructInfo) -> bool:
+    raise RuntimeError("relax.sinfo_relations is not loaded")
+
+
+_is_base_of = _unregistered
+
+
+def register_is_base_of(function: Any) -> None:
+    """The subtype relation stands above this room and registers itself here."""
+    global _is_base_of
+    _is_base_of = function
+
+
+class BaseExpr(Node):
+    """The base of all expressions, of Relax and of TIR."""
+
+    __slots__ = ()
+
+
+class RelaxExpr(BaseExpr):
+    """An expression of Relax: it has struct info, derived once by normalisation."""
+
+    __slots__ = ("_struct_info",)
+
+    _struct_info: StructInfo
+
+    @property
+    def struct_info(self) -> StructInfo:
+        """The struct info. Raises ValueError before it has been derived."""
+        try:
+            return self._struct_info
+        except AttributeError:
+            kind = type(self).__name__
+            raise ValueError(
+                f"the struct info of this {kind} has not been derived yet; "
+                "emit it through a BlockBuilder, or run relax.transform.Normalize()"
+            ) from None
+
+    @property
+    def struct_info_(self) -> StructInfo | None:
+        """The struct info, None before it has been derived."""
+        return getattr(self, "_struct_info", None)
+
+    def __extra_state__(self) -> Any:
+        return self.struct_info_
+
+    def __setstate__(self, state: Any) -> None:
+        if state is not None:
+            set_slot(self, "_struct_info", state)
+
+
+def update_struct_info(expr: RelaxExpr, struct_info: StructInfo) -> None:
+    """Write the derived struct info of an expression. For normalisation only."""
+    set_slot(expr, "_struct_info", struct_info)
+
+
+@final
+@node
+class GlobalVar(RelaxExpr):
+    """A name bound in an IRModule. Two of one name are structurally equal."""
+
+    name_hint: str
+
+    __is_variable__: ClassVar[bool] = False
+
+    def __call__(self, *args: Any) -> Any:
+        """A call of the function this names."""
+        return _make_global_call(self, args)
+
+
+def _no_calls(global_var: GlobalVar, args: tuple[Any, ...]) -> Any:
+    raise RuntimeError("relax.expr is not loaded")
+
+
+_make_global_call: Any = _no_calls
+
+
+def register_global_call(function: Any) -> None:
+    """Calls stand above this room; they register how one is made here."""
+    global _make_global_call
+    _make_global_call = function
+
+
+class BaseFunc(RelaxExpr):
+    """A function of any language level that an IRModule can hold; it has `attrs`."""
+
+    __slots__ = ()
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def with_attr(self, key: str | dict[str, Any], value: Any = None) -> Any:
+        """A copy with one attribute set, or several given as a dict."""
+        changes = key if isinstance(key, dict) else {key: value}
+        return self.replace(attrs={**self.attrs, **changes})
+
+    def without_attr(self, key: str) -> Any:
+        """A copy without the attribute."""
+        return self.replace(attrs={k: v for k, v in self.attrs.items() if k != key})
+
+
+@final
+@node
+class VDevice(Node):
+    """A virtual device that values may be placed on: target text, index, memory scope."""
+
+    target: str = "llvm"
+    vdevice_id: int = 0
+    memory_scope: str = "global"
+
+
+__all__ = [
+    "BaseExpr", "BaseFunc", "GlobalVar", "RelaxExpr", "StructInfo", "VDevice", "label",
+    "register_global_call", "register_is_base_of", "update_struct_info",
+]  # fmt: skip

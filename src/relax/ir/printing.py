@@ -1,0 +1,68 @@
+"""The way from a node to its printer.
+
+The printer stands far above this room, so it registers itself here. Without it (or when it fails: broken
+IR must still print) a node shows as its class and fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class Printer(Protocol):
+    """What the script room provides."""
+
+    def script(self, node: Any, **options: Any) -> str: ...
+
+    def show(self, node: Any, **options: Any) -> None: ...
+
+
+_printer: Printer | None = None
+
+
+def register_printer(printer: Printer) -> None:
+    """Make `printer` the one behind `.script()`, `.show()` and `repr`."""
+    global _printer
+    _printer = printer
+
+
+def script(node: Any, **options: Any) -> str:
+    return plain(node) if _printer is None else _printer.script(node, **options)
+
+
+def show(node: Any, **options: Any) -> None:
+    if _printer is None:
+        print(plain(node))
+    else:
+        _printer.show(node, **options)
+
+
+def represent(node: Any) -> str:
+    """`repr` of a node: its script, or the plain form if printing fails for whatever reason."""
+    if _printer is not None:
+        try:
+            return _printer.script(node)
+        except Exception:  # repr must never fail: it is what a debugger calls on broken IR
+            return plain(node)
+    return plain(node)
+
+
+def plain(node: Any, depth: int = 3) -> str:
+    """Class and fields, `depth` levels deep."""
+    fields = getattr(type(node), "__node_fields__", None)
+    if fields is None:
+        return repr(node)
+    if depth == 0:
+        return f"{type(node).__name__}(…)"
+    inner = ", ".join(f"{f.name}={_plain_value(getattr(node, f.name, '?'), depth - 1)}" for f in fields)
+    return f"{type(node).__name__}({inner})"
+
+
+def _plain_value(value: Any, depth: int) -> str:
+    show_items: Callable[[Any], str] = lambda items: ", ".join(_plain_value(i, depth) for i in items)  # noqa: E731
+    if isinstance(value, tuple):
+        return f"({show_items(value)})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_plain_value(k, depth)}: {_plain_value(v, depth)}" for k, v in value.items()) + "}"  # type: ignore[reportUnknownVariableType]
+    return plain(value, depth)

@@ -1,0 +1,43 @@
+"""Where a node came from: a stretch of source text.
+
+Spans hold a ``Source`` by reference, so an error can show the guilty line long after parsing, even when
+the text came from a string or a notebook cell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A text that was parsed: its display name (a path, or ``<string>``) and its lines."""
+
+    name: str
+    text: str = field(repr=False)
+    first_line: int = 1
+    """Line number, in the file called `name`, of the text's first line."""
+
+    def line(self, number: int) -> str:
+        """The text of a line, numbered as in the file; empty when out of range."""
+        lines = self.text.splitlines()
+        index = number - self.first_line
+        return lines[index] if 0 <= index < len(lines) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Lines and columns of a stretch of source; both count from 1, `end_column` is exclusive."""
+
+    source: Source
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    def __str__(self) -> str:
+        return f"{self.source.name}:{self.line}:{self.column}"
+
+    def to(self, other: Span) -> Span:
+        """From the start of this span to the end of the other."""
+        return Span(self.source, self.line, self.column, other.end_line, other.end_column)

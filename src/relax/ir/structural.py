@@ -1,0 +1,239 @@
+"""Structural equality, hash, and the first difference between two trees.
+
+Two nodes are equal when they have the same class and equal fields; variables are equal when they are
+bound at the same place. One walk over the declared fields serves all three questions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from .node import Node, node_key
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where two trees first differ: a path of field accesses, and the two parts."""
+
+    path: str
+    lhs: Any
+    rhs: Any
+
+    def __str__(self) -> str:
+        return f"at {self.path or '<root>'}:\n  lhs: {self.lhs!s}\n  rhs: {self.rhs!s}"
+
+
+def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
+    """Whether two nodes (or tuples, dicts, arrays of them) mean the same.
+
+    With `map_free_vars`, free variables may correspond; otherwise they must be identical.
+    """
+    return first_difference(lhs, rhs, map_free_vars) is None
+
+
+def first_difference(lhs: Any, rhs: Any, map_free_vars: bool = False) -> Difference | None:
+    """The first place where two trees differ, None if they are structurally equal."""
+    return _Comparer(map_free_vars).compare(lhs, rhs, False)
+
+
+def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
+    """Raise ValueError, showing both programs and the path of the first difference, unless equal."""
+    difference = first_difference(lhs, rhs, map_free_vars)
+    if difference is not None:
+        raise ValueError(
+            f"StructuralEqual check failed, {difference}\n\n--- lhs ---\n{lhs!s}\n\n--- rhs ---\n{rhs!s}"
+        )
+
+
+def structural_hash(value: Any, map_free_vars: bool = False) -> int:
+    """A 64-bit hash, equal for structurally equal trees, the same in every process.
+
+    (Without `map_free_vars`, a free variable hashes by identity, so then only within the process.)
+    """
+    hasher = _Hasher(map_free_vars)
+    hasher.feed(value, False)
+    return int.from_bytes(hasher.digest.digest(), "little")
+
+
+def variable_facts(variable: Node) -> tuple[Any, ...]:
+    """What two corresponding variables must agree on where they are bound."""
+    own = getattr(variable, "__variable_facts__", None)
+    if own is not None:
+        return own()
+    return tuple(getattr(variable, f.name) for f in variable.__node_fields__ if f.kind != "label")
+
+
+class _Comparer:
+    def __init__(self, map_free_vars: bool) -> None:
+        self.map_free_vars = map_free_vars
+        self.forward: dict[Node, Node] = {}
+        self.backward: dict[Node, Node] = {}
+        self.path: list[str] = []
+
+    def differ(self, lhs: Any, rhs: Any) -> Difference:
+        return Difference("".join(self.path), lhs, rhs)
+
+    def compare(self, lhs: Any, rhs: Any, defining: bool) -> Difference | None:
+        if isinstance(lhs, Node):
+            if type(lhs) is not type(rhs):
+                return self.differ(lhs, rhs)
+            if lhs.__is_variable__:
+                return self.variable(lhs, rhs, defining)
+            return self.fields(lhs, rhs, defining)
+        if isinstance(lhs, (tuple, list)):
+            if not isinstance(rhs, (tuple, list)):
+                return self.differ(lhs, rhs)
+            return self.sequence(cast("tuple[Any, ...]", lhs), cast("tuple[Any, ...]", rhs), defining)
+        if isinstance(lhs, dict):
+            if not isinstance(rhs, dict):
+                return self.differ(lhs, rhs)
+            return self.table(cast("dict[Any, Any]", lhs), cast("dict[Any, Any]", rhs), defining)
+        return None if _same_scalar(lhs, rhs) else self.differ(lhs, rhs)
+
+    def variable(self, lhs: Node, rhs: Node, defining: bool) -> Difference | None:
+        known = self.forward.get(lhs)
+        if known is not None:
+            return None if known is rhs else self.differ(lhs, rhs)
+        if rhs in self.backward:
+            return self.differ(lhs, rhs)
+        if not defining and not self.map_free_vars:
+            return None if lhs is rhs else self.differ(lhs, rhs)
+        # Bound before its facts are compared: an annotation may mention what it annotates.
+        self.forward[lhs] = rhs
+        self.backward[rhs] = lhs
+        return self.at(".facts", variable_facts(lhs), variable_facts(rhs), defining)
+
+    def fields(self, lhs: Node, rhs: Node, defining: bool) -> Difference | None:
+        for spec in lhs.__node_fields__:
+            if spec.kind == "label":
+                continue
+            found = self.at(
+                f".{spec.name}",
+                getattr(lhs, spec.name),
+                getattr(rhs, spec.name),
+                defining or spec.kind == "binder",
+            )
+            if found is not None:
+                return found
+        return None
+
+    def sequence(self, lhs: tuple[Any, ...], rhs: tuple[Any, ...], defining: bool) -> Difference | None:
+        for i, (a, b) in enumerate(zip(lhs, rhs, strict=False)):
+            found = self.at(f"[{i}]", a, b, defining)
+            if found is not None:
+                return found
+        if len(lhs) != len(rhs):
+            shorter = min(len(lhs), len(rhs))
+            missing = "<nothing>"
+            self.path.append(f"[{shorter}]")
+            return self.differ(
+                lhs[shorter] if len(lhs) > shorter else missing, rhs[shorter] if len(rhs) > shorter else missing
+            )
+        return None
+
+    def table(self, lhs: dict[Any, Any], rhs: dict[Any, Any], defining: bool) -> Difference | None:
+        left, right = _by_name(lhs), _by_name(rhs)
+        if left is None or right is None:
+            return self.sequence(tuple(lhs.items()), tuple(rhs.items()), defining)
+        for name in sorted(left.keys() | right.keys()):
+            found = self.at(
+                f"[{name!r}]", left.get(name, "<nothing>"), right.get(name, "<nothing>"), defining
+            )
+            if found is not None:
+                return found
+        return None
+
+    def at(self, step: str, lhs: Any, rhs: Any, defining: bool) -> Difference | None:
+        self.path.append(step)
+        found = self.compare(lhs, rhs, defining)
+        self.path.pop()
+        return found
+
+
+class _Hasher:
+    def __init__(self, map_free_vars: bool) -> None:
+        self.map_free_vars = map_free_vars
+        self.numbers: dict[Node, int] = {}
+        self.digest = hashlib.blake2b(digest_size=8)
+
+    def feed(self, value: Any, defining: bool) -> None:
+        update = self.digest.update
+        if isinstance(value, Node):
+            if value.__is_variable__:
+                self.variable(value, defining)
+                return
+            update(b"N" + node_key(type(value)).encode())
+            for spec in value.__node_fields__:
+                if spec.kind != "label":
+                    self.feed(getattr(value, spec.name), defining or spec.kind == "binder")
+        elif isinstance(value, (tuple, list)):
+            items = cast("tuple[Any, ...]", value)
+            update(b"T" + len(items).to_bytes(8, "little"))
+            for item in items:
+                self.feed(item, defining)
+        elif isinstance(value, dict):
+            table = cast("dict[Any, Any]", value)
+            named = _by_name(table)
+            update(b"D" + len(table).to_bytes(8, "little"))
+            for pair in table.items() if named is None else sorted(named.items(), key=lambda p: p[0]):
+                self.feed(pair, defining)
+        else:
+            update(_scalar_bytes(value))
+
+    def variable(self, value: Node, defining: bool) -> None:
+        number = self.numbers.get(value)
+        if number is not None:
+            self.digest.update(b"V" + number.to_bytes(8, "little"))
+        elif defining or self.map_free_vars:
+            self.numbers[value] = len(self.numbers)
+            self.digest.update(b"B" + node_key(type(value)).encode())
+            self.feed(variable_facts(value), defining)
+        else:
+            self.digest.update(b"F" + id(value).to_bytes(8, "little"))
+
+
+def _by_name(table: dict[Any, Any]) -> dict[str, Any] | None:
+    """The table keyed by text, if its keys are strings or named globals; else None (then order counts)."""
+    named: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(key, str):
+            named[key] = value
+        elif isinstance(key, Node) and not key.__is_variable__ and hasattr(key, "name_hint"):
+            named[cast(Any, key).name_hint] = value
+        else:
+            return None
+    return named
+
+
+def _same_scalar(lhs: Any, rhs: Any) -> bool:
+    if isinstance(lhs, np.ndarray) or isinstance(rhs, np.ndarray):
+        return (
+            isinstance(lhs, np.ndarray)
+            and isinstance(rhs, np.ndarray)
+            and lhs.dtype == rhs.dtype
+            and lhs.shape == rhs.shape
+            and lhs.tobytes() == rhs.tobytes()
+        )
+    if isinstance(lhs, float) and isinstance(rhs, float):
+        # Zeros of different sign are different constants; any NaN is like another.
+        return struct.pack("d", lhs) == struct.pack("d", rhs) or (math.isnan(lhs) and math.isnan(rhs))
+    if isinstance(lhs, bool) is not isinstance(rhs, bool):
+        return False
+    return bool(lhs == rhs)
+
+
+def _scalar_bytes(value: Any) -> bytes:
+    if isinstance(value, np.ndarray):
+        array = cast("np.ndarray[Any, Any]", value)
+        return b"A" + array.dtype.name.encode() + repr(array.shape).encode() + array.tobytes()
+    if isinstance(value, bool):
+        return b"b1" if value else b"b0"
+    if isinstance(value, float):
+        return b"f" + (b"nan" if math.isnan(value) else struct.pack("d", value))
+    return b"s" + str(value).encode() + b"\0"

@@ -1,0 +1,278 @@
+"""Passes: named rewrites of an IRModule, and the context they run in.
+
+    @module_pass
+    def MyPass(mod: IRModule) -> IRModule: ...
+
+    mod = Sequential([MyPass(), Other(option=3)])(mod)
+
+    with PassContext(instruments=[VerifyInstrument(), TimingInstrument()]):
+        mod = pipeline(mod)
+
+A pass that changed nothing returns the very module it got, and the instruments are told so.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from typing_extensions import Self
+
+from .expr import BaseFunc, GlobalVar
+from .module import IRModule
+
+
+@dataclass(frozen=True, slots=True)
+class PassInfo:
+    """A pass's name, the least optimisation level it runs at, and what must have run before."""
+
+    name: str
+    opt_level: int = 0
+    required: tuple[str, ...] = ()
+
+
+class PassInstrument:
+    """Called around every pass. Override what is needed."""
+
+    def enter_pass_ctx(self) -> None:
+        """On entering the PassContext."""
+
+    def exit_pass_ctx(self) -> None:
+        """On leaving it."""
+
+    def should_run(self, mod: IRModule, info: PassInfo) -> bool:
+        """False skips the pass."""
+        return True
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Before the pass."""
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo, changed: bool) -> None:
+        """After the pass, with its result and whether it changed anything."""
+
+
+class PassContext:
+    """Options and instruments for the passes run inside a ``with``."""
+
+    _stack: ClassVar[threading.local] = threading.local()
+
+    def __init__(
+        self,
+        opt_level: int = 2,
+        required_pass: Sequence[str] = (),
+        disabled_pass: Sequence[str] = (),
+        instruments: Sequence[PassInstrument] = (),
+        config: dict[str, Any] | None = None,
+    ) -> None:
+        self.opt_level = opt_level
+        self.required_pass = tuple(required_pass)
+        self.disabled_pass = tuple(disabled_pass)
+        self.instruments = tuple(instruments)
+        self.config = dict(config or {})
+        self.trace: list[str] = []
+        """Names of the passes run so far, in order."""
+
+    @classmethod
+    def current(cls) -> PassContext:
+        """The innermost context; a default one outside of any."""
+        stack: list[PassContext] = getattr(cls._stack, "contexts", [])
+        return stack[-1] if stack else PassContext()
+
+    def __enter__(self) -> Self:
+        if not hasattr(self._stack, "contexts"):
+            self._stack.contexts = []
+        self._stack.contexts.append(self)
+        for instrument in self.instruments:
+            instrument.enter_pass_ctx()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.contexts.pop()
+        for instrument in self.instruments:
+            instrument.exit_pass_ctx()
+
+    def runs(self, info: PassInfo) -> bool:
+        """Whether this context lets a pass run."""
+        if info.name in self.disabled_pass:
+            return False
+        return info.name in self.required_pass or self.opt_level >= info.opt_level
+
+
+class Pass:
+    """A rewrite from IRModule to IRModule; call it on a module."""
+
+    def __init__(self, info: PassInfo) -> None:
+        self.info = info
+
+    def transform(self, mod: IRModule) -> IRModule:
+        """The rewrite itself; to be overridden."""
+        raise NotImplementedError(type(self).__name__)
+
+    def __call__(self, mod: IRModule) -> IRModule:
+        context = PassContext.current()
+        info = self.info
+        if not context.runs(info) or not all(i.should_run(mod, info) for i in context.instruments):
+            return mod
+        for instrument in context.instruments:
+            instrument.run_before_pass(mod, info)
+        result = self.transform(mod)
+        if not isinstance(result, IRModule):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"pass {info.name} returned a {type(result).__name__}, expected an IRModule")
+        context.trace.append(info.name)
+        for instrument in context.instruments:
+            instrument.run_after_pass(result, info, result is not mod)
+        return result
+
+    def __repr__(self) -> str:
+        return f"<pass {self.info.name}>"
+
+
+class Sequential(Pass):
+    """Passes run one after the other."""
+
+    def __init__(self, passes: Iterable[Pass], opt_level: int = 0, name: str = "sequential") -> None:
+        super().__init__(PassInfo(name, opt_level))
+        self.passes = tuple(passes)
+
+    def transform(self, mod: IRModule) -> IRModule:
+        for step in self.passes:
+            mod = step(mod)
+        return mod
+
+    def __repr__(self) -> str:
+        return f"<pass {self.info.name}: " + ", ".join(p.info.name for p in self.passes) + ">"
+
+
+class _FunctionalPass(Pass):
+    def __init__(self, info: PassInfo, function: Callable[[IRModule], IRModule]) -> None:
+        super().__init__(info)
+        self._function = function
+
+    def transform(self, mod: IRModule) -> IRModule:
+        return self._function(mod)
+
+
+def module_pass(
+    function: Callable[..., IRModule] | None = None, *, opt_level: int = 0, name: str | None = None
+) -> Any:
+    """Make ``f(mod, **options) -> IRModule`` a pass factory: ``f(**options)`` is then a Pass."""
+
+    def decorate(inner: Callable[..., IRModule]) -> Callable[..., Pass]:
+        return _factory(inner, name or inner.__name__, opt_level, lambda mod, options: inner(mod, **options))
+
+    return decorate if function is None else decorate(function)
+
+
+def function_pass(
+    function: Callable[..., BaseFunc] | None = None,
+    *,
+    opt_level: int = 0,
+    name: str | None = None,
+    kind: type[BaseFunc] = BaseFunc,
+) -> Any:
+    """Make ``f(func, mod, **options) -> function`` a pass factory, run on each function of class `kind`."""
+
+    def decorate(inner: Callable[..., BaseFunc]) -> Callable[..., Pass]:
+        def run(mod: IRModule, options: dict[str, Any]) -> IRModule:
+            updated: dict[GlobalVar, BaseFunc] = {}
+            for global_var, func in mod.functions.items():
+                updated[global_var] = inner(func, mod, **options) if isinstance(func, kind) else func
+            return mod.with_functions(updated)
+
+        return _factory(inner, name or inner.__name__, opt_level, run)
+
+    return decorate if function is None else decorate(function)
+
+
+def _factory(
+    inner: Callable[..., Any],
+    name: str,
+    opt_level: int,
+    run: Callable[[IRModule, dict[str, Any]], IRModule],
+) -> Callable[..., Pass]:
+    """``factory(*args, **options)`` binds the options by `inner`'s own signature."""
+    signature = inspect.signature(inner)
+    skipped = 1 if next(iter(signature.parameters.values())).name == "mod" else 2
+    options_signature = signature.replace(parameters=list(signature.parameters.values())[skipped:])
+
+    def factory(*args: Any, **options: Any) -> Pass:
+        bound = options_signature.bind(*args, **options)
+        return _FunctionalPass(PassInfo(name, opt_level), lambda mod: run(mod, bound.arguments))
+
+    factory.__name__ = factory.__qualname__ = name
+    factory.__doc__ = inner.__doc__
+    factory.__module__ = inner.__module__
+    factory.__signature__ = options_signature  # type: ignore[attr-defined]
+    return factory
+
+
+class VerifyInstrument(PassInstrument):
+    """Runs a check after every pass; a failure names the pass and those before it."""
+
+    def __init__(self, check: Callable[[IRModule], None]) -> None:
+        self.check = check
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo, changed: bool) -> None:
+        if not changed:
+            return
+        try:
+            self.check(mod)
+        except Exception as error:
+            before = " -> ".join(PassContext.current().trace[:-1]) or "none"
+            raise PassError(f"after pass {info.name} (passes before it: {before}): {error}") from error
+
+
+class PassError(Exception):
+    """A pass broke its promise: its output is not well-formed."""
+
+
+@dataclass
+class TimingInstrument(PassInstrument):
+    """Records the seconds each pass took: `times` is a list of (name, seconds, changed)."""
+
+    times: list[tuple[str, float, bool]] = field(default_factory=list[tuple[str, float, bool]])
+    _started: list[float] = field(default_factory=list[float])
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        self._started.append(time.perf_counter())
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo, changed: bool) -> None:
+        self.times.append((info.name, time.perf_counter() - self._started.pop(), changed))
+
+    def render(self) -> str:
+        """A table, one line per pass."""
+        return "\n".join(f"{s * 1e3:9.2f} ms  {'' if c else '(no change) '}{n}" for n, s, c in self.times)
+
+
+class DumpInstrument(PassInstrument):
+    """Writes the module after every pass that changed it to ``NN_PassName.py`` in a directory."""
+
+    def __init__(self, directory: str | Path) -> None:
+        self.directory = Path(directory)
+        self._count = 0
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo, changed: bool) -> None:
+        self._count += 1
+        if changed:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            path = self.directory / f"{self._count:02d}_{info.name}.py"
+            path.write_text(mod.script() + "\n", encoding="utf-8")
+
+
+class PrintIRBeforeAll(PassInstrument):
+    """Prints the module before every pass."""
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        print(f"# before {info.name}\n{mod.script()}\n")
+
+
+class PrintIRAfterAll(PassInstrument):
+    """Prints the module after every pass."""
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo, changed: bool) -> None:
+        print(f"# after {info.name}{'' if changed else ' (no change)'}\n{mod.script()}\n")

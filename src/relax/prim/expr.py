@@ -1,0 +1,711 @@
+"""Scalar expressions: what stands in shapes, loop bounds and loop bodies (language.md §1).
+
+    PrimExpr ::= Var | IntImm | FloatImm | StringImm
+               | Add | Sub | Mul | Div | Mod | FloorDiv | FloorMod | Min | Max        two operands of one dtype
+               | EQ | NE | LT | LE | GT | GE | And | Or | Not                         bool
+               | Select(condition, true_value, false_value) | Cast(dtype, value)
+               | Call(dtype, op, args) | Let(var, value, body)
+
+`Div` and `Mod` truncate toward zero as C does; `FloorDiv` and `FloorMod` are Python's ``//`` and ``%``.
+TIR adds BufferLoad, Ramp, Broadcast and Reduce. Python operators on PrimExpr build these nodes, after
+bringing the operands to one dtype; operations on two constants are folded.
+
+``==`` builds an EQ too. A PrimExpr has no truth value except a constant, and EQ/NE, which then say whether both sides
+are the same object: so expressions can be keys of a dict.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, TypeAlias, TypeGuard, final
+
+import numpy as np
+
+from ..ir import BaseExpr, DataType, GlobalVar, Node, Op, binder, child, label, node, register_op, set_slot
+
+ExprLike: TypeAlias = "PrimExpr | int | float | bool | np.integer[Any] | np.floating[Any] | np.bool_"
+
+BOOL = DataType("bool")
+INT32 = DataType("int32")
+INT64 = DataType("int64")
+
+
+class PrimExpr(BaseExpr):
+    """A scalar (or, in TIR, a short vector) computed without side effects."""
+
+    __slots__ = ("dtype",)
+
+    dtype: DataType
+
+    def __add__(self, other: ExprLike) -> PrimExpr:
+        return binary(Add, self, other)
+
+    def __radd__(self, other: ExprLike) -> PrimExpr:
+        return binary(Add, other, self)
+
+    def __sub__(self, other: ExprLike) -> PrimExpr:
+        return binary(Sub, self, other)
+
+    def __rsub__(self, other: ExprLike) -> PrimExpr:
+        return binary(Sub, other, self)
+
+    def __mul__(self, other: ExprLike) -> PrimExpr:
+        return binary(Mul, self, other)
+
+    def __rmul__(self, other: ExprLike) -> PrimExpr:
+        return binary(Mul, other, self)
+
+    def __truediv__(self, other: ExprLike) -> PrimExpr:
+        return true_divide(self, other)
+
+    def __rtruediv__(self, other: ExprLike) -> PrimExpr:
+        return true_divide(other, self)
+
+    def __floordiv__(self, other: ExprLike) -> PrimExpr:
+        return binary(FloorDiv, self, other)
+
+    def __rfloordiv__(self, other: ExprLike) -> PrimExpr:
+        return binary(FloorDiv, other, self)
+
+    def __mod__(self, other: ExprLike) -> PrimExpr:
+        return binary(FloorMod, self, other)
+
+    def __rmod__(self, other: ExprLike) -> PrimExpr:
+        return binary(FloorMod, other, self)
+
+    def __neg__(self) -> PrimExpr:
+        if isinstance(self, IntImm):
+            return IntImm(self.dtype, wrap(-self.value, self.dtype))
+        if isinstance(self, FloatImm):
+            return FloatImm(self.dtype, -self.value)
+        # 0 - x loses the sign of a zero; -1 * x keeps it.
+        return const(-1, self.dtype) * self if self.dtype.is_float else const(0, self.dtype) - self
+
+    def __lt__(self, other: ExprLike) -> PrimExpr:
+        return binary(LT, self, other)
+
+    def __le__(self, other: ExprLike) -> PrimExpr:
+        return binary(LE, self, other)
+
+    def __gt__(self, other: ExprLike) -> PrimExpr:
+        return binary(GT, self, other)
+
+    def __ge__(self, other: ExprLike) -> PrimExpr:
+        return binary(GE, self, other)
+
+    def __eq__(self, other: Any) -> Any:
+        return binary(EQ, self, other, fold=False) if is_expr_like(other) else False
+
+    def __ne__(self, other: Any) -> Any:
+        return binary(NE, self, other, fold=False) if is_expr_like(other) else True
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"the truth of the symbolic expression {self} is not known while the program is being built; "
+            "use relax.tir.all / relax.tir.any for logic, or relax.prim.prove for a question"
+        )
+
+    def __and__(self, other: ExprLike) -> PrimExpr:
+        return bitwise("bitwise_and", self, other)
+
+    def __rand__(self, other: ExprLike) -> PrimExpr:
+        return bitwise("bitwise_and", other, self)
+
+    def __or__(self, other: ExprLike) -> PrimExpr:
+        return bitwise("bitwise_or", self, other)
+
+    def __ror__(self, other: ExprLike) -> PrimExpr:
+        return bitwise("bitwise_or", other, self)
+
+    def __xor__(self, other: ExprLike) -> PrimExpr:
+        return bitwise("bitwise_xor", self, other)
+
+    def __rxor__(self, other: ExprLike) -> PrimExpr:
+        return bitwise("bitwise_xor", other, self)
+
+    def __invert__(self) -> PrimExpr:
+        return Not(self) if self.dtype.is_bool else Call(self.dtype, "tir.bitwise_not", (self,))
+
+    def __lshift__(self, other: ExprLike) -> PrimExpr:
+        return bitwise("shift_left", self, other)
+
+    def __rshift__(self, other: ExprLike) -> PrimExpr:
+        return bitwise("shift_right", self, other)
+
+    def astype(self, dtype: str) -> PrimExpr:
+        """This value converted to another dtype."""
+        return cast(dtype, self)
+
+    def equal(self, other: ExprLike) -> PrimExpr:
+        """The expression ``self == other``."""
+        return binary(EQ, self, other)
+
+
+class _Marked(PrimExpr):
+    """Room for the derived fact of a variable."""
+
+    __slots__ = ("_nonnegative",)
+
+
+@final
+@node
+class Var(_Marked):
+    """A scalar variable, identified by the object, not by its name.
+
+    `nonnegative` is set, once, when a signature or match_cast binds the variable to a dimension.
+    """
+
+    __is_variable__: ClassVar[bool] = True
+
+    name: str = label()
+    dtype: DataType = child(default=INT32, converter=DataType)
+
+    @property
+    def name_hint(self) -> str:
+        return self.name
+
+    @property
+    def nonnegative(self) -> bool:
+        """Whether the value is known to be ≥ 0, because it is the size of something."""
+        return getattr(self, "_nonnegative", False)
+
+    def __extra_state__(self) -> Any:
+        return True if self.nonnegative else None
+
+    def __setstate__(self, state: Any) -> None:
+        if state:
+            mark_nonnegative(self)
+
+
+def mark_nonnegative(var: Var) -> None:
+    """Record that a variable is the size of something, hence ≥ 0."""
+    set_slot(var, "_nonnegative", True)
+
+
+def SizeVar(name: str, dtype: str = "int32") -> Var:
+    """A variable known to be ≥ 0."""
+    var = Var(name, dtype)
+    mark_nonnegative(var)
+    return var
+
+
+@final
+@node
+class IntImm(PrimExpr):
+    """An integer or bool constant. Raises ValueError when the value does not fit the dtype."""
+
+    dtype: DataType = child(converter=DataType)
+    value: int = child(converter=int)
+
+    def __post_init__(self) -> None:
+        if not (self.dtype.is_integer or self.dtype.is_bool):
+            raise ValueError(f"IntImm: dtype {self.dtype!s} is not an integer type")
+        if not self.dtype.min_value <= self.value <= self.dtype.max_value:
+            raise ValueError(f"IntImm: {self.value} does not fit {self.dtype!s}")
+
+    def __bool__(self) -> bool:
+        return self.value != 0
+
+    def __int__(self) -> int:
+        return self.value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+@final
+@node
+class FloatImm(PrimExpr):
+    """A floating-point constant (held as a Python float, meaning the nearest value of its dtype)."""
+
+    dtype: DataType = child(converter=DataType)
+    value: float = child(converter=float)
+
+    def __post_init__(self) -> None:
+        if not self.dtype.is_float:
+            raise ValueError(f"FloatImm: dtype {self.dtype!s} is not a floating-point type")
+
+    def __bool__(self) -> bool:
+        return self.value != 0
+
+    def __float__(self) -> float:
+        return self.value
+
+
+@final
+@node
+class StringImm(PrimExpr):
+    """A string: the name in a call_extern, and the like."""
+
+    value: str
+
+    def __post_init__(self) -> None:
+        set_slot(self, "dtype", DataType("handle"))
+
+
+class BinaryExpr(PrimExpr):
+    """Two operands of one dtype, `a` and `b`."""
+
+    __slots__ = ()
+
+    a: PrimExpr
+    b: PrimExpr
+
+    symbol: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        if self.a.dtype != self.b.dtype:
+            raise TypeError(
+                f"{type(self).__name__}: the operands differ in dtype: {self.a.dtype!s} and {self.b.dtype!s}"
+            )
+        set_slot(self, "dtype", self.result_dtype(self.a.dtype))
+
+    def result_dtype(self, operand: DataType) -> DataType:
+        return operand
+
+
+class CompareExpr(BinaryExpr):
+    """A comparison; the result is bool."""
+
+    __slots__ = ()
+
+    def result_dtype(self, operand: DataType) -> DataType:
+        return BOOL.with_lanes(max(operand.lanes, 1))
+
+
+class LogicExpr(BinaryExpr):
+    """A connective of two bools; the second operand is evaluated only if the first does not decide."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for side in (self.a, self.b):
+            if not side.dtype.is_bool:
+                raise TypeError(f"{type(self).__name__}: an operand has dtype {side.dtype!s}, expected bool")
+        set_slot(self, "dtype", self.a.dtype)
+
+
+@final
+@node
+class Add(BinaryExpr):
+    a: PrimExpr
+    b: PrimExpr
+    symbol: ClassVar[str] = "+"
+
+
+@final
+@node
+class Sub(BinaryExpr):
+    a: PrimExpr
+    b: PrimExpr
+    symbol: ClassVar[str] = "-"
+
+
+@final
+@node
+class Mul(BinaryExpr):
+    a: PrimExpr
+    b: PrimExpr
+    symbol: ClassVar[str] = "*"
+
+
+@final
+@node
+class Div(BinaryExpr):
+    """Division; of integers, truncated toward zero."""
+
+    a: PrimExpr
+    b: PrimExpr
+    symbol: ClassVar[str] = "/"
+
+
+@final
+@node
+class Mod(BinaryExpr):
+    """The remainder of Div: its sign is the dividend's."""
+
+    a: PrimExpr
+    b: PrimExpr
+
+
+@final
+@node
+class FloorDiv(BinaryExpr):
+    a: PrimExpr
+    b: PrimExpr
+    symbol: ClassVar[str] = "//"
+
+
+@final
+@node
+class FloorMod(BinaryExpr):
+    """The remainder of FloorDiv: its sign is the divisor's."""
+
+    a: PrimExpr
+    b: PrimExpr
+    symbol: ClassVar[str] = "%"
+
+
+@final
+@node
+class Min(BinaryExpr):
+    """The smaller; of floats, NaN if either is."""
+
+    a: PrimExpr
+    b: PrimExpr
+
+
+@final
+@node
+class Max(BinaryExpr):
+    """The larger; of floats, NaN if either is."""
+
+    a: PrimExpr
+    b: PrimExpr
+
+
+@final
+@node
+class EQ(CompareExpr):
+    a: PrimExpr
+    b: PrimExpr
+    symbol: ClassVar[str] = "=="
+
+    def __bool__(self) -> bool:
+        return same(self.a, self.b)
+
+
+@final
+@node
+class NE(CompareExpr):
+    a: PrimExpr
+    b: PrimExpr
+    symbol: ClassVar[str] = "!="
+
+    def __bool__(self) -> bool:
+        return not same(self.a, self.b)
+
+
+@final
+@node
+class LT(CompareExpr):
+    a: PrimExpr
+    b: PrimExpr
+    symbol: ClassVar[str] = "<"
+
+
+@final
+@node
+class LE(CompareExpr):
+    a: PrimExpr
+    b: PrimExpr
+    symbol: ClassVar[str] = "<="
+
+
+@final
+@node
+class GT(CompareExpr):
+    a: PrimExpr
+    b: PrimExpr
+    symbol: ClassVar[str] = ">"
+
+
+@final
+@node
+class GE(CompareExpr):
+    a: PrimExpr
+    b: PrimExpr
+    symbol: ClassVar[str] = ">="
+
+
+@final
+@node
+class And(LogicExpr):
+    a: PrimExpr
+    b: PrimExpr
+
+
+@final
+@node
+class Or(LogicExpr):
+    a: PrimExpr
+    b: PrimExpr
+
+
+@final
+@node
+class Not(PrimExpr):
+    a: PrimExpr
+
+    def __post_init__(self) -> None:
+        if not self.a.dtype.is_bool:
+            raise TypeError(f"Not: the operand has dtype {self.a.dtype!s}, expected bool")
+        set_slot(self, "dtype", self.a.dtype)
+
+
+@final
+@node
+class Select(PrimExpr):
+    """One of two values; both may be evaluated (``if_then_else`` evaluates only one)."""
+
+    condition: PrimExpr
+    true_value: PrimExpr
+    false_value: PrimExpr
+
+    def __post_init__(self) -> None:
+        if not self.condition.dtype.is_bool:
+            raise TypeError(f"Select: the condition has dtype {self.condition.dtype!s}, expected bool")
+        if self.true_value.dtype != self.false_value.dtype:
+            raise TypeError(
+                f"Select: the values differ in dtype: {self.true_value.dtype!s} and {self.false_value.dtype!s}"
+            )
+        set_slot(self, "dtype", self.true_value.dtype)
+
+
+@final
+@node
+class Cast(PrimExpr):
+    """A conversion. Float to int truncates toward zero; what does not fit saturates and NaN gives 0."""
+
+    dtype: DataType = child(converter=DataType)
+    value: PrimExpr
+
+
+def _callee(op: str | Op | GlobalVar) -> Op | GlobalVar:
+    return register_op(op) if isinstance(op, str) and not Op.exists(op) else Op.get(op) if isinstance(op, str) else op
+
+
+@final
+@node
+class Call(PrimExpr):
+    """A call of an intrinsic (an Op named ``tir.*``) or of a global PrimFunc."""
+
+    dtype: DataType = child(converter=DataType)
+    op: Op | GlobalVar = child(converter=_callee)
+    args: tuple[PrimExpr, ...] = child(converter=tuple)
+
+    @property
+    def intrinsic(self) -> str:
+        """The intrinsic's name without ``tir.``; empty for a call of a global function."""
+        return self.op.name.removeprefix("tir.") if isinstance(self.op, Op) else ""
+
+
+@final
+@node
+class Let(PrimExpr):
+    """`body`, in which `var` stands for `value`."""
+
+    var: Var = binder()
+    value: PrimExpr
+    body: PrimExpr
+
+    def __post_init__(self) -> None:
+        set_slot(self, "dtype", self.body.dtype)
+
+
+ARITHMETIC: tuple[type[BinaryExpr], ...] = (Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod, Min, Max)
+COMPARISONS: tuple[type[CompareExpr], ...] = (EQ, NE, LT, LE, GT, GE)
+
+
+def is_expr_like(value: Any) -> TypeGuard[ExprLike]:
+    """Whether `const`/`convert` would take the value as a scalar."""
+    return isinstance(value, (PrimExpr, int, float, np.integer, np.floating, np.bool_))
+
+
+def const(value: Any, dtype: str | None = None) -> IntImm | FloatImm:
+    """A constant. Without a dtype: bool for a bool, int32 (int64 if it does not fit) for an int, float32 for a float.
+
+    A vector dtype is not taken here (TIR's Broadcast makes vectors of constants).
+    """
+    if isinstance(value, (IntImm, FloatImm)):
+        value = value.value
+    if dtype is None:
+        if isinstance(value, (bool, np.bool_)):
+            dtype = BOOL
+        elif isinstance(value, (int, np.integer)):
+            dtype = INT32 if INT32.min_value <= value <= INT32.max_value else INT64
+        else:
+            dtype = "float32"
+    kind = DataType(dtype)
+    if kind.is_float:
+        return FloatImm(kind, float(value))
+    if isinstance(value, (float, np.floating)) and not float(value).is_integer():
+        raise ValueError(f"const: {value} is not an integer, and the dtype is {kind!s}")
+    return IntImm(kind, int(value))
+
+
+def convert(value: Any) -> PrimExpr:
+    """A PrimExpr of a Python or NumPy scalar; a PrimExpr as it is. Raises TypeError for anything else."""
+    if isinstance(value, PrimExpr):
+        return value
+    if is_expr_like(value):
+        return const(value)
+    if isinstance(value, str):
+        return StringImm(value)
+    as_expr: Callable[[], Any] | None = getattr(value, "asobject", None)
+    if as_expr is not None:
+        return convert(as_expr())
+    raise TypeError(f"expected a scalar expression, found {type(value).__name__}")
+
+
+def dimension(value: Any) -> PrimExpr:
+    """A PrimExpr for a place where sizes stand: integers become int64."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_)):
+        return IntImm(INT64, int(value))
+    expr = convert(value)
+    if not expr.dtype.is_integer:
+        raise TypeError(f"a dimension must be an integer expression, found dtype {expr.dtype!s}")
+    if isinstance(expr, IntImm) and expr.dtype != INT64:
+        return IntImm(INT64, expr.value)
+    return expr
+
+
+def dimensions(values: Iterable[Any]) -> tuple[PrimExpr, ...]:
+    """`dimension` of each."""
+    return tuple(dimension(value) for value in values)
+
+
+def match_dtypes(a: Any, b: Any) -> tuple[PrimExpr, PrimExpr]:
+    """Both operands in one dtype: a literal takes the other's; else the wider of a kind; ints become floats.
+
+    Signed and unsigned of one width meet in the signed type; a bool takes the other's type.
+    """
+    if not isinstance(a, PrimExpr) and isinstance(b, PrimExpr):
+        return _literal(a, b.dtype), b
+    if not isinstance(b, PrimExpr) and isinstance(a, PrimExpr):
+        return a, _literal(b, a.dtype)
+    a, b = convert(a), convert(b)
+    if a.dtype == b.dtype:
+        return a, b
+    target = promote(a.dtype, b.dtype)
+    return cast(target, a), cast(target, b)
+
+
+def promote(a: DataType, b: DataType) -> DataType:
+    """The dtype in which operands of two dtypes meet. Raises TypeError if there is none."""
+    if a.lanes != b.lanes:
+        raise TypeError(f"operands with different numbers of lanes: {a!s} and {b!s}")
+    if a == b or b.is_bool:
+        return a
+    if a.is_bool:
+        return b
+    if a.is_float and b.is_float:
+        if a.bits == b.bits:
+            raise TypeError(f"no common type for {a!s} and {b!s}; cast one of them")
+        return a if a.bits > b.bits else b
+    if a.is_float or b.is_float:
+        return a if a.is_float else b
+    if a.is_integer and b.is_integer:
+        if a.bits == b.bits:
+            return a if a.is_int else b
+        return a if a.bits > b.bits else b
+    raise TypeError(f"no common type for {a!s} and {b!s}")
+
+
+def _literal(value: Any, dtype: DataType) -> PrimExpr:
+    if isinstance(value, (float, np.floating)) and not dtype.is_float:
+        return const(value)  # 0.5 * i is a float: do not squeeze the literal into i's type
+    if not is_expr_like(value) or dtype.is_handle or dtype.lanes > 1 or (
+        dtype.is_bool and not isinstance(value, (bool, np.bool_))
+    ):
+        return convert(value)
+    if dtype.is_integer and not dtype.min_value <= int(value) <= dtype.max_value:  # type: ignore[arg-type]
+        return const(value)
+    return const(value, dtype)
+
+
+def binary(cls: type[BinaryExpr], a: Any, b: Any, fold: bool = True) -> PrimExpr:
+    """``cls(a, b)`` with the operands brought to one dtype; of two constants, their value (if `fold`)."""
+    a, b = match_dtypes(a, b)
+    if a.dtype != b.dtype:
+        target = promote(a.dtype, b.dtype)
+        a, b = cast(target, a), cast(target, b)
+    if fold and isinstance(a, IntImm) and isinstance(b, IntImm):
+        value = fold_integers(cls, a.value, b.value)
+        if value is not None:
+            return IntImm(BOOL, value) if issubclass(cls, CompareExpr) else IntImm(a.dtype, wrap(value, a.dtype))
+    return cls(a, b)  # type: ignore[call-arg]
+
+
+def true_divide(a: Any, b: Any) -> PrimExpr:
+    """``a / b`` for floats. Integers raise TypeError: say which division is meant."""
+    a, b = match_dtypes(a, b)
+    if a.dtype.is_integer and b.dtype.is_integer:
+        raise TypeError("integers divide in several ways; write a // b (floor) or truncdiv(a, b)")
+    return binary(Div, a, b)
+
+
+def bitwise(name: str, a: Any, b: Any) -> PrimExpr:
+    """A bitwise intrinsic; of bools, `and` and `or` are And and Or."""
+    a, b = match_dtypes(a, b)
+    if a.dtype.is_bool and b.dtype.is_bool and name in ("bitwise_and", "bitwise_or"):
+        return And(a, b) if name == "bitwise_and" else Or(a, b)
+    if not (a.dtype.is_integer and b.dtype.is_integer) and not (a.dtype.is_bool and b.dtype.is_bool):
+        raise TypeError(f"{name}: expected integers, found {a.dtype!s} and {b.dtype!s}")
+    return Call(a.dtype, f"tir.{name}", (a, b))
+
+
+def cast(dtype: str, value: Any) -> PrimExpr:
+    """`value` converted to `dtype`; constants are converted now, and no node is made for the same dtype."""
+    target = DataType(dtype)
+    expr = convert(value)
+    if expr.dtype == target:
+        return expr
+    if isinstance(expr, IntImm) and target.lanes == 1:
+        if target.is_float:
+            return FloatImm(target, float(expr.value))
+        if target.is_integer:
+            return IntImm(target, wrap(expr.value, target))
+    if isinstance(expr, FloatImm) and target.lanes == 1 and target.is_float:
+        return FloatImm(target, expr.value)
+    return Cast(target, expr)
+
+
+def wrap(value: int, dtype: DataType) -> int:
+    """`value` modulo 2^bits, in the range of the dtype: integer arithmetic is two's complement."""
+    if dtype.is_bool:
+        return int(bool(value))
+    value &= (1 << dtype.bits) - 1
+    return value - (1 << dtype.bits) if dtype.is_int and value >> (dtype.bits - 1) else value
+
+
+_FOLDERS: dict[type[BinaryExpr], Callable[[int, int], int | None]] = {
+    Add: lambda a, b: a + b,
+    Sub: lambda a, b: a - b,
+    Mul: lambda a, b: a * b,
+    Div: lambda a, b: None if b == 0 else (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1),
+    Mod: lambda a, b: None if b == 0 else int(math.copysign(1, a)) * (abs(a) % abs(b)),
+    FloorDiv: lambda a, b: None if b == 0 else a // b,
+    FloorMod: lambda a, b: None if b == 0 else a % b,
+    Min: min,
+    Max: max,
+    EQ: lambda a, b: a == b,
+    NE: lambda a, b: a != b,
+    LT: lambda a, b: a < b,
+    LE: lambda a, b: a <= b,
+    GT: lambda a, b: a > b,
+    GE: lambda a, b: a >= b,
+}
+
+
+def fold_integers(cls: type[BinaryExpr], a: int, b: int) -> int | None:
+    """The value of an integer operation; None if it has none (division by zero) or is not of two integers."""
+    folder = _FOLDERS.get(cls)
+    return None if folder is None else folder(a, b)
+
+
+def same(a: PrimExpr, b: PrimExpr) -> bool:
+    """The same object, or equal constants."""
+    if a is b:
+        return True
+    if isinstance(a, (IntImm, FloatImm)) and isinstance(b, (IntImm, FloatImm)):
+        return a.value == b.value
+    return False
+
+
+def is_const(expr: Node, value: int | None = None) -> bool:
+    """Whether an expression is an integer constant (of that value)."""
+    return isinstance(expr, IntImm) and (value is None or expr.value == value)
