@@ -1,0 +1,72 @@
+"""The project as a whole: what a fresh clone promises."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # which pytest brings there
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def python(code: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd="/")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_only_the_agreed_dependencies():
+    names = {canonicalize_name(Requirement(r).name) for r in PROJECT["project"]["dependencies"]}
+    assert names == {"numpy", "ml-dtypes", "llvmlite", "apache-tvm-ffi", "rich"}
+
+
+def test_every_room_has_a_layer():
+    """import-linter reads `a : b` as one layer and (a) as one that may be missing."""
+    contracts = {c["id"]: c for c in PROJECT["tool"]["importlinter"]["contracts"]}
+    layered = {m.strip(" ()") for layer in contracts["rooms"]["layers"] for m in layer.split(":")}
+    top = {
+        p.stem for p in (ROOT / "src/relax").iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()
+    }
+    assert top - {"__init__"} <= layered
+
+
+def test_the_readme_names_the_commands_that_exist():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in ("demo", "test", "check", "format"):
+        assert f"make {target}" in readme
+        assert f"\n{target}: " in makefile
+
+
+def test_ci_runs_what_the_readme_says():
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    lines = script.read_text(encoding="utf-8").splitlines()
+    assert "set -eu" in lines
+    assert lines[-2:] == ["make test", "make check"]
+
+
+def test_importing_relax_is_quick_and_does_not_import_frameworks():
+    """CPU time, the best of three: what else the machine does must not matter."""
+    code = (
+        "import time; start = time.process_time(); import relax; import sys\n"
+        "print(time.process_time() - start, *({'torch', 'onnx', 'sklearn', 'scipy'} & set(sys.modules)))"
+    )
+    runs = [python(code).split() for _ in range(3)]
+    assert runs[0][1:] == []
+    assert min(float(run[0]) for run in runs) < 0.5
+
+
+def test_the_package_is_typed():
+    assert (ROOT / "src/relax/py.typed").exists()
