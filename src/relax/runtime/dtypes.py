@@ -1,0 +1,86 @@
+"""Names of element types, and what NumPy and DLPack call them.
+
+A dtype is a string everywhere in the runtime: ``"float32"``, ``"bool"``, ``"bfloat16"``, ``"float8_e4m3fn"``.
+NumPy knows the unusual ones through ml_dtypes, DLPack as a (code, bits, lanes) triple.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+import ml_dtypes
+import numpy as np
+import tvm_ffi
+
+Array: TypeAlias = Any
+"""A NumPy array. (Its own stubs leave element types unknown, which the strict type checker refuses.)"""
+
+_FLOAT8: Final = {
+    "float8_e3m4": 7,
+    "float8_e4m3": 8,
+    "float8_e4m3b11fnuz": 9,
+    "float8_e4m3fn": 10,
+    "float8_e4m3fnuz": 11,
+    "float8_e5m2": 12,
+    "float8_e5m2fnuz": 13,
+    "float8_e8m0fnu": 14,
+}
+
+#: dtype name → (DLPack type code, bits)
+DLPACK_CODES: Final[dict[str, tuple[int, int]]] = {
+    **{f"int{bits}": (0, bits) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": (1, bits) for bits in (8, 16, 32, 64)},
+    **{f"float{bits}": (2, bits) for bits in (16, 32, 64)},
+    "bfloat16": (4, 16),
+    "bool": (6, 8),
+    **{name: (code, 8) for name, code in _FLOAT8.items()},
+}
+
+#: dtype name → NumPy dtype
+NUMPY_DTYPES: Final[dict[str, np.dtype[Any]]] = {
+    **{name: np.dtype(name) for name in DLPACK_CODES if name[:6] not in ("bfloat", "float8")},
+    **{name: np.dtype(getattr(ml_dtypes, name)) for name in ("bfloat16", *_FLOAT8)},
+}
+
+_OF_NUMPY: Final = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
+_ALIASES: Final = {"uint1": "bool", "int": "int64", "float": "float64"}
+
+
+def canonical_dtype(dtype: object) -> str:
+    """The runtime's name of a dtype given as a string, a NumPy dtype, a scalar type or a ``tvm_ffi.dtype``.
+
+    Raises TypeError for a type tensors cannot have here (complex numbers, NumPy objects, vectors).
+    """
+    if isinstance(dtype, str):
+        name = _ALIASES.get(dtype, str(dtype))
+        if name in DLPACK_CODES:
+            return name
+        raise TypeError(f"unsupported dtype {dtype!r}; tensors hold {', '.join(DLPACK_CODES)}")
+    try:
+        found = np.dtype(dtype)  # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownVariableType]
+    except TypeError:
+        raise TypeError(f"{dtype!r} is not a dtype") from None
+    return dtype_of_numpy(found)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def dtype_of_numpy(dtype: np.dtype[Any]) -> str:
+    """The name of a NumPy dtype (native byte order is the only one tensors have)."""
+    name = _OF_NUMPY.get(dtype)
+    if name is None:
+        raise TypeError(f"unsupported NumPy dtype {dtype}; tensors hold {', '.join(DLPACK_CODES)}")
+    return name
+
+
+def itemsize(dtype: str) -> int:
+    """Bytes of one element."""
+    return DLPACK_CODES[dtype][1] // 8
+
+
+def is_float(dtype: str) -> bool:
+    """Whether a dtype is a floating-point one, the 8-bit ones included."""
+    return "float" in dtype
+
+
+def ffi_dtype(dtype: str) -> tvm_ffi.dtype:
+    """The dtype as the value packed functions are given."""
+    return tvm_ffi.dtype(dtype)

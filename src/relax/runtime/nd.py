@@ -1,0 +1,230 @@
+"""Tensors as users hold them: ``relax.nd.array``, ``empty``, ``from_dlpack`` and the class NDArray.
+
+An NDArray is a thin handle on a ``tvm_ffi.Tensor``; it adds what users expect (``numpy()``, ``b[:] = a``) and
+every tvm-ffi function in the process takes it as the tensor it is. Packed functions made by
+``relax.register_func`` receive NDArrays, and what the virtual machine returns are NDArrays. tvm-ffi's own
+tensor class stays as it is, for the sake of other packages in the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tvm_ffi
+
+from .device import Device, is_cpu
+from .dtypes import Array, canonical_dtype, dtype_of_numpy
+from .tensor import (
+    compact_tensor,
+    copy_of_numpy,
+    copy_tensor,
+    is_ndarray,
+    new_tensor,
+    numpy_view,
+    tensor_of_numpy,
+    view_tensor,
+    without_gradient,
+)
+
+__all__ = ["NDArray", "array", "empty", "from_dlpack"]
+
+
+class NDArray:
+    """An n-dimensional array in memory shared, by DLPack, with whoever else holds it."""
+
+    __slots__ = ("__weakref__", "tensor")
+
+    tensor: tvm_ffi.Tensor
+    """The tvm-ffi object itself."""
+
+    def __init__(self, tensor: tvm_ffi.Tensor) -> None:
+        """Wrap an existing tensor; use ``relax.nd.array`` or ``relax.nd.empty`` to make a new one."""
+        if not isinstance(tensor, tvm_ffi.Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"expected a tvm_ffi.Tensor, found {type(tensor).__name__}; use relax.nd.array")
+        self.tensor = tensor
+
+    # ------------------------------------------------------------------------------ what it is
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The dimensions."""
+        return self.tensor.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self.tensor.ndim
+
+    @property
+    def dtype(self) -> str:
+        """The element type, as a string."""
+        return canonical_dtype(self.tensor.dtype)
+
+    @property
+    def device(self) -> Device:
+        """Where the memory is."""
+        return self.tensor.device
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """The distance between neighbours along each dimension, in elements."""
+        return self.tensor.strides
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return self.tensor.numel()
+
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie row-major without gaps."""
+        return self.tensor.is_contiguous()
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        return self.tensor.data_ptr()
+
+    def same_as(self, other: object) -> bool:
+        """Whether both are the same tensor object (not merely equal in value)."""
+        return isinstance(other, NDArray) and self.tensor.same_as(other.tensor)
+
+    # ------------------------------------------------------------------------------- contents
+
+    def numpy(self) -> Array:
+        """A copy of the contents as a NumPy array (bfloat16 and 8-bit floats through ml_dtypes)."""
+        return numpy_view(self.tensor).copy()
+
+    asnumpy = numpy
+
+    def item(self) -> bool | int | float:
+        """The value of a tensor of one element."""
+        return numpy_view(self.tensor).item()
+
+    def copyfrom(self, source: object) -> NDArray:
+        """Overwrite the contents with those of `source`, an array of the same shape; converts its dtype."""
+        value = _as_numpy(source)
+        if value.shape != self.shape:
+            raise ValueError(f"copyfrom: expected shape {self.shape}, found {value.shape}")
+        if self.size:
+            numpy_view(self.tensor)[...] = value
+        return self
+
+    def copyto(self, target: NDArray | Device) -> NDArray:
+        """Copy the contents into `target`, or into a fresh tensor on a device."""
+        if isinstance(target, NDArray):
+            return target.copyfrom(self)
+        if not is_cpu(target):
+            raise ValueError(f"copyto: there is no memory on {target} to copy to; this runtime has cpu only")
+        return NDArray(copy_tensor(self.tensor))
+
+    def view(self, shape: Sequence[int]) -> NDArray:
+        """The same memory under another shape of as many elements."""
+        shape = [int(extent) for extent in shape]
+        if int(np.prod(shape, dtype=np.int64)) != self.size or any(extent < 0 for extent in shape):
+            raise ValueError(f"view: shape {self.shape} cannot be seen as {tuple(shape)}")
+        if not self.is_contiguous():
+            raise ValueError("view: the tensor is not contiguous")
+        return NDArray(view_tensor(self.tensor, shape))
+
+    def __setitem__(self, index: Any, value: object) -> None:
+        whole = index is Ellipsis or (isinstance(index, slice) and index == slice(None))
+        scalar = np.isscalar(value)
+        if whole and not scalar:
+            self.copyfrom(value)
+        elif self.size:
+            numpy_view(self.tensor)[... if whole else index] = value if scalar else _as_numpy(value)
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("a tensor of rank 0 has no len()")
+        return self.shape[0]
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        value = self.item()
+        if not isinstance(value, int):
+            raise TypeError(f"a {self.dtype} tensor is not an index")
+        return value
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    # ---------------------------------------------------------------- exchange with others
+
+    def __tvm_ffi_object__(self) -> tvm_ffi.Tensor:
+        return self.tensor
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self.tensor.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.tensor.__dlpack_device__()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        view = numpy_view(self.tensor)
+        if dtype is not None and np.dtype(dtype) != view.dtype:
+            if copy is False:
+                raise ValueError(f"a {self.dtype} tensor cannot become {dtype} without a copy")
+            return view.astype(dtype)
+        return view.copy() if copy else view
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return array, (self.numpy(),)
+
+    def __repr__(self) -> str:
+        contents = str(numpy_view(self.tensor)) if is_cpu(self.device) else "…"
+        return f"<relax.nd.NDArray shape={self.shape}, dtype={self.dtype!r}, {self.device}>\n{contents}"
+
+
+def empty(shape: Sequence[int] | int, dtype: object = "float32", device: Device | None = None) -> NDArray:
+    """A tensor with unspecified contents, aligned to 64 bytes."""
+    _require_cpu(device)
+    dims = (shape,) if isinstance(shape, int) else shape
+    return NDArray(new_tensor([int(extent) for extent in dims], canonical_dtype(dtype)))
+
+
+def array(source: object, device: Device | None = None, dtype: object = None) -> NDArray:
+    """A fresh tensor with the contents of `source`: numbers, lists, NumPy, DLPack producers, NDArray.
+
+    The contents are copied, so that later changes of `source` do not show; ``from_dlpack`` shares instead.
+    """
+    _require_cpu(device)
+    value = _as_numpy(source)
+    if not value.dtype.isnative:
+        value = value.astype(value.dtype.newbyteorder("="))
+    name = dtype_of_numpy(value.dtype) if dtype is None else canonical_dtype(dtype)
+    return NDArray(copy_of_numpy(value, name))
+
+
+def from_dlpack(source: Any) -> NDArray:
+    """A tensor sharing the memory of a DLPack producer: NumPy (read-only ones are copied), PyTorch, …"""
+    if isinstance(source, NDArray):
+        return source
+    if is_ndarray(source):
+        return NDArray(tensor_of_numpy(source))
+    return NDArray(tvm_ffi.from_dlpack(source))
+
+
+def _require_cpu(device: Device | None) -> None:
+    if device is not None and not is_cpu(device):
+        raise ValueError(f"there is no memory on {device} to allocate; this runtime has cpu only")
+
+
+def _as_numpy(source: Any) -> Array:
+    """A NumPy array with the contents of `source`, sharing its memory if that is easy."""
+    if isinstance(source, NDArray):
+        return numpy_view(source.tensor)
+    if isinstance(source, tvm_ffi.Tensor):
+        return numpy_view(source)
+    if hasattr(source, "__dlpack__") and not is_ndarray(source):
+        return numpy_view(compact_tensor(tvm_ffi.from_dlpack(without_gradient(source))))
+    value: Array = np.asarray(source)
+    if value.dtype.kind in "OUS":
+        raise TypeError(f"cannot make a tensor of {type(source).__name__}: its elements are no numbers")
+    return value

@@ -1,0 +1,266 @@
+"""Tensor memory: making, viewing and importing ``tvm_ffi.Tensor`` objects.
+
+A tensor of the machine is *compact*: row-major, without gaps, at offset 0, in host memory. Fresh ones are
+aligned to 64 bytes; imported ones share the memory of whoever made them, aligned to their element.
+Everything here speaks the raw object; ``nd.NDArray`` is the face it shows to users.
+
+The layouts used are those of DLPack and of tvm-ffi's C header, which are stable ABIs:
+``DLManagedTensor`` for handing memory over, and ``{TVMFFIObject, DLTensor}`` for a tensor object.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
+
+import numpy as np
+import tvm_ffi
+
+from .device import is_cpu
+from .dtypes import DLPACK_CODES, NUMPY_DTYPES, Array, canonical_dtype, dtype_of_numpy, itemsize
+
+ALIGNMENT: Final = 64
+"""Fresh memory starts at a multiple of this many bytes."""
+
+_MAX_BYTES: Final = 1 << 47  # more than any user address space: refused before the allocator is asked
+_MAX_NDIM: Final = 1 << 16
+
+# DLManagedTensor: data, device (type, id), ndim, dtype (code, bits, lanes), shape, strides, byte_offset;
+# then manager_ctx and deleter.
+_DLTENSOR = struct.Struct("@QiiiBBHQQQ")
+_MANAGED = struct.Struct("@QiiiBBHQQQQQ")
+_DTYPE_OFFSET: Final = 20
+_OBJECT_HEADER: Final = 24  # sizeof(TVMFFIObject)
+_CPU: Final = 1  # kDLCPU
+
+_libc = ctypes.CDLL(None)
+_aligned_alloc = cast("Callable[[int, int], int | None]", _libc.aligned_alloc)
+_libc.aligned_alloc.restype = ctypes.c_void_p
+_libc.aligned_alloc.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
+_FREE: Final = ctypes.cast(_libc.free, ctypes.c_void_p).value
+
+_capsule_new = ctypes.pythonapi.PyCapsule_New
+_capsule_new.restype = ctypes.py_object
+_capsule_new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype = ctypes.c_void_p
+_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+_create_view = tvm_ffi.LIB.TVMFFITensorCreateUnsafeView
+_create_view.restype = ctypes.c_int
+_create_view.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)]
+_to_dlpack = tvm_ffi.LIB.TVMFFITensorToDLPack
+_to_dlpack.restype = ctypes.c_int
+_to_dlpack.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)]
+_decref = tvm_ffi.LIB.TVMFFIObjectDecRef
+_decref.restype = ctypes.c_int
+_decref.argtypes = [ctypes.c_void_p]
+
+
+def compact_strides(shape: Sequence[int]) -> list[int]:
+    """Row-major strides, in elements."""
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 1, 0, -1):
+        strides[axis - 1] = strides[axis] * shape[axis]
+    return strides
+
+
+def check_shape(shape: Sequence[int], dtype: str) -> int:
+    """The bytes a tensor of `shape` takes; ValueError or MemoryError if there can be no such tensor."""
+    if any(extent < 0 for extent in shape):
+        raise ValueError(f"a tensor cannot have a negative dimension, as in {_tuple(shape)}")
+    if len(shape) > _MAX_NDIM:
+        raise ValueError(f"a tensor cannot have {len(shape)} dimensions")
+    nbytes = math.prod(shape) * itemsize(dtype)
+    if nbytes > _MAX_BYTES:
+        raise MemoryError(f"a {dtype} tensor of shape {_tuple(shape)} needs {nbytes} bytes")
+    return nbytes
+
+
+def new_tensor(shape: Sequence[int], dtype: str) -> tvm_ffi.Tensor:
+    """A fresh, uninitialised tensor in host memory, aligned to 64 bytes.
+
+    Header, shape, strides and data are one allocation which the tensor's end gives back by plain ``free``:
+    no Python runs then, so a tensor may die on any thread, and after the interpreter.
+    """
+    nbytes = check_shape(shape, dtype)
+    ndim = len(shape)
+    header = -(-(_MANAGED.size + 16 * ndim) // ALIGNMENT) * ALIGNMENT
+    total = header + max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
+    address = _aligned_alloc(ALIGNMENT, total)
+    if not address:
+        raise MemoryError(f"out of memory: a {dtype} tensor of shape {_tuple(shape)} needs {nbytes} bytes")
+    code, bits = DLPACK_CODES[dtype]
+    dims = address + _MANAGED.size
+    head = (ctypes.c_char * header).from_address(address)
+    _MANAGED.pack_into(
+        head, 0, address + header, _CPU, 0, ndim, code, bits, 1, dims, dims + 8 * ndim, 0, 0, _FREE
+    )
+    struct.pack_into(f"@{2 * ndim}q", head, _MANAGED.size, *shape, *compact_strides(shape))
+    return tvm_ffi.from_dlpack(_capsule_new(address, b"dltensor", None))
+
+
+def view_tensor(
+    source: tvm_ffi.Tensor, shape: Sequence[int], dtype: str | None = None, byte_offset: int = 0
+) -> tvm_ffi.Tensor:
+    """A compact tensor over the memory of `source`, which it keeps alive.
+
+    The caller answers for the range lying inside `source`.
+    """
+    code, bits = _dtype_code(source) if dtype is None else DLPACK_CODES[dtype]
+    ndim = len(shape)
+    dims = (ctypes.c_int64 * (2 * ndim))(*shape, *compact_strides(shape))
+    at = ctypes.addressof(dims)
+    data = source.data_ptr() + byte_offset
+    prototype = _DLTENSOR.pack(data, _CPU, 0, ndim, code, bits, 1, at, at + 8 * ndim, 0)
+    view, managed = ctypes.c_void_p(), ctypes.c_void_p()
+    if _create_view(source.__chandle__(), prototype, ctypes.byref(view)):
+        raise MemoryError("out of memory: cannot make a view of a tensor")
+    failed = _to_dlpack(view, ctypes.byref(managed))
+    _decref(view)
+    if failed:
+        raise MemoryError("out of memory: cannot make a view of a tensor")
+    return tvm_ffi.from_dlpack(_capsule_new(managed, b"dltensor", None))
+
+
+class _Memory:
+    """What NumPy needs to see a tensor's memory as an array; the array keeps this, and this the tensor."""
+
+    __slots__ = ("__array_interface__", "tensor")
+
+    def __init__(self, tensor: tvm_ffi.Tensor, dtype: str) -> None:
+        size = itemsize(dtype)
+        kind = "b" if dtype == "bool" else "u" if dtype not in _PLAIN else NUMPY_DTYPES[dtype].kind
+        strides = None if tensor.is_contiguous() else tuple(s * size for s in tensor.strides)
+        self.tensor = tensor
+        self.__array_interface__: dict[str, Any] = {
+            "data": (tensor.data_ptr(), False),
+            "shape": tensor.shape,
+            "strides": strides,
+            "typestr": f"|{kind}1" if size == 1 else f"{_ORDER}{kind}{size}",
+            "version": 3,
+        }
+
+
+_ORDER: Final = "<" if sys.byteorder == "little" else ">"
+#: the types NumPy has of its own
+_PLAIN: Final = frozenset(name for name, dtype in NUMPY_DTYPES.items() if dtype.isbuiltin == 1)
+
+
+def numpy_view(tensor: tvm_ffi.Tensor) -> Array:
+    """A writable NumPy array over the tensor's own memory, whatever its dtype."""
+    if not is_cpu(tensor.device):
+        raise ValueError(f"a tensor on {tensor.device} cannot be seen from NumPy; copy it to the host first")
+    dtype = canonical_dtype(tensor.dtype)
+    numpy_dtype = NUMPY_DTYPES[dtype]
+    if tensor.numel() == 0:
+        return np.empty(tensor.shape, numpy_dtype)
+    array: Array = np.asarray(_Memory(tensor, dtype))  # the array keeps the tensor alive
+    return array if array.dtype == numpy_dtype else array.view(numpy_dtype)
+
+
+def tensor_of_numpy(array: Array) -> tvm_ffi.Tensor:
+    """A compact tensor sharing the array's memory if it can (compact, writable, aligned), else a copy."""
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    dtype = dtype_of_numpy(array.dtype)
+    if not (array.flags.c_contiguous and array.flags.writeable and array.flags.aligned):
+        return copy_of_numpy(array, dtype)
+    if dtype in _PLAIN:
+        return tvm_ffi.from_dlpack(array)
+    # NumPy exports the ml_dtypes as nothing at all: export the bits, and put the true type on the capsule.
+    code, bits = DLPACK_CODES[dtype]
+    capsule = array.view(f"u{bits // 8}").__dlpack__()
+    address = _capsule_pointer(capsule, b"dltensor")
+    struct.pack_into(
+        "@BB", (ctypes.c_char * _MANAGED.size).from_address(cast("int", address)), _DTYPE_OFFSET, code, bits
+    )
+    return tvm_ffi.from_dlpack(capsule)
+
+
+def copy_of_numpy(array: Array, dtype: str) -> tvm_ffi.Tensor:
+    """A fresh tensor with the array's elements, converted to `dtype`."""
+    tensor = new_tensor(array.shape, dtype)
+    if array.size:
+        numpy_view(tensor)[...] = array
+    return tensor
+
+
+def compact_tensor(tensor: tvm_ffi.Tensor) -> tvm_ffi.Tensor:
+    """The tensor itself if kernels can take it; a view if only its offset is wrong; else a compact copy."""
+    if not is_cpu(tensor.device):
+        raise ValueError(f"expected a tensor on cpu, found one on {tensor.device}")
+    dtype = canonical_dtype(tensor.dtype)
+    if not tensor.is_contiguous():
+        return copy_of_numpy(numpy_view(tensor), dtype)
+    if tensor.data_ptr() % itemsize(dtype):
+        return copy_of_numpy(np.copy(_unaligned_view(tensor, dtype)), dtype)
+    return view_tensor(tensor, tensor.shape) if _byte_offset(tensor) else tensor
+
+
+def copy_tensor(tensor: tvm_ffi.Tensor) -> tvm_ffi.Tensor:
+    """A fresh tensor with the same contents."""
+    fresh = new_tensor(tensor.shape, canonical_dtype(tensor.dtype))
+    if tensor.is_contiguous():
+        nbytes = tensor.numel() * itemsize(canonical_dtype(tensor.dtype))
+        ctypes.memmove(fresh.data_ptr(), tensor.data_ptr(), nbytes)
+    else:
+        numpy_view(fresh)[...] = numpy_view(tensor)
+    return fresh
+
+
+def tensor_of(value: Any) -> tvm_ffi.Tensor | None:
+    """The compact tensor a foreign value stands for, without copying where that is possible.
+
+    None if the value is no tensor. Takes NumPy arrays, ``tvm_ffi.Tensor``, everything that wraps one
+    (``__tvm_ffi_object__``) and every DLPack producer.
+    """
+    if isinstance(value, tvm_ffi.Tensor):
+        return compact_tensor(value)
+    if is_ndarray(value):
+        return tensor_of_numpy(value)
+    unwrap = getattr(value, "__tvm_ffi_object__", None)
+    if unwrap is not None:
+        inner = unwrap()
+        return compact_tensor(inner) if isinstance(inner, tvm_ffi.Tensor) else None
+    if hasattr(value, "__dlpack__"):
+        return compact_tensor(tvm_ffi.from_dlpack(without_gradient(value)))
+    return None
+
+
+def without_gradient(value: Any) -> Any:
+    """The value as DLPack takes it: a PyTorch tensor that requires gradients refuses."""
+    return value.detach() if getattr(value, "requires_grad", False) else value
+
+
+def is_ndarray(value: object) -> bool:
+    """Whether the value is a NumPy array."""
+    return isinstance(value, np.ndarray)
+
+
+def _dltensor(tensor: tvm_ffi.Tensor) -> tuple[int, ...]:
+    """The fields of the DLTensor inside a tensor object."""
+    return _DLTENSOR.unpack(ctypes.string_at(tensor.__chandle__() + _OBJECT_HEADER, _DLTENSOR.size))
+
+
+def _dtype_code(tensor: tvm_ffi.Tensor) -> tuple[int, int]:
+    fields = _dltensor(tensor)
+    return fields[4], fields[5]
+
+
+def _byte_offset(tensor: tvm_ffi.Tensor) -> int:
+    return _dltensor(tensor)[9]
+
+
+def _unaligned_view(tensor: tvm_ffi.Tensor, dtype: str) -> Array:
+    nbytes = tensor.numel() * itemsize(dtype)
+    raw: Array = np.frombuffer(ctypes.string_at(tensor.data_ptr(), nbytes), np.uint8)
+    return raw.view(NUMPY_DTYPES[dtype]).reshape(tensor.shape)
+
+
+def _tuple(shape: Sequence[int]) -> str:
+    return str(tuple(int(extent) for extent in shape))
