@@ -1,0 +1,426 @@
+"""The expressions of Relax (language.md §1).
+
+    Expr    ::= Constant | Var | DataflowVar | GlobalVar | Tuple | ShapeExpr | PrimValue | StringImm | DataTypeImm
+              | SeqExpr(blocks, body) | Function(params, body, ret_struct_info?, is_pure, attrs)
+              | If(cond, true_branch, false_branch) | Call(op, args, attrs?, sinfo_args) | ExternFunc(global_symbol)
+              | TupleGetItem(tuple_value, index) | Op(name)
+    Block   ::= BindingBlock(bindings) | DataflowBlock(bindings)
+    Binding ::= VarBinding(var, value) | MatchCast(var, value, struct_info)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from .ir import BaseFunc, DataType, GlobalVar, Node, Op, RelaxExpr, StructInfo, binder, child, label, node, set_slot, walk
+from .ir.expr import register_global_call
+from .prim import expr as prim
+
+
+class Expr(RelaxExpr):
+    """An expression with Python operators, which stand for the operators of Relax."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: Any, attrs: Node | None = None) -> Call:
+        """A call of this value."""
+        return Call(self, args, attrs)
+
+    def __getitem__(self, index: int) -> TupleGetItem:
+        """A field of a tuple. Raises IndexError past the end of a tuple of known length, so it can be unpacked."""
+        fields = getattr(self.struct_info_, "fields", None)
+        if isinstance(index, int) and fields is not None and not -len(fields) <= index < len(fields):
+            raise IndexError(f"tuple index {index} is out of range for a tuple of {len(fields)} fields")
+        if fields is not None and index < 0:
+            index += len(fields)
+        return TupleGetItem(self, index)
+
+    def astype(self, dtype: str) -> RelaxExpr:
+        return operator_hook("astype")(self, dtype)
+
+    def __neg__(self) -> RelaxExpr:
+        return operator_hook("negative")(self)
+
+    def __add__(self, other: Any) -> RelaxExpr:
+        return operator_hook("add")(self, other)
+
+    def __radd__(self, other: Any) -> RelaxExpr:
+        return operator_hook("add")(other, self)
+
+    def __sub__(self, other: Any) -> RelaxExpr:
+        return operator_hook("subtract")(self, other)
+
+    def __rsub__(self, other: Any) -> RelaxExpr:
+        return operator_hook("subtract")(other, self)
+
+    def __mul__(self, other: Any) -> RelaxExpr:
+        return operator_hook("multiply")(self, other)
+
+    def __rmul__(self, other: Any) -> RelaxExpr:
+        return operator_hook("multiply")(other, self)
+
+    def __truediv__(self, other: Any) -> RelaxExpr:
+        return operator_hook("divide")(self, other)
+
+    def __rtruediv__(self, other: Any) -> RelaxExpr:
+        return operator_hook("divide")(other, self)
+
+    def __floordiv__(self, other: Any) -> RelaxExpr:
+        return operator_hook("floor_divide")(self, other)
+
+    def __rfloordiv__(self, other: Any) -> RelaxExpr:
+        return operator_hook("floor_divide")(other, self)
+
+    def __mod__(self, other: Any) -> RelaxExpr:
+        return operator_hook("mod")(self, other)
+
+    def __pow__(self, other: Any) -> RelaxExpr:
+        return operator_hook("power")(self, other)
+
+    def __rpow__(self, other: Any) -> RelaxExpr:
+        return operator_hook("power")(other, self)
+
+    def __lt__(self, other: Any) -> RelaxExpr:
+        return operator_hook("less")(self, other)
+
+    def __le__(self, other: Any) -> RelaxExpr:
+        return operator_hook("less_equal")(self, other)
+
+    def __gt__(self, other: Any) -> RelaxExpr:
+        return operator_hook("greater")(self, other)
+
+    def __ge__(self, other: Any) -> RelaxExpr:
+        return operator_hook("greater_equal")(self, other)
+
+    def __matmul__(self, other: Any) -> RelaxExpr:
+        return operator_hook("matmul")(self, other)
+
+
+_OPERATORS: dict[str, Callable[..., RelaxExpr]] = {}
+
+
+def register_operator_hooks(functions: Mapping[str, Callable[..., RelaxExpr]]) -> None:
+    """The operator room stands above this one, and says here what ``+`` and its kin build."""
+    _OPERATORS.update(functions)
+
+
+def operator_hook(name: str) -> Callable[..., RelaxExpr]:
+    """The function registered for a Python operator."""
+    try:
+        return _OPERATORS[name]
+    except KeyError:
+        raise TypeError(f"the operator {name!r} is not available: relax.op is not loaded") from None
+
+
+def _array(value: Any) -> np.ndarray[Any, Any]:
+    """A read-only array with a dtype the language has."""
+    if hasattr(value, "numpy") and not isinstance(value, np.ndarray):
+        value = value.numpy()
+    array: np.ndarray[Any, Any] = np.asarray(value)
+    DataType(array.dtype.name)
+    if array.flags.writeable:
+        array = array.copy()
+        array.flags.writeable = False
+    return array
+
+
+@final
+@node
+class Constant(Expr):
+    """A tensor constant; `data` is a read-only NumPy array (of an ml_dtypes type where NumPy has none)."""
+
+    data: np.ndarray[Any, Any] = child(converter=_array)
+
+    @property
+    def dtype(self) -> DataType:
+        return DataType(self.data.dtype.name)
+
+
+@node
+class Var(Expr):
+    """A variable, identified by the object, not by its name.
+
+    `annotation` is the struct info it was declared with; `struct_info` that, or what derivation found.
+    """
+
+    __is_variable__: ClassVar[bool] = True
+
+    name_hint: str = label()
+    annotation: StructInfo | None = label(default=None)
+
+    def __post_init__(self) -> None:
+        if self.annotation is not None:
+            set_slot(self, "_struct_info", self.annotation)
+
+    def __variable_facts__(self) -> tuple[Any, ...]:
+        return (self.struct_info_,)
+
+
+@final
+@node
+class DataflowVar(Var):
+    """A variable seen only inside the dataflow block that binds it."""
+
+
+def _exprs(values: Iterable[Any]) -> tuple[RelaxExpr, ...]:
+    return tuple(convert(value) for value in values)
+
+
+@final
+@node
+class Tuple(Expr):
+    """An immutable, fixed-length grouping of values."""
+
+    fields: tuple[RelaxExpr, ...] = child(converter=_exprs)
+
+    def __getitem__(self, index: int) -> Any:  # type: ignore[override]
+        """The field itself."""
+        return self.fields[index]
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+
+@final
+@node
+class ShapeExpr(Expr):
+    """A shape value: its dimensions, expressions over shape variables in scope."""
+
+    values: tuple[prim.PrimExpr, ...] = child(converter=prim.dimensions)
+
+    def __getitem__(self, index: int) -> Any:  # type: ignore[override]
+        """The dimension itself."""
+        return self.values[index]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+def _prim_value(value: Any) -> prim.PrimExpr:
+    """Python ints are int64 and floats float64, as they arrive at run time."""
+    if isinstance(value, (bool, np.bool_)):
+        return prim.const(bool(value))
+    if isinstance(value, int):
+        return prim.const(value, "int64")
+    if isinstance(value, float):
+        return prim.const(value, "float64")
+    return prim.convert(value)
+
+
+@final
+@node
+class PrimValue(Expr):
+    """An immutable scalar."""
+
+    value: prim.PrimExpr = child(converter=_prim_value)
+
+
+@final
+@node
+class StringImm(Expr):
+    """A string."""
+
+    value: str
+
+
+@final
+@node
+class DataTypeImm(Expr):
+    """A dtype as a value."""
+
+    value: DataType = child(converter=DataType)
+
+
+@final
+@node
+class ExternFunc(Expr):
+    """A packed function, found by name at run time."""
+
+    global_symbol: str
+
+
+def _op(value: Any) -> RelaxExpr:
+    return Op.get(value) if isinstance(value, str) else value
+
+
+@final
+@node
+class Call(Expr):
+    """A call of an operator, a function value, or a packed function.
+
+    `attrs` is the operator's instance; `sinfo_args` belongs to intrinsics, and says what they return.
+    """
+
+    op: RelaxExpr = child(converter=_op)
+    args: tuple[RelaxExpr, ...] = child(converter=_exprs)
+    attrs: Node | None = child(default=None)
+    sinfo_args: tuple[StructInfo, ...] = child(default=(), converter=lambda v: tuple(v or ()))
+
+
+@final
+@node
+class If(Expr):
+    """One of two branches, as the bool scalar `cond` says."""
+
+    cond: RelaxExpr
+    true_branch: RelaxExpr
+    false_branch: RelaxExpr
+
+
+@final
+@node
+class TupleGetItem(Expr):
+    """Field `index` of a tuple."""
+
+    tuple_value: RelaxExpr
+    index: int
+
+
+class Binding(Node):
+    """The base of bindings."""
+
+    __slots__ = ()
+
+    var: Var
+
+
+@final
+@node
+class VarBinding(Binding):
+    """``var = value``"""
+
+    var: Var = binder()
+    value: RelaxExpr
+
+
+@final
+@node
+class MatchCast(Binding):
+    """``var = match_cast(value, struct_info)``: check at run time, and bind the new shape variables.
+
+    In the language `var` is optional; a cast for its check alone binds a variable nobody uses.
+    """
+
+    var: Var = binder()
+    value: RelaxExpr
+    struct_info: StructInfo = binder()
+
+    def __post_init__(self) -> None:
+        bind_dimensions(self.struct_info)
+
+
+@node
+class BindingBlock(Node):
+    """Bindings run in order."""
+
+    bindings: tuple[Binding, ...] = child(converter=tuple)
+
+
+@final
+@node
+class DataflowBlock(BindingBlock):
+    """A pure, straight-line graph of bindings."""
+
+
+@final
+@node
+class SeqExpr(Expr):
+    """Blocks run in order, then the value of the body."""
+
+    blocks: tuple[BindingBlock, ...] = child(converter=tuple)
+    body: RelaxExpr
+
+
+def _attrs(value: Mapping[str, Any] | None) -> dict[str, Any]:
+    return dict(value or {})
+
+
+@final
+@node
+class Function(BaseFunc, Expr):
+    """A function: bound to a GlobalVar, or a literal that evaluates to a closure."""
+
+    params: tuple[Var, ...] = binder(converter=tuple)
+    body: RelaxExpr
+    ret_struct_info: StructInfo | None = child(default=None)
+    is_pure: bool = child(default=True)
+    attrs: dict[str, Any] = child(default=None, converter=_attrs)
+
+    def __post_init__(self) -> None:
+        for param in self.params:
+            if param.struct_info_ is not None:
+                bind_dimensions(param.struct_info_)
+
+
+def bind_dimensions(struct_info: StructInfo) -> None:
+    """Record that shape variables standing alone in a dimension of an annotation are sizes, hence ≥ 0."""
+
+    def visit(item: Node) -> None:
+        values: Any = getattr(item, "values", None)
+        if isinstance(values, tuple):
+            for value in values:  # type: ignore[reportUnknownVariableType]
+                if isinstance(value, prim.Var):
+                    prim.mark_nonnegative(value)
+
+    walk(struct_info, visit)
+
+
+def const(value: Any, dtype: str | None = None) -> Constant:
+    """A tensor constant from a scalar, (nested) list, array or tensor.
+
+    Python floats are float32 and ints int32 unless `dtype` says otherwise, as in TVM.
+    """
+    if dtype is not None:
+        if hasattr(value, "numpy") and not isinstance(value, np.ndarray):
+            value = value.numpy()
+        return Constant(np.asarray(value).astype(DataType(dtype).numpy()))
+    if isinstance(value, (bool, int, float, list, tuple)):
+        array: np.ndarray[Any, Any] = np.asarray(value)
+        narrow = {"float64": "float32", "int64": "int32"}.get(array.dtype.name)
+        if narrow == "int32" and array.size and not (-(2**31) <= array.min() and array.max() < 2**31):
+            narrow = None
+        return Constant(array if narrow is None else array.astype(narrow))
+    return Constant(value)
+
+
+def convert(value: Any) -> RelaxExpr:
+    """A Relax expression from what users write as an argument.
+
+    Expressions pass; tuples and lists become Tuple; str StringImm; bool, int, float and PrimExpr PrimValue; arrays
+    Constant. Raises TypeError for anything else.
+    """
+    match value:
+        case RelaxExpr():
+            return value
+        case tuple() | list():
+            items: Sequence[Any] = value  # type: ignore[reportUnknownVariableType]
+            return Tuple(tuple(convert(item) for item in items))
+        case DataType():
+            return DataTypeImm(value)
+        case str():
+            return StringImm(value)
+        case bool() | int() | float() | prim.PrimExpr():
+            return PrimValue(value)
+        case np.ndarray() | np.generic():
+            return Constant(value)
+        case _:
+            if hasattr(value, "__dlpack__") and hasattr(value, "numpy"):
+                return Constant(value)
+            raise TypeError(f"expected a Relax expression, found {type(value).__name__}")
+
+
+def is_leaf(expr: RelaxExpr) -> bool:
+    """Whether an expression is a leaf of the normal form (language.md §4)."""
+    match expr:
+        case Tuple(fields):
+            return all(is_leaf(field) for field in fields)
+        case Constant() | Var() | GlobalVar() | ShapeExpr() | PrimValue() | StringImm() | DataTypeImm() | ExternFunc() | Op():
+            return True
+        case _:
+            return False
+
+
+register_global_call(lambda global_var, args: Call(global_var, args))  # type: ignore[reportUnknownLambdaType]

@@ -1,0 +1,236 @@
+"""Buffers, and the expressions that read them.
+
+    Buffer(data, dtype, shape, strides, elem_offset, scope)       an array in memory, named by identity
+    BufferLoad(buffer, indices)      one element (or a vector, when the last index is a Ramp)
+    Ramp(base, stride, lanes)        base, base + stride, …        Broadcast(value, lanes)
+    Reduce(combiner, sources, axes, condition, value_index)        only in tensor expressions, before lowering
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, final
+
+from ..ir import DataType, Node, binder, child, label, node, set_slot
+from ..prim.expr import PrimExpr, Var, convert, dimensions
+
+
+@node
+class Range(Node):
+    """The integers from `min` up to, not including, `min + extent`."""
+
+    min: PrimExpr = child(converter=convert)
+    extent: PrimExpr = child(converter=convert)
+
+    @staticmethod
+    def from_min_extent(min: Any, extent: Any) -> Range:
+        return Range(min, extent)
+
+
+def _shape(values: Any) -> tuple[PrimExpr, ...]:
+    """Sizes of a buffer (integer constants are int64); a lone size is a shape of one dimension."""
+    if isinstance(values, (PrimExpr, int)):
+        values = (values,)
+    return dimensions(values)
+
+
+def _optional(value: Any) -> PrimExpr | None:
+    return None if value is None else convert(value)
+
+
+@final
+@node
+class Buffer(Node):
+    """An array in memory. `data` is the pointer's variable; no strides means compact row-major.
+
+    `elem_offset` counts elements from `data` (None: zero). `scope` is where it lives: global or local.
+    """
+
+    __is_variable__: ClassVar[bool] = True
+
+    data: Var = binder()
+    dtype: DataType = child(converter=DataType)
+    shape: tuple[PrimExpr, ...] = child(converter=_shape)
+    strides: tuple[PrimExpr, ...] = child(default=(), converter=_shape)
+    elem_offset: PrimExpr | None = child(default=None, converter=_optional)
+    name: str = label(default="buffer")
+    scope: str = child(default="global")
+    data_alignment: int = child(default=64)
+    offset_factor: int = child(default=1)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __getitem__(self, indices: Any) -> Any:
+        """``buffer[i, j]`` reads an element; with slices, a BufferRegion."""
+        items = indices if isinstance(indices, tuple) else (indices,)
+        if any(isinstance(item, slice) for item in items):
+            return region_of(self, items)
+        return BufferLoad(self, items)
+
+    def vload(self, begin: Any, dtype: str | None = None) -> BufferLoad:
+        """Read a vector of `dtype` starting at `begin`."""
+        kind = DataType(dtype) if dtype is not None else self.dtype
+        items = [convert(i) for i in (begin if isinstance(begin, (tuple, list)) else (begin,))]
+        if kind.lanes > 1:
+            items[-1] = Ramp(items[-1], convert(1).astype(items[-1].dtype), kind.lanes)
+        return BufferLoad(self, items)
+
+
+def decl_buffer(
+    shape: Any,
+    dtype: str = "float32",
+    name: str = "buffer",
+    data: Var | None = None,
+    strides: Any = None,
+    elem_offset: Any = None,
+    scope: str = "global",
+    data_alignment: int = 64,
+    offset_factor: int = 1,
+) -> Buffer:
+    """A new buffer; its data variable is made unless given."""
+    pointer = data if data is not None else Var(name, "handle")
+    return Buffer(
+        pointer,
+        dtype,
+        shape,
+        () if strides is None else strides,
+        elem_offset,
+        name,
+        scope or "global",
+        data_alignment,
+        offset_factor,
+    )
+
+
+@node
+class BufferRegion(Node):
+    """A box of a buffer: one Range per dimension."""
+
+    buffer: Buffer
+    region: tuple[Range, ...] = child(converter=tuple)
+
+
+def region_of(buffer: Buffer, items: Iterable[Any]) -> BufferRegion:
+    """The region that ``buffer[items]`` means: slices are ranges, indices are ranges of one."""
+    ranges: list[Range] = []
+    for item, size in zip(items, buffer.shape, strict=False):
+        if isinstance(item, slice):
+            start = convert(0 if item.start is None else item.start)
+            stop = convert(size if item.stop is None else item.stop)
+            ranges.append(Range(start, stop - start))
+        elif isinstance(item, Range):
+            ranges.append(item)
+        else:
+            index = convert(item)
+            ranges.append(Range(index, convert(1).astype(index.dtype.element_of)))
+    return BufferRegion(buffer, tuple(ranges))
+
+
+def _indices(values: Any) -> tuple[PrimExpr, ...]:
+    return tuple(convert(v) for v in (values if isinstance(values, (tuple, list)) else (values,)))
+
+
+@final
+@node
+class BufferLoad(PrimExpr):
+    """The element of `buffer` at `indices`. Raises ValueError for a wrong number of indices."""
+
+    buffer: Buffer
+    indices: tuple[PrimExpr, ...] = child(converter=_indices)
+
+    def __post_init__(self) -> None:
+        check_indices("BufferLoad", self.buffer, self.indices)
+        lanes = self.indices[-1].dtype.lanes if self.indices else 1
+        set_slot(self, "dtype", self.buffer.dtype.with_lanes(lanes * self.buffer.dtype.lanes))
+
+
+def check_indices(what: str, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> None:
+    if len(indices) != len(buffer.shape):
+        raise ValueError(
+            f"{what}: buffer {buffer.name} has {len(buffer.shape)} dimensions, found {len(indices)} indices"
+        )
+    for index in indices:
+        if not (index.dtype.is_integer or index.dtype.is_bool):
+            raise TypeError(f"{what}: an index of buffer {buffer.name} has dtype {index.dtype!s}, expected an integer")
+
+
+@final
+@node
+class Ramp(PrimExpr):
+    """The vector base, base + stride, …, base + (lanes - 1) * stride."""
+
+    base: PrimExpr = child(converter=convert)
+    stride: PrimExpr = child(converter=convert)
+    lanes: int = child(converter=int)
+
+    def __post_init__(self) -> None:
+        set_slot(self, "dtype", self.base.dtype.with_lanes(self.lanes))
+
+
+@final
+@node
+class Broadcast(PrimExpr):
+    """A vector of `lanes` equal elements."""
+
+    value: PrimExpr = child(converter=convert)
+    lanes: int = child(converter=int)
+
+    def __post_init__(self) -> None:
+        set_slot(self, "dtype", self.value.dtype.with_lanes(self.lanes))
+
+
+@final
+@node
+class IterVar(Node):
+    """A variable that runs over a domain. Kinds: spatial (data-parallel), reduce, scan (ordered), opaque."""
+
+    dom: Range | None
+    var: Var = binder()
+    iter_type: str = child(default="spatial")
+
+    @property
+    def name(self) -> str:
+        return self.var.name
+
+    @property
+    def dtype(self) -> DataType:
+        return self.var.dtype
+
+    def asobject(self) -> PrimExpr:
+        """The variable: an IterVar may stand where a scalar is expected."""
+        return self.var
+
+
+@final
+@node
+class CommReducer(Node):
+    """A reduction: from `lhs` (so far) and `rhs` (next) to `result`, starting at `identity_element`."""
+
+    lhs: tuple[Var, ...] = binder(converter=tuple)
+    rhs: tuple[Var, ...] = binder(converter=tuple)
+    result: tuple[PrimExpr, ...] = child(converter=tuple)
+    identity_element: tuple[PrimExpr, ...] = child(converter=tuple)
+
+
+@final
+@node
+class Reduce(PrimExpr):
+    """The reduction of `source` over `axis` where `condition`; `value_index` picks one of its results."""
+
+    combiner: CommReducer
+    source: tuple[PrimExpr, ...] = child(converter=tuple)
+    axis: tuple[IterVar, ...] = binder(converter=tuple)
+    condition: PrimExpr
+    value_index: int = child(default=0)
+    init: tuple[PrimExpr, ...] = child(default=(), converter=tuple)
+
+    def __post_init__(self) -> None:
+        set_slot(self, "dtype", self.source[self.value_index].dtype)
+
+
+__all__ = [
+    "Broadcast", "Buffer", "BufferLoad", "BufferRegion", "CommReducer", "IterVar", "Ramp", "Range", "Reduce",
+    "check_indices", "decl_buffer", "dimensions", "region_of",
+]  # fmt: skip

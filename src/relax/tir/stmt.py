@@ -1,0 +1,228 @@
+"""Statements and functions of TIR.
+
+    Stmt ::= BufferStore(buffer, value, indices)
+           | For(loop_var, min, extent, kind, body, annotations)        While(condition, body)
+           | IfThenElse(condition, then_case, else_case?)               SeqStmt(seq)
+           | LetStmt(var, value, body)      AssertStmt(condition, message, body)      Evaluate(value)
+           | AttrStmt(node, attr_key, value, body)
+           | AllocBuffer(buffer, body)      storage that lives as long as the body
+           | DeclBuffer(buffer, body)       another view of existing storage
+           | BlockRealize(iter_values, predicate, block)
+
+    Block(iter_vars, reads, writes, name_hint, body, init?, alloc_buffers, match_buffers, annotations)
+    PrimFunc(params, body, ret_type?, buffer_map, attrs)
+
+A Block is a unit of computation with its iteration space made explicit; schedules move blocks, lowering turns them
+into the loops and branches that code generation takes.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any, final
+
+from ..ir import BaseFunc, DataType, Node, binder, child, label, node, set_slot
+from ..prim.expr import IntImm, PrimExpr, Var, convert
+from .buffer import Buffer, BufferRegion, IterVar, check_indices
+
+
+class Stmt(Node):
+    """The base of statements."""
+
+    __slots__ = ()
+
+
+class ForKind(str, enum.Enum):
+    """How the iterations of a loop run."""
+
+    SERIAL = "serial"
+    PARALLEL = "parallel"
+    VECTORIZED = "vectorized"
+    UNROLLED = "unrolled"
+    THREAD_BINDING = "thread_binding"
+
+
+def _dict(value: Mapping[str, Any] | None) -> dict[str, Any]:
+    return dict(value or {})
+
+
+def _indices(values: Any) -> tuple[PrimExpr, ...]:
+    return tuple(convert(v) for v in (values if isinstance(values, (tuple, list)) else (values,)))
+
+
+@final
+@node
+class BufferStore(Stmt):
+    """``buffer[indices] = value``. Raises TypeError when the value's dtype is not the buffer's."""
+
+    buffer: Buffer
+    value: PrimExpr = child(converter=convert)
+    indices: tuple[PrimExpr, ...] = child(converter=_indices)
+
+    def __post_init__(self) -> None:
+        check_indices("BufferStore", self.buffer, self.indices)
+        lanes = self.indices[-1].dtype.lanes if self.indices else 1
+        expected = self.buffer.dtype.with_lanes(lanes * self.buffer.dtype.lanes)
+        if self.value.dtype != expected:
+            raise TypeError(
+                f"BufferStore: buffer {self.buffer.name} holds {expected!s}, the value is {self.value.dtype!s}"
+            )
+
+
+@final
+@node
+class For(Stmt):
+    """for loop_var in [min, min + extent), run as `kind` says."""
+
+    loop_var: Var = binder()
+    min: PrimExpr = child(converter=convert)
+    extent: PrimExpr = child(converter=convert)
+    kind: ForKind = child(converter=ForKind)
+    body: Stmt
+    annotations: dict[str, Any] = child(default=None, converter=_dict)
+    thread_binding: str = child(default="")
+
+    def __post_init__(self) -> None:
+        # Constant bounds take the loop variable's dtype, so that a loop has one form.
+        for name in ("min", "extent"):
+            bound: PrimExpr = getattr(self, name)
+            if isinstance(bound, IntImm) and bound.dtype != self.loop_var.dtype:
+                set_slot(self, name, IntImm(self.loop_var.dtype, bound.value))
+
+
+@final
+@node
+class While(Stmt):
+    """Run the body while the condition holds."""
+
+    condition: PrimExpr = child(converter=convert)
+    body: Stmt
+
+
+@final
+@node
+class IfThenElse(Stmt):
+    condition: PrimExpr = child(converter=convert)
+    then_case: Stmt
+    else_case: Stmt | None = child(default=None)
+
+
+@final
+@node
+class SeqStmt(Stmt):
+    """Statements one after the other. An empty sequence does nothing."""
+
+    seq: tuple[Stmt, ...] = child(converter=tuple)
+
+
+@final
+@node
+class LetStmt(Stmt):
+    """`body`, in which `var` stands for `value`."""
+
+    var: Var = binder()
+    value: PrimExpr
+    body: Stmt
+
+
+@final
+@node
+class AssertStmt(Stmt):
+    """Raise an error with the message unless the condition holds, then run the body."""
+
+    condition: PrimExpr = child(converter=convert)
+    message: str
+    body: Stmt
+
+
+@final
+@node
+class AttrStmt(Stmt):
+    """`body`, with a remark for the compiler."""
+
+    node: Any
+    attr_key: str
+    value: PrimExpr = child(converter=convert)
+    body: Stmt
+
+
+@final
+@node
+class Evaluate(Stmt):
+    """Compute an expression for its effect."""
+
+    value: PrimExpr = child(converter=convert)
+
+
+@final
+@node
+class AllocBuffer(Stmt):
+    """Storage for `buffer` that lives as long as the body."""
+
+    buffer: Buffer = binder()
+    body: Stmt
+    annotations: dict[str, Any] = child(default=None, converter=_dict)
+
+
+@final
+@node
+class DeclBuffer(Stmt):
+    """`buffer` is another view of storage that exists: its data variable is already bound."""
+
+    buffer: Buffer = binder()
+    body: Stmt
+
+
+@final
+@node
+class MatchBufferRegion(Node):
+    """`buffer` views the region `source` inside a block."""
+
+    buffer: Buffer = binder()
+    source: BufferRegion
+
+
+@final
+@node
+class Block(Stmt):
+    """A unit of computation over `iter_vars`; `init` runs first where every reduce variable is at its start."""
+
+    iter_vars: tuple[IterVar, ...] = binder(converter=tuple)
+    alloc_buffers: tuple[Buffer, ...] = binder(default=(), converter=tuple, kw_only=True)
+    match_buffers: tuple[MatchBufferRegion, ...] = child(default=(), converter=tuple, kw_only=True)
+    reads: tuple[BufferRegion, ...] = child(converter=tuple)
+    writes: tuple[BufferRegion, ...] = child(converter=tuple)
+    name_hint: str = label()
+    body: Stmt
+    init: Stmt | None = child(default=None)
+    annotations: dict[str, Any] = child(default=None, converter=_dict, kw_only=True)
+
+
+@final
+@node
+class BlockRealize(Stmt):
+    """Run the block for the given values of its variables, where the predicate holds."""
+
+    iter_values: tuple[PrimExpr, ...] = child(converter=_indices)
+    predicate: PrimExpr = child(converter=convert)
+    block: Block
+
+
+def _dtype_or_none(value: Any) -> DataType | None:
+    return None if value is None else DataType(value)
+
+
+@final
+@node
+class PrimFunc(BaseFunc):
+    """A function over buffers and scalars, in destination-passing style.
+
+    A parameter in `buffer_map` is a tensor, whose buffer's shape may bind shape variables.
+    """
+
+    params: tuple[Var, ...] = binder(converter=tuple)
+    buffer_map: dict[Var, Buffer] = binder(default=None, converter=_dict, kw_only=True)
+    body: Stmt
+    ret_type: DataType | None = child(default=None, converter=_dtype_or_none)
+    attrs: dict[str, Any] = child(default=None, converter=_dict, kw_only=True)
