@@ -1,0 +1,182 @@
+"""Running compiled code without a compiler: an object file becomes callable functions.
+
+The compiler's output is a relocatable ELF object, and this is the only way it is ever run: the one just
+compiled and the one loaded from a saved executable take the same path. The image is written into
+fresh pages, linked against the C library, libm, tvm-ffi and ``register_symbol``, and then protected: code
+cannot be written, data cannot be executed.
+
+A function called from outside has the packed form of tvm-ffi,
+``int f(void *self, const TVMFFIAny *args, int32_t n, TVMFFIAny *result)``; it returns 0, or -1 after
+``TVMFFIErrorSetRaisedFromCStr(kind, message)``. Tensors among its arguments are compact, in host memory, at
+byte offset 0, and aligned to their element at least (fresh ones to 64 bytes).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import platform
+import sys
+import threading
+import weakref
+from typing import Any, Final
+
+import tvm_ffi
+
+from .elf import AARCH64, MACHINES, STT_FUNC, X86_64, ObjectFileError, parse_object
+from .linker import defined_symbols, link, plan_layout, undefined_symbols
+
+__all__ = ["NativeLibrary", "ObjectFileError", "host_machine", "load_object", "register_symbol"]
+
+_PROTECTION: Final = {
+    "rx": mmap.PROT_READ | mmap.PROT_EXEC,
+    "r": mmap.PROT_READ,
+    "rw": mmap.PROT_READ | mmap.PROT_WRITE,
+}
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_longlong,
+]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_MAP_FAILED: Final = ctypes.c_void_p(-1).value
+
+_symbols: dict[str, int] = {}
+_lock = threading.Lock()
+
+
+def host_machine() -> int:
+    """The ELF number of the machine this process runs on; 0 if there is no loader for it."""
+    if sys.byteorder != "little" or sys.platform == "win32":
+        return 0
+    return {"x86_64": X86_64, "amd64": X86_64, "aarch64": AARCH64, "arm64": AARCH64}.get(
+        platform.machine().lower(), 0
+    )
+
+
+def register_symbol(name: str, address: int) -> None:
+    """Make a C function or datum known to objects loaded from now on, by its name and address."""
+    with _lock:
+        _symbols[name] = address
+
+
+class NativeLibrary:
+    """A loaded object. Its memory lives as long as this, or any function got from it, does."""
+
+    def __init__(self, data: bytes, name: str = "object") -> None:
+        """Load a relocatable object; `name` is what messages call it."""
+        self.name = name
+        self._address, self._size, self._offsets = _load(bytes(data), name)
+        # Not at exit: functions may still be held by C++ objects that die later.
+        weakref.finalize(self, _libc.munmap, self._address, self._size).atexit = False
+
+    @property
+    def functions(self) -> list[str]:
+        """Names of the functions the object defines, in alphabetical order."""
+        return sorted(name for name, (_, kind) in self._offsets.items() if kind == STT_FUNC)
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the image in memory."""
+        return self._size
+
+    def __contains__(self, symbol: object) -> bool:
+        return symbol in self._offsets
+
+    def address(self, symbol: str) -> int:
+        """The address of a function or datum; it is good while this library lives."""
+        found = self._offsets.get(symbol)
+        if found is None:
+            raise AttributeError(
+                f"{self.name} defines no symbol {symbol}; it has {', '.join(self.functions)}"
+            )
+        return self._address + found[0]
+
+    def get_function(self, symbol: str) -> tvm_ffi.Function:
+        """The packed function of that name; it keeps the library alive."""
+        return tvm_ffi.Function.__from_extern_c__(self.address(symbol), keep_alive_object=self)
+
+
+def load_object(data: bytes, name: str = "object") -> NativeLibrary:
+    """Load a relocatable ELF object; ObjectFileError says what is wrong with it."""
+    return NativeLibrary(data, name)
+
+
+def _load(data: bytes, name: str) -> tuple[int, int, dict[str, tuple[int, int]]]:
+    """Address and size of the linked, protected image, and the offsets of its symbols."""
+    try:
+        obj = parse_object(data)
+        host = host_machine()
+        if obj.machine != host:
+            this = MACHINES.get(host, f"{platform.machine()} ({sys.platform}), which cannot load objects")
+            raise ObjectFileError(f"it is for {MACHINES[obj.machine]}, this machine is {this}")
+        layout = plan_layout(obj)
+        external = {symbol: _resolve(symbol) for symbol in undefined_symbols(obj)}
+        missing = [symbol for symbol, address in external.items() if address is None]
+        if missing:
+            raise ObjectFileError(f"it needs symbols nobody here defines: {', '.join(missing)}")
+        known = {symbol: address for symbol, address in external.items() if address is not None}
+        size = max(layout.size, mmap.PAGESIZE)
+        address = _map(size)
+        try:
+            image = memoryview((ctypes.c_char * size).from_address(address)).cast("B")
+            link(obj, layout, image, address, known)
+            for segment in layout.segments:
+                _protect(address + segment.offset, segment.size, segment.protection)
+        except BaseException:
+            _libc.munmap(address, size)
+            raise
+        return address, size, defined_symbols(obj, layout)
+    except ObjectFileError as error:
+        raise ObjectFileError(f"cannot load {name}: {error}") from None
+
+
+def _map(size: int) -> int:
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    address = _libc.mmap(None, size, _PROTECTION["rw"], flags, -1, 0)
+    if address is None or address == _MAP_FAILED:
+        raise MemoryError(f"out of memory: cannot map {size} bytes for code")
+    return address
+
+
+def _protect(address: int, size: int, protection: str) -> None:
+    # On AArch64 the kernel makes the instruction cache see a page when it becomes executable.
+    if _libc.mprotect(address, size, _PROTECTION[protection]):
+        raise ObjectFileError(f"the system refuses to make its pages {protection!r}")
+
+
+def _resolve(symbol: str) -> int | None:
+    """The address of a C symbol: registered, else of tvm-ffi, libm, or anything loaded globally."""
+    with _lock:
+        if symbol in _symbols:
+            return _symbols[symbol]
+    for library in (tvm_ffi.LIB, _libm, _libc):
+        address = _find(library, symbol)
+        if address is not None:
+            return address
+    return None
+
+
+def _find(library: Any, symbol: str) -> int | None:
+    try:
+        return ctypes.cast(library[symbol], ctypes.c_void_p).value
+    except (AttributeError, ValueError):
+        return None
+
+
+def _open_libm() -> ctypes.CDLL:
+    """Python need not be linked to libm, so the process's own symbols may lack it."""
+    try:
+        return ctypes.CDLL("libm.so.6")
+    except OSError:  # not glibc: libm is part of the C library
+        return _libc
+
+
+_libm = _open_libm()
