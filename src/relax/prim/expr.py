@@ -475,7 +475,13 @@ class Cast(PrimExpr):
 
 
 def _callee(op: str | Op | GlobalVar) -> Op | GlobalVar:
-    return register_op(op) if isinstance(op, str) and not Op.exists(op) else Op.get(op) if isinstance(op, str) else op
+    return (
+        register_op(op)
+        if isinstance(op, str) and not Op.exists(op)
+        else Op.get(op)
+        if isinstance(op, str)
+        else op
+    )
 
 
 @final
@@ -608,8 +614,11 @@ def promote(a: DataType, b: DataType) -> DataType:
 def _literal(value: Any, dtype: DataType) -> PrimExpr:
     if isinstance(value, (float, np.floating)) and not dtype.is_float:
         return const(value)  # 0.5 * i is a float: do not squeeze the literal into i's type
-    if not is_expr_like(value) or dtype.is_handle or dtype.lanes > 1 or (
-        dtype.is_bool and not isinstance(value, (bool, np.bool_))
+    if (
+        not is_expr_like(value)
+        or dtype.is_handle
+        or dtype.lanes > 1
+        or (dtype.is_bool and not isinstance(value, (bool, np.bool_)))
     ):
         return convert(value)
     if dtype.is_integer and not dtype.min_value <= int(value) <= dtype.max_value:  # type: ignore[arg-type]
@@ -626,7 +635,9 @@ def binary(cls: type[BinaryExpr], a: Any, b: Any, fold: bool = True) -> PrimExpr
     if fold and isinstance(a, IntImm) and isinstance(b, IntImm):
         value = fold_integers(cls, a.value, b.value)
         if value is not None:
-            return IntImm(BOOL, value) if issubclass(cls, CompareExpr) else IntImm(a.dtype, wrap(value, a.dtype))
+            return (
+                IntImm(BOOL, value) if issubclass(cls, CompareExpr) else IntImm(a.dtype, wrap(value, a.dtype))
+            )
     return cls(a, b)  # type: ignore[call-arg]
 
 

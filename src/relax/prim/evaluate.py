@@ -1,0 +1,216 @@
+"""The value of a scalar expression: the definition the simplifier and the code generator are held to.
+
+Integers wrap around at their width; ``//`` and ``%`` floor, Div and Mod truncate; floating point is rounded to
+the dtype after every operation; And, Or, Select and if_then_else evaluate only what they need.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..ir import DataType
+from .expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BinaryExpr,
+    Call,
+    Cast,
+    Div,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    Select,
+    Sub,
+    Var,
+    fold_integers,
+    wrap,
+)
+
+Value: TypeAlias = "int | float | bool"
+
+
+def evaluate(expr: PrimExpr, env: Mapping[Var, Any] | None = None) -> Value:
+    """The value of an expression, given those of its variables (which are converted to their dtypes).
+
+    Raises ZeroDivisionError naming the expression for an integer division by zero, KeyError for a variable
+    without a value, and TypeError for what has no value outside of a running program (a load, an extern call).
+    """
+    values = {} if env is None else {var: _to_dtype(value, var.dtype) for var, value in env.items()}
+    return _evaluate(expr, values)
+
+
+def _evaluate(expr: PrimExpr, env: dict[Var, Value]) -> Value:
+    match expr:
+        case IntImm():
+            return bool(expr.value) if expr.dtype.is_bool else expr.value
+        case FloatImm():
+            return round_to(expr.dtype, expr.value)
+        case Var():
+            if expr not in env:
+                raise KeyError(f"the variable {expr.name} has no value")
+            return env[expr]
+        case And():
+            return bool(_evaluate(expr.a, env)) and bool(_evaluate(expr.b, env))
+        case Or():
+            return bool(_evaluate(expr.a, env)) or bool(_evaluate(expr.b, env))
+        case Not():
+            return not _evaluate(expr.a, env)
+        case BinaryExpr():
+            return _binary(expr, _evaluate(expr.a, env), _evaluate(expr.b, env))
+        case Select():
+            return _evaluate(expr.true_value if _evaluate(expr.condition, env) else expr.false_value, env)
+        case Cast():
+            return convert_value(_evaluate(expr.value, env), expr.dtype)
+        case Let():
+            return _evaluate(expr.body, {**env, expr.var: _evaluate(expr.value, env)})
+        case Call():
+            return _call(expr, env)
+        case _:
+            raise TypeError(f"a {type(expr).__name__} has no value outside of a running program: {expr}")
+
+
+def _binary(expr: BinaryExpr, a: Value, b: Value) -> Value:
+    dtype = expr.a.dtype
+    if dtype.is_float:
+        result = _FLOAT[type(expr)](float(a), float(b))
+        return result if isinstance(result, bool) else round_to(dtype, result)
+    result = fold_integers(type(expr), int(a), int(b))
+    if result is None:
+        raise ZeroDivisionError(f"division by zero in {expr}")
+    return bool(result) if expr.dtype.is_bool else wrap(int(result), dtype)
+
+
+def _quotient(a: float, b: float) -> float:
+    with np.errstate(all="ignore"):
+        return float(np.float64(a) / np.float64(b))
+
+
+def _numpy2(function: Callable[..., Any]) -> Callable[[float, float], float]:
+    def run(a: float, b: float) -> float:
+        with np.errstate(all="ignore"):
+            return float(function(np.float64(a), np.float64(b)))
+
+    return run
+
+
+_FLOAT: dict[type[BinaryExpr], Callable[[float, float], float | bool]] = {
+    Add: lambda a, b: a + b,
+    Sub: lambda a, b: a - b,
+    Mul: lambda a, b: a * b,
+    Div: _quotient,
+    Mod: _numpy2(np.fmod),
+    FloorDiv: _numpy2(np.floor_divide),
+    FloorMod: _numpy2(np.mod),
+    Min: _numpy2(np.minimum),
+    Max: _numpy2(np.maximum),
+    EQ: lambda a, b: a == b,
+    NE: lambda a, b: a != b,
+    LT: lambda a, b: a < b,
+    LE: lambda a, b: a <= b,
+    GT: lambda a, b: a > b,
+    GE: lambda a, b: a >= b,
+}
+
+
+def round_to(dtype: DataType, value: float) -> float:
+    """The nearest value of a floating-point dtype, as a Python float."""
+    if dtype == "float64":
+        return float(value)
+    with np.errstate(all="ignore"):
+        return float(np.array(value, np.float64).astype(dtype.numpy()))
+
+
+def convert_value(value: Value, dtype: DataType) -> Value:
+    """What Cast does: wrap integers, truncate floats toward zero and saturate, NaN to 0, non-zero to True."""
+    if dtype.is_bool:
+        return bool(value)
+    if dtype.is_float:
+        return round_to(dtype, float(value))
+    if not dtype.is_integer:
+        raise TypeError(f"a scalar has no value as {dtype!s}")
+    if isinstance(value, float):
+        if math.isnan(value):
+            return 0
+        clamped = min(max(value, float(dtype.min_value)), float(dtype.max_value))
+        return min(max(int(clamped), int(dtype.min_value)), int(dtype.max_value))
+    return wrap(int(value), dtype)
+
+
+def _to_dtype(value: Any, dtype: DataType) -> Value:
+    if dtype.is_bool:
+        return bool(value)
+    return float(value) if dtype.is_float else wrap(int(value), dtype)
+
+
+def _call(expr: Call, env: dict[Var, Value]) -> Value:
+    name, args = expr.intrinsic, expr.args
+    if name == "if_then_else":
+        return _evaluate(args[1] if _evaluate(args[0], env) else args[2], env)
+    values = [_evaluate(arg, env) for arg in args if name not in _NOT_EVALUATED]
+    if name == "likely":
+        return bool(values[0])
+    if name == "reinterpret":
+        return _array(values[0], args[0].dtype).view(expr.dtype.numpy()).item()
+    if name in _SHIFTS:
+        return _SHIFTS[name](int(values[0]), int(values[1]), expr.dtype)
+    reference = None if not name else expr.op.get_attr("numpy")  # type: ignore[union-attr]
+    if reference is None or name in _NOT_EVALUATED:
+        raise TypeError(f"a call of {expr.op} has no value outside of a running program")
+    return _reference_value(reference, values, args, expr.dtype)
+
+
+_NOT_EVALUATED = frozenset({"call_extern", "call_pure_extern", "call_packed", ""})
+
+
+def _reference_value(
+    reference: Callable[..., Any], values: list[Value], args: tuple[PrimExpr, ...], dtype: DataType
+) -> Value:
+    # Functions of floating point are computed in double precision, then rounded.
+    arrays = [
+        np.float64(value) if arg.dtype.is_float else _array(value, arg.dtype)[()]
+        for value, arg in zip(values, args, strict=True)
+    ]
+    with np.errstate(all="ignore"):
+        result = reference(*arrays)
+    return convert_value(np.asarray(result).item(), dtype)
+
+
+def _array(value: Value, dtype: DataType) -> np.ndarray[Any, Any]:
+    return (
+        np.array(value, np.float64).astype(dtype.numpy())
+        if dtype.is_float
+        else np.array(value, dtype.numpy())
+    )
+
+
+def _shift_left(a: int, b: int, dtype: DataType) -> int:
+    return wrap(a << b, dtype) if 0 <= b < dtype.bits else 0
+
+
+def _shift_right(a: int, b: int, dtype: DataType) -> int:
+    return a >> b if 0 <= b < dtype.bits else (-1 if a < 0 else 0)
+
+
+_SHIFTS: dict[str, Callable[[int, int, DataType], int]] = {
+    "shift_left": _shift_left,
+    "shift_right": _shift_right,
+}
