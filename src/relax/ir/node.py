@@ -24,7 +24,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from typing_extensions import Self, dataclass_transform
 
@@ -91,12 +91,22 @@ class FieldSpec:
     kind: str
 
 
+@dataclass_transform(
+    eq_default=False, frozen_default=True, field_specifiers=(child, binder, label, dataclasses.field)
+)
+def _has_fields(cls: type[T]) -> type[T]:
+    """For the type checker: subclasses inherit the fields declared in `cls`."""
+    return cls
+
+
+@_has_fields
 class Node:
     """The base of everything in the IR."""
 
     __slots__ = ("__weakref__", "span")
 
-    span: Span | None
+    if TYPE_CHECKING:  # every node's constructor takes ``span=``; `_make_init` provides it
+        span: Span | None = label(default=None, kw_only=True)
 
     __node_fields__: ClassVar[tuple[FieldSpec, ...]] = ()
     __is_variable__: ClassVar[bool] = False
