@@ -8,6 +8,21 @@ from __future__ import annotations
 from . import nd
 from .device import Device, cpu, device
 from .nd import NDArray
+from .registry import get_global_func, register_func, remove_global_func
 from .tensor import numpy_view, tensor_of
+from .values import PackedFunc, ShapeTuple
 
-__all__ = ["Device", "NDArray", "cpu", "device", "nd", "numpy_view", "tensor_of"]
+__all__ = [
+    "Device",
+    "NDArray",
+    "PackedFunc",
+    "ShapeTuple",
+    "cpu",
+    "device",
+    "get_global_func",
+    "nd",
+    "numpy_view",
+    "register_func",
+    "remove_global_func",
+    "tensor_of",
+]

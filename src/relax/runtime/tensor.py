@@ -111,6 +111,8 @@ def view_tensor(
 
     The caller answers for the range lying inside `source`.
     """
+    if not source.__chandle__():
+        source = copy_tensor(source)
     code, bits = _dtype_code(source) if dtype is None else DLPACK_CODES[dtype]
     ndim = len(shape)
     dims = (ctypes.c_int64 * (2 * ndim))(*shape, *compact_strides(shape))
@@ -195,7 +197,7 @@ def compact_tensor(tensor: tvm_ffi.Tensor) -> tvm_ffi.Tensor:
     if not is_cpu(tensor.device):
         raise ValueError(f"expected a tensor on cpu, found one on {tensor.device}")
     dtype = canonical_dtype(tensor.dtype)
-    if not tensor.is_contiguous():
+    if not tensor.is_contiguous() or not tensor.__chandle__():  # no handle: memory lent for one call only
         return copy_of_numpy(numpy_view(tensor), dtype)
     if tensor.data_ptr() % itemsize(dtype):
         return copy_of_numpy(np.copy(_unaligned_view(tensor, dtype)), dtype)

@@ -1,0 +1,283 @@
+"""Run-time structural information: what closures carry about themselves, and what they are compared with.
+
+The same six kinds the language has, cut down to what can be compared without a compiler:
+
+    Info ::= ObjectInfo | PrimInfo(dtype, value?) | ShapeInfo(dims?, ndim)
+           | TensorInfo(dims?, dtype, ndim, device) | TupleInfo(fields) | FuncInfo(params?, ret, pure)
+    Dim  ::= int | a shape variable's name | (operator, Dim, ...) | ("slot", index in the shape heap)
+
+``-1`` and ``""`` mean not known. A FuncInfo without params is a packed function's. Shape variables are
+names within one signature; two signatures are compared up to renaming.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+Dim: TypeAlias = "int | str | tuple[Any, ...]"
+Env: TypeAlias = "dict[str, Dim]"
+
+
+@dataclass(frozen=True)
+class ObjectInfo:
+    """Any value."""
+
+    def __str__(self) -> str:
+        return "R.Object"
+
+
+@dataclass(frozen=True)
+class PrimInfo:
+    """A scalar."""
+
+    dtype: str
+    value: Dim | None = None
+
+    def __str__(self) -> str:
+        return f'R.Prim("{self.dtype}")' if self.value is None else f"R.Prim(value={dim_text(self.value)})"
+
+
+@dataclass(frozen=True)
+class ShapeInfo:
+    """A shape value."""
+
+    dims: tuple[Dim, ...] | None = None
+    ndim: int = -1
+
+    def __str__(self) -> str:
+        if self.dims is not None:
+            return f"R.Shape([{', '.join(map(dim_text, self.dims))}])"
+        return "R.Shape" if self.ndim < 0 else f"R.Shape(ndim={self.ndim})"
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """A tensor."""
+
+    dims: tuple[Dim, ...] | None = None
+    dtype: str = ""
+    ndim: int = -1
+    device: str = ""
+
+    def __str__(self) -> str:
+        parts: list[str] = []
+        if self.dims is not None:
+            parts.append(f"({', '.join(map(dim_text, self.dims))}{',' if len(self.dims) == 1 else ''})")
+        if self.dtype:
+            parts.append(f'dtype="{self.dtype}"')
+        if self.dims is None and self.ndim >= 0:
+            parts.append(f"ndim={self.ndim}")
+        return f"R.Tensor({', '.join(parts)})"
+
+
+@dataclass(frozen=True)
+class TupleInfo:
+    """A tuple, field by field."""
+
+    fields: tuple[Info, ...]
+
+    def __str__(self) -> str:
+        return f"R.Tuple({', '.join(map(str, self.fields))})"
+
+
+@dataclass(frozen=True)
+class FuncInfo:
+    """A function; a packed one if `params` is None."""
+
+    params: tuple[Info, ...] | None
+    ret: Info
+    pure: bool
+
+    def __str__(self) -> str:
+        if self.params is None:
+            return "R.Callable()"
+        params = f"({', '.join(map(str, self.params))}{',' if len(self.params) == 1 else ''})"
+        return f"R.Callable({params}, {self.ret}, {self.pure})"
+
+
+Info: TypeAlias = "ObjectInfo | PrimInfo | ShapeInfo | TensorInfo | TupleInfo | FuncInfo"
+
+# ----------------------------------------------------------------------------------------- dimensions
+
+
+def _truncated_div(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def _truncated_mod(a: int, b: int) -> int:
+    return a - b * _truncated_div(a, b)
+
+
+OPERATORS: Final[dict[str, Callable[[int, int], int]]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": lambda a, b: a // b,
+    "%": operator.mod,
+    "min": min,
+    "max": max,
+    "truncdiv": _truncated_div,
+    "truncmod": _truncated_mod,
+}
+"""What a Dim is computed with; whatever else a dimension holds is not known at run time."""
+
+
+def dim_text(dim: Dim) -> str:
+    """A dimension as users write it."""
+    if not isinstance(dim, tuple):
+        return str(dim)
+    if dim[0] == "slot":
+        return f"<slot {dim[1]}>"
+    operands: tuple[Dim, ...] = dim[1:]
+    parts = [f"({dim_text(d)})" if isinstance(d, tuple) else str(d) for d in operands]
+    return f"{dim[0]}({', '.join(parts)})" if dim[0][0].isalpha() else f" {dim[0]} ".join(parts)
+
+
+def substitute_dim(dim: Dim, env: Mapping[str, Dim], slots: Mapping[int, int] | None = None) -> Dim:
+    """Put values for variables, and for slots if those are given, computing what becomes known."""
+    if isinstance(dim, str):
+        return env.get(dim, dim)
+    if not isinstance(dim, tuple):
+        return dim
+    if dim[0] == "slot":
+        return dim if slots is None else slots[dim[1]]
+    parts = [substitute_dim(d, env, slots) for d in dim[1:]]
+    function = OPERATORS.get(dim[0])
+    if function is not None and all(isinstance(p, int) for p in parts):
+        try:
+            return function(*parts)  # pyright: ignore[reportArgumentType]
+        except (ZeroDivisionError, TypeError):
+            return (dim[0], *parts)
+    return (dim[0], *parts)
+
+
+def substitute(info: Info, env: Mapping[str, Dim], slots: Mapping[int, int] | None = None) -> Info:
+    """The info with values put for shape variables and slots."""
+    match info:
+        case PrimInfo(value=value) if value is not None:
+            return replace(info, value=substitute_dim(value, env, slots))
+        case ShapeInfo(dims=dims) | TensorInfo(dims=dims) if dims is not None:
+            return replace(info, dims=tuple(substitute_dim(d, env, slots) for d in dims))
+        case TupleInfo(fields):
+            return TupleInfo(tuple(substitute(f, env, slots) for f in fields))
+        case FuncInfo(params, ret, pure):
+            new = None if params is None else tuple(substitute(p, env, slots) for p in params)
+            return FuncInfo(new, substitute(ret, env, slots), pure)
+        case _:
+            return info
+
+
+def bind(info: Info, other: Info, env: Env) -> None:
+    """Let variables standing alone in `info` be what stands in their place in `other`, if not yet bound."""
+    match info, other:
+        case (PrimInfo(value=str(name)), PrimInfo(value=value)) if value is not None:
+            env.setdefault(name, value)
+        case (TensorInfo(dims=mine), TensorInfo(dims=theirs)) | (
+            ShapeInfo(dims=mine),
+            ShapeInfo(dims=theirs),
+        ):
+            if mine is not None and theirs is not None and len(mine) == len(theirs):
+                for name, dim in zip(mine, theirs, strict=True):
+                    if isinstance(name, str):
+                        env.setdefault(name, dim)
+        case (TupleInfo(mine), TupleInfo(theirs)):
+            for field, their in zip(mine, theirs, strict=False):
+                bind(field, their, env)
+        case _:
+            pass
+
+
+# ----------------------------------------------------------------------------------------- comparison
+
+
+def mismatch(actual: FuncInfo, expected: FuncInfo) -> str | None:
+    """Why a function described by `actual` cannot serve as `expected`; None if it can.
+
+    Parameters are compared contravariantly and the result covariantly, after the shape variables of `actual`
+    have been identified, position by position, with the dimensions of `expected`. What the info of the
+    function leaves open counts as a mismatch: nothing later would check it.
+    """
+    if actual.params is None or expected.params is None:
+        return None if expected.params is None else "it is a packed function"
+    if len(actual.params) != len(expected.params):
+        return f"it takes {_count(len(actual.params))}, expected {_count(len(expected.params))}"
+    if expected.pure and not actual.pure:
+        return "it is impure, expected a pure function"
+    env: Env = {}
+    for mine, theirs in zip(actual.params, expected.params, strict=True):
+        bind(mine, theirs, env)
+    for index, (mine, theirs) in enumerate(zip(actual.params, expected.params, strict=True)):
+        takes = substitute(mine, env)
+        if not is_subtype(theirs, takes):
+            return f"its parameter {index} is {takes}, expected {theirs}"
+    returns = substitute(actual.ret, env)
+    if not is_subtype(returns, expected.ret):
+        return f"its result is {returns}, expected {expected.ret}"
+    return None
+
+
+def is_subtype(a: Info, b: Info) -> bool:
+    """Whether every value described by `a` is known to be described by `b`."""
+    match a, b:
+        case (_, ObjectInfo()):
+            return True
+        case (PrimInfo(), PrimInfo()):
+            return a.dtype == b.dtype and (b.value is None or a.value == b.value)
+        case (ShapeInfo(), ShapeInfo()):
+            return _dims_fit(a.dims, a.ndim, b.dims, b.ndim)
+        case (TensorInfo(), TensorInfo()):
+            if (b.dtype and a.dtype != b.dtype) or (b.device and a.device != b.device):
+                return False
+            return _dims_fit(a.dims, a.ndim, b.dims, b.ndim)
+        case (TupleInfo(), TupleInfo()):
+            return len(a.fields) == len(b.fields) and all(map(is_subtype, a.fields, b.fields))
+        case (FuncInfo(), FuncInfo()):
+            return (a.params is None) == (b.params is None) and mismatch(a, b) is None
+        case _:
+            return False
+
+
+def _dims_fit(a: tuple[Dim, ...] | None, a_ndim: int, b: tuple[Dim, ...] | None, b_ndim: int) -> bool:
+    if b is not None:
+        return a == b
+    return b_ndim < 0 or a_ndim == b_ndim
+
+
+def _count(n: int) -> str:
+    return f"{n} argument" if n == 1 else f"{n} arguments"
+
+
+def variables(infos: Iterable[Info]) -> set[str]:
+    """Names of the shape variables that occur."""
+    found: set[str] = set()
+
+    def visit(dim: Dim) -> None:
+        if isinstance(dim, str):
+            found.add(dim)
+        elif isinstance(dim, tuple) and dim[0] != "slot":
+            for part in dim[1:]:
+                visit(part)
+
+    def walk(info: Info) -> None:
+        match info:
+            case PrimInfo(value=value) if value is not None:
+                visit(value)
+            case ShapeInfo(dims=dims) | TensorInfo(dims=dims) if dims is not None:
+                for dim in dims:
+                    visit(dim)
+            case TupleInfo(fields):
+                for field in fields:
+                    walk(field)
+            case FuncInfo(params, ret, _):
+                for param in params or ():
+                    walk(param)
+                walk(ret)
+            case _:
+                pass
+
+    for info in infos:
+        walk(info)
+    return found

@@ -1,0 +1,78 @@
+"""Packed functions of the process, by name.
+
+The registry is tvm-ffi's own: what C++, Rust or another Python package registers there is found here, and
+the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar, overload
+
+import tvm_ffi
+
+from .closure import Closure
+from .values import PackedFunc, packed
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+# Kinds of error that keep their Python class when they cross the C ABI, besides those tvm-ffi knows itself.
+for _error in (ZeroDivisionError, OverflowError, NotImplementedError, RecursionError, FloatingPointError):
+    tvm_ffi.register_error(_error.__name__, _error)
+
+
+@overload
+def register_func(name: str, function: None = None, override: bool = False) -> Callable[[_F], _F]: ...
+@overload
+def register_func(name: str, function: _F, override: bool = False) -> _F: ...
+@overload
+def register_func(name: _F, function: None = None, override: bool = False) -> _F: ...
+def register_func(name: Any, function: Any = None, override: bool = False) -> Any:
+    """Make a Python function callable by name from compiled programs, and from every tvm-ffi user.
+
+        @relax.register_func("custom_tile")
+        def tile(a, b):
+            b[:] = np.tile(a.numpy(), (1, 2))
+
+    Tensors arrive as ``relax.nd.NDArray``, tuples as tuples, functions as callables. What is returned may
+    hold those, NumPy arrays or DLPack tensors. Raises ValueError if the name is taken and not `override`.
+    """
+    if callable(name):
+        return register_func(name.__name__, name, override)
+
+    def register(f: Any) -> Any:
+        if isinstance(f, PackedFunc):
+            target = f.function
+        elif isinstance(f, Closure):
+            target = f.__tvm_ffi_object__()
+        else:
+            target = f if isinstance(f, tvm_ffi.Function) else packed(f)
+        if not override and tvm_ffi.get_global_func(name, True) is not None:
+            raise ValueError(f"a packed function {name!r} is already registered; override=True replaces it")
+        tvm_ffi.register_global_func(name, target, override)
+        return f
+
+    return register if function is None else register(function)
+
+
+@overload
+def get_global_func(name: str, allow_missing: Literal[False] = False) -> PackedFunc: ...
+@overload
+def get_global_func(name: str, allow_missing: bool) -> PackedFunc | None: ...
+def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None:
+    """The packed function registered under a name, callable with Python values.
+
+    Raises ValueError if there is none; with `allow_missing` the answer is then None.
+    """
+    function = tvm_ffi.get_global_func(name, True)
+    if function is not None:
+        return PackedFunc(function)
+    if allow_missing:
+        return None
+    raise ValueError(f"no packed function {name!r} is registered")
+
+
+def remove_global_func(name: str) -> None:
+    """Forget the packed function of that name, if there is one."""
+    if tvm_ffi.get_global_func(name, True) is not None:
+        tvm_ffi.registry.remove_global_func(name)

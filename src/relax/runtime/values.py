@@ -1,0 +1,165 @@
+"""Values at the border of the machine: what comes in, what goes out, and what they are called in messages.
+
+Inside the machine a value is
+
+    tensor      a compact ``tvm_ffi.Tensor`` in host memory
+    tuple       a Python tuple (packed functions see a ``tvm_ffi.Array``)
+    shape       a ``tvm_ffi.Shape``
+    prim value  a Python bool, int or float
+    closure     a ``Closure`` (packed functions see a ``tvm_ffi.Function``)
+    packed      a ``tvm_ffi.Function``
+    opaque      anything else: str, ``tvm_ffi.dtype``, None (the null object), objects of other packages
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
+
+import numpy as np
+import tvm_ffi
+
+from .closure import Closure, closure_of
+from .dtypes import DLPACK_CODES, is_float
+from .info import Info, ShapeInfo, TensorInfo, TupleInfo
+from .nd import NDArray
+from .tensor import tensor_of, tensor_of_numpy
+
+ShapeTuple = tvm_ffi.Shape
+"""A shape value: a tuple of ints that packed functions see as a shape."""
+
+_PLAIN: Final = (bool, int, float, str, type(None), tvm_ffi.Shape, Closure)
+
+
+class PackedFunc:
+    """A packed function of the process: call it with Python values, get Python values.
+
+    The ``tvm_ffi.Function`` itself is `function`; other tvm-ffi functions take this object as that.
+    """
+
+    __slots__ = ("__weakref__", "function")
+
+    def __init__(self, function: tvm_ffi.Function) -> None:
+        self.function = function
+
+    def __call__(self, *args: Any) -> Any:
+        return export_value(self.function(*map(import_value, args)))
+
+    def __tvm_ffi_object__(self) -> tvm_ffi.Function:
+        return self.function
+
+
+def packed(function: Callable[..., Any]) -> tvm_ffi.Function:
+    """The packed function that calls a Python one.
+
+    It is given NDArrays, tuples and callables, and may return those or NumPy arrays.
+    """
+
+    def call(*args: Any) -> Any:
+        return import_value(function(*map(export_value, args)))
+
+    return tvm_ffi.convert_func(call)
+
+
+def is_tuple(value: object) -> bool:
+    """Whether a value of the machine is a tuple (and not a shape, which is a tuple to Python only)."""
+    return isinstance(value, tuple | tvm_ffi.Array) and not isinstance(value, tvm_ffi.Shape)
+
+
+def import_value(value: Any, expected: Info | None = None) -> Any:
+    """A value of the machine for one of Python's; `expected` decides where Python's could mean two things.
+
+    Arrays share memory where they can. Lists are tuples, or shapes where a shape is expected; NumPy
+    scalars are prim values, or tensors of rank 0 where a tensor is expected.
+    """
+    if isinstance(value, tvm_ffi.Tensor):
+        return tensor_of(value)
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, tuple | list | tvm_ffi.Array | tvm_ffi.List):
+        return _import_sequence(cast("Sequence[Any]", value), expected)
+    if isinstance(value, np.generic):
+        return _import_scalar(value, expected)
+    if isinstance(value, tvm_ffi.Function):
+        closure = closure_of(value)
+        return value if closure is None else closure
+    if isinstance(value, PackedFunc):
+        return import_value(value.function)
+    tensor = tensor_of(value)
+    if tensor is not None:
+        return tensor
+    if isinstance(value, np.dtype):
+        return tvm_ffi.dtype(str(cast("object", value)))
+    if callable(value) and not isinstance(value, type | tvm_ffi.Object):
+        return packed(value)
+    return value
+
+
+def _import_sequence(value: Sequence[Any], expected: Info | None) -> Any:
+    if isinstance(expected, ShapeInfo) and all(isinstance(v, int | np.integer) for v in value):
+        return tvm_ffi.Shape(tuple(int(v) for v in value))
+    fields = expected.fields if isinstance(expected, TupleInfo) else ()
+    if len(fields) == len(value):
+        return tuple(import_value(v, f) for v, f in zip(value, fields, strict=True))
+    return tuple(import_value(v) for v in value)
+
+
+def _import_scalar(value: Any, expected: Info | None) -> Any:
+    if isinstance(expected, TensorInfo):
+        return tensor_of_numpy(np.array(value))
+    if str(value.dtype) in DLPACK_CODES:
+        return value.item() if value.dtype.isbuiltin == 1 else float(value)
+    return value
+
+
+def export_value(value: Any) -> Any:
+    """What users get for a value of the machine: NDArrays, tuples of them, callables."""
+    if isinstance(value, tvm_ffi.Tensor):
+        return NDArray(value)
+    if isinstance(value, tuple | tvm_ffi.Array) and not isinstance(value, tvm_ffi.Shape):
+        return tuple(export_value(v) for v in cast("Sequence[Any]", value))
+    if isinstance(value, tvm_ffi.Function):
+        closure = closure_of(value)
+        return PackedFunc(value) if closure is None else closure
+    return value
+
+
+def kind_of(value: object) -> str:
+    """A value in a few words, with their article: ``a tensor``, ``the int 3``."""
+    match value:
+        case tvm_ffi.Tensor():
+            return "a tensor"
+        case tvm_ffi.Shape():
+            return f"the shape {describe_shape(value)}"
+        case tuple() | tvm_ffi.Array():
+            return f"a tuple of {len(cast('Sequence[Any]', value))}"
+        case bool() | int() | float():
+            return f"the {type(value).__name__} {value}"
+        case Closure():
+            return f"the function {value.name}"
+        case tvm_ffi.Function():
+            return "a packed function"
+        case str():
+            return f"the string {value[:40]!r}"
+        case None:
+            return "the null object"
+        case _:
+            return f"an object of type {type(value).__name__}"
+
+
+def describe_shape(shape: Sequence[int]) -> str:
+    """``(2, 3)``"""
+    return str(tuple(int(extent) for extent in shape))
+
+
+def prim_fits(value: object, dtype: str) -> bool:
+    """Whether a prim value is one of `dtype`. A Python int stands for every integer type that holds it."""
+    if isinstance(value, bool):
+        return dtype == "bool"
+    if isinstance(value, int):
+        if not dtype.startswith(("int", "uint")):
+            return False
+        bits = DLPACK_CODES[dtype][1]
+        low, high = (-(1 << (bits - 1)), 1 << (bits - 1)) if dtype[0] == "i" else (0, 1 << bits)
+        return low <= value < high
+    return isinstance(value, float) and is_float(dtype)
