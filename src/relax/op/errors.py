@@ -1,0 +1,92 @@
+"""What an operator's inference says when arguments break its rules: raised as OperatorError, shown as a
+Diagnostic.
+
+An operator names the operand it complains about; `diagnose` adds what the reader needs: the span of the call,
+every operand with its struct info, and a hint.
+
+    error[E3102]: matmul: the reduced dimensions differ
+       = x: R.Tensor((n, 784), "float32")      last dimension 784
+       = w: R.Tensor((783, 128), "float32")    second to last dimension 783
+       = help: transpose w, or match_cast it if its shape is only known at run time
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ..expr import Var
+from ..ir import Diagnostic, DiagnosticError, RelaxExpr, StructInfo
+from ..ir.span import Span
+from ..sinfo_text import struct_info_text
+
+OPERANDS: Final = "E3101"
+"""Too many or too few operands, or one of the wrong kind."""
+SHAPES: Final = "E3102"
+"""Shapes that do not fit each other."""
+DTYPES: Final = "E3103"
+"""A dtype the operator does not take, or two that disagree."""
+AXES: Final = "E3104"
+"""An axis that does not exist, or is given twice."""
+ATTRIBUTES: Final = "E3105"
+"""An attribute with a value the operator does not take."""
+DEVICES: Final = "E3106"
+"""Operands on different virtual devices."""
+
+
+class OperatorError(Exception):
+    """An operator's complaint about its operands or attributes.
+
+    `remarks` says, per operand, what to look at; `operand` is the guilty one where there is one.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        operand: str | None = None,
+        remarks: Mapping[str, str] | None = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.operand = operand
+        self.remarks = dict(remarks or {})
+        self.hint = hint
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An operand of the call at hand, for the notes of an error."""
+
+    operand: str
+    expr: RelaxExpr
+    struct_info: StructInfo | None
+    label: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        name = self.expr.name_hint if isinstance(self.expr, Var) else self.operand
+        object.__setattr__(self, "label", name)
+
+
+def diagnose(
+    error: OperatorError, op_name: str, operands: Sequence[Shown], span: Span | None
+) -> DiagnosticError:
+    """The complaint as users see it."""
+    heads = [f"{shown.label}: {_info_text(shown.struct_info)}" for shown in operands]
+    width = max(map(len, heads), default=0)
+    notes: list[str] = []
+    for shown, head in zip(operands, heads, strict=True):
+        remark = error.remarks.get(shown.operand, "")
+        if not remark and shown.operand == error.operand and shown.label != shown.operand:
+            remark = f"given as {shown.operand}"
+        notes.append(f"{head:<{width}}    {remark}" if remark else head)
+    message = f"{op_name}: {error.message}"
+    return DiagnosticError(Diagnostic(error.code, message, span, notes=tuple(notes), hint=error.hint))
+
+
+def _info_text(info: StructInfo | None) -> str:
+    return "of unknown struct info" if info is None else struct_info_text(info)

@@ -1,0 +1,61 @@
+"""What is known of an argument while a call is being built, before normalisation has derived its struct info.
+
+`x * 2 + 1` nests calls that no block builder has seen yet, and the literal must take the dtype of `x * 2`.
+"""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from ..expr import Call, Constant, DataTypeImm, PrimValue, ShapeExpr, StringImm, Tuple, TupleGetItem
+from ..ir import DiagnosticError, Op, RelaxExpr, StructInfo
+from ..struct_info import (
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+
+_KNOWN: WeakKeyDictionary[RelaxExpr, StructInfo] = WeakKeyDictionary()
+
+
+def known_struct_info(expr: RelaxExpr) -> StructInfo | None:
+    """The struct info of an expression: the derived one, or what its leaves and operators tell; None if
+    nothing.
+    """
+    if expr.struct_info_ is not None:
+        return expr.struct_info_
+    found = _KNOWN.get(expr)
+    if found is None:
+        found = _derive(expr)
+        if found is not None:
+            _KNOWN[expr] = found
+    return found
+
+
+def _derive(expr: RelaxExpr) -> StructInfo | None:
+    match expr:
+        case Constant():
+            return TensorStructInfo(expr.data.shape, expr.dtype)
+        case ShapeExpr():
+            return ShapeStructInfo(expr.values)
+        case PrimValue():
+            return PrimStructInfo(value=expr.value)
+        case StringImm() | DataTypeImm():
+            return ObjectStructInfo()
+        case Tuple():
+            fields = [known_struct_info(field) for field in expr.fields]
+            return TupleStructInfo(tuple(ObjectStructInfo() if f is None else f for f in fields))
+        case TupleGetItem():
+            info = known_struct_info(expr.tuple_value)
+            inside = isinstance(info, TupleStructInfo) and 0 <= expr.index < len(info.fields)
+            return info.fields[expr.index] if inside and isinstance(info, TupleStructInfo) else None
+        case Call():
+            infer = expr.op.get_attr("FInferStructInfo") if isinstance(expr.op, Op) else None
+            try:
+                return None if infer is None else infer(expr, None)
+            except DiagnosticError:
+                return None  # normalisation will report it, with its place
+        case _:
+            return None
