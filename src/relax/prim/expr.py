@@ -95,10 +95,10 @@ class PrimExpr(BaseExpr):
         return binary(GE, self, other)
 
     def __eq__(self, other: Any) -> Any:
-        return binary(EQ, self, other, fold=False) if is_expr_like(other) else False
+        return binary(EQ, self, other, fold=False) if is_expr_like(other) else NotImplemented
 
     def __ne__(self, other: Any) -> Any:
-        return binary(NE, self, other, fold=False) if is_expr_like(other) else True
+        return binary(NE, self, other, fold=False) if is_expr_like(other) else NotImplemented
 
     __hash__ = object.__hash__
 

@@ -44,6 +44,7 @@ from .expr import (
     cast,
     const,
     convert,
+    is_expr_like,
     match_dtypes,
     wrap,
 )
@@ -106,7 +107,8 @@ def is_pure(call: Call) -> bool:
 
 
 def _float(name: str, value: Any) -> PrimExpr:
-    expr = value if isinstance(value, PrimExpr) else const(float(value), "float32")
+    number = is_expr_like(value) and not isinstance(value, PrimExpr)
+    expr = const(float(value), "float32") if number else convert(value)
     if not expr.dtype.is_float:
         raise TypeError(f"{name}: expected a floating-point operand, found {expr.dtype!s}; cast it first")
     return expr

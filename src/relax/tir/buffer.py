@@ -1,18 +1,19 @@
 """Buffers, and the expressions that read them.
 
-    Buffer(data, dtype, shape, strides, elem_offset, scope)       an array in memory, named by identity
-    BufferLoad(buffer, indices)      one element (or a vector, when the last index is a Ramp)
-    Ramp(base, stride, lanes)        base, base + stride, …        Broadcast(value, lanes)
-    Reduce(combiner, sources, axes, condition, value_index)        only in tensor expressions, before lowering
+Buffer(data, dtype, shape, strides, elem_offset, scope)       an array in memory, named by identity
+BufferLoad(buffer, indices)      one element (or a vector, when the last index is a Ramp)
+Ramp(base, stride, lanes)        base, base + stride, …        Broadcast(value, lanes)
+Reduce(combiner, sources, axes, condition, value_index)        only in tensor expressions, before lowering
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, cast, final
 
 from ..ir import DataType, Node, binder, child, label, node, set_slot
 from ..prim.expr import PrimExpr, Var, convert, dimensions
+from .scalar import ScalarOperators, as_tuple
 
 
 @node
@@ -64,7 +65,7 @@ class Buffer(Node):
 
     def __getitem__(self, indices: Any) -> Any:
         """``buffer[i, j]`` reads an element; with slices, a BufferRegion."""
-        items = indices if isinstance(indices, tuple) else (indices,)
+        items = as_tuple(indices)
         if any(isinstance(item, slice) for item in items):
             return region_of(self, items)
         return BufferLoad(self, items)
@@ -72,7 +73,7 @@ class Buffer(Node):
     def vload(self, begin: Any, dtype: str | None = None) -> BufferLoad:
         """Read a vector of `dtype` starting at `begin`."""
         kind = DataType(dtype) if dtype is not None else self.dtype
-        items = [convert(i) for i in (begin if isinstance(begin, (tuple, list)) else (begin,))]
+        items = list(to_indices(begin))
         if kind.lanes > 1:
             items[-1] = Ramp(items[-1], convert(1).astype(items[-1].dtype), kind.lanes)
         return BufferLoad(self, items)
@@ -117,8 +118,9 @@ def region_of(buffer: Buffer, items: Iterable[Any]) -> BufferRegion:
     ranges: list[Range] = []
     for item, size in zip(items, buffer.shape, strict=False):
         if isinstance(item, slice):
-            start = convert(0 if item.start is None else item.start)
-            stop = convert(size if item.stop is None else item.stop)
+            ends = cast(Any, item)
+            start = convert(0 if ends.start is None else ends.start)
+            stop = convert(size if ends.stop is None else ends.stop)
             ranges.append(Range(start, stop - start))
         elif isinstance(item, Range):
             ranges.append(item)
@@ -128,8 +130,9 @@ def region_of(buffer: Buffer, items: Iterable[Any]) -> BufferRegion:
     return BufferRegion(buffer, tuple(ranges))
 
 
-def _indices(values: Any) -> tuple[PrimExpr, ...]:
-    return tuple(convert(v) for v in (values if isinstance(values, (tuple, list)) else (values,)))
+def to_indices(values: Any) -> tuple[PrimExpr, ...]:
+    """Subscripts as expressions; a lone one is a tuple of one."""
+    return tuple(convert(item) for item in as_tuple(values))
 
 
 @final
@@ -138,7 +141,7 @@ class BufferLoad(PrimExpr):
     """The element of `buffer` at `indices`. Raises ValueError for a wrong number of indices."""
 
     buffer: Buffer
-    indices: tuple[PrimExpr, ...] = child(converter=_indices)
+    indices: tuple[PrimExpr, ...] = child(converter=to_indices)
 
     def __post_init__(self) -> None:
         check_indices("BufferLoad", self.buffer, self.indices)
@@ -147,13 +150,16 @@ class BufferLoad(PrimExpr):
 
 
 def check_indices(what: str, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> None:
+    """Raise ValueError for a wrong number of subscripts, TypeError for one that is no integer."""
     if len(indices) != len(buffer.shape):
         raise ValueError(
             f"{what}: buffer {buffer.name} has {len(buffer.shape)} dimensions, found {len(indices)} indices"
         )
     for index in indices:
         if not (index.dtype.is_integer or index.dtype.is_bool):
-            raise TypeError(f"{what}: an index of buffer {buffer.name} has dtype {index.dtype!s}, expected an integer")
+            raise TypeError(
+                f"{what}: an index of buffer {buffer.name} has dtype {index.dtype!s}, expected an integer"
+            )
 
 
 @final
@@ -183,8 +189,11 @@ class Broadcast(PrimExpr):
 
 @final
 @node
-class IterVar(Node):
-    """A variable that runs over a domain. Kinds: spatial (data-parallel), reduce, scan (ordered), opaque."""
+class IterVar(ScalarOperators, Node):
+    """A variable that runs over a domain. Kinds: spatial (data-parallel), reduce, scan (ordered), opaque.
+
+    It may stand where a scalar is expected: its variable is meant.
+    """
 
     dom: Range | None
     var: Var = binder()
@@ -199,7 +208,7 @@ class IterVar(Node):
         return self.var.dtype
 
     def asobject(self) -> PrimExpr:
-        """The variable: an IterVar may stand where a scalar is expected."""
+        """The variable."""
         return self.var
 
 
@@ -232,5 +241,5 @@ class Reduce(PrimExpr):
 
 __all__ = [
     "Broadcast", "Buffer", "BufferLoad", "BufferRegion", "CommReducer", "IterVar", "Ramp", "Range", "Reduce",
-    "check_indices", "decl_buffer", "dimensions", "region_of",
+    "check_indices", "decl_buffer", "region_of", "to_indices",
 ]  # fmt: skip

@@ -12,19 +12,19 @@
     Block(iter_vars, reads, writes, name_hint, body, init?, alloc_buffers, match_buffers, annotations)
     PrimFunc(params, body, ret_type?, buffer_map, attrs)
 
-A Block is a unit of computation with its iteration space made explicit; schedules move blocks, lowering turns them
-into the loops and branches that code generation takes.
+A Block is a unit of computation with its iteration space made explicit; schedules move blocks, lowering
+turns them into the loops and branches that code generation takes.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import Any, final
+from typing import Any, cast, final
 
 from ..ir import BaseFunc, DataType, Node, binder, child, label, node, set_slot
-from ..prim.expr import IntImm, PrimExpr, Var, convert
-from .buffer import Buffer, BufferRegion, IterVar, check_indices
+from ..prim import FloatImm, IntImm, PrimExpr, StringImm, Var, convert, mark_nonnegative
+from .buffer import Buffer, BufferRegion, IterVar, check_indices, to_indices
 
 
 class Stmt(Node):
@@ -44,11 +44,22 @@ class ForKind(str, enum.Enum):
 
 
 def _dict(value: Mapping[str, Any] | None) -> dict[str, Any]:
-    return dict(value or {})
+    """Attributes hold plain Python values: a constant is unwrapped, so that ``T.bool(True)`` and True are
+    one.
+    """
+    return {key: _plain(item) for key, item in (value or {}).items()}
 
 
-def _indices(values: Any) -> tuple[PrimExpr, ...]:
-    return tuple(convert(v) for v in (values if isinstance(values, (tuple, list)) else (values,)))
+def _plain(value: Any) -> Any:
+    if isinstance(value, IntImm):
+        return bool(value.value) if value.dtype.is_bool else value.value
+    if isinstance(value, (FloatImm, StringImm)):
+        return value.value
+    if isinstance(value, list):
+        value = tuple(cast("list[Any]", value))
+    return (
+        tuple(_plain(item) for item in cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
+    )
 
 
 @final
@@ -58,7 +69,7 @@ class BufferStore(Stmt):
 
     buffer: Buffer
     value: PrimExpr = child(converter=convert)
-    indices: tuple[PrimExpr, ...] = child(converter=_indices)
+    indices: tuple[PrimExpr, ...] = child(converter=to_indices)
 
     def __post_init__(self) -> None:
         check_indices("BufferStore", self.buffer, self.indices)
@@ -66,7 +77,8 @@ class BufferStore(Stmt):
         expected = self.buffer.dtype.with_lanes(lanes * self.buffer.dtype.lanes)
         if self.value.dtype != expected:
             raise TypeError(
-                f"BufferStore: buffer {self.buffer.name} holds {expected!s}, the value is {self.value.dtype!s}"
+                f"BufferStore: buffer {self.buffer.name} holds {expected!s}, "
+                f"the value is {self.value.dtype!s}"
             )
 
 
@@ -103,6 +115,8 @@ class While(Stmt):
 @final
 @node
 class IfThenElse(Stmt):
+    """One of two statements; nothing if the condition does not hold and there is no `else_case`."""
+
     condition: PrimExpr = child(converter=convert)
     then_case: Stmt
     else_case: Stmt | None = child(default=None)
@@ -186,7 +200,9 @@ class MatchBufferRegion(Node):
 @final
 @node
 class Block(Stmt):
-    """A unit of computation over `iter_vars`; `init` runs first where every reduce variable is at its start."""
+    """A unit of computation over `iter_vars`; `init` runs first where every reduce variable is at its
+    start.
+    """
 
     iter_vars: tuple[IterVar, ...] = binder(converter=tuple)
     alloc_buffers: tuple[Buffer, ...] = binder(default=(), converter=tuple, kw_only=True)
@@ -204,13 +220,17 @@ class Block(Stmt):
 class BlockRealize(Stmt):
     """Run the block for the given values of its variables, where the predicate holds."""
 
-    iter_values: tuple[PrimExpr, ...] = child(converter=_indices)
+    iter_values: tuple[PrimExpr, ...] = child(converter=to_indices)
     predicate: PrimExpr = child(converter=convert)
     block: Block
 
 
 def _dtype_or_none(value: Any) -> DataType | None:
     return None if value is None else DataType(value)
+
+
+def _table(value: Mapping[Var, Buffer] | None) -> dict[Var, Buffer]:
+    return dict(value or {})
 
 
 @final
@@ -222,7 +242,13 @@ class PrimFunc(BaseFunc):
     """
 
     params: tuple[Var, ...] = binder(converter=tuple)
-    buffer_map: dict[Var, Buffer] = binder(default=None, converter=_dict, kw_only=True)
+    buffer_map: dict[Var, Buffer] = binder(default=None, converter=_table, kw_only=True)
     body: Stmt
     ret_type: DataType | None = child(default=None, converter=_dtype_or_none)
     attrs: dict[str, Any] = child(default=None, converter=_dict, kw_only=True)
+
+    def __post_init__(self) -> None:
+        for buffer in self.buffer_map.values():
+            for size in buffer.shape:
+                if isinstance(size, Var):
+                    mark_nonnegative(size)

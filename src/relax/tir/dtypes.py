@@ -1,0 +1,149 @@
+"""Changing the dtype of everything that is an index: loop variables, sizes, subscripts.
+
+    for i in range(n: int32): B[i] = A[i] + T.float32(i)
+    force_index_dtype(func, "int64")
+    for i in range(n: int64): B[i] = A[i] + T.float32(T.int32(i))
+
+Where an index is used as a value it is cast back, so that values stay what they were.
+"""
+
+from __future__ import annotations
+
+from ..ir import DataType, Node
+from ..prim import BinaryExpr, Cast, CompareExpr, IntImm, PrimExpr, Var, cast
+from .buffer import Buffer, BufferLoad, BufferRegion, IterVar, Ramp, Range
+from .functor import StmtExprMutator
+from .stmt import Block, BlockRealize, BufferStore, For, MatchBufferRegion, PrimFunc
+from .usage import shape_vars_bound_by
+
+
+def force_index_dtype(func: PrimFunc, dtype: str) -> PrimFunc:
+    """The function with `dtype` for every loop variable, block variable, size and subscript."""
+    return _IndexRewriter(DataType(dtype)).function(func)
+
+
+class _IndexRewriter(StmtExprMutator):
+    def __init__(self, dtype: DataType) -> None:
+        super().__init__()
+        self.dtype = dtype
+        self.renamed: dict[Var, Var] = {}
+
+    def rename(self, var: Var) -> Var:
+        if var.dtype == self.dtype or not var.dtype.is_integer:
+            return var
+        if var not in self.renamed:
+            self.renamed[var] = var.replace(dtype=self.dtype)
+        return self.renamed[var]
+
+    def function(self, func: PrimFunc) -> PrimFunc:
+        for buffer in func.buffer_map.values():
+            for var in shape_vars_bound_by(buffer):
+                self.rename(var)
+        params = tuple(self.rename(param) for param in func.params)
+        buffer_map = {param: self.visit_Buffer(buffer) for param, buffer in func.buffer_map.items()}
+        same = all(buffer_map[param] is buffer for param, buffer in func.buffer_map.items())
+        return func.replace(
+            params=func.params if not self.renamed else params,
+            buffer_map=func.buffer_map if same else buffer_map,
+            body=self.visit(func.body),
+        )
+
+    def index(self, expr: PrimExpr) -> PrimExpr:
+        """An expression in index position, in the wanted dtype."""
+        return self.convert(self.visit(expr))
+
+    def convert(self, expr: PrimExpr) -> PrimExpr:
+        if expr.dtype.element_of == self.dtype or not expr.dtype.is_integer:
+            return expr
+        match expr:
+            case IntImm(_, value):
+                return IntImm(self.dtype, value)
+            case Cast(_, value) if value.dtype == self.dtype:
+                return value
+            case BinaryExpr():
+                return expr.replace(a=self.convert(expr.a), b=self.convert(expr.b))
+            case Ramp(base, stride, lanes):
+                return Ramp(self.convert(base), self.convert(stride), lanes)
+            case _:
+                return cast(self.dtype.with_lanes(expr.dtype.lanes), expr)
+
+    def indices(self, exprs: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+        converted = tuple(self.index(expr) for expr in exprs)
+        return exprs if all(a is b for a, b in zip(exprs, converted, strict=True)) else converted
+
+    def visit_Var(self, node: Var) -> PrimExpr:
+        new = self.renamed.get(node)
+        return node if new is None else Cast(node.dtype, new)
+
+    def visit_default(self, node: Node) -> Node:
+        if isinstance(node, CompareExpr) and node.a.dtype.is_integer:
+            a, b = self.visit(node.a), self.visit(node.b)
+            if _has_index(a, self.dtype) or _has_index(b, self.dtype):
+                a, b = self.convert(a), self.convert(b)
+            return node.replace(a=a, b=b)
+        return self.visit_children(node)
+
+    def visit_Buffer(self, node: Buffer) -> Buffer:
+        known = self._buffers.get(node)
+        if known is None:
+            offset = None if node.elem_offset is None else self.index(node.elem_offset)
+            known = node.replace(
+                shape=self.indices(node.shape), strides=self.indices(node.strides), elem_offset=offset
+            )
+            self._buffers[node] = known
+        return known
+
+    def visit_Range(self, node: Range) -> Range:
+        return node.replace(min=self.index(node.min), extent=self.index(node.extent))
+
+    def visit_IterVar(self, node: IterVar) -> IterVar:
+        return node.replace(dom=None if node.dom is None else self.visit(node.dom), var=self.rename(node.var))
+
+    def visit_For(self, node: For) -> For:
+        return node.replace(
+            loop_var=self.rename(node.loop_var),
+            min=self.index(node.min),
+            extent=self.index(node.extent),
+            body=self.visit(node.body),
+        )
+
+    def visit_BufferLoad(self, node: BufferLoad) -> BufferLoad:
+        return node.replace(buffer=self.visit(node.buffer), indices=self.indices(node.indices))
+
+    def visit_BufferStore(self, node: BufferStore) -> BufferStore:
+        value = self.visit(node.value)
+        return node.replace(buffer=self.visit(node.buffer), value=value, indices=self.indices(node.indices))
+
+    def visit_BlockRealize(self, node: BlockRealize) -> BlockRealize:
+        return node.replace(
+            iter_values=self.indices(node.iter_values),
+            predicate=self.visit(node.predicate),
+            block=self.visit(node.block),
+        )
+
+    def visit_Block(self, node: Block) -> Block:
+        for iter_var in node.iter_vars:
+            self.rename(iter_var.var)
+        for match in node.match_buffers:
+            for var in shape_vars_bound_by(match.buffer):
+                self.rename(var)
+        return self.visit_children(node)
+
+    def visit_MatchBufferRegion(self, node: MatchBufferRegion) -> MatchBufferRegion:
+        return node.replace(buffer=self.visit(node.buffer), source=self.visit(node.source))
+
+    def visit_BufferRegion(self, node: BufferRegion) -> BufferRegion:
+        return self.visit_children(node)
+
+
+def _has_index(expr: PrimExpr, dtype: DataType) -> bool:
+    match expr:
+        case Cast(_, value):
+            return value.dtype == dtype
+        case BinaryExpr():
+            return _has_index(expr.a, dtype) or _has_index(expr.b, dtype)
+        case _:
+            return False
+
+
+__all__ = ["force_index_dtype"]

@@ -1,0 +1,299 @@
+"""Which parts of which buffers a block touches: the `reads` and `writes` of blocks that do not say so.
+
+A region is a box over the block's own variables and what is free in it; loops inside the block are widened to
+all their iterations. Where a bound cannot be said, the whole dimension is taken: regions never come out too
+small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..ir import structural_equal
+from ..prim import (
+    Add,
+    Cast,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mul,
+    PrimExpr,
+    Sub,
+    Var,
+    const,
+    free_vars,
+)
+from ..prim.intrin import max as maximum
+from ..prim.intrin import min as minimum
+from .buffer import Buffer, BufferLoad, BufferRegion, Ramp, Range
+from .functor import StmtExprVisitor, substitute
+from .stmt import AllocBuffer, Block, BlockRealize, BufferStore, DeclBuffer, For, LetStmt
+
+Interval = tuple[PrimExpr, PrimExpr]
+"""The least and the greatest value."""
+
+
+def complete_block(block: Block, buffers: Iterable[Buffer] = (), mask: int = 3) -> Block:
+    """The block with its reads (mask 1) and writes (mask 2) filled in from its body.
+
+    `buffers` are those in scope whose data pointer the body may use directly.
+    """
+    reads, writes = block_access_region(block, buffers)
+    changes: dict[str, Any] = {}
+    if mask & 1:
+        changes["reads"] = reads
+    if mask & 2:
+        changes["writes"] = writes
+    return block.replace(**changes) if changes else block
+
+
+def block_access_region(
+    block: Block, buffers: Iterable[Buffer] = ()
+) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
+    """What a block reads and what it writes, buffers in order of first access.
+
+    In a block with `init`, reading what is being reduced into does not count as a read.
+    """
+    collector = _Collector({buffer.data: buffer for buffer in buffers})
+    for match in block.match_buffers:
+        collector.views[match.buffer] = match.source
+    collector.local.update(block.alloc_buffers)
+    if block.init is not None:
+        collector.visit(block.init)
+    collector.visit(block.body)
+    writes = collector.writes.regions()
+    written = {region.buffer for region in writes} if block.init is not None else set[Buffer]()
+    return tuple(r for r in collector.reads.regions() if r.buffer not in written), writes
+
+
+@dataclass
+class _Accesses:
+    """For each buffer, the union of the boxes seen so far; None: the whole dimension."""
+
+    boxes: dict[Buffer, list[Interval | None]] = field(default_factory=dict[Buffer, "list[Interval | None]"])
+
+    def add(self, buffer: Buffer, box: list[Interval | None]) -> None:
+        known = self.boxes.get(buffer)
+        if known is None:
+            self.boxes[buffer] = box
+        else:
+            self.boxes[buffer] = [_union(a, b) for a, b in zip(known, box, strict=True)]
+
+    def regions(self) -> tuple[BufferRegion, ...]:
+        return tuple(
+            BufferRegion(buffer, tuple(_range(i, size) for i, size in zip(box, buffer.shape, strict=True)))
+            for buffer, box in self.boxes.items()
+        )
+
+
+def _range(interval: Interval | None, size: PrimExpr) -> Range:
+    if interval is None:
+        return Range(const(0, size.dtype), size)
+    low, high = interval
+    extent = difference(high, low)
+    return Range(low, const(extent + 1, low.dtype) if extent is not None else high - low + 1)
+
+
+def _union(a: Interval | None, b: Interval | None) -> Interval | None:
+    if a is None or b is None:
+        return None
+    low, high = difference(a[0], b[0]), difference(a[1], b[1])
+    if low is None or high is None:
+        return None
+    return (a[0] if low <= 0 else b[0]), (a[1] if high >= 0 else b[1])
+
+
+def difference(a: PrimExpr, b: PrimExpr) -> int | None:
+    """a - b if it is a constant, as seen from the linear form of both; else None."""
+    if a is b:
+        return 0
+    if a.dtype != b.dtype:
+        return None
+    form = _Linear()
+    form.add(a, 1)
+    form.add(b, -1)
+    return form.constant if all(factor == 0 for _, factor in form.terms) else None
+
+
+class _Linear:
+    """A sum of terms with integer factors, plus a constant."""
+
+    def __init__(self) -> None:
+        self.constant = 0
+        self.terms: list[tuple[PrimExpr, int]] = []
+
+    def add(self, expr: PrimExpr, factor: int) -> None:
+        match expr:
+            case IntImm():
+                self.constant += factor * expr.value
+            case Add():
+                self.add(expr.a, factor)
+                self.add(expr.b, factor)
+            case Sub():
+                self.add(expr.a, factor)
+                self.add(expr.b, -factor)
+            case Mul() if isinstance(expr.b, IntImm):
+                self.add(expr.a, factor * expr.b.value)
+            case Mul() if isinstance(expr.a, IntImm):
+                self.add(expr.b, factor * expr.a.value)
+            case _:
+                self.add_term(expr, factor)
+
+    def add_term(self, expr: PrimExpr, factor: int) -> None:
+        for i, (term, old) in enumerate(self.terms):
+            if term is expr or (not isinstance(term, Var) and structural_equal(term, expr)):
+                self.terms[i] = term, old + factor
+                return
+        self.terms.append((expr, factor))
+
+
+def bounds_of(expr: PrimExpr, domain: dict[Var, Interval | None]) -> Interval | None:
+    """The least and greatest value of an expression, its variables in `domain` ranging over their
+    intervals.
+    """
+    if not any(var in domain for var in free_vars(expr)):
+        return expr, expr
+    match expr:
+        case Var():
+            return domain[expr]
+        case Add() | Sub() | Min() | Max() | Mul():
+            a, b = bounds_of(expr.a, domain), bounds_of(expr.b, domain)
+            return None if a is None or b is None else _combine(expr, a, b)
+        case FloorDiv(a, IntImm() as b) if b.value > 0:
+            inner = bounds_of(a, domain)
+            return None if inner is None else (inner[0] // b, inner[1] // b)
+        case FloorMod(_, IntImm() as b) if b.value > 0:
+            return const(0, b.dtype), const(b.value - 1, b.dtype)
+        case Cast(dtype, value) if (
+            dtype.is_integer and value.dtype.is_integer and dtype.bits >= value.dtype.bits
+        ):
+            inner = bounds_of(value, domain)
+            return None if inner is None else (inner[0].astype(dtype), inner[1].astype(dtype))
+        case _:
+            return None
+
+
+def _combine(expr: PrimExpr, a: Interval, b: Interval) -> Interval | None:
+    match expr:
+        case Add():
+            return a[0] + b[0], a[1] + b[1]
+        case Sub():
+            return a[0] - b[1], a[1] - b[0]
+        case Min():
+            return minimum(a[0], b[0]), minimum(a[1], b[1])
+        case Max():
+            return maximum(a[0], b[0]), maximum(a[1], b[1])
+        case _:  # a product: one side must be a constant, or a size
+            if b[0] is not b[1]:
+                a, b = b, a
+            factor = b[0]
+            if b[0] is not b[1]:
+                return None
+            if isinstance(factor, IntImm):
+                low, high = a[0] * factor, a[1] * factor
+                return (low, high) if factor.value >= 0 else (high, low)
+            if isinstance(factor, Var) and factor.nonnegative:
+                return a[0] * factor, a[1] * factor
+            return None
+
+
+class _Collector(StmtExprVisitor):
+    def __init__(self, by_data: dict[Var, Buffer]) -> None:
+        super().__init__()
+        self.by_data = by_data
+        self.domain: dict[Var, Interval | None] = {}
+        self.views: dict[Buffer, BufferRegion] = {}
+        self.local: set[Buffer] = set()
+        self.reads = _Accesses()
+        self.writes = _Accesses()
+
+    def access(self, accesses: _Accesses, buffer: Buffer, ranges: Iterable[Interval | None]) -> None:
+        while buffer in self.views:
+            region = self.views[buffer]
+            buffer = region.buffer
+            ranges = [self.relax(r) for r in region.region]
+        if buffer not in self.local:
+            accesses.add(buffer, list(ranges))
+
+    def relax(self, range: Range) -> Interval | None:
+        low = bounds_of(range.min, self.domain)
+        high = bounds_of(range.min + range.extent - 1, self.domain)
+        return None if low is None or high is None else (low[0], high[1])
+
+    def index(self, expr: PrimExpr) -> Interval | None:
+        if isinstance(expr, Ramp):
+            inner = bounds_of(expr.base, self.domain)
+            if inner is None or not isinstance(expr.stride, IntImm):
+                return None
+            last = const(expr.stride.value * (expr.lanes - 1), expr.base.dtype)
+            return (inner[0], inner[1] + last) if expr.stride.value >= 0 else (inner[0] + last, inner[1])
+        return bounds_of(expr, self.domain) if expr.dtype.lanes == 1 else None
+
+    def visit_BufferLoad(self, node: BufferLoad) -> None:
+        self.access(self.reads, node.buffer, [self.index(i) for i in node.indices])
+        self.visit_children(node)
+
+    def visit_BufferStore(self, node: BufferStore) -> None:
+        self.access(self.writes, node.buffer, [self.index(i) for i in node.indices])
+        self.visit(node.value)
+        for index in node.indices:
+            self.visit(index)
+
+    def visit_Var(self, node: Var) -> None:
+        buffer = self.by_data.get(node)
+        if buffer is not None:  # the pointer itself is handed on: anything may happen
+            whole: list[Interval | None] = [None] * buffer.ndim
+            self.access(self.reads, buffer, whole)
+            self.access(self.writes, buffer, whole)
+
+    def visit_Buffer(self, node: Buffer) -> None:
+        """A buffer named in a region or as an operand of a load: the access itself is recorded there."""
+
+    def visit_For(self, node: For) -> None:
+        self.visit(node.min)
+        self.visit(node.extent)
+        low, high = bounds_of(node.min, self.domain), bounds_of(node.min + node.extent - 1, self.domain)
+        self.domain[node.loop_var] = None if low is None or high is None else (low[0], high[1])
+        self.visit(node.body)
+
+    def visit_LetStmt(self, node: LetStmt) -> None:
+        self.visit(node.value)
+        self.domain[node.var] = bounds_of(node.value, self.domain) if node.value.dtype.is_integer else None
+        self.visit(node.body)
+
+    def visit_Let(self, node: Let) -> None:
+        self.visit(node.value)
+        self.domain[node.var] = bounds_of(node.value, self.domain) if node.value.dtype.is_integer else None
+        self.visit(node.body)
+
+    def visit_AllocBuffer(self, node: AllocBuffer) -> None:
+        self.local.add(node.buffer)
+        self.visit(node.body)
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> None:
+        # Another view of storage: an access through it may be anywhere in the buffer behind it.
+        behind = self.by_data.get(node.buffer.data)
+        if behind is None:
+            self.local.add(node.buffer)
+        else:
+            self.views[node.buffer] = BufferRegion(behind, tuple(_range(None, s) for s in behind.shape))
+        self.visit(node.body)
+
+    def visit_BlockRealize(self, node: BlockRealize) -> None:
+        for value in node.iter_values:
+            self.visit(value)
+        self.visit(node.predicate)
+        block = node.block
+        values = {v.var: value for v, value in zip(block.iter_vars, node.iter_values, strict=True)}
+        for accesses, regions in ((self.reads, block.reads), (self.writes, block.writes)):
+            for region in regions:
+                ranges: tuple[Range, ...] = tuple(substitute(r, values) for r in region.region)
+                self.access(accesses, region.buffer, [self.relax(r) for r in ranges])
+
+
+__all__ = ["block_access_region", "bounds_of", "complete_block", "difference"]
