@@ -1,0 +1,26 @@
+"""The framework every dialect's parser stands on; `dialect` says how one plugs in."""
+
+from __future__ import annotations
+
+from .dialect import Dialect, FunctionDecorator, FunctionTask, ModuleContext
+from .evaluator import Evaluator, SpecialForm
+from .safety import Namespace, register_namespace
+from .scope import MISSING, Scopes
+from .source import ScriptSource
+from .statements import StatementParser, is_docstring
+
+__all__ = [
+    "MISSING",
+    "Dialect",
+    "Evaluator",
+    "FunctionDecorator",
+    "FunctionTask",
+    "ModuleContext",
+    "Namespace",
+    "Scopes",
+    "ScriptSource",
+    "SpecialForm",
+    "StatementParser",
+    "is_docstring",
+    "register_namespace",
+]

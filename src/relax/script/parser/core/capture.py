@@ -1,0 +1,154 @@
+"""From a decorated Python object to its text, its tree, and the Python variables it sees."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import textwrap
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NoReturn
+
+from .diagnostics import NO_SOURCE, fail
+from .source import Definition, ScriptSource, file_source
+
+
+def is_python_function(value: Any) -> bool:
+    """Whether a value is a function defined in Python."""
+    return isinstance(value, types.FunctionType)
+
+
+def function_source(function: Callable[..., Any]) -> tuple[ScriptSource, ast.FunctionDef]:
+    """The source of a Python function and its ``def`` in the tree of the whole file.
+
+    Raises DiagnosticError (E1007) when there is no source, as in an interactive prompt.
+    """
+    code: types.CodeType = function.__code__  # type: ignore[attr-defined]
+    module_globals: dict[str, Any] = function.__globals__  # type: ignore[attr-defined]
+    found = _find(code.co_filename, module_globals, ast.FunctionDef, code.co_name, code.co_firstlineno)
+    if found is None:
+        found = _from_inspect(function, ast.FunctionDef)
+    if found is None:
+        _no_source("function", function.__name__)
+    source, node = found
+    assert isinstance(node, ast.FunctionDef)
+    return source, node
+
+
+def class_source(cls: type, frame: types.FrameType) -> tuple[ScriptSource, ast.ClassDef]:
+    """The source of a class whose decorator is being called from `frame`, and its tree."""
+    found = _find(frame.f_code.co_filename, frame.f_globals, ast.ClassDef, cls.__name__, frame.f_lineno)
+    if found is None:
+        found = _from_inspect(cls, ast.ClassDef)
+    if found is None:
+        _no_source("class", cls.__name__)
+    source, node = found
+    assert isinstance(node, ast.ClassDef)
+    return source, node
+
+
+def _no_source(kind: str, name: str) -> NoReturn:
+    fail(
+        NO_SOURCE,
+        f"the source of {kind} `{name}` cannot be found",
+        None,
+        hint="put it in a file or a notebook cell, or give its text to relax.script.from_source",
+    )
+
+
+def _first_line(node: Definition) -> int:
+    return min([node.lineno, *(d.lineno for d in node.decorator_list)])
+
+
+def _find(
+    filename: str,
+    module_globals: dict[str, Any],
+    kind: type[ast.FunctionDef] | type[ast.ClassDef],
+    name: str,
+    line: int,
+) -> tuple[ScriptSource, Definition] | None:
+    """The definition of this name that starts at `line` (or, failing that, the innermost around it)."""
+    source = file_source(filename, module_globals)
+    if source is None:
+        return None
+    around = [
+        node
+        for node in source.definitions().get(name, ())
+        if isinstance(node, kind) and _first_line(node) <= line <= (node.end_lineno or node.lineno)
+    ]
+    return (source, max(around, key=_first_line)) if around else None
+
+
+def _from_inspect(
+    value: Any, kind: type[ast.FunctionDef] | type[ast.ClassDef]
+) -> tuple[ScriptSource, Definition] | None:
+    """What `inspect` finds, dedented: for sources that linecache does not hold under their own name."""
+    try:
+        lines, first = inspect.getsourcelines(value)
+        name = inspect.getsourcefile(value) or "<unknown>"
+    except (OSError, TypeError):
+        return None
+    source = ScriptSource.parse("\n" * (first - 1) + textwrap.dedent("".join(lines)), name)
+    for node in source.tree.body:
+        if isinstance(node, kind):
+            return source, node
+    return None
+
+
+def in_module_class(frame: types.FrameType) -> bool:
+    """Whether `frame` runs the body of a class that `ir_module` decorates (then the module's parser reads
+    it).
+    """
+    if frame.f_code.co_flags & inspect.CO_NEWLOCALS or "__qualname__" not in frame.f_locals:
+        return False
+    code = frame.f_code
+    found = _find(code.co_filename, frame.f_globals, ast.ClassDef, code.co_name, frame.f_lineno)
+    if found is None:
+        return True
+    return any(is_ir_module(decorator) for decorator in found[1].decorator_list)
+
+
+def is_ir_module(decorator: ast.expr) -> bool:
+    """Whether a decorator is some spelling of ``I.ir_module``."""
+    if isinstance(decorator, ast.Call):
+        decorator = decorator.func
+    name = decorator.attr if isinstance(decorator, ast.Attribute) else getattr(decorator, "id", "")
+    return name == "ir_module"
+
+
+def environment(function: Callable[..., Any], frame: types.FrameType) -> tuple[Mapping[str, Any], ...]:
+    """The Python variables a decorated function sees, nearest first."""
+    code: types.CodeType = function.__code__  # type: ignore[attr-defined]
+    cells: Iterable[types.CellType] = function.__closure__ or ()  # type: ignore[attr-defined]
+    closure: dict[str, Any] = {}
+    for name, cell in zip(code.co_freevars, cells, strict=True):
+        try:
+            closure[name] = cell.cell_contents
+        except ValueError:  # not assigned yet: the function's own name, say
+            continue
+    module_globals: dict[str, Any] = function.__globals__  # type: ignore[attr-defined]
+    return (closure, *_enclosing(frame, function.__qualname__), module_globals, vars(builtins))
+
+
+def class_environment(cls: type, frame: types.FrameType) -> tuple[Mapping[str, Any], ...]:
+    """The Python variables a decorated class sees, nearest first."""
+    return (*_enclosing(frame, cls.__qualname__), frame.f_globals, vars(builtins))
+
+
+def _enclosing(frame: types.FrameType, qualname: str) -> Iterator[Mapping[str, Any]]:
+    """Locals of the running functions that enclose a definition in the text, innermost first.
+
+    Python keeps in a closure only what a function's code uses, which leaves out annotations; so the frames
+    themselves are read. They are still running, because a decorator runs where the definition stands.
+    """
+    yield dict(frame.f_locals)
+    names = [part for part in qualname.split(".")[:-1] if part != "<locals>"]
+    if names and names[-1] == frame.f_code.co_name:
+        names.pop()
+    outer = frame.f_back
+    while outer is not None and names:
+        if outer.f_code.co_name == names[-1] and outer.f_code.co_filename == frame.f_code.co_filename:
+            yield dict(outer.f_locals)
+            names.pop()
+        outer = outer.f_back

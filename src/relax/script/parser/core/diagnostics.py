@@ -1,0 +1,68 @@
+"""The errors of parsing: their codes, and short ways to raise them.
+
+E1001  the text is not Python, or a statement or expression the script language does not have
+E1002  a name that is not defined
+E1003  an attribute, operator or namespace member that does not exist
+E1004  a call that its function rejects (wrong arguments)
+E1005  operands that do not go together, or a value of the wrong kind
+E1006  something text given to `from_source` may not do
+E1007  the source of a decorated object cannot be found
+E1008  a decorator, signature or module member that is not as it must be
+E1009  an annotation that is missing, or is no struct info
+E1010  a statement in the wrong place
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import NoReturn
+
+from ....ir import Diagnostic, DiagnosticError, Span
+
+SYNTAX = "E1001"
+UNDEFINED = "E1002"
+ATTRIBUTE = "E1003"
+CALL = "E1004"
+KIND = "E1005"
+FORBIDDEN = "E1006"
+NO_SOURCE = "E1007"
+DECLARATION = "E1008"
+ANNOTATION = "E1009"
+PLACE = "E1010"
+
+
+def error(
+    code: str, message: str, span: Span | None, *, hint: str = "", label: str = "", notes: Iterable[str] = ()
+) -> DiagnosticError:
+    """A DiagnosticError of one diagnostic."""
+    return DiagnosticError(Diagnostic(code, message, span, label, tuple(notes), hint))
+
+
+def fail(
+    code: str, message: str, span: Span | None, *, hint: str = "", label: str = "", notes: Iterable[str] = ()
+) -> NoReturn:
+    """Raise `error(...)`."""
+    raise error(code, message, span, hint=hint, label=label, notes=notes)
+
+
+def close(name: str, known: Iterable[str]) -> str:
+    """A hint naming what looks like `name`; empty if nothing does."""
+    names = sorted(set(known))
+    found = difflib.get_close_matches(name, names, 3)
+    found += [n for n in names if n.rsplit(".", 1)[-1] == name and n not in found][:3]
+    return "did you mean " + " or ".join(f"`{n}`" for n in found) + "?" if found else ""
+
+
+class Poisoned(Exception):
+    """A name was used whose definition already failed: the statement is dropped without another complaint."""
+
+
+class _Poison:
+    """Stands for the value of a definition that failed."""
+
+    def __repr__(self) -> str:
+        return "<failed definition>"
+
+
+POISON = _Poison()

@@ -1,0 +1,151 @@
+"""How a dialect plugs in.
+
+A dialect (Relax's `R`, TIR's `T`) is three things:
+
+1. a parser: a subclass of `StatementParser`, that turns one ``def`` into an IR function;
+2. a `Dialect` object, that runs the parser and finishes what it made;
+3. a `FunctionDecorator`, the object behind ``@R.function`` / ``@T.prim_func``, which carries the dialect.
+
+    class TirDialect(Dialect):
+        name = "tir"
+        options = frozenset({"private", "check_well_formed"})
+
+        def parse(self, task: FunctionTask) -> BaseFunc:
+            parser = TirParser(task.source, task.scopes, task.diagnostics, trusted=task.trusted)
+            return parser.function(task.node, task.options)
+
+    prim_func = FunctionDecorator("T.prim_func", TirDialect())
+
+The same decorator object works in three ways: Python calls it on a function that stands alone (it finds the
+source, parses, and raises all errors together); inside a class under ``@I.ir_module`` it returns the
+function untouched, for the module's parser to read; and when a script's text is interpreted, evaluating
+``@T.prim_func(private=True)`` gives the decorator with its options, whose dialect is then asked to `parse`.
+
+The evaluator hands the parser values: plain Python ones, PrimExpr, Relax expressions, and whatever objects
+the namespace's functions return (a loop frame, say: the parser recognises them in visit_For and visit_With).
+A namespace is a Python module registered with `register_namespace(sys.modules[__name__])`: its ``__all__``
+(and its module-level ``__getattr__``) is what scripts may use; nested groups (``T.axis.spatial``) are
+objects of a subclass of `Namespace`. Functions that need the syntax of their arguments derive from
+`SpecialForm`. Functions of a namespace that need the parser at work call `StatementParser.current()`.
+
+The names of other functions evaluate to GlobalVar; so does ``cls.f``. A function object from the surrounding
+Python program, used inside a module, is added to the module by `FunctionTask.module.adopt(function)`.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from ....ir import BaseFunc, DiagnosticContext, GlobalVar, IRModule
+from . import capture
+from .diagnostics import DECLARATION, close, fail
+from .scope import Scopes
+from .source import ScriptSource
+
+
+@dataclass(eq=False)
+class ModuleContext:
+    """The module being parsed, as its functions see it."""
+
+    name: str = ""
+    global_vars: dict[str, GlobalVar] = field(default_factory=dict[str, GlobalVar])
+    adopted: dict[str, BaseFunc] = field(default_factory=dict[str, BaseFunc])
+    global_infos: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def adopt(self, function: BaseFunc, name: str = "") -> GlobalVar:
+        """The global variable of a function made outside of the module; the module gets the function."""
+        for known, existing in self.adopted.items():
+            if existing is function:
+                return self.global_vars[known]
+        stem = name or str(function.attrs.get("global_symbol", "func"))
+        unique, count = stem, 0
+        while unique in self.global_vars:
+            count += 1
+            unique = f"{stem}_{count}"
+        if unique != stem and "global_symbol" in function.attrs:
+            function = function.with_attr("global_symbol", unique)
+        self.adopted[unique] = function
+        self.global_vars[unique] = GlobalVar(unique)
+        return self.global_vars[unique]
+
+
+@dataclass(eq=False)
+class FunctionTask:
+    """One function to parse."""
+
+    node: ast.FunctionDef
+    source: ScriptSource
+    scopes: Scopes
+    """What is visible around the function; the parser pushes its own scopes."""
+    diagnostics: DiagnosticContext
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The decorator's keyword arguments, e.g. private=True."""
+    trusted: bool = False
+    """Whether the program is Python of the user's own, rather than text given to from_source."""
+    module: ModuleContext | None = None
+    """The module the function belongs to; None when it stands alone."""
+
+
+class Dialect(ABC):
+    """A language level of the script."""
+
+    name: str
+    options: frozenset[str] = frozenset({"check_well_formed"})
+    """The keyword arguments its decorator takes."""
+
+    @abstractmethod
+    def parse(self, task: FunctionTask) -> BaseFunc | None:
+        """The function. Errors go to task.diagnostics or are raised; after errors the result is unused."""
+
+    def finish(self, function: BaseFunc, options: dict[str, Any]) -> BaseFunc:
+        """Complete a function that stands alone (derive struct info, check)."""
+        return function
+
+    def finish_module(self, module: IRModule, check_well_formed: bool) -> IRModule:
+        """Complete a module in which this dialect occurs."""
+        return module
+
+
+@dataclass(frozen=True)
+class FunctionDecorator:
+    """``@R.function``, ``@T.prim_func``: see the module's docstring."""
+
+    script_name: str
+    dialect: Dialect
+    preset: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def __call__(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
+        """Parse a Python function; or, with keyword arguments only, the decorator with these options."""
+        unknown = [key for key in options if key not in self.dialect.options]
+        if unknown:
+            hint = close(unknown[0], self.dialect.options)
+            fail(DECLARATION, f"{self.script_name} has no option `{unknown[0]}`", None, hint=hint)
+        made = FunctionDecorator(self.script_name, self.dialect, {**self.preset, **options})
+        if function is None:
+            return made
+        return made.parse_python(function, cast(Any, sys)._getframe(1))
+
+    def parse_python(self, function: Callable[..., Any], frame: Any) -> Any:
+        """Parse a function object defined by the code running in `frame`."""
+        if not capture.is_python_function(function):
+            fail(
+                DECLARATION, f"{self.script_name} decorates functions, not a {type(function).__name__}", None
+            )
+        if capture.in_module_class(frame):
+            return function
+        source, node = capture.function_source(function)
+        diagnostics = DiagnosticContext()
+        scopes = Scopes(capture.environment(function, frame))
+        task = FunctionTask(node, source, scopes, diagnostics, dict(self.preset), trusted=True)
+        result: BaseFunc | None = None
+        with diagnostics.collect():
+            result = self.dialect.parse(task)
+        diagnostics.finish()
+        if result is None:
+            fail(DECLARATION, f"{self.script_name}: nothing was parsed", source.span(node))
+        return self.dialect.finish(result, dict(self.preset))

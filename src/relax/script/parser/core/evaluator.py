@@ -1,0 +1,394 @@
+"""The expression evaluator: it walks Python's syntax tree and interprets it.
+
+Names come from the scopes, operators from `operators`, attributes pass through `safety`. Text is never
+executed as Python. Every node made on the way gets its span; every failure is a DiagnosticError at the
+guilty part.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, NoReturn
+
+from typing_extensions import Self
+
+from ....ir import (
+    BaseExpr,
+    DiagnosticContext,
+    DiagnosticError,
+    GlobalVar,
+    Node,
+    Op,
+    RelaxExpr,
+    Span,
+    StructInfo,
+    set_slot,
+)
+from ....prim import expr as prim
+from . import operators
+from .diagnostics import CALL, FORBIDDEN, KIND, POISON, SYNTAX, UNDEFINED, Poisoned, close, error, fail
+from .safety import MAX_ITERATIONS, attribute, check_arithmetic
+from .scope import MISSING, Scopes
+from .source import ScriptSource
+
+
+class SpecialForm:
+    """A callable that reads its arguments' syntax itself, where values are not enough."""
+
+    def script_call(self, evaluator: Evaluator, node: ast.Call) -> Any:
+        """The value of ``form(...)``; `node` is the call."""
+        raise NotImplementedError(type(self).__name__)
+
+    def script_subscript(self, evaluator: Evaluator, node: ast.Subscript) -> Any:
+        """The value of ``form[...]``."""
+        raise NotImplementedError(type(self).__name__)
+
+
+class Evaluator:
+    """Interprets expressions. A dialect's parser derives from it and may override the `eval_*` methods."""
+
+    def __init__(
+        self, source: ScriptSource, scopes: Scopes, diagnostics: DiagnosticContext, *, trusted: bool = False
+    ) -> None:
+        self.source = source
+        self.scopes = scopes
+        self.diagnostics = diagnostics
+        self.trusted = trusted
+        self._table: dict[type[ast.AST], Callable[[Any], Any]] = {}
+
+    # ------------------------------------------------------------------ entry, errors
+
+    _active: ClassVar[threading.local] = threading.local()
+
+    @classmethod
+    def current(cls) -> Self | None:
+        """The innermost parser at work in this thread, if it is of this class; for namespaces' functions."""
+        stack: list[Evaluator] = getattr(cls._active, "stack", [])
+        return stack[-1] if stack and isinstance(stack[-1], cls) else None
+
+    @contextmanager
+    def active(self) -> Generator[Self]:
+        """While this is the innermost parser at work."""
+        stack: list[Evaluator] | None = getattr(self._active, "stack", None)
+        if stack is None:
+            stack = self._active.stack = []
+        stack.append(self)
+        try:
+            yield self
+        finally:
+            stack.pop()
+
+    def eval(self, node: ast.expr) -> Any:
+        """The value of an expression: an IR node, or a plain Python value."""
+        kind = type(node)
+        method = self._table.get(kind)
+        if method is None:
+            method = self._table[kind] = getattr(self, f"eval_{kind.__name__}", self._unsupported)
+        return method(node)
+
+    def span(self, node: ast.AST) -> Span:
+        return self.source.span(node)
+
+    def fail(
+        self, code: str, message: str, node: ast.AST, *, hint: str = "", notes: Iterable[str] = ()
+    ) -> NoReturn:
+        """Raise a DiagnosticError at a part of the text."""
+        fail(code, message, self.span(node), hint=hint, notes=notes)
+
+    def _unsupported(self, node: ast.expr) -> NoReturn:
+        self.fail(
+            SYNTAX, f"{_SYNTAX_NAMES.get(type(node), type(node).__name__)} cannot be used in a script", node
+        )
+
+    def locate(self, value: Any, node: ast.AST) -> Any:
+        """Give a freshly made node its span (shared nodes and variables keep theirs)."""
+        if (
+            isinstance(value, (BaseExpr, StructInfo))
+            and value.span is None
+            and not value.__is_variable__
+            and not isinstance(value, (GlobalVar, Op))
+        ):
+            set_slot(value, "span", self.source.span(node))
+        return value
+
+    def guard(self, node: ast.AST, what: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a function; whatever it raises becomes a diagnostic at `node`."""
+        try:
+            return function(*args, **kwargs)
+        except DiagnosticError as problem:
+            raise self.placed(problem, node) from problem.__cause__
+        except Poisoned:
+            raise
+        except RecursionError:
+            self.fail(SYNTAX, "the expression is nested too deeply", node)
+        except Exception as problem:
+            text = str(problem.args[0]) if isinstance(problem, KeyError) and problem.args else str(problem)
+            text = text or type(problem).__name__
+            code = CALL if what else KIND
+            message = text if not what or text.startswith(what) else f"{what}: {text}"
+            raise error(code, message, self.span(node)) from problem
+
+    def placed(self, problem: DiagnosticError, node: ast.AST) -> DiagnosticError:
+        """The same errors, those without a place put at `node`."""
+        if all(d.span is not None for d in problem.diagnostics):
+            return problem
+        span = self.span(node)
+        return DiagnosticError(
+            d if d.span is not None else dataclasses.replace(d, span=span) for d in problem.diagnostics
+        )
+
+    # ------------------------------------------------------------------ leaves
+
+    def eval_Constant(self, node: ast.Constant) -> Any:
+        value: Any = node.value
+        if isinstance(value, (complex, bytes)):
+            self.fail(SYNTAX, f"a {type(value).__name__} literal has no meaning here", node)
+        return value
+
+    def eval_Name(self, node: ast.Name) -> Any:
+        value = self.scopes.lookup(node.id)
+        if value is MISSING:
+            return self.missing_name(node)
+        if value is POISON:
+            raise Poisoned(node.id)
+        return value
+
+    def missing_name(self, node: ast.Name) -> Any:
+        """The value of a name nobody defined; dialects may define it, the default is an error."""
+        self.fail(UNDEFINED, f"`{node.id}` is not defined", node, hint=close(node.id, self.scopes.names()))
+
+    def eval_Attribute(self, node: ast.Attribute) -> Any:
+        return attribute(self.eval(node.value), node.attr, self.span(node), self.trusted)
+
+    def eval_JoinedStr(self, node: ast.JoinedStr) -> str:
+        return "".join(str(self.eval(part)) for part in node.values)
+
+    def eval_FormattedValue(self, node: ast.FormattedValue) -> str:
+        value = self.eval(node.value)
+        if node.conversion == ord("r"):
+            value = repr(value)
+        if node.format_spec is None:
+            return str(value)
+        if not self.trusted:
+            self.fail(FORBIDDEN, "text given to from_source may not use format specifications", node)
+        return self.guard(node, "", format, value, str(self.eval(node.format_spec)))
+
+    # ------------------------------------------------------------------ collections
+
+    def eval_Tuple(self, node: ast.Tuple) -> tuple[Any, ...]:
+        return tuple(self.items(node.elts))
+
+    def eval_List(self, node: ast.List) -> list[Any]:
+        return list(self.items(node.elts))
+
+    def items(self, nodes: Iterable[ast.expr]) -> Iterator[Any]:
+        """The values of a list of expressions, ``*x`` spread out."""
+        for item in nodes:
+            if isinstance(item, ast.Starred):
+                yield from self.iterate(item.value)
+            else:
+                yield self.eval(item)
+
+    def eval_Dict(self, node: ast.Dict) -> dict[Any, Any]:
+        made: dict[Any, Any] = {}
+        for key, value in zip(node.keys, node.values, strict=True):
+            if key is None:
+                made.update(self.guard(value, "", dict, self.eval(value)))
+            else:
+                found = self.eval(key)
+                self.guard(key, "", hash, found)
+                made[found] = self.eval(value)
+        return made
+
+    def iterate(self, node: ast.expr) -> Iterator[Any]:
+        """The items of an iterable Python value."""
+        value = self.eval(node)
+        if isinstance(value, prim.PrimExpr) or not (
+            hasattr(value, "__iter__") or hasattr(value, "__getitem__")
+        ):
+            self.fail(KIND, f"a {type(value).__name__} cannot be iterated over", node)
+        for count, item in enumerate(self.guard(node, "", iter, value)):
+            if count >= MAX_ITERATIONS and not self.trusted:
+                self.fail(FORBIDDEN, f"more than {MAX_ITERATIONS} iterations", node)
+            yield item
+
+    def eval_ListComp(self, node: ast.ListComp) -> list[Any]:
+        return list(self._comprehend(node.generators, lambda: self.eval(node.elt)))
+
+    def eval_GeneratorExp(self, node: ast.GeneratorExp) -> list[Any]:
+        return list(self._comprehend(node.generators, lambda: self.eval(node.elt)))
+
+    def eval_DictComp(self, node: ast.DictComp) -> dict[Any, Any]:
+        return dict(self._comprehend(node.generators, lambda: (self.eval(node.key), self.eval(node.value))))
+
+    def _comprehend(self, generators: list[ast.comprehension], element: Callable[[], Any]) -> Iterator[Any]:
+        head, *rest = generators
+        for item in self.iterate(head.iter):
+            with self.scopes.frame():
+                self.bind_pattern(head.target, item, lambda name, value: self.scopes.define(name.id, value))
+                if all(self.truth(test) for test in head.ifs):
+                    if rest:
+                        yield from self._comprehend(rest, element)
+                    else:
+                        yield element()
+
+    def bind_pattern(self, target: ast.expr, value: Any, define: Callable[[ast.Name, Any], None]) -> None:
+        """Match a target (a name, or nested tuples of names) against a Python value."""
+        if isinstance(target, ast.Name):
+            define(target, value)
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            items = list(self.guard(target, "", iter, value))
+            if len(items) != len(target.elts):
+                self.fail(KIND, f"expected {len(target.elts)} values, found {len(items)}", target)
+            for part, item in zip(target.elts, items, strict=True):
+                self.bind_pattern(part, item, define)
+        else:
+            self.fail(SYNTAX, "only names and tuples of names can be assigned here", target)
+
+    # ------------------------------------------------------------------ operators
+
+    def eval_BinOp(self, node: ast.BinOp) -> Any:
+        a, b = self.eval(node.left), self.eval(node.right)
+        return self.locate(self.binary(type(node.op).__name__, a, b, node), node)
+
+    def binary(self, name: str, a: Any, b: Any, node: ast.AST) -> Any:
+        """``a <op> b``; `name` is the class of Python's operator node."""
+        if not self.trusted and not isinstance(a, Node) and not isinstance(b, Node):
+            check_arithmetic(name, a, b, self.span(node))
+        return self.guard(node, "", operators.binary, name, a, b)
+
+    def eval_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        value = self.eval(node.operand)
+        return self.locate(self.guard(node, "", operators.unary, type(node.op).__name__, value), node)
+
+    def eval_Compare(self, node: ast.Compare) -> Any:
+        values = [self.eval(node.left), *(self.eval(c) for c in node.comparators)]
+        result: Any = None
+        for i, op in enumerate(node.ops):
+            part = self.locate(self.binary(type(op).__name__, values[i], values[i + 1], node), node)
+            result = part if i == 0 else self._connect("And", result, part, node)
+        return result
+
+    def eval_BoolOp(self, node: ast.BoolOp) -> Any:
+        name = type(node.op).__name__
+        result = self.eval(node.values[0])
+        for operand in node.values[1:]:
+            if not isinstance(result, Node) and bool(result) is (name == "Or"):
+                return result  # decided by Python values alone
+            result = self._connect(name, result, self.eval(operand), node)
+        return result
+
+    def _connect(self, name: str, a: Any, b: Any, node: ast.AST) -> Any:
+        if isinstance(a, Node) and (isinstance(b, (Node, bool)) or prim.is_expr_like(b)):
+            return self.locate(self.guard(node, "", operators.connective, name, a, b), node)
+        if isinstance(b, Node) and not isinstance(a, bool):
+            return self.locate(self.guard(node, "", operators.connective, name, a, b), node)
+        return b  # a is a Python value that does not decide
+
+    def eval_IfExp(self, node: ast.IfExp) -> Any:
+        condition = self.eval(node.test)
+        if isinstance(condition, RelaxExpr):
+            self.fail(
+                SYNTAX, "a Relax condition needs an if statement", node, hint="write if/else, or use R.where"
+            )
+        if isinstance(condition, prim.PrimExpr):
+            then, other = self.eval(node.body), self.eval(node.orelse)
+            return self.locate(self.guard(node, "", _if_then_else, condition, then, other), node)
+        return self.eval(node.body if condition else node.orelse)
+
+    def truth(self, node: ast.expr) -> bool:
+        """The truth of a condition known while parsing."""
+        value = self.eval(node)
+        if isinstance(value, Node):
+            self.fail(KIND, "this condition is not known while the program is parsed", node)
+        return bool(value)
+
+    # ------------------------------------------------------------------ calls, subscripts
+
+    def eval_Call(self, node: ast.Call) -> Any:
+        function = self.eval(node.func)
+        if isinstance(function, SpecialForm):
+            return self.locate(self.guard(node, "", function.script_call, self, node), node)
+        args, keywords = self.arguments(node)
+        return self.locate(self.invoke(function, args, keywords, node), node)
+
+    def arguments(self, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
+        """The values of a call's arguments."""
+        args = list(self.items(node.args))
+        keywords: dict[str, Any] = {}
+        for keyword in node.keywords:
+            value = self.eval(keyword.value)
+            if keyword.arg is None:
+                keywords.update(self.guard(keyword.value, "", dict, value))
+            else:
+                keywords[keyword.arg] = value
+        return args, keywords
+
+    def invoke(self, function: Any, args: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
+        """Call a value. Dialects override this for the kinds of values they give another meaning."""
+        if not callable(function):
+            self.fail(
+                KIND, f"{ast.unparse(node.func)} is a {type(function).__name__}, which cannot be called", node
+            )
+        return self.guard(node, _call_name(node.func), function, *args, **keywords)
+
+    def eval_Subscript(self, node: ast.Subscript) -> Any:
+        value = self.eval(node.value)
+        if isinstance(value, SpecialForm):
+            return self.locate(self.guard(node, "", value.script_subscript, self, node), node)
+        index = self.index(node.slice)
+        if not hasattr(value, "__getitem__"):
+            self.fail(KIND, f"a {type(value).__name__} has no elements to index", node)
+        return self.locate(self.guard(node, "", lambda: value[index]), node)
+
+    def index(self, node: ast.expr) -> Any:
+        """The value between brackets: an index, a slice, or a tuple of these."""
+        if isinstance(node, ast.Tuple):
+            return tuple(self.index(item) for item in node.elts)
+        if isinstance(node, ast.Slice):
+            parts = (node.lower, node.upper, node.step)
+            return slice(*(None if part is None else self.eval(part) for part in parts))
+        return self.eval(node)
+
+    def eval_Lambda(self, node: ast.Lambda) -> Callable[..., Any]:
+        """A Python function that interprets the lambda's body in the scopes where it stands."""
+        names = [arg.arg for arg in node.args.args]
+        if node.args.vararg or node.args.kwarg or node.args.kwonlyargs or node.args.defaults:
+            self.fail(SYNTAX, "a lambda in a script has plain parameters only", node)
+
+        def call(*values: Any) -> Any:
+            if len(values) != len(names):
+                raise TypeError(f"lambda: expected {len(names)} arguments, found {len(values)}")
+            with self.scopes.frame() as frame:
+                frame.update(zip(names, values, strict=True))
+                return self.eval(node.body)
+
+        call.__script_parameters__ = names  # type: ignore[attr-defined]
+        return call
+
+
+def _if_then_else(condition: Any, then: Any, other: Any) -> prim.PrimExpr:
+    if not condition.dtype.is_bool:
+        raise TypeError(f"the condition has dtype {condition.dtype}, expected bool")
+    a, b = prim.match_dtypes(operators.as_operand(then), operators.as_operand(other))
+    return prim.Call(a.dtype, "tir.if_then_else", (condition, a, b))
+
+
+def _call_name(node: ast.expr) -> str:
+    return ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else "call"
+
+
+_SYNTAX_NAMES: dict[type[ast.AST], str] = {
+    ast.Await: "await",
+    ast.Yield: "yield",
+    ast.YieldFrom: "yield",
+    ast.NamedExpr: "an assignment inside an expression",
+    ast.Set: "a set",
+    ast.SetComp: "a set",
+    ast.Starred: "`*`",
+    ast.Slice: "a slice",
+}

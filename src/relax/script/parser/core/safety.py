@@ -1,0 +1,157 @@
+"""What the evaluator may touch.
+
+A program decorated in Python is the user's own code: its expressions may use any Python object around.
+A text given to `from_source` may come from anywhere. It sees the script namespaces, a few harmless builtins
+and what it was given explicitly; of an object it sees only the attributes listed here, never one that leads
+out of the IR (no underscores, no arrays, no modules), and it may not compute numbers without bound.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from ....ir import DataType, Node, Span
+from .diagnostics import ATTRIBUTE, FORBIDDEN, close, fail
+from .scope import MISSING
+
+BUILTINS: Final[dict[str, Any]] = {
+    "abs": abs, "bool": bool, "enumerate": enumerate, "float": float, "int": int, "len": len, "list": list,
+    "max": max, "min": min, "range": range, "reversed": reversed, "str": str, "sum": sum, "tuple": tuple,
+    "zip": zip, "True": True, "False": False, "None": None,
+}  # fmt: skip
+
+MAX_ITERATIONS: Final = 1_000_000
+MAX_BITS: Final = 4096
+
+METHODS: Final = frozenset({
+    "access_ptr", "asobject", "astype", "dims", "dtype", "equal", "ndim", "shape", "struct_info", "vload",
+    "vstore", "name_hint", "name", "offset_of", "store", "scope", "get_flattened_buffer",
+})  # fmt: skip
+"""Attributes and methods of nodes, beyond declared fields, that text may use."""
+
+_DTYPE_FACTS: Final = frozenset({"bits", "lanes", "code", "itemsize", "min_value", "max_value", "element_of"})
+
+
+class Namespace:
+    """A group of names a script may use with a dot. Every public attribute of a subclass's object is
+    reachable.
+
+    For members computed on demand, override `__getattr__` (raise AttributeError for what there is not).
+    """
+
+
+_MODULES: set[types.ModuleType] = set()
+
+
+def register_namespace(module: types.ModuleType) -> None:
+    """Let scripts use a module's public names: ``__all__``, and what its ``__getattr__`` finds."""
+    _MODULES.add(module)
+
+
+def is_namespace(value: Any) -> bool:
+    """Whether scripts may use the members of a value."""
+    return isinstance(value, Namespace) or (isinstance(value, types.ModuleType) and value in _MODULES)
+
+
+def attribute(value: Any, name: str, span: Span, trusted: bool) -> Any:
+    """``value.name`` for a script. Raises DiagnosticError for what does not exist or is not allowed."""
+    if is_namespace(value):
+        return _member(value, name, span)
+    if not trusted:
+        _check_allowed(value, name, span)
+    try:
+        return getattr(value, name)
+    except AttributeError:
+        fail(
+            ATTRIBUTE,
+            f"{_describe(value)} has no attribute `{name}`",
+            span,
+            hint=close(name, (n for n in dir(value) if not n.startswith("_"))),
+        )
+    except (ValueError, TypeError, KeyError, RuntimeError) as problem:  # a property that refuses
+        fail(ATTRIBUTE, f"`{name}` of {_describe(value)}: {problem}", span)
+
+
+def member(value: Any, name: str) -> Any:
+    """The public member of a namespace, MISSING if there is none (or `value` is no namespace)."""
+    if name.startswith("_") or not is_namespace(value):
+        return MISSING
+    exported: Sequence[str] | None = getattr(value, "__all__", None)
+    try:
+        if exported is None or name in exported or not isinstance(value, types.ModuleType):
+            return getattr(value, name)
+        lookup: Callable[[str], Any] | None = value.__dict__.get("__getattr__")
+        return MISSING if lookup is None else lookup(name)
+    except AttributeError:
+        return MISSING
+
+
+def _member(value: Any, name: str, span: Span) -> Any:
+    found = member(value, name)
+    if found is not MISSING:
+        return found
+    listing: Callable[[], Sequence[str]] | None = getattr(value, "__dict__", {}).get("__dir__")
+    known = listing() if listing is not None else (getattr(value, "__all__", None) or dir(value))
+    label = getattr(value, "__script_name__", None) or _describe(value)
+    fail(ATTRIBUTE, f"`{label}` has no member `{name}`", span, hint=close(name, known))
+
+
+def _check_allowed(value: Any, name: str, span: Span) -> None:
+    allowed = False
+    if not name.startswith("_"):
+        if isinstance(value, Node):
+            fields = {spec.name for spec in value.__node_fields__}
+            allowed = (name in fields and _harmless(getattr(value, name))) or name in METHODS
+        elif isinstance(value, DataType):
+            allowed = name in _DTYPE_FACTS
+        elif isinstance(value, types.SimpleNamespace):
+            allowed = True
+        else:
+            allowed = name in getattr(value, "__script_attributes__", ())
+    if not allowed:
+        fail(
+            FORBIDDEN,
+            f"text given to from_source may not use the attribute `{name}` of {_describe(value)}",
+            span,
+            hint="compute the value in Python and pass it in extra_vars",
+        )
+
+
+def _harmless(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return all(_harmless(item) for item in cast("Sequence[Any]", value))
+    if isinstance(value, Mapping):
+        return all(_harmless(item) for item in cast("Mapping[Any, Any]", value).values())
+    return value is None or isinstance(value, (Node, str, int, float))
+
+
+def check_arithmetic(operator: str, a: Any, b: Any, span: Span) -> None:
+    """Refuse Python arithmetic whose result would be huge."""
+    if isinstance(a, float) or isinstance(b, float):
+        return
+    size = 0
+    if isinstance(b, int):
+        if operator == "Pow" and isinstance(a, int):
+            size = a.bit_length() * max(b, 0)
+        elif operator == "LShift":
+            size = b
+        elif operator == "Mult" and isinstance(a, int):
+            size = (a.bit_length() + b.bit_length()) // 16
+        elif operator == "Mult" and isinstance(a, (str, list, tuple)):
+            size = len(cast("Sequence[Any]", a)) * max(b, 0) // 256
+        elif operator == "Mod" and isinstance(a, str):
+            size = MAX_BITS + 1  # "%99999999d" % 1
+    elif operator == "Mult" and isinstance(a, int):
+        check_arithmetic(operator, b, a, span)
+    elif operator == "Mod" and isinstance(a, str):
+        size = MAX_BITS + 1
+    if size > MAX_BITS:
+        fail(FORBIDDEN, "this computes a value too large for a program given as text", span)
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, types.ModuleType):
+        return f"module `{value.__name__}`"
+    return f"a value of type {type(value).__name__}"

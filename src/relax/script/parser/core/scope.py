@@ -1,0 +1,74 @@
+"""Names and what they mean: a stack of scopes over the Python variables around the program."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "<missing>"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+MISSING: Final = _Missing()
+
+
+class Scopes:
+    """A stack of scopes, innermost last, over an environment that is only read.
+
+    The environment is a sequence of mappings, searched in order: the functions of the module being parsed,
+    then (for decorated objects) the Python variables around, or (for text) what `from_source` was given.
+    """
+
+    def __init__(self, environment: Sequence[Mapping[str, Any]] = ()) -> None:
+        self.environment = tuple(environment)
+        self.frames: list[dict[str, Any]] = [{}]
+
+    def child(self, *environment: Mapping[str, Any]) -> Scopes:
+        """A new stack, whose environment is everything visible here, under `environment`."""
+        return Scopes((*environment, *reversed(self.frames), *self.environment))
+
+    def lookup(self, name: str) -> Any:
+        """The value of a name, MISSING if it has none."""
+        for frame in reversed(self.frames):
+            if name in frame:
+                return frame[name]
+        for layer in self.environment:
+            if name in layer:
+                return layer[name]
+        return MISSING
+
+    def local(self, name: str) -> Any:
+        """The value of a name defined by the program itself (not by the environment), MISSING if none."""
+        for frame in reversed(self.frames):
+            if name in frame:
+                return frame[name]
+        return MISSING
+
+    def define(self, name: str, value: Any) -> None:
+        """Give a name a value in the innermost scope, shadowing what it meant outside."""
+        self.frames[-1][name] = value
+
+    @contextmanager
+    def frame(self) -> Generator[dict[str, Any]]:
+        """A new innermost scope; what it defines ends with it."""
+        made: dict[str, Any] = {}
+        self.frames.append(made)
+        try:
+            yield made
+        finally:
+            self.frames.pop()
+
+    def names(self) -> set[str]:
+        """Every visible name, for hints."""
+        found: set[str] = set()
+        for frame in self.frames:
+            found.update(frame)
+        for layer in self.environment:
+            found.update(layer)
+        return found

@@ -1,0 +1,103 @@
+"""Source text, its Python syntax tree, and the way from a tree's positions to spans.
+
+Spans are in the lines and columns of the file the text stands in: a decorated function is found in the
+tree of its whole file, so nothing has to be dedented or renumbered.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+import warnings
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from ....ir import Diagnostic, DiagnosticError, Source, Span
+from .diagnostics import SYNTAX
+
+Definition: TypeAlias = "ast.FunctionDef | ast.ClassDef"
+
+
+@dataclass(eq=False)
+class ScriptSource:
+    """A text and its tree. `span` turns a tree's node into a Span."""
+
+    source: Source
+    tree: ast.Module
+    _lines: list[str] = field(default_factory=list[str])
+    _plain: bool = True
+    _definitions: dict[str, list[Definition]] | None = None
+
+    def __post_init__(self) -> None:
+        self._plain = self.source.text.isascii()
+        self._lines = self.source.text.split("\n")
+
+    @staticmethod
+    def parse(text: str, name: str = "<string>") -> ScriptSource:
+        """Parse a text. Raises DiagnosticError (E1001) when it is not Python syntax."""
+        source = Source(name, text)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # e.g. SyntaxWarning: invalid escape sequence
+                tree = ast.parse(text)
+        except SyntaxError as problem:
+            line = problem.lineno or 1
+            column = problem.offset or 1
+            end_line = problem.end_lineno or line
+            end = problem.end_offset or 0
+            stop = end if end_line == line and end > column else column + 1
+            span = Span(source, line, column, line, stop)
+            raise DiagnosticError(Diagnostic(SYNTAX, problem.msg, span)) from None
+        except (RecursionError, MemoryError):
+            span = Span(source, 1, 1, 1, 2)
+            raise DiagnosticError(Diagnostic(SYNTAX, "the program is nested too deeply", span)) from None
+        except ValueError as problem:  # null bytes
+            raise DiagnosticError(Diagnostic(SYNTAX, str(problem), Span(source, 1, 1, 1, 2))) from None
+        return ScriptSource(source, tree)
+
+    def definitions(self) -> dict[str, list[Definition]]:
+        """Every function and class of the text, nested ones included, by name."""
+        if self._definitions is None:
+            table: dict[str, list[Definition]] = {}
+            for node in ast.walk(self.tree):
+                if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                    table.setdefault(node.name, []).append(node)
+            self._definitions = table
+        return self._definitions
+
+    def span(self, node: ast.AST) -> Span:
+        """Where a node of the tree stands."""
+        located: Any = node
+        line: int = located.lineno
+        end_line: int = located.end_lineno or line
+        start: int = located.col_offset
+        end: int = located.end_col_offset or start
+        if not self._plain:
+            start = self._column(line, start)
+            end = self._column(end_line, end)
+        return Span(self.source, line, start + 1, end_line, end + 1)
+
+    def _column(self, line: int, offset: int) -> int:
+        """Python counts UTF-8 bytes; people count characters."""
+        if line > len(self._lines):
+            return offset
+        return len(self._lines[line - 1].encode()[:offset].decode(errors="replace"))
+
+
+_FILES: dict[str, ScriptSource] = {}
+
+
+def file_source(name: str, module_globals: dict[str, Any] | None = None) -> ScriptSource | None:
+    """The parsed text of a file (or of a notebook cell, or of any text linecache knows); None if there is
+    none.
+    """
+    if os.path.exists(name):  # other entries (notebook cells, doctests) would be dropped as out of date
+        linecache.checkcache(name)
+    text = "".join(linecache.getlines(name, module_globals))
+    if not text:
+        return None
+    known = _FILES.get(name)
+    if known is None or known.source.text != text:
+        known = _FILES[name] = ScriptSource.parse(text, name)
+    return known

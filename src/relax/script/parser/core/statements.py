@@ -1,0 +1,119 @@
+"""Statements: the walk over a function's body, with every failed statement reported, not only the first."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ....ir import DiagnosticError
+from .diagnostics import POISON, SYNTAX, Poisoned
+from .evaluator import Evaluator
+
+
+class StatementParser(Evaluator):
+    """The base of the dialects' parsers: `visit` dispatches to ``visit_<kind of statement>``.
+
+    A dialect defines visit_Assign, visit_AnnAssign, visit_AugAssign, visit_For, visit_While, visit_With,
+    visit_If, visit_Return, visit_FunctionDef, visit_Expr … as far as it has them; what it does not define is
+    an error with a clear message. A statement that fails is reported and skipped; the names it would have
+    defined are poisoned, so that their uses are not reported again.
+    """
+
+    def visit_body(self, body: Sequence[ast.stmt]) -> None:
+        """Visit statements in order, collecting the errors of each."""
+        for statement in body:
+            self.visit(statement)
+
+    def visit(self, node: ast.stmt) -> None:
+        """Visit one statement; its errors go to `self.diagnostics`."""
+        try:
+            self.dispatch(node)
+        except DiagnosticError as problem:
+            self.diagnostics.diagnostics.extend(self.placed(problem, node).diagnostics)
+            self.poison(node)
+        except Poisoned:
+            self.poison(node)
+
+    def dispatch(self, node: ast.stmt) -> None:
+        """Visit one statement, raising its errors."""
+        method: Callable[[Any], None] | None = getattr(self, f"visit_{type(node).__name__}", None)
+        if method is None:
+            name = _STATEMENTS.get(type(node), type(node).__name__)
+            self.fail(SYNTAX, f"{name} cannot be used here", node)
+        method(node)
+
+    def poison(self, node: ast.stmt) -> None:
+        """Mark the names a failed statement would have defined."""
+        for name in _assigned(node):
+            self.scopes.define(name, POISON)
+
+    def visit_Pass(self, node: ast.Pass) -> None:
+        """Nothing."""
+
+
+def is_docstring(node: ast.stmt) -> bool:
+    """Whether a statement is a bare string."""
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def _assigned(node: ast.stmt) -> Iterable[str]:
+    match node:
+        case ast.Assign(targets=targets):
+            for target in targets:
+                yield from _names(target)
+        case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
+            yield from _names(target)
+        case ast.FunctionDef(name=name):
+            yield name
+        case ast.If(body=body, orelse=orelse):
+            for inner in (*body, *orelse):
+                yield from _assigned(inner)
+        case ast.With(body=body, items=items):
+            for item in items:
+                if item.optional_vars is not None:
+                    yield from _names(item.optional_vars)
+            for inner in body:
+                yield from _assigned(inner)
+        case ast.For(target=target, body=body):
+            yield from _names(target)
+            for inner in body:
+                yield from _assigned(inner)
+        case _:
+            pass
+
+
+def _names(target: ast.expr) -> Iterable[str]:
+    if isinstance(target, ast.Name):
+        yield target.id
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        for item in target.elts:
+            yield from _names(item)
+
+
+_STATEMENTS: dict[type[ast.AST], str] = {
+    ast.ClassDef: "a class",
+    ast.AsyncFunctionDef: "an async function",
+    ast.Delete: "del",
+    ast.Raise: "raise",
+    ast.Try: "try",
+    ast.Import: "import",
+    ast.ImportFrom: "import",
+    ast.Global: "global",
+    ast.Nonlocal: "nonlocal",
+    ast.Match: "match",
+    ast.Assert: "assert",
+    ast.For: "for",
+    ast.While: "while",
+    ast.If: "if",
+    ast.With: "with",
+    ast.Return: "return",
+    ast.FunctionDef: "a function definition",
+    ast.AugAssign: "an augmented assignment",
+    ast.Break: "break",
+    ast.Continue: "continue",
+}

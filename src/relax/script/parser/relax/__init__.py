@@ -1,0 +1,1 @@
+"""The namespace `R` of scripts."""

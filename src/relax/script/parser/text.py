@@ -1,0 +1,109 @@
+"""`from_source`: a program given as text, interpreted."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+from ...ir import BaseFunc, DiagnosticContext, IRModule
+from .core import MISSING, FunctionTask, Scopes, ScriptSource, is_docstring
+from .core.diagnostics import DECLARATION, POISON, SYNTAX, error
+from .core.safety import BUILTINS, member
+from .core.statements import StatementParser
+from .libraries import library_namespaces
+from .module import ModuleDecorator, ModuleParser, function_decorator
+
+
+def from_source(
+    program: str,
+    extra_vars: Mapping[str, Any] | None = None,
+    check_well_formed: bool = True,
+    *,
+    name: str = "<string>",
+) -> Any:
+    """Parse TVMScript given as text: an IRModule for a class, a function for a ``def``.
+
+    The text is interpreted, never executed: it sees R, T, I (under these names and those its own import
+    lines give them), a few Python builtins, and `extra_vars`. Of several definitions the last is returned;
+    it may use those before it. Raises DiagnosticError with every error found.
+    """
+    source = ScriptSource.parse(program, name)
+    diagnostics = DiagnosticContext()
+    scopes = Scopes((dict(extra_vars or {}), library_namespaces(), BUILTINS))
+    parser = TextParser(source, scopes, diagnostics, check_well_formed)
+    parser.visit_body(source.tree.body)
+    diagnostics.finish()
+    if parser.result is None:
+        raise error(DECLARATION, f"{name} defines no function and no module", None)
+    return parser.result
+
+
+class TextParser(StatementParser):
+    """The top level of a text: imports, values, functions, modules."""
+
+    def __init__(
+        self, source: ScriptSource, scopes: Scopes, diagnostics: DiagnosticContext, check_well_formed: bool
+    ) -> None:
+        super().__init__(source, scopes, diagnostics)
+        self.check_well_formed = check_well_formed
+        self.result: IRModule | BaseFunc | None = None
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        decorator = function_decorator(self, node)
+        options = {"check_well_formed": self.check_well_formed, **decorator.preset}
+        task = FunctionTask(node, self.source, self.scopes.child(), self.diagnostics, options)
+        before = len(self.diagnostics.errors)
+        made = decorator.dialect.parse(task)
+        if made is not None and len(self.diagnostics.errors) == before:
+            made = decorator.dialect.finish(made, options)
+        self._define(node.name, made, before)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        if len(node.decorator_list) != 1:
+            self.fail(DECLARATION, f"class `{node.name}` needs the decorator @I.ir_module", node)
+        decorator = self.eval(node.decorator_list[0])
+        if not isinstance(decorator, ModuleDecorator):
+            self.fail(
+                DECLARATION, "a class in a script is decorated with @I.ir_module", node.decorator_list[0]
+            )
+        parser = ModuleParser(self.source, self.scopes.child(), self.diagnostics)
+        before = len(self.diagnostics.errors)
+        made = parser.module(node)
+        if len(self.diagnostics.errors) == before:
+            made = parser.finish(made, self.check_well_formed and decorator.check_well_formed)
+        self._define(node.name, made, before)
+
+    def _define(self, name: str, made: IRModule | BaseFunc | None, before: int) -> None:
+        failed = made is None or len(self.diagnostics.errors) > before
+        self.result = None if failed else made
+        self.scopes.define(name, POISON if failed else made)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        value = self.eval(node.value)
+        for target in node.targets:
+            self.bind_pattern(target, value, lambda name, item: self.scopes.define(name.id, item))
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        if not is_docstring(node):
+            self.fail(SYNTAX, "a script defines functions and modules; this statement does nothing", node)
+
+    def visit_Import(self, node: ast.Import) -> None:
+        """Gives names to namespaces; what is none of them stays unknown, and its use is an error there."""
+        for alias in node.names:
+            root, *rest = alias.name.split(".")
+            value = library_namespaces().get(root, MISSING)
+            for part in rest if alias.asname is not None else ():
+                value = member(value, part)
+            if value is not MISSING:
+                self.scopes.define(alias.asname or root, value)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        root, *rest = (node.module or "").split(".")
+        value = library_namespaces().get(root, MISSING)
+        for part in rest:
+            value = member(value, part)
+        for alias in node.names:
+            found = member(value, alias.name)
+            if found is not MISSING:
+                self.scopes.define(alias.asname or alias.name, found)
