@@ -1,0 +1,70 @@
+"""Operators whose result has as many elements as the data happen to give: unique, nonzero; and reading from a file."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from ..ir import StructInfo
+from ..struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
+from .dims import tensor
+from .operator import Array, Operator, operator
+
+
+@operator("relax.unique")
+class Unique(Operator):
+    """The distinct elements (along `axis`, the distinct slices), sorted.
+
+    With `return_index`, `return_inverse` or `return_counts` a tuple: the elements, then, as asked, int64 tensors
+    of where each first occurs, of which each input element is, and of how often each occurs. A NaN is like another.
+    The result is always sorted; `sorted` is taken for the sake of other interfaces.
+    """
+
+    sorted: bool = True
+    return_index: bool = False
+    return_inverse: bool = False
+    return_counts: bool = False
+    axis: int | None = None
+    packed: ClassVar[str | None] = "relax.run.unique"
+
+    def infer(self, x: TensorStructInfo) -> StructInfo:
+        if self.axis is not None:
+            self.require_axis(self.axis, x, "x")
+        values = tensor(None, x.dtype, 1 if self.axis is None else x.ndim)
+        extra = self.return_index + self.return_inverse + self.return_counts
+        if extra == 0:
+            return values
+        return TupleStructInfo((values, *[tensor(None, "int64", 1)] * extra))
+
+    def reference(self, x: Array) -> Array | list[Array]:
+        found = np.unique(x, self.return_index, self.return_inverse, self.return_counts, axis=self.axis)
+        if not isinstance(found, tuple):
+            return found
+        return [found[0], *(np.asarray(part, np.int64).reshape(-1) for part in found[1:])]
+
+
+@operator("relax.nonzero")
+class NonZero(Operator):
+    """The int64 indices of elements that are not zero, in row-major order: (ndim, count), one column per element."""
+
+    packed: ClassVar[str | None] = "relax.run.nonzero"
+
+    def infer(self, x: TensorStructInfo) -> TensorStructInfo:
+        return tensor(None, "int64", 2)
+
+    def reference(self, x: Array) -> Array:
+        if x.ndim == 0:
+            return np.zeros((0, int(x != 0)), np.int64)
+        return np.asarray(np.nonzero(x), np.int64)
+
+
+@operator("relax.read_tensor_from_file")
+class ReadTensorFromFile(Operator):
+    """The float32 tensor in a file: NumPy's ``.npy``, or text with one row per line. Reading is an effect."""
+
+    pure: ClassVar[bool] = False
+    packed: ClassVar[str | None] = "relax.run.read_tensor_from_file"
+
+    def infer(self, path: ObjectStructInfo) -> TensorStructInfo:
+        return tensor(None, "float32")

@@ -1,0 +1,225 @@
+"""Operators that fold a tensor along axes: sum, prod, max, min, mean, argmax, argmin, cumsum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .. import topi
+from ..ir import DataType
+from ..prim import IntImm, PrimExpr, simplify
+from ..struct_info import TensorStructInfo
+from .dims import normalize_axes, tensor
+from .errors import SHAPES, OperatorError
+from .operator import Array, Operator, operator
+
+
+def _widened(data: Array) -> Array:
+    """Narrow floats as float32, in which they are accumulated."""
+    dtype = DataType(data.dtype.name)
+    return data.astype(np.float32) if dtype.is_float and dtype.bits < 32 else data
+
+
+def _folded(
+    data: TensorStructInfo, axis: tuple[int, ...] | None, keepdims: bool, dtype: str
+) -> TensorStructInfo:
+    """The struct info of what is left after folding the axes (all of them for None)."""
+    if data.ndim == -1:
+        return tensor((), dtype) if axis is None and not keepdims else tensor(None, dtype)
+    axes = range(data.ndim) if axis is None else normalize_axes(axis, data.ndim, "axis", "data")
+    if data.dims is None:
+        left = data.ndim if keepdims else data.ndim - len(axes)
+        return tensor((), dtype) if left == 0 else tensor(None, dtype, left)
+    dims = [1 if d in axes else size for d, size in enumerate(data.dims) if keepdims or d not in axes]
+    return tensor(dims, dtype)
+
+
+class Reduction(Operator):
+    """The base of reductions over several axes, which keep the dtype."""
+
+    __slots__ = ()
+
+    axis: tuple[int, ...] | None
+    keepdims: bool
+
+    takes: ClassVar[tuple[str, ...]] = ("float", "int", "uint")
+    fold: ClassVar[Callable[..., Array]]
+
+    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
+        self.require_dtype(data, "data", *self.takes)
+        return _folded(data, self.axis, self.keepdims, data.dtype)
+
+
+@operator("relax.sum")
+class Sum(Reduction):
+    """Σ of the elements along `axis` (an int, several, or None for all). Integers wrap around."""
+
+    axis: tuple[int, ...] | None = None
+    keepdims: bool = False
+    compute = topi.sum
+
+    def reference(self, data: Array) -> Array:
+        wide = _widened(data)
+        return np.sum(wide, self.axis, dtype=wide.dtype, keepdims=self.keepdims).astype(data.dtype)
+
+
+@operator("relax.prod")
+class Prod(Reduction):
+    """Π of the elements along `axis`. Integers wrap around."""
+
+    axis: tuple[int, ...] | None = None
+    keepdims: bool = False
+    compute = topi.prod
+
+    def reference(self, data: Array) -> Array:
+        wide = _widened(data)
+        return np.prod(wide, self.axis, dtype=wide.dtype, keepdims=self.keepdims).astype(data.dtype)
+
+
+@operator("relax.max")
+class Max(Reduction):
+    """The greatest element along `axis`; NaN if there is one; of nothing, the least value of the dtype."""
+
+    axis: tuple[int, ...] | None = None
+    keepdims: bool = False
+    compute = topi.max
+
+    def reference(self, data: Array) -> Array:
+        least = DataType(data.dtype.name).min_value
+        return np.max(data, self.axis, keepdims=self.keepdims, initial=np.array(least, data.dtype))
+
+
+@operator("relax.min")
+class Min(Reduction):
+    """The least element along `axis`; NaN if there is one; of nothing, the greatest value of the dtype."""
+
+    axis: tuple[int, ...] | None = None
+    keepdims: bool = False
+    compute = topi.min
+
+    def reference(self, data: Array) -> Array:
+        greatest = DataType(data.dtype.name).max_value
+        return np.min(data, self.axis, keepdims=self.keepdims, initial=np.array(greatest, data.dtype))
+
+
+@operator("relax.mean")
+class Mean(Reduction):
+    """The mean along `axis`, of floats; of nothing, NaN."""
+
+    axis: tuple[int, ...] | None = None
+    keepdims: bool = False
+    takes: ClassVar[tuple[str, ...]] = ("float",)
+    compute = topi.mean
+
+    def reference(self, data: Array) -> Array:
+        with np.errstate(all="ignore"):
+            total = np.sum(_widened(data), self.axis, keepdims=self.keepdims)
+            return np.asarray(total / total.dtype.type(data.size / max(total.size, 1))).astype(data.dtype)
+
+
+class ArgReduction(Operator):
+    """The base of argmax and argmin, whose result is an int64 index."""
+
+    __slots__ = ()
+
+    axis: int | None
+    keepdims: bool
+
+    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
+        self.require_dtype(data, "data", "float", "int", "uint", "bool")
+        if data.dims is not None:
+            axes = range(data.ndim) if self.axis is None else (self.require_axis(self.axis, data),)
+            for d in axes:
+                size = data.dims[d or 0]
+                if isinstance(size, IntImm) and size.value == 0:
+                    raise OperatorError(
+                        SHAPES, f"dimension {d} is empty: nothing in it has an index", operand="data"
+                    )
+        return _folded(data, None if self.axis is None else (self.axis,), self.keepdims, "int64")
+
+    def index(self, data: Array, best: Any, nothing: Any) -> Array:
+        """NumPy's index of the best; -1 where there is nothing to choose from."""
+        flat = data.reshape(-1) if self.axis is None else data
+        axis = 0 if self.axis is None else self.axis
+        if flat.shape[axis] == 0:
+            found = np.full(np.sum(flat, axis).shape, -1, np.int64)
+        else:
+            found = np.asarray(best(flat, axis), np.int64)
+        if not self.keepdims:
+            return found
+        return found.reshape([1] * data.ndim) if self.axis is None else np.expand_dims(found, axis)
+
+
+@operator("relax.argmax")
+class ArgMax(ArgReduction):
+    """The index of the greatest element along `axis`; the first of equals; a NaN is the greatest.
+
+    Without an axis, the row-major index in the whole tensor. Where a dimension turns out empty at run time, -1.
+    """
+
+    axis: int | None = None
+    keepdims: bool = False
+    compute = topi.argmax
+
+    def reference(self, data: Array) -> Array:
+        return self.index(data, np.argmax, -1)
+
+
+@operator("relax.argmin")
+class ArgMin(ArgReduction):
+    """The index of the least element along `axis`; the first of equals; a NaN is the least."""
+
+    axis: int | None = None
+    keepdims: bool = False
+    compute = topi.argmin
+
+    def reference(self, data: Array) -> Array:
+        return self.index(data, np.argmin, -1)
+
+
+@operator("relax.cumsum")
+class CumSum(Operator):
+    """Running sums along `axis`; without one, of the flattened tensor. `exclusive` leaves the element itself out.
+
+    The result has `dtype`, or the input's. Integers wrap around.
+    """
+
+    axis: int | None = None
+    dtype: DataType | None = None
+    exclusive: bool = False
+    compute = topi.cumsum
+
+    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
+        self.require_dtype(data, "data", "float", "int", "uint", "bool")
+        dtype = self.dtype or data.dtype
+        self.require(
+            not dtype.is_bool,
+            "data",
+            "of a dtype that sums have",
+            found="bool",
+            hint='say which: R.cumsum(x, dtype="int64")',
+        )
+        if self.axis is not None:
+            self.require_axis(self.axis, data)
+            return TensorStructInfo(data.shape, dtype, None, data.ndim)
+        if data.dims is None:
+            return tensor(None, dtype, 1)
+        size: PrimExpr = IntImm("int64", 1)
+        for extent in data.dims:
+            size = size * extent
+        return tensor((simplify(size),), dtype)
+
+    def reference(self, data: Array) -> Array:
+        kind = (self.dtype or DataType(data.dtype.name)).numpy()
+        flat = data.reshape(-1) if self.axis is None else data
+        axis = 0 if self.axis is None else self.axis
+        wide = _widened(flat.astype(kind))
+        total = np.cumsum(wide, axis, dtype=wide.dtype)
+        if self.exclusive:
+            total = np.roll(total, 1, axis)
+            first: list[Any] = [slice(None)] * flat.ndim
+            first[axis] = slice(0, 1)
+            total[tuple(first)] = 0
+        return total.astype(kind)

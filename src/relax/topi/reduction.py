@@ -1,0 +1,215 @@
+"""Formulas that fold a tensor along axes: sum, prod, max, min, mean, argmax, argmin, cumsum.
+
+float16, bfloat16 and the 8-bit floats accumulate in float32 and are rounded once. Over nothing, sum is 0, prod 1, max
+and min are the least and greatest value of the dtype, mean is NaN and argmax/argmin are -1.
+"""
+
+# The parameters of a formula are index variables; te.compute says so, but not in a way a type checker can follow.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import te
+from ..ir import DataType
+from ..prim import PrimExpr, Select, Var, const, intrin
+from ..tir.buffer import Buffer
+from ..tir.stmt import BufferStore, For, Stmt
+from .util import accumulator_dtype, normalize_axes, normalize_axis
+
+Axis = int | Sequence[int] | None
+
+
+def _source_index(
+    ndim: int, axes: tuple[int, ...], keepdims: bool, outer: Sequence[Any], inner: Sequence[Any]
+) -> list[Any]:
+    """Where the input is read: the reduction's variables on `axes`, the output's elsewhere."""
+    inner_of = dict(zip(axes, inner, strict=True))
+    kept = iter(outer)
+    index: list[Any] = []
+    for d in range(ndim):
+        if d in inner_of:
+            if keepdims:
+                next(kept)
+            index.append(inner_of[d])
+        else:
+            index.append(next(kept))
+    return index
+
+
+def reduced_shape(shape: Sequence[PrimExpr], axes: tuple[int, ...], keepdims: bool) -> list[PrimExpr]:
+    """The shape that is left."""
+    one = const(1, "int64")
+    return [one if d in axes else size for d, size in enumerate(shape) if keepdims or d not in axes]
+
+
+def _reduce(
+    x: te.Tensor,
+    axis: Axis,
+    keepdims: bool,
+    name: str,
+    fold: Callable[..., Any],
+    element: Callable[[Any], Any] = lambda value: value,
+) -> te.Tensor:
+    axes = normalize_axes(axis, x.ndim)
+    inner = [te.reduce_axis((0, x.shape[d]), f"k{d}") for d in axes]
+
+    def formula(*outer: Any) -> Any:
+        return fold(element(x(*_source_index(x.ndim, axes, keepdims, outer, inner))), axis=inner)
+
+    return te.compute(reduced_shape(x.shape, axes, keepdims), formula, name, tag="comm_reduce")
+
+
+def _accumulated(x: te.Tensor, axis: Axis, keepdims: bool, name: str, fold: Callable[..., Any]) -> te.Tensor:
+    wide = accumulator_dtype(x.dtype)
+    if wide == x.dtype:
+        return _reduce(x, axis, keepdims, name, fold)
+    total = _reduce(x, axis, keepdims, f"{name}_wide", fold, lambda value: value.astype(wide))
+    return te.compute(total.shape, lambda *i: total(*i).astype(x.dtype), name)
+
+
+def sum(x: te.Tensor, axis: Axis = None, keepdims: bool = False) -> te.Tensor:
+    """Σ of the elements along `axis` (all axes for None)."""
+    return _accumulated(x, axis, keepdims, "sum", te.sum)
+
+
+def prod(x: te.Tensor, axis: Axis = None, keepdims: bool = False) -> te.Tensor:
+    """Π of the elements along `axis`."""
+    return _accumulated(x, axis, keepdims, "prod", te.prod)
+
+
+def max(x: te.Tensor, axis: Axis = None, keepdims: bool = False) -> te.Tensor:
+    """The greatest element along `axis`; NaN if there is one."""
+    return _reduce(x, axis, keepdims, "max", te.max)
+
+
+def min(x: te.Tensor, axis: Axis = None, keepdims: bool = False) -> te.Tensor:
+    """The least element along `axis`; NaN if there is one."""
+    return _reduce(x, axis, keepdims, "min", te.min)
+
+
+def mean(x: te.Tensor, axis: Axis = None, keepdims: bool = False) -> te.Tensor:
+    """The mean along `axis`."""
+    wide = accumulator_dtype(x.dtype)
+    count: PrimExpr = const(1, "int64")
+    for d in normalize_axes(axis, x.ndim):
+        count = count * x.shape[d]
+    total = _reduce(x, axis, keepdims, "mean_total", te.sum, lambda value: value.astype(wide))
+    return te.compute(total.shape, lambda *i: (total(*i) / count.astype(wide)).astype(x.dtype), "mean")
+
+
+def _arg_reducer(better: Callable[[Any, Any], PrimExpr], worst: Callable[[str], PrimExpr], name: str) -> Any:
+    """Keeps the index and value of the best; the first of equals, and the first NaN before everything."""
+
+    def combine(lhs: Any, rhs: Any) -> tuple[PrimExpr, PrimExpr]:
+        keep = better(lhs[1], rhs[1])
+        if DataType(lhs[1].dtype).is_float:
+            keep = intrin.any(
+                intrin.isnan(lhs[1]),
+                intrin.all(intrin.any(keep, lhs[1].equal(rhs[1])), ~intrin.isnan(rhs[1])),
+            )
+        else:
+            keep = intrin.any(keep, lhs[1].equal(rhs[1]))
+        # -1 marks "nothing yet".
+        keep = intrin.all(lhs[0] >= 0, intrin.any(keep, rhs[0] < 0))
+        return Select(keep, lhs[0], rhs[0]), Select(keep, lhs[1], rhs[1])
+
+    return te.comm_reducer(combine, lambda index, value: (const(-1, index), worst(value)), name)
+
+
+argmax_reducer = _arg_reducer(lambda a, b: a > b, intrin.min_value, "argmax")
+argmin_reducer = _arg_reducer(lambda a, b: a < b, intrin.max_value, "argmin")
+
+
+def _arg(x: te.Tensor, axis: int | None, keepdims: bool, name: str, reducer: Any) -> te.Tensor:
+    axes = normalize_axes(axis, x.ndim)
+    inner = [te.reduce_axis((0, x.shape[d]), f"k{d}") for d in axes]
+
+    def formula(*outer: Any) -> Any:
+        flat: PrimExpr = const(0, "int64")
+        for var, d in zip(inner, axes, strict=True):
+            flat = flat * x.shape[d] + var.var.astype("int64")
+        return reducer((flat, x(*_source_index(x.ndim, axes, keepdims, outer, inner))), axis=inner)
+
+    pair = te.compute(reduced_shape(x.shape, axes, keepdims), formula, f"{name}_pair", tag="comm_reduce_idx")
+    return te.compute(pair[0].shape, lambda *i: pair[0](*i), name)
+
+
+def argmax(x: te.Tensor, axis: int | None = None, keepdims: bool = False) -> te.Tensor:
+    """The int64 index of the greatest element along `axis` (in row-major order over all axes for None)."""
+    return _arg(x, axis, keepdims, "argmax", argmax_reducer)
+
+
+def argmin(x: te.Tensor, axis: int | None = None, keepdims: bool = False) -> te.Tensor:
+    """The int64 index of the least element along `axis`."""
+    return _arg(x, axis, keepdims, "argmin", argmin_reducer)
+
+
+def scan(
+    x: te.Tensor,
+    axis: int,
+    dtype: str,
+    exclusive: bool,
+    name: str,
+    start: PrimExpr,
+    step: Callable[[PrimExpr, PrimExpr], PrimExpr],
+) -> te.Tensor:
+    """Running results of `step` along one axis: element k holds step(… step(start, x[0]) …, x[k]).
+
+    With `exclusive`, x[k] itself is left out. Sequential along `axis`.
+    """
+    axis = normalize_axis(axis, x.ndim)
+
+    def statement(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        source, target = ins[0], outs[0]
+        loops = [Var(f"i{d}", "int64") for d in range(x.ndim)]
+        position = loops[axis]
+        before: list[PrimExpr] = list(loops)
+        before[axis] = position - 1
+        is_first = position.equal(0)
+        running = intrin.if_then_else(is_first, start, target[tuple(before)])
+        read = source[tuple(before if exclusive else loops)].astype(dtype)
+        value = (
+            intrin.if_then_else(is_first, start, step(running, read)) if exclusive else step(running, read)
+        )
+        body: Stmt = BufferStore(target, value, loops)
+        for d in reversed([d for d in range(x.ndim) if d != axis] + [axis]):
+            body = For(loops[d], 0, x.shape[d], "serial", body)
+        return body
+
+    return te.extern([x.shape], [x], statement, name, [dtype])[0]
+
+
+def cumsum(
+    x: te.Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool = False
+) -> te.Tensor:
+    """Running sums along `axis`; of the flattened tensor for None. `exclusive` leaves the element itself out."""
+    kind = DataType(dtype) if dtype else x.dtype
+    if axis is None:
+        x, axis = _flat(x), 0
+    wide = accumulator_dtype(kind)
+    total = scan(x, axis, wide, exclusive, "cumsum", const(0, wide), lambda so_far, value: so_far + value)
+    return (
+        total if wide == kind else te.compute(total.shape, lambda *i: total(*i).astype(kind), "cumsum_cast")
+    )
+
+
+def _flat(x: te.Tensor) -> te.Tensor:
+    if x.ndim == 1:
+        return x
+    size: PrimExpr = const(1, "int64")
+    for extent in x.shape:
+        size = size * extent
+
+    def formula(i: Any) -> Any:
+        index: list[Any] = []
+        rest = i
+        for extent in reversed(x.shape):
+            index.append(rest % extent)
+            rest = rest // extent
+        return x(*reversed(index))
+
+    return te.compute((size,), formula, "flatten")
