@@ -6,20 +6,35 @@ This package stands alone on NumPy and tvm-ffi: it imports no other part of rela
 from __future__ import annotations
 
 from . import nd
-from .device import Device, cpu, device
+from .closure import Closure
+from .devices import Device, cpu, device
+from .exec_builder import ExecBuilder
+from .executable import Executable, ExecutableError, load_executable
 from .nd import NDArray
 from .registry import get_global_func, register_func, remove_global_func
 from .tensor import numpy_view, tensor_of
+from .timing import BenchmarkResult, Report
 from .values import PackedFunc, ShapeTuple
+from .vm import LinkError, VirtualMachine, VMInstrumentReturnKind
 
 __all__ = [
+    "BenchmarkResult",
+    "Closure",
     "Device",
+    "ExecBuilder",
+    "Executable",
+    "ExecutableError",
+    "LinkError",
     "NDArray",
     "PackedFunc",
+    "Report",
     "ShapeTuple",
+    "VMInstrumentReturnKind",
+    "VirtualMachine",
     "cpu",
     "device",
     "get_global_func",
+    "load_executable",
     "nd",
     "numpy_view",
     "register_func",

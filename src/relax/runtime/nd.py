@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
-from .device import Device, is_cpu
+from .devices import Device, is_cpu
 from .dtypes import Array, canonical_dtype, dtype_of_numpy
 from .tensor import (
     compact_tensor,

@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 import numpy as np
 import tvm_ffi
 
-from .device import is_cpu
+from .devices import is_cpu
 from .dtypes import DLPACK_CODES, NUMPY_DTYPES, Array, canonical_dtype, dtype_of_numpy, itemsize
 
 ALIGNMENT: Final = 64

@@ -1,0 +1,221 @@
+"""The machine's builtin functions, and the contract between the compiler and the machine.
+
+After lowering, a function's body has calls of packed functions, kernels and Relax functions only, and the
+compiler gives every call one instruction. What the lowering passes may call by name:
+
+Shapes and checks (passes: VMShapeLower). `heap` is the function's shape heap, `context` the text with which
+messages begin ("main: parameter w"). Slots and codes are integers; see ``match``.
+
+    vm.builtin.alloc_shape_heap(size, *notes) -> heap           first thing in a function that needs one
+    vm.builtin.check_tensor_info(v, ndim, dtype, context)       ndim -1, dtype None: anything
+    vm.builtin.check_shape_info(v, ndim, context)
+    vm.builtin.check_prim_value_info(v, dtype, context)
+    vm.builtin.check_tuple_info(v, length, context)
+    vm.builtin.check_func_info(v, heap, info, context)          info: a constant, may mention ("slot", i)
+    vm.builtin.match_shape(v, heap, ndim, code, operand, ..., context)
+    vm.builtin.match_prim_value(v, heap, code, operand, context)
+    vm.builtin.make_shape(heap, ndim, code, operand, ...) -> shape
+    vm.builtin.make_prim_value(heap, code, operand, dtype) -> scalar
+    vm.builtin.shape_heap_floats(heap) -> tensor                the slots as float64
+    shape_func(heap)                                            a kernel: compute slots from slots
+
+Values (passes: VMBuiltinLower, the bytecode generator)
+
+    vm.builtin.alloc_tensor(shape, dtype) -> tensor             fresh memory
+    vm.builtin.alloc_storage(size, dtype) -> storage            `size` elements, to be cut into tensors
+    vm.builtin.alloc_tensor_in(storage, byte_offset, shape, dtype) -> tensor
+    vm.builtin.copy(v) -> v                                     the same value
+    vm.builtin.copy_tensor(t) -> t                              a fresh tensor with its contents
+    vm.builtin.reshape(t, shape) -> t                           a view
+    vm.builtin.shape_of(t) -> shape;  vm.builtin.tensor_to_shape(t);  vm.builtin.shape_to_tensor(s)
+    vm.builtin.make_tuple(*fields);  vm.builtin.tuple_getitem(tuple, index)
+    vm.builtin.null_value() -> None
+    vm.builtin.read_if_cond(v) -> bool                          what an If instruction tests
+    vm.builtin.make_closure(function, *captured) -> closure     captured: its last parameters
+    vm.builtin.invoke_closure(f, *args)                         a closure or a packed function
+    vm.builtin.call_tir_dyn(kernel, *args, shape)               the shape's integers become arguments
+    vm.builtin.to_device(t, device) -> t
+    relax.run.*                                                 see ``ops``
+
+Arguments are registers, constants, integers, or entries of the function table. The result of a kernel, or of
+a function called for its effect, is None. Tensors a packed function returns are made compact before anything
+else sees them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import tvm_ffi
+
+from . import match, ops
+from .closure import Closure
+from .dtypes import canonical_dtype, itemsize
+from .heap import ShapeHeap
+from .info import FuncInfo, PrimInfo, ShapeInfo, TensorInfo, bind, substitute
+from .tensor import copy_tensor, new_tensor, view_tensor
+from .values import describe_shape, is_tuple, kind_of
+
+MAKE_CLOSURE: Final = "vm.builtin.make_closure"
+INVOKE_CLOSURE: Final = "vm.builtin.invoke_closure"
+
+
+def alloc_shape_heap(size: int, *notes: str) -> ShapeHeap:
+    """A shape heap of `size` slots, with a note on each."""
+    return ShapeHeap(size, notes)
+
+
+def shape_heap_floats(heap: ShapeHeap) -> tvm_ffi.Tensor:
+    """The slots of a heap as a float64 tensor."""
+    return heap.floats()
+
+
+def alloc_tensor(shape: tuple[int, ...], dtype: str) -> tvm_ffi.Tensor:
+    """A fresh tensor."""
+    return new_tensor(shape, str(dtype))
+
+
+def alloc_storage(size: int, dtype: str) -> tvm_ffi.Tensor:
+    """Memory for `size` elements of `dtype`; it lives as long as a tensor in it does."""
+    return new_tensor((size * itemsize(str(dtype)),), "uint8")
+
+
+def alloc_tensor_in(
+    storage: tvm_ffi.Tensor, offset: int, shape: tuple[int, ...], dtype: str
+) -> tvm_ffi.Tensor:
+    """A tensor in a storage, `offset` bytes from its start."""
+    nbytes = itemsize(str(dtype))
+    for extent in shape:
+        nbytes *= extent
+    size = storage.numel()
+    if offset < 0 or nbytes < 0 or offset + nbytes > size:
+        what = f"a {dtype} tensor of shape {describe_shape(shape)}"
+        raise ValueError(f"{what} at {offset} lies outside its storage of {size} bytes")
+    return view_tensor(storage, shape, str(dtype), offset)
+
+
+def copy(value: Any) -> Any:
+    """The value itself."""
+    return value
+
+
+def reshape(tensor: Any, shape: Any) -> tvm_ffi.Tensor:
+    """The same memory under another shape of as many elements."""
+    if not isinstance(tensor, tvm_ffi.Tensor):
+        raise TypeError(f"reshape: expected a tensor, found {kind_of(tensor)}")
+    dims = tuple(shape)
+    count = 1
+    for extent in dims:
+        count *= extent
+    if count != tensor.numel() or any(extent < 0 for extent in dims):
+        raise ValueError(f"reshape: a tensor of shape {tensor.shape} cannot become {describe_shape(dims)}")
+    return view_tensor(tensor, dims)
+
+
+def shape_of(tensor: Any) -> tvm_ffi.Shape:
+    """The shape of a tensor."""
+    if not isinstance(tensor, tvm_ffi.Tensor):
+        raise TypeError(f"shape_of: expected a tensor, found {kind_of(tensor)}")
+    return tvm_ffi.Shape(tensor.shape)
+
+
+def make_tuple(*fields: Any) -> tuple[Any, ...]:
+    """A tuple."""
+    return fields
+
+
+def tuple_getitem(value: Any, index: int) -> Any:
+    """A field of a tuple."""
+    if not is_tuple(value):
+        raise TypeError(f"expected a tuple, found {kind_of(value)}")
+    if not 0 <= index < len(value):
+        raise IndexError(f"there is no field {index} in {kind_of(value)}")
+    return value[index]
+
+
+def null_value() -> None:
+    """The null object."""
+
+
+def read_if_cond(value: Any) -> bool:
+    """The value of a condition."""
+    return ops.truth(value, "the condition of an if")
+
+
+def call_tir_dyn(kernel: Callable[..., Any], *args: Any) -> Any:
+    """Call a kernel, with the integers of a shape (the last argument) as its last arguments."""
+    return kernel(*args[:-1], *args[-1])
+
+
+def to_device(tensor: tvm_ffi.Tensor, device: str) -> tvm_ffi.Tensor:
+    """The tensor on a device, which for now is the host's."""
+    if device.partition(":")[0] != "cpu":
+        raise ValueError(f"there is no device {device}; this runtime has cpu only")
+    return tensor
+
+
+def bind_captured(function: Closure, captured: tuple[Any, ...]) -> Closure:
+    """A closure of `function` whose last parameters are given.
+
+    What it says of itself leaves those out, and knows the shape variables they bind.
+    """
+    info = function.info
+    if info is not None and info.params is not None:
+        kept = len(info.params) - len(captured)
+        env: dict[str, Any] = {}
+        for param, value in zip(info.params[kept:], captured, strict=True):
+            bind(param, _info_of(value), env)
+        bound = substitute(FuncInfo(info.params[:kept], info.ret, info.pure), env)
+        info = bound if isinstance(bound, FuncInfo) else None
+    return Closure(function.machine, function.name, function.target, (*captured, *function.captured), info)
+
+
+def _info_of(value: Any) -> Any:
+    """What a value of the machine shows of itself, as far as shape variables can be read from it."""
+    match value:
+        case tvm_ffi.Tensor():
+            return TensorInfo(value.shape, canonical_dtype(value.dtype), value.ndim)
+        case tvm_ffi.Shape():
+            return ShapeInfo(cast("tuple[int, ...]", tuple(value)), len(value))
+        case int():
+            return PrimInfo("int64", value)
+        case _:
+            return None
+
+
+BUILTINS: Final[dict[str, Callable[..., Any]]] = {
+    **{
+        f"vm.builtin.{function.__name__}": function
+        for function in (
+            alloc_shape_heap,
+            shape_heap_floats,
+            match.check_tensor_info,
+            match.check_shape_info,
+            match.check_prim_value_info,
+            match.check_tuple_info,
+            match.check_func_info,
+            match.match_shape,
+            match.match_prim_value,
+            match.make_shape,
+            match.make_prim_value,
+            alloc_tensor,
+            alloc_storage,
+            alloc_tensor_in,
+            copy,
+            copy_tensor,
+            reshape,
+            shape_of,
+            ops.tensor_to_shape,
+            ops.shape_to_tensor,
+            make_tuple,
+            tuple_getitem,
+            null_value,
+            read_if_cond,
+            call_tir_dyn,
+            to_device,
+        )
+    },
+    **ops.OPERATORS,
+}
+"""The builtins by name; the machine itself handles make_closure and invoke_closure."""

@@ -1,0 +1,222 @@
+"""From bytecode to what the interpreter's loop runs: names are resolved, operands become list indices.
+
+A running function keeps one list: its registers, and behind them everything its instructions name directly
+(constants, integers, function values). Every operand is then an index into that list, and the arguments of a
+call are picked by one ``itemgetter``.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import tvm_ffi
+
+from .builtins import BUILTINS, INVOKE_CLOSURE, MAKE_CLOSURE, bind_captured
+from .bytecode import VOID, Call, Const, Func, FunctionCode, Goto, If, Imm, Operand, Reg, Ret, dead_after
+from .closure import Closure, Machine
+from .executable import Executable
+from .values import import_value, kind_of
+
+CALL, CALL_VM, INVOKE, RET, IF, GOTO = range(6)
+
+
+class LinkError(ValueError):
+    """The executable names functions that are nowhere to be found; the message lists all of them."""
+
+
+@dataclass(frozen=True)
+class Op:
+    """A decoded instruction; which fields matter depends on `kind`."""
+
+    kind: int
+    dst: int = VOID
+    """Where the result goes; VOID if nothing reads it."""
+    target: Any = None
+    """CALL: a callable; CALL_VM: the Code."""
+    pick: Callable[[list[Any]], Sequence[Any]] = tuple
+    """The arguments, from the register list."""
+    drop: tuple[int, ...] = ()
+    """Registers to let go of: their values are not read again."""
+    src: int = 0
+    """RET, IF: the register read."""
+    jump: int = 0
+    """IF: where to go if false; GOTO: where to go."""
+    tail: bool = False
+    """CALL_VM, INVOKE: the result is what the function returns, so its frame is not needed any more."""
+    name: str = ""
+    """The function called, as messages and hooks call it."""
+    foreign: bool = False
+    """CALL: the function is a packed one of somebody else's."""
+
+
+@dataclass
+class Code:
+    """A function, decoded."""
+
+    function: FunctionCode
+    registers: list[Any] = field(default_factory=list[Any])
+    """The list a frame starts with: empty registers, then operands."""
+    ops: list[Op] = field(default_factory=list[Op])
+
+    def enter(self, args: Sequence[Any]) -> list[Any]:
+        """The register list of a new frame."""
+        registers = self.registers.copy()
+        registers[: len(args)] = args
+        return registers
+
+
+_NONE: Final = operator.itemgetter(slice(0, 0))
+
+
+def _picker(indices: Sequence[int]) -> Callable[[list[Any]], Sequence[Any]]:
+    if not indices:
+        return _NONE
+    if len(indices) == 1:
+        return operator.itemgetter(slice(indices[0], indices[0] + 1))
+    return operator.itemgetter(*indices)
+
+
+class Linker:
+    """Resolves an executable's function table for one machine, and decodes its functions."""
+
+    def __init__(self, machine: Machine, executable: Executable) -> None:
+        self.machine = machine
+        self.executable = executable
+        self.library = executable.library()
+        self.codes = {name: Code(function) for name, function in executable.functions.items()}
+        self.targets = self._resolve_all()
+
+    def link(self) -> dict[str, Code]:
+        """All functions, ready to run. Raises LinkError."""
+        for code in self.codes.values():
+            self._decode(code)
+        return self.codes
+
+    # -------------------------------------------------------------------------------- resolving
+
+    def _resolve_all(self) -> list[Any]:
+        targets: list[Any] = []
+        missing: list[str] = []
+        for entry in self.executable.program.entries:
+            target = self._resolve(entry.kind, entry.name)
+            if target is None:
+                missing.append(
+                    f"{entry.kind} function {entry.name}"
+                    if entry.kind != "kernel"
+                    else f"kernel {entry.name}"
+                )
+            targets.append(target)
+        if missing:
+            raise LinkError(
+                "the executable calls functions that neither it nor this process has: "
+                f"{', '.join(missing)}. Packed functions are made known by relax.register_func."
+            )
+        return targets
+
+    def _resolve(self, kind: str, name: str) -> Any:
+        """Kernels of the executable, then its functions, then the machine's builtins, then the process."""
+        if kind != "vm" and self.library is not None and name in self.library:
+            return self.library.get_function(name)
+        if kind == "kernel":
+            return None
+        if name in self.codes:
+            return self.codes[name]
+        if name == MAKE_CLOSURE:
+            return make_closure
+        if name == INVOKE_CLOSURE:
+            return invoke_foreign
+        return BUILTINS.get(name) or tvm_ffi.get_global_func(name, True)
+
+    # --------------------------------------------------------------------------------- decoding
+
+    def _decode(self, code: Code) -> None:
+        function = code.function
+        code.registers = [None] * function.registers
+        places: dict[Operand, int] = {}
+
+        def place(operand: Operand) -> int:
+            if isinstance(operand, Reg):
+                return operand.index
+            if operand not in places:
+                places[operand] = len(code.registers)
+                code.registers.append(self._value(operand))
+            return places[operand]
+
+        drops = dead_after(function)
+        for pc, instruction in enumerate(function.code):
+            match instruction:
+                case Call():
+                    following = function.code[pc + 1] if pc + 1 < len(function.code) else None
+                    indices = [place(arg) for arg in instruction.args]
+                    code.ops.append(self._call(instruction, indices, drops[pc], following))
+                case Ret(src):
+                    code.ops.append(Op(RET, src=place(src)))
+                case If(cond, offset):
+                    code.ops.append(Op(IF, src=place(cond), jump=pc + offset))
+                case Goto(offset):
+                    code.ops.append(Op(GOTO, jump=pc + offset))
+
+    def _call(self, call: Call, indices: list[int], dead: tuple[int, ...], following: Any) -> Op:
+        entry, target = self.executable.program.entries[call.func], self.targets[call.func]
+        dst = VOID if call.dst in dead else call.dst
+        drop = tuple(register for register in dead if register != call.dst)
+        tail = isinstance(following, Ret) and following.src == Reg(call.dst)
+        pick = _picker(indices)
+        if isinstance(target, Code):
+            return Op(CALL_VM, dst, target, pick, drop, tail=tail, name=entry.name)
+        if target is invoke_foreign:
+            return Op(INVOKE, dst, target, pick, drop, tail=tail, name=entry.name)
+        foreign = isinstance(target, tvm_ffi.Function) and (
+            self.library is None or entry.name not in self.library
+        )
+        return Op(
+            CALL, dst, importing(target) if foreign else target, pick, drop, name=entry.name, foreign=foreign
+        )
+
+    def _value(self, operand: Operand) -> Any:
+        """The value of an operand that is not a register."""
+        match operand:
+            case Imm(value):
+                return value
+            case Const(index):
+                return self.executable.constants[index]
+            case Func(index):
+                return self._function_value(index)
+            case Reg(index):
+                raise AssertionError(f"register {index} has no fixed value")
+
+    def _function_value(self, index: int) -> Any:
+        entry, target = self.executable.program.entries[index], self.targets[index]
+        if isinstance(target, Code):
+            return Closure(self.machine, entry.name, target, (), target.function.info)
+        if entry.kind == "kernel":
+            return Closure(self.machine, entry.name, target, (), entry.info)
+        return target if isinstance(target, tvm_ffi.Function) else tvm_ffi.convert_func(target)
+
+
+def importing(function: tvm_ffi.Function) -> Callable[..., Any]:
+    """A packed function of the process, whose results become values of the machine."""
+
+    def call(*args: Any) -> Any:
+        return import_value(function(*args))
+
+    return call
+
+
+def make_closure(function: Any, *captured: Any) -> Closure:
+    """The builtin of that name."""
+    if not isinstance(function, Closure):
+        raise TypeError(f"make_closure: expected a Relax function, found {kind_of(function)}")
+    return bind_captured(function, captured)
+
+
+def invoke_foreign(function: Any, *args: Any) -> Any:
+    """Call a function value that is no function of the calling machine's bytecode."""
+    if isinstance(function, Closure):
+        return import_value(function.machine.call_raw(function, args))
+    if isinstance(function, tvm_ffi.Function):
+        return import_value(function(*args))
+    raise TypeError(f"cannot call {kind_of(function)}")

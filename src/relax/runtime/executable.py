@@ -1,0 +1,274 @@
+"""Executable: a compiled program, ready to run, to print, to save and to load.
+
+It holds constants, code for the virtual machine and, as one object file, the compiled kernels. A saved
+executable runs where only this package is installed. It contains machine code: load only what you trust.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import tvm_ffi
+
+from .bytecode import (
+    VOID,
+    BytecodeError,
+    Call,
+    Const,
+    Func,
+    FunctionCode,
+    FunctionEntry,
+    Goto,
+    If,
+    Instruction,
+    Operand,
+    Program,
+    Ret,
+    operand_text,
+    verify,
+)
+from .cpu_features import machine_of_triple, missing_features
+from .elf import MACHINES
+from .format import (
+    ExecutableError,
+    Reader,
+    Writer,
+    pack_sections,
+    read_constant,
+    read_functions,
+    unpack_sections,
+    write_constant,
+    write_functions,
+)
+from .native import NativeLibrary, ObjectFileError, host_machine
+
+
+class Executable:
+    """A compiled program. Make one with ``relax.build``, run it with ``relax.VirtualMachine``."""
+
+    def __init__(
+        self,
+        program: Program,
+        native: bytes = b"",
+        triple: str = "",
+        features: Iterable[str] = (),
+    ) -> None:
+        """Take a program and the object file with its kernels, compiled for `triple` and the CPU `features`.
+
+        Raises BytecodeError if the program breaks a rule of the machine.
+        """
+        verify(program)
+        self.program = program
+        self.native = native
+        self.triple = triple
+        self.features = tuple(features)
+        self._library: NativeLibrary | None = None
+
+    # ------------------------------------------------------------------------------ contents
+
+    @property
+    def constants(self) -> list[Any]:
+        """The constants, as values of the machine."""
+        return self.program.constants
+
+    @property
+    def functions(self) -> dict[str, FunctionCode]:
+        """The functions, by name, private ones included."""
+        return self.program.functions
+
+    @property
+    def entry_points(self) -> list[str]:
+        """Names of the functions that can be called from outside."""
+        return [f.name for f in self.functions.values() if f.exported]
+
+    @property
+    def kernels(self) -> list[str]:
+        """Names of the compiled kernels the program calls."""
+        return self._names("kernel")
+
+    @property
+    def packed_functions(self) -> list[str]:
+        """Names of the packed functions the program calls, the machine's own included."""
+        return self._names("packed")
+
+    def _names(self, kind: str) -> list[str]:
+        return [entry.name for entry in self.program.entries if entry.kind == kind]
+
+    def library(self) -> NativeLibrary | None:
+        """The loaded kernels; None if the program has none."""
+        if self._library is None and self.native:
+            self._library = NativeLibrary(self.native, "the kernels of the executable")
+        return self._library
+
+    # ------------------------------------------------------------------------------ printing
+
+    def as_text(self) -> str:
+        """The program as text: constants, then the instructions of every function, one a line."""
+        target = f"for {self.triple}, " if self.triple else ""
+        lines = [
+            f"# Relax executable: {_count(len(self.functions), 'function')}, "
+            f"{_count(len(self.constants), 'constant')}, {_count(len(self.kernels), 'kernel')} "
+            f"({target}{len(self.native)} bytes of native code)"
+        ]
+        lines += [f"c{i} = {constant_text(value)}" for i, value in enumerate(self.constants)]
+        for function in self.functions.values():
+            lines += ["", *self._function_text(function)]
+        return "\n".join(lines) + "\n"
+
+    def _function_text(self, function: FunctionCode) -> list[str]:
+        params = ", ".join(f"%{i}: {name}" for i, name in enumerate(function.params))
+        private = "" if function.exported else "private "
+        lines = [f"{private}@{function.name}({params}):  # {function.registers} registers"]
+        width = len(str(len(function.code) - 1))
+        for pc, instruction in enumerate(function.code):
+            lines.append(f"  {pc:{width}}  {self.instruction_text(instruction)}")
+        return lines
+
+    def instruction_text(self, instruction: Instruction) -> str:
+        """One instruction as text."""
+        match instruction:
+            case Call(dst, func, args):
+                target = "" if dst == VOID else f"%{dst} = "
+                return f"call  {target}{self._entry_text(func)}({', '.join(map(self._operand, args))})"
+            case Ret(src):
+                return f"ret   {self._operand(src)}"
+            case If(cond, offset):
+                return f"if    {self._operand(cond)} else {offset:+d}"
+            case Goto(offset):
+                return f"goto  {offset:+d}"
+
+    def _entry_text(self, index: int) -> str:
+        entry = self.program.entries[index]
+        return f"@{entry.name}" if entry.kind == "vm" else entry.name
+
+    def _operand(self, operand: Operand) -> str:
+        if isinstance(operand, Func):
+            return self._entry_text(operand.index)
+        if isinstance(operand, Const):
+            value = self.constants[operand.index]
+            if isinstance(value, str | bool | float | None) and len(str(value)) < 60:
+                return constant_text(value)
+        return operand_text(operand)
+
+    def stats(self) -> str:
+        """How much of what the executable holds."""
+        nbytes = sum(c.numel() * c.dtype.itemsize for c in self.constants if isinstance(c, tvm_ffi.Tensor))
+        instructions = [i for f in self.functions.values() for i in f.code]
+        calls = Counter(self._entry_text(i.func) for i in instructions if isinstance(i, Call))
+        tensors = sum(isinstance(c, tvm_ffi.Tensor) for c in self.constants)
+        entry_points = ", ".join(self.entry_points) or "none"
+        favourites = ", ".join(f"{name} x{n}" for name, n in calls.most_common(5)) or "nothing"
+        lines = [
+            "Relax executable",
+            f"  entry points      {entry_points}",
+            f"  functions         {len(self.functions)}",
+            f"  constants         {len(self.constants)}, of which {tensors} tensors with {nbytes} bytes",
+            f"  instructions      {len(instructions)}, of which {sum(calls.values())} calls",
+            f"  kernels           {len(self.kernels)}, {len(self.native)} bytes of native code",
+            f"  packed functions  {len(self.packed_functions)}",
+            f"  most called       {favourites}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def __repr__(self) -> str:
+        return f"<relax.Executable {', '.join(self.entry_points)}>"
+
+    # ----------------------------------------------------------------------- saving and loading
+
+    def to_bytes(self) -> bytes:
+        """The contents of the file ``save`` writes."""
+        meta, constants, data, functions = Writer(), Writer(), Writer(), Writer()
+        meta.text(self.triple)
+        meta.uint(len(self.features))
+        for feature in self.features:
+            meta.text(feature)
+        constants.uint(len(self.constants))
+        for value in self.constants:
+            write_constant(constants, data, value)
+        write_functions(functions, self.program)
+        return pack_sections(
+            {
+                "META": bytes(meta.data),
+                "CNST": bytes(constants.data),
+                "FUNC": bytes(functions.data),
+                "DATA": bytes(data.data),
+                "NATV": self.native,
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str = "executable") -> Executable:
+        """The executable with these bytes; ExecutableError says what is wrong with them."""
+        try:
+            sections = unpack_sections(data)
+            absent = [tag for tag in ("META", "CNST", "FUNC", "DATA", "NATV") if tag not in sections]
+            if absent:
+                raise ExecutableError(f"it has no section {absent[0]}")
+            meta = Reader(sections["META"], "META")
+            triple, features = meta.text(), meta.many(Reader.text)
+            functions = Reader(sections["FUNC"], "FUNC")
+            program = read_functions(functions)
+            constants = Reader(sections["CNST"], "CNST")
+            program.constants = list(constants.many(lambda r: read_constant(r, sections["DATA"])))
+            for reader in (meta, functions, constants):
+                reader.finish()
+            native = bytes(sections["NATV"])
+            if native:
+                _check_host(triple, features)
+            executable = cls(program, native, triple, features)
+            executable.library()
+            return executable
+        except (ExecutableError, BytecodeError, ObjectFileError) as error:
+            raise ExecutableError(f"cannot load {name}: {error}") from None
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the executable to a file. A file that is there already is replaced at once or not at all."""
+        target = Path(path)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        try:
+            temporary.write_bytes(self.to_bytes())
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Executable:
+        """Read an executable from a file; ExecutableError says what is wrong with it."""
+        return cls.from_bytes(Path(path).read_bytes(), str(path))
+
+
+def load_executable(path: str | os.PathLike[str]) -> Executable:
+    """Read an executable that ``Executable.save`` wrote."""
+    return Executable.load(path)
+
+
+def constant_text(value: Any) -> str:
+    """A constant in a line; of big tensors only what they are."""
+    if isinstance(value, tvm_ffi.Tensor):
+        return f"tensor {value.dtype} {value.shape}"
+    if isinstance(value, tvm_ffi.Shape):
+        return f"shape {tuple(value)}"
+    if isinstance(value, tvm_ffi.dtype):
+        return f"dtype {value}"
+    return repr(str(value)) if isinstance(value, str) else str(value)
+
+
+def _check_host(triple: str, features: Iterable[str]) -> None:
+    machine = machine_of_triple(triple)
+    if machine != host_machine():
+        host = MACHINES.get(host_machine(), "one that cannot run compiled kernels")
+        raise ExecutableError(f"it is compiled for {triple or 'an unnamed target'}, this machine is {host}")
+    missing = missing_features(features)
+    if missing:
+        raise ExecutableError(f"it uses instructions this processor does not have: {', '.join(missing)}")
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
+__all__ = ["Executable", "ExecutableError", "FunctionEntry", "load_executable"]

@@ -1,0 +1,547 @@
+"""The file format of executables: tagged, bounds-checked, without pickle.
+
+    file      magic (8 bytes) | version u32 | sections u32 | length of the file u64 | SHA-256 of the rest (32)
+              then per section: tag (4 bytes) | zeros u32 | offset u64 | size u64; then the sections
+    META      target triple, CPU features
+    CNST      the constants, tagged; tensors refer to DATA
+    FUNC      the function table and the code
+    DATA      the contents of tensors, each at a multiple of 64 bytes
+    NATV      the object file with the compiled kernels
+
+Numbers within sections are variable-length (7 bits a byte, least significant first; signed ones zig-zag),
+strings are UTF-8 after their length. All fixed-width fields are little-endian.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import struct
+from collections.abc import Callable
+from typing import Any, Final, TypeVar, cast
+
+import tvm_ffi
+
+from .bytecode import (
+    Call,
+    Const,
+    Func,
+    FunctionCode,
+    FunctionEntry,
+    Goto,
+    If,
+    Imm,
+    Instruction,
+    Operand,
+    Program,
+    Reg,
+    Ret,
+)
+from .dtypes import DLPACK_CODES, canonical_dtype, itemsize
+from .info import Dim, FuncInfo, Info, ObjectInfo, PrimInfo, ShapeInfo, TensorInfo, TupleInfo
+from .tensor import ALIGNMENT, check_shape, new_tensor, numpy_view
+
+MAGIC: Final = b"\x89RELAX\r\n"  # the \r\n shows a file mangled by a text-mode transfer
+VERSION: Final = 1
+
+_HEADER = struct.Struct("<8sIIQ32s")
+_ENTRY = struct.Struct("<4sIQQ")
+_DOUBLE = struct.Struct("<d")
+_MAX_DEPTH: Final = 64
+
+_T = TypeVar("_T")
+
+
+class ExecutableError(ValueError):
+    """A file that is no executable this runtime can run; the message says why."""
+
+
+# ------------------------------------------------------------------------------------- primitives
+
+
+class Writer:
+    """Appends values to a growing byte string."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def uint(self, value: int) -> None:
+        while value > 0x7F:
+            self.data.append(value & 0x7F | 0x80)
+            value >>= 7
+        self.data.append(value)
+
+    def int(self, value: int) -> None:
+        self.uint(value << 1 if value >= 0 else (-value << 1) - 1)
+
+    def bool(self, value: bool) -> None:
+        self.data.append(value)
+
+    def double(self, value: float) -> None:
+        self.data += _DOUBLE.pack(value)
+
+    def text(self, value: str) -> None:
+        raw = value.encode("utf-8", "surrogatepass")
+        self.uint(len(raw))
+        self.data += raw
+
+    def align(self, alignment: int) -> None:
+        self.data += bytes(-len(self.data) % alignment)
+
+
+class Reader:
+    """Takes values from a section; what does not fit is an ExecutableError."""
+
+    def __init__(self, data: memoryview, section: str) -> None:
+        self.data = data
+        self.at = 0
+        self.section = section
+        self.depth = 0
+
+    def fail(self, what: str) -> ExecutableError:
+        return ExecutableError(f"section {self.section} is malformed at byte {self.at}: {what}")
+
+    def take(self, count: int) -> memoryview:
+        if count > len(self.data) - self.at:
+            raise self.fail(f"{count} bytes are missing")
+        self.at += count
+        return self.data[self.at - count : self.at]
+
+    def byte(self) -> int:
+        return self.take(1)[0]
+
+    def uint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.byte()
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+            if shift > 63:
+                raise self.fail("a number is too long")
+
+    def int(self) -> int:
+        value = self.uint()
+        return value >> 1 if not value & 1 else -((value + 1) >> 1)
+
+    def bool(self) -> bool:
+        return self.byte() != 0
+
+    def double(self) -> float:
+        return _DOUBLE.unpack(self.take(8))[0]
+
+    def text(self) -> str:
+        try:
+            return bytes(self.take(self.uint())).decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            raise self.fail("a string is not UTF-8") from None
+
+    def count(self) -> int:
+        """A number of items, each of which takes a byte at least."""
+        count = self.uint()
+        if count > len(self.data) - self.at:
+            raise self.fail(f"{count} items are announced")
+        return count
+
+    def many(self, read: Callable[[Reader], _T]) -> tuple[_T, ...]:
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            raise self.fail("values are nested too deeply")
+        result = tuple(read(self) for _ in range(self.count()))
+        self.depth -= 1
+        return result
+
+    def finish(self) -> None:
+        if self.at != len(self.data):
+            raise self.fail(f"{len(self.data) - self.at} bytes are left over")
+
+
+# ---------------------------------------------------------------------- structural information
+
+
+def _write_dim(w: Writer, dim: Dim) -> None:
+    match dim:
+        case int():
+            w.data.append(0)
+            w.int(dim)
+        case str():
+            w.data.append(1)
+            w.text(dim)
+        case _:
+            w.data.append(2)
+            w.text(dim[0])
+            w.uint(len(dim) - 1)
+            for part in dim[1:]:
+                _write_dim(w, part)
+
+
+def _read_dim(r: Reader) -> Dim:
+    match r.byte():
+        case 0:
+            return r.int()
+        case 1:
+            return r.text()
+        case 2:
+            return (r.text(), *r.many(_read_dim))
+        case tag:
+            raise r.fail(f"there is no kind of dimension {tag}")
+
+
+def _write_dims(w: Writer, dims: tuple[Dim, ...] | None) -> None:
+    w.bool(dims is not None)
+    if dims is not None:
+        w.uint(len(dims))
+        for dim in dims:
+            _write_dim(w, dim)
+
+
+def _read_dims(r: Reader) -> tuple[Dim, ...] | None:
+    return r.many(_read_dim) if r.bool() else None
+
+
+def write_info(w: Writer, info: Info) -> None:
+    """Append an Info."""
+    match info:
+        case ObjectInfo():
+            w.data.append(0)
+        case PrimInfo(dtype, value):
+            w.data.append(1)
+            w.text(dtype)
+            _write_dims(w, None if value is None else (value,))
+        case ShapeInfo(dims, ndim):
+            w.data.append(2)
+            _write_dims(w, dims)
+            w.int(ndim)
+        case TensorInfo(dims, dtype, ndim, device):
+            w.data.append(3)
+            _write_dims(w, dims)
+            w.text(dtype)
+            w.int(ndim)
+            w.text(device)
+        case TupleInfo(fields):
+            w.data.append(4)
+            _write_infos(w, fields)
+        case FuncInfo(params, ret, pure):
+            w.data.append(5)
+            w.bool(params is not None)
+            if params is not None:
+                _write_infos(w, params)
+            write_info(w, ret)
+            w.bool(pure)
+
+
+def _write_infos(w: Writer, infos: tuple[Info, ...]) -> None:
+    w.uint(len(infos))
+    for info in infos:
+        write_info(w, info)
+
+
+def read_info(r: Reader) -> Info:
+    """Take an Info."""
+    match r.byte():
+        case 0:
+            return ObjectInfo()
+        case 1:
+            dtype, value = _read_dtype(r), _read_dims(r)
+            if value is not None and len(value) != 1:
+                raise r.fail("a scalar has one value")
+            return PrimInfo(dtype, None if value is None else value[0])
+        case 2:
+            return ShapeInfo(_read_dims(r), r.int())
+        case 3:
+            return TensorInfo(_read_dims(r), _read_dtype(r), r.int(), r.text())
+        case 4:
+            return TupleInfo(r.many(read_info))
+        case 5:
+            params = r.many(read_info) if r.bool() else None
+            return FuncInfo(params, _nested(r, read_info), r.bool())
+        case tag:
+            raise r.fail(f"there is no kind of info {tag}")
+
+
+def _nested(r: Reader, read: Callable[[Reader], _T]) -> _T:
+    r.depth += 1
+    if r.depth > _MAX_DEPTH:
+        raise r.fail("values are nested too deeply")
+    result = read(r)
+    r.depth -= 1
+    return result
+
+
+def _read_dtype(r: Reader) -> str:
+    dtype = r.text()
+    if dtype and dtype not in DLPACK_CODES:
+        raise r.fail(f"there is no dtype {dtype!r}")
+    return dtype
+
+
+# --------------------------------------------------------------------------------------- constants
+
+
+class _Tag(enum.IntEnum):
+    TENSOR, SHAPE, TEXT, DTYPE, INT, FLOAT, BOOL, NULL, INFO = range(9)
+
+
+def write_constant(w: Writer, data: Writer, value: Any) -> None:
+    """Append a constant; the contents of tensors go to `data`."""
+    match value:
+        case tvm_ffi.Tensor():
+            dtype = canonical_dtype(value.dtype)
+            data.align(ALIGNMENT)
+            w.data.append(_Tag.TENSOR)
+            w.text(dtype)
+            w.uint(value.ndim)
+            for extent in value.shape:
+                w.uint(extent)
+            w.uint(len(data.data))
+            data.data += numpy_view(value).tobytes()
+        case tvm_ffi.Shape():
+            w.data.append(_Tag.SHAPE)
+            w.uint(len(value))
+            for extent in cast("tuple[int, ...]", value):
+                w.int(extent)
+        case tvm_ffi.dtype():
+            w.data.append(_Tag.DTYPE)
+            w.text(str(value))
+        case str():
+            w.data.append(_Tag.TEXT)
+            w.text(str(value))
+        case bool():
+            w.data.append(_Tag.BOOL)
+            w.bool(value)
+        case int():
+            w.data.append(_Tag.INT)
+            w.int(value)
+        case float():
+            w.data.append(_Tag.FLOAT)
+            w.double(value)
+        case None:
+            w.data.append(_Tag.NULL)
+        case ObjectInfo() | PrimInfo() | ShapeInfo() | TensorInfo() | TupleInfo() | FuncInfo():
+            w.data.append(_Tag.INFO)
+            write_info(w, value)
+        case _:
+            raise ExecutableError(f"a constant of type {type(value).__name__} cannot be saved")
+
+
+def read_constant(r: Reader, data: memoryview) -> Any:
+    """Take a constant."""
+    match r.byte():
+        case _Tag.TENSOR:
+            return _read_tensor(r, data)
+        case _Tag.SHAPE:
+            return tvm_ffi.Shape(r.many(Reader.int))
+        case _Tag.TEXT:
+            return r.text()
+        case _Tag.DTYPE:
+            try:
+                return tvm_ffi.dtype(r.text())
+            except (ValueError, RuntimeError):
+                raise r.fail("a dtype is not one") from None
+        case _Tag.INT:
+            return r.int()
+        case _Tag.FLOAT:
+            return r.double()
+        case _Tag.BOOL:
+            return r.bool()
+        case _Tag.NULL:
+            return None
+        case _Tag.INFO:
+            return read_info(r)
+        case tag:
+            raise r.fail(f"there is no kind of constant {tag}")
+
+
+def _read_tensor(r: Reader, data: memoryview) -> tvm_ffi.Tensor:
+    dtype, shape, offset = _read_dtype(r), r.many(Reader.uint), r.uint()
+    if not dtype:
+        raise r.fail("a tensor has no dtype")
+    try:
+        nbytes = check_shape(shape, dtype)
+    except (ValueError, MemoryError) as error:
+        raise r.fail(str(error)) from None
+    if offset > len(data) or nbytes > len(data) - offset:
+        raise r.fail(f"the contents of a tensor of {nbytes} bytes lie outside section DATA")
+    tensor = new_tensor(shape, dtype)
+    if nbytes:
+        numpy_view(tensor).reshape(-1).view("u1")[:] = data[offset : offset + nbytes]
+    assert nbytes == tensor.numel() * itemsize(dtype)
+    return tensor
+
+
+# --------------------------------------------------------------------------------------- functions
+
+
+def _write_operand(w: Writer, operand: Operand) -> None:
+    match operand:
+        case Reg(index):
+            w.uint(index << 2)
+        case Const(index):
+            w.uint(index << 2 | 1)
+        case Func(index):
+            w.uint(index << 2 | 2)
+        case Imm(value):
+            w.uint(3)
+            w.int(value)
+
+
+def _read_operand(r: Reader) -> Operand:
+    code = r.uint()
+    match code & 3:
+        case 0:
+            return Reg(code >> 2)
+        case 1:
+            return Const(code >> 2)
+        case 2:
+            return Func(code >> 2)
+        case _:
+            return Imm(r.int())
+
+
+def _write_instruction(w: Writer, instruction: Instruction) -> None:
+    match instruction:
+        case Call(dst, func, args):
+            w.data.append(0)
+            w.int(dst)
+            w.uint(func)
+            w.uint(len(args))
+            for arg in args:
+                _write_operand(w, arg)
+        case Ret(src):
+            w.data.append(1)
+            _write_operand(w, src)
+        case If(cond, offset):
+            w.data.append(2)
+            _write_operand(w, cond)
+            w.int(offset)
+        case Goto(offset):
+            w.data.append(3)
+            w.int(offset)
+
+
+def _read_instruction(r: Reader) -> Instruction:
+    match r.byte():
+        case 0:
+            return Call(r.int(), r.uint(), r.many(_read_operand))
+        case 1:
+            return Ret(_read_operand(r))
+        case 2:
+            return If(_read_operand(r), r.int())
+        case 3:
+            return Goto(r.int())
+        case tag:
+            raise r.fail(f"there is no instruction {tag}")
+
+
+def write_functions(w: Writer, program: Program) -> None:
+    """Append the function table and the code."""
+    w.uint(len(program.entries))
+    for entry in program.entries:
+        w.text(entry.kind)
+        w.text(entry.name)
+        w.bool(entry.info is not None)
+        if entry.info is not None:
+            write_info(w, entry.info)
+    w.uint(len(program.functions))
+    for f in program.functions.values():
+        w.text(f.name)
+        w.uint(len(f.params))
+        for param in f.params:
+            w.text(param)
+        _write_infos(w, f.param_infos)
+        write_info(w, f.ret_info)
+        w.bool(f.pure)
+        w.bool(f.exported)
+        w.uint(f.registers)
+        w.uint(len(f.code))
+        for instruction in f.code:
+            _write_instruction(w, instruction)
+        _write_locations(w, f.locations)
+
+
+def _write_locations(w: Writer, locations: tuple[str, ...]) -> None:
+    """Distinct places once, then an index for each instruction."""
+    distinct = {place: i for i, place in enumerate(dict.fromkeys(locations))}
+    w.uint(len(distinct))
+    for place in distinct:
+        w.text(place)
+    w.uint(len(locations))
+    for place in locations:
+        w.uint(distinct[place])
+
+
+def _read_locations(r: Reader) -> tuple[str, ...]:
+    distinct = r.many(Reader.text)
+    indices = r.many(Reader.uint)
+    if indices and max(indices) >= len(distinct):
+        raise r.fail("an instruction has a location that is not listed")
+    return tuple(distinct[i] for i in indices)
+
+
+def _read_entry(r: Reader) -> FunctionEntry:
+    kind, name = r.text(), r.text()
+    info = read_info(r) if r.bool() else None
+    if info is not None and not isinstance(info, FuncInfo):
+        raise r.fail(f"the info of {name} is not a function's")
+    return FunctionEntry(kind, name, info)
+
+
+def _read_function(r: Reader) -> FunctionCode:
+    name, params, infos, ret = r.text(), r.many(Reader.text), r.many(read_info), read_info(r)
+    pure, exported, registers = r.bool(), r.bool(), r.uint()
+    if registers > 1 << 24:
+        raise r.fail(f"{name} wants {registers} registers")
+    code = r.many(_read_instruction)
+    return FunctionCode(name, params, infos, ret, pure, exported, registers, code, _read_locations(r))
+
+
+def read_functions(r: Reader) -> Program:
+    """Take the function table and the code."""
+    entries = list(r.many(_read_entry))
+    return Program([], entries, {f.name: f for f in r.many(_read_function)})
+
+
+# -------------------------------------------------------------------------------------- container
+
+
+def pack_sections(sections: dict[str, bytes]) -> bytes:
+    """The file with the given sections."""
+    table = bytearray()
+    body = bytearray()
+    start = _HEADER.size + _ENTRY.size * len(sections)
+    for tag, contents in sections.items():
+        body += bytes(-(start + len(body)) % ALIGNMENT)
+        table += _ENTRY.pack(tag.encode("ascii"), 0, start + len(body), len(contents))
+        body += contents
+    rest = bytes(table + body)
+    length = _HEADER.size + len(rest)
+    return _HEADER.pack(MAGIC, VERSION, len(sections), length, hashlib.sha256(rest).digest()) + rest
+
+
+def unpack_sections(data: bytes) -> dict[str, memoryview]:
+    """The sections of a file, after checking that it is complete and unchanged."""
+    if len(data) < _HEADER.size:
+        known = data[: len(MAGIC)] == MAGIC[: len(data)] and data
+        raise ExecutableError("it is truncated" if known else "it is no Relax executable")
+    magic, version, count, length, digest = _HEADER.unpack_from(data)
+    if magic != MAGIC:
+        mangled = magic[:6] == MAGIC[:6]
+        raise ExecutableError("it was changed in transfer" if mangled else "it is no Relax executable")
+    if version != VERSION:
+        raise ExecutableError(f"it has format version {version}, this runtime reads version {VERSION}")
+    if len(data) != length:
+        what = "truncated" if len(data) < length else "followed by something else"
+        raise ExecutableError(f"it is {what}: its length is {len(data)} bytes, expected {length}")
+    rest = memoryview(data)[_HEADER.size :]
+    if hashlib.sha256(rest).digest() != digest:
+        raise ExecutableError("it is corrupted: its checksum does not match its contents")
+    if count * _ENTRY.size > len(rest):
+        raise ExecutableError("its section table is malformed")
+    sections: dict[str, memoryview] = {}
+    for i in range(count):
+        tag, _, offset, size = _ENTRY.unpack_from(rest, i * _ENTRY.size)
+        if offset > length or size > length - offset:
+            raise ExecutableError("its section table is malformed")
+        sections[tag.decode("ascii", "replace")] = memoryview(data)[offset : offset + size]
+    return sections

@@ -1,0 +1,60 @@
+"""The shape heap: where a running function keeps the integers its shapes are made of.
+
+One slot holds one dimension or scalar: a shape variable that an argument bound, or an expression over such
+variables that compiled code computed. Each slot has a note, for messages:
+
+    "n bound by x, dimension 1"      a variable, and what bound it
+    "2 * n from 0"                   an expression, and the slots of its variables
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import tvm_ffi
+
+from .tensor import new_tensor, view_tensor
+
+
+class ShapeHeap:
+    """A tensor of int64 slots; compiled code reads and writes it, the machine indexes it as a list."""
+
+    __slots__ = ("notes", "slots", "tensor")
+
+    def __init__(self, size: int, notes: Sequence[str] = ()) -> None:
+        self.tensor = new_tensor((size,), "int64")
+        self.slots: Any = (ctypes.c_int64 * size).from_address(self.tensor.data_ptr())
+        self.notes = notes
+
+    def __tvm_ffi_object__(self) -> tvm_ffi.Tensor:
+        return self.tensor
+
+    def floats(self) -> tvm_ffi.Tensor:
+        """The same slots as float64, in which floating-point scalars are kept."""
+        return view_tensor(self.tensor, self.tensor.shape, "float64")
+
+    def load_float(self, slot: int) -> float:
+        """The floating-point scalar in a slot."""
+        return ctypes.c_double.from_buffer(self.slots, slot * 8).value
+
+    def store_float(self, slot: int, value: float) -> None:
+        """Put a floating-point scalar into a slot."""
+        ctypes.c_double.from_buffer(self.slots, slot * 8).value = value
+
+    def expected(self, slot: int) -> str:
+        """What a slot stands for: ``n = 784 (n was bound by x, dimension 1)``."""
+        value = self.slots[slot]
+        note = self.notes[slot] if slot < len(self.notes) else ""
+        name, bound, origin = note.rpartition(" bound by ")
+        if bound:
+            return f"{name} = {value} ({name} was bound by {origin})"
+        text, computed, sources = note.rpartition(" from ")
+        if not computed:
+            return str(value)
+        reasons: list[str] = []
+        for source in map(int, sources.split()):
+            name, _, origin = self.notes[source].rpartition(" bound by ")
+            reasons.append(f"{name} = {self.slots[source]} was bound by {origin}")
+        return f"{text} = {value}" + (f" ({'; '.join(reasons)})" if reasons else "")

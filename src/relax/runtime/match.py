@@ -1,0 +1,153 @@
+"""Checking values against annotations, and binding the shape variables in them (language.md §7.1).
+
+Every check is given a context, the text its messages begin with: the function and what is checked, such as
+``main: parameter w`` or ``main: match_cast of y``. Kinds and dtypes that are wrong are TypeErrors, ranks,
+dimensions, lengths and values ValueErrors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+import tvm_ffi
+
+from .closure import Closure
+from .heap import ShapeHeap
+from .info import FuncInfo, mismatch, substitute
+from .values import describe_shape, is_tuple, kind_of, prim_fits
+
+ASSERT_IMM: Final = 0
+"""The dimension equals the immediate value."""
+STORE: Final = 1
+"""Store the dimension into the slot."""
+IGNORE: Final = 2
+"""Any dimension will do."""
+ASSERT_SLOT: Final = 3
+"""The dimension equals what is in the slot."""
+
+USE_IMM: Final = 0
+"""A dimension of a new shape is the immediate value."""
+LOAD_SLOT: Final = 1
+"""A dimension of a new shape is what is in the slot."""
+
+
+def check_tensor_info(value: Any, ndim: int, dtype: str | None, context: str, device: str = "cpu") -> None:
+    """A tensor, of `ndim` dimensions (-1: any), of `dtype` (None or "": any), on `device`."""
+    if not isinstance(value, tvm_ffi.Tensor):
+        raise TypeError(f"{context}: expected a tensor, found {kind_of(value)}")
+    if ndim >= 0 and value.ndim != ndim:
+        raise ValueError(f"{context}: expected rank {ndim}, found rank {value.ndim} (shape {value.shape})")
+    if dtype and value.dtype != dtype:
+        raise TypeError(f"{context}: expected dtype {dtype}, found {value.dtype}")
+    if value.device.type != device.partition(":")[0]:
+        raise ValueError(f"{context}: expected a tensor on {device}, found one on {value.device}")
+
+
+def check_shape_info(value: Any, ndim: int, context: str) -> None:
+    """A shape value, of `ndim` dimensions (-1: any)."""
+    if not isinstance(value, tvm_ffi.Shape):
+        raise TypeError(f"{context}: expected a shape, found {kind_of(value)}")
+    if ndim >= 0 and len(value) != ndim:
+        found = f"{len(value)} (shape {describe_shape(value)})"
+        raise ValueError(f"{context}: expected a shape of {ndim} dimensions, found {found}")
+
+
+def check_prim_value_info(value: Any, dtype: str, context: str) -> None:
+    """A scalar of `dtype`."""
+    if not isinstance(value, bool | int | float):
+        raise TypeError(f"{context}: expected a {dtype} value, found {kind_of(value)}")
+    if not prim_fits(value, dtype):
+        raise TypeError(f"{context}: expected a {dtype} value, found {kind_of(value)}")
+
+
+def check_tuple_info(value: Any, length: int, context: str) -> None:
+    """A tuple of `length` fields."""
+    if not is_tuple(value):
+        raise TypeError(f"{context}: expected a tuple of {length}, found {kind_of(value)}")
+    if len(value) != length:
+        raise ValueError(f"{context}: expected a tuple of {length}, found {kind_of(value)}")
+
+
+def check_func_info(value: Any, heap: ShapeHeap | None, expected: FuncInfo, context: str) -> None:
+    """A function that can serve as `expected`, whose slots are read from the heap."""
+    if expected.params is None:
+        if isinstance(value, Closure) or not isinstance(value, tvm_ffi.Function):
+            raise TypeError(f"{context}: expected a packed function, found {kind_of(value)}")
+        return
+    if not isinstance(value, Closure):
+        raise TypeError(f"{context}: expected a Relax function, found {kind_of(value)}")
+    if value.info is not None:
+        if heap is not None:
+            expected = cast("FuncInfo", substitute(expected, {}, heap.slots))
+        why = mismatch(value.info, expected)
+        if why is not None:
+            raise TypeError(f"{context}: the function {value.name} does not fit: {why}")
+
+
+def match_shape(value: Any, heap: ShapeHeap | None, ndim: int, *codes_and_context: Any) -> None:
+    """Match the dimensions of a tensor or shape, one (code, value) pair each, then the context.
+
+    The pairs are (ASSERT_IMM, number), (STORE, slot), (IGNORE, 0) and (ASSERT_SLOT, slot).
+    """
+    context: str = codes_and_context[-1]
+    dims: Sequence[int] = value.shape if isinstance(value, tvm_ffi.Tensor) else value
+    if len(dims) != ndim:
+        raise ValueError(
+            f"{context}: expected rank {ndim}, found rank {len(dims)} (shape {describe_shape(dims)})"
+        )
+    for axis in range(ndim):
+        code, operand = codes_and_context[2 * axis], codes_and_context[2 * axis + 1]
+        found = dims[axis]
+        if code == ASSERT_SLOT:
+            if found != _slots(heap)[operand]:
+                expected = cast("ShapeHeap", heap).expected(operand)
+                raise ValueError(f"{context}: dimension {axis} is {found}, expected {expected}")
+        elif code == STORE:
+            _slots(heap)[operand] = found
+        elif code == ASSERT_IMM and found != operand:
+            raise ValueError(f"{context}: dimension {axis} is {found}, expected {operand}")
+
+
+def match_prim_value(value: Any, heap: ShapeHeap | None, code: int, operand: Any, context: str) -> None:
+    """Match a scalar; codes as for ``match_shape``. Floats are kept in slots as they are."""
+    if code == IGNORE:
+        return
+    if code == STORE:
+        if isinstance(value, float):
+            cast("ShapeHeap", heap).store_float(operand, value)
+        else:
+            _slots(heap)[operand] = value
+        return
+    if code == ASSERT_SLOT:
+        assert heap is not None
+        is_float = isinstance(value, float)
+        expected = heap.load_float(operand) if is_float else heap.slots[operand]
+        if value != expected:
+            text = str(expected) if is_float else heap.expected(operand)
+            raise ValueError(f"{context}: the value is {value}, expected {text}")
+    elif value != operand:
+        raise ValueError(f"{context}: the value is {value}, expected {operand}")
+
+
+def _slots(heap: ShapeHeap | None) -> Any:
+    assert heap is not None
+    return heap.slots
+
+
+def make_shape(heap: ShapeHeap | None, ndim: int, *codes: int) -> tvm_ffi.Shape:
+    """A shape of `ndim` dimensions from (USE_IMM, number) and (LOAD_SLOT, slot) pairs."""
+    dims = [
+        _slots(heap)[codes[i + 1]] if codes[i] == LOAD_SLOT else codes[i + 1] for i in range(0, 2 * ndim, 2)
+    ]
+    return tvm_ffi.Shape(tuple(dims))
+
+
+def make_prim_value(heap: ShapeHeap | None, code: int, operand: Any, dtype: str) -> bool | int | float:
+    """A scalar of `dtype`: an immediate (USE_IMM) or what is in a slot (LOAD_SLOT)."""
+    if code == USE_IMM:
+        return operand
+    assert heap is not None
+    if dtype == "bool":
+        return bool(heap.slots[operand])
+    return heap.load_float(operand) if "float" in dtype else heap.slots[operand]

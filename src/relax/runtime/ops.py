@@ -1,0 +1,150 @@
+"""Operators that run as packed functions: those whose result has a size only the data tells, and effects.
+
+They are found by the names ``relax.run.*``. Arguments and results are values of the machine; NDArrays are
+taken as well, so that other executors of the language can use them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import tvm_ffi
+
+from .closure import Closure
+from .dtypes import Array
+from .tensor import numpy_view, tensor_of, tensor_of_numpy
+from .values import is_tuple, kind_of
+
+
+def _array(value: Any, operator: str) -> Array:
+    tensor = tensor_of(value)
+    if tensor is None:
+        raise TypeError(f"{operator}: expected a tensor, found {kind_of(value)}")
+    return numpy_view(tensor)
+
+
+def unique(
+    data: Any,
+    sorted: bool = True,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+) -> Any:
+    """The distinct elements (or slices along `axis`): ascending if `sorted`, else as they first occur.
+
+    With any of the `return_` flags a tuple, which has in this order: the values, the indices of first
+    occurrence, the inverse (for each element, flat, or slice its index in the values) and the counts.
+    Indices and counts are int64 tensors of rank 1.
+    """
+    array = _array(data, "unique")
+    found: Any = np.unique(array, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+    values, index, inverse, counts = found
+    inverse = inverse.reshape(-1)
+    if not sorted:
+        order: Array = np.argsort(index, kind="stable")
+        rank: Array = np.argsort(order)
+        values = values[order] if axis is None else np.take(values, order, axis)
+        index, counts, inverse = index[order], counts[order], rank[inverse]
+    parts: list[Array] = [values]
+    for part, wanted in ((index, return_index), (inverse, return_inverse), (counts, return_counts)):
+        if wanted:
+            parts.append(part.astype("int64"))
+    tensors = tuple(tensor_of_numpy(np.ascontiguousarray(part)) for part in parts)
+    return tensors if len(parts) > 1 else tensors[0]
+
+
+def nonzero(data: Any) -> tvm_ffi.Tensor:
+    """The positions of the elements that are not zero, as an int64 tensor of shape (rank, number found).
+
+    A tensor of rank 0 counts as one of rank 1.
+    """
+    array = np.atleast_1d(_array(data, "nonzero"))
+    return tensor_of_numpy(np.stack(np.nonzero(array)).astype("int64"))
+
+
+def shape_to_tensor(shape: Sequence[int]) -> tvm_ffi.Tensor:
+    """The dimensions of a shape as an int64 tensor of rank 1."""
+    if not isinstance(shape, tvm_ffi.Shape):
+        raise TypeError(f"shape_to_tensor: expected a shape, found {kind_of(shape)}")
+    return tensor_of_numpy(np.array(tuple(shape), "int64"))
+
+
+def tensor_to_shape(tensor: Any) -> tvm_ffi.Shape:
+    """The shape whose dimensions are the elements of an integer tensor of rank 1."""
+    array = _array(tensor, "tensor_to_shape")
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        found = f"{array.dtype} of rank {array.ndim}"
+        raise ValueError(f"tensor_to_shape: expected an integer tensor of rank 1, found {found}")
+    return tvm_ffi.Shape(tuple(int(extent) for extent in array))
+
+
+def render(value: Any) -> Any:
+    """A value as ``print`` and the message of ``assert_op`` show it.
+
+    Scalars become Python numbers, so that format specifications (``{:.2f}``) apply to them; other tensors
+    become NumPy arrays.
+    """
+    tensor = tensor_of(value)
+    if tensor is not None:
+        array = numpy_view(tensor)
+        return array.item() if array.ndim == 0 else array
+    if isinstance(value, tvm_ffi.Shape):
+        return tuple(cast("tuple[int, ...]", value))
+    if is_tuple(value):
+        return tuple(render(v) for v in value)
+    if isinstance(value, Closure):
+        return f"<function {value.name}>"
+    return value
+
+
+def formatted(format: str, values: Sequence[Any], operator: str) -> str:
+    """`format` with the values put in; without a format, the values separated by spaces."""
+    shown = [render(value) for value in values]
+    if not format:
+        return " ".join(map(str, shown))
+    try:
+        return format.format(*shown)
+    except (IndexError, KeyError, ValueError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{operator}: the format {format!r} does not fit {len(shown)} values ({error})"
+        ) from None
+
+
+def print(format: str, *values: Any) -> None:
+    """Write the formatted values and a line end to the standard output."""
+    sys.stdout.write(formatted(format, values, "print") + "\n")
+    sys.stdout.flush()
+
+
+def assert_op(condition: Any, format: str = "", *values: Any) -> None:
+    """Raise AssertionError with the formatted values if the condition, a bool scalar, is false."""
+    if not truth(condition, "assert_op: the condition"):
+        text = formatted(format, values, "assert_op") if format or values else ""
+        raise AssertionError(f"Assertion Failed: {text}" if text else "Assertion Failed")
+
+
+def truth(value: Any, context: str) -> bool:
+    """The value of a condition: a bool scalar, as a prim value or as a tensor of rank 0."""
+    if isinstance(value, bool):
+        return value
+    tensor = tensor_of(value)
+    if tensor is None:
+        raise TypeError(f"{context} is {kind_of(value)}, expected a bool scalar")
+    if tensor.ndim or tensor.dtype != "bool":
+        raise TypeError(f"{context} is a {tensor.dtype} tensor of rank {tensor.ndim}, expected a bool scalar")
+    return bool(numpy_view(tensor)[()])
+
+
+OPERATORS = {
+    "relax.run.unique": unique,
+    "relax.run.nonzero": nonzero,
+    "relax.run.print": print,
+    "relax.run.assert_op": assert_op,
+    "relax.run.shape_to_tensor": shape_to_tensor,
+    "relax.run.tensor_to_shape": tensor_to_shape,
+}
+"""The operators, by the names compiled programs call them."""

@@ -1,0 +1,421 @@
+"""VirtualMachine: runs the functions of an executable.
+
+    vm = relax.VirtualMachine(executable, relax.cpu())
+    y = vm["main"](x, w)
+
+One machine may be used from several threads: each call has frames of its own, and the executable is never
+changed. (The inputs of ``set_input`` and saved functions belong to the machine as a whole.) Calls among Relax
+functions use no Python stack, so recursion is bounded by ``max_depth`` only, and a call whose result is
+returned as it is needs no frame at all.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from .closure import Closure
+from .decode import CALL, CALL_VM, GOTO, IF, INVOKE, RET, Code, Linker, LinkError, Op, invoke_foreign
+from .devices import Device, is_cpu
+from .executable import Executable
+from .timing import BenchmarkResult, Report, measure
+from .values import export_value, import_value
+
+__all__ = ["LinkError", "VMInstrumentReturnKind", "VirtualMachine"]
+
+MAX_DEPTH: Final = 100_000
+_SHOWN_FRAMES: Final = 8
+
+
+class VMInstrumentReturnKind(enum.IntEnum):
+    """What an instrument's answer before a call makes the machine do."""
+
+    NO_OP = 0
+    """Run the call."""
+    SKIP_RUN = 1
+    """Leave it out; its result is the null object."""
+
+
+Instrument = Callable[..., Any]
+_Observer = Callable[[Any, str, Sequence[Any]], Any]
+_CALLS: Final = (CALL_VM, INVOKE)
+
+
+class _Frame:
+    """A suspended function."""
+
+    __slots__ = ("after", "code", "dst", "pc", "registers")
+
+    def __init__(self, code: Code, registers: list[Any], pc: int, dst: int, after: Any) -> None:
+        self.code = code
+        self.registers = registers
+        self.pc = pc
+        self.dst = dst
+        self.after = after
+
+
+class VirtualMachine:
+    """A machine that runs one executable."""
+
+    def __init__(
+        self,
+        executable: Executable,
+        device: Device | Sequence[Device] | None = None,
+        memory_cfg: object = None,
+        profile: bool = False,
+        *,
+        max_depth: int = MAX_DEPTH,
+    ) -> None:
+        """Load an executable. Raises LinkError if it calls functions nobody here has.
+
+        Parameters
+        ----------
+        device
+            Where to run: ``relax.cpu()``.
+        memory_cfg
+            Taken for compatibility; there is one kind of allocator.
+        profile
+            Whether ``profile`` may be called.
+        max_depth
+            How many calls of Relax functions may be under way at once.
+        """
+        if not isinstance(executable, Executable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"expected a relax.Executable, found {type(executable).__name__}")
+        devices = [device] if isinstance(device, Device) else list(device or ())
+        for dev in devices:
+            if not is_cpu(dev):
+                raise ValueError(f"this runtime runs on cpu only, not on {dev}")
+        del memory_cfg
+        self.executable = executable
+        self.max_depth = max_depth
+        self._profile = profile
+        self._codes = Linker(self, executable).link()
+        self._instrument: Instrument | None = None
+        self._saved: dict[str, Callable[..., Any]] = {}
+        self._inputs: dict[str, list[Any]] = {}
+        self._outputs: dict[str, Any] = {}
+
+    # --------------------------------------------------------------------------------- calling
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """An entry point, or a function made by ``save_function``, by name."""
+        saved = self._saved.get(name)
+        return self._entry(name) if saved is None else saved
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._saved or name in self.executable.entry_points
+
+    @property
+    def module(self) -> VirtualMachine:
+        """The machine, as a table of functions (``vm.module["main"]``)."""
+        return self
+
+    def _entry(self, name: str) -> Closure:
+        code = self._codes.get(name)
+        if code is None or not code.function.exported:
+            names = ", ".join([*self.executable.entry_points, *self._saved]) or "none"
+            what = "is private" if code is not None else "does not exist"
+            raise AttributeError(f"function {name!r} {what}; the entry points are: {names}")
+        return Closure(self, name, code, (), code.function.info)
+
+    def invoke_closure(self, closure: Closure, *args: Any, **kwargs: Any) -> Any:
+        """Call a function with Python values: arrays, numbers, tuples, shapes, functions, …"""
+        values = self._bind(closure, args, kwargs)
+        return export_value(self._call(closure, values))
+
+    def call_raw(self, closure: Closure, args: Sequence[Any]) -> Any:
+        """Call a function with, and for, values of the machine."""
+        values = [import_value(arg) for arg in args]
+        _check_count(closure, len(values))
+        return self._call(closure, values)
+
+    def _call(self, closure: Closure, values: Sequence[Any]) -> Any:
+        if isinstance(closure.target, Code) and closure.machine is self:
+            return self._run(closure.target, (*values, *closure.captured))
+        if closure.machine is not self:
+            return import_value(closure.machine.call_raw(closure, values))
+        kernel: Any = closure.target
+        return kernel(*values, *closure.captured)
+
+    def _bind(self, closure: Closure, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+        """The arguments, in order, as values of the machine."""
+        names = _parameter_names(closure)
+        given: list[Any] = list(args)
+        if kwargs and names is not None:
+            for name in names[len(args) :]:
+                if name in kwargs:
+                    given.append(kwargs.pop(name))
+                elif kwargs:
+                    raise TypeError(f"{closure.name}: there is no argument for parameter {name}")
+        if kwargs:
+            name = next(iter(kwargs))
+            what = "given twice" if names is not None and name in names else "not known"
+            raise TypeError(f"{closure.name}: parameter {name} is {what}; it has {_listed(names)}")
+        _check_count(closure, len(given))
+        infos = closure.info.params if closure.info is not None and closure.info.params is not None else ()
+        if len(infos) != len(given):
+            return [import_value(value) for value in given]
+        return [import_value(value, info) for value, info in zip(given, infos, strict=True)]
+
+    # ------------------------------------------------------------------------------ state kept
+
+    def save_function(
+        self, func_name: str, saved_name: str, *args: Any, include_return: bool = True, **kwargs: Any
+    ) -> None:
+        """Keep a call: ``vm[saved_name]()`` runs `func_name` with these arguments.
+
+        Arguments are converted once, now. Without `include_return` the saved function returns None.
+        """
+        if saved_name in self:
+            raise ValueError(f"save_function: there is a function {saved_name!r} already")
+        closure = self._entry(func_name)
+        values = self._bind(closure, args, kwargs)
+
+        def saved() -> Any:
+            result = self._call(closure, values)
+            return export_value(result) if include_return else None
+
+        self._saved[saved_name] = saved
+
+    def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
+        """Set the arguments of the next ``invoke_stateful`` of a function."""
+        self._inputs[func_name] = self._bind(self._entry(func_name), args, kwargs)
+
+    def invoke_stateful(self, func_name: str) -> None:
+        """Run a function on the arguments of ``set_input`` and keep its result for ``get_outputs``."""
+        closure = self._entry(func_name)
+        if func_name not in self._inputs:
+            raise ValueError(f"{func_name}: set_input has not been called")
+        self._outputs[func_name] = self._call(closure, self._inputs[func_name])
+
+    def get_outputs(self, func_name: str) -> Any:
+        """What the last ``invoke_stateful`` of a function returned."""
+        self._entry(func_name)
+        if func_name not in self._outputs:
+            raise ValueError(f"{func_name}: invoke_stateful has not been called")
+        return export_value(self._outputs[func_name])
+
+    def get_function_arity(self, func_name: str) -> int:
+        """How many parameters a function has."""
+        return len(self._entry(func_name).target.function.params)
+
+    def get_function_param_name(self, func_name: str, index: int) -> str:
+        """The name of a function's parameter."""
+        return self._entry(func_name).target.function.params[index]
+
+    # ------------------------------------------------------------------------------- measuring
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: Device | None = None,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: float = 0,
+        cooldown_interval_ms: float = 0,
+        repeats_to_cooldown: int = 1,
+        f_preproc: str = "",
+    ) -> Callable[..., BenchmarkResult]:
+        """A function that, called with arguments of `func_name`, runs it `repeat` times `number` times.
+
+        The conversion of the arguments and of the result is not measured.
+        """
+        del dev, f_preproc
+
+        def evaluate(*args: Any, **kwargs: Any) -> BenchmarkResult:
+            run = self._saved.get(func_name)
+            if run is None:
+                closure = self._entry(func_name)
+                values = self._bind(closure, args, kwargs)
+                run = lambda: self._call(closure, values)  # noqa: E731
+            return measure(run, number, repeat, min_repeat_ms, cooldown_interval_ms, repeats_to_cooldown)
+
+        return evaluate
+
+    def profile(self, func_name: str, *args: Any, **kwargs: Any) -> Report:
+        """Run a function once and say which of the functions it called took how long."""
+        if not self._profile:
+            raise ValueError("make the machine with VirtualMachine(..., profile=True) to profile")
+        closure = self._entry(func_name)
+        values = self._bind(closure, args, kwargs)
+        report = Report()
+        start = time.perf_counter()
+        self._run(closure.target, values, report)
+        report.total = time.perf_counter() - start
+        return report
+
+    def set_instrument(self, instrument: Instrument | None) -> None:
+        """Have a function called before and after every call instruction; None removes it.
+
+        It is called as ``instrument(func, func_symbol, before_run, ret_value, *args)``; before a call it may
+        return ``VMInstrumentReturnKind.SKIP_RUN`` to leave the call out.
+        """
+        self._instrument = instrument
+
+    # --------------------------------------------------------------------------------- running
+
+    def _run(self, code: Code, args: Sequence[Any], report: Report | None = None) -> Any:
+        """The interpreter's loop."""
+        frames: list[_Frame] = []
+        observe = self._observer(report)
+        registers, ops, pc = code.enter(args), code.ops, 0
+        del args
+        try:
+            while True:
+                op = ops[pc]
+                kind = op.kind
+                if kind == CALL:
+                    if observe is None:
+                        value = op.target(*op.pick(registers))
+                    else:
+                        value = observe(op.target, op.name, op.pick(registers))
+                    for register in op.drop:
+                        registers[register] = None
+                    if op.dst >= 0:
+                        registers[op.dst] = value
+                    value = None
+                    pc += 1
+                elif kind in _CALLS:
+                    callee, values = self._callee(op, op.pick(registers), observe)
+                    for register in op.drop:
+                        registers[register] = None
+                    pc += 1
+                    after = None
+                    if callee is None:  # it was no function of ours, and has been called
+                        if op.dst >= 0:
+                            registers[op.dst] = values
+                        continue
+                    if self._instrument is not None:
+                        after = callee, values
+                        if self._hook(callee, callee.function.name, True, None, values):
+                            if op.dst >= 0:
+                                registers[op.dst] = None
+                            continue
+                    if not op.tail or after is not None:
+                        if len(frames) >= self.max_depth:
+                            raise RecursionError(
+                                f"{callee.function.name}: more than {self.max_depth} calls are under way; "
+                                "VirtualMachine(..., max_depth=...) raises the limit"
+                            )
+                        frames.append(_Frame(code, registers, pc, op.dst, after))
+                    code, ops, pc = callee, callee.ops, 0
+                    registers = callee.enter(values)
+                    callee = values = after = None
+                elif kind == RET:
+                    value = registers[op.src]
+                    if not frames:
+                        return value
+                    frame = frames.pop()
+                    if frame.after is not None:
+                        self._hook(frame.after[0], code.function.name, False, value, frame.after[1])
+                    code, registers, pc = frame.code, frame.registers, frame.pc
+                    ops = code.ops
+                    if frame.dst >= 0:
+                        registers[frame.dst] = value
+                    value = frame = None
+                elif kind == IF:
+                    pc = pc + 1 if registers[op.src] else op.jump
+                else:
+                    assert kind == GOTO
+                    pc = op.jump
+        except Exception as error:
+            _locate(error, code, pc, frames)
+            raise
+
+    def _callee(self, op: Op, args: Sequence[Any], observe: _Observer | None) -> tuple[Code | None, Any]:
+        """The function to enter and its arguments; or None and the result, if it is not one of ours."""
+        if op.kind == CALL_VM:
+            return op.target, args
+        function, values = args[0], args[1:]
+        name = op.name
+        if isinstance(function, Closure) and function.machine is self:
+            _check_count(function, len(values))
+            values = (*values, *function.captured)
+            if isinstance(function.target, Code):
+                return function.target, values
+            target, name = function.target, function.name
+        else:
+            target, values = invoke_foreign, args
+        return None, target(*values) if observe is None else observe(target, name, values)
+
+    def _observer(self, report: Report | None) -> _Observer | None:
+        """What calls go through while they are watched or timed."""
+        if report is not None:
+
+            def timed(target: Any, name: str, args: Sequence[Any]) -> Any:
+                start = time.perf_counter()
+                value = target(*args)
+                report.add(name, time.perf_counter() - start)
+                return value
+
+            return timed
+        return None if self._instrument is None else self._watched
+
+    def _watched(self, target: Any, name: str, args: Sequence[Any]) -> Any:
+        if self._hook(target, name, True, None, args):
+            return None
+        value = target(*args)
+        self._hook(target, name, False, value, args)
+        return value
+
+    def _hook(self, target: Any, name: str, before: bool, value: Any, args: Sequence[Any]) -> bool:
+        """Call the instrument; whether the call is to be left out."""
+        if self._instrument is None:
+            return False
+        answer = self._instrument(target, name, before, export_value(value), *map(export_value, args))
+        return before and answer == VMInstrumentReturnKind.SKIP_RUN
+
+
+def _parameter_names(closure: Closure) -> tuple[str, ...] | None:
+    """Names of the parameters that are left for the caller."""
+    if not isinstance(closure.target, Code):
+        return None
+    names = closure.target.function.params
+    return names[: len(names) - len(closure.captured)]
+
+
+def _check_count(closure: Closure, found: int) -> None:
+    names = _parameter_names(closure)
+    if names is not None and len(names) != found:
+        noun = "argument" if len(names) == 1 else "arguments"
+        raise TypeError(f"{closure.name}: expected {len(names)} {noun} {_listed(names)}, found {found}")
+
+
+def _listed(names: Sequence[str] | None) -> str:
+    return f"({', '.join(names or ())})"
+
+
+def _locate(error: Exception, code: Code, pc: int, frames: Sequence[_Frame]) -> None:
+    """Say in the error where in the program it happened.
+
+    Messages of the machine and of kernels begin with the function's name; to those of packed functions,
+    which are their own, the place is added as a note.
+    """
+    op = code.ops[min(pc, len(code.ops) - 1)]
+    name = code.function.name
+    message = error.args[0] if len(error.args) == 1 and isinstance(error.args[0], str) else None
+    if message is not None and not op.foreign and not message.startswith(f"{name}: "):
+        message = f"{name}: {message}"
+        error.args = (message,)
+        error.__dict__.pop("__tvm_ffi_error__", None)  # it carries the old message across the C ABI
+    calling = f", calling {op.name}" if op.name and not op.name.startswith("vm.builtin.") else ""
+    places = [_place(code, pc, calling)] if op.foreign or frames or any(code.function.locations) else []
+    places += [_place(frame.code, frame.pc - 1, "") for frame in reversed(frames[-_SHOWN_FRAMES:])]
+    if len(frames) > _SHOWN_FRAMES:
+        places.append(f"… and {len(frames) - _SHOWN_FRAMES} more calls")
+    note = "\n".join(places)
+    add_note = getattr(error, "add_note", None)
+    if not note:
+        return
+    if add_note is not None:
+        add_note(note)
+    elif message is not None and op.foreign:  # Python 3.10 has no notes
+        error.args = (f"{message}\n{note}",)
+
+
+def _place(code: Code, pc: int, doing: str) -> str:
+    locations = code.function.locations
+    at = f" ({locations[pc]})" if 0 <= pc < len(locations) and locations[pc] else ""
+    return f"  in Relax function {code.function.name}{at}{doing}"
