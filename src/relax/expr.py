@@ -1,11 +1,11 @@
 """The expressions of Relax (language.md §1).
 
-    Expr    ::= Constant | Var | DataflowVar | GlobalVar | Tuple | ShapeExpr | PrimValue | StringImm | DataTypeImm
-              | SeqExpr(blocks, body) | Function(params, body, ret_struct_info?, is_pure, attrs)
-              | If(cond, true_branch, false_branch) | Call(op, args, attrs?, sinfo_args) | ExternFunc(global_symbol)
-              | TupleGetItem(tuple_value, index) | Op(name)
-    Block   ::= BindingBlock(bindings) | DataflowBlock(bindings)
-    Binding ::= VarBinding(var, value) | MatchCast(var, value, struct_info)
+Expr    ::= Constant | Var | DataflowVar | GlobalVar | Tuple | ShapeExpr | PrimValue | StringImm | DataTypeImm
+          | SeqExpr(blocks, body) | Function(params, body, ret_struct_info?, is_pure, attrs)
+          | If(cond, true_branch, false_branch) | Call(op, args, attrs?, sinfo_args) | ExternFunc(global_symbol)
+          | TupleGetItem(tuple_value, index) | Op(name)
+Block   ::= BindingBlock(bindings) | DataflowBlock(bindings)
+Binding ::= VarBinding(var, value) | MatchCast(var, value, struct_info)
 """
 
 from __future__ import annotations
@@ -15,7 +15,21 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from .ir import BaseFunc, DataType, GlobalVar, Node, Op, RelaxExpr, StructInfo, binder, child, label, node, set_slot, walk
+from .ir import (
+    BaseFunc,
+    DataType,
+    GlobalVar,
+    Node,
+    Op,
+    RelaxExpr,
+    StructInfo,
+    binder,
+    child,
+    label,
+    node,
+    set_slot,
+    walk,
+)
 from .ir.expr import register_global_call
 from .prim import expr as prim
 
@@ -115,11 +129,56 @@ def operator_hook(name: str) -> Callable[..., RelaxExpr]:
         raise TypeError(f"the operator {name!r} is not available: relax.op is not loaded") from None
 
 
+class Leaf(Expr):
+    """An expression that says itself what it is: its struct info is found when first asked for."""
+
+    __slots__ = ()
+
+    @property
+    def struct_info(self) -> StructInfo:
+        """The struct info. Raises ValueError when a part's is not known yet."""
+        info = self.struct_info_
+        return info if info is not None else super().struct_info
+
+    @property
+    def struct_info_(self) -> StructInfo | None:
+        """The struct info, None as long as a part's is not known."""
+        info: StructInfo | None = getattr(self, "_struct_info", None)
+        if info is None:
+            info = _leaf_struct_info(self)
+            if info is not None:
+                set_slot(self, "_struct_info", info)
+        return info
+
+    def __extra_state__(self) -> Any:
+        return None
+
+
+def _no_leaf_struct_info(leaf: Leaf) -> StructInfo | None:
+    return None
+
+
+_leaf_struct_info: Callable[[Leaf], StructInfo | None] = _no_leaf_struct_info
+
+
+def register_leaf_struct_info(function: Callable[[Leaf], StructInfo | None]) -> None:
+    """The kinds of struct info are defined above this module, and what a leaf's is, is said there."""
+    global _leaf_struct_info
+    _leaf_struct_info = function
+
+
+def as_array(value: Any) -> np.ndarray[Any, Any]:
+    """A NumPy array of a scalar, a list, an array, or a tensor that has `numpy()`."""
+    source: Any = value
+    if not isinstance(value, np.ndarray) and hasattr(value, "numpy"):
+        source = value.numpy()
+    array: np.ndarray[Any, Any] = np.asarray(source)
+    return array
+
+
 def _array(value: Any) -> np.ndarray[Any, Any]:
     """A read-only array with a dtype the language has."""
-    if hasattr(value, "numpy") and not isinstance(value, np.ndarray):
-        value = value.numpy()
-    array: np.ndarray[Any, Any] = np.asarray(value)
+    array = as_array(value)
     DataType(array.dtype.name)
     if array.flags.writeable:
         array = array.copy()
@@ -129,7 +188,7 @@ def _array(value: Any) -> np.ndarray[Any, Any]:
 
 @final
 @node
-class Constant(Expr):
+class Constant(Leaf):
     """A tensor constant; `data` is a read-only NumPy array (of an ml_dtypes type where NumPy has none)."""
 
     data: np.ndarray[Any, Any] = child(converter=_array)
@@ -171,7 +230,7 @@ def _exprs(values: Iterable[Any]) -> tuple[RelaxExpr, ...]:
 
 @final
 @node
-class Tuple(Expr):
+class Tuple(Leaf):
     """An immutable, fixed-length grouping of values."""
 
     fields: tuple[RelaxExpr, ...] = child(converter=_exprs)
@@ -186,7 +245,7 @@ class Tuple(Expr):
 
 @final
 @node
-class ShapeExpr(Expr):
+class ShapeExpr(Leaf):
     """A shape value: its dimensions, expressions over shape variables in scope."""
 
     values: tuple[prim.PrimExpr, ...] = child(converter=prim.dimensions)
@@ -212,7 +271,7 @@ def _prim_value(value: Any) -> prim.PrimExpr:
 
 @final
 @node
-class PrimValue(Expr):
+class PrimValue(Leaf):
     """An immutable scalar."""
 
     value: prim.PrimExpr = child(converter=_prim_value)
@@ -220,7 +279,7 @@ class PrimValue(Expr):
 
 @final
 @node
-class StringImm(Expr):
+class StringImm(Leaf):
     """A string."""
 
     value: str
@@ -228,7 +287,7 @@ class StringImm(Expr):
 
 @final
 @node
-class DataTypeImm(Expr):
+class DataTypeImm(Leaf):
     """A dtype as a value."""
 
     value: DataType = child(converter=DataType)
@@ -236,7 +295,7 @@ class DataTypeImm(Expr):
 
 @final
 @node
-class ExternFunc(Expr):
+class ExternFunc(Leaf):
     """A packed function, found by name at run time."""
 
     global_symbol: str
@@ -374,13 +433,11 @@ def const(value: Any, dtype: str | None = None) -> Constant:
     Python floats are float32 and ints int32 unless `dtype` says otherwise, as in TVM.
     """
     if dtype is not None:
-        if hasattr(value, "numpy") and not isinstance(value, np.ndarray):
-            value = value.numpy()
-        return Constant(np.asarray(value).astype(DataType(dtype).numpy()))
+        return Constant(as_array(value).astype(DataType(dtype).numpy()))
     if isinstance(value, (bool, int, float, list, tuple)):
-        array: np.ndarray[Any, Any] = np.asarray(value)
+        array = as_array(value)  # type: ignore[reportUnknownArgumentType]
         narrow = {"float64": "float32", "int64": "int32"}.get(array.dtype.name)
-        if narrow == "int32" and array.size and not (-(2**31) <= array.min() and array.max() < 2**31):
+        if narrow == "int32" and array.size and not (array.min() >= -(2**31) and array.max() < 2**31):
             narrow = None
         return Constant(array if narrow is None else array.astype(narrow))
     return Constant(value)
@@ -417,7 +474,17 @@ def is_leaf(expr: RelaxExpr) -> bool:
     match expr:
         case Tuple(fields):
             return all(is_leaf(field) for field in fields)
-        case Constant() | Var() | GlobalVar() | ShapeExpr() | PrimValue() | StringImm() | DataTypeImm() | ExternFunc() | Op():
+        case (
+            Constant()
+            | Var()
+            | GlobalVar()
+            | ShapeExpr()
+            | PrimValue()
+            | StringImm()
+            | DataTypeImm()
+            | ExternFunc()
+            | Op()
+        ):
             return True
         case _:
             return False

@@ -1,7 +1,7 @@
 """Structural information: what is known of a value (language.md §6).
 
-    StructInfo ::= Object() | Prim(dtype, value?) | Shape(values?, ndim) | Tensor(shape?, dtype, ndim, vdevice?)
-                 | Tuple(fields) | Func(params?, ret, purity, derive_func?)
+StructInfo ::= Object() | Prim(dtype, value?) | Shape(values?, ndim) | Tensor(shape?, dtype, ndim, vdevice?)
+             | Tuple(fields) | Func(params?, ret, purity, derive_func?)
 """
 
 from __future__ import annotations
@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from .expr import Expr, ShapeExpr, Var, bind_dimensions
+from .expr import (
+    Constant,
+    Expr,
+    ExternFunc,
+    Leaf,
+    PrimValue,
+    ShapeExpr,
+    Tuple,
+    Var,
+    bind_dimensions,
+    register_leaf_struct_info,
+)
 from .ir import DataType, RelaxExpr, StructInfo, VDevice, binder, child, node, set_slot
 from .prim.expr import PrimExpr, convert, dimensions
 
@@ -106,7 +117,9 @@ class FuncStructInfo(StructInfo):
     `derive_func` names a registered derivation; exactly one of `params` and `derive_func` is given.
     """
 
-    params: tuple[StructInfo, ...] | None = binder(default=None, converter=lambda v: None if v is None else tuple(v))
+    params: tuple[StructInfo, ...] | None = binder(
+        default=None, converter=lambda v: None if v is None else tuple(v)
+    )
     ret: StructInfo = child(default_factory=ObjectStructInfo)
     purity: bool = child(default=True)
     derive_func: str | None = child(default=None)
@@ -140,6 +153,7 @@ def register_derivation(name: str, function: DeriveFunc) -> None:
 
 
 def get_derivation(name: str) -> DeriveFunc | None:
+    """The derivation registered under a name, None if there is none."""
     return _DERIVATIONS.get(name)
 
 
@@ -151,6 +165,27 @@ def _default_derivation(call: Any, _builder: Any) -> StructInfo:
 
 
 register_derivation(DEFAULT_DERIVATION, _default_derivation)
+
+
+def _leaf_struct_info(leaf: Leaf) -> StructInfo | None:
+    match leaf:
+        case Constant(data):
+            return TensorStructInfo(data.shape, leaf.dtype)
+        case ShapeExpr(values):
+            return ShapeStructInfo(values)
+        case PrimValue(value):
+            return PrimStructInfo(value=value)
+        case ExternFunc():
+            return FuncStructInfo.opaque_func()
+        case Tuple(fields):
+            infos = [field.struct_info_ for field in fields]
+            known = [info for info in infos if info is not None]
+            return TupleStructInfo(known) if len(known) == len(infos) else None
+        case _:
+            return ObjectStructInfo()
+
+
+register_leaf_struct_info(_leaf_struct_info)
 
 __all__ = [
     "DEFAULT_DERIVATION", "DeriveFunc", "Expr", "FuncStructInfo", "ObjectStructInfo", "PrimStructInfo",

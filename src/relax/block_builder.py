@@ -1,0 +1,362 @@
+"""BlockBuilder: programs built by calls.
+
+    bb = BlockBuilder()
+    x = Var("x", TensorStructInfo(("n", 4)))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            lv = bb.emit(op.exp(x))
+            gv = bb.emit_output(op.add(lv, lv))
+        bb.emit_func_output(gv)
+    mod = bb.get()
+
+What is emitted is brought into normal form, its struct info derived, and errors are raised on the spot.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from .expr import (
+    Binding,
+    BindingBlock,
+    Function,
+    MatchCast,
+    SeqExpr,
+    Var,
+    VarBinding,
+    convert,
+)
+from .ir import (
+    BaseFunc,
+    DiagnosticError,
+    GlobalVar,
+    IRModule,
+    RelaxExpr,
+    StructInfo,
+    structural_equal,
+    structural_hash,
+)
+from .normalize import Normalizer, merge_blocks
+from .scope import FORCE_PURE, FunctionScope
+from .sinfo_map import bound_in
+from .sinfo_relations import erase
+from .struct_info import ObjectStructInfo
+
+__all__ = ["BlockBuilder"]
+
+
+@dataclass(slots=True)
+class _OpenFunction:
+    """The function being built by ``with bb.function(...)``."""
+
+    name: str
+    params: tuple[Var, ...] | None
+    attrs: dict[str, Any]
+    private: bool
+    pure: bool
+    blocks: list[BindingBlock] = field(default_factory=list[BindingBlock])
+    finished: bool = False
+
+
+class BlockBuilder(Normalizer):
+    """Builds functions binding by binding, and the module that holds them; see the module's docstring.
+
+    `mod` gives functions that the new ones may call; they are part of the result.
+    """
+
+    _stack: ClassVar[threading.local] = threading.local()
+
+    def __init__(self, mod: IRModule | None = None, *, warn: bool = True) -> None:
+        super().__init__(mod, warn=warn, trust=True)
+        self._mod = mod if mod is not None else IRModule()
+        self._open: _OpenFunction | None = None
+        self._by_hash: dict[int, list[GlobalVar]] | None = None
+        self._split: list[BindingBlock] = []
+
+    @staticmethod
+    def current() -> BlockBuilder | None:
+        """The builder whose ``function`` scope is the innermost open one, None outside of any."""
+        builders: list[BlockBuilder] = getattr(BlockBuilder._stack, "builders", [])
+        return builders[-1] if builders else None
+
+    # -- functions
+
+    @contextmanager
+    def function(
+        self,
+        name: str,
+        params: Var | Sequence[Var] | None = None,
+        attrs: dict[str, Any] | None = None,
+        private: bool = False,
+        pure: bool = True,
+    ) -> Generator[None]:
+        """Build a function: emit its bindings inside, and its result with `emit_func_output`.
+
+        A function is an entry point unless `private`. Its parameters may also be given to `emit_func_output`.
+        """
+        if self._open is not None:
+            raise RuntimeError(
+                f"BlockBuilder: function {name!r} is begun inside {self._open.name!r}; finish that one first"
+            )
+        opened = self._open = _OpenFunction(name, _params(params), dict(attrs or {}), private, pure)
+        builders: list[BlockBuilder] = getattr(BlockBuilder._stack, "builders", [])
+        BlockBuilder._stack.builders = [*builders, self]
+        depth = len(self.scopes), len(self.frames), len(self.function_scopes)
+        self._enter_params(opened.params or ())
+        self.begin_scope(opened.params or ())
+        self.function_scopes.append(FunctionScope(name, pure, bool(opened.attrs.get(FORCE_PURE, False))))
+        self.open_frame(False)
+        try:
+            yield
+            if not opened.finished:
+                raise RuntimeError(
+                    f"BlockBuilder: function {name!r} has no result; call emit_func_output before its scope ends"
+                )
+        finally:
+            self._open = None
+            BlockBuilder._stack.builders = builders
+            del self.frames[depth[1] :], self.function_scopes[depth[2] :]
+            while len(self.scopes) > depth[0]:
+                self.end_scope()
+
+    def _enter_params(self, params: Iterable[Var]) -> None:
+        for param in params:
+            self.used_names.add(param.name_hint)
+            if param.struct_info_ is None:
+                object.__setattr__(param, "_struct_info", ObjectStructInfo())
+
+    @contextmanager
+    def dataflow(self) -> Generator[None]:
+        """Emit into a dataflow block: pure, without control flow."""
+        opened = self._require_function("dataflow")
+        if self.in_dataflow:
+            raise RuntimeError("BlockBuilder: a dataflow block cannot be begun inside another")
+        opened.blocks += self.close_frame()
+        self.open_frame(True)
+        depth = len(self.frames)
+        try:
+            yield
+        finally:
+            # Whatever was begun inside and not ended goes with the error on its way out.
+            del self.frames[depth:]
+            opened.blocks += self.close_frame()
+            self.open_frame(False)
+
+    def emit_func_output(self, output: Any, params: Var | Sequence[Var] | None = None) -> GlobalVar:
+        """Finish the open function with its result, and add it to the module; its GlobalVar."""
+        opened = self._require_function("emit_func_output")
+        if opened.finished:
+            raise RuntimeError(f"BlockBuilder: function {opened.name!r} has a result already")
+        if self.in_dataflow:
+            raise RuntimeError(
+                "BlockBuilder: emit_func_output inside a dataflow block; end the block first, "
+                "and make what is returned an output of it (emit_output)"
+            )
+        self._late_params(opened, params)
+        body = self.leaf(convert(output))
+        self.check_escape(body)
+        blocks = merge_blocks(opened.blocks + self.close_frame())
+        opened.finished = True
+        attrs = opened.attrs if opened.private else {"global_symbol": opened.name, **opened.attrs}
+        seq = SeqExpr(blocks, body, span=body.span)
+        scope = self.scopes[-1]
+        signature = opened.params or ()
+        own = set(scope.variables).difference(signature)
+        bound = set(scope.shape_vars).difference(bound_in(*(p.struct_info for p in signature)))
+        assert body.struct_info_ is not None
+        result = erase(body.struct_info_, bound, own)
+        object.__setattr__(seq, "_struct_info", result)
+        function = Function(signature, seq, result, opened.pure, attrs)
+        return self.add_func(function, opened.name)
+
+    def _late_params(self, opened: _OpenFunction, params: Var | Sequence[Var] | None) -> None:
+        late = _params(params)
+        if late is None:
+            return
+        if opened.params is not None:
+            raise RuntimeError(
+                f"BlockBuilder: the parameters of {opened.name!r} are given twice, to function and to emit_func_output"
+            )
+        opened.params = late
+        self._enter_params(late)
+
+    def _require_function(self, what: str) -> _OpenFunction:
+        if self._open is None:
+            raise RuntimeError(
+                f"BlockBuilder: {what} outside a function; write it inside `with bb.function(name, params):`"
+            )
+        return self._open
+
+    # -- bindings
+
+    def emit(self, expr: Any, name_hint: str = "") -> Var:
+        """Bind an expression to a new variable of the open block; that variable."""
+        return self._emit(expr, name_hint, output=False)
+
+    def emit_output(self, output: Any, name_hint: str = "") -> Var:
+        """Bind a result of the open dataflow block, visible after it."""
+        if not self.in_dataflow:
+            raise RuntimeError(
+                "BlockBuilder: emit_output outside a dataflow block; write it inside `with bb.dataflow():`"
+            )
+        return self._emit(output, name_hint, output=True)
+
+    def _emit(self, expr: Any, name_hint: str, *, output: bool) -> Var:
+        self._require_block("emit_output" if output else "emit")
+        source = convert(expr)
+        value = self.visit(source)
+        var = self.new_var(name_hint, source.span, output=output)
+        self.bind(var, value)
+        return var
+
+    def match_cast(self, value: Any, struct_info: StructInfo, name_hint: str = "") -> Var:
+        """Bind a check that a value is as described; it binds the new shape variables of the description."""
+        self._require_block("match_cast")
+        source = convert(value)
+        leaf = self.leaf(source)
+        var = self.new_var(name_hint, source.span)
+        self.match_cast_binding(MatchCast(var, leaf, struct_info, span=source.span))
+        return var
+
+    def emit_normalized(self, binding: Binding) -> None:
+        """Append a binding whose value is in normal form; its variable is the one given."""
+        self._require_block("emit_normalized")
+        match binding:
+            case VarBinding(var, value):
+                self.bind(var, self.visit(value), binding)
+            case MatchCast():
+                self.match_cast_binding(binding)
+            case _:
+                raise TypeError(f"expected a binding, found {type(binding).__name__}")
+
+    def _require_block(self, what: str) -> None:
+        if not self.frames:
+            raise RuntimeError(
+                f"BlockBuilder: {what} outside a block; write it inside `with bb.function(name, params):`"
+            )
+
+    def normalize(self, expr: Any) -> RelaxExpr:
+        """The expression in normal form, with struct info; nested expressions are bound in the open block."""
+        return self.visit(convert(expr))
+
+    # -- blocks, as mutators make them
+
+    def begin_dataflow_block(self) -> None:
+        """Open a dataflow block; `end_block` closes it."""
+        self.open_frame(True)
+
+    def begin_binding_block(self) -> None:
+        """Open an ordinary block; `end_block` closes it."""
+        self.open_frame(False)
+
+    def current_block_is_dataflow(self) -> bool:
+        return self.in_dataflow
+
+    def end_block(self) -> BindingBlock:
+        """Close the open block. Raises DiagnosticError if what was emitted does not fit one block: see `end_blocks`."""
+        blocks = self.end_blocks()
+        if len(blocks) == 1:
+            return blocks[0]
+        raise self.error(
+            "E2104", "an expression with blocks of another kind was flattened into this block", blocks[0].span
+        )
+
+    def end_blocks(self, original: BindingBlock | None = None) -> list[BindingBlock]:
+        """Close the open block; several if a SeqExpr with a dataflow block was flattened into it.
+
+        Gives back `original` if it has the very same bindings.
+        """
+        if not self.frames:
+            raise RuntimeError("BlockBuilder: end_block without a block that was begun")
+        return self.close_frame(original)
+
+    def end_block_keeping(self, original: BindingBlock) -> BindingBlock:
+        """`end_blocks` for a mutator: the last block; those split off before it wait for `take_split_blocks`."""
+        blocks = self.end_blocks(original)
+        self._split += blocks[:-1]
+        return blocks[-1]
+
+    def take_split_blocks(self) -> list[BindingBlock]:
+        """The blocks split off since the last call."""
+        taken, self._split = self._split, []
+        return taken
+
+    # -- the module
+
+    def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar:
+        """Add a function to the module under a name made unique; a function equal to one there is that one."""
+        table = self._hashes()
+        key = structural_hash(func)
+        for known in table.get(key, ()):
+            if structural_equal(self.functions[known.name_hint], func):
+                return known
+        name = self._unique_global_name(func_name)
+        global_var = GlobalVar(name)
+        function = self._define(global_var, func)
+        table.setdefault(structural_hash(function), []).append(global_var)
+        return global_var
+
+    def update_func(self, gvar: GlobalVar, updated_func: BaseFunc) -> None:
+        """Replace a function of the module."""
+        if gvar.name_hint not in self.globals:
+            known = ", ".join(self.globals) or "none"
+            raise KeyError(f"the module has no function {gvar.name_hint!r} (it has: {known})")
+        self._by_hash = None
+        self._define(self.globals[gvar.name_hint], updated_func)
+
+    def _define(self, global_var: GlobalVar, func: BaseFunc) -> BaseFunc:
+        self.declare(global_var, func)
+        if isinstance(func, Function):
+            try:
+                with self.detached():
+                    func = self.function_body(func, global_var.name_hint)
+            except DiagnosticError:
+                del self.globals[global_var.name_hint], self.functions[global_var.name_hint]
+                raise
+            self.declare(global_var, func)
+        return func
+
+    def _hashes(self) -> dict[int, list[GlobalVar]]:
+        if self._by_hash is None:
+            self._by_hash = {}
+            for name, function in self.functions.items():
+                self._by_hash.setdefault(structural_hash(function), []).append(self.globals[name])
+        return self._by_hash
+
+    def _unique_global_name(self, name: str) -> str:
+        candidate, count = name, 0
+        while candidate in self.globals:
+            count += 1
+            candidate = f"{name}{count}"
+        return candidate
+
+    def get(self) -> IRModule:
+        """The module as it stands: what was given, and every function finished so far."""
+        table = {self.globals[name]: function for name, function in self.functions.items()}
+        return self._mod.with_functions(table)
+
+    def finalize(self) -> IRModule:
+        """The finished module. Raises RuntimeError while a function is being built."""
+        if self._open is not None and not self._open.finished:
+            raise RuntimeError(
+                f"BlockBuilder: function {self._open.name!r} is not finished; call emit_func_output first"
+            )
+        return self.get()
+
+    def get_context_module(self) -> IRModule:
+        """The module as it stands."""
+        return self.get()
+
+
+def _params(params: Var | Sequence[Var] | None) -> tuple[Var, ...] | None:
+    if params is None:
+        return None
+    result = (params,) if isinstance(params, Var) else tuple(params)
+    for param in result:
+        if not isinstance(param, Var):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"BlockBuilder: a parameter must be a relax.Var, found {type(param).__name__}")
+    return result

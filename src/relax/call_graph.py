@@ -1,0 +1,88 @@
+"""Which global function mentions which: the order to derive them in, and who is recursive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .expr import Function
+from .ir import BaseFunc, GlobalVar, IRModule, Node, walk
+
+
+def global_vars_in(function: Node) -> dict[str, GlobalVar]:
+    """The global functions a function mentions, by name, in order of first occurrence."""
+    found: dict[str, GlobalVar] = {}
+
+    def visit(item: Node) -> None:
+        if isinstance(item, GlobalVar):
+            found.setdefault(item.name_hint, item)
+
+    walk(function, visit)
+    return found
+
+
+def call_graph(mod: IRModule) -> dict[str, list[str]]:
+    """For each Relax function of a module, the functions of the module it mentions."""
+    names = {g.name_hint for g in mod.functions}
+    return {
+        g.name_hint: [n for n in global_vars_in(f) if n in names] if isinstance(f, Function) else []
+        for g, f in mod.functions.items()
+    }
+
+
+def components(graph: Mapping[str, list[str]]) -> list[list[str]]:
+    """The strongly connected components of a graph, each after those it leads to (Tarjan, without recursion)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    on_path: dict[str, None] = {}
+    found: list[list[str]] = []
+    for root in graph:
+        if root in index:
+            continue
+        work = [(root, iter(graph[root]))]
+        index[root] = low[root] = len(index)
+        on_path[root] = None
+        while work:
+            name, rest = work[-1]
+            for below in rest:
+                if below not in index:
+                    index[below] = low[below] = len(index)
+                    on_path[below] = None
+                    work.append((below, iter(graph[below])))
+                    break
+                if below in on_path:
+                    low[name] = min(low[name], index[below])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[name])
+                if low[name] == index[name]:
+                    found.append(_pop_component(on_path, name))
+    return found
+
+
+def _pop_component(on_path: dict[str, None], root: str) -> list[str]:
+    component: list[str] = []
+    while True:
+        name, _ = on_path.popitem()
+        component.append(name)
+        if name == root:
+            return component[::-1]
+
+
+def recursive_groups(graph: Mapping[str, list[str]]) -> list[list[str]]:
+    """The groups of functions that lead back to themselves."""
+    return [c for c in components(graph) if len(c) > 1 or c[0] in graph[c[0]]]
+
+
+def callees_first(mod: IRModule) -> list[tuple[GlobalVar, BaseFunc]]:
+    """The functions of a module in an order in which their results can be derived: callees first.
+
+    Only a Relax function without a return annotation makes the order matter.
+    """
+    if all(not isinstance(f, Function) or f.ret_struct_info is not None for f in mod.functions.values()):
+        return mod.items()
+    table = {g.name_hint: (g, f) for g, f in mod.functions.items()}
+    return [table[name] for component in components(call_graph(mod)) for name in component]
+
+
+__all__ = ["call_graph", "callees_first", "components", "global_vars_in", "recursive_groups"]

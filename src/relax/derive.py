@@ -1,0 +1,329 @@
+"""Derivation: the struct info of an expression from that of its parts (language.md §6, one function per rule).
+
+Operators bring their own rule: the fact ``FInferStructInfo`` on an Op is called with the call and the block builder,
+and ``FPurity`` says whether calling it is free of effects (a bool, or a function of the call; pure if not said).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any
+
+from .dims import simplify_dim
+from .expr import Call, DataflowVar, If, TupleGetItem, Var
+from .ir import DiagnosticError, GlobalVar, Op, RelaxExpr, StructInfo
+from .prim.expr import Var as PrimVar
+from .scope import PoisonedError, Scopes
+from .sinfo_map import substitute_struct_info
+from .sinfo_relations import Fit, Verdict, erase, fit_all, struct_info_lca
+from .sinfo_text import struct_info_text
+from .struct_info import (
+    FuncStructInfo,
+    ObjectStructInfo,
+    PrimStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+    get_derivation,
+)
+
+MATCH_CAST_HINT = "R.match_cast states what is only known at run time, and checks it there"
+
+
+def known_struct_info(expr: RelaxExpr, scopes: Scopes) -> StructInfo:
+    """The struct info of a part. A part that has none is an error in the program."""
+    info = scopes.global_struct_info(expr) if isinstance(expr, GlobalVar) else expr.struct_info_
+    if info is not None:
+        return info
+    if isinstance(expr, Var):
+        if expr in scopes.poisoned:
+            raise PoisonedError
+        kind = "dataflow variable" if isinstance(expr, DataflowVar) else "variable"
+        raise scopes.error(
+            "E3014",
+            f"the {kind} {expr.name_hint} is used where it is not bound",
+            expr.span,
+            hint="bind it first; a local function that calls itself needs a return annotation",
+        )
+    if isinstance(expr, GlobalVar):
+        raise _unknown_global(expr, scopes)
+    if isinstance(expr, Op):
+        message = f"the operator {expr.name} is used as a value"
+        raise scopes.error("E2009", message, expr.span, hint="operators can only be called")
+    return expr.struct_info
+
+
+def _unknown_global(global_var: GlobalVar, scopes: Scopes) -> DiagnosticError:
+    name = global_var.name_hint
+    if name in scopes.failed:
+        raise PoisonedError
+    if name in scopes.globals:
+        return scopes.error(
+            "E2008",
+            f"rule 8: {name} is (mutually) recursive and has no return annotation",
+            global_var.span or scopes.functions[name].span,
+            hint=f"write def {name}(...) -> <struct info>: what a recursive function returns is not inferred",
+        )
+    close = difflib.get_close_matches(name, scopes.globals, 1)
+    known = ", ".join(scopes.globals) or "none"
+    hint = f"did you mean {close[0]}?" if close else ""
+    return scopes.error(
+        "E3011", f"the module has no function {name}", global_var.span, [f"it has: {known}"], hint
+    )
+
+
+def derive_struct_info(expr: RelaxExpr, scopes: Scopes) -> StructInfo:
+    """The struct info of an expression in normal form whose parts have theirs.
+
+    Raises DiagnosticError when the expression breaks a rule.
+    """
+    match expr:
+        case Call():
+            return derive_call(expr, scopes)
+        case TupleGetItem():
+            return derive_tuple_get_item(expr, scopes)
+        case If():
+            return derive_if(expr, scopes)
+        case _:
+            return known_struct_info(expr, scopes)
+
+
+# ------------------------------------------------------------------------------------ tuples, if
+
+
+def derive_tuple_get_item(expr: TupleGetItem, scopes: Scopes) -> StructInfo:
+    """The field. Not a tuple, or an index out of range, is an error."""
+    info = known_struct_info(expr.tuple_value, scopes)
+    match info:
+        case TupleStructInfo(fields):
+            if 0 <= expr.index < len(fields):
+                return fields[expr.index]
+            raise scopes.error(
+                "E3009",
+                f"index {expr.index} is out of range for a tuple of {len(fields)}",
+                expr.span,
+                [_note(expr.tuple_value, info)],
+            )
+        case ObjectStructInfo():
+            return info
+        case _:
+            raise scopes.error("E3009", "only tuples have fields", expr.span, [_note(expr.tuple_value, info)])
+
+
+def derive_if(expr: If, scopes: Scopes) -> StructInfo:
+    """The least upper bound of the branches; the condition must be a bool scalar."""
+    info = known_struct_info(expr.cond, scopes)
+    verdict = _is_bool_scalar(info)
+    span = expr.cond.span or expr.span
+    hint = "compare, or cast, to get a bool of rank 0"
+    if verdict is Verdict.NO:
+        raise scopes.error(
+            "E3010", "the condition of an if must be a bool scalar", span, [_note(expr.cond, info)], hint
+        )
+    if verdict is Verdict.POSSIBLY:
+        message = "the condition of this if may not be a bool scalar; it is checked at run time"
+        scopes.misfit(3010, message, span, [_note(expr.cond, info)], MATCH_CAST_HINT)
+    return struct_info_lca(
+        known_struct_info(expr.true_branch, scopes), known_struct_info(expr.false_branch, scopes)
+    )
+
+
+def _is_bool_scalar(info: StructInfo) -> Verdict:
+    match info:
+        case PrimStructInfo(dtype):
+            return Verdict.YES if dtype.is_bool else Verdict.NO
+        case TensorStructInfo():
+            if info.ndim > 0 or not (info.dtype.is_bool or info.dtype.is_void):
+                return Verdict.NO
+            return Verdict.YES if info.ndim == 0 and info.dtype.is_bool else Verdict.POSSIBLY
+        case ObjectStructInfo():
+            return Verdict.POSSIBLY
+        case _:
+            return Verdict.NO
+
+
+# ------------------------------------------------------------------------------------ calls
+
+
+def derive_call(call: Call, scopes: Scopes) -> StructInfo:
+    """What a call returns, by the kind of its callee."""
+    if isinstance(call.op, Op):
+        return _derive_op_call(call, call.op, scopes)
+    info = known_struct_info(call.op, scopes)
+    match info:
+        case FuncStructInfo(params) if params is not None:
+            return derive_call_ret_struct_info(info, call, scopes)
+        case FuncStructInfo():
+            return _derive_packed_call(call, info, scopes)
+        case ObjectStructInfo():
+            for arg in call.args:
+                known_struct_info(arg, scopes)
+            return call.sinfo_args[0] if len(call.sinfo_args) == 1 else ObjectStructInfo()
+        case _:
+            raise scopes.error(
+                "E3003",
+                "only functions can be called",
+                call.op.span or call.span,
+                [f"{callee_text(call.op)}: {struct_info_text(info)}"],
+            )
+
+
+def _derive_op_call(call: Call, op: Op, scopes: Scopes) -> StructInfo:
+    infer: Callable[[Call, Any], StructInfo] | None = op.get_attr("FInferStructInfo")
+    for arg in call.args:
+        known_struct_info(arg, scopes)
+    if infer is None:
+        if len(call.sinfo_args) == 1:
+            return call.sinfo_args[0]
+        raise scopes.error(
+            "E3013",
+            f"{op.name}: this operator has no struct-info rule",
+            call.span,
+            hint="register FInferStructInfo on it, or give the call one sinfo_arg",
+        )
+    try:
+        return infer(call, scopes)
+    except DiagnosticError as error:
+        raise DiagnosticError(
+            [
+                replace(
+                    d,
+                    span=d.span or call.span,
+                    label=d.label or scopes.where,
+                    notes=d.notes or notes_of(call),
+                )
+                for d in error.diagnostics
+            ]
+        ) from error
+    except (TypeError, ValueError) as error:
+        raise scopes.error("E3100", f"{op.name}: {error}", call.span, notes_of(call)) from error
+
+
+def _derive_packed_call(call: Call, info: FuncStructInfo, scopes: Scopes) -> StructInfo:
+    for arg in call.args:
+        known_struct_info(arg, scopes)
+    derive = get_derivation(info.derive_func or "")
+    if derive is None:
+        raise scopes.error(
+            "E3012",
+            f"the derivation {info.derive_func!r} is not registered",
+            call.span,
+            hint="register it with relax.register_derivation(name, function)",
+        )
+    return derive(call, scopes)
+
+
+def derive_call_ret_struct_info(info: FuncStructInfo, call: Call, scopes: Scopes) -> StructInfo:
+    """What a call of a function of this struct info returns.
+
+    Shape variables of the parameters become what the arguments say; every argument must be compatible; what is said
+    in variables that no argument determines is dropped from the result.
+    """
+    params = info.params or ()
+    args = [known_struct_info(arg, scopes) for arg in call.args]
+    name = callee_text(call.op)
+    if len(params) != len(args):
+        raise scopes.error(
+            "E3002",
+            f"{name} takes {_counted(len(params), 'argument')}, found {len(args)}",
+            call.span,
+            [f"{name}: {struct_info_text(info)}", *notes_of(call)],
+        )
+    captured = () if isinstance(call.op, GlobalVar) else _captured(call.op, scopes)
+    fits, table, unmatched = fit_all(args, params, captured)
+    for i, fit in enumerate(fits):
+        if fit.verdict is not Verdict.YES:
+            _argument_misfit(call, name, i, fit, params[i], scopes)
+    ret = substitute_struct_info(info.ret, table, None, simplify_dim) if table else info.ret
+    return erase(ret, unmatched)
+
+
+def _captured(callee: RelaxExpr, scopes: Scopes) -> Collection[PrimVar]:
+    """Shape variables that a local function's struct info mentions without binding them.
+
+    These are the ones in scope, but a function that calls itself binds its own anew.
+    """
+    own = scopes.own_shape_vars.get(callee, ()) if isinstance(callee, Var) else ()
+    return scopes.shape_vars.keys() - own if own else scopes.shape_vars
+
+
+def _argument_misfit(
+    call: Call, name: str, index: int, fit: Fit, expected: StructInfo, scopes: Scopes
+) -> None:
+    arg = call.args[index]
+    span = arg.span or call.span
+    notes = [
+        f"found {struct_info_text(arg.struct_info_)}",
+        f"expected {struct_info_text(expected)}",
+    ]
+    if fit.verdict is Verdict.NO:
+        raise scopes.error("E3001", f"{name}: argument {index}: {fit.reason}", span, notes)
+    message = f"{name}: argument {index} may not fit, it is checked at run time: {fit.reason}"
+    scopes.misfit(3001, message, span, notes, MATCH_CAST_HINT)
+
+
+def check_purity(call: Call, scopes: Scopes) -> None:
+    """An impure call is an error in a dataflow block and in a pure function."""
+    region = scopes.must_be_pure
+    if not region or is_pure_call(call, scopes):
+        return
+    code = "E3004" if region == "a dataflow block" else "E3005"
+    name = callee_text(call.op)
+    if region == "a dataflow block":
+        hint = "move it out of the dataflow block"
+    else:
+        hint = "declare the function with pure=False"
+    hint += ", or, if it has no visible effect, call it through R.call_pure_packed"
+    raise scopes.error(code, f"the call of {name} is impure, inside {region}", call.span, hint=hint)
+
+
+def is_pure_call(call: Call, scopes: Scopes | None = None) -> bool:
+    """Whether a call has no visible effect: an operator says so itself, a function by its struct info."""
+    if isinstance(call.op, Op):
+        purity: Any = call.op.get_attr("FPurity")
+        return bool(purity(call)) if callable(purity) else purity is None or bool(purity)
+    if isinstance(call.op, GlobalVar) and scopes is not None:
+        info = scopes.global_struct_info(call.op)
+    else:
+        info = call.op.struct_info_
+    return isinstance(info, FuncStructInfo) and info.purity
+
+
+# ------------------------------------------------------------------------------------ words
+
+
+def callee_text(callee: RelaxExpr) -> str:
+    """The name of what is called."""
+    for attribute in ("name", "name_hint", "global_symbol"):
+        name: str | None = getattr(callee, attribute, None)
+        if name:
+            return name
+    return "this function"
+
+
+def notes_of(call: Call) -> tuple[str, ...]:
+    """Each argument with its struct info, as notes."""
+    return tuple(_note(arg, arg.struct_info_, i) for i, arg in enumerate(call.args))
+
+
+def _note(expr: RelaxExpr, info: StructInfo | None, index: int | None = None) -> str:
+    name = getattr(expr, "name_hint", "") or ("the value" if index is None else f"argument {index}")
+    return f"{name}: {struct_info_text(info)}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+__all__ = [
+    "MATCH_CAST_HINT",
+    "callee_text",
+    "check_purity",
+    "derive_call",
+    "derive_call_ret_struct_info",
+    "derive_struct_info",
+    "is_pure_call",
+    "known_struct_info",
+    "notes_of",
+]

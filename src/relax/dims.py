@@ -1,0 +1,47 @@
+"""Questions about dimensions, put to the prover of `relax.prim`; the one place where Relax asks them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+from .ir import structural_equal
+from .prim import free_vars, same, substitute
+from .prim.expr import IntImm, PrimExpr, Var, cast
+
+
+class Verdict(enum.IntEnum):
+    """The answer to a question that cannot always be decided."""
+
+    NO = 0
+    POSSIBLY = 1
+    YES = 2
+
+
+def compare_dims(a: PrimExpr, b: PrimExpr) -> Verdict:
+    """Whether two scalars are definitely equal, possibly equal, or definitely different."""
+    if same(a, b):
+        return Verdict.YES
+    if isinstance(a, IntImm) and isinstance(b, IntImm):
+        return Verdict.NO
+    return Verdict.YES if structural_equal(a, b) else Verdict.POSSIBLY
+
+
+def simplify_dim(value: PrimExpr) -> PrimExpr:
+    """The simplest form of a dimension."""
+    return value
+
+
+def define_dim(value: PrimExpr, table: Mapping[Var, PrimExpr]) -> PrimExpr | None:
+    """A dimension with every variable replaced as a table says; None when it mentions any other."""
+    if isinstance(value, Var):
+        new = table.get(value)
+        return None if new is None else cast(value.dtype, new)
+    used = free_vars(value)
+    if any(var not in table for var in used):
+        return None
+    changed = {var: cast(var.dtype, table[var]) for var in used if table[var] is not var}
+    return simplify_dim(substitute(value, changed)) if changed else value
+
+
+__all__ = ["Verdict", "compare_dims", "define_dim", "simplify_dim"]

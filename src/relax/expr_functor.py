@@ -1,0 +1,7 @@
+"""The walkers under the names, and with the decorators, that TVM's users write."""
+
+from __future__ import annotations
+
+from .visitor import ExprMutator, ExprVisitor, PyExprMutator, PyExprVisitor, mutator, visitor
+
+__all__ = ["ExprMutator", "ExprVisitor", "PyExprMutator", "PyExprVisitor", "mutator", "visitor"]

@@ -1,0 +1,258 @@
+"""Where derivation stands: the functions and scopes around it, the shape variables visible, and where complaints go."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from .expr import Binding, BindingBlock, Function, Var
+from .ir import (
+    BaseFunc,
+    Diagnostic,
+    DiagnosticError,
+    GlobalVar,
+    IRModule,
+    Span,
+    StructInfo,
+    emit_warning,
+)
+from .ir.transform import PassContext
+from .prim.expr import Var as PrimVar
+from .sinfo_map import bound_in
+from .sinfo_relations import erase
+from .struct_info import (
+    FuncStructInfo,
+    ObjectStructInfo,
+    PrimStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from .tir.stmt import PrimFunc
+
+FORCE_PURE = "relax.force_pure"
+
+
+class PoisonedError(Exception):
+    """A value is asked for whose binding is in error; that error has been reported, and this one need not be."""
+
+
+@dataclass(slots=True)
+class FunctionScope:
+    """The function whose body is being derived."""
+
+    name: str
+    is_pure: bool
+    force_pure: bool
+
+
+@dataclass(slots=True)
+class Scope:
+    """What a SeqExpr, or a function, binds."""
+
+    variables: list[Var] = field(default_factory=list[Var])
+    shape_vars: list[PrimVar] = field(default_factory=list[PrimVar])
+    is_function: bool = False
+
+
+@dataclass(slots=True)
+class Frame:
+    """A block under construction; `done` are the blocks it was split into before the current one."""
+
+    is_dataflow: bool
+    bindings: list[Binding] = field(default_factory=list[Binding])
+    done: list[BindingBlock] = field(default_factory=list[BindingBlock])
+
+
+class Scopes:
+    """The surroundings of an expression whose struct info is derived.
+
+    With `collect`, errors of one binding are kept, and derivation goes on with the next; `diagnostics` holds them.
+    Without, the first one is raised. `warn` says whether possible misfits are worth a warning.
+    """
+
+    def __init__(self, mod: IRModule | None = None, *, collect: bool = False, warn: bool = True) -> None:
+        self.globals: dict[str, GlobalVar] = {}
+        self.functions: dict[str, BaseFunc] = {}
+        self.signatures: dict[str, StructInfo] = {}
+        self.scopes: list[Scope] = []
+        self.frames: list[Frame] = []
+        self.function_scopes: list[FunctionScope] = []
+        self.shape_vars: Counter[PrimVar] = Counter()
+        """The shape variables in scope, with the number of scopes that bring them in."""
+        self.collect = collect
+        self.warn = warn
+        self.diagnostics: list[Diagnostic] = []
+        self.poisoned: set[Var] = set()
+        self.failed: set[str] = set()
+        """Global functions in error, whose result is therefore not known."""
+        self.own_shape_vars: dict[Var, set[PrimVar]] = {}
+        """For each variable bound to a function literal, what that function's parameters bind."""
+        for global_var, function in (mod.functions if mod is not None else {}).items():
+            self.declare(global_var, function)
+
+    # -- global functions
+
+    def declare(self, global_var: GlobalVar, function: BaseFunc) -> None:
+        """Make a global function known; its declared signature, if it has one, is what calls are derived from."""
+        name = global_var.name_hint
+        self.globals[name] = global_var
+        self.functions[name] = function
+        info = signature_of(function)
+        if info is not None:
+            self.signatures[name] = info
+            set_global_struct_info(global_var, info)
+        else:
+            self.signatures.pop(name, None)
+
+    def global_struct_info(self, global_var: GlobalVar) -> StructInfo | None:
+        """The struct info of a global function; None if the name is not known, or its result not derived yet."""
+        name = global_var.name_hint
+        if name in self.globals:
+            return self.signatures.get(name)
+        return global_var.struct_info_
+
+    # -- scopes
+
+    def begin_scope(self, params: Iterable[Var] | None = None) -> None:
+        """Enter a scope; parameters bring in the shape variables of their annotations."""
+        scope = Scope(is_function=params is not None)
+        self.scopes.append(scope)
+        for param in params or ():
+            self.add_variable(param)
+            if param.struct_info_ is not None:
+                self.add_shape_vars(bound_in(param.struct_info_))
+
+    def end_scope(self) -> Scope:
+        """Leave a scope. What it bound is no longer visible."""
+        scope = self.scopes.pop()
+        for var in scope.shape_vars:
+            self.shape_vars[var] -= 1
+            if not self.shape_vars[var]:
+                del self.shape_vars[var]
+        return scope
+
+    def add_variable(self, var: Var) -> None:
+        if self.scopes:
+            self.scopes[-1].variables.append(var)
+
+    def add_shape_vars(self, variables: Iterable[PrimVar]) -> None:
+        """Bring shape variables into the innermost scope."""
+        for var in variables:
+            if var not in self.shape_vars:
+                self.shape_vars[var] = 1
+                if self.scopes:
+                    self.scopes[-1].shape_vars.append(var)
+
+    @contextmanager
+    def detached(self) -> Generator[None]:
+        """Outside of every scope, block and function: where a global function is derived."""
+        state = self.scopes, self.frames, self.function_scopes, self.shape_vars
+        self.scopes, self.frames, self.function_scopes, self.shape_vars = [], [], [], Counter()
+        try:
+            yield
+        finally:
+            self.scopes, self.frames, self.function_scopes, self.shape_vars = state
+
+    # -- purity
+
+    @property
+    def in_dataflow(self) -> bool:
+        return bool(self.frames) and self.frames[-1].is_dataflow
+
+    @property
+    def must_be_pure(self) -> str:
+        """Why an impure call is not allowed here; empty if it is."""
+        function = self.function_scopes[-1] if self.function_scopes else None
+        if function is not None and function.force_pure:
+            return ""
+        if self.in_dataflow:
+            return "a dataflow block"
+        return "a pure function" if function is not None and function.is_pure else ""
+
+    @property
+    def where(self) -> str:
+        """The place in words: ``in main, inside a dataflow block``."""
+        name = next((f.name for f in reversed(self.function_scopes) if f.name), "")
+        parts = [f"in {name}"] if name else []
+        if self.in_dataflow:
+            parts.append("inside a dataflow block")
+        return ", ".join(parts)
+
+    # -- complaints
+
+    def error(
+        self,
+        code: str,
+        message: str,
+        span: Span | None,
+        notes: Iterable[str] = (),
+        hint: str = "",
+    ) -> DiagnosticError:
+        """An error at this place, to be raised."""
+        return DiagnosticError(Diagnostic(code, message, span, self.where, tuple(notes), hint))
+
+    def misfit(self, number: int, message: str, span: Span | None, notes: Iterable[str], hint: str) -> None:
+        """A possible misfit, left to be checked at run time: a warning, or in strict mode an error."""
+        if not self.warn:
+            return
+        if PassContext.current().config.get("relax.strict", False):
+            raise self.error(f"E{number}", message, span, notes, hint)
+        emit_warning(Diagnostic(f"W{number}", message, span, self.where, tuple(notes), hint, "warning"))
+
+    def report(self, error: DiagnosticError) -> None:
+        """Keep an error, when collecting; else raise it."""
+        if not self.collect:
+            raise error
+        self.diagnostics.extend(error.diagnostics)
+
+
+def set_global_struct_info(global_var: GlobalVar, info: StructInfo) -> None:
+    """Write what is known of a global function to its name; the module is asked first, this is for show."""
+    object.__setattr__(global_var, "_struct_info", info)
+
+
+def signature_of(function: BaseFunc) -> StructInfo | None:
+    """The struct info a global function declares; None for a Relax function without a return annotation."""
+    match function:
+        case PrimFunc():
+            return prim_func_struct_info(function)
+        case Function():
+            ret = function.ret_struct_info
+            return None if ret is None else function_struct_info(function, ret)
+        case _:
+            return function.struct_info_ or ObjectStructInfo()
+
+
+def prim_func_struct_info(function: PrimFunc) -> FuncStructInfo:
+    """Func([Tensor or Prim per parameter], Tuple([]), impure)."""
+    params: list[StructInfo] = []
+    for param in function.params:
+        buffer = function.buffer_map.get(param)
+        if buffer is not None:
+            params.append(TensorStructInfo(buffer.shape, buffer.dtype))
+        else:
+            params.append(PrimStructInfo(param.dtype))
+    return FuncStructInfo(params, TupleStructInfo(()), purity=False)
+
+
+def function_struct_info(function: Function, ret: StructInfo) -> FuncStructInfo:
+    """The struct info of a function with this result; shapes held by its parameters are not visible outside."""
+    params = [param.struct_info_ or ObjectStructInfo() for param in function.params]
+    erased = [erase(info, (), function.params) for info in params]
+    return FuncStructInfo(erased, erase(ret, (), function.params), function.is_pure)
+
+
+__all__ = [
+    "FORCE_PURE",
+    "Frame",
+    "FunctionScope",
+    "PoisonedError",
+    "Scope",
+    "Scopes",
+    "function_struct_info",
+    "prim_func_struct_info",
+    "set_global_struct_info",
+    "signature_of",
+]

@@ -1,0 +1,199 @@
+"""Walking struct info: rebuilding it under a substitution, and the variables it mentions.
+
+A shape variable is *bound* by an annotation where it stands alone in a dimension (or is the value of a Prim);
+anywhere else it is *used*. What a function type's own parameters bind is visible only inside that type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from .expr import ShapeExpr, Var
+from .ir import RelaxExpr, StructInfo
+from .prim import free_vars, substitute
+from .prim.expr import PrimExpr, cast
+from .prim.expr import Var as PrimVar
+from .struct_info import (
+    FuncStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+
+MapDim = Callable[[PrimExpr], "PrimExpr | None"]
+MapShape = Callable[[RelaxExpr], "RelaxExpr | None"]
+
+
+def map_struct_info(info: StructInfo, dim: MapDim, shape: MapShape | None = None) -> StructInfo:
+    """Rebuild struct info with `dim` applied to every dimension and `shape` to every shape that is a variable.
+
+    Either may answer None: what it stands in is then not known (a shape becomes its number of dimensions).
+    Returns the very object it got when nothing changed.
+    """
+    return _Mapper(dim, shape)(info)
+
+
+class _Mapper:
+    def __init__(self, dim: MapDim, shape: MapShape | None) -> None:
+        self.dim = dim
+        self.shape = shape
+
+    def __call__(self, info: StructInfo) -> StructInfo:
+        match info:
+            case TensorStructInfo():
+                return self.tensor(info)
+            case ShapeStructInfo(values):
+                if values is None:
+                    return info
+                mapped = self.dims(values)
+                if mapped is None:
+                    return ShapeStructInfo(ndim=info.ndim, span=info.span)
+                return info if mapped is values else ShapeStructInfo(mapped, span=info.span)
+            case PrimStructInfo(dtype, value):
+                if value is None:
+                    return info
+                new = self.dim(value)
+                return info if new is value else PrimStructInfo(dtype, new, span=info.span)
+            case TupleStructInfo(fields):
+                new_fields = self.infos(fields)
+                return info if new_fields is fields else TupleStructInfo(new_fields, span=info.span)
+            case FuncStructInfo(params, ret):
+                new_params = None if params is None else self.infos(params)
+                new_ret = self(ret)
+                if new_params is params and new_ret is ret:
+                    return info
+                return info.replace(params=new_params, ret=new_ret)
+            case _:
+                return info
+
+    def infos(self, infos: tuple[StructInfo, ...]) -> tuple[StructInfo, ...]:
+        mapped = tuple(self(item) for item in infos)
+        return infos if all(a is b for a, b in zip(infos, mapped, strict=True)) else mapped
+
+    def dims(self, values: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...] | None:
+        """The mapped dimensions, the same tuple if none changed, None if one is not known."""
+        changed = False
+        mapped: list[PrimExpr] = []
+        for value in values:
+            new = self.dim(value)
+            if new is None:
+                return None
+            changed = changed or new is not value
+            mapped.append(new)
+        return tuple(mapped) if changed else values
+
+    def tensor(self, info: TensorStructInfo) -> StructInfo:
+        shape = info.shape
+        new_shape: RelaxExpr | None = shape
+        if isinstance(shape, ShapeExpr):
+            mapped = self.dims(shape.values)
+            if mapped is None:
+                new_shape = None
+            elif mapped is not shape.values:
+                new_shape = ShapeExpr(mapped, span=shape.span)
+        elif shape is not None and self.shape is not None:
+            new_shape = self.shape(shape)
+            if not isinstance(new_shape, (ShapeExpr, Var)):
+                new_shape = None
+        if new_shape is shape:
+            return info
+        return TensorStructInfo(new_shape, info.dtype, info.vdevice, info.ndim, span=info.span)
+
+
+def substitute_struct_info(
+    info: StructInfo,
+    shape_vars: Mapping[PrimVar, PrimExpr],
+    variables: Mapping[Var, RelaxExpr] | None = None,
+    simplify: Callable[[PrimExpr], PrimExpr] | None = None,
+) -> StructInfo:
+    """Replace shape variables, and variables that stand for shapes; what changed is simplified, if asked for."""
+    table = {var: cast(var.dtype, value) for var, value in shape_vars.items()}
+
+    def dim(value: PrimExpr) -> PrimExpr:
+        if isinstance(value, PrimVar):
+            return table.get(value, value)
+        new = substitute(value, table)
+        return simplify(new) if simplify is not None and new is not value else new
+
+    def shape(value: RelaxExpr) -> RelaxExpr | None:
+        return variables.get(value, value) if variables and isinstance(value, Var) else value
+
+    return map_struct_info(info, dim if table else _same_dim, shape)
+
+
+def _same_dim(value: PrimExpr) -> PrimExpr:
+    return value
+
+
+def dims_of(info: StructInfo) -> tuple[PrimExpr, ...]:
+    """The dimensions a tensor or shape annotation writes out; a Prim's value counts as one."""
+    match info:
+        case TensorStructInfo(ShapeExpr(values)):
+            return values
+        case ShapeStructInfo(values) if values is not None:
+            return values
+        case PrimStructInfo(_, value) if value is not None:
+            return (value,)
+        case _:
+            return ()
+
+
+def bound_in(*infos: StructInfo) -> dict[PrimVar, None]:
+    """The shape variables that annotations can bind: those that stand alone, also inside tuples."""
+    found: dict[PrimVar, None] = {}
+    for info in infos:
+        if isinstance(info, TupleStructInfo):
+            found.update(bound_in(*info.fields))
+        else:
+            found.update((value, None) for value in dims_of(info) if isinstance(value, PrimVar))
+    return found
+
+
+def used_in(*infos: StructInfo) -> dict[PrimVar, None]:
+    """Every shape variable that occurs free in struct infos, standing alone or not.
+
+    What a function type's own parameters bind is not free in it.
+    """
+    found: dict[PrimVar, None] = {}
+    for info in infos:
+        match info:
+            case TupleStructInfo(fields):
+                found.update(used_in(*fields))
+            case FuncStructInfo(params, ret):
+                inner = params or ()
+                own = bound_in(*inner)
+                found.update((var, None) for var in used_in(*inner, ret) if var not in own)
+            case _:
+                for value in dims_of(info):
+                    if isinstance(value, PrimVar):
+                        found[value] = None
+                    else:
+                        found.update((var, None) for var in free_vars(value))
+    return found
+
+
+def shape_expressions(info: StructInfo) -> Iterator[RelaxExpr]:
+    """The Relax expressions in struct info that stand for shapes and are not written out dimension by dimension."""
+    match info:
+        case TensorStructInfo(shape):
+            if shape is not None and not isinstance(shape, ShapeExpr):
+                yield shape
+        case TupleStructInfo(fields):
+            for item in fields:
+                yield from shape_expressions(item)
+        case FuncStructInfo(params, ret):
+            for item in (*(params or ()), ret):
+                yield from shape_expressions(item)
+        case _:
+            return
+
+
+__all__ = [
+    "bound_in",
+    "dims_of",
+    "map_struct_info",
+    "shape_expressions",
+    "substitute_struct_info",
+    "used_in",
+]

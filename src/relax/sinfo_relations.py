@@ -1,0 +1,492 @@
+"""The relations between struct infos of language.md §6: subtyping, compatibility, least upper bound, erasure.
+
+One comparison answers both subtyping and compatibility. It compares what is known of a value with what is
+expected, and keeps the gravest thing it finds, on a scale from `DIFFERENT` to `SAME`:
+
+    DIFFERENT       proved different: another kind, rank, dtype, dimension, purity
+    MISSING         the value's kind, rank or dtype is not known where the expected one is
+    MISSING_SHAPE   its dimensions are not known where the expected ones are
+    UNPROVED        both are known, and the prover can neither prove nor refute that they are equal
+    SAME            the value is at least as specific as expected
+
+A subtype is SAME (UNPROVED: possibly); a value is compatible when SAME, incompatible when DIFFERENT, else possibly.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .dims import Verdict, compare_dims, define_dim, simplify_dim
+from .expr import ShapeExpr, Var
+from .ir import RelaxExpr, StructInfo, VDevice, structural_equal
+from .ir.expr import register_is_base_of
+from .prim import uses
+from .prim.expr import PrimExpr
+from .prim.expr import Var as PrimVar
+from .sinfo_map import bound_in, map_struct_info, substitute_struct_info
+from .sinfo_text import dims_text, prim_text, struct_info_text
+from .struct_info import (
+    DEFAULT_DERIVATION,
+    FuncStructInfo,
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+
+
+class Level(enum.IntEnum):
+    """How well a value's struct info fits an expected one; see the module's docstring."""
+
+    DIFFERENT = 0
+    MISSING = 1
+    MISSING_SHAPE = 2
+    UNPROVED = 3
+    SAME = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The outcome of a comparison; `part`, `expected` and `found` tell the gravest misfit, and are empty without one.
+
+    `part` is a path into the value such as ``field 1, dimension 0``; empty for the whole value.
+    """
+
+    level: Level
+    part: str = ""
+    expected: str = ""
+    found: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Compatible, possibly compatible, incompatible."""
+        if self.level is Level.SAME:
+            return Verdict.YES
+        return Verdict.NO if self.level is Level.DIFFERENT else Verdict.POSSIBLY
+
+    @property
+    def reason(self) -> str:
+        """The misfit in words: ``dimension 0: expected 4, found n``."""
+        if self.level is Level.SAME:
+            return "compatible"
+        where = f"{self.part}: " if self.part else ""
+        return f"{where}expected {self.expected}, found {self.found}"
+
+
+_FITS = Fit(Level.SAME)
+
+
+def check_compatible(value: StructInfo, expected: StructInfo, in_scope: Collection[PrimVar] = ()) -> Fit:
+    """Whether a value of struct info `value` can be passed where `expected` is declared.
+
+    `in_scope` are the shape variables that function types mention without binding them.
+    """
+    if value is expected:
+        return _FITS
+    comparison = _Comparison(in_scope)
+    comparison.compare(value, expected, ())
+    return comparison.fit
+
+
+def subtype(derived: StructInfo, base: StructInfo) -> Verdict:
+    """``derived <: base``: yes, possibly (it rests on dimensions not provably equal) or no."""
+    level = check_compatible(derived, base).level
+    if level is Level.SAME:
+        return Verdict.YES
+    return Verdict.POSSIBLY if level is Level.UNPROVED else Verdict.NO
+
+
+def is_base_of(base: StructInfo, derived: StructInfo) -> bool:
+    """Whether `derived` is provably at least as specific as `base`."""
+    return subtype(derived, base) is Verdict.YES
+
+
+register_is_base_of(is_base_of)
+
+Path = tuple[str, ...]
+
+
+class _Comparison:
+    """Compares a value's struct info with an expected one, and keeps the gravest misfit.
+
+    `wild` are variables of the expected info that are still free to become anything, once each.
+    """
+
+    def __init__(self, in_scope: Collection[PrimVar], wild: Iterable[PrimVar] = ()) -> None:
+        self.in_scope = in_scope
+        self.wild = set(wild)
+        self.fit = _FITS
+
+    def differ(self, level: Level, path: Path, expected: str, found: str) -> None:
+        if level < self.fit.level:
+            self.fit = Fit(level, ", ".join(path), expected, found)
+
+    def infos(self, level: Level, path: Path, expected: StructInfo, found: StructInfo) -> None:
+        self.differ(level, path, struct_info_text(expected), struct_info_text(found))
+
+    def compare(self, value: StructInfo, expected: StructInfo, path: Path) -> None:
+        if value is expected or isinstance(expected, ObjectStructInfo):
+            return
+        if isinstance(value, ObjectStructInfo):
+            self.infos(Level.MISSING, path, expected, value)
+        elif type(value) is not type(expected):
+            self.infos(Level.DIFFERENT, path, expected, value)
+        else:
+            getattr(self, _METHODS[type(value)])(value, expected, path)
+
+    def tensor(self, value: TensorStructInfo, expected: TensorStructInfo, path: Path) -> None:
+        if not expected.dtype.is_void and value.dtype != expected.dtype:
+            level = Level.MISSING if value.dtype.is_void else Level.DIFFERENT
+            found = str(value.dtype) or "an unknown dtype"
+            self.differ(level, (*path, "dtype"), str(expected.dtype), found)
+        if expected.vdevice is not None and not same_vdevice(value.vdevice, expected.vdevice):
+            level = Level.MISSING_SHAPE if value.vdevice is None else Level.DIFFERENT
+            self.differ(level, (*path, "vdevice"), _device(expected.vdevice), _device(value.vdevice))
+        if not self.rank(value.ndim, expected.ndim, path) or expected.shape is None:
+            return
+        if value.shape is not None and value.shape is expected.shape:
+            return
+        if expected.dims is None or (value.shape is not None and value.dims is None):
+            self.shape_variables(value, expected, path)
+        else:
+            self.dims(value.dims, expected.dims, path)
+
+    def shape_variables(self, value: TensorStructInfo, expected: TensorStructInfo, path: Path) -> None:
+        """At least one of the two shapes is a variable that holds an unknown shape, and they are not the same."""
+        level = Level.MISSING_SHAPE if value.shape is None else Level.UNPROVED
+        self.infos(level, (*path, "shape"), expected, value)
+
+    def rank(self, value: int, expected: int, path: Path) -> bool:
+        """Compare numbers of dimensions; whether to go on to the dimensions themselves."""
+        if expected == -1 or value == expected:
+            return True
+        if value == -1:
+            self.differ(Level.MISSING, (*path, "rank"), str(expected), "an unknown rank")
+        else:
+            self.differ(Level.DIFFERENT, (*path, "rank"), str(expected), str(value))
+        return False
+
+    def dims(self, value: tuple[PrimExpr, ...] | None, expected: tuple[PrimExpr, ...], path: Path) -> None:
+        if value is None:
+            if not self.all_wild(expected):
+                self.differ(Level.MISSING_SHAPE, (*path, "shape"), dims_text(expected), "an unknown shape")
+            return
+        if len(value) != len(expected):
+            self.differ(Level.DIFFERENT, (*path, "rank"), str(len(expected)), str(len(value)))
+            return
+        for i, (v, e) in enumerate(zip(value, expected, strict=True)):
+            if not self.all_wild((e,)):
+                self.scalar(v, e, (*path, f"dimension {i}"))
+
+    def all_wild(self, dims: tuple[PrimExpr, ...]) -> bool:
+        """Whether every dimension is a variable free to become what the value has; each is used up by that."""
+        if not self.wild:
+            return False
+        free = {dim for dim in dims if isinstance(dim, PrimVar) and dim in self.wild}
+        if len(free) != len(dims):
+            return False
+        self.wild -= free
+        return True
+
+    def scalar(self, value: PrimExpr, expected: PrimExpr, path: Path) -> None:
+        verdict = compare_dims(value, expected)
+        if verdict is Verdict.YES:
+            return
+        level = Level.DIFFERENT if verdict is Verdict.NO else Level.UNPROVED
+        wanted, found = prim_text(expected), prim_text(value)
+        if wanted == found:
+            found += " (another variable of that name)"
+        self.differ(level, path, wanted, found)
+
+    def shape(self, value: ShapeStructInfo, expected: ShapeStructInfo, path: Path) -> None:
+        if self.rank(value.ndim, expected.ndim, path) and expected.values is not None:
+            self.dims(value.values, expected.values, path)
+
+    def prim(self, value: PrimStructInfo, expected: PrimStructInfo, path: Path) -> None:
+        if value.dtype != expected.dtype:
+            self.differ(Level.DIFFERENT, (*path, "dtype"), str(expected.dtype), str(value.dtype))
+        elif expected.value is not None and not self.all_wild((expected.value,)):
+            if value.value is None:
+                text = prim_text(expected.value)
+                self.differ(Level.MISSING_SHAPE, (*path, "value"), text, "an unknown value")
+            else:
+                self.scalar(value.value, expected.value, (*path, "value"))
+
+    def tuple(self, value: TupleStructInfo, expected: TupleStructInfo, path: Path) -> None:
+        if len(value.fields) != len(expected.fields):
+            self.differ(Level.DIFFERENT, path, _count(expected), _count(value))
+            return
+        for i, (v, e) in enumerate(zip(value.fields, expected.fields, strict=True)):
+            self.compare(v, e, (*path, f"field {i}"))
+
+    def func(self, value: FuncStructInfo, expected: FuncStructInfo, path: Path) -> None:
+        if expected.purity and not value.purity:
+            self.differ(Level.DIFFERENT, (*path, "purity"), "a pure function", "an impure one")
+        if value.params is None or expected.params is None:
+            self.packed(value, expected, path)
+            return
+        if len(value.params) != len(expected.params):
+            wanted, found = f"{len(expected.params)} parameters", f"{len(value.params)}"
+            self.differ(Level.DIFFERENT, path, wanted, found)
+            return
+        table, unmatched = match_dimensions(value.params, expected.params, self.in_scope)
+        params = [substitute_struct_info(p, table, None, simplify_dim) for p in value.params]
+        # Contravariant: whatever may be passed as expected must be accepted.
+        inner = _Comparison(self.in_scope, unmatched)
+        for i, (p, e) in enumerate(zip(params, expected.params, strict=True)):
+            inner.compare(e, p, (*path, f"parameter {i}"))
+        if inner.fit.level < self.fit.level:
+            found = inner.fit  # its two sides stand the other way round
+            self.fit = Fit(found.level, found.part, found.found, found.expected)
+        ret = erase(substitute_struct_info(value.ret, table, None, simplify_dim), unmatched)
+        self.compare(ret, expected.ret, (*path, "result"))
+
+    def packed(self, value: FuncStructInfo, expected: FuncStructInfo, path: Path) -> None:
+        if (value.params is None) is not (expected.params is None):
+            self.infos(Level.DIFFERENT, path, expected, value)
+        elif expected.derive_func not in (DEFAULT_DERIVATION, value.derive_func):
+            self.differ(
+                Level.DIFFERENT, (*path, "derivation"), f"{expected.derive_func}", f"{value.derive_func}"
+            )
+
+
+_METHODS: dict[type, str] = {
+    TensorStructInfo: "tensor",
+    ShapeStructInfo: "shape",
+    PrimStructInfo: "prim",
+    TupleStructInfo: "tuple",
+    FuncStructInfo: "func",
+}
+
+
+def _count(info: TupleStructInfo) -> str:
+    return f"a tuple of {len(info.fields)}"
+
+
+def _device(device: VDevice | None) -> str:
+    return "an unknown device" if device is None else f"{device.target}:{device.vdevice_id}"
+
+
+def same_vdevice(a: VDevice | None, b: VDevice | None) -> bool:
+    """Whether two virtual devices are the same one, field by field."""
+    return a is b or (a is not None and b is not None and structural_equal(a, b))
+
+
+# ------------------------------------------------------------------------------------ matching, calls
+
+
+def match_dimensions(
+    patterns: Iterable[StructInfo], values: Iterable[StructInfo], in_scope: Collection[PrimVar] = ()
+) -> tuple[dict[PrimVar, PrimExpr], set[PrimVar]]:
+    """What the patterns' own shape variables become when values are matched against them.
+
+    Own variables are those that stand alone and are not in scope already. Returns their values, and those whose value
+    is not known.
+    """
+    patterns = tuple(patterns)
+    own = {var for var in bound_in(*patterns) if var not in in_scope}
+    table: dict[PrimVar, PrimExpr] = {}
+    for pattern, value in zip(patterns, values, strict=False):
+        _match(pattern, value, own, table)
+    return table, own - table.keys()
+
+
+def _match(pattern: StructInfo, value: StructInfo, own: set[PrimVar], table: dict[PrimVar, PrimExpr]) -> None:
+    match pattern, value:
+        case TupleStructInfo(fields), TupleStructInfo(others):
+            for a, b in zip(fields, others, strict=False):
+                _match(a, b, own, table)
+        case TensorStructInfo(ShapeExpr(dims)), TensorStructInfo():
+            _match_dims(dims, value.dims, own, table)
+        case ShapeStructInfo(dims), ShapeStructInfo(others) if dims is not None:
+            _match_dims(dims, others, own, table)
+        case PrimStructInfo(_, dim), PrimStructInfo(_, other) if dim is not None and other is not None:
+            _match_dims((dim,), (other,), own, table)
+        case _:
+            return
+
+
+def _match_dims(
+    dims: tuple[PrimExpr, ...],
+    values: tuple[PrimExpr, ...] | None,
+    own: set[PrimVar],
+    table: dict[PrimVar, PrimExpr],
+) -> None:
+    if values is None or len(values) != len(dims):
+        return
+    for dim, value in zip(dims, values, strict=True):
+        if isinstance(dim, PrimVar) and dim in own:
+            table.setdefault(dim, value)
+
+
+def fit_all(
+    values: Iterable[StructInfo], patterns: Iterable[StructInfo], in_scope: Collection[PrimVar] = ()
+) -> tuple[list[Fit], dict[PrimVar, PrimExpr], set[PrimVar]]:
+    """Match values against patterns (parameters, a cast): binding positions first, then everything is compared.
+
+    Returns how each value fits, what the patterns' own variables became, and those that are not known.
+    """
+    patterns, values = tuple(patterns), tuple(values)
+    table, unmatched = match_dimensions(patterns, values, in_scope)
+    wild = set(unmatched)
+    fits: list[Fit] = []
+    for value, pattern in zip(values, patterns, strict=True):
+        expected = substitute_struct_info(pattern, table, None, simplify_dim) if table else pattern
+        comparison = _Comparison(in_scope, wild)
+        comparison.compare(value, expected, ())
+        wild = comparison.wild
+        fits.append(comparison.fit)
+    return fits, table, unmatched
+
+
+# ------------------------------------------------------------------------------------ least upper bound
+
+
+def struct_info_lca(lhs: StructInfo, rhs: StructInfo) -> StructInfo:
+    """The least upper bound: what is known of a value that has one of two struct infos."""
+    if lhs is rhs:
+        return lhs
+    match lhs, rhs:
+        case TensorStructInfo(), TensorStructInfo():
+            return _tensor_lca(lhs, rhs)
+        case ShapeStructInfo(values, ndim), ShapeStructInfo(others, other_ndim):
+            if values is not None and others is not None and _equal_dims(values, others):
+                return lhs
+            return ShapeStructInfo(ndim=ndim if ndim == other_ndim else -1)
+        case PrimStructInfo(dtype, value), PrimStructInfo(other_dtype, other) if dtype == other_dtype:
+            if value is None or (other is not None and _equal_dims((value,), (other,))):
+                return lhs
+            return PrimStructInfo(dtype)
+        case TupleStructInfo(fields), TupleStructInfo(others) if len(fields) == len(others):
+            return TupleStructInfo([struct_info_lca(a, b) for a, b in zip(fields, others, strict=True)])
+        case FuncStructInfo(), FuncStructInfo():
+            return _func_lca(lhs, rhs)
+        case _:
+            return lhs if isinstance(lhs, ObjectStructInfo) else ObjectStructInfo()
+
+
+def _tensor_lca(lhs: TensorStructInfo, rhs: TensorStructInfo) -> TensorStructInfo:
+    ndim = lhs.ndim if lhs.ndim == rhs.ndim else -1
+    shape = lhs.shape
+    if shape is not rhs.shape and not (
+        lhs.dims is not None and rhs.dims is not None and _equal_dims(lhs.dims, rhs.dims)
+    ):
+        shape = None
+    dtype = lhs.dtype if lhs.dtype == rhs.dtype else ""
+    vdevice = lhs.vdevice if same_vdevice(lhs.vdevice, rhs.vdevice) else None
+    same = shape is lhs.shape and dtype == lhs.dtype and vdevice is lhs.vdevice and ndim == lhs.ndim
+    return lhs if same else TensorStructInfo(shape, dtype, vdevice, ndim)
+
+
+def _equal_dims(lhs: tuple[PrimExpr, ...], rhs: tuple[PrimExpr, ...]) -> bool:
+    return len(lhs) == len(rhs) and all(
+        compare_dims(a, b) is Verdict.YES for a, b in zip(lhs, rhs, strict=True)
+    )
+
+
+def _func_lca(lhs: FuncStructInfo, rhs: FuncStructInfo) -> StructInfo:
+    purity = lhs.purity and rhs.purity
+    if lhs.params is None or rhs.params is None:
+        if lhs.params is not None or rhs.params is not None:
+            return ObjectStructInfo()
+        derive = lhs.derive_func if lhs.derive_func == rhs.derive_func else DEFAULT_DERIVATION
+        return FuncStructInfo.opaque_func(derive_func=derive, purity=purity)
+    if len(lhs.params) != len(rhs.params):
+        return ObjectStructInfo()
+    # Compared in the variables of the left one.
+    table, _ = match_dimensions(rhs.params, lhs.params)
+    params = [substitute_struct_info(p, table, None, simplify_dim) for p in rhs.params]
+    if not all(
+        subtype(a, b) is Verdict.YES and subtype(b, a) is Verdict.YES
+        for a, b in zip(lhs.params, params, strict=True)
+    ):
+        return ObjectStructInfo()
+    ret = struct_info_lca(lhs.ret, substitute_struct_info(rhs.ret, table, None, simplify_dim))
+    return lhs if ret is lhs.ret and purity == lhs.purity else FuncStructInfo(lhs.params, ret, purity)
+
+
+# ------------------------------------------------------------------------------------ erasure
+
+
+def erase(
+    info: StructInfo, shape_vars: Collection[PrimVar] = (), variables: Collection[Var] = ()
+) -> StructInfo:
+    """What stays known of a value where some variables are out of scope.
+
+    A shape that mentions one of them is dropped (its rank and dtype stay), through tuples and functions.
+    """
+    if not shape_vars and not variables:
+        return info
+
+    def dim(value: PrimExpr) -> PrimExpr | None:
+        if isinstance(value, PrimVar):
+            return None if value in shape_vars else value
+        return None if any(uses(value, var) for var in shape_vars) else value
+
+    def shape(value: RelaxExpr) -> RelaxExpr | None:
+        return None if value in variables else value
+
+    return map_struct_info(info, dim, shape)
+
+
+def erase_to_well_defined(
+    struct_info: StructInfo,
+    shape_var_map: Mapping[PrimVar, PrimExpr] | None = None,
+    var_map: Mapping[Var, RelaxExpr] | None = None,
+) -> StructInfo:
+    """Keep only what is said in the variables of two maps, and substitute these as the maps say.
+
+    Any other variable is taken to be undefined, and shapes that mention it are dropped. A function type's own parameter
+    variables count as defined inside it.
+    """
+    return _Definer(shape_var_map or {}, var_map or {})(struct_info)
+
+
+class _Definer:
+    def __init__(self, shape_vars: Mapping[PrimVar, PrimExpr], variables: Mapping[Var, RelaxExpr]) -> None:
+        self.shape_vars = shape_vars
+        self.variables = variables
+
+    def __call__(self, info: StructInfo) -> StructInfo:
+        match info:
+            case TupleStructInfo(fields):
+                new = tuple(self(item) for item in fields)
+                return info if all(a is b for a, b in zip(new, fields, strict=True)) else TupleStructInfo(new)
+            case FuncStructInfo(params, ret) if params is not None:
+                own: dict[PrimVar, Any] = {var: var for var in bound_in(*params)}
+                inner = _Definer({**own, **self.shape_vars}, self.variables)
+                return info.replace(params=inner.all(params), ret=inner(ret))
+            case FuncStructInfo():
+                return info
+            case _:
+                return map_struct_info(info, self.dim, self.shape)
+
+    def all(self, infos: tuple[StructInfo, ...]) -> tuple[StructInfo, ...]:
+        new = tuple(self(item) for item in infos)
+        return infos if all(a is b for a, b in zip(new, infos, strict=True)) else new
+
+    def dim(self, value: PrimExpr) -> PrimExpr | None:
+        return define_dim(value, self.shape_vars)
+
+    def shape(self, value: RelaxExpr) -> RelaxExpr | None:
+        return self.variables.get(value) if isinstance(value, Var) else None
+
+
+__all__ = [
+    "Fit",
+    "Level",
+    "Verdict",
+    "check_compatible",
+    "erase",
+    "erase_to_well_defined",
+    "fit_all",
+    "is_base_of",
+    "match_dimensions",
+    "same_vdevice",
+    "struct_info_lca",
+    "subtype",
+]

@@ -1,0 +1,206 @@
+"""Replacing variables in Relax expressions, and copying functions with variables of their own.
+
+What is replaced: free Relax variables by expressions, shape variables by scalar expressions, everywhere they occur, in
+annotations too. A variable bound inside whose description changes becomes a new variable. Struct info that was derived
+is carried over, rewritten. Parts that do not change are shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
+
+from .dims import simplify_dim
+from .expr import (
+    Binding,
+    BindingBlock,
+    Function,
+    MatchCast,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    Var,
+    VarBinding,
+    convert,
+)
+from .ir import Diagnostic, DiagnosticError, Node, RelaxExpr, StructInfo, map_children, set_slot
+from .prim import substitute as substitute_prim
+from .prim.expr import PrimExpr
+from .prim.expr import Var as PrimVar
+from .prim.expr import cast as cast_prim
+from .sinfo_map import bound_in, map_struct_info
+from .sinfo_relations import Verdict, fit_all
+from .struct_info import ObjectStructInfo
+from .tir.stmt import PrimFunc
+
+ExprT = TypeVar("ExprT", bound=Node)
+
+
+def substitute(expr: ExprT, mapping: Mapping[Any, Any]) -> ExprT:
+    """Replace variables: ``{Var: expression, tir.Var: scalar expression}``. The expression itself if none occurs."""
+    variables: dict[Var, RelaxExpr] = {}
+    shape_vars: dict[PrimVar, PrimExpr] = {}
+    for key, value in mapping.items():
+        if isinstance(key, Var):
+            variables[key] = convert(value)
+        elif isinstance(key, PrimVar):
+            shape_vars[key] = cast_prim(key.dtype, value)
+        else:
+            raise TypeError(f"substitute: expected a relax.Var or a tir.Var, found {type(key).__name__}")
+    return cast(ExprT, _Substitution(variables, shape_vars, fresh=False).node(expr))
+
+
+def copy_with_new_vars(func: Function) -> Function:
+    """A structurally equal function that shares no bound variable, of Relax or of shapes, with the original."""
+    return cast(Function, _Substitution({}, {}, fresh=True).node(func))
+
+
+def bind_params(func: Function, binding_map: Mapping[Any, Any]) -> Function:
+    """The function with some parameters replaced by values; they may be given by name.
+
+    Shape variables that the values determine are replaced as well. Raises DiagnosticError when a value does not fit
+    its parameter.
+    """
+    values = {_parameter(func, key): convert(value) for key, value in binding_map.items()}
+    params = [p for p in func.params if p in values]
+    infos = [values[p].struct_info_ or ObjectStructInfo() for p in params]
+    patterns = [p.struct_info_ or ObjectStructInfo() for p in params]
+    fits, shape_vars, _ = fit_all(infos, patterns)
+    for param, fit in zip(params, fits, strict=True):
+        if fit.verdict is Verdict.NO:
+            message = f"bind_params: the value for parameter {param.name_hint} does not fit: {fit.reason}"
+            raise DiagnosticError(Diagnostic("E3001", message, param.span))
+    rest = tuple(p for p in func.params if p not in values)
+    return substitute(func.replace(params=rest), {**values, **shape_vars})
+
+
+def _parameter(func: Function, key: Any) -> Var:
+    for param in func.params:
+        if param is key or (isinstance(key, str) and param.name_hint == key):
+            return param
+    names = ", ".join(p.name_hint for p in func.params) or "none"
+    name = key if isinstance(key, str) else getattr(key, "name_hint", key)
+    raise ValueError(f"bind_params: the function has no parameter {name!r} (it has: {names})")
+
+
+def bind_symbolic_vars(func: Function, binding_map: Mapping[Any, Any]) -> Function:
+    """The function with some shape variables of its signature replaced; they may be given by name."""
+    known = bound_in(*(p.struct_info_ for p in func.params if p.struct_info_ is not None))
+    table: dict[PrimVar, Any] = {}
+    for key, value in binding_map.items():
+        found = [var for var in known if var is key or (isinstance(key, str) and var.name == key)]
+        if not found:
+            names = ", ".join(var.name for var in known) or "none"
+            name = key if isinstance(key, str) else getattr(key, "name", key)
+            raise ValueError(f"bind_symbolic_vars: the signature has no variable {name!r} (it has: {names})")
+        table.update((var, value) for var in found)
+    return substitute(func, table)
+
+
+class _Substitution:
+    def __init__(
+        self, variables: dict[Var, RelaxExpr], shape_vars: dict[PrimVar, PrimExpr], *, fresh: bool
+    ) -> None:
+        self.variables = variables
+        self.shape_vars = shape_vars
+        self.fresh = fresh
+
+    # -- any node
+
+    def node(self, node: Node) -> Node:
+        match node:
+            case Var():
+                return self.variables.get(node, node)
+            case PrimExpr():
+                return self.dim(node)
+            case StructInfo():
+                return self.info(node)
+            case PrimFunc():
+                return node
+            case Function():
+                new: Node = self.function(node)
+            case SeqExpr():
+                new = self.seq(node)
+            case _:
+                new = map_children(node, self.node)
+        return self.carry(node, new)
+
+    def carry(self, old: Node, new: Node) -> Node:
+        """Derived struct info goes over from a node to what it became."""
+        if new is not old and isinstance(old, RelaxExpr) and isinstance(new, RelaxExpr):
+            info = getattr(old, "_struct_info", None)
+            if info is not None and not isinstance(new, (ShapeExpr, PrimValue)):
+                set_slot(new, "_struct_info", self.info(info))
+        return new
+
+    def dim(self, value: PrimExpr) -> PrimExpr:
+        if not self.shape_vars:
+            return value
+        if isinstance(value, PrimVar):
+            return self.shape_vars.get(value, value)
+        new = substitute_prim(value, self.shape_vars)
+        return new if new is value else simplify_dim(new)
+
+    def info(self, info: StructInfo) -> StructInfo:
+        return map_struct_info(info, self.dim, lambda shape: cast(RelaxExpr, self.node(shape)))
+
+    # -- what binds
+
+    def define_shape_vars(self, *infos: StructInfo) -> None:
+        """New shape variables for those that an annotation binds, when everything is to be new."""
+        if self.fresh:
+            for var in bound_in(*infos):
+                if var not in self.shape_vars:
+                    self.shape_vars[var] = PrimVar(var.name, var.dtype, span=var.span)
+
+    def define(self, var: Var) -> Var:
+        """The variable to bind in the place of another: itself if its description does not change."""
+        info = var.struct_info_
+        new_info = None if info is None else self.info(info)
+        if not self.fresh and new_info is info:
+            return var
+        annotation = None if var.annotation is None else self.info(var.annotation)
+        new = type(var)(var.name_hint, annotation, span=var.span)
+        if new_info is not None:
+            set_slot(new, "_struct_info", new_info)
+        self.variables[var] = new
+        return new
+
+    def function(self, func: Function) -> Function:
+        self.define_shape_vars(*(p.struct_info_ for p in func.params if p.struct_info_ is not None))
+        params = self.tuple_of(func.params, self.define)
+        body = cast(RelaxExpr, self.node(func.body))
+        ret = None if func.ret_struct_info is None else self.info(func.ret_struct_info)
+        return func.replace(params=params, body=body, ret_struct_info=ret)
+
+    def seq(self, seq: SeqExpr) -> SeqExpr:
+        blocks = self.tuple_of(seq.blocks, self.block)
+        body = cast(RelaxExpr, self.node(seq.body))
+        return seq.replace(blocks=blocks, body=body)
+
+    def block(self, block: BindingBlock) -> BindingBlock:
+        return block.replace(bindings=self.tuple_of(block.bindings, self.binding))
+
+    def binding(self, binding: Binding) -> Binding:
+        match binding:
+            case MatchCast(var, value, info):
+                value = cast(RelaxExpr, self.node(value))
+                self.define_shape_vars(info)
+                return binding.replace(value=value, struct_info=self.info(info), var=self.define(var))
+            case VarBinding(var, Function() as function):
+                # The function may call itself: its variable is defined first.
+                new_var = self.define(var)
+                return binding.replace(var=new_var, value=self.node(function))
+            case VarBinding(var, value):
+                value = cast(RelaxExpr, self.node(value))
+                return binding.replace(value=value, var=self.define(var))
+            case _:
+                return binding
+
+    @staticmethod
+    def tuple_of(items: tuple[Any, ...], function: Any) -> tuple[Any, ...]:
+        mapped = tuple([function(item) for item in items])
+        return items if all(a is b for a, b in zip(items, mapped, strict=True)) else mapped
+
+
+__all__ = ["bind_params", "bind_symbolic_vars", "copy_with_new_vars", "substitute"]
