@@ -3,7 +3,19 @@
 The intrinsics' builders, whose names are those of Python's builtins or of `math`, are in `relax.prim.intrin`.
 """
 
+from __future__ import annotations
+
 from . import intrin
+from .analyzer import (
+    Analyzer,
+    ConstIntBound,
+    Relation,
+    const_int_bound,
+    prove,
+    prove_equal,
+    prove_shape_equal,
+    simplify,
+)
 from .evaluate import evaluate
 from .expr import (
     ARITHMETIC,
@@ -63,11 +75,13 @@ __all__ = [
     "LT",
     "NE",
     "Add",
+    "Analyzer",
     "And",
     "BinaryExpr",
     "Call",
     "Cast",
     "CompareExpr",
+    "ConstIntBound",
     "Div",
     "ExprLike",
     "FloatImm",
@@ -83,6 +97,7 @@ __all__ = [
     "Not",
     "Or",
     "PrimExpr",
+    "Relation",
     "Select",
     "SizeVar",
     "StringImm",
@@ -90,6 +105,7 @@ __all__ = [
     "Var",
     "cast",
     "const",
+    "const_int_bound",
     "convert",
     "dimension",
     "dimensions",
@@ -102,8 +118,12 @@ __all__ = [
     "match_dtypes",
     "post_order",
     "promote",
+    "prove",
+    "prove_equal",
+    "prove_shape_equal",
     "rewrite",
     "same",
+    "simplify",
     "sub_expressions",
     "substitute",
     "uses",

@@ -32,11 +32,13 @@ INT64 = DataType("int64")
 
 
 class PrimExpr(BaseExpr):
-    """A scalar (or, in TIR, a short vector) computed without side effects."""
+    """A scalar (or, in TIR, a short vector)."""
 
-    __slots__ = ("dtype",)
+    __slots__ = ("_simplified", "_traits", "dtype")
 
     dtype: DataType
+    _traits: int
+    _simplified: Any
 
     def __add__(self, other: ExprLike) -> PrimExpr:
         return binary(Add, self, other)
@@ -180,15 +182,26 @@ class Var(_Marked):
             mark_nonnegative(self)
 
 
+_nonnegative_marks = 0
+
+
 def mark_nonnegative(var: Var) -> None:
     """Record that a variable is the size of something, hence ≥ 0."""
-    set_slot(var, "_nonnegative", True)
+    global _nonnegative_marks
+    if not var.nonnegative:
+        _nonnegative_marks += 1
+        set_slot(var, "_nonnegative", True)
+
+
+def nonnegative_epoch() -> int:
+    """A number that changes when a variable is marked: what was simplified before may now get simpler."""
+    return _nonnegative_marks
 
 
 def SizeVar(name: str, dtype: str = "int32") -> Var:
     """A variable known to be ≥ 0."""
     var = Var(name, dtype)
-    mark_nonnegative(var)
+    set_slot(var, "_nonnegative", True)  # nothing was simplified with it yet
     return var
 
 

@@ -1,0 +1,317 @@
+"""Questions about scalar expressions: simplify, prove, bound; and `Analyzer`, which remembers facts between them.
+
+Two dimensions are equal, different or of unknown relation; `EQUAL` and `DIFFERENT` are meant for all values of the
+variables for which both sides have one. Variables marked `nonnegative` (dimensions) are ≥ 0.
+int64, the type of dimensions, is taken not to overflow; narrower types wrap around.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ..ir import set_slot
+from .bounds import EVERYTHING, Facts, dtype_range
+from .decide import assume, decide
+from .expr import (
+    EQ,
+    GE,
+    INT64,
+    LE,
+    LT,
+    And,
+    Call,
+    CompareExpr,
+    FloatImm,
+    IntImm,
+    Not,
+    Or,
+    PrimExpr,
+    Var,
+    binary,
+    cast,
+    convert,
+    nonnegative_epoch,
+)
+from .normal import Normalizer
+from .simplify import Simplifier
+from .traits import has_effects
+
+
+class Relation(str, enum.Enum):
+    """How two values relate, for all values of their variables."""
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    UNKNOWN = "unknown"
+
+
+EQUAL, DIFFERENT, UNKNOWN = Relation.EQUAL, Relation.DIFFERENT, Relation.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class ConstIntBound:
+    """Between which constants an integer expression lies, both included."""
+
+    min_value: int
+    max_value: int
+
+    POS_INF: ClassVar[int] = 2**63 - 1
+    NEG_INF: ClassVar[int] = -(2**63 - 1)
+
+
+class Analyzer:
+    """Simplifies and proves under facts given with `bind` and `constraint_scope`; spelled as TVM's.
+
+    A fact holds for every later question; `constraint_scope` takes its facts back at the end of the ``with``.
+    """
+
+    def __init__(self) -> None:
+        self._facts = Facts()
+        self._simplifier: Simplifier | None = None
+        self._prover: Normalizer | None = None
+
+    # ------------------------------------------------------------------------------------------- facts
+
+    def bind(self, var: Var, expr: Any, override: bool = False) -> None:
+        """Let `var` stand for an expression, or lie in a range (anything with `min` and `extent`).
+
+        Raises ValueError if the variable is bound already, unless `override`.
+        """
+        if not override and (var in self._facts.values or var in self._facts.ranges):
+            raise ValueError(
+                f"Analyzer.bind: {var.name} is bound already; pass override=True to bind it again"
+            )
+        if override:
+            self._facts.values.pop(var, None)
+            self._facts.ranges.pop(var, None)
+            self._prover = None
+        low, extent = getattr(expr, "min", None), getattr(expr, "extent", None)
+        if low is None or extent is None:
+            self._facts.values[var] = convert(expr)
+            self._changed()
+            return
+        self._facts.ranges[var] = EVERYTHING
+        low = convert(low)
+        assume(self._normalizer, self._facts, binary(GE, var, low))
+        assume(self._normalizer, self._facts, binary(LT, var, low + extent))
+        self._changed()
+
+    def update(self, var: Var, bound: ConstIntBound, override: bool = False) -> None:
+        """Set the constant range of a variable."""
+        self._facts.ranges[var] = (
+            -math.inf if bound.min_value <= ConstIntBound.NEG_INF else bound.min_value,
+            math.inf if bound.max_value >= ConstIntBound.POS_INF else bound.max_value,
+        )
+        self._changed()
+
+    @contextmanager
+    def constraint_scope(self, condition: Any) -> Generator[Analyzer]:
+        """Take a condition as true inside the ``with``."""
+        prover, simplifier = self._normalizer, self._simplifier
+        before, facts = self._facts, self._facts.copy()
+        if assume(prover, facts, convert(condition)):
+            self._facts = facts
+            self._changed()
+        try:
+            yield self
+        finally:
+            self._facts, self._prover, self._simplifier = before, prover, simplifier
+
+    def _changed(self) -> None:
+        old = self._prover
+        self._prover = None if old is None else old.under(self._facts)
+        self._simplifier = None
+
+    @property
+    def _normalizer(self) -> Normalizer:
+        if self._prover is None:
+            self._prover = Normalizer(self._facts, assume_defined=True)
+        return self._prover
+
+    # --------------------------------------------------------------------------------------- questions
+
+    def simplify(self, expr: Any, steps: int = 2) -> PrimExpr:
+        """The expression at its simplest: same value, same failures; the very object if nothing was gained."""
+        if self._facts.empty:
+            return simplify(expr)
+        if self._simplifier is None:
+            self._simplifier = Simplifier(
+                self._facts, self._normalizer.under(self._facts, assume_defined=False)
+            )
+        return self._simplifier.simplify(convert(expr))
+
+    rewrite_simplify = canonical_simplify = simplify
+
+    def prove(self, condition: Any) -> bool | None:
+        """Whether a condition always holds (True), never does (False), or neither is known (None)."""
+        return _prove(self._normalizer, convert(condition))
+
+    def can_prove(self, condition: Any) -> bool:
+        """Whether a condition is known to hold."""
+        return self.prove(condition) is True
+
+    def prove_equal(self, a: Any, b: Any) -> Relation:
+        """Whether two expressions have equal values always, never, or it is not known."""
+        return _relation(self._normalizer, convert(a), convert(b))
+
+    def can_prove_equal(self, a: Any, b: Any) -> bool:
+        """Whether two expressions are known to be equal."""
+        return self.prove_equal(a, b) is EQUAL
+
+    def can_prove_less(self, a: Any, b: Any) -> bool:
+        """Whether a < b is known to hold."""
+        return self.can_prove(binary(LT, convert(a), b))
+
+    def can_prove_less_equal(self, a: Any, b: Any) -> bool:
+        """Whether a ≤ b is known to hold."""
+        return self.can_prove(binary(LE, convert(a), b))
+
+    def can_prove_greater_equal(self, a: Any, b: Any) -> bool:
+        """Whether a ≥ b is known to hold."""
+        return self.can_prove(binary(GE, convert(a), b))
+
+    def const_int_bound(self, expr: Any) -> ConstIntBound:
+        """Between which constants an integer expression lies; the infinities where there is none."""
+        low, high = self.interval(expr)
+        return ConstIntBound(
+            ConstIntBound.NEG_INF if math.isinf(low) else max(int(low), ConstIntBound.NEG_INF),
+            ConstIntBound.POS_INF if math.isinf(high) else min(int(high), ConstIntBound.POS_INF),
+        )
+
+    def interval(self, expr: Any) -> tuple[int | float, int | float]:
+        """Between which values an integer expression lies: integers, or ±inf."""
+        value = convert(expr)
+        low, high = dtype_range(value.dtype)
+        if value.dtype.is_bool:
+            known = self.prove(value)
+            return (0, 1) if known is None else (int(known), int(known))
+        if not value.dtype.is_integer or value.dtype.lanes != 1 or has_effects(value):
+            return low, high
+        p = self._normalizer.normal(value)
+        if not self._normalizer.bounds.fits(p, value.dtype):
+            return low, high
+        below, above = self._normalizer.bounds.interval(p)
+        return max(low, below), min(high, above)
+
+
+# ------------------------------------------------------------------------------------- without any facts
+
+
+def simplify(expr: Any) -> PrimExpr:
+    """The expression at its simplest, without further facts: see `Analyzer.simplify`."""
+    expr = convert(expr)
+    if isinstance(expr, (Var, IntImm, FloatImm)):
+        return expr
+    epoch = nonnegative_epoch()
+    try:
+        known_epoch, known = expr._simplified  # type: ignore[reportPrivateUsage]
+        if known_epoch == epoch:
+            return expr if known is None else known
+    except AttributeError:
+        pass
+    result = Simplifier(Facts()).simplify(expr)
+    # None stands for the expression itself, which must not refer to itself.
+    set_slot(expr, "_simplified", (epoch, None if result is expr else result))
+    if result is not expr:
+        set_slot(result, "_simplified", (epoch, None))
+    return result
+
+
+def prove(condition: Any) -> bool | None:
+    """Whether a condition holds for all values of its variables (True), for none (False), or it is not known."""
+    expr = convert(condition)
+    if isinstance(expr, IntImm):
+        return bool(expr.value)
+    return _prove(Normalizer(Facts(), assume_defined=True), expr)
+
+
+def prove_equal(a: Any, b: Any) -> Relation:
+    """Whether two expressions are equal for all values of their variables, different for all, or neither is known."""
+    if a is b and not (isinstance(a, PrimExpr) and has_effects(a)):
+        return EQUAL
+    left, right = convert(a), convert(b)
+    if isinstance(left, IntImm) and isinstance(right, IntImm):
+        return EQUAL if left.value == right.value else DIFFERENT
+    return _relation(Normalizer(Facts(), assume_defined=True), left, right)
+
+
+def prove_shape_equal(a: Sequence[Any], b: Sequence[Any]) -> Relation:
+    """Whether two shapes are equal: different if of different rank, or if any dimension is certainly different."""
+    if len(a) != len(b):
+        return DIFFERENT
+    answers = {prove_equal(x, y) for x, y in zip(a, b, strict=True)}
+    return DIFFERENT if DIFFERENT in answers else UNKNOWN if UNKNOWN in answers else EQUAL
+
+
+def const_int_bound(expr: Any) -> ConstIntBound:
+    """Between which constants an integer expression lies, without further facts."""
+    return Analyzer().const_int_bound(expr)
+
+
+# ------------------------------------------------------------------------------------------------ proofs
+
+
+def _prove(normalizer: Normalizer, condition: PrimExpr) -> bool | None:
+    if isinstance(condition, IntImm):
+        return bool(condition.value)
+    if not condition.dtype.is_bool or condition.dtype.lanes != 1 or has_effects(condition):
+        return None
+    known = _prove_as_written(normalizer, condition)
+    if known is not None:
+        return known
+    simplified = Simplifier(normalizer.facts, normalizer).simplify(condition)
+    if isinstance(simplified, IntImm):
+        return bool(simplified.value)
+    return None if simplified is condition else _prove_as_written(normalizer, simplified)
+
+
+def _prove_as_written(normalizer: Normalizer, condition: PrimExpr) -> bool | None:
+    if isinstance(condition, IntImm):
+        return bool(condition.value)
+    if isinstance(condition, Not):
+        inner = _prove_as_written(normalizer, condition.a)
+        return None if inner is None else not inner
+    if isinstance(condition, (And, Or)):
+        decisive = isinstance(condition, Or)
+        first = _prove_as_written(normalizer, condition.a)
+        if first is decisive:
+            return decisive
+        second = _prove_as_written(normalizer, condition.b)
+        return decisive if second is decisive else None if None in (first, second) else not decisive
+    if isinstance(condition, Call) and condition.intrinsic == "likely":
+        return _prove_as_written(normalizer, condition.args[0])
+    if isinstance(condition, CompareExpr) and condition.a.dtype.is_integer:
+        known = decide(normalizer, condition)
+        if known is not None:
+            return known
+    return normalizer.facts.truths.get(normalizer.key(condition)) if normalizer.facts.truths else None
+
+
+def _relation(normalizer: Normalizer, a: PrimExpr, b: PrimExpr) -> Relation:
+    if has_effects(a) or has_effects(b):
+        return UNKNOWN
+    if a.dtype.is_integer and b.dtype.is_integer and a.dtype.lanes == b.dtype.lanes == 1:
+        if a.dtype != b.dtype:
+            a, b = _widened(a), _widened(b)
+        known = decide(normalizer, EQ(a, b))
+        if known is None:
+            simplifier = Simplifier(normalizer.facts, normalizer)
+            x, y = simplifier.simplify(a), simplifier.simplify(b)
+            if x is not a or y is not b:
+                known = decide(normalizer, EQ(x, y))
+        return UNKNOWN if known is None else EQUAL if known else DIFFERENT
+    if a.dtype != b.dtype:
+        return UNKNOWN
+    if isinstance(a, (IntImm, FloatImm)) and isinstance(b, (IntImm, FloatImm)):
+        equal = a.value == b.value or (math.isnan(a.value) and math.isnan(b.value))
+        return EQUAL if equal else DIFFERENT
+    return EQUAL if normalizer.key(a) == normalizer.key(b) else UNKNOWN
+
+
+def _widened(expr: PrimExpr) -> PrimExpr:
+    return cast(INT64, expr)

@@ -1,0 +1,329 @@
+"""How large a polynomial can get: integer bounds from the ranges of variables and from known inequalities.
+
+`Bounds.upper` looks for the best of what a few relaxations give, each of them sound:
+
+    sum of the ranges of the terms
+    c·(x // c) ≤ x   and   c·(x // c) ≥ x - c + 1          a quotient gives way to its dividend
+    max(x, y) is x or y, and at least either               a maximum to its operands, a choice to its arms
+    p ≤ p + k·g  for a known g ≥ 0, k ≥ 0                   an inequality cancels a term
+    x = least + x', x' ≥ 0                                  products of variables with a positive minimum
+
+The search is bounded in depth and in steps. Arithmetic is that of unbounded integers; whether an expression of
+a narrow dtype has the value of its polynomial is `Bounds.fits`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
+
+from ..ir import DataType
+from .expr import Div, FloorDiv, FloorMod, Max, Mod, PrimExpr, Select, Var
+from .poly import Atom, Factor, Monomial, Poly, add, multiply, scaled, times_monomial, value_of, without
+
+Bound: TypeAlias = "int | float"
+"""An integer, or ±inf."""
+Interval: TypeAlias = "tuple[Bound, Bound]"
+
+INF = math.inf
+EVERYTHING: Interval = (-INF, INF)
+
+DEPTH = 4
+FUEL = 80
+
+
+@dataclass
+class Facts:
+    """What is known of variables, for one scope."""
+
+    values: dict[Var, PrimExpr] = field(default_factory=dict[Var, PrimExpr])
+    """Variables that stand for expressions."""
+    ranges: dict[Var, Interval] = field(default_factory=dict[Var, Interval])
+    nonnegative: list[Poly] = field(default_factory=list[Poly])
+    """Polynomials known to be ≥ 0."""
+    nonzero: list[Poly] = field(default_factory=list[Poly])
+    truths: dict[Any, bool] = field(default_factory=dict[Any, bool])
+    """Conditions known to hold or not, by their keys."""
+
+    def copy(self) -> Facts:
+        return Facts(
+            dict(self.values),
+            dict(self.ranges),
+            list(self.nonnegative),
+            list(self.nonzero),
+            dict(self.truths),
+        )
+
+    @property
+    def empty(self) -> bool:
+        return not (self.values or self.ranges or self.nonnegative or self.nonzero or self.truths)
+
+
+def dtype_range(dtype: DataType) -> Interval:
+    """The values of a dtype; int64 counts as unbounded, since sizes are taken not to overflow."""
+    if dtype == "int64" or not (dtype.is_integer or dtype.is_bool):
+        return EVERYTHING
+    return dtype.min_value, dtype.max_value
+
+
+def interval_times(a: Interval, b: Interval) -> Interval:
+    """The products of two intervals; 0·∞ is 0, since infinity stands for any number."""
+    products = [0 if x == 0 or y == 0 else x * y for x in a for y in b]
+    return min(products), max(products)
+
+
+def interval_power(a: Interval, exponent: int) -> Interval:
+    """The powers of an interval."""
+    result: Interval = (1, 1)
+    for _ in range(exponent):
+        result = interval_times(result, a)
+    if exponent % 2 == 0:
+        return 0 if a[0] <= 0 <= a[1] else min(a[0] ** exponent, a[1] ** exponent), result[1]
+    return result
+
+
+class Bounds:
+    """Bounds of polynomials under some facts."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self._fuel = 0
+        self._atom_ranges: dict[Atom, Interval] = {}
+
+    # ------------------------------------------------------------------------------------- questions
+
+    def upper(self, p: Poly, depth: int = DEPTH) -> Bound:
+        """No value of `p` is larger than this."""
+        best = self._direct_upper(p)
+        if depth == DEPTH:
+            self._fuel = FUEL
+        if depth == 0 or not self._may_improve(p):
+            return best
+        for relaxed, divisor in self._relaxations(p):
+            if self._fuel <= 0:
+                break
+            self._fuel -= len(relaxed)
+            bound = max(self.upper(q, depth - 1) for q in relaxed)
+            best = min(best, bound if math.isinf(bound) else bound // divisor)
+        return best
+
+    def lower(self, p: Poly) -> Bound:
+        """No value of `p` is smaller than this."""
+        return -self.upper(scaled(p, -1))
+
+    def interval(self, p: Poly) -> Interval:
+        """Between which values `p` lies."""
+        return self.lower(p), self.upper(p)
+
+    def is_nonzero(self, p: Poly) -> bool:
+        """Whether `p` is certainly not 0."""
+        value = value_of(p)
+        if value is not None:
+            return value != 0
+        divisor = math.gcd(*(c for m, c in p.items() if m))
+        if divisor and p.get((), 0) % divisor:
+            return True
+        if self.upper(p) < 0 or self.lower(p) > 0:
+            return True
+        return any(value_of(add(p, known, sign)) == 0 for known in self.facts.nonzero for sign in (1, -1))
+
+    def fits(self, p: Poly, dtype: DataType) -> bool:
+        """Whether arithmetic in this dtype gives the value of the polynomial, without wrapping around."""
+        if dtype == "int64":
+            return True
+        low, high = dtype_range(dtype)
+        return self._direct_upper(p) <= high and -self._direct_upper(scaled(p, -1)) >= low
+
+    # --------------------------------------------------------------------------------------- ranges
+
+    def factor_range(self, factor: Factor) -> Interval:
+        """The values of a factor."""
+        return self.variable_range(factor) if isinstance(factor, Var) else self._atom_range(factor)
+
+    def variable_range(self, var: Var) -> Interval:
+        low, high = dtype_range(var.dtype)
+        if var.nonnegative:
+            low = 0
+        known = self.facts.ranges.get(var)
+        return (low, high) if known is None else (max(low, known[0]), min(high, known[1]))
+
+    def monomial_range(self, monomial: Monomial) -> Interval:
+        if len(monomial) == 1:
+            return self.factor_range(monomial[0])
+        result: Interval = (1, 1)
+        for factor in dict.fromkeys(monomial):
+            count = sum(1 for other in monomial if other is factor)
+            result = interval_times(result, interval_power(self.factor_range(factor), count))
+        return result
+
+    def _direct_upper(self, p: Poly) -> Bound:
+        total: Bound = 0
+        for monomial, coefficient in p.items():
+            if not monomial:
+                total += coefficient
+            elif coefficient:
+                low, high = self.monomial_range(monomial)
+                extreme = high if coefficient > 0 else low
+                total += 0 if extreme == 0 else coefficient * extreme
+        return total
+
+    def _direct(self, p: Poly) -> Interval:
+        return -self._direct_upper(scaled(p, -1)), self._direct_upper(p)
+
+    def _atom_range(self, atom: Atom) -> Interval:
+        known = self._atom_ranges.get(atom)
+        if known is None:
+            rule = _RANGES.get(atom.kind) if atom.exact or not atom.args else None
+            known = low, high = dtype_range(atom.dtype)
+            if rule is not None:
+                inner = rule(*(self._direct(arg) for arg in atom.args))
+                # What leaves the dtype has wrapped around: then nothing is known.
+                known = inner if low <= inner[0] and inner[1] <= high else (low, high)
+            self._atom_ranges[atom] = known
+        return known
+
+    # ---------------------------------------------------------------------------------- relaxations
+
+    def _may_improve(self, p: Poly) -> bool:
+        """Whether the sum of the ranges may be bettered: terms depend on each other, or on known facts."""
+        if self.facts.nonnegative:
+            return True
+        return any(len(m) > 1 or (m and isinstance(m[0], Atom)) for m in p)
+
+    def _relaxations(self, p: Poly) -> Iterator[tuple[list[Poly], int]]:
+        """Polynomials at least one of which, divided by the number, is ≥ p."""
+        products = False
+        for monomial, coefficient in p.items():
+            if not coefficient:
+                continue
+            products = products or len(monomial) > 1
+            for factor in dict.fromkeys(monomial):
+                if isinstance(factor, Atom) and factor.exact and factor.kind in _ELIMINATED:
+                    yield from self._eliminate(p, monomial, coefficient, factor)
+        yield from self._with_inequalities(p)
+        if products:
+            yield from self._shifted(p)
+
+    def _eliminate(
+        self, p: Poly, monomial: Monomial, coefficient: int, atom: Atom
+    ) -> Iterator[tuple[list[Poly], int]]:
+        others = cast("Monomial", without(monomial, (atom,)))
+        rest = {m: c for m, c in p.items() if m is not monomial}
+
+        def put(value: Poly, factors: Monomial = others, scale: int = 1) -> Poly:
+            return add(scaled(rest, scale), times_monomial(value, factors, coefficient))
+
+        if atom.kind == Select:
+            yield [put(arm) for arm in atom.args], 1
+        elif atom.kind is Max:
+            yield [put(arm) for arm in atom.args], 1
+            if coefficient < 0 and self.monomial_range(others)[0] >= 0:
+                for arm in atom.args:
+                    yield [put(arm)], 1
+        else:
+            yield from self._eliminate_quotient(others, coefficient, atom, put)
+
+    def _eliminate_quotient(
+        self, others: Monomial, coefficient: int, atom: Atom, put: Any
+    ) -> Iterator[tuple[list[Poly], int]]:
+        dividend, divisor = atom.args
+        number = value_of(divisor)
+        if number is None:
+            # c·y·(x // y) with a divisor that stands beside its quotient; y ≥ 1 where there is a value.
+            ((y, scale),) = divisor.items() if len(divisor) == 1 else (((), 0),)
+            left = without(others, y) if scale == 1 else None
+            if left is None or self.monomial_range(y)[0] < 0 or self.monomial_range(left)[0] < 0:
+                return
+            least = add(add(dividend, divisor, -1), {(): 1})
+            yield [put(dividend if coefficient > 0 else least, left)], 1
+        elif number > 0 and self.monomial_range(others)[0] >= 0:
+            least = add(dividend, {(): 1 - number})
+            yield [put(dividend if coefficient > 0 else least, others, number)], number
+
+    def _with_inequalities(self, p: Poly) -> Iterator[tuple[list[Poly], int]]:
+        for known in self.facts.nonnegative:
+            for monomial, b in known.items():
+                a = p.get(monomial, 0)
+                if monomial and a * b < 0:
+                    common = math.gcd(a, b)
+                    scale = abs(b) // common
+                    yield [add(scaled(p, scale), known, abs(a) // common)], scale
+
+    def _shifted(self, p: Poly) -> Iterator[tuple[list[Poly], int]]:
+        """p as polynomial of x' = x - least, for the variables with a least value above 0."""
+        moved: dict[Factor, Bound] = {}
+        for monomial in p:
+            for factor in monomial:
+                low, _ = self.factor_range(factor)
+                if low < 0:
+                    return
+                moved[factor] = low
+        if not any(moved.values()):
+            return
+        result: Poly = {}
+        for monomial, coefficient in p.items():
+            term: Poly = {(): coefficient}
+            for factor in monomial:
+                term = multiply(term, {(factor,): 1, (): int(moved[factor])})
+            result = add(result, term)
+        # The factors of `result` are ≥ 0 with no upper bound: a positive term makes it unbounded.
+        if all(c <= 0 for m, c in result.items() if m):
+            yield [{(): result.get((), 0)}], 1
+
+
+_ELIMINATED = (FloorDiv, Max, Select)
+
+
+def _quotient_range(x: Interval, y: Interval) -> Interval:
+    if y[0] < 0:
+        return EVERYTHING
+    least = max(y[0], 1)  # a divisor of 0 gives no value
+    most = y[1]
+    ends = [_floor_divide(end, by) for end in x for by in (least, most)]
+    return min(ends), max(ends)
+
+
+def _floor_divide(a: Bound, b: Bound) -> Bound:
+    if b == INF:
+        return 0 if a >= 0 else (-INF if a == -INF else -1)
+    return a if math.isinf(a) else a // b
+
+
+def _truncated_range(x: Interval, y: Interval) -> Interval:
+    largest = max(abs(x[0]), abs(x[1]))
+    return (0 if x[0] >= 0 and y[0] >= 0 else -largest), largest
+
+
+def _remainder_range(x: Interval, y: Interval) -> Interval:
+    if y[0] < 0:
+        largest = max(abs(y[0]), abs(y[1])) - 1
+        return -largest, largest
+    return 0, y[1] - 1
+
+
+def _truncated_remainder_range(x: Interval, y: Interval) -> Interval:
+    largest = max(abs(y[0]), abs(y[1])) - 1
+    return (0 if x[0] >= 0 else max(-largest, x[0])), (0 if x[1] <= 0 else min(largest, x[1]))
+
+
+def _maximum_range(*args: Interval) -> Interval:
+    return max(low for low, _ in args), max(high for _, high in args)
+
+
+def _union(*args: Interval) -> Interval:
+    return min(low for low, _ in args), max(high for _, high in args)
+
+
+_RANGES: dict[Any, Any] = {
+    FloorDiv: _quotient_range,
+    FloorMod: _remainder_range,
+    Div: _truncated_range,
+    Mod: _truncated_remainder_range,
+    Max: _maximum_range,
+    Select: _union,
+    "cast": lambda x: x,
+    "bool": lambda: (0, 1),
+    "count": lambda x: (0, 64),
+}

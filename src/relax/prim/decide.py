@@ -1,0 +1,105 @@
+"""What a comparison says: whether the facts decide it, and what it adds to them."""
+
+from __future__ import annotations
+
+from .bounds import EVERYTHING, Facts
+from .expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    And,
+    Call,
+    CompareExpr,
+    IntImm,
+    Not,
+    Or,
+    PrimExpr,
+    Var,
+)
+from .normal import Normalizer
+from .poly import Poly, add, scaled, value_of, vanishes
+from .traits import has_effects
+
+_OPPOSITE: dict[type[CompareExpr], type[CompareExpr]] = {EQ: NE, NE: EQ, LT: GE, GE: LT, GT: LE, LE: GT}
+
+
+def decide(normalizer: Normalizer, expr: CompareExpr) -> bool | None:
+    """The truth of a comparison of integers for all values of its variables; None if it is not known."""
+    dtype, bounds = expr.a.dtype, normalizer.bounds
+    left, right = normalizer.normal(expr.a), normalizer.normal(expr.b)
+    difference = add(left, right, -1)
+    kind = type(expr)
+    if vanishes(difference, dtype):
+        return kind in (EQ, LE, GE)
+    exact = bounds.fits(left, dtype) and bounds.fits(right, dtype)
+    if kind in (EQ, NE):
+        different = value_of(difference) is not None or (exact and bounds.is_nonzero(difference))
+        if different:
+            return kind is NE
+        equal = exact and bounds.upper(difference) <= 0 <= bounds.lower(difference)
+        return kind is EQ if equal else None
+    if not exact:
+        return None
+    if kind in (GT, GE):
+        difference = scaled(difference, -1)
+    if kind in (LT, GT):  # difference < 0
+        return True if bounds.upper(difference) < 0 else False if bounds.lower(difference) >= 0 else None
+    return True if bounds.upper(difference) <= 0 else False if bounds.lower(difference) > 0 else None
+
+
+def assume(normalizer: Normalizer, facts: Facts, condition: PrimExpr, holds: bool = True) -> bool:
+    """Add to `facts` what follows from a condition that holds (or does not); False if nothing does."""
+    if isinstance(condition, IntImm) or has_effects(condition):
+        return False
+    if isinstance(condition, Not):
+        return assume(normalizer, facts, condition.a, not holds)
+    if isinstance(condition, Call) and condition.intrinsic == "likely":
+        return assume(normalizer, facts, condition.args[0], holds)
+    if isinstance(condition, And if holds else Or):
+        assert isinstance(condition, (And, Or))
+        first = assume(normalizer, facts, condition.a, holds)
+        return assume(normalizer, facts, condition.b, holds) or first
+    facts.truths[normalizer.key(condition)] = holds
+    if isinstance(condition, CompareExpr) and condition.a.dtype.is_integer and condition.a.dtype.lanes == 1:
+        _assume_comparison(normalizer, facts, condition, holds)
+    return True
+
+
+def _assume_comparison(normalizer: Normalizer, facts: Facts, condition: CompareExpr, holds: bool) -> None:
+    kind = type(condition) if holds else _OPPOSITE[type(condition)]
+    a, b, dtype = condition.a, condition.b, condition.a.dtype
+    left, right = normalizer.normal(a), normalizer.normal(b)
+    if kind is EQ:
+        for var, value in ((a, b), (b, a)):
+            if isinstance(var, Var) and isinstance(value, IntImm):
+                facts.values.setdefault(var, value)
+                return
+    if not (normalizer.bounds.fits(left, dtype) and normalizer.bounds.fits(right, dtype)):
+        return
+    difference = add(left, right, -1)
+    if kind is NE:
+        facts.nonzero.append(difference)
+    if kind in (LT, LE, EQ):
+        assume_nonnegative(normalizer, facts, add(scaled(difference, -1), {(): -1 if kind is LT else 0}))
+    if kind in (GT, GE, EQ):
+        assume_nonnegative(normalizer, facts, add(difference, {(): -1 if kind is GT else 0}))
+
+
+def assume_nonnegative(normalizer: Normalizer, facts: Facts, p: Poly) -> None:
+    """Add p ≥ 0: as a range, if it is of one variable."""
+    terms = [(m, c) for m, c in p.items() if m]
+    if len(terms) == 1 and len(terms[0][0]) == 1 and isinstance(terms[0][0][0], Var):
+        ((var,), coefficient), number = terms[0], p.get((), 0)
+        assert isinstance(var, Var)
+        low, high = facts.ranges.get(var, EVERYTHING)
+        # c·x + k ≥ 0: x ≥ -k/c rounded up, or x ≤ k/-c rounded down.
+        if coefficient > 0:
+            low = max(low, -(number // coefficient))
+        elif coefficient < 0:
+            high = min(high, number // -coefficient)
+        facts.ranges[var] = low, high
+    elif terms:
+        facts.nonnegative.append(p)

@@ -1,0 +1,497 @@
+"""The normal form: an integer expression as a polynomial, by the laws in `rules`.
+
+Remainders become quotients (x % y is x - y·(x // y)), minima become maxima, and the laws split quotients and maxima,
+so that what is equal by integer arithmetic gets the same polynomial. Two readers use it: the prover
+asks whether a difference vanishes, the simplifier writes it back where that is cheaper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+from ..ir import DataType, Node
+from . import split
+from .bounds import Bounds, Facts
+from .expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    BinaryExpr,
+    Call,
+    Cast,
+    CompareExpr,
+    Div,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    PrimExpr,
+    Select,
+    StringImm,
+    Sub,
+    Var,
+    fold_integers,
+    wrap,
+)
+from .functor import substitute
+from .poly import (
+    TOO_LARGE,
+    Atom,
+    Factor,
+    Monomial,
+    Poly,
+    add,
+    constant,
+    content,
+    ghosts,
+    is_partial,
+    multiply,
+    reduced,
+    scaled,
+    value_of,
+)
+from .rules import CONSTANTS, EXACT, INTRINSICS, LAWS, Rule, parameters
+from .traits import has_effects, may_fail
+
+_DIVISIONS = (FloorDiv, FloorMod, Div, Mod)
+_ARITHMETIC = frozenset({Add, Sub, Mul, Min, Max, Cast, Select, *_DIVISIONS})
+
+
+class _Inexact(Exception):
+    """A rule's right side has an operand that may wrap around."""
+
+
+class Quantity:
+    """An expression in a side condition: its comparisons mean "provably, for every value"."""
+
+    __slots__ = ("bounds", "poly")
+
+    def __init__(self, bounds: Bounds, poly: Poly) -> None:
+        self.bounds = bounds
+        self.poly = poly
+
+    def _above(self, other: Any, slack: int) -> bool:
+        """self ≥ other + slack."""
+        return self.bounds.lower(add(self.poly, _poly(other), -1)) >= slack
+
+    def _below(self, other: Any, slack: int) -> bool:
+        return self.bounds.upper(add(self.poly, _poly(other), -1)) <= -slack
+
+    def __ge__(self, other: Any) -> bool:
+        return self._above(other, 0)
+
+    def __gt__(self, other: Any) -> bool:
+        return self._above(other, 1)
+
+    def __le__(self, other: Any) -> bool:
+        return self._below(other, 0)
+
+    def __lt__(self, other: Any) -> bool:
+        return self._below(other, 1)
+
+    def __ne__(self, other: Any) -> bool:
+        return self.bounds.is_nonzero(add(self.poly, _poly(other), -1))
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: Any) -> bool:
+        return value_of(add(self.poly, _poly(other), -1)) == 0
+
+
+def _poly(value: Any) -> Poly:
+    return value.poly if isinstance(value, Quantity) else constant(int(value))
+
+
+class Normalizer:
+    """Normal forms under some facts. With `assume_defined`, failures need not be kept: for proofs only."""
+
+    def __init__(self, facts: Facts, assume_defined: bool = False) -> None:
+        self.facts = facts
+        self.bounds = Bounds(facts)
+        self.assume_defined = assume_defined
+        self.rank: dict[Factor, int] = {}
+        """Factors in order of first occurrence."""
+        self._atoms: dict[Any, Atom] = {}
+        self._done: dict[int, tuple[PrimExpr, Poly]] = {}
+
+    # ------------------------------------------------------------------------------------- expressions
+
+    def normal(self, expr: PrimExpr) -> Poly:
+        """The polynomial of an integer expression."""
+        kind = type(expr)
+        if kind is IntImm:
+            return constant(expr.value)  # type: ignore[attr-defined]
+        if kind is Var:
+            return self._variable(cast(Var, expr))
+        known = self._done.get(id(expr))
+        if known is None:
+            known = self._done[id(expr)] = expr, self._kept(_NORMAL.get(kind, Normalizer._opaque)(self, expr))
+        return known[1]
+
+    def _kept(self, p: Poly) -> Poly:
+        """Without the terms that only stand for failures, where those do not count."""
+        if self.assume_defined and 0 in p.values():
+            return {m: c for m, c in p.items() if c}
+        return p
+
+    def _variable(self, var: Var) -> Poly:
+        value = self.facts.values.get(var)
+        if value is not None:
+            return self.normal(value)
+        self.rank.setdefault(var, len(self.rank))
+        return {(var,): 1}
+
+    def _sum(self, expr: PrimExpr) -> Poly:
+        result: Poly = {}
+        pending: list[tuple[PrimExpr, int]] = [(expr, 1)]
+        while pending:
+            part, sign = pending.pop()
+            if isinstance(part, (Add, Sub)):
+                pending.append((part.b, sign if isinstance(part, Add) else -sign))
+                pending.append((part.a, sign))
+                continue
+            for monomial, coefficient in self.normal(part).items():
+                total = result.get(monomial, 0) + sign * coefficient
+                if total or is_partial(monomial):
+                    result[monomial] = total
+                else:
+                    result.pop(monomial, None)
+        return reduced(result, expr.dtype)
+
+    def _product(self, expr: PrimExpr) -> Poly:
+        assert isinstance(expr, Mul)
+        left, right = self.normal(expr.a), self.normal(expr.b)
+        if len(left) * len(right) > TOO_LARGE:
+            return self._unit(self._atom(Mul, (left, right), expr.dtype, expr))
+        return reduced(multiply(left, right), expr.dtype)
+
+    def _operation(self, expr: PrimExpr) -> Poly:
+        assert isinstance(expr, BinaryExpr)
+        if isinstance(expr, (Min, Max)):
+            operands = list(_flatten(expr, type(expr)))
+            if len(operands) > 2:
+                return self._extremum(type(expr), [self.normal(part) for part in operands], expr)
+        return self.operate(type(expr), self.normal(expr.a), self.normal(expr.b), expr.dtype, expr)
+
+    def _cast(self, expr: PrimExpr) -> Poly:
+        """A conversion of integers that keeps every value goes to the variables; others are opaque."""
+        assert isinstance(expr, Cast)
+        source, target = expr.value.dtype, expr.dtype
+        if not source.is_integer or source.lanes != 1:
+            return self._opaque(expr)
+        inner = self.normal(expr.value)
+        if not (self.bounds.fits(inner, source) and self._representable(inner, target)):
+            return self._opaque(expr)
+        result: Poly = {}
+        for monomial, coefficient in inner.items():
+            term: Poly = {(): coefficient}
+            for factor in monomial:
+                term = multiply(term, self._converted(factor, target))
+            result = add(result, term)
+        return result
+
+    def _representable(self, p: Poly, target: DataType) -> bool:
+        low, high = self.bounds.interval(p)
+        return low >= target.min_value and high <= target.max_value
+
+    def _converted(self, factor: Factor, target: DataType) -> Poly:
+        """A factor in another dtype. Conversion respects sums and products, modulo the width."""
+        if factor.dtype == target:
+            return {(factor,): 1}
+        if (
+            isinstance(factor, Atom)
+            and factor.kind == "cast"
+            and self._representable(factor.args[0], factor.dtype)
+        ):
+            ((monomial, _),) = factor.args[0].items()
+            return self._converted(monomial[0], target)
+        return self._unit(self._atom("cast", ({(factor,): 1},), target, None))
+
+    def _choice(self, expr: PrimExpr) -> Poly:
+        condition, first, second = (
+            (expr.condition, expr.true_value, expr.false_value) if isinstance(expr, Select) else expr.args  # type: ignore[attr-defined]
+        )
+        known = (
+            condition.value if isinstance(condition, IntImm) else self.facts.truths.get(self.key(condition))
+        )
+        if known is not None:
+            return self.normal(first if known else second)
+        arms = self.normal(first), self.normal(second)
+        if arms[0] == arms[1] and not self.may_fail(condition):
+            return arms[0]
+        return self._unit(self._atom(Select, arms, expr.dtype, expr, self.key(condition)))
+
+    def _call(self, expr: PrimExpr) -> Poly:
+        assert isinstance(expr, Call)
+        name, args = expr.intrinsic, expr.args
+        if name == "if_then_else":
+            return self._choice(expr)
+        for law in INTRINSICS.get(name, ()):
+            polys = [self.normal(arg) for arg in args]
+            result = self._apply(law, polys[0], polys[-1], expr.dtype)
+            if result is not None:
+                return result
+        return self._opaque(expr, "count" if name in ("popcount", "clz") else None)
+
+    def _let(self, expr: PrimExpr) -> Poly:
+        assert isinstance(expr, Let)
+        if not self.assume_defined and may_fail(expr.value):
+            return self._opaque(expr)
+        return self.normal(substitute(expr.body, {expr.var: expr.value}))
+
+    def _opaque(self, expr: PrimExpr, kind: Any = None) -> Poly:
+        key = ("opaque", self.key(expr, opaque=True))
+        atom = self._atoms.get(key)
+        if atom is None:
+            bool_cast = isinstance(expr, Cast) and expr.value.dtype.is_bool
+            kind = "bool" if bool_cast or expr.dtype.is_bool else kind or type(expr).__name__
+            atom = self._atoms[key] = Atom(kind, (), expr.dtype, expr, self._fails(expr), False)
+            self.rank[atom] = len(self.rank)
+        return self._unit(atom)
+
+    # --------------------------------------------------------------------------------------- operations
+
+    def operate(
+        self, kind: type[BinaryExpr], left: Poly, right: Poly, dtype: DataType, node: PrimExpr | None = None
+    ) -> Poly:
+        """The polynomial of an operation on two polynomials."""
+        a, b = value_of(left), value_of(right)
+        if a is not None and b is not None:
+            value = fold_integers(kind, a, b)
+            if value is not None:
+                return constant(wrap(value, dtype))
+        for law in LAWS[kind]:
+            result = self._apply(law, left, right, dtype)
+            if result is not None:
+                return self._kept(reduced(result, dtype))
+        return self._unit(self._atom(kind, (left, right), dtype, node))
+
+    def _apply(self, law: Rule, left: Poly, right: Poly, dtype: DataType) -> Poly | None:
+        narrow = law.holds is EXACT and dtype != "int64"
+        if narrow and not (self.bounds.fits(left, dtype) and self.bounds.fits(right, dtype)):
+            return None
+        for values in (law.find or _whole(law))(self.bounds, left, right):
+            if self._condition(law.when, values, dtype) and (
+                self.assume_defined or self._condition(law.defined, values, dtype)
+            ):
+                try:
+                    result = self._build(law.right, values, dtype, narrow)
+                except _Inexact:
+                    continue
+                for name in law.dropped:
+                    result = add(result, ghosts(cast("Poly", values[name])))
+                return result
+        return None
+
+    def _condition(
+        self, condition: Callable[..., bool] | None, values: split.Values, dtype: DataType
+    ) -> bool:
+        if condition is None:
+            return True
+        given = (dtype.bits if name == "bits" else values[name] for name in parameters(condition))
+        return condition(*(v if isinstance(v, int) else Quantity(self.bounds, v) for v in given))
+
+    def _build(self, pattern: PrimExpr, values: split.Values, dtype: DataType, narrow: bool) -> Poly:
+        """A rule's right side with its names replaced by polynomials."""
+        if isinstance(pattern, IntImm):
+            return constant(pattern.value)
+        if isinstance(pattern, Var):
+            value = values[pattern.name]
+            return constant(value) if isinstance(value, int) else value
+        parts = pattern.args if isinstance(pattern, Call) else (pattern.a, pattern.b)  # type: ignore[attr-defined]
+        left, right = (self._build(part, values, dtype, narrow) for part in parts)
+        if isinstance(pattern, Call):  # shift_left of two constants
+            return constant(cast(int, value_of(left)) << cast(int, value_of(right)))
+        if isinstance(pattern, (Add, Sub)):
+            return add(left, right, 1 if isinstance(pattern, Add) else -1)
+        if isinstance(pattern, Mul):
+            return multiply(left, right)
+        if narrow and not (self.bounds.fits(left, dtype) and self.bounds.fits(right, dtype)):
+            raise _Inexact
+        return self.operate(cast("type[BinaryExpr]", type(pattern)), left, right, dtype)
+
+    def _extremum(self, kind: type[Min] | type[Max], operands: list[Poly], node: PrimExpr) -> Poly:
+        """The maximum (or minimum) of more than two."""
+        dtype = node.dtype
+        sign = 1 if kind is Max else -1
+        operands = [scaled(operand, sign) for operand in operands]
+        if not all(self.bounds.fits(operand, dtype) for operand in operands):
+            return self._opaque(node)
+        kept: list[Poly] = []
+        lost: Poly = {}
+        for i, operand in enumerate(operands):
+            others = kept + operands[i + 1 :]
+            if any(self.bounds.upper(add(operand, other, -1)) <= 0 for other in others):
+                lost = add(lost, ghosts(operand))
+            else:
+                kept.append(operand)
+        shared = {m: c for m, c in kept[0].items() if m and all(other.get(m) == c for other in kept)}
+        shared.update(constant(min(operand.get((), 0) for operand in kept)))
+        kept = [add(operand, shared, -1) for operand in kept]
+        if len(kept) == 1:
+            result = add(kept[0], shared)
+        elif len(kept) == 2:
+            result = add(self.operate(Max, kept[0], kept[1], dtype), shared)
+        else:
+            result = add(self._unit(self._atom(Max, tuple(kept), dtype, None)), shared)
+        return add(scaled(result, sign), lost)
+
+    # -------------------------------------------------------------------------------------------- atoms
+
+    def _unit(self, atom: Atom) -> Poly:
+        return {(atom,): 1}
+
+    def _atom(
+        self, kind: Any, args: tuple[Poly, ...], dtype: DataType, node: PrimExpr | None, extra: Any = None
+    ) -> Atom:
+        keys: Any = tuple(frozenset(arg.items()) for arg in args)
+        key = (kind, dtype, extra, frozenset(keys) if kind in (Max, Mul) else keys)
+        atom = self._atoms.get(key)
+        if atom is None:
+            exact = kind == "cast" or all(self.bounds.fits(arg, dtype) for arg in args)
+            partial = any(is_partial(m) for arg in args for m in arg)
+            if kind in _DIVISIONS:
+                nonzero = self.bounds.is_nonzero(args[1]) and (exact or value_of(args[1]) is not None)
+                partial = partial or not nonzero
+            elif kind is Select:
+                partial = node is None or self._fails(node)
+            atom = Atom(kind, args, dtype, node, partial, exact)
+            self._atoms[key] = atom
+            self.rank[atom] = len(self.rank)
+        elif atom.node is None:
+            atom.node = node
+        return atom
+
+    def may_fail(self, expr: PrimExpr) -> bool:
+        """Whether the evaluation of an expression may fail, as far as the facts tell."""
+        return not self.assume_defined and self._fails(expr)
+
+    def _fails(self, expr: PrimExpr) -> bool:
+        if not may_fail(expr):
+            return False
+        if not expr.dtype.is_integer or expr.dtype.lanes != 1 or has_effects(expr):
+            return True
+        if type(expr) in _ARITHMETIC and not self.assume_defined:
+            return any(is_partial(m) for m in self.normal(expr))
+        return True
+
+    def under(self, facts: Facts, assume_defined: bool | None = None) -> Normalizer:
+        """A normalizer with more facts, whose atoms are the same objects as this one's."""
+        inner = Normalizer(facts, self.assume_defined if assume_defined is None else assume_defined)
+        inner._atoms = dict(self._atoms)
+        inner.rank = dict(self.rank)
+        return inner
+
+    # --------------------------------------------------------------------------------------------- keys
+
+    def key(self, expr: PrimExpr, opaque: bool = False) -> Any:
+        """What an expression is, hashable; equal keys mean equal values. `opaque`: by its node, not its normal form."""
+        if has_effects(expr):
+            return ("once", object())
+        if isinstance(expr, Var):
+            value = self.facts.values.get(expr)
+            return expr if value is None else self.key(value)
+        if isinstance(expr, FloatImm):
+            return (expr.dtype, expr.value.hex())
+        if isinstance(expr, StringImm):
+            return expr.value
+        if not opaque and expr.dtype.is_integer and expr.dtype.lanes == 1:
+            return (expr.dtype, frozenset(self.normal(expr).items()))
+        if isinstance(expr, CompareExpr) and expr.a.dtype.is_integer and expr.a.dtype.lanes == 1:
+            return self.comparison_key(expr)
+        return (type(expr), expr.dtype, *(self._part_key(expr, f.name, f.kind) for f in expr.__node_fields__))
+
+    def _part_key(self, expr: PrimExpr, name: str, kind: str) -> Any:
+        value = getattr(expr, name)
+        if kind == "label":
+            return None
+        return ("once", id(value)) if kind == "binder" else self._value_key(value)
+
+    def _value_key(self, value: Any) -> Any:
+        if isinstance(value, PrimExpr):
+            return self.key(value)
+        if isinstance(value, tuple):
+            return tuple(self._value_key(item) for item in cast("tuple[Any, ...]", value))
+        return value if isinstance(value, (Node, str, int, float, type(None))) else ("once", id(value))
+
+    def comparison_key(self, expr: CompareExpr) -> Any:
+        """The same for comparisons that say the same of a difference."""
+        kind, a, b = type(expr), expr.a, expr.b
+        left, right = self.normal(a), self.normal(b)
+        if kind in (GT, GE):
+            kind, left, right = (LT if kind is GT else LE), right, left
+        if kind in (EQ, NE):
+            difference = add(left, right, -1)
+            return (kind, a.dtype, frozenset((_frozen(difference), _frozen(scaled(difference, -1)))))
+        if self.bounds.fits(left, a.dtype) and self.bounds.fits(right, a.dtype):
+            return (LE, _frozen(at_most_zero(add(left, right, -1), kind is LT)))
+        return (kind, a.dtype, _frozen(left), _frozen(right))
+
+
+def _frozen(p: Poly) -> frozenset[tuple[Monomial, int]]:
+    return frozenset(p.items())
+
+
+def _flatten(expr: PrimExpr, kind: type[PrimExpr]) -> Iterator[PrimExpr]:
+    """The operands of nested operations of one kind, left to right."""
+    if isinstance(expr, kind):
+        yield from _flatten(expr.a, kind)  # type: ignore[attr-defined]
+        yield from _flatten(expr.b, kind)  # type: ignore[attr-defined]
+    else:
+        yield expr
+
+
+def _whole(law: Rule) -> split.Finder:
+    """The finder of a rule whose left side is an operation on two names (or numbers), or a call of one or two."""
+    left = law.left
+    patterns = left.args if isinstance(left, Call) else (left.a, left.b)  # type: ignore[attr-defined]
+
+    def find(bounds: Bounds, left: Poly, right: Poly) -> Iterator[split.Values]:
+        values: split.Values = {}
+        for pattern, poly in zip(patterns, (left, right), strict=False):
+            number = value_of(poly)
+            if isinstance(pattern, IntImm):
+                if number != pattern.value:
+                    return
+            elif isinstance(pattern, Var) and pattern.name in CONSTANTS:
+                if number is None:
+                    return
+                values[pattern.name] = number
+            elif isinstance(pattern, Var):
+                values[pattern.name] = poly
+        yield values
+
+    return find
+
+
+def at_most_zero(p: Poly, strict: bool) -> Poly:
+    """The least q with q ≤ 0 exactly where p ≤ 0 (or p < 0): integers let the constant be rounded."""
+    if strict:
+        p = add(p, {(): 1})
+    divisor = content(p)
+    if divisor < 2:
+        return p
+    result = {m: c // divisor for m, c in p.items() if m}
+    return result | constant(-(-p.get((), 0) // divisor))
+
+
+_NORMAL: dict[type[PrimExpr], Callable[[Normalizer, Any], Poly]] = {
+    Add: Normalizer._sum,
+    Sub: Normalizer._sum,
+    Mul: Normalizer._product,
+    **dict.fromkeys((FloorDiv, FloorMod, Div, Mod, Min, Max), Normalizer._operation),
+    Cast: Normalizer._cast,
+    Select: Normalizer._choice,
+    Call: Normalizer._call,
+    Let: Normalizer._let,
+}

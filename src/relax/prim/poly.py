@@ -1,0 +1,160 @@
+"""Polynomials with integer coefficients over atoms: the normal form integer expressions are compared in.
+
+    Poly     {monomial: coefficient}, in order of first occurrence
+    monomial a tuple of factors ordered by identity; () is the constant term
+    factor   a Var, or an Atom: whatever is not sum or product (a quotient, a maximum, a load, ...)
+
+Atoms of one `Normalizer` are interned: equal ones are the same object, so factors compare by identity.
+A coefficient of zero is kept only for a monomial that may fail: its evaluation must not be lost.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias
+
+from ..ir import DataType
+from .expr import PrimExpr, Var, wrap
+
+
+class Atom:
+    """A factor that is not a variable: `kind` of operation on the polynomials `args`, or an opaque `node`."""
+
+    __slots__ = ("args", "dtype", "exact", "kind", "node", "partial")
+
+    def __init__(
+        self,
+        kind: Any,
+        args: tuple[Poly, ...],
+        dtype: DataType,
+        node: PrimExpr | None,
+        partial: bool,
+        exact: bool,
+    ) -> None:
+        self.kind = kind
+        self.args = args
+        self.dtype = dtype
+        self.node = node
+        self.partial = partial
+        """Whether its evaluation may fail (a division by what may be zero)."""
+        self.exact = exact
+        """Whether no operand wraps around: then the operation is that of unbounded integers on `args`."""
+
+    def __repr__(self) -> str:
+        name = self.kind.__name__ if isinstance(self.kind, type) else str(self.kind)
+        return f"{name}{self.args or self.node}"
+
+
+Factor: TypeAlias = "Var | Atom"
+Monomial: TypeAlias = "tuple[Factor, ...]"
+Poly: TypeAlias = "dict[Monomial, int]"
+
+TOO_LARGE = 128
+"""A product that would have more terms than this is not expanded."""
+
+
+def constant(value: int) -> Poly:
+    """The polynomial of a number."""
+    return {(): value} if value else {}
+
+
+def value_of(poly: Poly) -> int | None:
+    """The number a polynomial is, None if it is not one."""
+    if not poly:
+        return 0
+    return poly.get(()) if len(poly) == 1 else None
+
+
+def is_partial(monomial: Monomial) -> bool:
+    """Whether the evaluation of a monomial may fail."""
+    return any(type(factor) is Atom and factor.partial for factor in monomial)
+
+
+def add(p: Poly, q: Poly, scale: int = 1) -> Poly:
+    """p + scale·q."""
+    result = dict(p)
+    for monomial, coefficient in q.items():
+        total = result.get(monomial, 0) + scale * coefficient
+        if total or is_partial(monomial):
+            result[monomial] = total
+        else:
+            result.pop(monomial, None)
+    return result
+
+
+def scaled(p: Poly, scale: int) -> Poly:
+    """scale·p."""
+    if scale == 1:
+        return p
+    return {m: c * scale for m, c in p.items() if scale or is_partial(m)}
+
+
+def times_monomial(p: Poly, monomial: Monomial, scale: int = 1) -> Poly:
+    """scale·monomial·p."""
+    if not monomial:
+        return scaled(p, scale)
+    return {join(m, monomial): c * scale for m, c in p.items()}
+
+
+def join(a: Monomial, b: Monomial) -> Monomial:
+    """The product of two monomials."""
+    if not a or not b:
+        return a or b
+    return tuple(sorted(a + b, key=id))
+
+
+def multiply(p: Poly, q: Poly) -> Poly:
+    """p·q."""
+    if not p or not q:
+        return ghosts(p or q)
+    result: Poly = {}
+    for a, x in p.items():
+        for b, y in q.items():
+            monomial = join(a, b)
+            total = result.get(monomial, 0) + x * y
+            if total or is_partial(monomial):
+                result[monomial] = total
+            else:
+                result.pop(monomial, None)
+    return result
+
+
+def without(monomial: Monomial, factors: Monomial) -> Monomial | None:
+    """The monomial divided by others; None if they do not divide it."""
+    rest = list(monomial)
+    for factor in factors:
+        for i, mine in enumerate(rest):
+            if mine is factor:
+                del rest[i]
+                break
+        else:
+            return None
+    return tuple(rest)
+
+
+def ghosts(p: Poly) -> Poly:
+    """0·p: nothing but the possible failures of p."""
+    return {m: 0 for m in p if is_partial(m)}
+
+
+def content(p: Poly) -> int:
+    """The greatest common divisor of the coefficients, the constant term's not counted; 0 without others."""
+    return math.gcd(*(c for m, c in p.items() if m))
+
+
+def reduced(p: Poly, dtype: DataType) -> Poly:
+    """The same value modulo 2^bits: coefficients below 2^bits in magnitude, a number within the dtype."""
+    modulus = 1 << dtype.bits
+    number = p.get(()) if len(p) == 1 else None
+    if number is not None:
+        return constant(wrap(number, dtype))
+    if all(-modulus < c < modulus for c in p.values()):
+        return p
+    small = {m: abs(c) % modulus * (1 if c > 0 else -1) for m, c in p.items()}
+    return {m: c for m, c in small.items() if c or is_partial(m)}
+
+
+def vanishes(p: Poly, dtype: DataType) -> bool:
+    """Whether p is 0 modulo 2^bits for all values."""
+    modulus = (1 << dtype.bits) - 1
+    return not any(c & modulus for c in p.values())

@@ -1,0 +1,123 @@
+"""How the operands of a division or a maximum are taken apart, for the rules that need a sum of a certain form.
+
+A finder gets the two polynomials of an operation and yields values for the names in its rule's left side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from .bounds import Bounds
+from .expr import FloorDiv
+from .poly import Atom, Poly, add, constant, times_monomial, value_of, without
+
+Values: TypeAlias = "dict[str, Poly | int]"
+Finder: TypeAlias = "Callable[[Bounds, Poly, Poly], Iterator[Values]]"
+
+STEPS = 32
+
+
+def _divide_by_number(dividend: Poly, number: int) -> tuple[Poly, Poly]:
+    """Quotient and rest: terms divisible by the number; of the constant, what its remainder leaves."""
+    quotient: Poly = {}
+    rest: Poly = {}
+    for monomial, coefficient in dividend.items():
+        if not monomial:
+            times, left = divmod(coefficient, number)
+            quotient.update(constant(times))
+            rest.update(constant(left))
+        elif coefficient % number == 0:
+            quotient[monomial] = coefficient // number
+        else:
+            rest[monomial] = coefficient
+    return quotient, rest
+
+
+def _divide(dividend: Poly, divisor: Poly) -> tuple[Poly, Poly]:
+    """Quotient and rest of a polynomial division; with several terms in the divisor, the rest must vanish."""
+    number = value_of(divisor)
+    if number is not None:
+        return _divide_by_number(dividend, number) if number else ({}, dividend)
+    lead = max(divisor, key=len)
+    quotient: Poly = {}
+    rest = dividend
+    for _ in range(STEPS):
+        for monomial, coefficient in rest.items():
+            left = without(monomial, lead)
+            if left is not None and coefficient and coefficient % divisor[lead] == 0:
+                times = coefficient // divisor[lead]
+                quotient = add(quotient, {left: times})
+                rest = add(rest, times_monomial(divisor, left), -times)
+                break
+        else:
+            break
+    if len(divisor) > 1 and any(rest.values()):
+        return {}, dividend
+    return quotient, rest
+
+
+def multiples(bounds: Bounds, dividend: Poly, divisor: Poly) -> Iterator[Values]:
+    """x*y + z over y: x the terms that are multiples of the divisor."""
+    quotient, rest = _divide(dividend, divisor)
+    if any(quotient.values()):
+        yield {"x": quotient, "y": divisor, "z": rest}
+
+
+def exact_multiple(bounds: Bounds, dividend: Poly, divisor: Poly) -> Iterator[Values]:
+    """x*y over y, with nothing left."""
+    for values in multiples(bounds, dividend, divisor):
+        if not values["z"]:
+            yield values
+
+
+def one_quotient(bounds: Bounds, dividend: Poly, divisor: Poly) -> Iterator[Values]:
+    """x over c, with k the quotient of the least value of x."""
+    number = value_of(divisor)
+    if number is not None and number > 0:
+        low = bounds.lower(dividend)
+        if not math.isinf(low):
+            yield {"x": dividend, "c": number, "k": int(low) // number}
+
+
+def common_factor(bounds: Bounds, dividend: Poly, divisor: Poly) -> Iterator[Values]:
+    """x*g + y over c*g, for each g that the divisor shares with a coefficient of the dividend."""
+    number = value_of(divisor)
+    if number is None or number < 2:
+        return
+    factors = {math.gcd(coefficient, number) for monomial, coefficient in dividend.items() if monomial}
+    for factor in sorted(factors - {1}, reverse=True):
+        quotient, rest = _divide_by_number(dividend, factor)
+        if factor < number or rest:
+            yield {"x": quotient, "y": rest, "g": factor, "c": number // factor}
+
+
+def nested(bounds: Bounds, dividend: Poly, divisor: Poly) -> Iterator[Values]:
+    """x // a + y over b, if there is just one quotient by a constant to choose."""
+    number = value_of(divisor)
+    inner = [
+        (monomial, factor)
+        for monomial, coefficient in dividend.items()
+        for factor in monomial
+        if coefficient == 1
+        and len(monomial) == 1
+        and isinstance(factor, Atom)
+        and factor.kind is FloorDiv
+        and factor.exact
+    ]
+    if number is None or len(inner) != 1:
+        return
+    monomial, quotient = inner[0]
+    by = value_of(quotient.args[1])
+    if by is not None:
+        rest = {m: c for m, c in dividend.items() if m is not monomial}
+        yield {"x": quotient.args[0], "a": by, "y": rest, "b": number}
+
+
+def common_terms(bounds: Bounds, left: Poly, right: Poly) -> Iterator[Values]:
+    """x + z and y + z: z the terms both have, and the smaller constant."""
+    shared = {m: c for m, c in left.items() if m and right.get(m) == c}
+    shared.update(constant(min(left.get((), 0), right.get((), 0))))
+    if shared:
+        yield {"x": add(left, shared, -1), "y": add(right, shared, -1), "z": shared}

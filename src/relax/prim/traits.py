@@ -1,0 +1,96 @@
+"""Facts of an expression that need no context: whether it may fail or have effects, and what it costs.
+
+They are computed once per node and kept in its `_traits` slot.
+"""
+
+from __future__ import annotations
+
+from ..ir import set_slot
+from .expr import (
+    Add,
+    And,
+    Call,
+    Cast,
+    Div,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    Select,
+    StringImm,
+    Sub,
+    Var,
+)
+from .functor import sub_expressions
+from .intrin import is_pure
+
+MAY_FAIL = 1
+HAS_EFFECTS = 2
+_FLAGS = 2
+"""Bits the flags take; the cost stands above them."""
+
+_COST: dict[type[PrimExpr], int] = {
+    Add: 1, Sub: 1, Mul: 1, FloorDiv: 4, FloorMod: 4, Div: 4, Mod: 4, Min: 2, Max: 2,
+    And: 1, Or: 1, Not: 1, Select: 2, Cast: 1, Let: 1, Call: 6,
+}  # fmt: skip
+_DIVISIONS = (FloorDiv, FloorMod, Div, Mod)
+_TOTAL = frozenset(_COST) | {Var, IntImm, FloatImm, StringImm}
+
+
+def may_fail(expr: PrimExpr) -> bool:
+    """Whether the evaluation may raise an error: a division, a load, a call."""
+    return bool(_traits(expr) & (MAY_FAIL | HAS_EFFECTS))
+
+
+def has_effects(expr: PrimExpr) -> bool:
+    """Whether it matters how often, and in which order with others, an expression is evaluated."""
+    return bool(_traits(expr) & HAS_EFFECTS)
+
+
+def cost(expr: PrimExpr) -> int:
+    """Roughly the work of an evaluation: what simplification makes smaller."""
+    return _traits(expr) >> _FLAGS
+
+
+def _traits(expr: PrimExpr) -> int:
+    try:
+        return expr._traits  # type: ignore[reportPrivateUsage]
+    except AttributeError:
+        pass
+    kind = type(expr)
+    if kind is Var:
+        result = 1 << _FLAGS
+    elif kind is IntImm or kind is FloatImm:
+        result = 0
+    else:
+        flags, total = _own_flags(expr), _COST.get(kind, 1 if hasattr(expr, "a") else 6)
+        for part in sub_expressions(expr):
+            below = _traits(part)
+            flags |= below & (MAY_FAIL | HAS_EFFECTS)
+            total += below >> _FLAGS
+        if kind is Add and isinstance(expr.b, IntImm) and expr.b.value < 0:  # type: ignore[attr-defined]
+            total += 1  # n - 1 reads better than n + -1
+        result = total << _FLAGS | flags
+    set_slot(expr, "_traits", result)
+    return result
+
+
+def _own_flags(expr: PrimExpr) -> int:
+    if isinstance(expr, _DIVISIONS):
+        safe = expr.a.dtype.is_float or (isinstance(expr.b, IntImm) and expr.b.value != 0)
+        return 0 if safe else MAY_FAIL
+    if isinstance(expr, Call):
+        if not is_pure(expr):
+            return HAS_EFFECTS | MAY_FAIL
+        return 0 if expr.op.get_attr("total") else MAY_FAIL  # type: ignore[union-attr]
+    if type(expr) in _TOTAL or (expr.dtype.is_bool and hasattr(expr, "a")):
+        return 0
+    return MAY_FAIL  # an expression of another room: a load may be out of bounds
