@@ -47,12 +47,12 @@ def substitute(expr: ExprT, mapping: Mapping[Any, Any]) -> ExprT:
             shape_vars[key] = cast_prim(key.dtype, value)
         else:
             raise TypeError(f"substitute: expected a relax.Var or a tir.Var, found {type(key).__name__}")
-    return cast(ExprT, _Substitution(variables, shape_vars, fresh=False).node(expr))
+    return cast(ExprT, Substitution(variables, shape_vars, fresh=False).node(expr))
 
 
 def copy_with_new_vars(func: Function) -> Function:
     """A structurally equal function that shares no bound variable, of Relax or of shapes, with the original."""
-    return cast(Function, _Substitution({}, {}, fresh=True).node(func))
+    return cast(Function, Substitution({}, {}, fresh=True).node(func))
 
 
 def bind_params(func: Function, binding_map: Mapping[Any, Any]) -> Function:
@@ -97,9 +97,11 @@ def bind_symbolic_vars(func: Function, binding_map: Mapping[Any, Any]) -> Functi
     return substitute(func, table)
 
 
-class _Substitution:
+class Substitution:
+    """One walk that replaces; passes that decide on the way add to its tables. `fresh` renames all that is bound."""
+
     def __init__(
-        self, variables: dict[Var, RelaxExpr], shape_vars: dict[PrimVar, PrimExpr], *, fresh: bool
+        self, variables: dict[Var, RelaxExpr], shape_vars: dict[PrimVar, PrimExpr], *, fresh: bool = False
     ) -> None:
         self.variables = variables
         self.shape_vars = shape_vars
@@ -203,4 +205,4 @@ class _Substitution:
         return items if all(a is b for a, b in zip(items, mapped, strict=True)) else mapped
 
 
-__all__ = ["bind_params", "bind_symbolic_vars", "copy_with_new_vars", "substitute"]
+__all__ = ["Substitution", "bind_params", "bind_symbolic_vars", "copy_with_new_vars", "substitute"]
