@@ -55,10 +55,9 @@ def check_shape_info(value: Any, ndim: int, context: str) -> None:
 
 def check_prim_value_info(value: Any, dtype: str, context: str) -> None:
     """A scalar of `dtype`."""
-    if not isinstance(value, bool | int | float):
-        raise TypeError(f"{context}: expected a {dtype} value, found {kind_of(value)}")
-    if not prim_fits(value, dtype):
-        raise TypeError(f"{context}: expected a {dtype} value, found {kind_of(value)}")
+    if not isinstance(value, bool | int | float) or not prim_fits(value, dtype):
+        article = "an" if dtype.startswith("int") else "a"
+        raise TypeError(f"{context}: expected {article} {dtype} value, found {kind_of(value)}")
 
 
 def check_tuple_info(value: Any, length: int, context: str) -> None:

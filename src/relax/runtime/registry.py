@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar, overload
 
 import tvm_ffi
 
+from .builtins import BUILTINS
 from .closure import Closure
 from .values import PackedFunc, packed
 
@@ -62,9 +63,12 @@ def get_global_func(name: str, allow_missing: bool) -> PackedFunc | None: ...
 def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None:
     """The packed function registered under a name, callable with Python values.
 
+    The machine's own functions (``vm.builtin.…``, ``relax.run.…``) are found as well.
     Raises ValueError if there is none; with `allow_missing` the answer is then None.
     """
     function = tvm_ffi.get_global_func(name, True)
+    if function is None and name in BUILTINS:
+        function = tvm_ffi.convert_func(BUILTINS[name])
     if function is not None:
         return PackedFunc(function)
     if allow_missing:
