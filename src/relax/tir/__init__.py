@@ -113,6 +113,7 @@ from ..prim.intrin import (
     truncdiv,
     truncmod,
 )
+from . import transform
 from .buffer import (
     Broadcast,
     Buffer,
@@ -133,7 +134,9 @@ from .functor import (
     pre_order_visit,
     substitute,
 )
+from .interpret import interpret
 from .regions import block_access_region
+from .renew import renew_bound_vars
 from .stmt import (
     AllocBuffer,
     AssertStmt,
@@ -153,6 +156,7 @@ from .stmt import (
     Stmt,
     While,
 )
+from .transform.lower import lower
 from .usage import undefined_buffers, undefined_vars
 
 __all__ = [
@@ -256,6 +260,7 @@ __all__ = [
     "indexdiv",
     "indexmod",
     "infinity",
+    "interpret",
     "ir_transform",
     "is_pure",
     "isfinite",
@@ -267,6 +272,7 @@ __all__ = [
     "log2",
     "log10",
     "logical_not",
+    "lower",
     "max",
     "max_value",
     "min",
@@ -279,6 +285,7 @@ __all__ = [
     "power",
     "pre_order_visit",
     "reinterpret",
+    "renew_bound_vars",
     "round",
     "rsqrt",
     "select",
@@ -291,6 +298,7 @@ __all__ = [
     "substitute",
     "tan",
     "tanh",
+    "transform",
     "trunc",
     "truncdiv",
     "truncmod",

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, cast, final
 
 from ..ir import DataType, Node, binder, child, label, node, set_slot
-from ..prim.expr import PrimExpr, Var, convert, dimensions
+from ..prim.expr import IntImm, PrimExpr, Var, convert, dimensions
 from .scalar import ScalarOperators, as_tuple
 
 
@@ -22,6 +22,14 @@ class Range(Node):
 
     min: PrimExpr = child(converter=convert)
     extent: PrimExpr = child(converter=convert)
+
+    def __post_init__(self) -> None:
+        # A constant takes the dtype of the other bound, so that a range has one form.
+        if self.min.dtype != self.extent.dtype:
+            if isinstance(self.min, IntImm):
+                set_slot(self, "min", IntImm(self.extent.dtype, self.min.value))
+            elif isinstance(self.extent, IntImm):
+                set_slot(self, "extent", IntImm(self.min.dtype, self.extent.value))
 
     @staticmethod
     def from_min_extent(min: Any, extent: Any) -> Range:
@@ -187,6 +195,13 @@ class Broadcast(PrimExpr):
         set_slot(self, "dtype", self.value.dtype.with_lanes(self.lanes))
 
 
+def _constant(bound: PrimExpr, dtype: DataType) -> PrimExpr:
+    """A constant in another integer dtype; anything else as it is."""
+    if isinstance(bound, IntImm) and bound.dtype != dtype and dtype.is_integer:
+        return IntImm(dtype, bound.value)
+    return bound
+
+
 @final
 @node
 class IterVar(ScalarOperators, Node):
@@ -198,6 +213,11 @@ class IterVar(ScalarOperators, Node):
     dom: Range | None
     var: Var = binder()
     iter_type: str = child(default="spatial")
+
+    def __post_init__(self) -> None:
+        if self.dom is not None:
+            bounds = (_constant(self.dom.min, self.var.dtype), _constant(self.dom.extent, self.var.dtype))
+            set_slot(self, "dom", self.dom.replace(min=bounds[0], extent=bounds[1]))
 
     @property
     def name(self) -> str:

@@ -117,6 +117,11 @@ def undefined_vars(node: Node) -> list[Var]:
     return [var for var in usage.used if var not in usage.defined]
 
 
+def free_vars(node: Node) -> set[Var]:
+    """`undefined_vars` as a set. (Never ask a list of variables `in`: comparing variables builds an expression.)"""
+    return set(undefined_vars(node))
+
+
 def undefined_buffers(node: Node) -> list[Buffer]:
     """The buffers used that are neither parameters nor allocated or declared inside, in order of first
     use.
@@ -125,4 +130,4 @@ def undefined_buffers(node: Node) -> list[Buffer]:
     return [buffer for buffer in usage.buffers if buffer not in usage.own_buffers]
 
 
-__all__ = ["buffer_expressions", "shape_vars_bound_by", "undefined_buffers", "undefined_vars"]
+__all__ = ["buffer_expressions", "free_vars", "shape_vars_bound_by", "undefined_buffers", "undefined_vars"]

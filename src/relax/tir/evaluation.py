@@ -1,0 +1,324 @@
+"""The interpreter's expressions: closures from an environment to a value.
+
+A scalar is a Python int, bool or float (rounded to its dtype after every operation, integers wrapped); a vector is
+a list of them. The environment maps variables to values, pointers to flat NumPy arrays, buffers to views.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+
+from ..ir import DataType, GlobalVar, Node
+from ..prim import (
+    ARITHMETIC,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BinaryExpr,
+    Call,
+    Cast,
+    Div,
+    FloatImm,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    Select,
+    StringImm,
+    Sub,
+    Var,
+    evaluate,
+)
+from ..prim.evaluate import convert_value
+from ..prim.expr import fold_integers, wrap
+from .buffer import Broadcast, BufferLoad, Ramp
+
+Env: TypeAlias = dict[Node, Any]
+Value = Callable[[Env], Any]
+Array = np.ndarray[Any, Any]
+
+
+class View:
+    """Memory seen as a buffer: shape, strides and offset in elements."""
+
+    __slots__ = ("dtype", "item", "lanes", "memory", "name", "offset", "shape", "strides")
+
+    def __init__(
+        self,
+        name: str,
+        dtype: DataType,
+        memory: Array,
+        shape: list[int],
+        strides: list[int] | None,
+        offset: int,
+    ) -> None:
+        self.name, self.dtype, self.shape, self.offset = name, dtype, shape, offset
+        self.lanes = dtype.lanes
+        kind = dtype.element_of.numpy()
+        self.memory = memory if memory.dtype == kind else cast(Any, memory).view(kind)
+        self.strides = _compact(shape) if strides is None else strides
+        self.item: Callable[[Any], Any] = bool if dtype.is_bool else float if dtype.is_float else int
+
+    def position(self, indices: Sequence[int]) -> int:
+        """The offset of an element. Raises IndexError outside of the shape, or of the memory behind."""
+        position = self.offset
+        for index, size, stride in zip(indices, self.shape, self.strides, strict=True):
+            if not 0 <= index < size:
+                raise IndexError(
+                    f"{self.name}[{', '.join(map(str, indices))}] is outside of shape {self.shape}"
+                )
+            position += index * stride
+        if not 0 <= position * self.lanes < len(self.memory):
+            raise IndexError(f"{self.name}[{', '.join(map(str, indices))}] is outside of its memory")
+        return position * self.lanes
+
+    def load(self, indices: Sequence[int]) -> Any:
+        """The element; a list for a buffer of vectors."""
+        position = self.position(indices)
+        if self.lanes == 1:
+            return self.item(self.memory[position])
+        return [self.item(v) for v in self.memory[position : position + self.lanes]]
+
+    def store(self, indices: Sequence[int], value: Any) -> None:
+        """Write an element."""
+        position = self.position(indices)
+        if self.lanes == 1:
+            self.memory[position] = value
+        else:
+            self.memory[position : position + self.lanes] = value
+
+
+def _compact(shape: Sequence[int]) -> list[int]:
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return strides[::-1]
+
+
+def flat_memory(array: Array, function: str, name: str, strided: bool) -> Array:
+    """The elements from an array's first to its last, as a flat array that shares its memory."""
+    if array.flags.c_contiguous:
+        return cast(Any, array).reshape(-1)
+    if not strided or any(stride < 0 for stride in array.strides):
+        raise ValueError(f"{function}: parameter {name} is not compact")
+    steps = [stride // array.itemsize for stride in array.strides]
+    count = (
+        1 + sum((size - 1) * step for size, step in zip(array.shape, steps, strict=True)) if array.size else 0
+    )
+    return np.lib.stride_tricks.as_strided(array, (count,), (array.itemsize,))
+
+
+class ExpressionCompiler:
+    """Turns expressions into closures."""
+
+    def __init__(self, externs: dict[str, Callable[..., Any]]) -> None:
+        self.externs = externs
+
+    def global_function(self, name: str) -> Callable[[Sequence[Any]], None]:
+        """A function that the program calls by its global name."""
+        raise ValueError(f"interpret: there is no function {name}")
+
+    def expr(self, expr: PrimExpr) -> Value:
+        """An expression, executable."""
+        match expr:
+            case IntImm(dtype, value):
+                fixed = bool(value) if dtype.is_bool else value
+                return lambda env: fixed
+            case FloatImm():
+                number = evaluate(expr)
+                return lambda env: number
+            case StringImm(text):
+                return lambda env: text
+            case Var():
+                return _variable(expr)
+            case BufferLoad():
+                return self.load(expr)
+            case And(a, b) if expr.dtype.lanes == 1:
+                left, right = self.expr(a), self.expr(b)
+                return lambda env: left(env) and right(env)
+            case Or(a, b) if expr.dtype.lanes == 1:
+                left, right = self.expr(a), self.expr(b)
+                return lambda env: left(env) or right(env)
+            case Not(a):
+                return self.elementwise(expr, operator.not_, a)
+            case BinaryExpr(a=a, b=b):
+                return self.elementwise(expr, _binary_function(expr), a, b)
+            case Select(condition, yes, no):
+                return self.select(expr, condition, yes, no)
+            case Cast(dtype, value):
+                kind = dtype.element_of
+                return self.elementwise(expr, _conversion(kind), value)
+            case Let(var, value, body):
+                return _bound(var, self.expr(value), self.expr(body))
+            case Ramp(base, stride, lanes):
+                start, step, kind = self.expr(base), self.expr(stride), expr.dtype.element_of
+                return lambda env: _ramp(start(env), step(env), lanes, kind)
+            case Broadcast(value, lanes):
+                single = self.expr(value)
+                return lambda env: [single(env)] * lanes
+            case Call():
+                return self.call(expr)
+            case _:
+                raise TypeError(f"interpret: cannot evaluate a {type(expr).__name__}")
+
+    def elementwise(self, expr: PrimExpr, function: Callable[..., Any], *operands: PrimExpr) -> Value:
+        """A function of scalars; over the lanes, of vectors."""
+        parts = [self.expr(operand) for operand in operands]
+        if expr.dtype.lanes > 1:
+            return lambda env: [function(*items) for items in zip(*(p(env) for p in parts), strict=True)]
+        if len(parts) == 1:
+            (only,) = parts
+            return lambda env: function(only(env))
+        if len(parts) == 2:
+            a, b = parts
+            return lambda env: function(a(env), b(env))
+        return lambda env: function(*(part(env) for part in parts))
+
+    def select(self, expr: PrimExpr, condition: PrimExpr, yes: PrimExpr, no: PrimExpr) -> Value:
+        test, first, second = self.expr(condition), self.expr(yes), self.expr(no)
+        if condition.dtype.lanes == 1:
+            return lambda env: first(env) if test(env) else second(env)
+        return lambda env: [a if c else b for c, a, b in zip(test(env), first(env), second(env), strict=True)]
+
+    def load(self, expr: BufferLoad) -> Value:
+        buffer = expr.buffer
+        indices = [self.expr(index) for index in expr.indices]
+        if not expr.indices or expr.indices[-1].dtype.lanes == 1:
+            return lambda env: env[buffer].load([index(env) for index in indices])
+
+        def vector(env: Env) -> Any:
+            where = [index(env) for index in indices]
+            view: View = env[buffer]
+            items = [view.load([*where[:-1], last]) for last in where[-1]]
+            return items if view.lanes == 1 else list(itertools.chain.from_iterable(items))
+
+        return vector
+
+    def call(self, expr: Call) -> Value:
+        if isinstance(expr.op, GlobalVar):
+            args = [self.expr(arg) for arg in expr.args]
+            callee = expr.op.name_hint
+            return lambda env: self.global_function(callee)([arg(env) for arg in args])
+        name = expr.intrinsic
+        if name == "if_then_else":
+            return self.select(expr, *expr.args)
+        if name in ("call_extern", "call_pure_extern", "call_packed"):
+            return self.extern(expr)
+        # One scalar call over variables, evaluated for each lane by the definition of the intrinsic.
+        places = [Var(f"x{i}", arg.dtype.element_of) for i, arg in enumerate(expr.args)]
+        scalar = Call(expr.dtype.element_of, expr.op, tuple(places))
+        return self.elementwise(
+            expr, lambda *values: evaluate(scalar, dict(zip(places, values, strict=True))), *expr.args
+        )
+
+    def extern(self, expr: Call) -> Value:
+        symbol = expr.args[0]
+        name = symbol.value if isinstance(symbol, StringImm) else "?"
+        args = [self.expr(arg) for arg in expr.args[1:]]
+
+        def run(env: Env) -> Any:
+            function = self.externs.get(name)
+            if function is None:
+                raise ValueError(f"interpret: no function was given for {name}; pass it in externs")
+            result = function(*(arg(env) for arg in args))
+            return 0 if result is None else result
+
+        return run
+
+
+def _variable(var: Var) -> Value:
+    def run(env: Env) -> Any:
+        try:
+            return env[var]
+        except KeyError:
+            raise ValueError(f"interpret: the variable {var.name} has no value here") from None
+
+    return run
+
+
+def _bound(var: Var, value: Value, body: Value) -> Value:
+    def run(env: Env) -> Any:
+        env[var] = value(env)
+        return body(env)
+
+    return run
+
+
+def _ramp(base: int, stride: int, lanes: int, dtype: DataType) -> list[int]:
+    return [wrap(base + i * stride, dtype) for i in range(lanes)]
+
+
+def _conversion(dtype: DataType) -> Callable[[Any], Any]:
+    return lambda value: convert_value(value, dtype)
+
+
+def _rounding(dtype: DataType) -> Callable[[float], float]:
+    if dtype == "float64":
+        return float
+    kind: Any = dtype.numpy().type
+    return lambda value: float(kind(value))
+
+
+_COMPARE: dict[type[BinaryExpr], Callable[[Any, Any], bool]] = {
+    EQ: operator.eq, NE: operator.ne, LT: operator.lt, LE: operator.le, GT: operator.gt, GE: operator.ge,
+}  # fmt: skip
+
+_FLOAT: dict[type[BinaryExpr], Callable[[float, float], float]] = {
+    Add: operator.add,
+    Sub: operator.sub,
+    Mul: operator.mul,
+    Div: lambda a, b: float(np.float64(a) / np.float64(b)),
+    Min: lambda a, b: float(np.minimum(a, b)),
+    Max: lambda a, b: float(np.maximum(a, b)),
+}
+
+_INTEGER: dict[type[BinaryExpr], Callable[[int, int], int]] = {
+    Add: operator.add, Sub: operator.sub, Mul: operator.mul,
+}  # fmt: skip
+
+
+def _binary_function(expr: BinaryExpr) -> Callable[[Any, Any], Any]:
+    """The scalar function of an operation at its operands' dtype."""
+    cls, dtype = type(expr), expr.a.dtype.element_of
+    if cls in _COMPARE:
+        return _COMPARE[cls]
+    if cls is And or cls is Or:
+        return (lambda a, b: a and b) if cls is And else (lambda a, b: a or b)
+    assert cls in ARITHMETIC
+    if dtype.is_float and cls in _FLOAT:
+        compute, rounded = _FLOAT[cls], _rounding(dtype)
+        return lambda a, b: rounded(compute(a, b))
+    if dtype.is_float:
+        a, b = Var("a", dtype), Var("b", dtype)
+        general = expr.replace(a=a, b=b)
+        return lambda x, y: evaluate(general, {a: x, b: y})
+    if cls in _INTEGER:
+        plain = _INTEGER[cls]
+        return lambda a, b: wrap(plain(a, b), dtype)
+
+    def divide(a: int, b: int) -> Any:
+        result = fold_integers(cls, a, b)
+        if result is None:
+            raise ZeroDivisionError(f"division by zero in {expr}")
+        return wrap(result, dtype)
+
+    return divide
+
+
+__all__ = ["Env", "ExpressionCompiler", "View", "flat_memory"]

@@ -1,0 +1,502 @@
+"""The meaning of a PrimFunc, executable: an interpreter over NumPy arrays.
+
+    interpret(func, a, b, n, out)
+
+runs `func` on its parameters in order; tensors are NumPy arrays, written in place. It is the reference that lowering
+and code generation are compared with, so it is strict: an index outside its dimension, a block variable
+outside its domain, or a division by zero is an error, and fresh storage holds garbage (NaN). Blocks are executed as
+they are; a reduction over nothing still runs the block's init.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from ..ir import DataType, IRModule
+from ..prim import Var
+from .buffer import Buffer
+from .evaluation import Env, ExpressionCompiler, View, flat_memory
+from .layout import element_count
+from .statements import conjuncts
+from .stmt import (
+    AllocBuffer,
+    AssertStmt,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    MatchBufferRegion,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+    While,
+)
+from .usage import free_vars
+
+Array = np.ndarray[Any, Any]
+Run = Callable[[Env], None]
+
+
+def interpret(
+    func: PrimFunc,
+    *args: Any,
+    module: IRModule | None = None,
+    externs: Mapping[str, Callable[..., Any]] | None = None,
+    reverse_parallel: bool = False,
+) -> None:
+    """Run a PrimFunc on NumPy arrays and Python scalars, one per parameter.
+
+    `module` holds the functions it calls, `externs` those of call_extern and call_packed by name. With
+    `reverse_parallel`, parallel and vectorised loops run backwards: a result that changes depends on their order.
+    Raises TypeError or ValueError for arguments that do not fit, IndexError, ZeroDivisionError and AssertionError
+    for what goes wrong in the program.
+    """
+    compiler = _Compiler(module, dict(externs or {}), reverse_parallel)
+    with np.errstate(all="ignore"):
+        compiler.function(func)(args)
+
+
+def _nothing(env: Env) -> None:
+    return None
+
+
+class _Compiler(ExpressionCompiler):
+    """Turns statements into Python closures over the environment."""
+
+    def __init__(
+        self, module: IRModule | None, externs: dict[str, Callable[..., Any]], reverse_parallel: bool
+    ) -> None:
+        super().__init__(externs)
+        self.module = module
+        self.reverse = reverse_parallel
+        self.functions: dict[str, Callable[[Sequence[Any]], None]] = {}
+        self.loops: list[For] = []
+
+    # ------------------------------------------------------------------ functions
+
+    def function(self, func: PrimFunc) -> Callable[[Sequence[Any]], None]:
+        """The function on a sequence of arguments."""
+        name = str(func.attrs.get("global_symbol", "main"))
+        bind = self.binder(func, name)
+        body = self.stmt(func.body)
+
+        def run(args: Sequence[Any]) -> None:
+            body(bind(args))
+
+        return run
+
+    def global_function(self, name: str) -> Callable[[Sequence[Any]], None]:
+        """A function of the module, by name."""
+        if name not in self.functions:
+            callee = None if self.module is None else self.module.get(name)
+            if not isinstance(callee, PrimFunc):
+                raise ValueError(f"interpret: the function {name} is not in the module")
+            self.functions[name] = lambda args: self.functions[name](args)  # it may call itself
+            self.functions[name] = self.function(callee)
+        return self.functions[name]
+
+    def binder(self, func: PrimFunc, name: str) -> Callable[[Sequence[Any]], Env]:
+        params, buffer_map = func.params, func.buffer_map
+        layouts = {param: self.layout(buffer) for param, buffer in buffer_map.items()}
+
+        def bind(args: Sequence[Any]) -> Env:
+            if len(args) != len(params):
+                raise TypeError(f"{name}: expected {len(params)} arguments, found {len(args)}")
+            env: Env = {}
+            for param, arg in zip(params, args, strict=True):
+                if param not in buffer_map:
+                    env[param] = _scalar(name, param, arg)
+            # Sizes are bound wherever they stand alone before any expression over them is checked.
+            for param, arg in zip(params, args, strict=True):
+                if param in buffer_map:
+                    _bind_sizes(env, name, buffer_map[param], arg)
+            for param, arg in zip(params, args, strict=True):
+                if param in buffer_map:
+                    _bind_array(env, name, buffer_map[param], arg, layouts[param])
+            return env
+
+        return bind
+
+    # ------------------------------------------------------------------ statements
+
+    def stmt(self, stmt: Stmt) -> Run:
+        """A statement, executable."""
+        match stmt:
+            case SeqStmt(seq):
+                return _sequence([self.stmt(s) for s in seq])
+            case BufferStore():
+                return self.store(stmt)
+            case For():
+                return self.loop(stmt)
+            case BlockRealize():
+                return self.block(stmt)
+            case IfThenElse(condition, then_case, else_case):
+                return _branch(
+                    self.expr(condition),
+                    self.stmt(then_case),
+                    _nothing if else_case is None else self.stmt(else_case),
+                )
+            case LetStmt(var, value, body):
+                return _let(var, self.expr(value), self.stmt(body))
+            case While(condition, body):
+                return _while(self.expr(condition), self.stmt(body))
+            case AssertStmt(condition, message, body):
+                return _assert(self.expr(condition), message, self.stmt(body))
+            case AllocBuffer(buffer, body):
+                return _then(self.allocation(buffer), self.stmt(body))
+            case DeclBuffer(buffer, body):
+                return _then(self.declaration(buffer), self.stmt(body))
+            case AttrStmt(_, _, _, body):
+                return self.stmt(body)
+            case Evaluate(value):
+                return self.expr(value)
+            case _:
+                raise TypeError(f"interpret: cannot run a {type(stmt).__name__}")
+
+    def store(self, stmt: BufferStore) -> Run:
+        buffer = stmt.buffer
+        indices = [self.expr(index) for index in stmt.indices]
+        value = self.expr(stmt.value)
+        wide = bool(stmt.indices) and stmt.indices[-1].dtype.lanes > 1
+
+        def run(env: Env) -> None:
+            view: View = env[buffer]
+            where = [index(env) for index in indices]
+            result = value(env)
+            if not wide:
+                view.store(where, result)
+                return
+            lanes = view.lanes
+            for lane, last in enumerate(where[-1]):
+                item = result[lane] if lanes == 1 else result[lane * lanes : (lane + 1) * lanes]
+                view.store([*where[:-1], last], item)
+
+        return run
+
+    def loop(self, stmt: For) -> Run:
+        low, extent = self.expr(stmt.min), self.expr(stmt.extent)
+        self.loops.append(stmt)
+        body = self.stmt(stmt.body)
+        self.loops.pop()
+        starts = self.starts_only(stmt) if _reduces(stmt) else _nothing
+        var, dtype = stmt.loop_var, stmt.loop_var.dtype
+        backwards = self.reverse and stmt.kind in (ForKind.PARALLEL, ForKind.VECTORIZED)
+
+        def run(env: Env) -> None:
+            first, count = low(env), extent(env)
+            if count <= 0:
+                starts(env)
+                return
+            if first + count - 1 > dtype.max_value:
+                raise OverflowError(f"loop {var.name}: {first + count - 1} does not fit {dtype!s}")
+            steps = range(first, first + count)
+            for i in reversed(steps) if backwards else steps:
+                env[var] = i
+                body(env)
+
+        return run
+
+    def block(self, stmt: BlockRealize) -> Run:
+        block = stmt.block
+        bind = self.block_variables(stmt, check=True)
+        predicate = self.expr(stmt.predicate)
+        storage = _sequence(
+            [self.allocation(buffer) for buffer in block.alloc_buffers]
+            + [self.match(match) for match in block.match_buffers]
+        )
+        init = None if block.init is None else self.stmt(block.init)
+        body = self.stmt(block.body)
+        reduce_starts = [
+            (v.var, self.expr(v.dom.min))
+            for v in block.iter_vars
+            if v.iter_type == "reduce" and v.dom is not None
+        ]
+
+        def run(env: Env) -> None:
+            if not predicate(env) or not bind(env):
+                return
+            storage(env)
+            if init is not None and all(env[var] == start(env) for var, start in reduce_starts):
+                init(env)
+            body(env)
+
+        return run
+
+    def block_variables(self, stmt: BlockRealize, check: bool) -> Callable[[Env], bool]:
+        """Sets the block's variables; with `check`, to values in their domains."""
+        block = stmt.block
+        steps: list[tuple[Var, Callable[[Env], Any], Any]] = []
+        for iter_var, value in zip(block.iter_vars, stmt.iter_values, strict=True):
+            dom = iter_var.dom if check else None
+            limits = None if dom is None else (self.expr(dom.min), self.expr(dom.extent))
+            steps.append((iter_var.var, self.expr(value), limits))
+
+        def bind(env: Env) -> bool:
+            for var, value, limits in steps:
+                result = env[var] = value(env)
+                if limits is None:
+                    continue
+                low, extent = limits[0](env), limits[1](env)
+                if not low <= result < low + extent:
+                    raise IndexError(
+                        f"block {block.name_hint}: {var.name} is {result}, outside of [{low}, {low + extent})"
+                    )
+            return True
+
+        return bind
+
+    # ------------------------------------------------------------------ reductions over nothing
+
+    def starts_only(self, stmt: Stmt) -> Run:
+        """Only the inits of reduction blocks below, for loops that reduce but have no iteration."""
+        match stmt:
+            case For() if _reduces(stmt):
+                return _let(stmt.loop_var, self.expr(stmt.min), self.starts_only(stmt.body))
+            case For():
+                low, extent = self.expr(stmt.min), self.expr(stmt.extent)
+                return _plain_loop(stmt.loop_var, low, extent, self.starts_only(stmt.body))
+            case SeqStmt(seq):
+                return _sequence([self.starts_only(s) for s in seq])
+            case IfThenElse(condition, then_case, _):
+                return _branch(self.expr(condition), self.starts_only(then_case), _nothing)
+            case LetStmt(var, value, body):
+                return _let(var, self.expr(value), self.starts_only(body))
+            case BlockRealize(_, predicate, Block(init=init)) if init is not None:
+                reducing = _reduce_vars(stmt)
+                kept = [self.expr(c) for c in conjuncts(predicate) if not reducing.intersection(free_vars(c))]
+                bind, start = self.block_variables(stmt, check=False), self.stmt(init)
+
+                def run(env: Env) -> None:
+                    if all(condition(env) for condition in kept) and bind(env):
+                        start(env)
+
+                return run
+            case _:
+                return _nothing
+
+    # ------------------------------------------------------------------ storage
+
+    def layout(self, buffer: Buffer) -> Callable[[Env, Array], View]:
+        """How to see memory as this buffer, its sizes taken from the environment."""
+        shape = [self.expr(size) for size in buffer.shape]
+        strides = [self.expr(stride) for stride in buffer.strides]
+        offset = None if buffer.elem_offset is None else self.expr(buffer.elem_offset)
+        dtype, name = buffer.dtype, buffer.name
+
+        def view(env: Env, memory: Array) -> View:
+            sizes = [size(env) for size in shape]
+            return View(
+                name,
+                dtype,
+                memory,
+                sizes,
+                [stride(env) for stride in strides] if strides else None,
+                0 if offset is None else offset(env),
+            )
+
+        return view
+
+    def allocation(self, buffer: Buffer) -> Run:
+        layout = self.layout(buffer)
+        count = self.expr(element_count(buffer))
+
+        def run(env: Env) -> None:
+            memory = _garbage(buffer.dtype, max(count(env), 0) * buffer.dtype.lanes)
+            env[buffer.data] = memory
+            env[buffer] = layout(env, memory)
+
+        return run
+
+    def declaration(self, buffer: Buffer) -> Run:
+        layout = self.layout(buffer)
+
+        def run(env: Env) -> None:
+            env[buffer] = layout(env, env[buffer.data])
+
+        return run
+
+    def match(self, match: MatchBufferRegion) -> Run:
+        buffer, region = match.buffer, match.source
+        corners = [self.expr(r.min) for r in region.region]
+        sizes = [self.expr(r.extent) for r in region.region]
+        layout = self.layout(buffer)
+
+        def run(env: Env) -> None:
+            source: View = env[region.buffer]
+            start = source.offset + sum(c(env) * s for c, s in zip(corners, source.strides, strict=True))
+            skipped = len(sizes) - len(buffer.shape)
+            strides = source.strides[skipped:]
+            extents = [size(env) for size in sizes[skipped:]]
+            for name, value in [
+                *zip(buffer.shape, extents, strict=True),
+                *zip(buffer.strides, strides, strict=False),
+                (buffer.elem_offset, start),
+            ]:
+                if isinstance(name, Var):
+                    env[name] = value
+            made = layout(env, source.memory)
+            if made.shape != extents:
+                raise ValueError(
+                    f"match_buffer {buffer.name}: the region is {extents}, expected {made.shape}"
+                )
+            env[buffer.data] = source.memory
+            env[buffer] = View(buffer.name, buffer.dtype, source.memory, extents, list(strides), start)
+
+        return run
+
+
+# ---------------------------------------------------------------------------------------------- pieces
+
+
+def _sequence(parts: list[Run]) -> Run:
+    if len(parts) == 1:
+        return parts[0]
+
+    def run(env: Env) -> None:
+        for part in parts:
+            part(env)
+
+    return run
+
+
+def _then(first: Run, second: Run) -> Run:
+    return _sequence([first, second])
+
+
+def _branch(condition: Callable[[Env], Any], yes: Run, no: Run) -> Run:
+    return lambda env: yes(env) if condition(env) else no(env)
+
+
+def _let(var: Var, value: Callable[[Env], Any], body: Run) -> Run:
+    def run(env: Env) -> None:
+        env[var] = value(env)
+        body(env)
+
+    return run
+
+
+def _while(condition: Callable[[Env], Any], body: Run) -> Run:
+    def run(env: Env) -> None:
+        while condition(env):
+            body(env)
+
+    return run
+
+
+def _assert(condition: Callable[[Env], Any], message: str, body: Run) -> Run:
+    def run(env: Env) -> None:
+        if not condition(env):
+            raise AssertionError(message)
+        body(env)
+
+    return run
+
+
+def _plain_loop(var: Var, low: Callable[[Env], Any], extent: Callable[[Env], Any], body: Run) -> Run:
+    def run(env: Env) -> None:
+        first = low(env)
+        for i in range(first, first + extent(env)):
+            env[var] = i
+            body(env)
+
+    return run
+
+
+def _reduce_vars(stmt: BlockRealize) -> set[Var]:
+    """The variables that the block's reduction axes are bound to."""
+    found: set[Var] = set()
+    for iter_var, value in zip(stmt.block.iter_vars, stmt.iter_values, strict=True):
+        if iter_var.iter_type == "reduce":
+            found.update(free_vars(value))
+    return found
+
+
+def _reduces(loop: For) -> bool:
+    """Whether the loop's variable feeds a reduction axis of a block with init directly below."""
+    stack: list[Stmt] = [loop.body]
+    while stack:
+        match stack.pop():
+            case BlockRealize() as realize:
+                if realize.block.init is not None and loop.loop_var in _reduce_vars(realize):
+                    return True
+            case For(body=body) | LetStmt(body=body):
+                stack.append(body)
+            case SeqStmt(seq):
+                stack.extend(seq)
+            case IfThenElse(_, then_case, _):
+                stack.append(then_case)
+            case _:
+                pass
+    return False
+
+
+def _garbage(dtype: DataType, count: int) -> Array:
+    """Fresh storage: NaN, or an unlikely number, so that reading before writing shows."""
+    if dtype.is_bool:
+        return np.ones(count, np.bool_)
+    if dtype.is_float:
+        return np.full(count, np.nan, np.float64).astype(dtype.element_of.numpy())
+    return np.full(count, int(dtype.max_value) - 86, dtype.element_of.numpy())
+
+
+def _scalar(name: str, param: Var, arg: Any) -> Any:
+    dtype = param.dtype
+    if dtype.is_handle:
+        return arg
+    if isinstance(arg, np.generic):
+        arg = cast(Any, arg).item()
+    if not isinstance(arg, (int, float)) or (isinstance(arg, float) and not dtype.is_float):
+        raise TypeError(f"{name}: parameter {param.name} is a {type(arg).__name__}, expected {dtype!s}")
+    if dtype.is_float:
+        return float(arg)
+    if dtype.is_bool:
+        return bool(arg)
+    if not dtype.min_value <= arg <= dtype.max_value:
+        raise ValueError(f"{name}: parameter {param.name} is {arg}, which does not fit {dtype!s}")
+    return int(arg)
+
+
+def _bind_sizes(env: Env, name: str, buffer: Buffer, arg: Any) -> None:
+    if not isinstance(arg, np.ndarray):
+        raise TypeError(f"{name}: parameter {buffer.name} is a {type(arg).__name__}, expected an array")
+    array = cast(Array, arg)
+    if array.dtype != buffer.dtype.element_of.numpy():
+        raise TypeError(f"{name}: parameter {buffer.name} has dtype {array.dtype}, expected {buffer.dtype!s}")
+    lanes = (buffer.dtype.lanes,) if buffer.dtype.lanes > 1 else ()
+    if array.ndim != len(buffer.shape) + len(lanes):
+        raise ValueError(
+            f"{name}: parameter {buffer.name} has {array.ndim} dimensions, expected {len(buffer.shape)}"
+        )
+    steps = [stride // array.itemsize for stride in array.strides]
+    for sizes, found in ((buffer.shape, array.shape), (buffer.strides, steps)):
+        for size, value in zip(sizes, found, strict=False):
+            if isinstance(size, Var):
+                env.setdefault(size, int(value))
+    if isinstance(buffer.elem_offset, Var):
+        env.setdefault(buffer.elem_offset, 0)
+
+
+def _bind_array(
+    env: Env, name: str, buffer: Buffer, array: Array, layout: Callable[[Env, Array], View]
+) -> None:
+    memory = flat_memory(array, name, buffer.name, strided=bool(buffer.strides))
+    view = layout(env, memory)
+    for axis, (expected, found) in enumerate(zip(view.shape, array.shape, strict=False)):
+        if expected != found:
+            raise ValueError(
+                f"{name}: parameter {buffer.name}: dimension {axis} is {found}, expected {expected}"
+            )
+    env[buffer.data] = memory
+    env[buffer] = view
+
+
+__all__ = ["interpret"]

@@ -1,0 +1,76 @@
+"""Copies of statements with variables and buffers of their own: what a rewrite needs to have a statement twice."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from ..ir import Node, fields_of
+from ..prim import Let, PrimExpr, Var, mark_nonnegative
+from .buffer import Buffer, IterVar
+from .functor import StmtExprMutator
+from .stmt import AllocBuffer, Block, DeclBuffer, For, LetStmt
+
+N = TypeVar("N", bound=Node)
+
+
+def renew_bound_vars(node: N) -> N:
+    """The same statement or expression, every variable and buffer that it binds itself replaced by a new one."""
+    return _Renewal().visit(node)
+
+
+class _Renewal(StmtExprMutator):
+    def __init__(self) -> None:
+        super().__init__()
+        self.renamed: dict[Var, Var] = {}
+
+    def renew(self, var: Var) -> None:
+        new = Var(var.name, var.dtype, span=var.span)
+        if var.nonnegative:
+            mark_nonnegative(new)
+        self.renamed[var] = new
+
+    def renew_buffer(self, buffer: Buffer, with_pointer: bool = True) -> None:
+        if with_pointer:
+            self.renew(buffer.data)
+        made = self.visit_children(buffer)
+        self._buffers[buffer] = Buffer(**dict(fields_of(made)), span=buffer.span) if made is buffer else made
+
+    def visit_Var(self, node: Var) -> PrimExpr:
+        return self.renamed.get(node, node)
+
+    def visit_For(self, node: For) -> For:
+        self.renew(node.loop_var)
+        return self.visit_children(node)
+
+    def visit_LetStmt(self, node: LetStmt) -> LetStmt:
+        self.renew(node.var)
+        return self.visit_children(node)
+
+    def visit_Let(self, node: Let) -> Let:
+        self.renew(node.var)
+        return self.visit_children(node)
+
+    def visit_IterVar(self, node: IterVar) -> IterVar:
+        if node.var not in self.renamed:
+            self.renew(node.var)
+        return self.visit_children(node)
+
+    def visit_AllocBuffer(self, node: AllocBuffer) -> AllocBuffer:
+        self.renew_buffer(node.buffer)
+        return self.visit_children(node)
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> DeclBuffer:
+        self.renew_buffer(node.buffer, with_pointer=False)
+        return self.visit_children(node)
+
+    def visit_Block(self, node: Block) -> Block:
+        for iter_var in node.iter_vars:
+            self.renew(iter_var.var)
+        for buffer in node.alloc_buffers:
+            self.renew_buffer(buffer)
+        for match in node.match_buffers:
+            self.renew_buffer(match.buffer)
+        return self.visit_children(node)
+
+
+__all__ = ["renew_bound_vars"]

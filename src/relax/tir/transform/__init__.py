@@ -1,0 +1,26 @@
+"""Rewrites of PrimFuncs: as passes under TVM's names, and as functions from PrimFunc to PrimFunc."""
+
+from __future__ import annotations
+
+from .convert_blocks_to_opaque import ConvertBlocksToOpaque
+from .lower import LowerTIR, lower
+from .lower_init_block import LowerInitBlock
+from .lower_match_buffer import LowerMatchBuffer
+from .lower_opaque_block import LowerOpaqueBlock
+from .plan_buffer_allocation import PlanAndUpdateBufferAllocationLocation
+from .simplify import Simplify
+from .unroll_loop import UnrollLoop
+from .vectorize_loop import VectorizeLoop
+
+__all__ = [
+    "ConvertBlocksToOpaque",
+    "LowerInitBlock",
+    "LowerMatchBuffer",
+    "LowerOpaqueBlock",
+    "LowerTIR",
+    "PlanAndUpdateBufferAllocationLocation",
+    "Simplify",
+    "UnrollLoop",
+    "VectorizeLoop",
+    "lower",
+]

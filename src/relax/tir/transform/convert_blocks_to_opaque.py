@@ -1,0 +1,52 @@
+"""Put the values of block variables in their place.
+
+    with T.block("B"):
+        vi = T.axis.spatial(16, i * 4 + j)              with T.block("B"):
+        B[vi] = A[vi] + T.float32(1)        gives           B[i * 4 + j] = A[i * 4 + j] + T.float32(1)
+
+Blocks must be without `init` (LowerInitBlock).
+"""
+
+from __future__ import annotations
+
+from ...ir import Diagnostic, DiagnosticError
+from ...prim import PrimExpr, Var
+from ..functor import StmtExprMutator
+from ..stmt import BlockRealize, PrimFunc
+from .passes import prim_func_pass
+
+
+def convert_blocks_to_opaque(func: PrimFunc) -> PrimFunc:
+    """The function with blocks that have no variables."""
+    return func.replace(body=_Conversion().visit(func.body))
+
+
+class _Conversion(StmtExprMutator):
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: dict[Var, PrimExpr] = {}
+
+    def visit_Var(self, node: Var) -> PrimExpr:
+        return self.values.get(node, node)
+
+    def visit_BlockRealize(self, node: BlockRealize) -> BlockRealize:
+        block = node.block
+        if block.init is not None:
+            raise DiagnosticError(
+                Diagnostic("E5011", f"block {block.name_hint} still has an init: run LowerInitBlock first")
+            )
+        values = [self.visit(value) for value in node.iter_values]
+        for iter_var, value in zip(block.iter_vars, values, strict=True):
+            self.values[iter_var.var] = value
+        # The predicate is over loop variables, and over the block's own in hand-written programs.
+        predicate = self.visit(node.predicate)
+        made = self.visit_children(block.replace(iter_vars=()))
+        return (
+            node.replace(iter_values=(), predicate=predicate, block=made)
+            if values
+            else node.replace(predicate=predicate, block=made)
+        )
+
+
+ConvertBlocksToOpaque = prim_func_pass(convert_blocks_to_opaque, "ConvertBlocksToOpaque")
+"""Pass: the values of block variables stand in their place."""

@@ -1,0 +1,200 @@
+"""Make the `init` of reduction blocks a statement of its own, ahead of the loops that reduce.
+
+    for i, k in T.grid(n, m):                       for i in range(n):
+        with T.block("B"):                              B[i] = T.float32(0)
+            vi, vk = T.axis.remap("SR", [i, k])         for k in range(m):
+            with T.init():                    gives         with T.block("B"):
+                B[vi] = T.float32(0)                            vi, vk = T.axis.remap("SR", [i, k])
+            B[vi] += A[vi, vk]                                  B[vi] += A[vi, vk]
+
+So a reduction over nothing still gives its identity, and the inner loop has no branch. Where the init cannot be
+moved (a loop feeds both kinds of axes, or something beside the block touches what it writes), it is guarded
+by the condition that every reduction axis is at its start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...ir import Node, children_of
+from ...prim import EQ, PrimExpr, Var
+from ..buffer import Buffer
+from ..functor import StmtExprMutator, post_order_visit, substitute
+from ..renew import renew_bound_vars
+from ..statements import conjunction, conjuncts, seq_of
+from ..stmt import (
+    Block,
+    BlockRealize,
+    BufferStore,
+    For,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+)
+from ..usage import free_vars
+from .passes import prim_func_pass
+
+
+def lower_init_block(func: PrimFunc) -> PrimFunc:
+    """The function without `init` in any block."""
+    return func.replace(body=_Lowering().visit(func.body))
+
+
+@dataclass
+class _Step:
+    """A statement around a block, between it and the next block outside: a loop, branch or let."""
+
+    stmt: Stmt
+    hoisted: list[Stmt] = field(default_factory=list[Stmt])
+    """What is to be put in front of the statement."""
+
+
+class _Lowering(StmtExprMutator):
+    def __init__(self) -> None:
+        super().__init__()
+        self.path: list[_Step] = []
+
+    def visit_default(self, node: Node) -> Node:
+        if not isinstance(node, Stmt):
+            return node  # nothing is hidden in expressions
+        self.path.append(_Step(node))
+        result = self.visit_children(node)
+        step = self.path.pop()
+        return seq_of([*step.hoisted, result]) if step.hoisted else result
+
+    def visit_Block(self, node: Block) -> Block:
+        outer, self.path = self.path, []
+        body = self.visit(node.body)
+        self.path = outer
+        return node.replace(body=body)
+
+    def visit_BlockRealize(self, node: BlockRealize) -> Stmt:
+        block = self.visit_Block(node.block)
+        if block.init is None:
+            return node.replace(block=block)
+        init, without = block.init, node.replace(block=block.replace(init=None))
+        target = _hoisting_point(node, self.path)
+        if target is None:
+            return node.replace(block=block.replace(init=None, body=_guarded(block, init)))
+        values = dict(zip((v.var for v in block.iter_vars), node.iter_values, strict=True))
+        nest: Stmt = substitute(init, values)
+        dropped = _loop_vars(node, self.path, "reduce")
+        kept = [c for c in conjuncts(node.predicate) if not dropped.intersection(free_vars(c))]
+        if kept:
+            nest = IfThenElse(conjunction(kept), nest)
+        for step in reversed(self.path[target:]):
+            nest = _around(step.stmt, nest, dropped)
+        self.path[target].hoisted.append(renew_bound_vars(nest))
+        return without
+
+
+def _around(stmt: Stmt, nest: Stmt, dropped: set[Var]) -> Stmt:
+    """The nest inside a copy of the statement it was in, unless that only matters to the reduction."""
+    match stmt:
+        case For():
+            return nest if stmt.loop_var in dropped else stmt.replace(body=nest)
+        case IfThenElse(condition):
+            return nest if dropped.intersection(free_vars(condition)) else IfThenElse(condition, nest)
+        case LetStmt(var, value):
+            return LetStmt(var, value, nest) if var in free_vars(nest) else nest
+        case _:
+            return nest
+
+
+def _guarded(block: Block, init: Stmt) -> Stmt:
+    starts = [EQ(v.var, v.dom.min) for v in block.iter_vars if v.iter_type == "reduce" and v.dom is not None]
+    return seq_of([IfThenElse(conjunction(starts), init) if starts else init, block.body])
+
+
+def _loop_vars(realize: BlockRealize, path: Sequence[_Step], kind: str) -> set[Var]:
+    """Variables of the loops around that the block's variables of this kind are bound to."""
+    loops = {step.stmt.loop_var for step in path if isinstance(step.stmt, For)}
+    found: set[Var] = set()
+    for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        if (iter_var.iter_type == "reduce") == (kind == "reduce"):
+            found.update(loops.intersection(free_vars(value)))
+    return found
+
+
+def _hoisting_point(realize: BlockRealize, path: Sequence[_Step]) -> int | None:
+    """The position in the path of the outermost loop that reduces; None where the init must stay."""
+    block = realize.block
+    reducing = _loop_vars(realize, path, "reduce")
+    if not reducing or reducing & _loop_vars(realize, path, "spatial"):
+        return None
+    start = next(i for i, s in enumerate(path) if isinstance(s.stmt, For) and s.stmt.loop_var in reducing)
+    assert block.init is not None
+    reduce_vars = {v.var for v in block.iter_vars if v.iter_type == "reduce"}
+    if reduce_vars.intersection(free_vars(block.init)):
+        return None
+    for condition in conjuncts(realize.predicate):
+        if _mixes(condition, reducing, path):
+            return None
+    for step in path[start:]:
+        match step.stmt:
+            case IfThenElse(condition, _, else_case):
+                if else_case is not None or _mixes(condition, reducing, path) or _reads_memory(condition):
+                    return None
+            case LetStmt(_, value):
+                if reducing.intersection(free_vars(value)) or _reads_memory(value):
+                    return None
+            case For(_, low, extent):
+                if reducing.intersection(free_vars(low)) or reducing.intersection(free_vars(extent)):
+                    return None
+            case SeqStmt():
+                pass
+            case _:
+                return None
+    return start if _alone(realize, path[start].stmt) else None
+
+
+def _mixes(condition: PrimExpr, reducing: set[Var], path: Sequence[_Step]) -> bool:
+    """Whether a condition depends on loops of both kinds."""
+    loops = {step.stmt.loop_var for step in path if isinstance(step.stmt, For)}
+    used = loops.intersection(free_vars(condition))
+    return bool(used & reducing) and bool(used - reducing)
+
+
+def _reads_memory(expr: PrimExpr) -> bool:
+    found: list[Any] = []
+    post_order_visit(expr, lambda node: found.append(node) if isinstance(node, Buffer) else None)
+    return bool(found)
+
+
+def _alone(realize: BlockRealize, loop: Stmt) -> bool:
+    """Whether nothing in the loop but the block touches what its init writes, or writes what its init reads."""
+    assert realize.block.init is not None
+    touched: set[Buffer] = set()
+    post_order_visit(realize.block.init, lambda n: touched.add(n) if isinstance(n, Buffer) else None)
+    others: set[Buffer] = set()
+    written: set[Buffer] = set()
+
+    def visit(node: Node) -> None:
+        if node is realize.block:
+            return
+        if isinstance(node, Buffer):
+            others.add(node)
+        elif isinstance(node, BufferStore):
+            written.add(node.buffer)
+        if not node.__is_variable__:
+            for below in children_of(node):
+                visit(below)
+
+    visit(loop)
+    inits = {s.buffer for s in _stores(realize.block.init)}
+    body_writes = {s.buffer for s in _stores(realize.block.body)}
+    return not (inits & others) and not ((touched - inits) & (written | body_writes))
+
+
+def _stores(stmt: Stmt) -> list[BufferStore]:
+    found: list[BufferStore] = []
+    post_order_visit(stmt, lambda node: found.append(node) if isinstance(node, BufferStore) else None)
+    return found
+
+
+LowerInitBlock = prim_func_pass(lower_init_block, "LowerInitBlock")
+"""Pass: the `init` of reduction blocks becomes a statement of its own."""

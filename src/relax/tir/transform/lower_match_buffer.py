@@ -1,0 +1,127 @@
+"""Replace the views of regions that blocks declare by accesses to the buffers behind them.
+
+    with T.block("B"):
+        sub = T.match_buffer(A[i * 4 : i * 4 + 4], (4,), offset_factor=1)
+        sub[j] = T.float32(0)                                       gives       A[i * 4 + j] = T.float32(0)
+
+A region may have more dimensions than the view: the leading ones must be of size one. Sizes, strides and the
+offset that the view names as variables stand for the values they have in the buffer behind. A view whose pointer
+is handed on (to an extern call) is refused: E5010.
+"""
+
+from __future__ import annotations
+
+from ...ir import Diagnostic, DiagnosticError, Node
+from ...prim import PrimExpr, Var, const
+from ..buffer import Buffer, BufferLoad, BufferRegion, Ramp, Range
+from ..functor import StmtExprMutator
+from ..layout import element_offset, strides_of
+from ..stmt import Block, BufferStore, MatchBufferRegion, PrimFunc
+from .passes import prim_func_pass
+
+
+def lower_match_buffer(func: PrimFunc) -> PrimFunc:
+    """The function without views of regions."""
+    return func.replace(body=_Lowering().visit(func.body))
+
+
+class _Lowering(StmtExprMutator):
+    def __init__(self) -> None:
+        super().__init__()
+        self.views: dict[Buffer, BufferRegion] = {}
+        self.values: dict[Var, PrimExpr] = {}
+        self.pointers: dict[Var, Buffer] = {}
+
+    def visit_Block(self, node: Block) -> Block:
+        for match in node.match_buffers:
+            self.declare(match)
+        made = self.visit_children(node.replace(match_buffers=()))
+        return made
+
+    def declare(self, match: MatchBufferRegion) -> None:
+        view, source = match.buffer, match.source
+        region = BufferRegion(source.buffer, tuple(self.visit(r) for r in source.region))
+        while region.buffer in self.views:
+            region = _through(self.views[region.buffer], region)
+        if view.dtype != region.buffer.dtype:
+            raise _error(
+                f"the view {view.name} has dtype {view.dtype!s}, {region.buffer.name} {region.buffer.dtype!s}"
+            )
+        if len(view.shape) > len(region.region):
+            raise _error(f"the view {view.name} has more dimensions than the region of {region.buffer.name}")
+        self.views[view] = region
+        self.pointers[view.data] = view
+        skipped = len(region.region) - len(view.shape)
+        self.bind(view.shape, tuple(r.extent for r in region.region[skipped:]))
+        self.bind(view.strides, strides_of(region.buffer)[skipped:])
+        if isinstance(view.elem_offset, Var):
+            offset = element_offset(region.buffer, tuple(r.min for r in region.region))
+            self.bind((view.elem_offset,), (offset,))
+
+    def bind(self, names: tuple[PrimExpr, ...], values: tuple[PrimExpr, ...]) -> None:
+        for name, value in zip(names, values, strict=False):
+            if isinstance(name, Var) and name not in self.values:
+                self.values[name] = value.astype(name.dtype)
+
+    def visit_Var(self, node: Var) -> PrimExpr:
+        if node in self.pointers:
+            name = self.pointers[node].name
+            raise _error(
+                f"the pointer of the view {name} is handed on; only elements of a view can be lowered"
+            )
+        return self.values.get(node, node)
+
+    def visit_Buffer(self, node: Buffer) -> Buffer:
+        return node if node in self.views else super().visit_Buffer(node)
+
+    def visit_BufferLoad(self, node: BufferLoad) -> Node:
+        region = self.views.get(node.buffer)
+        made = self.visit_children(node)
+        return (
+            made
+            if region is None
+            else BufferLoad(region.buffer, _shifted(region, made.indices), span=node.span)
+        )
+
+    def visit_BufferStore(self, node: BufferStore) -> Node:
+        region = self.views.get(node.buffer)
+        made = self.visit_children(node)
+        if region is None:
+            return made
+        return BufferStore(region.buffer, made.value, _shifted(region, made.indices), span=node.span)
+
+    def visit_BufferRegion(self, node: BufferRegion) -> BufferRegion:
+        region = self.views.get(node.buffer)
+        made = self.visit_children(node)
+        return made if region is None else _through(region, made)
+
+
+def _shifted(region: BufferRegion, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+    skipped = len(region.region) - len(indices)
+    leading = tuple(r.min for r in region.region[:skipped])
+    return leading + tuple(_sum(r.min, i) for r, i in zip(region.region[skipped:], indices, strict=True))
+
+
+def _sum(start: PrimExpr, index: PrimExpr) -> PrimExpr:
+    if isinstance(index, Ramp):
+        return Ramp(start + index.base, index.stride, index.lanes)
+    return start + index
+
+
+def _through(view: BufferRegion, region: BufferRegion) -> BufferRegion:
+    """A region of a view, as a region of the buffer behind it."""
+    skipped = len(view.region) - len(region.region)
+    leading = tuple(Range(r.min, const(1, r.min.dtype)) for r in view.region[:skipped])
+    rest = tuple(
+        Range(outer.min + inner.min, inner.extent)
+        for outer, inner in zip(view.region[skipped:], region.region, strict=True)
+    )
+    return BufferRegion(view.buffer, leading + rest)
+
+
+def _error(message: str) -> DiagnosticError:
+    return DiagnosticError(Diagnostic("E5010", f"match_buffer: {message}"))
+
+
+LowerMatchBuffer = prim_func_pass(lower_match_buffer, "LowerMatchBuffer")
+"""Pass: views of regions become accesses to the buffers behind them."""

@@ -1,0 +1,43 @@
+"""Take away what is left of blocks: a predicate becomes a branch, allocated buffers an AllocBuffer.
+
+    with T.block("B"):
+        T.where(i < n)                              if i < n:
+        t = T.alloc_buffer((4,))        gives           with T.allocate([4], "float32") as t:
+        ...                                                 ...
+
+Blocks must be without variables, `init` and views (ConvertBlocksToOpaque, LowerInitBlock, LowerMatchBuffer).
+"""
+
+from __future__ import annotations
+
+from ...ir import Diagnostic, DiagnosticError
+from ...prim import is_const
+from ..functor import StmtExprMutator
+from ..stmt import AllocBuffer, BlockRealize, IfThenElse, PrimFunc, Stmt
+from .passes import prim_func_pass
+
+
+def lower_opaque_block(func: PrimFunc) -> PrimFunc:
+    """The function without blocks."""
+    return func.replace(body=_Lowering().visit(func.body))
+
+
+class _Lowering(StmtExprMutator):
+    def visit_BlockRealize(self, node: BlockRealize) -> Stmt:
+        block = node.block
+        if block.iter_vars or block.init is not None or block.match_buffers:
+            raise DiagnosticError(
+                Diagnostic(
+                    "E5012",
+                    f"block {block.name_hint} still has variables, an init or views",
+                    hint="run LowerInitBlock, LowerMatchBuffer and ConvertBlocksToOpaque first",
+                )
+            )
+        body: Stmt = self.visit(block.body)
+        for buffer in reversed(block.alloc_buffers):
+            body = AllocBuffer(self.visit(buffer), body)
+        return body if is_const(node.predicate, 1) else IfThenElse(self.visit(node.predicate), body)
+
+
+LowerOpaqueBlock = prim_func_pass(lower_opaque_block, "LowerOpaqueBlock")
+"""Pass: blocks become branches and allocations."""

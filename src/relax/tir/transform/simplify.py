@@ -1,0 +1,100 @@
+"""Simplify expressions and statements by what is known where they stand.
+
+for i in range(4):                          for i in range(4):
+    for j in range(1):                          B[i] = A[i]
+        if i < 4:                   gives
+            B[i + j] = A[i + 0]
+    for k in range(0):
+        C[k] = A[k]
+"""
+
+from __future__ import annotations
+
+from ...ir import Node
+from ...prim import IntImm, PrimExpr, is_const
+from ..functor import StmtExprMutator, substitute
+from ..statements import NOTHING, is_nothing, seq_of
+from ..stmt import (
+    AllocBuffer,
+    AssertStmt,
+    DeclBuffer,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+    While,
+)
+from .passes import prim_func_pass
+
+
+def simplify_func(func: PrimFunc) -> PrimFunc:
+    """The function, simplified."""
+    return func.replace(body=_Simplifier().visit(func.body))
+
+
+class _Simplifier(StmtExprMutator):
+    def visit_SeqStmt(self, node: SeqStmt) -> Stmt:
+        seq = [self.visit(stmt) for stmt in node.seq]
+        kept = [stmt for stmt in seq if not is_nothing(stmt)]
+        if len(kept) == len(node.seq) and all(a is b for a, b in zip(kept, node.seq, strict=True)):
+            return node if len(kept) != 1 else kept[0]
+        return seq_of(kept)
+
+    def visit_IfThenElse(self, node: IfThenElse) -> Stmt:
+        condition = self.visit(node.condition)
+        if isinstance(condition, IntImm):
+            chosen = node.then_case if condition.value else node.else_case
+            return NOTHING if chosen is None else self.visit(chosen)
+        then_case = self.visit(node.then_case)
+        else_case = None if node.else_case is None else self.visit(node.else_case)
+        if else_case is not None and is_nothing(else_case):
+            else_case = None
+        return node.replace(condition=condition, then_case=then_case, else_case=else_case)
+
+    def visit_For(self, node: For) -> Stmt:
+        low, extent = self.visit(node.min), self.visit(node.extent)
+        if isinstance(extent, IntImm) and extent.value <= 0:
+            return NOTHING
+        if is_const(extent, 1) and node.kind is not ForKind.THREAD_BINDING:
+            return self.visit(substitute(node.body, {node.loop_var: low}))
+        body = self.visit(node.body)
+        return NOTHING if is_nothing(body) else node.replace(min=low, extent=extent, body=body)
+
+    def visit_While(self, node: While) -> Stmt:
+        condition = self.visit(node.condition)
+        if is_const(condition, 0):
+            return NOTHING
+        return node.replace(condition=condition, body=self.visit(node.body))
+
+    def visit_AssertStmt(self, node: AssertStmt) -> Stmt:
+        condition = self.visit(node.condition)
+        body = self.visit(node.body)
+        return body if is_const(condition, 1) else node.replace(condition=condition, body=body)
+
+    def visit_LetStmt(self, node: LetStmt) -> Stmt:
+        value = self.visit(node.value)
+        if isinstance(value, IntImm):
+            return self.visit(substitute(node.body, {node.var: value}))
+        body = self.visit(node.body)
+        return node.replace(value=value, body=body)
+
+    def visit_AllocBuffer(self, node: AllocBuffer) -> Stmt:
+        made = self.visit_children(node)
+        return NOTHING if is_nothing(made.body) else made
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
+        made = self.visit_children(node)
+        return NOTHING if is_nothing(made.body) else made
+
+    def visit_default(self, node: Node) -> Node:
+        return self.visit_children(node) if not isinstance(node, PrimExpr) else self.expression(node)
+
+    def expression(self, expr: PrimExpr) -> PrimExpr:
+        return expr
+
+
+Simplify = prim_func_pass(simplify_func, "Simplify")
+"""Pass: expressions and statements simplified by what is known where they stand."""

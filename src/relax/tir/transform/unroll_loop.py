@@ -1,0 +1,39 @@
+"""Write out the iterations of unrolled loops.
+
+    for i in T.unroll(3):                   B[0] = A[0]
+        B[i] = A[i]             gives       B[1] = A[1]
+                                            B[2] = A[2]
+
+Loops of unknown length, or of more iterations than `LIMIT`, stay as they are.
+"""
+
+from __future__ import annotations
+
+from ...prim import IntImm
+from ..functor import StmtExprMutator, substitute
+from ..renew import renew_bound_vars
+from ..statements import seq_of
+from ..stmt import For, ForKind, PrimFunc, Stmt
+from .passes import prim_func_pass
+
+LIMIT = 256
+
+
+def unroll_loop(func: PrimFunc) -> PrimFunc:
+    """The function with the iterations of unrolled loops written out."""
+    return func.replace(body=_Unrolling().visit(func.body))
+
+
+class _Unrolling(StmtExprMutator):
+    def visit_For(self, node: For) -> Stmt:
+        made = self.visit_children(node)
+        extent = made.extent
+        if made.kind is not ForKind.UNROLLED or not isinstance(extent, IntImm) or extent.value > LIMIT:
+            return made
+        steps = [substitute(made.body, {made.loop_var: made.min + i}) for i in range(extent.value)]
+        # The first copy keeps the variables bound inside; the others get their own.
+        return seq_of([*steps[:1], *(renew_bound_vars(step) for step in steps[1:])])
+
+
+UnrollLoop = prim_func_pass(unroll_loop, "UnrollLoop")
+"""Pass: unrolled loops are written out."""

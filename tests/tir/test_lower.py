@@ -1,0 +1,241 @@
+"""Lowering keeps what a function computes: the lowered form and the blocks give the same arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relax import te, tir
+from relax.tir import Block, BlockRealize, ForKind, interpret
+from relax.tir.transform import lower
+
+
+def check(func, *args, reference=None):
+    """Run the blocks, the lowered form, and the lowered form with parallel loops backwards; compare exactly."""
+    results = []
+    lowered = lower(func)
+    assert not nodes(lowered, Block)
+    assert lower(lowered) is lowered
+    for candidate, reverse in ((func, False), (lowered, False), (lowered, True)):
+        copies = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+        interpret(candidate, *copies, reverse_parallel=reverse)
+        results.append(copies)
+    for other in results[1:]:
+        for a, b in zip(results[0], other):
+            np.testing.assert_array_equal(a, b)
+    if reference is not None:
+        np.testing.assert_allclose(results[0][-1], reference, rtol=1e-6)
+    return lowered
+
+
+def nodes(root, kind):
+    found = []
+    tir.post_order_visit(root, lambda node: found.append(node) if isinstance(node, kind) else None)
+    return found
+
+
+def matmul(n, m, k, dtype="float32"):
+    a = te.placeholder((n, k), dtype, "A")
+    b = te.placeholder((k, m), dtype, "B")
+    r = te.reduce_axis((0, k), "k")
+    return te.create_prim_func([a, b, te.compute((n, m), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), "C")])
+
+
+@pytest.mark.parametrize("n, m, k", [(3, 4, 5), (1, 1, 1), (0, 4, 5), (3, 4, 0), (0, 0, 0)])
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_matmul(n, m, k, symbolic):
+    a, b = np.random.rand(n, k).astype("float32"), np.random.rand(k, m).astype("float32")
+    sizes = [te.var(name, "int64") for name in "nmk"] if symbolic else (n, m, k)
+    check(matmul(*sizes), a, b, np.full((n, m), np.nan, "float32"), reference=a @ b)
+
+
+def test_reduction_over_nothing_gives_the_identity():
+    n = te.var("n", "int64")
+    a = te.placeholder((n,), name="A")
+    k = te.reduce_axis((0, n), "k")
+    for reducer, expected in ((te.sum, 0), (te.prod, 1), (te.max, -np.inf), (te.min, np.inf)):
+        func = te.create_prim_func([a, te.compute((), lambda: reducer(a[k], axis=k), "B")])
+        check(func, np.zeros(0, "float32"), np.array(np.nan, "float32"), reference=expected)
+
+
+def test_init_is_in_front_of_the_loop_that_reduces():
+    lowered = lower(matmul(3, 4, 5))
+    loops = nodes(lowered, tir.For)
+    reducing = next(loop for loop in loops if loop.loop_var.name == "k")
+    assert isinstance(reducing.body, tir.BufferStore)
+    assert not nodes(lowered, tir.IfThenElse)
+
+
+def test_where_and_init():
+    a = te.placeholder((8,), name="A")
+    k = te.reduce_axis((0, 8), "k")
+    func = te.create_prim_func(
+        [a, te.compute((), lambda: te.sum(a[k], axis=k, where=k % 2 < 1, init=10.0), "B")]
+    )
+    data = np.arange(8, dtype="float32")
+    check(func, data, np.array(0, "float32"), reference=10 + data[::2].sum())
+
+
+def test_argmax():
+    a = te.placeholder((3, 7), name="A")
+
+    def combine(x, y):
+        keep = te.any(x[1] > y[1], te.all(x[1].equal(y[1]), x[0] < y[0]))
+        return te.Select(keep, x[0], y[0]), te.Select(keep, x[1], y[1])
+
+    argmax = te.comm_reducer(combine, lambda i, v: (te.const(-1, i), te.min_value(v)), "argmax")
+    k = te.reduce_axis((0, 7), "k")
+    index, value = te.compute((3,), lambda i: argmax((k.asobject(), a[i, k]), axis=k), "argmax")
+    data = np.random.rand(3, 7).astype("float32")
+    func = te.create_prim_func([a, value, index])
+    check(func, data, np.zeros(3, "float32"), np.zeros(3, "int64"), reference=data.argmax(1))
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64", "uint64", "bool"]
+)
+def test_every_dtype(dtype):
+    kind = te.placeholder((1,), dtype).dtype.numpy()
+    data = np.array([0, 1, 2, 100, 127], np.float64).astype(kind)
+    a = te.placeholder((5,), dtype, "A")
+    if dtype == "bool":
+        func = te.create_prim_func([a, te.compute((5,), lambda i: te.any(a[i], i < 2), "B")])
+        check(func, data, np.zeros(5, kind))
+    else:
+        func = te.create_prim_func([a, te.compute((5,), lambda i: a[i] * a[i] + a[i], "B")])
+        out = np.zeros(5, kind)
+        with np.errstate(all="ignore"):
+            expected = data * data + data
+        interpret(func, data, out)
+        np.testing.assert_array_equal(out, expected)
+        check(func, data, np.zeros(5, kind))
+
+
+def loop_over(kind, extent, body, dtype="int64"):
+    i = tir.Var("i", dtype)
+    return tir.For(i, 0, extent, kind, body(i))
+
+
+def copy_func(kind, extent, size=64, index=lambda i: i, make=None):
+    a, b = tir.decl_buffer((size,), name="A"), tir.decl_buffer((size,), name="B")
+    pa, pb = tir.Var("a", "handle"), tir.Var("b", "handle")
+    make = make or (lambda i: tir.BufferStore(b, a[index(i)] * 2.0 + i.astype("float32"), (index(i),)))
+    return tir.PrimFunc((pa, pb), loop_over(kind, extent, make), buffer_map={pa: a, pb: b})
+
+
+@pytest.mark.parametrize("extent", [0, 1, 2, 4, 16, 64])
+def test_vectorized(extent):
+    func = copy_func(ForKind.VECTORIZED, extent)
+    data = np.random.rand(64).astype("float32")
+    lowered = check(func, data, np.zeros(64, "float32"))
+    assert not nodes(lowered, tir.For)
+    assert bool(nodes(lowered, tir.Ramp)) == (extent > 1)
+
+
+def test_vectorized_strided_and_gathered():
+    for index in (lambda i: i * 3 + 1, lambda i: 20 - i, lambda i: (i * 7) % 64):
+        lowered = check(copy_func(ForKind.VECTORIZED, 8, index=index), np.random.rand(64).astype("float32"), np.zeros(64, "float32"))
+        assert not nodes(lowered, tir.For)
+
+
+def test_vectorized_falls_back_to_a_serial_loop():
+    a, b = tir.decl_buffer((64,), name="A"), tir.decl_buffer((64,), name="B")
+    pa, pb = tir.Var("a", "handle"), tir.Var("b", "handle")
+    bodies = [
+        lambda i: tir.IfThenElse(i < 3, tir.BufferStore(b, a[i], (i,))),
+        lambda i: tir.BufferStore(b, b[0] + a[i], (0,)),
+        lambda i: tir.BufferStore(b, tir.if_then_else(i < 60, a[i + 4], 0.0), (i,)),
+        lambda i: tir.LetStmt(x := tir.Var("x", "float32"), a[i], tir.IfThenElse(x > 0.5, tir.BufferStore(b, x, (i,)))),
+    ]
+    for body in bodies:
+        func = tir.PrimFunc((pa, pb), loop_over(ForKind.VECTORIZED, 8, body), buffer_map={pa: a, pb: b})
+        lowered = check(func, np.random.rand(64).astype("float32"), np.zeros(64, "float32"))
+        assert [loop.kind for loop in nodes(lowered, tir.For)] == [ForKind.SERIAL]
+
+
+def test_vectorized_let_and_inner_loop():
+    a, b = tir.decl_buffer((64,), name="A"), tir.decl_buffer((8, 64), name="B")
+    pa, pb = tir.Var("a", "handle"), tir.Var("b", "handle")
+    x, j = tir.Var("x", "float32"), tir.Var("j", "int64")
+    body = lambda i: tir.LetStmt(
+        x, a[i] + 1.0, tir.For(j, 0, 8, "serial", tir.BufferStore(b, tir.exp(x) + j.astype("float32"), (j, i)))
+    )
+    func = tir.PrimFunc((pa, pb), loop_over(ForKind.VECTORIZED, 8, body), buffer_map={pa: a, pb: b})
+    lowered = check(func, np.random.rand(64).astype("float32"), np.zeros((8, 64), "float32"))
+    assert [loop.loop_var.name for loop in nodes(lowered, tir.For)] == ["j"]
+    assert nodes(lowered, tir.LetStmt)[0].var.dtype == "float32x8"
+
+
+def test_unrolled():
+    lowered = check(copy_func(ForKind.UNROLLED, 5), np.random.rand(64).astype("float32"), np.zeros(64, "float32"))
+    assert not nodes(lowered, tir.For)
+    assert len(nodes(lowered, tir.BufferStore)) == 5
+    assert nodes(lower(copy_func(ForKind.UNROLLED, 1000, size=1000)), tir.For)
+
+
+def test_allocation_moves_to_the_smallest_scope():
+    a = te.placeholder((4,), name="A")
+    b = te.compute((4,), lambda i: a[i] * 2.0, "B")
+    c = te.compute((4,), lambda i: b[i] + 1.0, "C")
+    d = te.compute((4,), lambda i: c[i] + a[i], "D")
+    data = np.random.rand(4).astype("float32")
+    func = te.create_prim_func([a, c, d])
+    lowered = check(func, data, np.zeros(4, "float32"), np.zeros(4, "float32"), reference=data * 3 + 1)
+    assert isinstance(lowered.body, tir.SeqStmt)
+    assert isinstance(lowered.body.seq[0], tir.AllocBuffer)
+    assert len(lowered.body.seq[0].body.seq) == 2
+
+
+def test_match_buffer():
+    a = tir.decl_buffer((8, 8), name="A")
+    pa = tir.Var("a", "handle")
+    i, vi, j = (tir.Var(n, "int64") for n in ("i", "vi", "j"))
+    s = tir.Var("s", "int64")
+    view = tir.decl_buffer((4,), name="view", strides=(s,), elem_offset=tir.Var("o", "int64"))
+    region = tir.BufferRegion(a, (tir.Range(vi, 1), tir.Range(2, 4)))
+    body = tir.For(j, 0, 4, "serial", tir.BufferStore(view, (vi * 10 + j).astype("float32"), (j,)))
+    block = tir.Block(
+        (tir.IterVar(tir.Range(0, 8), vi),), (), (region,), "B", body, match_buffers=(tir.MatchBufferRegion(view, region),)
+    )
+    func = tir.PrimFunc((pa,), tir.For(i, 0, 8, "serial", BlockRealize((i,), True, block)), buffer_map={pa: a})
+    expected = np.zeros((8, 8), "float32")
+    expected[:, 2:6] = np.arange(8)[:, None] * 10 + np.arange(4)
+    check(func, np.zeros((8, 8), "float32"), reference=expected)
+
+
+def test_fused_reduction_keeps_a_guarded_init():
+    """A loop that feeds a spatial and a reduction axis: the init stays, under a condition."""
+    a, b = tir.decl_buffer((4, 5), name="A"), tir.decl_buffer((4,), name="B")
+    pa, pb = tir.Var("a", "handle"), tir.Var("b", "handle")
+    f, vi, vk = (tir.Var(n, "int64") for n in ("f", "vi", "vk"))
+    block = tir.Block(
+        (tir.IterVar(tir.Range(0, 4), vi), tir.IterVar(tir.Range(0, 5), vk, "reduce")),
+        (), (), "B",
+        tir.BufferStore(b, b[vi] + a[vi, vk], (vi,)),
+        tir.BufferStore(b, 0.0, (vi,)),
+    )
+    body = tir.For(f, 0, 20, "serial", BlockRealize((f // 5, f % 5), True, block))
+    func = tir.PrimFunc((pa, pb), body, buffer_map={pa: a, pb: b})
+    data = np.random.rand(4, 5).astype("float32")
+    lowered = check(func, data, np.zeros(4, "float32"), reference=data.sum(1))
+    assert nodes(lowered, tir.IfThenElse)
+
+
+def test_split_reduction_with_a_predicate():
+    """k = ko * 4 + ki < 10: the init runs once, whatever the predicate says of the reduction."""
+    a, b = tir.decl_buffer((3, 10), name="A"), tir.decl_buffer((3,), name="B")
+    pa, pb = tir.Var("a", "handle"), tir.Var("b", "handle")
+    i, ko, ki, vi, vk = (tir.Var(n, "int64") for n in ("i", "ko", "ki", "vi", "vk"))
+    block = tir.Block(
+        (tir.IterVar(tir.Range(0, 3), vi), tir.IterVar(tir.Range(0, 10), vk, "reduce")),
+        (), (), "B",
+        tir.BufferStore(b, b[vi] + a[vi, vk], (vi,)),
+        tir.BufferStore(b, 0.0, (vi,)),
+    )
+    realize = BlockRealize((i, ko * 4 + ki), tir.all(ko * 4 + ki < 10, i < 3), block)
+    body = tir.For(
+        ko, 0, 3, "serial", tir.For(i, 0, 4, "parallel", tir.For(ki, 0, 4, "serial", realize))
+    )
+    func = tir.PrimFunc((pa, pb), body, buffer_map={pa: a, pb: b})
+    data = np.random.rand(3, 10).astype("float32")
+    check(func, data, np.zeros(3, "float32"), reference=data.sum(1))
