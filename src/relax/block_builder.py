@@ -15,7 +15,7 @@ What is emitted is brought into normal form, its struct info derived, and errors
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 from .expr import (
     Binding,
     BindingBlock,
+    Call,
     Function,
     MatchCast,
     SeqExpr,
@@ -45,6 +46,7 @@ from .scope import FORCE_PURE, FunctionScope
 from .sinfo_map import bound_in
 from .sinfo_relations import erase
 from .struct_info import ObjectStructInfo
+from .te_call import call_te
 
 __all__ = ["BlockBuilder"]
 
@@ -232,6 +234,30 @@ class BlockBuilder(Normalizer):
                 self.match_cast_binding(binding)
             case _:
                 raise TypeError(f"expected a binding, found {type(binding).__name__}")
+
+    def call_te(
+        self,
+        func: Callable[..., Any],
+        *args: Any,
+        primfunc_name_hint: str | None = None,
+        primfunc_attrs: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Call:
+        """A call_tir of a function over tensor expressions; its PrimFunc is added to the module (see te_call)."""
+        return call_te(self, func, args, kwargs, primfunc_name_hint, primfunc_attrs)
+
+    def emit_te(
+        self,
+        func: Callable[..., Any],
+        *args: Any,
+        primfunc_name_hint: str | None = None,
+        primfunc_attrs: Mapping[str, Any] | None = None,
+        name_hint: str = "",
+        **kwargs: Any,
+    ) -> Var:
+        """Emit what `call_te` makes: ``bb.emit_te(topi.add, x, y)``."""
+        self._require_block("emit_te")
+        return self.emit(call_te(self, func, args, kwargs, primfunc_name_hint, primfunc_attrs), name_hint)
 
     def _require_block(self, what: str) -> None:
         if not self.frames:

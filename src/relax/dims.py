@@ -5,9 +5,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from .ir import structural_equal
-from .prim import free_vars, same, substitute
-from .prim.expr import IntImm, PrimExpr, Var, cast
+from .prim import Relation, cast, free_vars, prove_equal, simplify, substitute
+from .prim.expr import PrimExpr, Var
 
 
 class Verdict(enum.IntEnum):
@@ -18,18 +17,21 @@ class Verdict(enum.IntEnum):
     YES = 2
 
 
+_VERDICTS = {
+    Relation.EQUAL: Verdict.YES,
+    Relation.UNKNOWN: Verdict.POSSIBLY,
+    Relation.DIFFERENT: Verdict.NO,
+}
+
+
 def compare_dims(a: PrimExpr, b: PrimExpr) -> Verdict:
     """Whether two scalars are definitely equal, possibly equal, or definitely different."""
-    if same(a, b):
-        return Verdict.YES
-    if isinstance(a, IntImm) and isinstance(b, IntImm):
-        return Verdict.NO
-    return Verdict.YES if structural_equal(a, b) else Verdict.POSSIBLY
+    return _VERDICTS[prove_equal(a, b)]
 
 
 def simplify_dim(value: PrimExpr) -> PrimExpr:
     """The simplest form of a dimension."""
-    return value
+    return simplify(value)
 
 
 def define_dim(value: PrimExpr, table: Mapping[Var, PrimExpr]) -> PrimExpr | None:

@@ -10,7 +10,7 @@ Binding ::= VarBinding(var, value) | MatchCast(var, value, struct_info)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -46,7 +46,7 @@ class Expr(RelaxExpr):
     def __getitem__(self, index: int) -> TupleGetItem:
         """A field of a tuple. Raises IndexError past the end of a tuple of known length, so it can be unpacked."""
         fields = getattr(self.struct_info_, "fields", None)
-        if isinstance(index, int) and fields is not None and not -len(fields) <= index < len(fields):
+        if fields is not None and not -len(fields) <= index < len(fields):
             raise IndexError(f"tuple index {index} is out of range for a tuple of {len(fields)} fields")
         if fields is not None and index < 0:
             index += len(fields)
@@ -178,10 +178,10 @@ def as_array(value: Any) -> np.ndarray[Any, Any]:
 
 def _array(value: Any) -> np.ndarray[Any, Any]:
     """A read-only array with a dtype the language has."""
-    array = as_array(value)
+    array: np.ndarray[Any, Any] = as_array(value)
     DataType(array.dtype.name)
     if array.flags.writeable:
-        array = array.copy()
+        array = np.array(array)
         array.flags.writeable = False
     return array
 
@@ -261,7 +261,7 @@ class ShapeExpr(Leaf):
 def _prim_value(value: Any) -> prim.PrimExpr:
     """Python ints are int64 and floats float64, as they arrive at run time."""
     if isinstance(value, (bool, np.bool_)):
-        return prim.const(bool(value))
+        return prim.const(value, "bool")
     if isinstance(value, int):
         return prim.const(value, "int64")
     if isinstance(value, float):
@@ -453,8 +453,7 @@ def convert(value: Any) -> RelaxExpr:
         case RelaxExpr():
             return value
         case tuple() | list():
-            items: Sequence[Any] = value  # type: ignore[reportUnknownVariableType]
-            return Tuple(tuple(convert(item) for item in items))
+            return Tuple(_exprs(value))  # type: ignore[reportUnknownArgumentType]
         case DataType():
             return DataTypeImm(value)
         case str():

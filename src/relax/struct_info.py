@@ -6,7 +6,7 @@ StructInfo ::= Object() | Prim(dtype, value?) | Shape(values?, ndim) | Tensor(sh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, final
 
 from .expr import (
@@ -109,6 +109,10 @@ class TupleStructInfo(StructInfo):
     fields: tuple[StructInfo, ...] = child(converter=tuple)
 
 
+def _params(value: Iterable[StructInfo] | None) -> tuple[StructInfo, ...] | None:
+    return None if value is None else tuple(value)
+
+
 @final
 @node
 class FuncStructInfo(StructInfo):
@@ -117,9 +121,7 @@ class FuncStructInfo(StructInfo):
     `derive_func` names a registered derivation; exactly one of `params` and `derive_func` is given.
     """
 
-    params: tuple[StructInfo, ...] | None = binder(
-        default=None, converter=lambda v: None if v is None else tuple(v)
-    )
+    params: tuple[StructInfo, ...] | None = binder(default=None, converter=_params)
     ret: StructInfo = child(default_factory=ObjectStructInfo)
     purity: bool = child(default=True)
     derive_func: str | None = child(default=None)

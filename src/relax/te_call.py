@@ -1,0 +1,262 @@
+"""From a function of tensor expressions to a call_tir: what `BlockBuilder.call_te` and `emit_te` do.
+
+    bb.emit_te(topi.add, x, y)      x: R.Tensor((n, 4)), y: R.Tensor((n, 4))
+
+    @T.prim_func(private=True)
+    def add(A: T.Buffer((n, 4)), B: …, T_add: …): …             over a shape variable of its own
+    lv = R.call_tir(cls.add, (x, y), out_sinfo=R.Tensor((n, 4), "float32"))
+
+Tensors become placeholders, shapes lists of dimensions, prim values scalars, tuples lists. Shape variables
+that no buffer of the PrimFunc binds are passed as `tir_vars`. A dimension nobody knows gets a name first, by a
+match_cast.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+from . import te
+from .dims import simplify_dim
+from .expr import (
+    Call,
+    DataTypeImm,
+    PrimValue,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+    convert,
+)
+from .ir import (
+    Diagnostic,
+    DiagnosticError,
+    GlobalVar,
+    Op,
+    RelaxExpr,
+    StructInfo,
+    VDevice,
+)
+from .prim import PrimExpr, SizeVar, cast, free_vars, substitute
+from .prim.expr import Var as PrimVar
+from .sinfo_map import used_in
+from .sinfo_relations import same_vdevice
+from .sinfo_text import struct_info_text
+from .struct_info import (
+    PrimStructInfo,
+    ShapeStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from .tir.stmt import PrimFunc
+
+
+class Builder(Protocol):
+    """What is needed of a BlockBuilder."""
+
+    def normalize(self, expr: Any) -> RelaxExpr: ...
+
+    def leaf(self, expr: RelaxExpr) -> RelaxExpr: ...
+
+    def match_cast(self, value: Any, struct_info: StructInfo, name_hint: str = "") -> Var: ...
+
+    def add_func(self, func: PrimFunc, func_name: str) -> GlobalVar: ...
+
+
+def call_te(
+    builder: Builder,
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    name_hint: str | None,
+    attrs: Mapping[str, Any] | None,
+) -> Call:
+    """The call_tir of a tensor expression function, whose PrimFunc is added to the builder's module.
+
+    Raises DiagnosticError when an argument has no form in tensor expressions, or the function returns no tensor.
+    """
+    name = name_hint or getattr(func, "__name__", "te_func")
+    name = name if name.isidentifier() else "te_func"
+    converter = _Arguments(builder, name)
+    te_args = [converter.argument(arg) for arg in args]
+    te_kwargs = {key: converter.argument(arg) for key, arg in kwargs.items()}
+    result = func(*te_args, **te_kwargs)
+    outputs = _outputs(name, result)
+    prim_func = te.create_prim_func([*converter.parameters, *outputs])
+    prim_func = prim_func.without_attr("global_symbol").with_attr(dict(attrs or {}))
+    infos = [converter.output_info(tensor) for tensor in outputs]
+    single = isinstance(result, te.Tensor)
+    out = infos[0] if single else TupleStructInfo(infos)
+    operands: list[RelaxExpr] = [builder.add_func(prim_func, name), Tuple(converter.exprs)]
+    integers = converter.integers(prim_func)
+    if integers:
+        operands.append(ShapeExpr(integers))
+    return _call_tir(operands, out)
+
+
+def _call_tir(operands: list[RelaxExpr], out: StructInfo) -> Call:
+    op = Op.get("relax.call_tir")
+    # An operator's call carries the operator's instance, so that calls made anywhere are alike.
+    operator: Any = op.get_attr("operator_class")
+    return Call(op, operands, operator() if operator is not None else None, (out,))
+
+
+def _outputs(name: str, result: Any) -> list[te.Tensor]:
+    items: list[Any] = [result]
+    if isinstance(result, (list, tuple)):
+        items = list(typing.cast("list[Any]", result))
+    if not items or not all(isinstance(item, te.Tensor) for item in items):
+        found = type(result).__name__
+        raise _error(f"{name}: expected the function to return a te.Tensor, or a list of them, found {found}")
+    return items
+
+
+def _error(message: str, hint: str = "") -> DiagnosticError:
+    return DiagnosticError(Diagnostic("E3015", message, hint=hint))
+
+
+def _names() -> Iterator[str]:
+    count = 0
+    while True:
+        round_, letter = divmod(count, 26)
+        yield chr(ord("A") + letter) + (str(round_) if round_ else "")
+        count += 1
+
+
+class _Arguments:
+    """Turns Relax arguments into what tensor expressions take, over shape variables of the PrimFunc's own."""
+
+    def __init__(self, builder: Builder, name: str) -> None:
+        self.builder = builder
+        self.name = name
+        self.names = _names()
+        self.exprs: list[RelaxExpr] = []
+        self.parameters: list[te.Tensor | PrimVar] = []
+        self.inner: dict[PrimVar, PrimVar] = {}
+        """The caller's shape variables, and those of the PrimFunc that stand for them."""
+        self.vdevices: list[VDevice | None] = []
+
+    def argument(self, arg: Any) -> Any:
+        """One argument: Relax expressions and scalar expressions are converted, also inside lists and dicts."""
+        match arg:
+            case RelaxExpr():
+                return self.expr(self.builder.leaf(arg))
+            case PrimExpr():
+                return self.scalar(arg)
+            case tuple() | list():
+                items: list[Any] = [self.argument(item) for item in arg]  # type: ignore[reportUnknownVariableType]
+                return items
+            case dict():
+                return {key: self.argument(item) for key, item in arg.items()}  # type: ignore[reportUnknownVariableType]
+            case _:
+                return self.expr(convert(arg)) if hasattr(arg, "__dlpack__") else arg
+
+    def expr(self, expr: RelaxExpr) -> Any:
+        """A leaf, by its struct info."""
+        match expr:
+            case StringImm(value) | DataTypeImm(value):
+                return value
+            case PrimValue(value):
+                return self.scalar(value)
+            case Tuple(fields):
+                return [self.expr(field) for field in fields]
+            case _:
+                pass
+        info = self.builder.normalize(expr).struct_info
+        match info:
+            case TensorStructInfo():
+                return self.tensor(expr, info)
+            case ShapeStructInfo():
+                return self.shape(expr, info)
+            case PrimStructInfo(dtype, value):
+                return self.parameter(expr, dtype) if value is None else self.scalar(value)
+            case TupleStructInfo(fields):
+                items = [self.builder.leaf(TupleGetItem(expr, i)) for i in range(len(fields))]
+                return [self.expr(item) for item in items]
+            case _:
+                raise _error(
+                    f"{self.name}: a value of struct info {struct_info_text(info)} has no form in tensor expressions",
+                    "match_cast it to what it is",
+                )
+
+    def scalar(self, value: PrimExpr) -> PrimExpr:
+        """A scalar over the caller's shape variables, in those of the PrimFunc."""
+        for var in free_vars(value):
+            if var not in self.inner:
+                self.inner[var] = (
+                    SizeVar(var.name, var.dtype) if var.nonnegative else PrimVar(var.name, var.dtype)
+                )
+        return substitute(value, self.inner) if self.inner else value
+
+    def tensor(self, expr: RelaxExpr, info: TensorStructInfo) -> te.Tensor:
+        if info.dtype.is_void or info.ndim == -1:
+            raise _error(
+                f"{self.name}: the dtype and the number of dimensions of a tensor must be known, "
+                f"found {struct_info_text(info)}",
+                "match_cast it to what it is",
+            )
+        dims = info.dims
+        if dims is None:
+            dims = self.unknown_dims(info.ndim)
+            cast_info = TensorStructInfo(dims, info.dtype, info.vdevice)
+            expr = self.builder.match_cast(expr, cast_info)
+        tensor = te.placeholder([self.scalar(dim) for dim in dims], info.dtype, next(self.names))
+        self.exprs.append(expr)
+        self.parameters.append(tensor)
+        self.vdevices.append(info.vdevice)
+        return tensor
+
+    def shape(self, expr: RelaxExpr, info: ShapeStructInfo) -> list[PrimExpr]:
+        if info.ndim == -1:
+            raise _error(
+                f"{self.name}: the number of dimensions of a shape must be known",
+                "match_cast it to R.Shape(ndim=...)",
+            )
+        values = info.values
+        if values is None:
+            values = self.unknown_dims(info.ndim)
+            self.builder.match_cast(expr, ShapeStructInfo(values))
+        return [self.scalar(value) for value in values]
+
+    def parameter(self, expr: RelaxExpr, dtype: str) -> PrimVar:
+        """A scalar only known at run time is a parameter of the PrimFunc."""
+        var = PrimVar(next(self.names), dtype)
+        self.exprs.append(expr)
+        self.parameters.append(var)
+        return var
+
+    def unknown_dims(self, ndim: int) -> tuple[PrimExpr, ...]:
+        """New shape variables of the caller for dimensions it has no name for."""
+        return tuple(SizeVar(f"d{i}", "int64") for i in range(ndim))
+
+    def output_info(self, tensor: te.Tensor) -> TensorStructInfo:
+        """The struct info of an output, in the caller's shape variables."""
+        outer = {inner: var for var, inner in self.inner.items()}
+        dims = [cast("int64", simplify_dim(substitute(dim, outer))) for dim in tensor.shape]
+        info = TensorStructInfo(dims, tensor.dtype, self.vdevice())
+        unknown = [var.name for var in used_in(info) if var not in self.inner]
+        if unknown:
+            raise _error(
+                f"{self.name}: the shape of the output {tensor.name} uses {', '.join(unknown)}, which no argument gives"
+            )
+        return info
+
+    def vdevice(self) -> VDevice | None:
+        """The device all tensors are on, if they agree on one."""
+        first = self.vdevices[0] if self.vdevices else None
+        return first if all(same_vdevice(first, other) for other in self.vdevices) else None
+
+    def integers(self, func: PrimFunc) -> list[PrimExpr]:
+        """What is passed as `tir_vars`: the caller's expressions for parameters that are no argument's."""
+        known = {p for p in self.parameters if isinstance(p, PrimVar)}
+        outer = {inner: var for var, inner in self.inner.items()}
+        extra = [p for p in func.params if p not in func.buffer_map and p not in known]
+        foreign = [p.name for p in extra if p not in outer]
+        if foreign:
+            raise _error(f"{self.name}: the formula uses {', '.join(foreign)}, which no argument gives")
+        return [cast("int64", outer[p]) for p in extra]
+
+
+__all__ = ["call_te"]
