@@ -34,6 +34,11 @@ def known_struct_info(expr: RelaxExpr) -> StructInfo | None:
     return found
 
 
+def remember(expr: RelaxExpr, info: StructInfo) -> None:
+    """Tell what is known of a variable that is bound already (the parser reads bindings in order)."""
+    _KNOWN[expr] = info
+
+
 def _derive(expr: RelaxExpr) -> StructInfo | None:
     match expr:
         case Constant():

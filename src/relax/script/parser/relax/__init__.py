@@ -1,1 +1,65 @@
-"""The namespace `R` of scripts."""
+"""The namespace `R` of scripts: struct info, values, statements, and every operator of `relax.op`."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from typing import Any
+
+from ....expr import ExternFunc
+from ..core import register_namespace
+from .annotations import Callable_ as Callable
+from .annotations import Object, Prim, Shape, Tensor, Tuple
+from .decorator import func, function
+from .operators import operator_member, operator_names
+from .statements import (
+    dataflow,
+    func_attr,
+    func_ret_struct_info,
+    match_cast,
+    match_shape,
+    output,
+)
+from .values import (
+    call_builtin_with_ctx,
+    call_dps_packed,
+    call_inplace_packed,
+    call_packed,
+    call_pure_packed,
+    call_tir,
+    call_tir_inplace,
+    const,
+    invoke_closure,
+    invoke_pure_closure,
+    make_closure,
+    prim_value,
+    read_tensor_from_file,
+)
+from .values import dtype_value as dtype
+from .values import shape_value as shape
+from .values import string as str
+from .values import tuple_value as tuple
+
+outputs = output
+"""The older name of `output`."""
+
+__script_name__ = "R"
+
+__all__ = [
+    "Callable", "ExternFunc", "Object", "Prim", "Shape", "Tensor", "Tuple", "call_builtin_with_ctx",
+    "call_dps_packed", "call_inplace_packed", "call_packed", "call_pure_packed", "call_tir", "call_tir_inplace",
+    "const", "dataflow", "dtype", "func", "func_attr", "func_ret_struct_info", "function", "invoke_closure",
+    "invoke_pure_closure", "make_closure", "match_cast", "match_shape", "output", "outputs", "prim_value",
+    "read_tensor_from_file", "shape", "str", "tuple",
+]  # fmt: skip
+
+
+def __getattr__(name: builtins.str) -> Any:
+    return operator_member(name)
+
+
+def __dir__() -> list[builtins.str]:
+    return sorted([*__all__, *operator_names()])
+
+
+register_namespace(sys.modules[__name__])

@@ -1,0 +1,249 @@
+"""Struct info as scripts write it: R.Tensor, R.Shape, R.Prim, R.Object, R.Tuple, R.Callable.
+
+They are ordinary Python too: ``R.Tensor((n, 4), "float32")`` returns the StructInfo. Dimensions may be integers,
+scalar expressions, or text (``"n"``, ``"n * 2"``). In a function being parsed, text is read in its scope; elsewhere
+each call makes new variables for the names in its text.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, cast
+
+from ....expr import ShapeExpr
+from ....expr import Var as RelaxVar
+from ....ir import DataType, DiagnosticContext, RelaxExpr, StructInfo, VDevice
+from ....prim import expr as prim
+from ....struct_info import (
+    FuncStructInfo,
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from ..core import Evaluator, Scopes, ScriptSource, SpecialForm
+
+
+class Dimensions(Protocol):
+    """A parser at work: how it reads dimensions."""
+
+    def dimension_text(self, text: str) -> prim.PrimExpr: ...
+
+    def vdevice(self, text: str) -> VDevice: ...
+
+
+class _Loose(Evaluator):
+    """Reads the text of dimensions outside of any function: every name is a new variable."""
+
+    def __init__(self) -> None:
+        super().__init__(ScriptSource.parse(""), Scopes(), DiagnosticContext())
+
+    def missing_name(self, node: ast.Name) -> prim.Var:
+        made = prim.Var(node.id, "int64")
+        self.scopes.define(node.id, made)
+        return made
+
+    def dimension_text(self, text: str) -> prim.PrimExpr:
+        self.source = ScriptSource.parse(text.strip())
+        statements = self.source.tree.body
+        if len(statements) != 1 or not isinstance(statements[0], ast.Expr):
+            raise ValueError(f"{text!r} is not an expression")
+        return prim.dimension(self.eval(statements[0].value))
+
+    def vdevice(self, text: str) -> VDevice:
+        return parse_vdevice(text)
+
+
+def parse_vdevice(text: str) -> VDevice:
+    """``"cuda:1"``, ``"cuda:1:shared"``."""
+    parts = text.split(":")
+    if len(parts) > 3 or (len(parts) > 1 and not parts[1].isdigit()):
+        raise ValueError(f"vdevice {text!r} is not of the form target:index or target:index:scope")
+    index = int(parts[1]) if len(parts) > 1 else 0
+    return VDevice(parts[0], index, parts[2] if len(parts) > 2 else "global")
+
+
+def _reader() -> Dimensions:
+    current: Any = Evaluator.current()
+    return current if hasattr(current, "dimension_text") else _Loose()
+
+
+def _dims(values: Any, reader: Dimensions) -> tuple[prim.PrimExpr, ...]:
+    if isinstance(values, ShapeExpr):
+        return values.values
+    if isinstance(values, (int, prim.PrimExpr)):
+        values = (values,)
+    if not isinstance(values, (tuple, list)):
+        raise TypeError(f"expected a tuple or list of dimensions, found {type(values).__name__}")
+    return tuple(_dim(value, reader) for value in cast("Sequence[Any]", values))
+
+
+def _dim(value: Any, reader: Dimensions) -> prim.PrimExpr:
+    return reader.dimension_text(value) if isinstance(value, str) else prim.dimension(value)
+
+
+_DIMENSION_KEYWORDS = frozenset({"shape", "values", "value"})
+
+
+class StructInfoForm(SpecialForm):
+    """The base: called in a script, its arguments are read as dimensions and struct info."""
+
+    build: Callable[..., StructInfo]
+    has_dimensions: bool = False
+    """Whether the first argument holds dimensions."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> StructInfo:
+        return self.build(*args, **kwargs)
+
+    def script_call(self, evaluator: Evaluator, node: ast.Call) -> StructInfo:
+        parser: Any = evaluator
+        if not hasattr(parser, "reading_dimensions"):
+            args, keywords = evaluator.arguments(node)
+            return self.build(*args, **keywords)
+        with parser.reading_form(node):
+            args: list[Any] = []
+            for i, arg in enumerate(node.args):
+                with parser.reading_dimensions(self.has_dimensions and i == 0):
+                    args += evaluator.items([arg])
+            keywords: dict[str, Any] = {}
+            for keyword in node.keywords:
+                with parser.reading_dimensions(self.has_dimensions and keyword.arg in _DIMENSION_KEYWORDS):
+                    value = evaluator.eval(keyword.value)
+                keywords.update(value if keyword.arg is None else {keyword.arg: value})
+            return self.build(*args, **keywords)
+
+    def bare(self) -> StructInfo:
+        """What the name alone means."""
+        return self.build()
+
+
+class _Tensor(StructInfoForm):
+    has_dimensions = True
+
+    def build(
+        self, shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: int = -1
+    ) -> TensorStructInfo:
+        """R.Tensor(shape, dtype, vdevice, ndim): every part may be left out; a lone string is the dtype."""
+        if isinstance(shape, str) and dtype is None:
+            shape, dtype = None, shape
+        reader = _reader()
+        where: RelaxExpr | None = None
+        if isinstance(shape, RelaxVar):
+            where = shape
+        elif shape is not None:
+            where = ShapeExpr(_dims(shape, reader))
+        device = reader.vdevice(vdevice) if isinstance(vdevice, str) else vdevice
+        kind = DataType("" if dtype is None else dtype)
+        if isinstance(where, ShapeExpr) and ndim not in (-1, len(where.values)):
+            raise ValueError(f"the shape has {len(where.values)} dimensions, but ndim is {ndim}")
+        return TensorStructInfo(where, kind, device, ndim)
+
+    def __getitem__(self, index: Any) -> TensorStructInfo:
+        shape, dtype = index if _is_shape_and_dtype(index) else (index, None)
+        return self.build(shape, dtype)
+
+    def script_subscript(self, evaluator: Evaluator, node: ast.Subscript) -> TensorStructInfo:
+        """The 2022 spelling ``R.Tensor[(n, m), "float32"]``; ``_`` stands for what is not known."""
+        parts: list[ast.expr] = [node.slice]
+        if isinstance(node.slice, ast.Tuple) and len(node.slice.elts) == 2 and _ends_in_dtype(node.slice):
+            parts = node.slice.elts
+        parser: Any = evaluator
+        with parser.reading_form(node):
+            values: list[Any] = []
+            for i, part in enumerate(parts):
+                with parser.reading_dimensions(i == 0):
+                    values.append(None if _is_wildcard(part) else evaluator.eval(part))
+            return self.build(*values)
+
+
+def _is_wildcard(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "_"
+
+
+def _ends_in_dtype(node: ast.Tuple) -> bool:
+    last = node.elts[1]
+    return _is_wildcard(last) or (isinstance(last, ast.Constant) and isinstance(last.value, str))
+
+
+def _is_shape_and_dtype(index: Any) -> bool:
+    return isinstance(index, tuple) and len(cast("tuple[Any, ...]", index)) == 2 and isinstance(index[1], str)
+
+
+class _Shape(StructInfoForm):
+    has_dimensions = True
+
+    def build(self, values: Any = None, ndim: int = -1) -> ShapeStructInfo:
+        """R.Shape(values, ndim): ``R.Shape(["n", 4])``, ``R.Shape(ndim=2)``, ``R.Shape``."""
+        if values is None:
+            return ShapeStructInfo(None, ndim)
+        dims = _dims(values, _reader())
+        if ndim not in (-1, len(dims)):
+            raise ValueError(f"the shape has {len(dims)} dimensions, but ndim is {ndim}")
+        return ShapeStructInfo(dims)
+
+
+class _Prim(StructInfoForm):
+    def build(self, dtype: Any = None, value: Any = None) -> PrimStructInfo:
+        """R.Prim(dtype) or R.Prim(value=expression)."""
+        if dtype is None and value is None:
+            raise TypeError("R.Prim: give a dtype or a value")
+        if isinstance(value, str):
+            value = _reader().dimension_text(value)
+        if value is not None and not isinstance(value, prim.PrimExpr):
+            default = (
+                "float64" if isinstance(value, float) else "bool" if isinstance(value, bool) else "int64"
+            )
+            value = prim.const(value, DataType(default if dtype is None else dtype))
+        return PrimStructInfo(cast(Any, None if dtype is None else DataType(dtype)), value)
+
+
+class _Object(StructInfoForm):
+    def build(self) -> ObjectStructInfo:
+        """R.Object: any value."""
+        return ObjectStructInfo()
+
+
+class _Tuple(StructInfoForm):
+    def build(self, *fields: Any) -> TupleStructInfo:
+        """R.Tuple(field, ...)."""
+        if len(fields) == 1 and isinstance(fields[0], (tuple, list)):
+            fields = tuple(cast("Sequence[Any]", fields[0]))
+        return TupleStructInfo(tuple(as_struct_info(field) for field in fields))
+
+
+class _Callable(StructInfoForm):
+    def build(
+        self, params: Any = None, ret: Any = None, purity: bool | None = None, derive_func: str | None = None
+    ) -> FuncStructInfo:
+        """R.Callable((params...), ret, purity); without params, a packed function's."""
+        result = ObjectStructInfo() if ret is None else as_struct_info(ret)
+        if params is None:
+            return FuncStructInfo.opaque_func(ret=result, derive_func=derive_func, purity=bool(purity))
+        given = cast("Sequence[Any]", params if isinstance(params, (tuple, list)) else (params,))
+        infos = tuple(as_struct_info(param) for param in given)
+        return FuncStructInfo(infos, result, purity is not False, derive_func)
+
+
+Tensor = _Tensor()
+Shape = _Shape()
+Prim = _Prim()
+Object = _Object()
+Tuple = _Tuple()
+Callable_ = _Callable()
+
+FORMS: dict[str, StructInfoForm] = {
+    "Tensor": Tensor, "Shape": Shape, "Prim": Prim, "Object": Object, "Tuple": Tuple, "Callable": Callable_,
+}  # fmt: skip
+
+
+def as_struct_info(value: Any) -> StructInfo:
+    """The struct info an annotation evaluates to. Raises TypeError if it is none."""
+    if isinstance(value, StructInfo):
+        return value
+    if isinstance(value, StructInfoForm):
+        return value.bare()
+    if value is None:
+        return TupleStructInfo(())
+    raise TypeError(f"expected struct info such as R.Tensor(...), found {type(value).__name__}")

@@ -1,0 +1,35 @@
+"""``@R.function``, and how a Relax program is completed once it is parsed."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from ....ir import BaseFunc, IRModule
+from ....normalize import normalize_function, normalize_module
+from ..core import Dialect, FunctionDecorator, FunctionTask
+from .parser import RelaxParser
+
+
+class RelaxDialect(Dialect):
+    """The dialect of ``@R.function``. Options: private, pure, check_well_formed."""
+
+    name = "relax"
+    options = frozenset({"private", "pure", "check_well_formed"})
+
+    def parse(self, task: FunctionTask) -> BaseFunc | None:
+        parser = RelaxParser(task)
+        with parser.active():
+            return parser.function(task.node, task.options)
+
+    def finish(self, function: BaseFunc, options: dict[str, Any]) -> BaseFunc:
+        return normalize_function(cast(Any, function))
+
+    def finish_module(self, module: IRModule, check_well_formed: bool) -> IRModule:
+        return normalize_module(module)
+
+
+function = FunctionDecorator("R.function", RelaxDialect())
+"""``@R.function``, ``@R.function(private=True, pure=False)``: the ``def`` becomes a Relax function."""
+
+func = function
+"""The older name of `function`."""

@@ -1,0 +1,156 @@
+"""How the Relax parser reads names: shape variables, dimensions, annotations.
+
+A shape variable is declared (``n = T.int64()``), quoted in a signature (``R.Tensor(("n", 4))``), or, in the older
+spelling, just used in one (``R.Tensor[(n, 4), "float32"]``).
+"""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ....ir import StructInfo, VDevice
+from ....prim import expr as prim
+from ..core import MISSING, FunctionTask, ScriptSource, StatementParser
+from ..core.diagnostics import ANNOTATION, POISON, SYNTAX, UNDEFINED, Poisoned, close
+from .annotations import FORMS, StructInfoForm, as_struct_info, parse_vdevice
+
+
+class NameReader(StatementParser):
+    """The part of the parser that reads names."""
+
+    def __init__(self, task: FunctionTask) -> None:
+        super().__init__(task.source, task.scopes, task.diagnostics, trusted=task.trusted)
+        self.module = task.module
+        self.hidden: set[str] = set()
+        """Names that were local to a dataflow block that has ended."""
+        self._binding_dims = False
+        self._reading_dims = False
+        self._form: ast.AST = task.node
+
+    def annotation(self, node: ast.expr) -> StructInfo:
+        """The struct info of an annotation."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            node = self._quoted(node, node.value)
+        value = self.eval(node)
+        if not isinstance(value, (StructInfo, StructInfoForm)) and value is not None:
+            self.fail(
+                ANNOTATION,
+                f"an annotation is struct info such as R.Tensor(...), found {type(value).__name__}",
+                node,
+            )
+        return self.locate(as_struct_info(value), node)
+
+    def _quoted(self, node: ast.AST, text: str) -> ast.expr:
+        """The expression in a string; its parts are placed where the string stands."""
+        tree = ScriptSource.parse(text.strip()).tree
+        if len(tree.body) != 1 or not isinstance(tree.body[0], ast.Expr):
+            self.fail(SYNTAX, f"{text!r} is not an expression", node)
+        for part in ast.walk(tree):
+            ast.copy_location(part, node)
+        return tree.body[0].value
+
+    # ------------------------------------------------------------------ names
+
+    @contextmanager
+    def reading_dimensions(self, reading: bool = True) -> Generator[None]:
+        """While dimensions are read (or something else inside them)."""
+        saved, self._reading_dims = self._reading_dims, reading
+        try:
+            yield
+        finally:
+            self._reading_dims = saved
+
+    @contextmanager
+    def binding_dimensions(self) -> Generator[None]:
+        """While names that nobody declared become shape variables, if they stand in dimensions."""
+        saved, self._binding_dims = self._binding_dims, True
+        try:
+            yield
+        finally:
+            self._binding_dims = saved
+
+    @contextmanager
+    def reading_form(self, node: ast.AST) -> Generator[None]:
+        """While the arguments of ``R.Tensor(...)`` and its kin are read."""
+        saved, self._form = self._form, node
+        try:
+            yield
+        finally:
+            self._form = saved
+
+    def eval_Name(self, node: ast.Name) -> Any:
+        value = super().eval_Name(node)
+        if self._reading_dims and self._binding_dims and not _can_be_dimension(value):
+            return self._new_dimension(node.id)  # `n` may be some function of the surrounding program
+        return value
+
+    def eval_Attribute(self, node: ast.Attribute) -> Any:
+        saved, self._reading_dims = self._reading_dims, False
+        try:
+            return super().eval_Attribute(node)
+        finally:
+            self._reading_dims = saved
+
+    def missing_name(self, node: ast.Name) -> Any:
+        if node.id in FORMS and node.id not in self.hidden:
+            return FORMS[node.id]
+        if self._reading_dims and self._binding_dims:
+            return self._new_dimension(node.id)
+        hint = close(node.id, self.scopes.names())
+        if node.id in self.hidden:
+            hint = f"it is local to its dataflow block; list it in R.output(..., {node.id})"
+        if self._reading_dims:
+            hint = f"declare the shape variable: {node.id} = T.int64()"
+        self.fail(UNDEFINED, f"`{node.id}` is not defined", node, hint=hint)
+
+    def _new_dimension(self, name: str) -> prim.Var:
+        made = prim.Var(name, "int64")
+        self.scopes.define(name, made)
+        return made
+
+    def dimension_text(self, text: str) -> prim.PrimExpr:
+        """A dimension given as text: a name, or an expression over names in scope."""
+        stripped = text.strip()
+        if stripped.isidentifier():
+            value = self.scopes.local(stripped)
+            if value is POISON:
+                raise Poisoned(stripped)
+            if value is MISSING or not isinstance(value, (int, prim.PrimExpr)):
+                return self._new_dimension(stripped)
+            return prim.dimension(value)
+        with self.reading_dimensions():
+            return prim.dimension(self.eval(self._quoted(self._form, stripped)))
+
+    def vdevice(self, text: str) -> VDevice:
+        """A virtual device given as text: one of the module's, or a new one."""
+        made = parse_vdevice(text)
+        infos: Sequence[VDevice] = self.module.global_infos.get("vdevice", ()) if self.module else ()
+        for known in infos:
+            if known.target == made.target and known.vdevice_id == made.vdevice_id:
+                return known
+        return made
+
+
+def _can_be_dimension(value: Any) -> bool:
+    return not isinstance(
+        value, (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, type)
+    )
+
+
+def quoted_names(annotation: ast.expr | None) -> list[str]:
+    """The names that stand alone, quoted, in the dimensions of a parameter's annotation."""
+    found: list[str] = []
+    for node in ast.walk(annotation) if annotation is not None else ():
+        items: list[ast.expr] = []
+        if isinstance(node, (ast.Tuple, ast.List)):
+            items = node.elts
+        elif isinstance(node, ast.keyword) and node.arg == "value":
+            items = [node.value]
+        for item in items:
+            if isinstance(item, ast.Constant) and isinstance(item.value, str) and item.value.isidentifier():
+                found.append(item.value)
+    return found

@@ -1,0 +1,53 @@
+"""The spelling of the 2022 documents, from before programs stated their purity (language.md §7.4)."""
+
+from __future__ import annotations
+
+import ast
+
+from ....expr import Call, ExternFunc, If, MatchCast, SeqExpr, Tuple, TupleGetItem, VarBinding
+from ....ir import Op, RelaxExpr
+
+_NAMES = frozenset({"match_shape", "outputs", "func", "read_tensor_from_file"})
+_CALLS = frozenset({"call_tir", "call_dps_packed"})
+_KEYWORDS = frozenset({"dtype", "output_dtype"})
+
+
+def is_older_spelling(function: ast.FunctionDef) -> bool:
+    """Whether a function uses a spelling that only the older documents have."""
+    return any(_is_older(node) for node in ast.walk(function))
+
+
+def _is_older(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(attr=name):
+            return name in _NAMES
+        case ast.Subscript(value=ast.Attribute(attr="Tensor")):
+            return True
+        case ast.Call(func=ast.Attribute(attr=name), keywords=keywords):
+            return name in _CALLS and any(keyword.arg in _KEYWORDS for keyword in keywords)
+        case _:
+            return False
+
+
+def has_effects(body: RelaxExpr) -> bool:
+    """Whether an expression calls packed functions or impure operators (functions inside it do not count)."""
+    match body:
+        case SeqExpr(blocks, result):
+            values = [
+                binding.value
+                for block in blocks
+                for binding in block.bindings
+                if isinstance(binding, (VarBinding, MatchCast))
+            ]
+            return any(has_effects(value) for value in (*values, result))
+        case If(cond, then, other):
+            return any(has_effects(part) for part in (cond, then, other))
+        case Call(op, args):
+            impure = isinstance(op, ExternFunc) or (isinstance(op, Op) and op.get_attr("FPurity") is False)
+            return impure or any(has_effects(arg) for arg in args)
+        case Tuple(fields):
+            return any(has_effects(field) for field in fields)
+        case TupleGetItem(value):
+            return has_effects(value)
+        case _:
+            return False

@@ -1,0 +1,484 @@
+"""The Relax parser: one ``def`` under ``@R.function`` becomes a Function.
+
+It builds the plain tree, with spans: struct info is derived later, on the whole module. What is known of a value
+while parsing only serves to read literals and the older spellings that depend on it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn, cast
+
+from ....expr import (
+    Binding,
+    Constant,
+    DataflowVar,
+    Function,
+    If,
+    MatchCast,
+    SeqExpr,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+    convert,
+    is_leaf,
+)
+from ....ir import BaseFunc, DiagnosticError, RelaxExpr, StructInfo, structural_equal
+from ....op.known import known_struct_info, remember
+from ....prim import expr as prim
+from ....struct_info import ShapeStructInfo
+from ..core import FunctionDecorator, FunctionTask, is_docstring
+from ..core.diagnostics import (
+    ANNOTATION,
+    DECLARATION,
+    KIND,
+    PLACE,
+    POISON,
+    SYNTAX,
+    Poisoned,
+)
+from ..module import function_decorator
+from .blocks import (
+    DataflowScope,
+    SeqBuilder,
+    always_returns,
+    output_names,
+    result_names,
+)
+from .names import NameReader, quoted_names
+from .older import has_effects, is_older_spelling
+from .statements import DataflowFrame, MatchCastValue
+
+
+class RelaxParser(NameReader):
+    """Parses one function, and the functions inside it."""
+
+    def __init__(self, task: FunctionTask) -> None:
+        super().__init__(task)
+        self.seq = SeqBuilder()
+        self.dataflow: DataflowScope | None = None
+        self.attrs: dict[str, Any] = {}
+        self.ret_struct_info: StructInfo | None = None
+        self.older = is_older_spelling(task.node)
+        self._statement: ast.stmt = task.node
+
+    # ------------------------------------------------------------------ functions
+
+    def function(self, node: ast.FunctionDef, options: dict[str, Any], local: bool = False) -> Function:
+        """The function a ``def`` stands for."""
+        saved = self.seq, self.dataflow, self.attrs, self.ret_struct_info
+        self.seq, self.dataflow, self.attrs, self.ret_struct_info = SeqBuilder(), None, {}, None
+        try:
+            with self.scopes.frame():
+                params = self._parameters(node)
+                returns = None if node.returns is None else self.annotation(node.returns)
+                body = self._body(node)
+            attrs = dict(self.attrs)
+            if not local and not options.get("private", False):
+                attrs = {"global_symbol": node.name, **attrs}
+            pure = options.get("pure")
+            if pure is None:
+                pure = not (self.older and has_effects(body))
+            ret = returns if returns is not None else self.ret_struct_info
+            return Function(params, body, ret, bool(pure), attrs, span=self.span(node))
+        finally:
+            self.seq, self.dataflow, self.attrs, self.ret_struct_info = saved
+
+    def _parameters(self, node: ast.FunctionDef) -> list[Var]:
+        args = node.args
+        for extra in (args.vararg, args.kwarg, *args.kwonlyargs, *args.posonlyargs):
+            if extra is not None:
+                self.fail(DECLARATION, "a Relax function has plain parameters only", extra)
+        for default in args.defaults:
+            self.fail(DECLARATION, "a parameter of a Relax function has no default value", default)
+        for arg in args.args:
+            for name in quoted_names(arg.annotation):
+                self.scopes.define(name, prim.Var(name, "int64"))
+        params: list[Var] = []
+        for arg in args.args:
+            info: StructInfo | None = None
+            if arg.annotation is None:
+                self.fail(
+                    ANNOTATION,
+                    f"parameter `{arg.arg}` has no annotation",
+                    arg,
+                    hint=f"write {arg.arg}: R.Tensor(...), or {arg.arg}: R.Object for any value",
+                )
+            with self.diagnostics.collect(), self.binding_dimensions():
+                info = self.annotation(arg.annotation)
+            params.append(Var(arg.arg, info, span=self.span(arg)))
+        for param in params:
+            self.scopes.define(param.name_hint, POISON if param.annotation is None else param)
+        return params
+
+    def _body(self, node: ast.FunctionDef) -> SeqExpr:
+        statements = [s for i, s in enumerate(node.body) if not (i == 0 and is_docstring(s))]
+        result = self.statements(statements)
+        if result is None:
+            if not self.diagnostics.errors:
+                self.fail(
+                    PLACE,
+                    f"function `{node.name}` does not return a value",
+                    node,
+                    hint="end it with `return`",
+                )
+            result = Tuple(())
+        return self.seq.finish(result, self.span(node))
+
+    def known_info(self, expr: RelaxExpr) -> StructInfo | None:
+        """What is known of a value so far."""
+        return known_struct_info(expr)
+
+    @property
+    def assumes_purity(self) -> bool:
+        """The 2022 documents call packed functions in dataflow blocks, before purity was stated in the program."""
+        return self.older and self.dataflow is not None
+
+    # ------------------------------------------------------------------ calls
+
+    def invoke(self, function: Any, args: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
+        if isinstance(function, BaseFunc) and self.module is not None:
+            function = self.module.adopt(function)
+        if isinstance(function, RelaxExpr) and keywords:
+            self.fail(KIND, "a call of a function takes no keyword arguments", node)
+        return super().invoke(function, args, keywords, node)
+
+    # ------------------------------------------------------------------ statements
+
+    def statements(self, body: Sequence[ast.stmt]) -> RelaxExpr | None:
+        """Visit statements up to a return, and give its value; None if there is no return."""
+        for i, statement in enumerate(body):
+            rest = body[i + 1 :]
+            if isinstance(statement, ast.Return):
+                if rest:
+                    with self.diagnostics.collect():
+                        self.fail(PLACE, "this is never reached: it comes after a return", rest[0])
+                return self._guarded(statement, lambda s=statement: self._return(s))
+            if isinstance(statement, ast.If) and (
+                always_returns(statement.body) or always_returns(statement.orelse)
+            ):
+                return self._guarded(statement, lambda s=statement, r=rest: self._returning_if(s, r))
+            self.visit(statement)
+        return None
+
+    def _guarded(self, statement: ast.stmt, make: Any) -> RelaxExpr:
+        """The value of a returning statement; after an error, some value, so that no other error follows."""
+        try:
+            return make()
+        except DiagnosticError as problem:
+            self.diagnostics.diagnostics.extend(self.placed(problem, statement).diagnostics)
+        except Poisoned:
+            pass
+        return Tuple(())
+
+    def _return(self, node: ast.Return) -> RelaxExpr:
+        if self.dataflow is not None:
+            self.fail(
+                PLACE, "a dataflow block cannot return", node, hint="R.output(...) what comes after needs"
+            )
+        return Tuple(()) if node.value is None else self.expression(node.value)
+
+    def _returning_if(self, node: ast.If, rest: Sequence[ast.stmt]) -> RelaxExpr:
+        """An ``if`` of which a branch returns: the rest of the function belongs to the other branch."""
+        cond = self._condition(node)
+        branches: list[RelaxExpr] = []
+        for body in (node.body, node.orelse):
+            statements = list(body) if always_returns(body) else [*body, *rest]
+            if not always_returns(statements):
+                self.fail(PLACE, "one branch of this `if` returns, the other does not", node)
+            with self._branch():
+                value = self.statements(statements)
+                branches.append(self.seq.finish(value or Tuple(()), self._span_of(body, node)))
+        return If(cond, *branches, span=self.span(node))
+
+    def expression(self, node: ast.expr) -> RelaxExpr:
+        """The Relax expression of a Python expression."""
+        value = self.eval(node)
+        if isinstance(value, MatchCastValue):
+            var = self._emit("_match", value, None, node)
+            return var
+        return self._convert(value, node)
+
+    def _convert(self, value: Any, node: ast.AST) -> RelaxExpr:
+        if value is None:
+            self.fail(KIND, "this has no value", node)
+        if isinstance(value, BaseFunc) and not isinstance(value, Function) and self.module is not None:
+            return self.module.adopt(value)
+        return self.locate(self.guard(node, "", convert, value), node)
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        if is_docstring(node):
+            return
+        value = self.eval(node.value)
+        if value is None:
+            return
+        if not isinstance(value, (RelaxExpr, MatchCastValue)):
+            self.fail(KIND, "this statement has no effect", node)
+        self._emit("_", value, None, node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        value = self.eval(node.value)
+        for target in node.targets:
+            value = self._assign(target, value, None, node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is None:
+            self.fail(SYNTAX, "a variable is given a value where it is declared", node)
+        value = self.eval(node.value)  # first: it may bind shape variables that the annotation mentions
+        info: StructInfo | None = self.annotation(node.annotation)
+        if isinstance(info, ShapeStructInfo) and isinstance(value, (tuple, list)):
+            value = self.guard(node.value, "", ShapeExpr, value)
+            info = None if self.older and info.ndim == -1 else info
+        self._assign(node.target, value, info, node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        """``x += y`` is ``x = x + y``: a new variable of the same name."""
+        if not isinstance(node.target, ast.Name):
+            self.fail(SYNTAX, "only a name can be assigned", node.target)
+        load = ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target)
+        value = self.binary(type(node.op).__name__, self.eval(load), self.eval(node.value), node)
+        self._assign(node.target, self.locate(value, node), None, node)
+
+    def _assign(self, target: ast.expr, value: Any, info: StructInfo | None, node: ast.stmt) -> Any:
+        """Give a value to a target; returns what a further target of the same statement gets."""
+        if isinstance(target, (ast.Tuple, ast.List)):
+            return self._unpack(target, value, node)
+        if not isinstance(target, ast.Name):
+            self.fail(SYNTAX, "only names can be assigned: values are immutable", target)
+        if value is None:
+            self.fail(KIND, "this has no value to assign", node)
+        if isinstance(value, prim.Var) and info is None:
+            return self._declare(target, value)
+        outputs = self.dataflow.last_definition if self.dataflow is not None else {}
+        if info is None and _is_meta(value) and target.id not in outputs:
+            self.scopes.define(target.id, value)
+            return value
+        return self._emit(target.id, value, info, node, target)
+
+    def _unpack(self, target: ast.Tuple | ast.List, value: Any, node: ast.stmt) -> Any:
+        items: Sequence[Any]
+        if isinstance(value, (tuple, list)):
+            items = cast("Sequence[Any]", value)
+        elif isinstance(value, Tuple):
+            items = value.fields
+        else:
+            whole = self._emit("", value, None, node)
+            items = [TupleGetItem(whole, i, span=self.span(part)) for i, part in enumerate(target.elts)]
+        if len(items) != len(target.elts):
+            self.fail(KIND, f"{len(target.elts)} names for a tuple of {len(items)} values", target)
+        for part, item in zip(target.elts, items, strict=True):
+            self._assign(part, item, None, node)
+        return cast(Any, value)
+
+    def _declare(self, target: ast.Name, value: prim.Var) -> prim.Var:
+        """``n = T.int64()``: a new shape variable, or the one of this name that the signature has already."""
+        known = self.scopes.local(target.id)
+        if isinstance(known, prim.Var):
+            if known.dtype != value.dtype:
+                self.fail(KIND, f"`{target.id}` is a shape variable of dtype {known.dtype!s} already", target)
+            return known
+        made = value if value.name else prim.Var(target.id, value.dtype, span=self.span(target))
+        if value.nonnegative:
+            prim.mark_nonnegative(made)
+        self.scopes.define(target.id, made)
+        return made
+
+    def _emit(
+        self, name: str, value: Any, info: StructInfo | None, node: ast.AST, target: ast.AST | None = None
+    ) -> Var:
+        """Bind a value to a new variable, in the open block."""
+        var_span = self.span(target if target is not None else node)
+        inner = self.dataflow is not None and self.dataflow.last_definition.get(name) is not self._statement
+        kind = DataflowVar if inner else Var
+        binding: Binding
+        if isinstance(value, MatchCastValue):
+            var = kind(name or "gv", info if info is not None else value.struct_info, span=var_span)
+            binding = MatchCast(var, value.value, value.struct_info, span=self.span(node))
+        else:
+            expr = self._convert(value, node)
+            var = kind(name or ("lv" if self.dataflow else "gv"), info, span=var_span)
+            binding = VarBinding(var, expr, span=self.span(node))
+            known = known_struct_info(expr) if info is None else None
+            if known is not None:
+                remember(var, known)
+        self.seq.emit(binding)
+        if self.dataflow is not None:
+            self.dataflow.variables.add(var)
+        if name:
+            self.scopes.define(name, var)
+        return var
+
+    def dispatch(self, node: ast.stmt) -> None:
+        saved, self._statement = self._statement, node
+        try:
+            super().dispatch(node)
+        finally:
+            self._statement = saved
+
+    # ------------------------------------------------------------------ dataflow blocks
+
+    def visit_With(self, node: ast.With) -> None:
+        item = node.items[0]
+        frame = self.eval(item.context_expr)
+        if len(node.items) != 1 or not isinstance(frame, DataflowFrame):
+            self.fail(SYNTAX, "the only `with` in a Relax function is `with R.dataflow():`", node)
+        if item.optional_vars is not None:
+            self.fail(SYNTAX, "a dataflow block has no name", item.optional_vars)
+        if self.dataflow is not None:
+            self.fail(PLACE, "a dataflow block cannot stand inside another", node)
+        self.seq.close()
+        self.dataflow = DataflowScope(output_names(node.body))
+        outer = self.scopes.frames[-1]
+        try:
+            with self.scopes.frame() as inner:
+                self.visit_body(node.body)
+        finally:
+            self.dataflow = None
+        self.seq.close(dataflow=True, span=self.span(node))
+        for name, value in inner.items():
+            if isinstance(value, DataflowVar):
+                self.hidden.add(name)
+            else:
+                outer[name] = value
+
+    def dataflow_output(self, values: Sequence[Any]) -> None:
+        """``R.output(...)``."""
+        node = self._statement
+        if self.dataflow is None:
+            self.fail(PLACE, "R.output belongs inside a dataflow block", node)
+        if self.dataflow.outputs_seen:
+            self.fail(PLACE, "a dataflow block lists its outputs once", node)
+        self.dataflow.outputs_seen = True
+        for value in values:
+            if isinstance(value, Var) and value in self.dataflow.variables and type(value) is Var:
+                continue
+            shown = value.name_hint if isinstance(value, Var) else type(value).__name__
+            self.fail(PLACE, f"R.output: `{shown}` is not a variable bound in this dataflow block", node)
+
+    def visit_For(self, node: ast.For) -> None:
+        """A loop over Python values is unrolled: the program has no loops."""
+        if node.orelse:
+            self.fail(SYNTAX, "for/else cannot be used here", node)
+        for item in self.iterate(node.iter):
+            self.bind_pattern(node.target, item, lambda name, value: self.scopes.define(name.id, value))
+            self.visit_body(node.body)
+
+    # ------------------------------------------------------------------ if
+
+    @contextmanager
+    def _branch(self) -> Generator[None]:
+        saved, self.seq = self.seq, SeqBuilder()
+        try:
+            with self.scopes.frame():
+                yield
+        finally:
+            self.seq = saved
+
+    def _condition(self, node: ast.If) -> RelaxExpr:
+        if self.dataflow is not None:
+            self.fail(
+                PLACE, "a dataflow block has no control flow", node, hint="end the block before the `if`"
+            )
+        value = self.eval(node.test)
+        if isinstance(value, bool):
+            return Constant(value, span=self.span(node.test))
+        return self._convert(value, node.test)
+
+    def visit_If(self, node: ast.If) -> None:
+        """The names that both branches assign last are what the ``if`` gives to the code after it."""
+        cond = self._condition(node)
+        then, other = result_names(node.body), result_names(node.orelse)
+        names = then if then is not None and other is not None else []
+        if names != (other if names else []):
+            self._mismatch(node, then or [], other or [])
+        annotations = [self._result_annotation(body) for body in (node.body, node.orelse)]
+        agree = structural_equal(annotations[0], annotations[1])
+        branches: list[RelaxExpr] = []
+        for body in (node.body, node.orelse):
+            with self._branch():
+                self.visit_body(body)
+                branches.append(self._branch_value(names, body, node, agree))
+        value = If(cond, *branches, span=self.span(node))
+        if not names:
+            self._emit("_", value, None, node)
+        elif len(names) == 1:
+            self._emit(names[0], value, annotations[0] if agree else None, node)
+        else:
+            whole = self._emit("", value, None, node)
+            for i, name in enumerate(names):
+                self._emit(name, TupleGetItem(whole, i, span=self.span(node)), None, node)
+
+    def _result_annotation(self, body: Sequence[ast.stmt]) -> StructInfo | None:
+        """The annotation of a branch's last assignment, if it makes sense outside of the branch."""
+        last = body[-1] if body else None
+        if not isinstance(last, ast.AnnAssign):
+            return None
+        try:
+            return self.annotation(last.annotation)
+        except (DiagnosticError, Poisoned):
+            return None
+
+    def _mismatch(self, node: ast.If, then: Sequence[str], other: Sequence[str]) -> NoReturn:
+        self.fail(
+            SYNTAX,
+            f"the branches end by assigning different names: {', '.join(then)} and {', '.join(other)}",
+            node,
+            hint="an `if` gives the variable that both branches assign last to the code after it",
+        )
+
+    def _branch_value(
+        self, names: Sequence[str], body: Sequence[ast.stmt], node: ast.If, droppable: bool
+    ) -> SeqExpr:
+        """The SeqExpr of a branch. A last binding that only names a leaf is not made: the leaf is the value."""
+        span = self._span_of(body, node)
+        if not names:
+            return self.seq.finish(Tuple(()), span)
+        values: list[RelaxExpr] = []
+        for name in names:
+            value = self.scopes.lookup(name)
+            if value is POISON:
+                raise Poisoned(name)
+            values.append(self._convert(value, node))
+        if len(values) > 1:
+            return self.seq.finish(Tuple(values), span)
+        last = self.seq.bindings[-1] if self.seq.bindings else None
+        if isinstance(last, VarBinding) and last.var is values[0] and is_leaf(last.value) and droppable:
+            self.seq.bindings.pop()
+            return self.seq.finish(last.value, span)
+        return self.seq.finish(values[0], span)
+
+    def _span_of(self, body: Sequence[ast.stmt], node: ast.stmt) -> Any:
+        return self.span(body[0]).to(self.span(body[-1])) if body else self.span(node)
+
+    # ------------------------------------------------------------------ local functions
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        """A local function: a closure, which may call itself by its name."""
+        decorator: FunctionDecorator = function_decorator(self, node)
+        if decorator.dialect.name != "relax":
+            self.fail(
+                PLACE, "only R.function may stand inside a Relax function", node, hint="move it to the module"
+            )
+        inner = self.dataflow is not None and self.dataflow.last_definition.get(node.name) is not node
+        var = (DataflowVar if inner else Var)(node.name, span=self.span(node))
+        with self.scopes.frame() as frame:
+            frame[node.name] = var
+            function = self.function(node, decorator.preset, local=True)
+        self.seq.emit(VarBinding(var, function, span=self.span(node)))
+        if self.dataflow is not None:
+            self.dataflow.variables.add(var)
+        self.scopes.define(node.name, var)
+
+
+def _is_meta(value: Any) -> bool:
+    """Whether a value is one of the parser's, not of the program: assigning it only names it."""
+    if isinstance(value, (RelaxExpr, MatchCastValue, BaseFunc)):
+        return False
+    if isinstance(value, (tuple, list)):
+        items = cast("Sequence[Any]", value)
+        return bool(items) and all(_is_meta(item) for item in items)
+    return True

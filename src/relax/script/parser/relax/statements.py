@@ -1,0 +1,84 @@
+"""The functions of `R` that stand for statements: dataflow, output, match_cast, func_attr."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ....ir import RelaxExpr, StructInfo
+from ....struct_info import ShapeStructInfo, TensorStructInfo
+from ..core import Evaluator, SpecialForm
+from ..core.diagnostics import CALL, PLACE, error
+from .annotations import as_struct_info
+from .values import convert_to_expr
+
+
+@dataclass(frozen=True)
+class DataflowFrame:
+    """What ``R.dataflow()`` evaluates to."""
+
+
+@dataclass(frozen=True)
+class MatchCastValue:
+    """What ``R.match_cast(value, struct_info)`` evaluates to; assigning it makes the MatchCast."""
+
+    value: RelaxExpr
+    struct_info: StructInfo
+
+
+def _parser(name: str) -> Any:
+    current = Evaluator.current()
+    if not hasattr(current, "seq"):
+        raise error(PLACE, f"R.{name} belongs inside an R.function", None)
+    return current
+
+
+def dataflow() -> DataflowFrame:
+    """``with R.dataflow():`` opens a dataflow block."""
+    return DataflowFrame()
+
+
+def output(*values: Any) -> None:
+    """``R.output(a, b)``: these variables of the dataflow block are visible after it."""
+    _parser("output").dataflow_output(values)
+
+
+def match_cast(value: Any, struct_info: Any) -> MatchCastValue:
+    """``y = R.match_cast(x, R.Tensor((n, m), "float32"))``: check at run time, and bind new shape variables."""
+    return MatchCastValue(convert_to_expr(value), as_struct_info(struct_info))
+
+
+class _MatchShape(SpecialForm):
+    """``R.match_shape(x, (n, m))``, an older spelling of match_cast, of tensors and of shapes."""
+
+    def __call__(self, value: Any, pattern: Sequence[Any]) -> MatchCastValue:
+        known: StructInfo | None = _parser("match_shape").known_info(value)
+        if isinstance(known, ShapeStructInfo):
+            return MatchCastValue(value, ShapeStructInfo(tuple(pattern)))
+        dtype = known.dtype if isinstance(known, TensorStructInfo) else ""
+        return MatchCastValue(value, TensorStructInfo(tuple(pattern), dtype))
+
+    def script_call(self, evaluator: Evaluator, node: ast.Call) -> MatchCastValue:
+        if len(node.args) != 2 or node.keywords:
+            evaluator.fail(CALL, "match_shape takes a value and the dimensions to match it with", node)
+        value = convert_to_expr(evaluator.eval(node.args[0]))
+        parser = _parser("match_shape")
+        with parser.binding_dimensions(), parser.reading_dimensions():
+            pattern: Any = evaluator.eval(node.args[1])
+        dims = cast("Sequence[Any]", pattern if isinstance(pattern, (tuple, list)) else (pattern,))
+        return self(value, dims)
+
+
+match_shape = _MatchShape()
+
+
+def func_attr(attrs: Mapping[str, Any]) -> None:
+    """Set attributes of the function this stands in."""
+    _parser("func_attr").attrs.update(attrs)
+
+
+def func_ret_struct_info(struct_info: Any) -> None:
+    """Annotate the result of the function this stands in."""
+    _parser("func_ret_struct_info").ret_struct_info = as_struct_info(struct_info)

@@ -1,0 +1,161 @@
+"""The functions of `R` that are not operators: constants, scalars, tuples, calls of other functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import relax.op as op
+
+from ....expr import Call, Constant, DataTypeImm, PrimValue, ShapeExpr, StringImm, Tuple
+from ....expr import const as _const
+from ....expr import convert as _convert
+from ....ir import BaseFunc, GlobalVar, RelaxExpr, StructInfo
+from ..core import Evaluator
+from .annotations import StructInfoForm, as_struct_info
+
+
+def const(value: Any, dtype: str | None = None) -> Constant:
+    """A tensor constant of a number, nested lists of numbers, or an array."""
+    return _const(value, dtype)
+
+
+def prim_value(value: Any) -> PrimValue:
+    """A scalar: a Python number, or an expression over shape variables."""
+    return PrimValue(value)
+
+
+def string(value: str) -> StringImm:
+    """A string."""
+    return StringImm(str(value))
+
+
+def dtype_value(value: Any) -> DataTypeImm:
+    """A dtype as a value."""
+    return DataTypeImm(value)
+
+
+def shape_value(values: Sequence[Any]) -> ShapeExpr:
+    """A shape value."""
+    return ShapeExpr(tuple(values))
+
+
+def tuple_value(*fields: Any) -> Tuple:
+    """A tuple: ``R.tuple(a, b)``, or ``R.tuple([a, b])``."""
+    if len(fields) == 1 and isinstance(fields[0], (tuple, list)):
+        fields = tuple(cast("Sequence[Any]", fields[0]))
+    return Tuple(fields)
+
+
+def convert_to_expr(value: Any) -> RelaxExpr:
+    """The expression of a Python value."""
+    return _convert(value)
+
+
+def _parser() -> Any:
+    return Evaluator.current()
+
+
+def _callee(function: Any) -> Any:
+    """A function of the surrounding Python program joins the module being parsed."""
+    parser = _parser()
+    module = getattr(parser, "module", None)
+    if isinstance(function, BaseFunc) and module is not None:
+        return module.adopt(function)
+    return function
+
+
+def _infos(value: Any) -> Any:
+    """Struct info in an argument, where scripts may leave out the brackets: ``R.Object``."""
+    if isinstance(value, StructInfoForm):
+        return as_struct_info(value)
+    if isinstance(value, (list, tuple)):
+        items = cast("Sequence[Any]", value)
+        return [_infos(item) for item in items]
+    return value
+
+
+def _older(options: dict[str, Any]) -> dict[str, Any]:
+    """The RFC's names of the output's shape and dtype."""
+    if "output_dtype" in options:
+        options["dtype"] = options.pop("output_dtype")
+    return options
+
+
+def call_tir(func: Any, args: Any, out_sinfo: Any = None, tir_vars: Any = None, **older: Any) -> Call:
+    """Call a PrimFunc in destination-passing style. Text names a packed function (an older spelling)."""
+    if isinstance(func, str):
+        global_vars: dict[str, GlobalVar] = getattr(getattr(_parser(), "module", None), "global_vars", {})
+        if func not in global_vars:
+            return call_dps_packed(func, args, out_sinfo, **older)
+        func = global_vars[func]
+    return op.call_tir(_callee(func), args, _infos(out_sinfo), tir_vars, **_older(older))
+
+
+def call_tir_inplace(
+    func: Any, args: Any, inplace_indices: Any, out_sinfo: Any = None, tir_vars: Any = None
+) -> Call:
+    """Like call_tir, but outputs reuse arguments."""
+    return op.call_tir_inplace(_callee(func), args, inplace_indices, _infos(out_sinfo), tir_vars)
+
+
+def call_dps_packed(func: Any, args: Any, out_sinfo: Any = None, **older: Any) -> Call:
+    """Call a packed function in destination-passing style."""
+    return op.call_dps_packed(func, args, _infos(out_sinfo), **_older(older))
+
+
+def _split(args: Sequence[Any], sinfo_args: Any) -> tuple[list[Any], Any]:
+    """Arguments and struct info; the older spelling gives struct info among the arguments."""
+    infos = [as_struct_info(a) for a in args if isinstance(a, (StructInfo, StructInfoForm))]
+    values = [a for a in args if not isinstance(a, (StructInfo, StructInfoForm))]
+    if infos and sinfo_args is not None:
+        raise TypeError("struct info is given twice: among the arguments and as sinfo_args")
+    return values, infos if infos else _infos(sinfo_args)
+
+
+def call_packed(func: Any, *args: Any, sinfo_args: Any = None) -> Call:
+    """Call a packed function, which may have any effect."""
+    values, infos = _split(args, sinfo_args)
+    parser = _parser()
+    if getattr(
+        parser, "assumes_purity", False
+    ):  # the 2022 documents call packed functions in dataflow blocks
+        return op.call_pure_packed(func, *values, sinfo_args=infos)
+    return op.call_packed(func, *values, sinfo_args=infos)
+
+
+def call_pure_packed(func: Any, *args: Any, sinfo_args: Any = None) -> Call:
+    """Call a packed function of which the caller says that it has no effect."""
+    values, infos = _split(args, sinfo_args)
+    return op.call_pure_packed(func, *values, sinfo_args=infos)
+
+
+def call_inplace_packed(func: Any, *args: Any, inplace_indices: Any, sinfo_args: Any = None) -> Call:
+    """Call a packed function that changes only the arguments named."""
+    values, infos = _split(args, sinfo_args)
+    return op.call_inplace_packed(func, *values, inplace_indices=inplace_indices, sinfo_args=infos)
+
+
+def call_builtin_with_ctx(func: Any, args: Any, *, sinfo_args: Any = None) -> Call:
+    """Call a builtin of the machine."""
+    return op.call_builtin_with_ctx(func, args, sinfo_args=_infos(sinfo_args))
+
+
+def invoke_closure(closure: Any, args: Any, sinfo_args: Any = None) -> Call:
+    """Call a closure, which may have any effect."""
+    return op.invoke_closure(closure, args, _infos(sinfo_args))
+
+
+def invoke_pure_closure(closure: Any, args: Any, sinfo_args: Any = None) -> Call:
+    """Call a closure that has no effect."""
+    return op.invoke_pure_closure(closure, args, _infos(sinfo_args))
+
+
+def make_closure(func: Any, args: Any = ()) -> Call:
+    """A closure of a function whose last parameters are given."""
+    return op.make_closure(_callee(func), args)
+
+
+def read_tensor_from_file(path: str) -> Call:
+    """An older spelling: the packed function of this name."""
+    return op.call_packed("relax.read_tensor_from_file", StringImm(path))
