@@ -287,7 +287,7 @@ def test_a_formula_must_take_every_attribute():
     def formula(x):
         return x
 
-    with pytest.raises(TypeError, match="relax.testing.deaf: its formula does not take axis"):
+    with pytest.raises(TypeError, match="relax.testing.deaf: its compute does not take axis"):
 
         @operator("relax.testing.deaf")
         class Deaf(Operator):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import nn
+from . import binary, creation, hooks, linear_algebra, nn, selection, sets, shapes, statistical, unary
 from .errors import OperatorError
 from .operator import (
     Array,
@@ -22,7 +22,20 @@ from .operator import (
     public_names,
 )
 
-__all__ = ["Array", "Operator", "OperatorError", "composite", "infer_call", "nn", "operator", "operator_of"]
+FAMILIES = (binary, creation, hooks, linear_algebra, nn, selection, sets, shapes, statistical, unary)
+"""The modules that declare operators."""
+
+__all__ = [
+    "FAMILIES",
+    "Array",
+    "Operator",
+    "OperatorError",
+    "composite",
+    "infer_call",
+    "nn",
+    "operator",
+    "operator_of",
+]
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

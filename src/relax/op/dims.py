@@ -7,26 +7,44 @@ is an error, raised as OperatorError.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Literal
 
+from .. import dims as prover
+from ..dims import Verdict
 from ..expr import ShapeExpr
 from ..ir import DataType, VDevice
 from ..prim import IntImm, PrimExpr, is_const
+from ..prim.intrin import any as any_of
 from ..sinfo_text import prim_text
 from ..struct_info import TensorStructInfo
 from .errors import AXES, DTYPES, SHAPES, OperatorError
 
-Verdict = Literal["equal", "different", "unknown"]
+Answer = Literal["equal", "different", "unknown"]
+
+_ANSWERS: dict[Verdict, Answer] = {
+    Verdict.YES: "equal",
+    Verdict.NO: "different",
+    Verdict.POSSIBLY: "unknown",
+}
 
 
-def compare_dims(a: PrimExpr, b: PrimExpr) -> Verdict:
+def compare_dims(a: PrimExpr, b: PrimExpr) -> Answer:
     """Whether two sizes are equal, different, or it is not known."""
-    if a is b:
-        return "equal"
-    if isinstance(a, IntImm) and isinstance(b, IntImm):
-        return "equal" if a.value == b.value else "different"
-    return "unknown"
+    return _ANSWERS[prover.compare_dims(a, b)]
+
+
+def compare_shapes(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> Answer:
+    """Whether two shapes are equal, different, or it is not known."""
+    if len(a) != len(b):
+        return "different"
+    answers = [compare_dims(x, y) for x, y in zip(a, b, strict=True)]
+    if "different" in answers:
+        return "different"
+    return "unknown" if "unknown" in answers else "equal"
 
 
 def tensor(
@@ -46,40 +64,80 @@ def like(info: TensorStructInfo, dtype: str | None = None) -> TensorStructInfo:
     return TensorStructInfo(info.shape, dtype, info.vdevice, info.ndim)
 
 
+# ------------------------------------------------------------------------------------- run-time checks
+
+
+@dataclass(frozen=True)
+class Check:
+    """A condition on sizes that could not be decided: the kernel asserts it."""
+
+    condition: PrimExpr
+    message: str
+
+
+_PENDING: ContextVar[list[Check] | None] = ContextVar("pending checks", default=None)
+
+
+@contextmanager
+def collect_checks() -> Generator[list[Check]]:
+    """The conditions that inference leaves to the run time, while it runs inside."""
+    checks: list[Check] = []
+    token = _PENDING.set(checks)
+    try:
+        yield checks
+    finally:
+        _PENDING.reset(token)
+
+
+def check_later(condition: PrimExpr, message: str) -> None:
+    """Leave a condition to the run time (only lowering listens)."""
+    pending = _PENDING.get()
+    if pending is not None:
+        pending.append(Check(condition, message))
+
+
+def require_same_dim(a: PrimExpr, b: PrimExpr, error: OperatorError) -> PrimExpr:
+    """One of two sizes that must be equal: raises the error if they differ, leaves what is not known to the
+    run time, and gives the one known better.
+    """
+    answer = compare_dims(a, b)
+    if answer == "different":
+        raise error
+    if answer == "unknown":
+        check_later(a.equal(b), f"{error.message}: {prim_text(a)} and {prim_text(b)}")
+    return b if isinstance(b, IntImm) else a
+
+
+# ----------------------------------------------------------------------------------------- broadcasting
+
+
 def broadcast_dims(
     a: Sequence[PrimExpr], b: Sequence[PrimExpr], names: tuple[str, str]
 ) -> tuple[PrimExpr, ...] | None:
     """The shape two shapes broadcast to; None if it cannot be known. A proved mismatch raises."""
-    result: list[PrimExpr] = []
-    known = True
-    for i in range(1, max(len(a), len(b)) + 1):
-        left = a[-i] if i <= len(a) else None
-        right = b[-i] if i <= len(b) else None
-        size = _broadcast_one(left, right, i, names)
-        if size is None:
-            known = False
-        else:
-            result.append(size)
-    return tuple(reversed(result)) if known else None
+    result: list[PrimExpr | None] = [*a[: len(a) - len(b)], *b[: len(b) - len(a)]]
+    common = min(len(a), len(b))
+    for from_end in range(common, 0, -1):
+        result.append(_broadcast_one(a[-from_end], b[-from_end], from_end, names))
+    known = [size for size in result if size is not None]
+    return tuple(known) if len(known) == len(result) else None
 
 
-def _broadcast_one(
-    a: PrimExpr | None, b: PrimExpr | None, from_end: int, names: tuple[str, str]
-) -> PrimExpr | None:
-    if a is None or b is None:
-        return b if a is None else a
+_ONE = IntImm("int64", 1)
+
+
+def _broadcast_one(a: PrimExpr, b: PrimExpr, from_end: int, names: tuple[str, str]) -> PrimExpr | None:
     if is_const(a, 1):
         return b
     if is_const(b, 1):
         return a
-    verdict = compare_dims(a, b)
-    if verdict == "equal":
+    answer = compare_dims(a, b)
+    if answer == "equal":
         return a if isinstance(a, IntImm) else b
-    if (
-        verdict == "different"
-        and compare_dims(a, _ONE) == "different"
-        and compare_dims(b, _ONE) == "different"
-    ):
+    a_is_one, b_is_one = compare_dims(a, _ONE), compare_dims(b, _ONE)
+    if a_is_one == "equal" or b_is_one == "equal":
+        return b if a_is_one == "equal" else a
+    if answer == a_is_one == b_is_one == "different":
         place = "last dimension" if from_end == 1 else f"dimension {from_end} from the end"
         raise OperatorError(
             SHAPES,
@@ -88,10 +146,16 @@ def _broadcast_one(
             hint="sizes must be equal, or one of them 1; expand_dims or reshape an operand, "
             "or match_cast it if its shape is only known at run time",
         )
-    return None
-
-
-_ONE = IntImm("int64", 1)
+    allowed = [
+        condition
+        for condition, verdict in ((a.equal(b), answer), (a.equal(1), a_is_one), (b.equal(1), b_is_one))
+        if verdict == "unknown"
+    ]
+    check_later(any_of(*allowed), f"the shapes cannot be broadcast: {prim_text(a)} and {prim_text(b)}")
+    # What cannot be 1 is what the other one is, or is stretched to.
+    if a_is_one == "different":
+        return a
+    return b if b_is_one == "different" else None
 
 
 def broadcast(

@@ -33,7 +33,9 @@ docstring), and a Call's ``attrs`` is the instance. The rest is said by class va
   name (each attribute must be a parameter of it), or a method ``compute(self, *operands)``. Tensors come as
   te.Tensor, shapes as tuples of PrimExpr, scalars as PrimExpr, tuples as lists, an operand left out as
   None.
-* `reference` gets arrays, tuples of ints, numbers and lists in the same places.
+* `reference`, a method or a NumPy function, gets arrays, tuples of ints, numbers and lists in the same places.
+* `prepare` changes arguments before they are converted, where they depend on each other (a literal takes the
+  dtype of the other operand).
 * `make`, a static method, replaces the public function where arguments need more than conversion; it ends in
   ``return Cls(...).call(...)``. Its parameters must still take operands in order, then attributes by name,
   because so calls are printed.
@@ -44,9 +46,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, TypeVar, get_type_hints
+from typing import Any, ClassVar, TypeAlias, TypeVar, get_type_hints
 
-import numpy as np
 from typing_extensions import dataclass_transform
 
 from ..expr import Call, DataTypeImm, ExternFunc, PrimValue, StringImm
@@ -70,7 +71,8 @@ from .errors import ATTRIBUTES, DEVICES, DTYPES, OPERANDS, OperatorError, Shown,
 from .known import known_struct_info
 from .operands import KIND_NAMES, Kind, Operand, as_argument, is_absent, operands_of, weakest
 
-Array = np.ndarray[Any, Any]
+Array: TypeAlias = Any
+"""A NumPy array, in references. (NumPy's own types leave too much unknown to say more.)"""
 PublicFunction = Callable[..., Any]
 
 T = TypeVar("T")
@@ -112,11 +114,13 @@ class Operator(Node):
     propagates_vdevice: ClassVar[bool] = True
     """Whether the result is placed where the operands are (and these must agree)."""
 
-    infer: ClassVar[Any] = None
-    infer_from_call: ClassVar[Any] = None
-    compute: ClassVar[Any] = None
-    reference: ClassVar[Any] = None
-    make: ClassVar[Any] = None
+    # What the class's own methods or formulas replace. (Not ClassVar, so that methods may override them; this base
+    # declares no fields.)
+    infer: Any = None
+    infer_from_call: Any = None
+    compute: Any = None
+    reference: Any = None
+    make: Any = None
 
     @property
     def short_name(self) -> str:
@@ -128,6 +132,10 @@ class Operator(Node):
     def call(self, *arguments: Any, sinfo_args: Sequence[StructInfo] = ()) -> Call:
         """A call of this operator. Arguments are converted; optional ones may be left out or None."""
         return make_call(self, arguments, sinfo_args)
+
+    def prepare(self, arguments: Sequence[Any]) -> Sequence[Any]:
+        """The arguments as a user gave them, made ready for conversion: where they depend on each other."""
+        return arguments
 
     # ---------------------------------------------------------------------------------- inferring
 
@@ -167,12 +175,19 @@ class Operator(Node):
 
     def formula(self, *values: Any) -> Any:
         """`compute` of operands in its own terms (te.Tensor, PrimExpr, …): a tensor, or a list of them."""
-        compute: Any = type(self).compute
-        if compute is None:
-            raise TypeError(f"{self.short_name} has no formula")
-        if _is_method(compute):
-            return compute(self, *values)
-        return compute(*values, **{name: getattr(self, name) for name in self.attribute_names})
+        return self._apply("compute", values)
+
+    def evaluate(self, *values: Any) -> Any:
+        """`reference` of arrays, shapes, numbers and lists: an array, or a tuple of them."""
+        return self._apply("reference", values)
+
+    def _apply(self, which: str, values: tuple[Any, ...]) -> Any:
+        function: Any = getattr(type(self), which)
+        if function is None:
+            raise TypeError(f"{self.short_name} has no {which}")
+        if inspect.isfunction(function) and _is_method(function):
+            return function(self, *values)
+        return function(*values, **{name: getattr(self, name) for name in self.attribute_names})
 
     def legalize(self, builder: Any, call: Call) -> RelaxExpr:
         """What LegalizeOps replaces the call by: a call_tir of the formula, or a call of the packed function.
@@ -250,10 +265,10 @@ def expand_operands(operator: Operator, count: int) -> list[Operand]:
 
 def make_call(operator: Operator, arguments: Sequence[Any], sinfo_args: Sequence[StructInfo] = ()) -> Call:
     """A call of an operator with converted arguments. Raises DiagnosticError for what cannot be one."""
-    given = list(arguments)
-    while given and given[-1] is None:
-        given.pop()
     try:
+        given = list(operator.prepare(arguments))
+        while given and given[-1] is None:
+            given.pop()
         operands = expand_operands(operator, len(given))
         args = tuple(
             as_argument(operand, value, operator.short_name)
@@ -413,7 +428,8 @@ def operator(name: str) -> Callable[[type[T]], type[T]]:
             made.operands, made.result_kind = operands_of(made.infer_from_call, name, skip=3)
         elif made.infer is not None:
             made.operands, made.result_kind = operands_of(made.infer, name)
-        _check_formula(made)
+        _check_formula(made, "compute")
+        _check_formula(made, "reference")
         register_op(
             name,
             operator_class=made,
@@ -465,21 +481,20 @@ def _with_converters(cls: type[T]) -> type[T]:
     return cls
 
 
-def _is_method(compute: Any) -> bool:
-    return next(iter(inspect.signature(compute).parameters), "") == "self"
+def _is_method(function: Any) -> bool:
+    return next(iter(inspect.signature(function).parameters), "") == "self"
 
 
-def _check_formula(cls: type[Operator]) -> None:
-    """A formula that is not a method must take every attribute: none may be ignored in silence."""
-    compute: Any = cls.compute
-    if compute is None or _is_method(compute):
+def _check_formula(cls: type[Operator], which: str) -> None:
+    """A formula or reference that is not a method must take every attribute: none may be ignored in silence."""
+    function: Any = getattr(cls, which)
+    if not inspect.isfunction(function) or _is_method(function):
         return
-    if inspect.isfunction(compute):
-        setattr(cls, "compute", staticmethod(compute))  # noqa: B010 (a class variable of the class being made)
-    parameters = inspect.signature(compute).parameters
+    setattr(cls, which, staticmethod(function))
+    parameters = inspect.signature(function).parameters
     missing = [name for name in cls.attribute_names if name not in parameters]
     if missing:
-        raise TypeError(f"{cls.op_name}: its formula does not take {', '.join(missing)}")
+        raise TypeError(f"{cls.op_name}: its {which} does not take {', '.join(missing)}")
 
 
 def _public_function(cls: type[Operator]) -> PublicFunction:

@@ -1,0 +1,343 @@
+"""Element-wise operators of two tensors, which broadcast as NumPy's arrays do.
+
+Both operands have one dtype: nothing is converted in silence. A Python number takes the dtype of the other
+operand, if it fits; a scalar of the program (PrimValue) counts as a tensor without dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .. import topi
+from ..ir import DataType
+from ..struct_info import PrimStructInfo, TensorStructInfo
+from .dims import broadcast, same_dtype, tensor
+from .errors import OPERANDS, OperatorError
+from .literals import literals_like
+from .operator import Array, Operator, operator
+
+NUMBERS = ("float", "int", "uint")
+
+
+class Binary(Operator):
+    """The base: which dtypes are taken, and which one is given (the operands', if None)."""
+
+    __slots__ = ()
+
+    takes: ClassVar[tuple[str, ...]] = NUMBERS
+    gives: ClassVar[str | None] = None
+
+    def prepare(self, arguments: Sequence[Any]) -> Sequence[Any]:
+        return literals_like(arguments, ("x1", "x2"))
+
+    def infer(
+        self, x1: TensorStructInfo | PrimStructInfo, x2: TensorStructInfo | PrimStructInfo
+    ) -> TensorStructInfo:
+        if isinstance(x1, PrimStructInfo) and isinstance(x2, PrimStructInfo):
+            raise OperatorError(
+                OPERANDS, "one operand must be a tensor", hint="scalars compute directly: n + 1"
+            )
+        left, right = as_tensor(x1), as_tensor(x2)
+        self.require_dtype(left, "x1", *self.takes)
+        self.require_dtype(right, "x2", *self.takes)
+        dtype = same_dtype(left.dtype, right.dtype)
+        return broadcast(left, right, self.gives or dtype)
+
+
+def as_tensor(info: TensorStructInfo | PrimStructInfo) -> TensorStructInfo:
+    """A scalar as a tensor without dimensions."""
+    return info if isinstance(info, TensorStructInfo) else tensor((), info.dtype)
+
+
+class Comparison(Binary):
+    """The base of those whose result is bool."""
+
+    __slots__ = ()
+
+    takes = (*NUMBERS, "bool")
+    gives = "bool"
+
+
+class Logic(Binary):
+    """The base of those on bools."""
+
+    __slots__ = ()
+
+    takes = ("bool",)
+
+
+class Bitwise(Binary):
+    """The base of those on the bits of integers, and on bools."""
+
+    __slots__ = ()
+
+    takes = ("int", "uint", "bool")
+
+
+class Shift(Binary):
+    """The base of shifts of integers."""
+
+    __slots__ = ()
+
+    takes = ("int", "uint")
+
+
+Reference = Callable[[Array, Array], Array]
+
+
+def _rounded_once(function: Callable[..., Any]) -> Reference:
+    """A NumPy function computed in float32 at least, and rounded to the operands' dtype."""
+
+    def reference(x1: Array, x2: Array) -> Array:
+        dtype = DataType(np.result_type(x1, x2))
+        narrow = dtype.is_float and dtype.bits < 32
+        if not narrow:
+            return np.asarray(function(x1, x2))
+        result = np.asarray(function(np.asarray(x1, np.float32), np.asarray(x2, np.float32)))
+        return result if result.dtype == np.bool_ else result.astype(dtype.numpy())
+
+    return reference
+
+
+def _of_integers(floats: Reference, integers: Reference) -> Reference:
+    """One function of floats, another of integers, of which a zero divisor is an error."""
+
+    def reference(x1: Array, x2: Array) -> Array:
+        if DataType(np.result_type(x1, x2)).is_float:
+            return floats(x1, x2)
+        if np.any(np.asarray(x2) == 0):
+            raise ZeroDivisionError("integer division by zero")
+        return integers(x1, x2)
+
+    return reference
+
+
+def _truncated(x1: Array, x2: Array) -> Array:
+    floor = np.asarray(x1 // x2)
+    inexact = (x1 - floor * x2) != 0
+    return (floor + (inexact & ((np.asarray(x1) < 0) ^ (np.asarray(x2) < 0)))).astype(floor.dtype)
+
+
+# -------------------------------------------------------------------------------------------- arithmetic
+
+
+@operator("relax.add")
+class Add(Binary):
+    """x1 + x2; integers wrap around."""
+
+    compute = topi.add
+    reference = _rounded_once(np.add)
+
+
+@operator("relax.subtract")
+class Subtract(Binary):
+    """x1 - x2; integers wrap around."""
+
+    compute = topi.subtract
+    reference = _rounded_once(np.subtract)
+
+
+@operator("relax.multiply")
+class Multiply(Binary):
+    """x1 · x2; integers wrap around."""
+
+    compute = topi.multiply
+    reference = _rounded_once(np.multiply)
+
+
+@operator("relax.divide")
+class Divide(Binary):
+    """x1 / x2. The quotient of integers is an integer, truncated toward zero as in C; by zero it is an error.
+
+    (`floor_divide` rounds down; for the fraction, convert with `astype` first.)
+    """
+
+    compute = topi.divide
+    reference = _of_integers(_rounded_once(np.divide), _truncated)
+
+
+@operator("relax.floor_divide")
+class FloorDivide(Binary):
+    """x1 / x2 rounded down, as Python's ``//``; of integers, division by zero is an error."""
+
+    compute = topi.floor_divide
+    reference = _of_integers(_rounded_once(np.floor_divide), np.floor_divide)
+
+
+@operator("relax.mod")
+class Mod(Binary):
+    """The remainder of `divide`, which has the sign of x1; of integers, division by zero is an error."""
+
+    compute = topi.mod
+    reference = _of_integers(_rounded_once(np.fmod), np.fmod)
+
+
+@operator("relax.floor_mod")
+class FloorMod(Binary):
+    """The remainder of `floor_divide`, with the sign of x2, as Python's ``%``; of integers, by zero an error."""
+
+    compute = topi.floor_mod
+    reference = _of_integers(_rounded_once(np.mod), np.mod)
+
+
+def _integer_power(base: int, exponent: int, dtype: DataType) -> int:
+    if exponent < 0:
+        if base == 0:
+            raise ZeroDivisionError("0 to a negative power")
+        return base ** (exponent % 2) if abs(base) == 1 else 0
+    value = pow(base, exponent, 1 << dtype.bits)
+    return value - (1 << dtype.bits) if dtype.is_int and value > dtype.max_value else value
+
+
+@operator("relax.power")
+class Power(Binary):
+    """x1 to the power x2.
+
+    Of integers it wraps around, and a negative power is 1 / x1^|x2| truncated toward zero (of 0 an error).
+    """
+
+    compute = topi.power
+
+    def reference(self, x1: Array, x2: Array) -> Array:
+        dtype = DataType(np.result_type(x1, x2))
+        if dtype.is_float:
+            return _rounded_once(np.power)(x1, x2)
+        power = np.frompyfunc(lambda a, b: _integer_power(int(a), int(b), dtype), 2, 1)
+        return np.asarray(power(x1, x2)).astype(dtype.numpy())
+
+
+@operator("relax.maximum")
+class Maximum(Binary):
+    """The larger of two; NaN if either is."""
+
+    compute = topi.maximum
+    reference = _rounded_once(np.maximum)
+
+
+@operator("relax.minimum")
+class Minimum(Binary):
+    """The smaller of two; NaN if either is."""
+
+    compute = topi.minimum
+    reference = _rounded_once(np.minimum)
+
+
+# -------------------------------------------------------------------------------------------- comparison
+
+
+@operator("relax.equal")
+class Equal(Comparison):
+    """Whether x1 = x2; NaN equals nothing."""
+
+    compute = topi.equal
+    reference = _rounded_once(np.equal)
+
+
+@operator("relax.not_equal")
+class NotEqual(Comparison):
+    """Whether x1 ≠ x2; NaN differs from everything."""
+
+    compute = topi.not_equal
+    reference = _rounded_once(np.not_equal)
+
+
+@operator("relax.less")
+class Less(Comparison):
+    """Whether x1 < x2."""
+
+    compute = topi.less
+    reference = _rounded_once(np.less)
+
+
+@operator("relax.less_equal")
+class LessEqual(Comparison):
+    """Whether x1 ≤ x2."""
+
+    compute = topi.less_equal
+    reference = _rounded_once(np.less_equal)
+
+
+@operator("relax.greater")
+class Greater(Comparison):
+    """Whether x1 > x2."""
+
+    compute = topi.greater
+    reference = _rounded_once(np.greater)
+
+
+@operator("relax.greater_equal")
+class GreaterEqual(Comparison):
+    """Whether x1 ≥ x2."""
+
+    compute = topi.greater_equal
+    reference = _rounded_once(np.greater_equal)
+
+
+# --------------------------------------------------------------------------------------------- logic, bits
+
+
+@operator("relax.logical_and")
+class LogicalAnd(Logic):
+    """Whether both are true."""
+
+    compute = topi.logical_and
+    reference = np.logical_and
+
+
+@operator("relax.logical_or")
+class LogicalOr(Logic):
+    """Whether either is true."""
+
+    compute = topi.logical_or
+    reference = np.logical_or
+
+
+@operator("relax.logical_xor")
+class LogicalXor(Logic):
+    """Whether one of the two is true."""
+
+    compute = topi.logical_xor
+    reference = np.logical_xor
+
+
+@operator("relax.bitwise_and")
+class BitwiseAnd(Bitwise):
+    """The bits set in both."""
+
+    compute = topi.bitwise_and
+    reference = np.bitwise_and
+
+
+@operator("relax.bitwise_or")
+class BitwiseOr(Bitwise):
+    """The bits set in either."""
+
+    compute = topi.bitwise_or
+    reference = np.bitwise_or
+
+
+@operator("relax.bitwise_xor")
+class BitwiseXor(Bitwise):
+    """The bits set in one of the two."""
+
+    compute = topi.bitwise_xor
+    reference = np.bitwise_xor
+
+
+@operator("relax.left_shift")
+class LeftShift(Shift):
+    """x1 shifted left by x2 bits; 0 if x2 is negative or at least the width."""
+
+    compute = topi.left_shift
+    reference = np.left_shift
+
+
+@operator("relax.right_shift")
+class RightShift(Shift):
+    """x1 shifted right by x2 bits, keeping its sign; a negative x2 counts as the width, as a larger one does."""
+
+    compute = topi.right_shift
+    reference = np.right_shift

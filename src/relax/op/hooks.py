@@ -1,0 +1,33 @@
+"""Python's operators on Relax expressions: ``x + 1`` is ``relax.op.add(x, 1)``."""
+
+from __future__ import annotations
+
+from ..expr import register_operator_hooks
+from . import binary, linear_algebra, unary
+from .operator import Operator, public_function
+
+CLASSES: dict[str, type[Operator]] = {
+    "add": binary.Add,
+    "astype": unary.Astype,
+    "divide": binary.Divide,
+    "floor_divide": binary.FloorDivide,
+    "greater": binary.Greater,
+    "greater_equal": binary.GreaterEqual,
+    "less": binary.Less,
+    "less_equal": binary.LessEqual,
+    "matmul": linear_algebra.Matmul,
+    "mod": binary.Mod,
+    "multiply": binary.Multiply,
+    "negative": unary.Negative,
+    "power": binary.Power,
+    "subtract": binary.Subtract,
+}
+"""What each operator builds. As in TVM, ``%`` is `mod`, whose sign is the dividend's, not `floor_mod`."""
+
+register_operator_hooks(
+    {
+        name: function
+        for name, cls in CLASSES.items()
+        if (function := public_function(cls.op_name)) is not None
+    }
+)

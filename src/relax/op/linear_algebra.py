@@ -1,0 +1,81 @@
+"""Operators of linear algebra: matmul, and linear, which is made of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import topi
+from ..expr import Call
+from ..ir import DataType
+from ..sinfo_text import prim_text
+from ..struct_info import TensorStructInfo
+from .dims import broadcast_dims, require_same_dim, same_dtype, tensor
+from .errors import SHAPES, OperatorError
+from .operator import Array, Operator, composite, operator, public_function
+
+VOID = DataType("")
+
+
+@operator("relax.matmul")
+class Matmul(Operator):
+    """The matrix product of the last two dimensions, over leading ones that broadcast, as NumPy's ``@``.
+
+    A tensor of one dimension is a row on the left and a column on the right. Products are summed in out_dtype (that of
+    the operands, if none is given), of 16-bit and narrower floats in float32, rounded once.
+    """
+
+    out_dtype: DataType = VOID
+
+    def infer(self, x1: TensorStructInfo, x2: TensorStructInfo) -> TensorStructInfo:
+        for name, info in (("x1", x1), ("x2", x2)):
+            self.require_dtype(info, name, "float", "int", "uint")
+            self.require(info.ndim != 0, name, "a tensor of at least one dimension", code=SHAPES)
+        dtype = self.out_dtype or same_dtype(x1.dtype, x2.dtype)
+        if -1 in (x1.ndim, x2.ndim):
+            return tensor(None, dtype)
+        ndim = max(x1.ndim, x2.ndim, 2) - (x1.ndim == 1) - (x2.ndim == 1)
+        if x1.dims is None or x2.dims is None:
+            return tensor((), dtype) if ndim == 0 else tensor(None, dtype, ndim)
+        a, b = x1.dims, x2.dims
+        place = "last dimension" if len(b) == 1 else "second to last dimension"
+        left, right = a[-1], b[-1] if len(b) == 1 else b[-2]
+        require_same_dim(
+            left,
+            right,
+            OperatorError(
+                SHAPES,
+                "the reduced dimensions differ",
+                remarks={"x1": f"last dimension {prim_text(left)}", "x2": f"{place} {prim_text(right)}"},
+                hint="transpose an operand, or match_cast it if its shape is only known at run time",
+            ),
+        )
+        batch = broadcast_dims(a[:-2], b[:-2], ("x1", "x2"))
+        if batch is None:
+            return tensor(None, dtype, ndim)
+        return tensor([*batch, *a[-2:-1], *(b[-1:] if len(b) > 1 else ())], dtype)
+
+    compute = topi.matmul
+
+    def reference(self, x1: Array, x2: Array) -> Array:
+        dtype = self.out_dtype or DataType(x1.dtype.name)
+        wide = np.float32 if dtype.is_float and dtype.bits < 32 else dtype.numpy()
+        return np.asarray(np.matmul(x1.astype(wide), x2.astype(wide))).astype(dtype.numpy())
+
+
+@composite("relax.linear")
+def linear(data: Any, weight: Any, bias: Any = None, out_dtype: str | None = None) -> Call:
+    """data · weightᵀ + bias: ``matmul(data, permute_dims(weight))``, and an add."""
+    transposed = _function("permute_dims")(weight)
+    product = _function("matmul")(data, transposed, out_dtype=out_dtype)
+    return product if bias is None else _function("add")(product, bias)
+
+
+def _function(name: str) -> Any:
+    function = public_function(f"relax.{name}")
+    assert function is not None
+    return function
+
+
+__all__ = ["Matmul", "linear"]

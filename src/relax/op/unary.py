@@ -1,0 +1,393 @@
+"""Element-wise operators of one tensor.
+
+Functions of the reals take floats; what is exact also takes integers. The result has the operand's shape and
+dtype, or bool for the tests.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .. import topi
+from ..ir import DataType
+from ..prim import FloatImm, PrimExpr
+from ..struct_info import PrimStructInfo, TensorStructInfo
+from .dims import like
+from .errors import DTYPES, OperatorError
+from .operator import Array, Operator, operator
+
+
+class Unary(Operator):
+    """The base: which dtypes are taken, and which one is given (the operand's, if None)."""
+
+    __slots__ = ()
+
+    takes: ClassVar[tuple[str, ...]] = ("float",)
+    gives: ClassVar[str | None] = None
+
+    def infer(self, x: TensorStructInfo) -> TensorStructInfo:
+        self.require_dtype(x, "x", *self.takes)
+        return like(x, self.gives)
+
+
+class NumberUnary(Unary):
+    """The base of those that take any number."""
+
+    __slots__ = ()
+
+    takes = ("float", "int", "uint")
+
+
+def _real(function: Callable[[Any], Any]) -> Callable[[Array], Array]:
+    """A NumPy function of the reals, computed in float32 at least, and rounded to the operand's dtype."""
+
+    def reference(x: Array) -> Array:
+        wide = x.astype(np.float32) if x.dtype.itemsize < 4 else x
+        return np.asarray(function(wide)).astype(x.dtype)
+
+    return reference
+
+
+def _whole(function: Callable[[Any], Any]) -> Callable[[Array], Array]:
+    """A NumPy function of rounding; integers are whole already."""
+    real = _real(function)
+    return lambda x: x if DataType(x.dtype.name).is_integer else real(x)
+
+
+def _test(function: Callable[[Any], Any], of_integers: bool) -> Callable[[Array], Array]:
+    """A NumPy test of floats, and its answer for integers."""
+
+    def reference(x: Array) -> Array:
+        if DataType(x.dtype.name).is_integer:
+            return np.full(x.shape, of_integers)
+        return np.asarray(function(x.astype(np.float64)))
+
+    return reference
+
+
+# -------------------------------------------------------------------------------- functions of the reals
+
+
+@operator("relax.exp")
+class Exp(Unary):
+    """e to the power x, element by element."""
+
+    compute = topi.exp
+    reference = _real(np.exp)
+
+
+@operator("relax.log")
+class Log(Unary):
+    """The natural logarithm, element by element."""
+
+    compute = topi.log
+    reference = _real(np.log)
+
+
+@operator("relax.sqrt")
+class Sqrt(Unary):
+    """The square root, element by element."""
+
+    compute = topi.sqrt
+    reference = _real(np.sqrt)
+
+
+@operator("relax.rsqrt")
+class Rsqrt(Unary):
+    """1 / sqrt(x), element by element."""
+
+    compute = topi.rsqrt
+    reference = _real(lambda x: np.ones_like(x) / np.sqrt(x))
+
+
+@operator("relax.sigmoid")
+class Sigmoid(Unary):
+    """1 / (1 + exp(-x)), element by element."""
+
+    compute = topi.sigmoid
+    reference = _real(lambda x: np.ones_like(x) / (1 + np.exp(-x)))
+
+
+@operator("relax.erf")
+class Erf(Unary):
+    """The error function, element by element."""
+
+    compute = topi.erf
+    reference = _real(np.vectorize(math.erf, otypes=[np.float64]))
+
+
+@operator("relax.sin")
+class Sin(Unary):
+    """The sine, element by element."""
+
+    compute = topi.sin
+    reference = _real(np.sin)
+
+
+@operator("relax.cos")
+class Cos(Unary):
+    """The cosine, element by element."""
+
+    compute = topi.cos
+    reference = _real(np.cos)
+
+
+@operator("relax.tan")
+class Tan(Unary):
+    """The tangent, element by element."""
+
+    compute = topi.tan
+    reference = _real(np.tan)
+
+
+@operator("relax.asin")
+class Asin(Unary):
+    """The inverse sine, element by element."""
+
+    compute = topi.asin
+    reference = _real(np.arcsin)
+
+
+@operator("relax.acos")
+class Acos(Unary):
+    """The inverse cosine, element by element."""
+
+    compute = topi.acos
+    reference = _real(np.arccos)
+
+
+@operator("relax.atan")
+class Atan(Unary):
+    """The inverse tangent, element by element."""
+
+    compute = topi.atan
+    reference = _real(np.arctan)
+
+
+@operator("relax.sinh")
+class Sinh(Unary):
+    """The hyperbolic sine, element by element."""
+
+    compute = topi.sinh
+    reference = _real(np.sinh)
+
+
+@operator("relax.cosh")
+class Cosh(Unary):
+    """The hyperbolic cosine, element by element."""
+
+    compute = topi.cosh
+    reference = _real(np.cosh)
+
+
+@operator("relax.tanh")
+class Tanh(Unary):
+    """The hyperbolic tangent, element by element."""
+
+    compute = topi.tanh
+    reference = _real(np.tanh)
+
+
+@operator("relax.asinh")
+class Asinh(Unary):
+    """The inverse hyperbolic sine, element by element."""
+
+    compute = topi.asinh
+    reference = _real(np.arcsinh)
+
+
+@operator("relax.acosh")
+class Acosh(Unary):
+    """The inverse hyperbolic cosine, element by element."""
+
+    compute = topi.acosh
+    reference = _real(np.arccosh)
+
+
+@operator("relax.atanh")
+class Atanh(Unary):
+    """The inverse hyperbolic tangent, element by element."""
+
+    compute = topi.atanh
+    reference = _real(np.arctanh)
+
+
+# -------------------------------------------------------------------------------------- exact functions
+
+
+@operator("relax.floor")
+class Floor(NumberUnary):
+    """The greatest whole number ≤ x; an integer as it is."""
+
+    compute = topi.floor
+    reference = _whole(np.floor)
+
+
+@operator("relax.ceil")
+class Ceil(NumberUnary):
+    """The least whole number ≥ x; an integer as it is."""
+
+    compute = topi.ceil
+    reference = _whole(np.ceil)
+
+
+@operator("relax.trunc")
+class Trunc(NumberUnary):
+    """x without its fraction; an integer as it is."""
+
+    compute = topi.trunc
+    reference = _whole(np.trunc)
+
+
+@operator("relax.round")
+class Round(NumberUnary):
+    """The nearest whole number, halves to even, as NumPy rounds; an integer as it is."""
+
+    compute = topi.round
+    reference = _whole(np.rint)
+
+
+@operator("relax.abs")
+class Abs(NumberUnary):
+    """The magnitude; of the least value of a signed type, that value (two's complement)."""
+
+    compute = topi.abs
+    reference = np.abs
+
+
+@operator("relax.negative")
+class Negative(NumberUnary):
+    """-x; integers wrap around."""
+
+    compute = topi.negative
+    reference = np.negative
+
+
+@operator("relax.sign")
+class Sign(NumberUnary):
+    """-1, 0 or 1 as x is below, at or above 0; NaN stays NaN."""
+
+    compute = topi.sign
+
+    def reference(self, x: Array) -> Array:
+        wide = x.astype(np.float64) if DataType(x.dtype.name).is_float else x
+        return np.sign(wide).astype(x.dtype)
+
+
+@operator("relax.square")
+class Square(NumberUnary):
+    """x · x; integers wrap around."""
+
+    compute = topi.square
+
+    def reference(self, x: Array) -> Array:
+        return x * x
+
+
+@operator("relax.isnan")
+class IsNan(NumberUnary):
+    """Whether x is not a number; an integer is one."""
+
+    gives = "bool"
+    compute = topi.isnan
+    reference = _test(np.isnan, False)
+
+
+@operator("relax.isinf")
+class IsInf(NumberUnary):
+    """Whether x is an infinity."""
+
+    gives = "bool"
+    compute = topi.isinf
+    reference = _test(np.isinf, False)
+
+
+@operator("relax.isfinite")
+class IsFinite(NumberUnary):
+    """Whether x is neither infinite nor NaN."""
+
+    gives = "bool"
+    compute = topi.isfinite
+    reference = _test(np.isfinite, True)
+
+
+@operator("relax.logical_not")
+class LogicalNot(Unary):
+    """The negation of a bool."""
+
+    takes = ("bool",)
+    compute = topi.logical_not
+    reference = np.logical_not
+
+
+@operator("relax.bitwise_not")
+class BitwiseNot(Unary):
+    """All bits flipped; of a bool, its negation."""
+
+    takes = ("int", "uint", "bool")
+    compute = topi.bitwise_not
+    reference = np.invert
+
+
+@operator("relax.clip")
+class Clip(Operator):
+    """min(max(x, min), max): NaN stays NaN, and where min > max the result is max.
+
+    The bounds are numbers, or scalars of the program; beyond the values of an integer type they clip nothing.
+    """
+
+    compute = topi.clip
+
+    def infer(self, x: TensorStructInfo, min: PrimStructInfo, max: PrimStructInfo) -> TensorStructInfo:
+        self.require_dtype(x, "x", "float", "int", "uint")
+        for name, bound in (("min", min), ("max", max)):
+            value = bound.value
+            whole = not bound.dtype.is_float or (isinstance(value, FloatImm) and not value.value % 1)
+            if x.dtype.is_integer and not (whole or _is_infinite(value)):
+                raise OperatorError(
+                    DTYPES, f"{name} must be an integer, as x is a tensor of {x.dtype!s}", operand=name
+                )
+        return x
+
+    def reference(self, x: Array, min: Any, max: Any) -> Array:
+        dtype = DataType(x.dtype.name)
+        if dtype.is_integer:
+            low, high = int(dtype.min_value), int(dtype.max_value)
+            min, max = (low if b <= low else high if b >= high else int(b) for b in (min, max))
+        return np.minimum(np.maximum(x, np.array(min, x.dtype)), np.array(max, x.dtype))
+
+
+def _is_infinite(value: PrimExpr | None) -> bool:
+    return isinstance(value, FloatImm) and math.isinf(value.value)
+
+
+@operator("relax.astype")
+class Astype(Operator):
+    """x converted to a dtype.
+
+    A float to an integer truncates toward zero; what does not fit saturates and NaN gives 0. An integer to a
+    narrower one wraps around. Anything but 0 is True as a bool.
+    """
+
+    dtype: DataType
+
+    def infer(self, x: TensorStructInfo) -> TensorStructInfo:
+        known = not (self.dtype.is_void or self.dtype.is_handle)
+        self.require_attribute(known and self.dtype.lanes == 1, "dtype", "a number type or bool")
+        return like(x, self.dtype)
+
+    compute = topi.cast
+
+    def reference(self, x: Array) -> Array:
+        source = DataType(x.dtype.name)
+        if not source.is_float or not self.dtype.is_integer:
+            return (x != 0) if self.dtype.is_bool else x.astype(self.dtype.numpy())
+        wide = x.astype(np.float64)
+        low, high = int(self.dtype.min_value), int(self.dtype.max_value)
+        whole = np.trunc(np.nan_to_num(wide, nan=0.0, posinf=np.inf, neginf=-np.inf))
+        inside = np.where((whole > low) & (whole < high), whole, 0).astype(self.dtype.numpy())
+        return np.where(whole >= high, high, np.where(whole <= low, low, inside)).astype(self.dtype.numpy())

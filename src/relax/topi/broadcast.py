@@ -1,0 +1,214 @@
+"""Element-wise formulas of two tensors (or a tensor and a scalar), which broadcast as NumPy's do.
+
+Where it is not known at compile time which of two sizes is 1, the kernel decides: the result's size and the indices
+are chosen when it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import te
+from ..ir import DataType
+from ..prim import (
+    Div,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Mod,
+    PrimExpr,
+    Select,
+    Var,
+    const,
+    convert,
+    intrin,
+    is_const,
+    prove_equal,
+)
+from ..prim import cast as cast_expr
+from ..prim.expr import binary
+
+Operand = Any
+"""A te.Tensor, or a scalar: a PrimExpr or a number."""
+Scalar2 = Callable[[PrimExpr, PrimExpr], PrimExpr]
+Formula2 = Callable[[Operand, Operand], te.Tensor]
+
+
+def same_size(a: PrimExpr, b: PrimExpr) -> bool:
+    """Whether two sizes are proved equal."""
+    return a is b or prove_equal(a, b) == "equal"
+
+
+def broadcast_size(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    """The size two sizes broadcast to."""
+    if is_const(a, 1) or same_size(a, b):
+        return b
+    if is_const(b, 1):
+        return a
+    if isinstance(a, IntImm) or isinstance(b, IntImm):
+        return a if isinstance(a, IntImm) else b
+    return Select(a.equal(1), b, a)
+
+
+def broadcast_shape(*shapes: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
+    """The shape several shapes broadcast to."""
+    result: tuple[PrimExpr, ...] = ()
+    for shape in shapes:
+        short, long = sorted((result, tuple(shape)), key=len)
+        offset = len(long) - len(short)
+        tail = (broadcast_size(a, b) for a, b in zip(long[offset:], short, strict=True))
+        result = (*long[:offset], *tail)
+    return result
+
+
+def read_broadcast(x: Operand, shape: Sequence[PrimExpr], indices: Sequence[Any]) -> PrimExpr:
+    """The element of `x` that stands at `indices` of the shape it is broadcast to."""
+    if not isinstance(x, te.Tensor):
+        return convert(x)
+    offset = len(shape) - x.ndim
+    index: list[Any] = []
+    for size, full, i in zip(x.shape, shape[offset:], indices[offset:], strict=True):
+        if is_const(size, 1):
+            index.append(const(0, i.dtype))
+        elif same_size(size, full):
+            index.append(i)
+        else:
+            index.append(Select(size.equal(1), const(0, i.dtype), i))
+    return x(*index)
+
+
+def broadcast_to(x: te.Tensor, shape: Sequence[PrimExpr]) -> te.Tensor:
+    """x, repeated along dimensions of size 1 to fill `shape`."""
+    full = te.placeholder(shape, x.dtype).shape
+    return te.compute(full, lambda *i: read_broadcast(x, full, i), "T_broadcast_to", tag="broadcast")
+
+
+def _shape_of(x: Operand) -> tuple[PrimExpr, ...]:
+    return x.shape if isinstance(x, te.Tensor) else ()
+
+
+def _dtype_of(a: Operand, b: Operand) -> DataType:
+    for x in (a, b):
+        if isinstance(x, (te.Tensor, PrimExpr)):
+            return x.dtype
+    return convert(a).dtype
+
+
+def broadcast_with(a: Operand, b: Operand, name: str, function: Scalar2) -> te.Tensor:
+    """`function` of each pair of elements; a Python number takes the other operand's dtype."""
+    dtype = _dtype_of(a, b)
+    a, b = (x if isinstance(x, (te.Tensor, PrimExpr)) else const(x, dtype) for x in (a, b))
+    shape = broadcast_shape(_shape_of(a), _shape_of(b))
+    return te.compute(
+        shape,
+        lambda *i: function(read_broadcast(a, shape, i), read_broadcast(b, shape, i)),
+        name,
+        tag="broadcast",
+    )
+
+
+def _in_float32(function: Scalar2) -> Scalar2:
+    """8-bit floats are computed in float32 and rounded once."""
+
+    def compute(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        if not a.dtype.is_float or a.dtype.bits > 8:
+            return function(a, b)
+        result = function(cast_expr("float32", a), cast_expr("float32", b))
+        return result if result.dtype.is_bool else cast_expr(a.dtype, result)
+
+    return compute
+
+
+def _function(name: str, function: Scalar2, doc: str) -> Formula2:
+    def formula(a: Operand, b: Operand) -> te.Tensor:
+        return broadcast_with(a, b, f"T_{name}", _in_float32(function))
+
+    formula.__name__ = formula.__qualname__ = name
+    formula.__doc__ = doc
+    return formula
+
+
+def _power(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    if not a.dtype.is_float:
+        return _integer_power(a, b)
+    if a.dtype.bits >= 32:
+        return intrin.pow(a, b)
+    return cast_expr(a.dtype, intrin.pow(cast_expr("float32", a), cast_expr("float32", b)))
+
+
+def _integer_power(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    """Square and multiply over the bits of b, wrapping around.
+
+    A negative b gives 1 / a^|b| without its fraction: 1 and -1 have one, of 0 there is none (an error), and for
+    anything else it is 0.
+    """
+    dtype = a.dtype
+    zero, one = const(0, dtype), const(1, dtype)
+    bits = dtype.bits - (1 if dtype.is_int else 0)
+    base, exponent = Var("base", dtype), Var("exponent", dtype)
+    squares = [base, *(Var(f"square{k}", dtype) for k in range(1, bits))]
+    partial = [Var(f"power{k}", dtype) for k in range(bits)]
+    body: PrimExpr = partial[-1]
+    for k in reversed(range(bits)):
+        bit_set = (exponent & const(1 << k, dtype)).equal(0)
+        factor = Select(bit_set, one, squares[k])
+        body = Let(partial[k], factor if k == 0 else partial[k - 1] * factor, body)
+        if k > 0:
+            body = Let(squares[k], squares[k - 1] * squares[k - 1], body)
+    if dtype.is_int:
+        odd = (exponent & one).equal(1)
+        unit = Select(base.equal(1), one, Select(base.equal(-1), Select(odd, base, one), zero))
+        inverse = intrin.if_then_else(base.equal(0), Div(one, base), unit)
+        body = intrin.if_then_else(exponent < zero, inverse, body)
+    return Let(base, a, Let(exponent, b, body))
+
+
+add = _function("add", lambda a, b: a + b, "a + b; integers wrap around.")
+subtract = _function("subtract", lambda a, b: a - b, "a - b; integers wrap around.")
+multiply = _function("multiply", lambda a, b: a * b, "a · b; integers wrap around.")
+divide = _function(
+    "divide", lambda a, b: binary(Div, a, b), "a / b; of integers truncated toward zero, by zero an error."
+)
+floor_divide = _function(
+    "floor_divide", lambda a, b: binary(FloorDiv, a, b), "a / b rounded down, as Python's ``//``."
+)
+mod = _function(
+    "mod", lambda a, b: binary(Mod, a, b), "The remainder of truncated division; its sign is a's."
+)
+floor_mod = _function(
+    "floor_mod", lambda a, b: binary(FloorMod, a, b), "The remainder of floor division; its sign is b's."
+)
+power = _function("power", _power, "a to the power b; integers wrap around.")
+maximum = _function("maximum", intrin.max, "The larger of two; NaN if either is.")
+minimum = _function("minimum", intrin.min, "The smaller of two; NaN if either is.")
+equal = _function("equal", lambda a, b: a.equal(b), "Whether a = b.")
+not_equal = _function("not_equal", lambda a, b: a != b, "Whether a ≠ b.")
+less = _function("less", lambda a, b: a < b, "Whether a < b.")
+less_equal = _function("less_equal", lambda a, b: a <= b, "Whether a ≤ b.")
+greater = _function("greater", lambda a, b: a > b, "Whether a > b.")
+greater_equal = _function("greater_equal", lambda a, b: a >= b, "Whether a ≥ b.")
+logical_and = _function("logical_and", lambda a, b: a & b, "Whether both are true.")
+logical_or = _function("logical_or", lambda a, b: a | b, "Whether either is true.")
+logical_xor = _function("logical_xor", lambda a, b: a != b, "Whether one of the two is true.")
+bitwise_and = _function("bitwise_and", lambda a, b: a & b, "The bits set in both.")
+bitwise_or = _function("bitwise_or", lambda a, b: a | b, "The bits set in either.")
+bitwise_xor = _function(
+    "bitwise_xor", lambda a, b: a != b if a.dtype.is_bool else a ^ b, "The bits set in one of the two."
+)
+left_shift = _function(
+    "left_shift", lambda a, b: a << b, "a shifted left by b; 0 if b is negative or at least the width."
+)
+right_shift = _function(
+    "right_shift", lambda a, b: a >> b, "a shifted right by b, keeping its sign; b is cut off at the width."
+)
+
+te.register_tensor_arithmetic(add=add, subtract=subtract, multiply=multiply, divide=divide)
+
+__all__ = [
+    "add", "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_shape", "broadcast_size", "broadcast_to",
+    "broadcast_with", "divide", "equal", "floor_divide", "floor_mod", "greater", "greater_equal", "left_shift",
+    "less", "less_equal", "logical_and", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply",
+    "not_equal", "power", "read_broadcast", "right_shift", "same_size", "subtract",
+]  # fmt: skip

@@ -1,0 +1,97 @@
+"""Bounds and sizes of slices, as NumPy has them: negative counts from the end, out of range is cut off.
+
+Everything works on sizes known only when the program runs; what can be decided earlier is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from ..prim import IntImm, PrimExpr, Select, const, dimension, intrin, is_const, prove, simplify
+
+_FAR = 1 << 62
+"""A constant bound this large (as frontends write "to the end") is beyond every size."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One dimension of a slice: element i is read at ``begin + i * stride``, for i < `size`."""
+
+    begin: PrimExpr
+    stride: int
+    size: PrimExpr
+
+    def at(self, i: Any) -> PrimExpr:
+        """Where element i is read."""
+        step = i if self.stride == 1 else i * const(self.stride, i.dtype)
+        return step if is_const(self.begin, 0) else self.begin.astype(i.dtype) + step
+
+
+def slice_of(size: PrimExpr, begin: Any, end: Any, stride: int, assume_inbound: bool = False) -> Slice:
+    """The slice ``begin:end:stride`` of a dimension; None for either bound is the end it stands at.
+
+    `assume_inbound` says that the bounds need no cutting off. Raises ValueError for a stride of 0.
+    """
+    if stride == 0:
+        raise ValueError("the stride of a slice must not be 0")
+    last = size - 1
+    low, high = (const(0, size.dtype), size) if stride > 0 else (const(-1, size.dtype), last)
+    first = (
+        _bound(begin, size, low, high, assume_inbound) if begin is not None else (low if stride > 0 else high)
+    )
+    stop = _bound(end, size, low, high, assume_inbound) if end is not None else (high if stride > 0 else low)
+    distance = simplify(stop - first if stride > 0 else first - stop)
+    count = distance if abs(stride) == 1 else simplify(intrin.ceildiv(distance, abs(stride)))
+    if not assume_inbound:
+        count = at_least_zero(count)
+    return Slice(first, stride, count)
+
+
+def at_least_zero(size: PrimExpr) -> PrimExpr:
+    """max(size, 0), or just the size where it is proved not to be negative."""
+    return size if prove(size >= 0) else simplify(intrin.max(size, const(0, size.dtype)))
+
+
+def _bound(value: Any, size: PrimExpr, low: PrimExpr, high: PrimExpr, assume_inbound: bool) -> PrimExpr:
+    """A bound counted from the front, cut off at `low` and `high`."""
+    bound = dimension(value).astype(size.dtype)
+    if isinstance(bound, IntImm):
+        if abs(bound.value) >= _FAR:
+            return high if bound.value > 0 else low
+        if bound.value < 0:
+            bound = bound + size
+    elif not prove(bound >= 0):
+        bound = Select(bound < 0, bound + size, bound)
+    bound = simplify(bound)
+    if assume_inbound:
+        return bound
+    if not prove(bound <= high):
+        bound = high if prove(bound >= high) else intrin.min(bound, high)
+    if not prove(bound >= low):
+        bound = low if prove(bound <= low) else intrin.max(bound, low)
+    return simplify(bound)
+
+
+def section_slices(size: PrimExpr, indices_or_sections: int | Sequence[int]) -> list[Slice]:
+    """The parts a dimension is split into.
+
+    A number of sections gives so many of size ⌈size / sections⌉, of which the last are smaller, or empty, when it
+    does not divide evenly. A list of indices cuts there, as slices do.
+    """
+    if not isinstance(indices_or_sections, int):
+        cuts = [0, *indices_or_sections, None]
+        return [slice_of(size, begin, end, 1) for begin, end in pairwise(cuts)]
+    sections = indices_or_sections
+    if sections < 1:
+        raise ValueError(f"the number of sections must be positive, found {sections}")
+    length = simplify(intrin.ceildiv(size, sections))
+    even = prove((length * sections).equal(size))
+    parts: list[Slice] = []
+    for k in range(sections):
+        begin = simplify(length * k)
+        rest = length if even or k == 0 else at_least_zero(simplify(intrin.min(length, size - begin)))
+        parts.append(Slice(begin, 1, rest))
+    return parts
