@@ -20,6 +20,7 @@ from relax.runtime.info import (
     TupleInfo,
     mismatch,
 )
+from relax.runtime.info_text import parse_info
 from relax.runtime.match import ASSERT_IMM, ASSERT_SLOT, IGNORE, LOAD_SLOT, STORE, USE_IMM
 
 B = {name.removeprefix("vm.builtin."): f for name, f in BUILTINS.items()}
@@ -229,10 +230,10 @@ def test_functions_are_compared(actual, expected, why):
 def test_check_func_info():
     check = B["check_func_info"]
     closure = Closure(None, "f", None, (), func(vector("n"), ret=vector("n")))
-    check(closure, None, func(vector("k"), ret=vector("k")), W)
-    check(closure, heap(4), func(vector(("slot", 0)), ret=vector(4)), W)
+    check(closure, None, str(func(vector("k"), ret=vector("k"))), W)
+    check(closure, heap(4), str(func(vector(("slot", 0)), ret=vector(4))), W)
     packed = tvm_ffi.get_global_func("testing.echo")
-    check(packed, None, FuncInfo(None, ObjectInfo(), False), W)
+    check(packed, None, str(FuncInfo(None, ObjectInfo(), False)), W)
     for value, expected, message in [
         (closure, func(vector(("slot", 0)), ret=vector(5)), 'its result is R.Tensor((4,), dtype="float32")'),
         (packed, func(), "expected a Relax function, found a packed function"),
@@ -240,6 +241,35 @@ def test_check_func_info():
         (tensor(), func(), "expected a Relax function, found a tensor"),
     ]:
         with pytest.raises(TypeError) as caught:
-            check(value, heap(4), expected, W)
+            check(value, heap(4), str(expected), W)
         assert str(caught.value).startswith(f"{W}: ")
         assert message in str(caught.value)
+
+
+def test_infos_are_read_back_from_their_text():
+    dims = (("+", ("*", 2, "n"), ("slot", 3)), -1, ("min", "n", ("//", "m", 4)), ("truncmod", "n", 5))
+    for info in [
+        ObjectInfo(),
+        PrimInfo("int64", "n"),
+        PrimInfo("bool"),
+        ShapeInfo(dims, 4),
+        ShapeInfo(None, 2),
+        ShapeInfo(),
+        TensorInfo(dims, F32, 4, "cpu"),
+        TensorInfo((), "", 0),
+        TensorInfo(None, F32, 2),
+        TensorInfo(),
+        TupleInfo((ObjectInfo(), TupleInfo(()), ShapeInfo(("n",), 1))),
+        func(vector("n"), func(), ret=TupleInfo(()), pure=False),
+        FuncInfo(None, ObjectInfo(), False),
+    ]:
+        assert parse_info(str(info)) == info
+    for text in ["", "R.Nothing", "R.Tensor(", "f()", "R.Tensor((n ** 2,))", "R.Tensor((__import__('os'),))"]:
+        with pytest.raises(ValueError, match="not structural information"):
+            parse_info(text)
+
+
+def test_match_shape_value():
+    B["match_shape_value"](tensor(2, 3), ShapeTuple((2, 3)), W)
+    with pytest.raises(ValueError, match=r"^main: parameter w: the shape is \(2, 3\), expected \(2, 4\)$"):
+        B["match_shape_value"](tensor(2, 3), ShapeTuple((2, 4)), W)

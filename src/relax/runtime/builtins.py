@@ -11,8 +11,9 @@ messages begin ("main: parameter w"). Slots and codes are integers; see ``match`
     vm.builtin.check_shape_info(v, ndim, context)
     vm.builtin.check_prim_value_info(v, dtype, context)
     vm.builtin.check_tuple_info(v, length, context)
-    vm.builtin.check_func_info(v, heap, info, context)          info: a constant, may mention ("slot", i)
+    vm.builtin.check_func_info(v, heap, info, context)          info: text, may mention slot(i)
     vm.builtin.match_shape(v, heap, ndim, code, operand, ..., context)
+    vm.builtin.match_shape_value(v, shape, context)
     vm.builtin.match_prim_value(v, heap, code, operand, context)
     vm.builtin.make_shape(heap, ndim, code, operand, ...) -> shape
     vm.builtin.make_prim_value(heap, code, operand, dtype) -> scalar
@@ -22,7 +23,7 @@ messages begin ("main: parameter w"). Slots and codes are integers; see ``match`
 Values (passes: VMBuiltinLower, the bytecode generator)
 
     vm.builtin.alloc_tensor(shape, dtype) -> tensor             fresh memory
-    vm.builtin.alloc_storage(size, dtype) -> storage            `size` elements, to be cut into tensors
+    vm.builtin.alloc_storage(shape, dtype) -> storage           memory to be cut into tensors
     vm.builtin.alloc_tensor_in(storage, byte_offset, shape, dtype) -> tensor
     vm.builtin.copy(v) -> v                                     the same value
     vm.builtin.copy_tensor(t) -> t                              a fresh tensor with its contents
@@ -44,6 +45,7 @@ else sees them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final, cast
 
@@ -76,9 +78,9 @@ def alloc_tensor(shape: tuple[int, ...], dtype: str) -> tvm_ffi.Tensor:
     return new_tensor(shape, str(dtype))
 
 
-def alloc_storage(size: int, dtype: str) -> tvm_ffi.Tensor:
-    """Memory for `size` elements of `dtype`; it lives as long as a tensor in it does."""
-    return new_tensor((size * itemsize(str(dtype)),), "uint8")
+def alloc_storage(size: tuple[int, ...], dtype: str) -> tvm_ffi.Tensor:
+    """Memory for a shape's number of elements of `dtype`; it lives as long as a tensor in it does."""
+    return new_tensor((math.prod(size) * itemsize(str(dtype)),), "uint8")
 
 
 def alloc_tensor_in(
@@ -196,6 +198,7 @@ BUILTINS: Final[dict[str, Callable[..., Any]]] = {
             match.check_tuple_info,
             match.check_func_info,
             match.match_shape,
+            match.match_shape_value,
             match.match_prim_value,
             match.make_shape,
             match.make_prim_value,

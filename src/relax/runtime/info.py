@@ -15,7 +15,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 Dim: TypeAlias = "int | str | tuple[Any, ...]"
 Env: TypeAlias = "dict[str, Dim]"
@@ -37,7 +37,8 @@ class PrimInfo:
     value: Dim | None = None
 
     def __str__(self) -> str:
-        return f'R.Prim("{self.dtype}")' if self.value is None else f"R.Prim(value={dim_text(self.value)})"
+        value = "" if self.value is None else f", value={dim_text(self.value)}"
+        return f'R.Prim("{self.dtype}"{value})'
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ class TensorInfo:
             parts.append(f'dtype="{self.dtype}"')
         if self.dims is None and self.ndim >= 0:
             parts.append(f"ndim={self.ndim}")
+        if self.device:
+            parts.append(f'device="{self.device}"')
         return f"R.Tensor({', '.join(parts)})"
 
 
@@ -122,7 +125,7 @@ OPERATORS: Final[dict[str, Callable[[int, int], int]]] = {
     "truncdiv": _truncated_div,
     "truncmod": _truncated_mod,
 }
-"""What a Dim is computed with; whatever else a dimension holds is not known at run time."""
+"""What a Dim is computed with. A dimension made in any other way is ``("unknown",)`` at run time."""
 
 
 def dim_text(dim: Dim) -> str:
@@ -130,7 +133,7 @@ def dim_text(dim: Dim) -> str:
     if not isinstance(dim, tuple):
         return str(dim)
     if dim[0] == "slot":
-        return f"<slot {dim[1]}>"
+        return f"slot({dim[1]})"
     operands: tuple[Dim, ...] = dim[1:]
     parts = [f"({dim_text(d)})" if isinstance(d, tuple) else str(d) for d in operands]
     return f"{dim[0]}({', '.join(parts)})" if dim[0][0].isalpha() else f" {dim[0]} ".join(parts)
@@ -242,8 +245,14 @@ def is_subtype(a: Info, b: Info) -> bool:
 
 def _dims_fit(a: tuple[Dim, ...] | None, a_ndim: int, b: tuple[Dim, ...] | None, b_ndim: int) -> bool:
     if b is not None:
-        return a == b
+        return a == b and not _holds_unknown(b)
     return b_ndim < 0 or a_ndim == b_ndim
+
+
+def _holds_unknown(dim: object) -> bool:
+    return dim == "unknown" or (
+        isinstance(dim, tuple) and any(map(_holds_unknown, cast("tuple[object, ...]", dim)))
+    )
 
 
 def _count(n: int) -> str:

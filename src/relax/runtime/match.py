@@ -15,6 +15,7 @@ import tvm_ffi
 from .closure import Closure
 from .heap import ShapeHeap
 from .info import FuncInfo, mismatch, substitute
+from .info_text import parse_info
 from .values import describe_shape, is_tuple, kind_of, prim_fits
 
 ASSERT_IMM: Final = 0
@@ -68,8 +69,9 @@ def check_tuple_info(value: Any, length: int, context: str) -> None:
         raise ValueError(f"{context}: expected a tuple of {length}, found {kind_of(value)}")
 
 
-def check_func_info(value: Any, heap: ShapeHeap | None, expected: FuncInfo, context: str) -> None:
-    """A function that can serve as `expected`, whose slots are read from the heap."""
+def check_func_info(value: Any, heap: ShapeHeap | None, info: str, context: str) -> None:
+    """A function that can serve as the FuncInfo of that text, whose slots are read from the heap."""
+    expected = cast("FuncInfo", parse_info(info))
     if expected.params is None:
         if isinstance(value, Closure) or not isinstance(value, tvm_ffi.Function):
             raise TypeError(f"{context}: expected a packed function, found {kind_of(value)}")
@@ -106,6 +108,13 @@ def match_shape(value: Any, heap: ShapeHeap | None, ndim: int, *codes_and_contex
             _slots(heap)[operand] = found
         elif code == ASSERT_IMM and found != operand:
             raise ValueError(f"{context}: dimension {axis} is {found}, expected {operand}")
+
+
+def match_shape_value(value: Any, shape: Any, context: str) -> None:
+    """Match all the dimensions of a tensor or shape against a shape value."""
+    dims: Sequence[int] = value.shape if isinstance(value, tvm_ffi.Tensor) else value
+    if tuple(dims) != tuple(shape):
+        raise ValueError(f"{context}: the shape is {describe_shape(dims)}, expected {describe_shape(shape)}")
 
 
 def match_prim_value(value: Any, heap: ShapeHeap | None, code: int, operand: Any, context: str) -> None:
