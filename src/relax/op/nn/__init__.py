@@ -6,8 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..operator import public_function, public_names
+from . import activation, convolution, normalization, scaled_dot_product
 
-__all__: list[str] = []
+FAMILIES = (activation, convolution, normalization, scaled_dot_product)
+
+__all__ = ["FAMILIES"]
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
