@@ -1,1 +1,59 @@
-"""Relax: a compiler and runtime for tensor programs with symbolic shapes."""
+"""Relax: a compiler and runtime for tensor programs with symbolic shapes.
+
+``import relax`` loads the runtime only, so that a deployed model does without the compiler; the first use of a name of
+the compiler (`relax.build`, `relax.BlockBuilder`, …) loads all of it. Those names are listed in `relax._api`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from . import runtime
+from .runtime import (
+    Device,
+    Executable,
+    NDArray,
+    ShapeTuple,
+    VirtualMachine,
+    VMInstrumentReturnKind,
+    cpu,
+    device,
+    get_global_func,
+    nd,
+    register_func,
+)
+
+if TYPE_CHECKING:
+    from ._api import *  # noqa: F403
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Device",
+    "Executable",
+    "NDArray",
+    "ShapeTuple",
+    "VMInstrumentReturnKind",
+    "VirtualMachine",
+    "cpu",
+    "device",
+    "get_global_func",
+    "nd",
+    "register_func",
+    "runtime",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__") or name == "_api":
+        raise AttributeError(f"module 'relax' has no attribute {name!r}")
+    value = getattr(importlib.import_module("relax._api"), name, None)
+    if value is None:
+        raise AttributeError(f"module 'relax' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *importlib.import_module("relax._api").__all__})
