@@ -277,10 +277,9 @@ _ELIMINATED = (FloorDiv, Max, Select)
 
 
 def _quotient_range(x: Interval, y: Interval) -> Interval:
-    if y[0] < 0:
+    if y[0] < 0 or y[1] < 1:
         return EVERYTHING
-    least = max(y[0], 1)  # a divisor of 0 gives no value
-    most = y[1]
+    least, most = max(y[0], 1), y[1]  # a divisor of 0 gives no value
     ends = [_floor_divide(end, by) for end in x for by in (least, most)]
     return min(ends), max(ends)
 
@@ -297,14 +296,14 @@ def _truncated_range(x: Interval, y: Interval) -> Interval:
 
 
 def _remainder_range(x: Interval, y: Interval) -> Interval:
-    if y[0] < 0:
+    if y[0] < 0 or y[1] < 1:
         largest = max(abs(y[0]), abs(y[1])) - 1
         return -largest, largest
     return 0, y[1] - 1
 
 
 def _truncated_remainder_range(x: Interval, y: Interval) -> Interval:
-    largest = max(abs(y[0]), abs(y[1])) - 1
+    largest = max(abs(y[0]), abs(y[1]), 1) - 1
     return (0 if x[0] >= 0 else max(-largest, x[0])), (0 if x[1] <= 0 else min(largest, x[1]))
 
 

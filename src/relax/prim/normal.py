@@ -43,7 +43,7 @@ from .expr import (
     fold_integers,
     wrap,
 )
-from .functor import substitute
+from .functor import sub_expressions, substitute
 from .poly import (
     TOO_LARGE,
     Atom,
@@ -61,10 +61,9 @@ from .poly import (
     value_of,
 )
 from .rules import CONSTANTS, EXACT, INTRINSICS, LAWS, Rule, parameters
-from .traits import has_effects, may_fail
+from .traits import fails_itself, has_effects, may_fail
 
 _DIVISIONS = (FloorDiv, FloorMod, Div, Mod)
-_ARITHMETIC = frozenset({Add, Sub, Mul, Min, Max, Cast, Select, *_DIVISIONS})
 
 
 class _Inexact(Exception):
@@ -240,7 +239,7 @@ class Normalizer:
             polys = [self.normal(arg) for arg in args]
             result = self._apply(law, polys[0], polys[-1], expr.dtype)
             if result is not None:
-                return result
+                return reduced(result, expr.dtype)
         return self._opaque(expr, "count" if name in ("popcount", "clz") else None)
 
     def _let(self, expr: PrimExpr) -> Poly:
@@ -361,8 +360,7 @@ class Normalizer:
             exact = kind == "cast" or all(self.bounds.fits(arg, dtype) for arg in args)
             partial = any(is_partial(m) for arg in args for m in arg)
             if kind in _DIVISIONS:
-                nonzero = self.bounds.is_nonzero(args[1]) and (exact or value_of(args[1]) is not None)
-                partial = partial or not nonzero
+                partial = partial or not (self.bounds.is_nonzero(args[1]) and self.bounds.fits(args[1], dtype))
             elif kind is Select:
                 partial = node is None or self._fails(node)
             atom = Atom(kind, args, dtype, node, partial, exact)
@@ -379,11 +377,13 @@ class Normalizer:
     def _fails(self, expr: PrimExpr) -> bool:
         if not may_fail(expr):
             return False
-        if not expr.dtype.is_integer or expr.dtype.lanes != 1 or has_effects(expr):
-            return True
-        if type(expr) in _ARITHMETIC and not self.assume_defined:
-            return any(is_partial(m) for m in self.normal(expr))
-        return True
+        if isinstance(expr, _DIVISIONS) and expr.dtype.is_integer and expr.dtype.lanes == 1:
+            divisor = self.normal(expr.b)
+            nonzero = self.bounds.is_nonzero(divisor) and self.bounds.fits(divisor, expr.dtype)
+            fails = not nonzero
+        else:
+            fails = fails_itself(expr)
+        return fails or any(self._fails(part) for part in sub_expressions(expr))
 
     def under(self, facts: Facts, assume_defined: bool | None = None) -> Normalizer:
         """A normalizer with more facts, whose atoms are the same objects as this one's."""

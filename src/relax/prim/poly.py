@@ -143,11 +143,16 @@ def content(p: Poly) -> int:
 
 
 def reduced(p: Poly, dtype: DataType) -> Poly:
-    """The same value modulo 2^bits: coefficients below 2^bits in magnitude, a number within the dtype."""
+    """The same value modulo 2^bits: coefficients below 2^bits in magnitude, the number within a signed dtype.
+
+    An unsigned x - 1 stays as it is, unless the number stands alone.
+    """
     modulus = 1 << dtype.bits
-    number = p.get(()) if len(p) == 1 else None
-    if number is not None:
-        return constant(wrap(number, dtype))
+    number = p.get((), 0)
+    if number and (dtype.is_int or len(p) == 1):
+        wrapped = wrap(number, dtype)
+        if wrapped != number:
+            p = {m: c for m, c in (p | {(): wrapped}).items() if c or m}
     if all(-modulus < c < modulus for c in p.values()):
         return p
     small = {m: abs(c) % modulus * (1 if c > 0 else -1) for m, c in p.items()}

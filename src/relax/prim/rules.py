@@ -133,7 +133,7 @@ true, false = IntImm("bool", 1), IntImm("bool", 0)
 LAWS: dict[type[BinaryExpr], tuple[Rule, ...]] = {
     FloorDiv: (
         rule(x // c, (-x) // (-c), EXACT, lambda c: c < 0),
-        rule(zero // y, zero, INTEGER, defined=lambda y: y != 0),
+        rule(zero // y, zero, EXACT, defined=lambda y: y != 0),
         rule((x * y + z) // y, x + z // y, EXACT, find=split.multiples),
         rule(x // c, k, EXACT, lambda x, c, k: c > 0 and k * c <= x < (k + 1) * c, find=split.one_quotient),
         rule(x // y, zero, EXACT, lambda x, y: 0 <= x < y),
@@ -177,7 +177,7 @@ INTRINSICS: dict[str, tuple[Rule, ...]] = {
         rule(bitwise_and(x, c), x % (c + 1), INTEGER, lambda c, bits: 0 <= c < 2 ** (bits - 2) and c & (c + 1) == 0),
     ),
     "abs": (
-        rule(abs_(x), Max(x, -x), INTEGER),
+        rule(abs_(x), Max(x, -x), EXACT),
     ),
 }  # fmt: skip
 

@@ -195,7 +195,9 @@ class Simplifier:
 
     def _number(self, expr: PrimExpr) -> PrimExpr:
         rendered = self._render(self.normalizer.normal(expr), expr)
-        return expr if rendered is None or cost(rendered) >= cost(expr) else rendered
+        if rendered is None or cost(rendered) >= cost(expr):
+            return expr
+        return self.simplify(rendered)  # the new spelling may offer what the old one hid; each round is cheaper
 
     # --------------------------------------------------------------------------------------- conditions
 
@@ -227,7 +229,7 @@ class Simplifier:
                 candidate = kind(x, y, span=expr.span)  # type: ignore[call-arg]
                 if cost(candidate) < cost(best):
                     best = candidate
-        return best
+        return best if best is expr else self.simplify(best)
 
 
 def _spellings(expr: CompareExpr, p: Poly, exact: bool) -> list[tuple[type[BinaryExpr], Poly, Poly]]:

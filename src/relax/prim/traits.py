@@ -55,6 +55,11 @@ def has_effects(expr: PrimExpr) -> bool:
     return bool(_traits(expr) & HAS_EFFECTS)
 
 
+def fails_itself(expr: PrimExpr) -> bool:
+    """Whether the operation at the root may fail, its operands aside."""
+    return bool(_own_flags(expr))
+
+
 def cost(expr: PrimExpr) -> int:
     """Roughly the work of an evaluation: what simplification makes smaller."""
     return _traits(expr) >> _FLAGS
