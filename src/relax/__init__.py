@@ -7,6 +7,7 @@ the compiler (`relax.build`, `relax.BlockBuilder`, …) loads all of it. Those n
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from . import runtime
@@ -48,6 +49,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name.startswith("__") or name == "_api":
         raise AttributeError(f"module 'relax' has no attribute {name!r}")
+    # A room by itself (`from .. import topi`) must not load the rooms above it.
+    if importlib.util.find_spec(f"relax.{name}") is not None:
+        return importlib.import_module(f"relax.{name}")
     value = getattr(importlib.import_module("relax._api"), name, None)
     if value is None:
         raise AttributeError(f"module 'relax' has no attribute {name!r}")

@@ -11,7 +11,7 @@ its struct info filled in. The work is linear in the number of bindings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from .call_graph import callees_first
@@ -142,7 +142,7 @@ class Normalizer(Scopes):
         handler = _HANDLERS.get(type(expr))
         if handler is None:
             raise TypeError(f"expected a Relax expression, found {type(expr).__name__}")
-        return handler(self, expr)
+        return getattr(self, handler)(expr)
 
     def leaf(self, expr: RelaxExpr) -> RelaxExpr:
         """The expression as a leaf: bound to a new variable in the open block if need be."""
@@ -491,23 +491,23 @@ _LEAVES = frozenset(
     (Constant, Var, DataflowVar, GlobalVar, Tuple, ShapeExpr, PrimValue, StringImm, DataTypeImm, ExternFunc)
 )
 
-_HANDLERS: dict[type, Callable[[Normalizer, Any], RelaxExpr]] = {
-    Var: Normalizer.visit_variable,
-    DataflowVar: Normalizer.visit_variable,
-    Constant: Normalizer.visit_constant,
-    ShapeExpr: Normalizer.visit_constant,
-    PrimValue: Normalizer.visit_constant,
-    StringImm: Normalizer.visit_constant,
-    DataTypeImm: Normalizer.visit_constant,
-    ExternFunc: Normalizer.visit_constant,
-    GlobalVar: Normalizer.visit_global_var,
-    Op: Normalizer.visit_operator,
-    Tuple: Normalizer.visit_tuple,
-    TupleGetItem: Normalizer.visit_tuple_get_item,
-    Call: Normalizer.visit_call,
-    If: Normalizer.visit_if,
-    SeqExpr: Normalizer.visit_seq,
-    Function: Normalizer.visit_function,
+_HANDLERS: dict[type, str] = {
+    Var: "visit_variable",
+    DataflowVar: "visit_variable",
+    Constant: "visit_constant",
+    ShapeExpr: "visit_constant",
+    PrimValue: "visit_constant",
+    StringImm: "visit_constant",
+    DataTypeImm: "visit_constant",
+    ExternFunc: "visit_constant",
+    GlobalVar: "visit_global_var",
+    Op: "visit_operator",
+    Tuple: "visit_tuple",
+    TupleGetItem: "visit_tuple_get_item",
+    Call: "visit_call",
+    If: "visit_if",
+    SeqExpr: "visit_seq",
+    Function: "visit_function",
 }
 
 
