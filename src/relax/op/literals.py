@@ -19,9 +19,7 @@ def literals_like(arguments: Sequence[Any], names: Sequence[str]) -> list[Any]:
 
     Raises OperatorError if there are only numbers, if the dtype is not known, or if a number does not fit it.
     """
-    given: list[Any] = [
-        Constant(np.asarray(a, a.dtype)) if isinstance(a, np.generic) else a for a in arguments
-    ]
+    given = [_constant(argument) for argument in arguments]
     if not any(_is_number(argument) for argument in given):
         return given
     others = [

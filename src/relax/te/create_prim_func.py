@@ -8,6 +8,7 @@
                                                                     v_i = T.axis.spatial(n, i)
                                                                     B[v_i] = A[v_i] + T.float32(1)
 
+The attribute "requires" of an operation, pairs of a condition on sizes and a message, is asserted first.
 Tensors that are not arguments are allocated in the root block. Variables that neither an argument is nor a
 dimension of one binds become parameters, before the first output.
 """
@@ -23,6 +24,7 @@ from ..tir.dtypes import force_index_dtype
 from ..tir.functor import StmtExprMutator, substitute
 from ..tir.regions import complete_block
 from ..tir.stmt import (
+    AssertStmt,
     Block,
     BlockRealize,
     BufferStore,
@@ -83,6 +85,7 @@ class _Builder:
         self.add_params()
         allocated: list[Buffer] = []
         nests: list[Stmt] = []
+        checks: list[Stmt] = []
         for op in topological_order([arg for arg in self.args if isinstance(arg, Tensor)]):
             if isinstance(op, PlaceholderOp):
                 self.require_argument(op)
@@ -93,6 +96,10 @@ class _Builder:
                     self.buffers[tensor] = decl_buffer(tensor.shape, tensor.dtype, _name(tensor))
                     allocated.append(self.buffers[tensor])
             nests += self.nests_of(op)
+            checks += [
+                AssertStmt(condition, text, SeqStmt(())) for condition, text in op.attrs.get("requires", ())
+            ]
+        nests = checks + nests
         body: Stmt = nests[0] if len(nests) == 1 else SeqStmt(tuple(nests))
         root = Block((), (), (), "root", body, alloc_buffers=tuple(allocated))
         func = PrimFunc(

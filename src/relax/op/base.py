@@ -1,0 +1,414 @@
+"""What every operator is and does: calling, inferring and lowering, for the classes that `operator` declares.
+
+A call is made from converted arguments; inference checks their kinds and asks `infer`; lowering writes `compute`
+down as a call_tir. How an operator is declared is told in `relax.op.operator`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, TypeAlias, cast
+
+from .. import te
+from ..expr import Call, DataTypeImm, ExternFunc, PrimValue, StringImm
+from ..ir import (
+    DataType,
+    Diagnostic,
+    DiagnosticError,
+    Node,
+    Op,
+    RelaxExpr,
+    StructInfo,
+    VDevice,
+)
+from ..prim import PrimExpr
+from ..struct_info import (
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from .attributes import AttributeValueError
+from .dims import collect_checks, normalize_axis
+from .errors import ATTRIBUTES, DEVICES, DTYPES, OPERANDS, OperatorError, Shown, diagnose
+from .known import known_struct_info
+from .operands import KIND_NAMES, Kind, Operand, as_argument, is_absent, weakest
+
+Array: TypeAlias = Any
+"""A NumPy array, in references. (NumPy's own types leave too much unknown to say more.)"""
+
+
+DTYPE_CLASSES = {
+    "float": "floating point",
+    "int": "signed integers",
+    "uint": "unsigned integers",
+    "bool": "bool",
+}
+
+
+class Operator(Node):
+    """The base of operators. See the module's docstring."""
+
+    __slots__ = ()
+
+    op_name: ClassVar[str] = ""
+    """The registered name, ``relax.nn.softmax``."""
+    operands: ClassVar[tuple[Operand, ...]] = ()
+    """What `infer`'s parameters say."""
+    result_kind: ClassVar[Kind] = StructInfo
+    """What `infer`'s return annotation says."""
+    attribute_names: ClassVar[tuple[str, ...]] = ()
+
+    pure: ClassVar[bool] = True
+    """Whether a call has no effect but its result."""
+    packed: ClassVar[str | None] = None
+    """The packed function of the runtime that implements it, where a formula cannot (data-dependent shapes).
+    It is called with the operands, then the attributes in order."""
+    view: ClassVar[bool] = False
+    """Whether the result holds the first operand's elements in the same order, so that it may share its
+    storage.
+    """
+    needs_concrete_ndim: ClassVar[bool] = True
+    """Whether `compute` needs to know the ranks of its tensors."""
+    propagates_vdevice: ClassVar[bool] = True
+    """Whether the result is placed where the operands are (and these must agree)."""
+
+    # What the class's own methods or formulas replace. (Not ClassVar, so that methods may override them; this base
+    # declares no fields.)
+    infer: Any = None
+    infer_from_call: Any = None
+    compute: Any = None
+    reference: Any = None
+    make: Any = None
+
+    @property
+    def short_name(self) -> str:
+        """The name without ``relax.``, as errors show it."""
+        return self.op_name.removeprefix("relax.")
+
+    # ------------------------------------------------------------------------------------ calling
+
+    def call(self, *arguments: Any, sinfo_args: Sequence[StructInfo] = ()) -> Call:
+        """A call of this operator. Arguments are converted; optional ones may be left out or None."""
+        return make_call(self, arguments, sinfo_args)
+
+    def prepare(self, arguments: Sequence[Any]) -> Sequence[Any]:
+        """The arguments as a user gave them, made ready for conversion: where they depend on each other."""
+        return arguments
+
+    # ---------------------------------------------------------------------------------- inferring
+
+    def require(
+        self,
+        condition: bool,
+        operand: str,
+        expected: str,
+        *,
+        code: str = DTYPES,
+        found: str = "",
+        hint: str = "",
+    ) -> None:
+        """Complain that an operand is not as expected ("a tensor of …") unless the condition holds."""
+        if not condition:
+            tail = f", found {found}" if found else ""
+            raise OperatorError(code, f"{operand} must be {expected}{tail}", operand=operand, hint=hint)
+
+    def require_dtype(self, info: TensorStructInfo, operand: str, *classes: str) -> None:
+        """Complain unless the dtype is one of: "float", "int", "uint", "bool" (or is not known)."""
+        dtype = info.dtype
+        allowed = any(getattr(dtype, f"is_{name}") for name in classes) or dtype.is_void
+        wanted = " or ".join(DTYPE_CLASSES[name] for name in classes)
+        self.require(allowed, operand, f"a tensor of {wanted}", found=str(dtype))
+
+    def require_attribute(self, condition: bool, attribute: str, expected: str, *, hint: str = "") -> None:
+        """Complain that an attribute is not as expected ("a positive integer") unless the condition holds."""
+        if not condition:
+            found = getattr(self, attribute)
+            raise OperatorError(ATTRIBUTES, f"{attribute} must be {expected}, found {found!r}", hint=hint)
+
+    def require_axis(self, axis: int, data: TensorStructInfo, operand: str = "data") -> int | None:
+        """The axis counted from the front, None while the rank is unknown; complains if there is no such."""
+        return None if data.ndim == -1 else normalize_axis(axis, data.ndim, "axis", operand)
+
+    # ---------------------------------------------------------------------------------- lowering
+
+    def formula(self, *values: Any) -> Any:
+        """`compute` of operands in its own terms (te.Tensor, PrimExpr, …): a tensor, or a list of them."""
+        return self._apply("compute", values)
+
+    def evaluate(self, *values: Any) -> Any:
+        """`reference` of arrays, shapes, numbers and lists: an array, or a tuple of them."""
+        return self._apply("reference", values)
+
+    def _apply(self, which: str, values: tuple[Any, ...]) -> Any:
+        function: Any = getattr(type(self), which)
+        if function is None:
+            raise TypeError(f"{self.short_name} has no {which}")
+        if inspect.isfunction(function) and is_method(function):
+            return function(self, *values)
+        return function(*values, **{name: getattr(self, name) for name in self.attribute_names})
+
+    def legalize(self, builder: Any, call: Call) -> RelaxExpr:
+        """What LegalizeOps replaces the call by: a call_tir of the formula, or a call of the packed function.
+
+        The call itself where neither is possible yet (a rank or dtype is unknown) or the operator has
+        neither.
+        """
+        if self.packed is not None:
+            attributes = tuple(_as_value(getattr(self, name)) for name in self.attribute_names)
+            arguments = (ExternFunc(self.packed), *call.args, *attributes)
+            return Call(
+                Op.get("relax.call_pure_packed"), arguments, None, (call.struct_info,), span=call.span
+            )
+        if self.compute is None or not self.can_compute(call):
+            return call
+        pairs = self.arguments(call)
+        absent = [operand.optional and is_absent(arg) for operand, arg in pairs]
+        given = [arg for (_, arg), left_out in zip(pairs, absent, strict=True) if not left_out]
+
+        def formula(*values: Any) -> Any:
+            rest = iter(values)
+            return self.checked_formula(call, [None if left_out else next(rest) for left_out in absent])
+
+        return builder.call_te(formula, *given, primfunc_name_hint=self.short_name.replace(".", "_"))
+
+    def checked_formula(self, call: Call, values: Sequence[Any]) -> Any:
+        """`formula`, whose kernel asserts what inference could not decide about the sizes at hand."""
+        infos = [
+            _info_of(value, o) for o, value in zip(expand_operands(self, len(values)), values, strict=True)
+        ]
+        with collect_checks() as checks:
+            infer_operands(self, call, None, infos)
+        result: Any = self.formula(*values)
+        if checks:
+            tensors: Any = result
+            first = cast("te.Tensor", tensors[0] if isinstance(tensors, (list, tuple)) else tensors)
+            first.op.attrs["requires"] = tuple(
+                (c.condition, f"{self.short_name}: {c.message}") for c in checks
+            )
+        return result
+
+    def can_compute(self, call: Call) -> bool:
+        """Whether enough is known of a call's operands to write its formula down."""
+        infos = [known_struct_info(arg) for arg in call.args]
+        return all(info is not None and _is_concrete(info, self.needs_concrete_ndim) for info in infos)
+
+    def arguments(self, call: Call) -> list[tuple[Operand, RelaxExpr]]:
+        """The call's arguments with their operands. Raises OperatorError for a wrong number of them."""
+        return list(zip(expand_operands(self, len(call.args)), call.args, strict=True))
+
+
+def _info_of(value: Any, operand: Operand) -> StructInfo | None:
+    """What is known of an operand given in terms of tensor expressions."""
+    if isinstance(value, te.Tensor):
+        return TensorStructInfo(value.shape, value.dtype)
+    if isinstance(value, (tuple, list)):
+        items = cast("Sequence[Any]", value)
+        if operand.takes(ShapeStructInfo):
+            return ShapeStructInfo(tuple(items))
+        return TupleStructInfo(tuple(_info_of(item, operand) or ObjectStructInfo() for item in items))
+    if isinstance(value, PrimExpr):
+        return PrimStructInfo(value=value)
+    return None if value is None else ObjectStructInfo()
+
+
+def is_method(function: Any) -> bool:
+    """Whether a formula or reference is a method of its class, rather than a function of the operands."""
+    return next(iter(inspect.signature(function).parameters), "") == "self"
+
+
+def _is_concrete(info: StructInfo, rank: bool) -> bool:
+    if isinstance(info, TensorStructInfo):
+        return not info.dtype.is_void and (info.ndim != -1 or not rank)
+    if isinstance(info, TupleStructInfo):
+        return all(_is_concrete(field, rank) for field in info.fields)
+    return not isinstance(info, ObjectStructInfo)
+
+
+def _as_value(value: Any) -> RelaxExpr:
+    """An attribute as an argument of a packed function; None is the null object."""
+    if value is None:
+        return Call(Op.get("relax.null_value"), ())
+    if isinstance(value, DataType):
+        return DataTypeImm(value)
+    return StringImm(value) if isinstance(value, str) else PrimValue(value)
+
+
+def expand_operands(operator: Operator, count: int) -> list[Operand]:
+    """One operand per argument. Raises OperatorError if so many cannot be given."""
+    operands = operator.operands
+    if operands and operands[-1].variadic:
+        fixed = operands[:-1]
+        if count >= len(fixed):
+            return [*fixed, *[operands[-1]] * (count - len(fixed))]
+    elif sum(not operand.optional for operand in operands) <= count <= len(operands):
+        return list(operands[:count])
+    least, most = sum(not (o.optional or o.variadic) for o in operands), len(operands)
+    names = ", ".join(operand.name for operand in operands) or "none"
+    number = (
+        f"{least}"
+        if least == most
+        else f"at least {least}"
+        if operands[-1].variadic
+        else f"{least} to {most}"
+    )
+    raise OperatorError(OPERANDS, f"takes {number} operand{'s' * (number != '1')} ({names}), found {count}")
+
+
+# ------------------------------------------------------------------------------------------- calls
+
+
+def make_call(operator: Operator, arguments: Sequence[Any], sinfo_args: Sequence[StructInfo] = ()) -> Call:
+    """A call of an operator with converted arguments. Raises DiagnosticError for what cannot be one."""
+    try:
+        given = list(operator.prepare(arguments))
+        while given and given[-1] is None:
+            given.pop()
+        operands = expand_operands(operator, len(given))
+        args = tuple(
+            as_argument(operand, value, operator.short_name)
+            for operand, value in zip(operands, given, strict=True)
+        )
+    except OperatorError as error:
+        raise diagnose(error, operator.short_name, (), None) from None
+    return Call(Op.get(operator.op_name), args, operator, tuple(sinfo_args))
+
+
+def make_operator(cls: type[Operator], attributes: dict[str, Any]) -> Operator:
+    """The instance with these attributes. Raises DiagnosticError for a value an attribute does not take."""
+    try:
+        return cls(**attributes)  # type: ignore[reportCallIssue]
+    except AttributeValueError as error:
+        name = cls.op_name.removeprefix("relax.")
+        raise DiagnosticError(Diagnostic(ATTRIBUTES, f"{name}: {error}")) from None
+
+
+def operator_of(call: Call) -> Operator | None:
+    """The operator instance of a call; None if the callee is not an operator that has a class.
+
+    A call made without attributes is of the operator with its defaults.
+    """
+    if not isinstance(call.op, Op):
+        return None
+    if isinstance(call.attrs, Operator):
+        return call.attrs
+    cls: type[Operator] | None = call.op.get_attr("operator_class")
+    return None if cls is None else make_operator(cls, {})
+
+
+# ----------------------------------------------------------------------------------------- inference
+
+
+def infer_call(call: Call, builder: Any = None) -> StructInfo:
+    """FInferStructInfo of every operator class: check the operands' kinds, then ask `infer`."""
+    operator = operator_of(call)
+    if operator is None:
+        raise TypeError("infer_call: the callee is not an operator")
+    shown: list[Shown] = []
+    try:
+        pairs = operator.arguments(call)
+        infos: list[StructInfo | None] = []
+        for operand, arg in pairs:
+            info = known_struct_info(arg)
+            shown.append(Shown(operand.name, arg, info))
+            infos.append(_checked_kind(operand, arg, info))
+        return _infer(operator, call, pairs, infos, builder)
+    except OperatorError as error:
+        raise diagnose(error, operator.short_name, shown, call.span) from None
+
+
+class _Unknown(StructInfo):
+    """Marks an operand whose kind is not known and has no weakest form."""
+
+    __slots__ = ()
+
+
+_UNKNOWN = _Unknown()
+
+
+def _checked_kind(operand: Operand, arg: RelaxExpr, info: StructInfo | None) -> StructInfo | None:
+    """The info `infer` gets for an operand: None if it was left out, weakest if nothing is known."""
+    if operand.optional and is_absent(arg):
+        return None
+    if info is not None and operand.accepts(info):
+        return info
+    if info is None or isinstance(info, ObjectStructInfo):
+        return weakest(operand.kinds) or _UNKNOWN
+    found = next((text for kind, text in KIND_NAMES.items() if isinstance(info, kind)), "a value")
+    raise OperatorError(
+        OPERANDS, f"{operand.name} must be {operand.wanted}, found {found}", operand=operand.name
+    )
+
+
+def _infer(
+    operator: Operator,
+    call: Call,
+    pairs: list[tuple[Operand, RelaxExpr]],
+    infos: list[StructInfo | None],
+    builder: Any,
+) -> StructInfo:
+    if any(info is _UNKNOWN for info in infos):
+        return weakest((operator.result_kind,)) or ObjectStructInfo()
+    result = infer_operands(operator, call, builder, infos)
+    if operator.propagates_vdevice:
+        vdevice = _common_vdevice(pairs, infos)
+        return result if vdevice is None else _placed(result, vdevice)
+    return result
+
+
+def infer_operands(
+    operator: Operator, call: Call, builder: Any, infos: Sequence[StructInfo | None]
+) -> StructInfo:
+    """`infer` (or `infer_from_call`) of operands whose kinds have been checked. Raises OperatorError."""
+    if operator.infer_from_call is not None:
+        return operator.infer_from_call(call, builder, *infos)
+    return operator.infer(*infos)
+
+
+def _common_vdevice(
+    pairs: list[tuple[Operand, RelaxExpr]], infos: Iterable[StructInfo | None]
+) -> VDevice | None:
+    """The device of the tensor operands, None if none says; two that disagree are an error."""
+    found: tuple[str, VDevice] | None = None
+    for (operand, _), info in zip(pairs, infos, strict=True):
+        for vdevice in _vdevices(info):
+            if found is None:
+                found = operand.name, vdevice
+            elif _device_facts(found[1]) != _device_facts(vdevice):
+                raise OperatorError(
+                    DEVICES,
+                    "the operands are on different devices",
+                    remarks={
+                        found[0]: f"on {_device_text(found[1])}",
+                        operand.name: f"on {_device_text(vdevice)}",
+                    },
+                    hint="move one of them with R.to_vdevice",
+                )
+    return None if found is None else found[1]
+
+
+def _vdevices(info: StructInfo | None) -> list[VDevice]:
+    if isinstance(info, TensorStructInfo):
+        return [] if info.vdevice is None else [info.vdevice]
+    if isinstance(info, TupleStructInfo):
+        return [vdevice for field in info.fields for vdevice in _vdevices(field)]
+    return []
+
+
+def _device_facts(vdevice: VDevice) -> tuple[str, int, str]:
+    return vdevice.target, vdevice.vdevice_id, vdevice.memory_scope
+
+
+def _device_text(vdevice: VDevice) -> str:
+    return f"{vdevice.target}:{vdevice.vdevice_id}"
+
+
+def _placed(info: StructInfo, vdevice: VDevice) -> StructInfo:
+    """The result's info with its tensors on a device, where they do not say otherwise."""
+    if isinstance(info, TensorStructInfo):
+        return info if info.vdevice is not None else info.replace(vdevice=vdevice)
+    if isinstance(info, TupleStructInfo):
+        return TupleStructInfo(tuple(_placed(field, vdevice) for field in info.fields))
+    return info
