@@ -34,36 +34,40 @@ def unique(
     return_counts: bool = False,
     axis: int | None = None,
 ) -> Any:
-    """The distinct elements (or slices along `axis`): ascending if `sorted`, else as they first occur.
+    """The distinct elements (or slices along `axis`), ascending; a NaN is like another.
 
     With any of the `return_` flags a tuple, which has in this order: the values, the indices of first
     occurrence, the inverse (for each element, flat, or slice its index in the values) and the counts.
-    Indices and counts are int64 tensors of rank 1.
+    Indices and counts are int64 tensors of rank 1. `sorted` is taken for the sake of other interfaces.
     """
+    del sorted
     array = _array(data, "unique")
     found: Any = np.unique(array, return_index=True, return_inverse=True, return_counts=True, axis=axis)
-    values, index, inverse, counts = found
-    inverse = inverse.reshape(-1)
-    if not sorted:
-        order: Array = np.argsort(index, kind="stable")
-        rank: Array = np.argsort(order)
-        values = values[order] if axis is None else np.take(values, order, axis)
-        index, counts, inverse = index[order], counts[order], rank[inverse]
+    values, *others = found
     parts: list[Array] = [values]
-    for part, wanted in ((index, return_index), (inverse, return_inverse), (counts, return_counts)):
+    for part, wanted in zip(others, (return_index, return_inverse, return_counts), strict=True):
         if wanted:
-            parts.append(part.astype("int64"))
+            parts.append(np.asarray(part, np.int64).reshape(-1))
     tensors = tuple(tensor_of_numpy(np.ascontiguousarray(part)) for part in parts)
     return tensors if len(parts) > 1 else tensors[0]
 
 
 def nonzero(data: Any) -> tvm_ffi.Tensor:
-    """The positions of the elements that are not zero, as an int64 tensor of shape (rank, number found).
+    """The positions of the elements that are not zero, row-major, as an int64 tensor of shape (rank, number)."""
+    array = _array(data, "nonzero")
+    if not array.ndim:
+        return tensor_of_numpy(np.zeros((0, int(array != 0)), np.int64))
+    return tensor_of_numpy(np.asarray(np.nonzero(array), np.int64))
 
-    A tensor of rank 0 counts as one of rank 1.
-    """
-    array = np.atleast_1d(_array(data, "nonzero"))
-    return tensor_of_numpy(np.stack(np.nonzero(array)).astype("int64"))
+
+def read_tensor_from_file(path: str) -> tvm_ffi.Tensor:
+    """The float32 tensor in a file: NumPy's ``.npy``, or text with one row per line."""
+    if not isinstance(path, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"read_tensor_from_file: expected a path, found {kind_of(path)}")
+    found: Array = (
+        np.load(path, allow_pickle=False) if path.endswith(".npy") else np.loadtxt(path, np.float32)
+    )
+    return tensor_of_numpy(np.asarray(found, np.float32, order="C"))
 
 
 def shape_to_tensor(shape: Sequence[int]) -> tvm_ffi.Tensor:
@@ -142,6 +146,7 @@ def truth(value: Any, context: str) -> bool:
 OPERATORS = {
     "relax.run.unique": unique,
     "relax.run.nonzero": nonzero,
+    "relax.run.read_tensor_from_file": read_tensor_from_file,
     "relax.run.print": print,
     "relax.run.assert_op": assert_op,
     "relax.run.shape_to_tensor": shape_to_tensor,

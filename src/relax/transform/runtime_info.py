@@ -1,0 +1,121 @@
+"""Struct info as the machine carries it: what closures say about themselves, and are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ..ir import StructInfo
+from ..prim import (
+    Add,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    PrimExpr,
+    Sub,
+)
+from ..prim import Var as PrimVar
+from ..runtime.info import (
+    Dim,
+    FuncInfo,
+    Info,
+    ObjectInfo,
+    PrimInfo,
+    ShapeInfo,
+    TensorInfo,
+    TupleInfo,
+)
+from ..struct_info import (
+    FuncStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+
+_OPERATORS: Mapping[type[PrimExpr], str] = {
+    Add: "+",
+    Sub: "-",
+    Mul: "*",
+    FloorDiv: "//",
+    FloorMod: "%",
+    Div: "truncdiv",
+    Mod: "truncmod",
+    Min: "min",
+    Max: "max",
+}
+
+Resolve = Callable[[PrimExpr], "Dim | None"]
+"""What a dimension is, if the caller knows better than its text (the slot it is kept in)."""
+
+
+class InfoMaker:
+    """Turns struct infos of one signature into Infos; equal shape variables keep equal, unique names."""
+
+    def __init__(self, resolve: Resolve | None = None) -> None:
+        self._resolve = resolve
+        self._names: dict[PrimVar, str] = {}
+
+    def info(self, info: StructInfo | None) -> Info:
+        """The Info of a struct info."""
+        match info:
+            case TensorStructInfo():
+                dims = None if info.dims is None else tuple(map(self.dim, info.dims))
+                device = "" if info.vdevice is None else device_name(info.vdevice.target)
+                return TensorInfo(dims, str(info.dtype), info.ndim, device)
+            case ShapeStructInfo(values, ndim):
+                return ShapeInfo(None if values is None else tuple(map(self.dim, values)), ndim)
+            case PrimStructInfo(dtype, value):
+                return PrimInfo(str(dtype), None if value is None else self.dim(value))
+            case TupleStructInfo(fields):
+                return TupleInfo(tuple(map(self.info, fields)))
+            case FuncStructInfo():
+                return self.func(info)
+            case _:
+                return ObjectInfo()
+
+    def func(self, info: FuncStructInfo) -> FuncInfo:
+        """The Info of a function's struct info."""
+        if info.params is None:
+            return FuncInfo(None, ObjectInfo(), False)
+        return FuncInfo(tuple(map(self.info, info.params)), self.info(info.ret), info.purity)
+
+    def dim(self, value: PrimExpr) -> Dim:
+        """A dimension; ``("unknown",)`` for what the machine cannot compute."""
+        known = None if self._resolve is None else self._resolve(value)
+        if known is not None:
+            return known
+        match value:
+            case IntImm(_, number):
+                return number
+            case PrimVar():
+                return self._name(value)
+            case Cast(dtype, inner) if dtype.is_integer:
+                return self.dim(inner)
+            case Add(a, b) | Sub(a, b) | Mul(a, b) | FloorDiv(a, b) | FloorMod(a, b):
+                return (_OPERATORS[type(value)], self.dim(a), self.dim(b))
+            case Div(a, b) | Mod(a, b) | Min(a, b) | Max(a, b):
+                return (_OPERATORS[type(value)], self.dim(a), self.dim(b))
+            case _:
+                return ("unknown",)
+
+    def _name(self, var: PrimVar) -> str:
+        if var not in self._names:
+            base = var.name if var.name.isidentifier() else "v"
+            name, count = base, 0
+            while name in self._names.values():
+                count += 1
+                name = f"{base}_{count}"
+            self._names[var] = name
+        return self._names[var]
+
+
+def device_name(target: str) -> str:
+    """The runtime's name of the device a target's code runs on."""
+    kind = target.split()[0] if target else "llvm"
+    return "cpu" if kind in ("llvm", "c", "cpu") else kind

@@ -1,0 +1,255 @@
+"""Turn the operators that lowering left, and calls of function values, into calls of the machine's builtins.
+
+Before   alloc = R.builtin.alloc_tensor(R.shape([n, 4]), R.dtype("float32"), 0, "global")
+         f = R.make_closure(cls.lifted, (x,))
+         y = f(z)
+         s = R.shape_of(y)
+After    alloc = R.call_packed("vm.builtin.alloc_tensor", R.shape([n, 4]), R.dtype("float32"))
+         f = R.call_packed("vm.builtin.make_closure", cls.lifted, x)
+         y = R.call_packed("vm.builtin.invoke_closure", f, z)
+         s = R.call_packed("vm.builtin.shape_of", y)
+
+What the builtins do is said in ``relax.runtime.builtins``. It must run after call_tir has been rewritten and
+dataflow blocks and local functions are gone; an operator that is then left is an error, and all such are
+reported together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from ..expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    ExternFunc,
+    Function,
+    If,
+    MatchCast,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from ..ir import Diagnostic, DiagnosticError, GlobalVar, IRModule, Op, RelaxExpr
+from ..op import operator_of
+from ..op.intrinsics import AssertOp, HintOnDevice, Print, ToVDevice
+from ..struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
+from .decorators import module_pass
+from .rebuild import carry_info, same_or, with_info
+from .runtime_info import device_name
+
+UNLOWERED = "E5101"
+"""An operator that nothing lowers, or that cannot be lowered yet."""
+
+
+@module_pass
+def VMBuiltinLower(mod: IRModule) -> IRModule:
+    """Call builtins of the machine in place of operators. Raises DiagnosticError for operators left over."""
+    lowering = _BuiltinLowering()
+    functions = {g: lowering.function(f) if isinstance(f, Function) else f for g, f in mod.functions.items()}
+    if lowering.errors:
+        raise DiagnosticError(lowering.errors)
+    return mod.with_functions(functions)
+
+
+Lowered = tuple[str, Sequence[RelaxExpr]]
+"""The name of a builtin, and its arguments."""
+
+
+class _BuiltinLowering:
+    def __init__(self) -> None:
+        self.errors: list[Diagnostic] = []
+        self._new: list[Binding] = []
+        self._where = ""
+
+    def function(self, func: Function) -> Function:
+        self._where = f"in {func.attrs.get('global_symbol', 'a private function')}"
+        return func.replace(body=self.seq(func.body))
+
+    def seq(self, expr: RelaxExpr) -> RelaxExpr:
+        if not isinstance(expr, SeqExpr):
+            return expr
+        blocks = [self.block(block) for block in expr.blocks]
+        return carry_info(expr, expr.replace(blocks=same_or(expr.blocks, blocks)))
+
+    def block(self, block: BindingBlock) -> BindingBlock:
+        outer, self._new = self._new, []
+        for binding in block.bindings:
+            self.binding(binding)
+        bindings, self._new = self._new, outer
+        return block.replace(bindings=same_or(block.bindings, bindings))
+
+    def binding(self, binding: Binding) -> None:
+        if not isinstance(binding, VarBinding):
+            assert isinstance(binding, MatchCast)
+            self._new.append(binding)
+            return
+        value = binding.value
+        match value:
+            case If(cond, yes, no):
+                new: RelaxExpr = value.replace(
+                    cond=cond, true_branch=self.seq(yes), false_branch=self.seq(no)
+                )
+            case Call():
+                new = self.call(value)
+            case _:
+                new = value
+        self._new.append(binding.replace(value=carry_info(value, new)))
+
+    # ------------------------------------------------------------------------------------- calls
+
+    def call(self, call: Call) -> RelaxExpr:
+        if isinstance(call.op, Var):
+            return self._packed(call, ("vm.builtin.invoke_closure", (call.op, *call.args)))
+        if not isinstance(call.op, Op):
+            return call
+        name = call.op.name
+        if name in _REMARKS:
+            return Tuple(())
+        if name in ("relax.call_pure_packed", "relax.call_inplace_packed"):
+            return self._direct(call, call.args[0], call.args[1:])
+        if name == "relax.call_builtin_with_ctx":
+            return self._direct(call, call.args[0], self.fields(call.args[1]))
+        if name in _RULES:
+            return self._packed(call, _RULES[name](self, call))
+        operator = operator_of(call)
+        if operator is not None and operator.view:
+            shape = self._result_shape(call)
+            if shape is not None:
+                return self._packed(call, ("vm.builtin.reshape", (call.args[0], shape)))
+        self._refuse(call, name)
+        return call
+
+    def _packed(self, call: Call, lowered: Lowered) -> Call:
+        name, args = lowered
+        return Call(ExternFunc(name), tuple(args), None, (call.struct_info,), span=call.span)
+
+    def _direct(self, call: Call, callee: RelaxExpr, args: Sequence[RelaxExpr]) -> Call:
+        """A call of a packed function, or of whatever else the callee is."""
+        if isinstance(callee, ExternFunc):
+            return Call(callee, tuple(args), None, call.sinfo_args, span=call.span)
+        if isinstance(callee, GlobalVar):
+            return Call(callee, tuple(args), span=call.span)
+        return self._packed(call, ("vm.builtin.invoke_closure", (callee, *args)))
+
+    def fields(self, args: RelaxExpr) -> Sequence[RelaxExpr]:
+        """The arguments in a tuple: its fields, taken out one by one if it is a variable."""
+        if isinstance(args, Tuple):
+            return args.fields
+        info = args.struct_info_
+        if not isinstance(info, TupleStructInfo):
+            message = "the arguments are a value of which it is not known whether it is a tuple"
+            self._error(message, args, "match_cast it to a tuple first")
+            return (args,)
+        fields: list[RelaxExpr] = []
+        for index, field in enumerate(info.fields):
+            item = with_info(TupleGetItem(args, index, span=args.span), field)
+            var = with_info(Var("field", span=args.span), field)
+            self._new.append(VarBinding(var, item, span=args.span))
+            fields.append(var)
+        return fields
+
+    def _result_shape(self, call: Call) -> RelaxExpr | None:
+        """The shape of a view: what is derived of it, else the shape value it was given."""
+        info = call.struct_info
+        if isinstance(info, TensorStructInfo) and isinstance(info.shape, ShapeExpr | Var):
+            return _shape_leaf(info.shape)
+        for arg in call.args[1:]:
+            if isinstance(arg.struct_info_, ShapeStructInfo):
+                return arg
+        return None
+
+    # ---------------------------------------------------------------------------------- complaints
+
+    def _refuse(self, call: Call, name: str) -> None:
+        short = name.removeprefix("relax.")
+        operands = [f"argument {i}: {arg.struct_info_}" for i, arg in enumerate(call.args)]
+        unknown = any("ndim" not in text and "R.Tensor()" in text for text in operands)
+        hint = "match_cast the argument: its rank or dtype is not known here" if unknown else ""
+        if short in ("call_tir", "call_tir_inplace", "call_dps_packed"):
+            hint = "run CallTIRRewrite before VMBuiltinLower"
+        self._error(f"{short}: nothing says how to compute this operator here", call, hint, operands)
+
+    def _error(self, message: str, expr: RelaxExpr, hint: str = "", notes: Sequence[str] = ()) -> None:
+        self.errors.append(Diagnostic(UNLOWERED, message, expr.span, self._where, tuple(notes), hint))
+
+
+def _shape_leaf(shape: RelaxExpr) -> RelaxExpr:
+    if isinstance(shape, ShapeExpr) and shape.struct_info_ is None:
+        return with_info(shape, ShapeStructInfo(shape.values))
+    return shape
+
+
+# -------------------------------------------------------------------------------------------- the rules
+
+_Rule = Callable[[_BuiltinLowering, Call], Lowered]
+
+
+def _same(name: str) -> _Rule:
+    return lambda lowering, call: (name, call.args)
+
+
+def _make_closure(lowering: _BuiltinLowering, call: Call) -> Lowered:
+    return "vm.builtin.make_closure", (call.args[0], *lowering.fields(call.args[1]))
+
+
+def _invoke_closure(lowering: _BuiltinLowering, call: Call) -> Lowered:
+    return "vm.builtin.invoke_closure", (call.args[0], *lowering.fields(call.args[1]))
+
+
+def _call_tir_dyn(lowering: _BuiltinLowering, call: Call) -> Lowered:
+    return "vm.builtin.call_tir_dyn", (call.args[0], *lowering.fields(call.args[1]))
+
+
+def _print(lowering: _BuiltinLowering, call: Call) -> Lowered:
+    return "relax.run.print", (StringImm(cast(Print, operator_of(call)).format), *call.args)
+
+
+def _assert(lowering: _BuiltinLowering, call: Call) -> Lowered:
+    condition, *values = call.args
+    return "relax.run.assert_op", (condition, StringImm(cast(AssertOp, operator_of(call)).format), *values)
+
+
+def _to_device(lowering: _BuiltinLowering, call: Call) -> Lowered:
+    device = cast("ToVDevice | HintOnDevice", operator_of(call)).dst_vdevice
+    return "vm.builtin.to_device", (call.args[0], StringImm(device_name(device.target)))
+
+
+def _alloc_tensor(lowering: _BuiltinLowering, call: Call) -> Lowered:
+    return "vm.builtin.alloc_tensor", call.args[:2]
+
+
+def _alloc_storage(lowering: _BuiltinLowering, call: Call) -> Lowered:
+    """(size, device, dtype, scope) and (size, device, scope, dtype) say the same."""
+    dtype = call.args[2 if cast(Op, call.op).name == "relax.vm.alloc_storage" else 3]
+    return "vm.builtin.alloc_storage", (call.args[0], dtype)
+
+
+_REMARKS = frozenset({"relax.memory.kill_storage", "relax.memory.kill_tensor", "relax.vm.kill_object"})
+"""Ends of lifetimes: the machine finds them itself, in the bytecode."""
+
+_RULES: dict[str, _Rule] = {
+    "relax.make_closure": _make_closure,
+    "relax.invoke_closure": _invoke_closure,
+    "relax.invoke_pure_closure": _invoke_closure,
+    "relax.shape_of": _same("vm.builtin.shape_of"),
+    "relax.tensor_to_shape": _same("relax.run.tensor_to_shape"),
+    "relax.shape_to_tensor": _same("relax.run.shape_to_tensor"),
+    "relax.null_value": _same("vm.builtin.null_value"),
+    "relax.print": _print,
+    "relax.assert_op": _assert,
+    "relax.to_vdevice": _to_device,
+    "relax.hint_on_device": _to_device,
+    "relax.builtin.stop_lift_params": _same("vm.builtin.copy"),
+    "relax.builtin.alloc_tensor": _alloc_tensor,
+    "relax.memory.alloc_storage": _alloc_storage,
+    "relax.vm.alloc_storage": _alloc_storage,
+    "relax.memory.alloc_tensor": _same("vm.builtin.alloc_tensor_in"),
+    "relax.vm.alloc_tensor": _same("vm.builtin.alloc_tensor_in"),
+    "relax.vm.call_tir_dyn": _call_tir_dyn,
+}
