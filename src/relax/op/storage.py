@@ -1,0 +1,226 @@
+"""Operators that lowering introduces: allocations, storages and views of them, ends of lifetimes.
+
+They stand between graph passes and bytecode: CallTIRRewrite makes `builtin.alloc_tensor`, memory planning turns
+those into tensors cut from storages. An allocation counts as pure, since nobody sees it happen, but every
+one is a value of its own: two are never merged.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ..expr import Call, DataTypeImm, PrimValue, StringImm
+from ..ir import DataType, RelaxExpr, StructInfo
+from ..struct_info import (
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from .errors import OPERANDS, OperatorError
+from .intrinsics import UNIT, Intrinsic, require_tuple, result_of
+from .operator import operator
+from .tir_calls import as_arguments, as_callee, as_infos, as_shape
+
+
+def tensor_like(call: Call, shape: int, dtype: int) -> TensorStructInfo:
+    """The struct info of a tensor whose shape and dtype are arguments of a call."""
+    kind = call.args[dtype]
+    if not isinstance(kind, DataTypeImm):
+        raise OperatorError(OPERANDS, "dtype must be a dtype literal", operand="dtype")
+    given = call.args[shape]
+    return TensorStructInfo(given, kind.value)
+
+
+def _dtype(value: Any) -> RelaxExpr:
+    return value if isinstance(value, RelaxExpr) else DataTypeImm(DataType(value))
+
+
+def _integer(value: Any) -> RelaxExpr:
+    return value if isinstance(value, RelaxExpr) else PrimValue(value)
+
+
+def _text(value: Any) -> RelaxExpr:
+    return value if isinstance(value, RelaxExpr) else StringImm(value)
+
+
+@operator("relax.builtin.alloc_tensor")
+class BuiltinAllocTensor(Intrinsic):
+    """A fresh tensor of unknown contents."""
+
+    propagates_vdevice: ClassVar[bool] = False
+
+    def infer(
+        self,
+        shape: ShapeStructInfo,
+        dtype: StructInfo,
+        runtime_device_index: PrimStructInfo,
+        storage_scope: StructInfo,
+    ) -> TensorStructInfo: ...
+
+    def infer_from_call(self, call: Call, builder: Any, *infos: StructInfo) -> StructInfo:
+        return tensor_like(call, 0, 1)
+
+    @staticmethod
+    def make(shape: Any, dtype: Any, runtime_device_index: Any = 0, storage_scope: Any = "global") -> Call:
+        return BuiltinAllocTensor().call(
+            as_shape("alloc_tensor", shape),
+            _dtype(dtype),
+            _integer(runtime_device_index),
+            _text(storage_scope),
+        )
+
+
+@operator("relax.builtin.stop_lift_params")
+class StopLiftParams(Intrinsic):
+    """The tensor itself; nothing after it is computed ahead of time from parameters."""
+
+    def infer(self, x: TensorStructInfo) -> TensorStructInfo:
+        return x
+
+    def reference(self, x: Any) -> Any:
+        return x
+
+
+# ---------------------------------------------------------------------------------------------- memory
+
+
+@operator("relax.memory.alloc_storage")
+class MemoryAllocStorage(Intrinsic):
+    """Memory of so many bytes, to be cut into tensors."""
+
+    def infer(
+        self,
+        size: ShapeStructInfo,
+        virtual_device_index: PrimStructInfo,
+        storage_scope: StructInfo,
+        dtype: StructInfo,
+    ) -> ObjectStructInfo:
+        return ObjectStructInfo()
+
+    @staticmethod
+    def make(
+        size: Any, virtual_device_index: Any = 0, storage_scope: Any = "global", dtype: Any = "uint8"
+    ) -> Call:
+        return MemoryAllocStorage().call(
+            as_shape("alloc_storage", size),
+            _integer(virtual_device_index),
+            _text(storage_scope),
+            _dtype(dtype),
+        )
+
+
+@operator("relax.memory.alloc_tensor")
+class MemoryAllocTensor(Intrinsic):
+    """A tensor in a storage, `offset` bytes from its start."""
+
+    propagates_vdevice: ClassVar[bool] = False
+
+    def infer(
+        self, storage: StructInfo, offset: PrimStructInfo, shape: ShapeStructInfo, dtype: StructInfo
+    ) -> TensorStructInfo: ...
+
+    def infer_from_call(self, call: Call, builder: Any, *infos: StructInfo) -> StructInfo:
+        return tensor_like(call, 2, 3)
+
+    @staticmethod
+    def make(storage: Any, offset: Any, shape: Any, dtype: Any) -> Call:
+        return MemoryAllocTensor().call(
+            storage, _integer(offset), as_shape("alloc_tensor", shape), _dtype(dtype)
+        )
+
+
+@operator("relax.memory.kill_storage")
+class MemoryKillStorage(Intrinsic):
+    """A storage is not used after this."""
+
+    pure: ClassVar[bool] = False
+
+    def infer(self, storage: StructInfo) -> TupleStructInfo:
+        return UNIT
+
+
+@operator("relax.memory.kill_tensor")
+class MemoryKillTensor(Intrinsic):
+    """A tensor is not used after this."""
+
+    pure: ClassVar[bool] = False
+
+    def infer(self, tensor: StructInfo) -> TupleStructInfo:
+        return UNIT
+
+
+# -------------------------------------------------------------------------------------------------- vm
+
+
+@operator("relax.vm.alloc_storage")
+class VMAllocStorage(Intrinsic):
+    """`size` elements of a dtype, from the machine's allocator."""
+
+    def infer(
+        self,
+        size: ShapeStructInfo,
+        runtime_device_index: PrimStructInfo,
+        dtype: StructInfo,
+        storage_scope: StructInfo,
+    ) -> ObjectStructInfo:
+        return ObjectStructInfo()
+
+    @staticmethod
+    def make(
+        size: Any, runtime_device_index: Any = 0, dtype: Any = "uint8", storage_scope: Any = "global"
+    ) -> Call:
+        return VMAllocStorage().call(
+            as_shape("alloc_storage", size),
+            _integer(runtime_device_index),
+            _dtype(dtype),
+            _text(storage_scope),
+        )
+
+
+@operator("relax.vm.alloc_tensor")
+class VMAllocTensor(Intrinsic):
+    """A tensor in a storage of the machine."""
+
+    propagates_vdevice: ClassVar[bool] = False
+
+    def infer(
+        self, storage: StructInfo, offset: PrimStructInfo, shape: ShapeStructInfo, dtype: StructInfo
+    ) -> TensorStructInfo: ...
+
+    def infer_from_call(self, call: Call, builder: Any, *infos: StructInfo) -> StructInfo:
+        return tensor_like(call, 2, 3)
+
+    @staticmethod
+    def make(storage: Any, offset: Any, shape: Any, dtype: Any) -> Call:
+        return VMAllocTensor().call(storage, _integer(offset), as_shape("alloc_tensor", shape), _dtype(dtype))
+
+
+@operator("relax.vm.kill_object")
+class VMKillObject(Intrinsic):
+    """A register is not read after this."""
+
+    pure: ClassVar[bool] = False
+
+    def infer(self, obj: StructInfo) -> TupleStructInfo:
+        return UNIT
+
+
+@operator("relax.vm.call_tir_dyn")
+class VMCallTIRDyn(Intrinsic):
+    """Call a kernel; the last argument is a shape, whose integers become its last arguments."""
+
+    pure: ClassVar[bool] = False
+
+    def infer(self, func: StructInfo, args: StructInfo) -> StructInfo: ...
+
+    def infer_from_call(self, call: Call, builder: Any, func: StructInfo, args: StructInfo) -> StructInfo:
+        require_tuple(args)
+        return result_of(call.sinfo_args) if call.sinfo_args else UNIT
+
+    @staticmethod
+    def make(func: Any, args: Any, sinfo_args: Any = None) -> Call:
+        name = "call_tir_dyn"
+        call = VMCallTIRDyn().call(as_callee(name, func), as_arguments(name, args))
+        return call.replace(sinfo_args=as_infos(name, sinfo_args))

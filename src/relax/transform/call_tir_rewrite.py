@@ -1,0 +1,159 @@
+"""Make destination-passing calls explicit: allocate the outputs, then call with inputs and outputs.
+
+Before   gv = R.call_tir(cls.f, (x, y), R.Tensor((n, 4), "float32"), tir_vars=R.shape([n]))
+
+After    alloc = R.builtin.alloc_tensor(R.shape([n, 4]), "float32", 0)
+         _ = cls.f(x, y, n, alloc)
+         gv = alloc
+
+Several outputs are allocated in order, and returned as a tuple. `call_dps_packed` is the same with a packed
+function. `call_tir_inplace` passes the reused arguments once, allocates the rest, and returns both; if an
+argument is not known to be what the output is declared to be, a match_cast checks it first. Arguments given
+as a tuple variable are taken out of it one by one.
+
+A pure function with such a call keeps its promise, but no longer by its parts: it gets `relax.force_pure`.
+
+Declines: a destination-passing call changes its outputs, so it must stand outside dataflow blocks; run
+ToNonDataflow first, else every call in a dataflow block is reported (E4002). An argument that is reused in
+place and used again afterwards is reported too (E4006).
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from ..expr import Call, Function, MatchCast, PrimValue, ShapeExpr, Tuple, TupleGetItem, Var
+from ..ir import DiagnosticError, IRModule, Node, Op, RelaxExpr, StructInfo, walk
+from ..normalize import Normalizer
+from ..op import builtin
+from ..op.intrinsics import CallTIRInplace
+from ..op.tir_calls import arrange
+from ..sinfo_relations import is_base_of
+from ..struct_info import FuncStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
+from .decorators import module_pass
+from .inplace import check_reuse
+from .remove_purity_checking import force_pure
+
+_DPS = frozenset({"relax.call_tir", "relax.call_dps_packed", "relax.call_tir_inplace"})
+
+
+@module_pass
+def CallTIRRewrite(mod: IRModule) -> IRModule:
+    """Lower call_tir, call_tir_inplace and call_dps_packed; see the module's docstring."""
+    check_reuse(mod)
+    rewriter = _Rewriter(mod, collect=True, warn=False)
+    functions = {
+        g: rewriter.function_body(f, g.name_hint) if isinstance(f, Function) else f
+        for g, f in mod.functions.items()
+    }
+    if rewriter.diagnostics:
+        raise DiagnosticError(rewriter.diagnostics)
+    return mod.with_functions(functions)
+
+
+class _Rewriter(Normalizer):
+    """Normalisation, with each destination-passing call replaced on the way."""
+
+    def function_body(self, expr: Function, name: str) -> Function:
+        return super().function_body(force_pure(expr) if _has_dps_call(expr) else expr, name)
+
+    def visit_call(self, expr: Call) -> RelaxExpr:
+        normal = cast(Call, super().visit_call(expr))
+        if not isinstance(normal.op, Op) or normal.op.name not in _DPS:
+            return normal
+        if self.in_dataflow:
+            raise self.error(
+                "E4002",
+                f"CallTIRRewrite: {normal.op.name.removeprefix('relax.')} stands in a dataflow block",
+                normal.span,
+                hint="run relax.transform.ToNonDataflow() before CallTIRRewrite()",
+            )
+        outputs = self.outputs(normal)
+        callee, inputs = normal.args[0], self.inputs(normal.args[1])
+        reused = self.reused(normal, inputs, outputs)
+        results = [
+            self.allocate(info, normal) if held is None else held
+            for held, info in zip(reused, outputs, strict=True)
+        ]
+        fresh = [result for held, result in zip(reused, results, strict=True) if held is None]
+        self.emit(Call(callee, self.arguments(normal, inputs, fresh), span=normal.span), "_")
+        return results[0] if isinstance(normal.sinfo_args[0], TensorStructInfo) else Tuple(results)
+
+    def emit(self, value: RelaxExpr, name: str) -> Var:
+        """Bind a value to a new variable of the open block."""
+        var = self.new_var(name, value.span)
+        self.bind(var, self.visit(value))
+        return var
+
+    def outputs(self, call: Call) -> list[TensorStructInfo]:
+        info = call.sinfo_args[0]
+        infos = info.fields if isinstance(info, TupleStructInfo) else (info,)
+        return [cast(TensorStructInfo, field) for field in infos]
+
+    def inputs(self, args: RelaxExpr) -> list[RelaxExpr]:
+        """The arguments one by one, also those of a tuple held by a variable."""
+        if isinstance(args, Tuple):
+            return list(args.fields)
+        info = args.struct_info
+        if not isinstance(info, TupleStructInfo):
+            raise self.error(
+                "E4002",
+                "CallTIRRewrite: the number of arguments is not known",
+                args.span,
+                hint="give the arguments as a tuple, or match_cast the value to R.Tuple(...)",
+            )
+        return [self.emit(TupleGetItem(args, i, span=args.span), "arg") for i in range(len(info.fields))]
+
+    def reused(
+        self, call: Call, inputs: list[RelaxExpr], outputs: list[TensorStructInfo]
+    ) -> list[RelaxExpr | None]:
+        """For each output the argument whose storage it takes, None where a fresh tensor is needed."""
+        if not isinstance(call.attrs, CallTIRInplace):
+            return [None] * len(outputs)
+        found: list[RelaxExpr | None] = []
+        for index, info in zip(call.attrs.inplace_indices, outputs, strict=True):
+            if index >= 0:
+                inputs[index] = self.checked(inputs[index], info)
+            found.append(inputs[index] if index >= 0 else None)
+        return found
+
+    def checked(self, value: RelaxExpr, info: StructInfo) -> RelaxExpr:
+        """A value known to be as described: by itself, or because a match_cast says so."""
+        if is_base_of(info, value.struct_info):
+            return value
+        var = self.new_var("checked", value.span)
+        self.match_cast_binding(MatchCast(var, value, info, span=value.span))
+        return var
+
+    def allocate(self, info: TensorStructInfo, call: Call) -> Var:
+        device = 0 if info.vdevice is None else info.vdevice.vdevice_id
+        scope = "global" if info.vdevice is None else info.vdevice.memory_scope
+        made = builtin.alloc_tensor(info.shape, info.dtype, device, scope)
+        return self.emit(made.replace(span=call.span), "alloc")
+
+    def arguments(self, call: Call, inputs: list[RelaxExpr], fresh: list[RelaxExpr]) -> list[RelaxExpr]:
+        """Inputs, integers and outputs in the order the callee takes them."""
+        signature = call.args[0].struct_info_
+        ints = [i for tir_vars in call.args[2:] for i in self.integers(tir_vars)]
+        known = signature.params if isinstance(signature, FuncStructInfo) else None
+        return arrange(inputs, ints, fresh, known or ())
+
+    def integers(self, tir_vars: RelaxExpr) -> list[RelaxExpr]:
+        info = tir_vars.struct_info
+        values = tir_vars.values if isinstance(tir_vars, ShapeExpr) else None
+        if values is None and isinstance(info, ShapeStructInfo):
+            values = info.values
+        if values is None:
+            raise self.error(
+                "E4002",
+                "CallTIRRewrite: the values of tir_vars are not known",
+                tir_vars.span,
+                hint="give them as R.shape([...]), or match_cast the shape to R.Shape([...]) first",
+            )
+        return [PrimValue(value) for value in values]
+
+
+def _has_dps_call(func: Function) -> bool:
+    found: list[Node] = []
+    walk(func, lambda item: found.append(item) if isinstance(item, Op) and item.name in _DPS else None)
+    return bool(found)

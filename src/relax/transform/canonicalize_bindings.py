@@ -1,0 +1,318 @@
+"""Undo bindings that say nothing: other names for one value, projections of known tuples, casts proved to hold.
+
+Before   y = x                                   After   lv = R.add(x, x)
+         lv = R.add(y, y)                                return lv
+         t = (lv, x)
+         a = t[0]
+         b = R.match_cast(a, R.Tensor((n,), "float32"))      # lv is known to be that
+         return b
+
+* ``y = x``: uses of y become x, if both are known to be the same. An output of a dataflow block that names a
+  DataflowVar takes its place: ``lv = f(x); gv = lv`` becomes ``gv = f(x)``.
+* ``t[i]`` of a known tuple is its field; ``(t[0], t[1])`` of all fields of t is t.
+* A match_cast that must succeed is a name for its value. A shape variable it binds to a known dimension becomes
+  that dimension, everywhere; a cast that checks anything, or binds what is not known, stays.
+* A variable of a dataflow block that nobody reads after the block becomes a DataflowVar.
+
+Constants are not moved: a constant is a fresh tensor, and who changes it in place changes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TypeVar, cast
+
+from ..expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataflowBlock,
+    DataflowVar,
+    Function,
+    If,
+    MatchCast,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from ..ir import GlobalVar, IRModule, Node, Op, RelaxExpr, StructInfo, structural_equal, walk
+from ..normalize import merge_blocks
+from ..prim import PrimExpr
+from ..prim import Var as ShapeVar
+from ..sinfo_map import bound_in
+from ..sinfo_relations import Level, fit_all
+from ..struct_info import TupleStructInfo
+from ..substitute import Substitution
+from .decorators import function_pass
+from .rebuild import same_or, with_info
+from .uses import Uses
+
+ExprT = TypeVar("ExprT", bound=RelaxExpr)
+
+
+@function_pass
+def CanonicalizeBindings(func: Function, mod: IRModule) -> Function:
+    """Remove trivial bindings; see the module's docstring. Struct info stays as precise as it was."""
+    while True:
+        result = localize_outputs(_Canonicalizer().function(func))
+        if result is func:
+            return func
+        func = result
+
+
+class _Canonicalizer:
+    """One forward walk: `known` holds what variables are bound to, `sub` what they are replaced by."""
+
+    def __init__(self) -> None:
+        self.sub = Substitution({}, {})
+        self.known: dict[Var, RelaxExpr] = {}
+        self.claimed: set[Var] = set()
+        """Variables whose struct info a packed function promised: a cast of one is a check."""
+        self.promoted: dict[Var, Var] = {}
+        """DataflowVars whose definition is taken over by the output that names them."""
+        self.shape_scope: dict[ShapeVar, None] = {}
+        self.local: set[Var] = set()
+        """The DataflowVars of the block being walked."""
+
+    def function(self, func: Function) -> Function:
+        params = tuple(self.sub.define(param) for param in func.params)
+        self.shape_scope.update(bound_in(*(p.struct_info for p in params)))
+        same = all(a is b for a, b in zip(params, func.params, strict=True))
+        rebuilt = func.replace(
+            params=func.params if same else params,
+            body=self.sequence(func.body),
+            ret_struct_info=self.info(func.ret_struct_info),
+        )
+        return self.keep(func, rebuilt)
+
+    def keep(self, old: RelaxExpr, new: ExprT) -> ExprT:
+        """A rebuilt expression with the struct info of the old one."""
+        if new is old or old.struct_info_ is None:
+            return new
+        return with_info(new, self.sub.info(old.struct_info_))
+
+    def info(self, info: StructInfo | None) -> StructInfo | None:
+        return None if info is None else self.sub.info(info)
+
+    def replaced(self, expr: RelaxExpr) -> RelaxExpr:
+        """An expression with variables replaced."""
+        return cast(RelaxExpr, self.sub.node(expr))
+
+    def sequence(self, expr: RelaxExpr) -> RelaxExpr:
+        if not isinstance(expr, SeqExpr):
+            return self.replaced(expr)
+        blocks = same_or(expr.blocks, merge_blocks([self.block(block) for block in expr.blocks]))
+        return self.keep(expr, expr.replace(blocks=blocks, body=self.replaced(expr.body)))
+
+    def block(self, block: BindingBlock) -> BindingBlock:
+        outer = self.local
+        if isinstance(block, DataflowBlock):
+            self.local = {b.var for b in block.bindings if isinstance(b.var, DataflowVar)}
+            self.promoted.update(promoted_outputs(block, self.local))
+        kept = [new for new in map(self.binding, block.bindings) if new is not None]
+        self.local = outer
+        return block.replace(bindings=same_or(block.bindings, kept))
+
+    def binding(self, binding: Binding) -> Binding | None:
+        """The binding in canonical form; None if it said nothing."""
+        if isinstance(binding, MatchCast):
+            return self.match_cast(binding)
+        match cast(VarBinding, binding).value:
+            case Function() as func:
+                var = self.define(binding.var)
+                return binding.replace(var=var, value=self.function(func))
+            case If() as branch:
+                value: RelaxExpr = self.if_(branch)
+            case other:
+                value = self.simplify(self.replaced(other))
+        if self.is_name_for(binding.var, value):
+            self.sub.variables[binding.var] = value
+            return None
+        var = self.define(binding.var)
+        self.known[var] = value
+        if is_claim(value, self.claimed):
+            self.claimed.add(var)
+        return binding.replace(var=var, value=value)
+
+    def define(self, var: Var) -> Var:
+        """The variable bound instead: the output that names it, if there is one."""
+        target = self.promoted.get(var, var)
+        made = self.sub.define(target)
+        if target is not var:
+            self.sub.variables[var] = made
+            self.local.add(made)
+        return made
+
+    def if_(self, expr: If) -> If:
+        rebuilt = expr.replace(
+            cond=self.replaced(expr.cond),
+            true_branch=self.sequence(expr.true_branch),
+            false_branch=self.sequence(expr.false_branch),
+        )
+        return self.keep(expr, rebuilt)
+
+    # -- values
+
+    def simplify(self, value: RelaxExpr) -> RelaxExpr:
+        """A projection of a known tuple is its field, a tuple of all projections the tuple they come from."""
+        match value:
+            case TupleGetItem(Tuple(fields), index) if index < len(fields):
+                return fields[index]
+            case TupleGetItem(Var() as source, index):
+                known = self.known.get(source)
+                if isinstance(known, Tuple) and self.is_visible(known.fields[index]):
+                    return known.fields[index]
+            case Tuple(fields) if fields:
+                return self.whole_tuple(fields) or value
+            case _:
+                pass
+        return value
+
+    def is_visible(self, value: RelaxExpr) -> bool:
+        """Whether a name can be used here; a DataflowVar only inside its block."""
+        if isinstance(value, DataflowVar):
+            return value in self.local
+        return isinstance(value, (Var, GlobalVar))
+
+    def whole_tuple(self, fields: tuple[RelaxExpr, ...]) -> Var | None:
+        """The tuple of which these are all the fields, in order."""
+        source: Var | None = None
+        for i, field in enumerate(fields):
+            known = self.known.get(field) if isinstance(field, Var) else None
+            if not isinstance(known, TupleGetItem) or known.index != i:
+                return None
+            if not isinstance(known.tuple_value, Var) or source not in (None, known.tuple_value):
+                return None
+            source = known.tuple_value
+        info = source.struct_info_ if source is not None else None
+        whole = isinstance(info, TupleStructInfo) and len(info.fields) == len(fields)
+        return source if whole and source is not None and self.is_visible(source) else None
+
+    def is_name_for(self, var: Var, value: RelaxExpr) -> bool:
+        """Whether ``var = value`` only gives a variable (or a global function) a second name."""
+        if not isinstance(value, (Var, GlobalVar)):
+            return False
+        if value is self.sub.variables.get(var, var):
+            return True  # the output has taken the place of what it names
+        if isinstance(value, DataflowVar) and not isinstance(var, DataflowVar):
+            return False
+        return same_info(self.info(var.struct_info_), value.struct_info_)
+
+    # -- match_cast
+
+    def match_cast(self, binding: MatchCast) -> Binding | None:
+        value, target = self.replaced(binding.value), self.sub.info(binding.struct_info)
+        table = self.certain(value, target)
+        if table is not None:
+            self.sub.shape_vars.update(table)
+            if self.is_name_for(binding.var, value):
+                self.sub.variables[binding.var] = value
+                return None
+            return VarBinding(self.define(binding.var), value, span=binding.span)
+        self.shape_scope.update(bound_in(target))
+        return binding.replace(value=value, struct_info=target, var=self.define(binding.var))
+
+    def certain(self, value: RelaxExpr, target: StructInfo) -> dict[ShapeVar, PrimExpr] | None:
+        """What a cast that must succeed makes of the shape variables it binds; None if it may fail."""
+        info = value.struct_info_
+        if info is None or value in self.claimed:
+            return None
+        fits, table, unknown = fit_all([info], [target], self.shape_scope)
+        return None if unknown or fits[0].level is not Level.SAME else table
+
+
+_ALLOCATING = ("relax.call_tir", "relax.call_dps_packed")
+
+
+def is_claim(value: RelaxExpr, claimed: Collection[RelaxExpr]) -> bool:
+    """Whether a value's struct info is what a packed function or a closure promised, and nothing has checked."""
+    match value:
+        case Call(Op(name), _, _, sinfo_args):
+            return bool(sinfo_args) and name not in _ALLOCATING
+        case Call(callee):
+            return not isinstance(callee, GlobalVar)
+        case TupleGetItem(source):
+            return source in claimed
+        case Tuple(fields):
+            return any(field in claimed for field in fields)
+        case _:
+            return value in claimed
+
+
+def same_info(a: StructInfo | None, b: StructInfo | None) -> bool:
+    """Whether exactly the same is known of two values."""
+    return a is b or (a is not None and b is not None and structural_equal(a, b))
+
+
+def promoted_outputs(block: DataflowBlock, local: Collection[Var]) -> dict[Var, Var]:
+    """DataflowVars of a block with the output that takes their place: in ``lv = f(x); gv = lv``, gv does."""
+    found: dict[Var, Var] = {}
+    for binding in block.bindings:
+        match binding:
+            case VarBinding(var, DataflowVar() as source) if not isinstance(var, DataflowVar):
+                if (
+                    source in local
+                    and source not in found
+                    and same_info(var.struct_info_, source.struct_info_)
+                ):
+                    found[source] = var
+            case _:
+                pass
+    return found
+
+
+# ------------------------------------------------------------------------------------ outputs
+
+
+def localize_outputs(func: Function) -> Function:
+    """Make DataflowVars of the variables of dataflow blocks that are used inside their block only."""
+    outputs: dict[Var, None] = {}
+    used = Uses()
+
+    def visit(item: Node) -> bool:
+        if isinstance(item, DataflowBlock):
+            outputs.update((b.var, None) for b in item.bindings if not isinstance(b.var, DataflowVar))
+            used.variables.update((var, None) for var in used_beyond(item))
+            return False
+        if isinstance(item, Binding):
+            used.add_definition(item.var)
+        if isinstance(item, Var):
+            used.variables[item] = None
+        elif isinstance(item, RelaxExpr) and item.struct_info_ is not None:
+            used.add(item.struct_info_)
+        return True
+
+    walk(func, visit)
+    local = [var for var in outputs if var not in used.variables]
+    return _as_dataflow(func, local) if local else func
+
+
+def used_beyond(block: DataflowBlock) -> set[Var]:
+    """The variables a block uses that it does not bind, and those of its own that must stay visible."""
+    uses, visible = Uses(), Uses()
+    for binding in block.bindings:
+        uses.add(binding)
+        if not isinstance(binding.var, DataflowVar):
+            visible.add_definition(binding.var)
+        if isinstance(binding, VarBinding) and isinstance(binding.value, Function):
+            visible.add(binding.value)  # a closure may outlive the block, and may capture no DataflowVar
+    return (uses.variables.keys() - {b.var for b in block.bindings}) | visible.variables.keys()
+
+
+def _as_dataflow(func: Function, variables: list[Var]) -> Function:
+    made = {var: DataflowVar(var.name_hint, var.annotation, span=var.span) for var in variables}
+    renamed: dict[Var, RelaxExpr] = {
+        var: new if new.struct_info_ is not None else with_info(new, var.struct_info)
+        for var, new in made.items()
+    }
+    return cast(Function, _Renaming(renamed, {}).node(func))
+
+
+class _Renaming(Substitution):
+    """A substitution that renames variables where they are bound, too."""
+
+    def define(self, var: Var) -> Var:
+        known = self.variables.get(var)
+        return known if isinstance(known, Var) else super().define(var)

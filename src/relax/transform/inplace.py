@@ -1,0 +1,180 @@
+"""Whether every argument that is reused in place is used no more afterwards (language.md §7.3).
+
+A walk in evaluation order keeps, for every variable, the storages its value surely consists of: another name, a
+match_cast, a tuple, a projection or a branch has those of what it names. An in-place call takes the storages of
+the arguments it reuses; naming one of them later, under whatever name, is an error. So is reusing a constant, a
+value from outside a local function (which may run again), or one that the same call is given twice.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from ..expr import (
+    Binding,
+    Call,
+    Constant,
+    Function,
+    If,
+    MatchCast,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from ..ir import Diagnostic, DiagnosticError, IRModule, RelaxExpr, Span, walk
+from ..op.intrinsics import CallInplacePacked, CallTIRInplace
+
+Storage: TypeAlias = "Var | Constant"
+Storages: TypeAlias = "frozenset[Storage]"
+Value: TypeAlias = "Storages | tuple[Value, ...]"
+"""The storages of a value; of a tuple, field by field."""
+
+
+def check_reuse(mod: IRModule) -> None:
+    """Raise DiagnosticError (E4006) with every argument that is used after it was reused in place."""
+    found: list[Diagnostic] = []
+    for global_var, func in mod.functions.items():
+        if isinstance(func, Function):
+            _Walk(global_var.name_hint, found).function(func)
+    if found:
+        raise DiagnosticError(found)
+
+
+def reused_indices(call: Call) -> tuple[int, ...]:
+    """The arguments that a call changes in place."""
+    match call.attrs:
+        case CallTIRInplace(indices) | CallInplacePacked(indices):
+            return tuple(index for index in indices if index >= 0)
+        case _:
+            return ()
+
+
+def inplace_arguments(call: Call) -> RelaxExpr:
+    """The arguments that `reused_indices` counts, as a tuple."""
+    return Tuple(call.args[1:]) if isinstance(call.attrs, CallInplacePacked) else call.args[1]
+
+
+class _Walk:
+    """One function; `values` says what storages variables hold, `taken` which are gone, and by which call."""
+
+    def __init__(self, name: str, found: list[Diagnostic]) -> None:
+        self.name = name
+        self.found = found
+        self.values: dict[Var, Value] = {}
+        self.taken: dict[Storage, Span | None] = {}
+        self.outside: Storages = frozenset()
+
+    def function(self, func: Function) -> None:
+        for param in func.params:
+            self.values[param] = frozenset({param})
+        self.sequence(func.body)
+
+    def sequence(self, expr: RelaxExpr) -> Value:
+        body = expr
+        if isinstance(expr, SeqExpr):
+            for block in expr.blocks:
+                for binding in block.bindings:
+                    self.values[binding.var] = self.binding(binding)
+            body = expr.body
+        self.use(body)
+        return self.held(body)
+
+    def binding(self, binding: Binding) -> Value:
+        """What storages the bound variable holds; complains of what its value uses."""
+        match binding:
+            case VarBinding(_, If() as branch):
+                return self.branches(branch)
+            case VarBinding(var, Function() as func):
+                self.values[var] = frozenset({var})
+                self.local(func)
+                return frozenset({var})
+            case VarBinding(var, Call() as call):
+                self.use(call)
+                self.take(call)
+                return frozenset({var})
+            case VarBinding(_, value) | MatchCast(_, value):
+                self.use(value)
+                return self.held(value)
+            case _:
+                return frozenset({binding.var})
+
+    def branches(self, expr: If) -> Value:
+        self.use(expr.cond)
+        before = dict(self.taken)
+        first = self.sequence(expr.true_branch)
+        after, self.taken = self.taken, before
+        second = self.sequence(expr.false_branch)
+        self.taken.update(after)
+        return first if first == second else flat(first) | flat(second)
+
+    def local(self, func: Function) -> None:
+        outside, taken = self.outside, dict(self.taken)
+        self.outside = outside.union(*(flat(value) for value in self.values.values()))
+        self.function(func)
+        self.outside, self.taken = outside, taken
+
+    def held(self, expr: RelaxExpr) -> Value:
+        """The storages a leaf or a projection surely consists of."""
+        match expr:
+            case Var():
+                return self.values.get(expr, frozenset({expr}))
+            case Constant():
+                return frozenset({expr})
+            case Tuple(fields):
+                return tuple(self.held(item) for item in fields)
+            case TupleGetItem(source, index):
+                whole = self.held(source)
+                return whole[index] if isinstance(whole, tuple) and index < len(whole) else whole
+            case _:
+                return frozenset()
+
+    def use(self, expr: RelaxExpr) -> None:
+        """Complain of taken storages that an expression names."""
+        if isinstance(expr, TupleGetItem):
+            self.used(expr, flat(self.held(expr)))
+        else:
+            walk(expr, lambda item: self.used(item, flat(self.held(item))) if isinstance(item, Var) else None)
+
+    def used(self, expr: RelaxExpr, storages: Storages) -> None:
+        what = expr.name_hint if isinstance(expr, Var) else "the field of a tuple"
+        for storage in storages & self.taken.keys():
+            origin = storage.name_hint if isinstance(storage, Var) else "a constant"
+            alias = "" if what == origin else f", which is {origin},"
+            self.report(f"{what}{alias} is used after it was reused in place", expr.span, storage)
+
+    def take(self, call: Call) -> None:
+        """Mark the storages of the arguments a call reuses."""
+        indices = reused_indices(call)
+        if not indices:
+            return
+        args = self.held(inplace_arguments(call))
+        flats = [flat(value) for value in args] if isinstance(args, tuple) else [args]
+        for index in indices:
+            if index < len(flats):
+                others = frozenset[Storage]().union(*(f for i, f in enumerate(flats) if i != index))
+                self.check_taken(call, index, flats[index], others)
+                self.taken.update((storage, call.span) for storage in flats[index])
+
+    def check_taken(self, call: Call, index: int, storages: Storages, others: Storages) -> None:
+        what = f"argument {index} of an in-place call"
+        if any(isinstance(storage, Constant) for storage in storages):
+            self.report(f"{what} is a constant, which cannot be changed", call.span)
+        elif storages & self.outside:
+            self.report(f"{what} comes from outside the local function, which may run again", call.span)
+        elif storages & others:
+            self.report(f"{what} is given to the call a second time", call.span)
+
+    def report(self, message: str, span: Span | None, storage: Storage | None = None) -> None:
+        taken_at = self.taken.get(storage) if storage is not None else None
+        notes = () if taken_at is None else (f"it was reused at {taken_at}",)
+        hint = "use the result of the in-place call instead, or the call that allocates"
+        self.found.append(Diagnostic("E4006", message, span, f"in {self.name}", notes, hint))
+
+
+def flat(value: Value) -> Storages:
+    """All the storages of a value."""
+    if isinstance(value, tuple):
+        return frozenset[Storage]().union(*(flat(item) for item in value))
+    return value

@@ -1,0 +1,192 @@
+"""Make local functions global: a function literal becomes a private function of the module, and a closure of it.
+
+Before   def main(x: R.Tensor(("n",))):
+             @R.function
+             def inner(y: R.Tensor(("n",))):
+                 return R.add(x, y)
+             z = inner(x)
+             return z
+
+After    def main(x: R.Tensor(("n",))):
+             inner = R.make_closure(cls.main_inner, (x,))
+             z = R.invoke_pure_closure(inner, (x,), sinfo_args=R.Tensor((n,)))
+             return z
+
+         def main_inner(y: R.Tensor(("n",)), x: R.Tensor(("n",))):
+             return R.add(x, y)
+
+What a function captures, Relax variables in the order of their use and then (as one shape value) the shape
+variables that these do not tell, become its last parameters. One that captures nothing is named by its
+GlobalVar, and called directly. Inside a function that calls itself, calls pass on what it captures; where it
+uses itself as a value, a closure is made. Calls of function values, whatever they are, become invocations of closures.
+
+Afterwards no function literal is left, in branches, dataflow blocks or other literals either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from ..block_builder import BlockBuilder
+from ..derive import is_pure_call
+from ..expr import Call, Function, ShapeExpr, Tuple, Var, VarBinding
+from ..ir import GlobalVar, IRModule, Op, RelaxExpr, Span
+from ..normalize import normalize_module
+from ..prim import SizeVar
+from ..prim import Var as ShapeVar
+from ..scope import signature_of
+from ..sinfo_map import bound_in
+from ..struct_info import ObjectStructInfo, ShapeStructInfo
+from ..substitute import Substitution
+from .decorators import module_pass
+from .rebuild import with_info
+from .uses import Uses, bound_variables, uses_of
+
+
+@module_pass
+def LambdaLift(mod: IRModule) -> IRModule:
+    """Lift every function literal to the module; see the module's docstring."""
+    mod = normalize_module(mod)
+    lifter = _Lifter(mod)
+    for global_var, func in mod.functions.items():
+        if isinstance(func, Function):
+            lifter.lift_inside(global_var.name_hint, func)
+    return lifter.get()
+
+
+@dataclass(frozen=True, slots=True)
+class _Captured:
+    """What a function captures, in the terms of where it stands."""
+
+    variables: tuple[Var, ...]
+    shape_variables: tuple[ShapeVar, ...]
+
+    @property
+    def values(self) -> tuple[RelaxExpr, ...]:
+        """As arguments."""
+        shape = (ShapeExpr(self.shape_variables),) if self.shape_variables else ()
+        return (*self.variables, *shape)
+
+    def __bool__(self) -> bool:
+        return bool(self.variables or self.shape_variables)
+
+
+class _Lifter(BlockBuilder):
+    """Normalisation, in which function literals become global functions on the way."""
+
+    def __init__(self, mod: IRModule) -> None:
+        super().__init__(mod, warn=False)
+        self.trust = False
+        self.path: list[str] = []
+        self.lifted: dict[Var, GlobalVar] = {}
+        """Variables of functions that capture nothing."""
+        self.recursive: dict[Var, tuple[GlobalVar, tuple[RelaxExpr, ...]]] = {}
+        """Inside the body of a lifted function: its variable, and the values to pass on."""
+
+    def lift_inside(self, name: str, func: Function) -> None:
+        """Process a global function's body."""
+        self.path.append(name)
+        self.functions[name] = self.function_body(func, name)
+        self.path.pop()
+
+    # -- function literals
+
+    def var_binding(self, binding: VarBinding) -> None:
+        if isinstance(binding.value, Function):
+            self.lift(binding.var, binding.value)
+        else:
+            super().var_binding(binding)
+
+    def lift(self, var: Var, func: Function) -> None:
+        captured = self.captured(var, func)
+        global_var = GlobalVar(self._unique_global_name("_".join([*self.path, var.name_hint])))
+        lifted, arguments = self.closed(func, captured)
+        if not captured:
+            self.lifted[var] = global_var
+        signature = signature_of(lifted)
+        assert signature is not None, "normal form fills in results"
+        self.declare(global_var, lifted)
+        self.recursive[var] = global_var, arguments
+        self.in_place_of_frames(global_var, lifted)
+        del self.recursive[var]
+        if captured:
+            closure = _call("relax.make_closure", global_var, Tuple(captured.values), span=func.span)
+            self.bind(var, self.visit(closure))
+
+    def in_place_of_frames(self, global_var: GlobalVar, func: Function) -> None:
+        """Process the lifted function as what it is now: global, outside of every block."""
+        outer = self.frames, self.function_scopes
+        self.frames, self.function_scopes = [], []
+        self.lift_inside(global_var.name_hint, func)
+        self.frames, self.function_scopes = outer
+        self.declare(global_var, self.functions[global_var.name_hint])
+
+    def captured(self, var: Var, func: Function) -> _Captured:
+        """What a literal uses that is bound around it, and is no global function by now."""
+        uses = uses_of(func)
+        own = bound_variables(func)
+        variables = [v for v in uses.variables if v not in own and v is not var and v not in self.lifted]
+        told = bound_in(*(v.struct_info_ or ObjectStructInfo() for v in variables))
+        needed = Uses(dict(uses.variables), dict(uses.shape_variables))
+        for variable in variables:
+            needed.add_definition(variable)
+        shapes = [v for v in needed.shape_variables if v in self.shape_vars and v not in told]
+        return _Captured(tuple(variables), tuple(shapes))
+
+    def closed(self, func: Function, captured: _Captured) -> tuple[Function, tuple[RelaxExpr, ...]]:
+        """The function with parameters for what it captured, and these as arguments inside it."""
+        shape_scope = [*bound_in(*(v.struct_info for v in captured.variables)), *captured.shape_variables]
+        renamed = {v: SizeVar(v.name, v.dtype) for v in shape_scope}
+        sub = Substitution({}, dict(renamed))
+        params: list[Var] = []
+        for variable in captured.variables:
+            param = Var(variable.name_hint, sub.info(variable.struct_info), span=variable.span)
+            sub.variables[variable] = param
+            params.append(param)
+        arguments: list[RelaxExpr] = list(params)
+        if captured.shape_variables:
+            values = tuple(renamed[v] for v in captured.shape_variables)
+            params.append(Var("captured_shape", ShapeStructInfo(values)))
+            arguments.append(ShapeExpr(values))
+        inner = cast(Function, sub.node(func))
+        attrs = {k: v for k, v in inner.attrs.items() if k != "global_symbol"}
+        lifted = Function(
+            (*inner.params, *params), inner.body, inner.ret_struct_info, inner.is_pure, attrs, span=func.span
+        )
+        return lifted, tuple(arguments)
+
+    # -- uses of functions
+
+    def visit_variable(self, expr: RelaxExpr) -> RelaxExpr:
+        assert isinstance(expr, Var)
+        if expr in self.lifted:
+            return self.visit_global_var(self.lifted[expr])
+        if expr in self.recursive:
+            global_var, arguments = self.recursive[expr]
+            return self.visit(_call("relax.make_closure", global_var, Tuple(arguments), span=expr.span))
+        return super().visit_variable(expr)
+
+    def visit_call(self, expr: Call) -> RelaxExpr:
+        callee = expr.op
+        if not isinstance(callee, Var):
+            return super().visit_call(expr)
+        if callee in self.lifted:
+            return super().visit_call(_recall(expr, self.lifted[callee], expr.args))
+        if callee in self.recursive:
+            global_var, arguments = self.recursive[callee]
+            return super().visit_call(_recall(expr, global_var, (*expr.args, *arguments)))
+        name = "relax.invoke_pure_closure" if is_pure_call(expr, self) else "relax.invoke_closure"
+        call = _call(name, callee, Tuple(expr.args), span=expr.span)
+        return super().visit_call(call.replace(sinfo_args=(expr.struct_info,)))
+
+
+def _call(name: str, *args: RelaxExpr, span: Span | None) -> Call:
+    """A call of an intrinsic without attributes."""
+    op = Op.get(name)
+    return Call(op, args, op.get_attr("operator_class")(), span=span)
+
+
+def _recall(call: Call, callee: RelaxExpr, args: tuple[RelaxExpr, ...]) -> Call:
+    """The call of something else that gives the same."""
+    return with_info(Call(callee, args, span=call.span), call.struct_info)

@@ -1,0 +1,112 @@
+"""Shape arithmetic as PrimFuncs: they read slots of the shape heap and write others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from ..expr import Var
+from ..ir import GlobalVar, Node, structural_equal, structural_hash
+from ..prim import PrimExpr, cast, substitute
+from ..prim import Var as PrimVar
+from ..tir import Buffer, BufferLoad, BufferStore, PrimFunc, SeqStmt
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ShapeFunction:
+    """A PrimFunc to be called with the heap, and with its slots as float64 if `has_floats`."""
+
+    global_var: GlobalVar
+    has_floats: bool
+
+
+@dataclass
+class _Pending:
+    """Stores of one PrimFunc, kept until the size of the heap is known."""
+
+    global_var: GlobalVar
+    stores: dict[int, PrimExpr]
+    slots: dict[PrimVar, int] = field(default_factory=dict[PrimVar, int])
+
+
+class NodeTable(Generic[T]):
+    """A table by structural equality: equal expressions over the same variables are one key."""
+
+    def __init__(self, buckets: dict[int, list[tuple[Node, T]]] | None = None) -> None:
+        self._buckets: dict[int, list[tuple[Node, T]]] = buckets or {}
+
+    def get(self, key: Node) -> T | None:
+        """The value of a key, None if it has none."""
+        for known, value in self._buckets.get(structural_hash(key, map_free_vars=False), ()):
+            if structural_equal(known, key):
+                return value
+        return None
+
+    def put(self, key: Node, value: T) -> None:
+        """Give a key that has none a value."""
+        self._buckets.setdefault(structural_hash(key, map_free_vars=False), []).append((key, value))
+
+    def copy(self) -> NodeTable[T]:
+        """A table that changes apart from this one."""
+        return NodeTable({h: list(items) for h, items in self._buckets.items()})
+
+
+class ShapeCode:
+    """The shape functions of a module, named apart from everything in it."""
+
+    def __init__(self, taken: set[str]) -> None:
+        self.functions: dict[GlobalVar, PrimFunc] = {}
+        self._taken = taken
+        self._pending: list[_Pending] = []
+
+    def begin(self, heap: Var) -> None:
+        """Start with the next function, whose heap this is."""
+        del heap
+        self._pending = []
+
+    def function(self, stores: Mapping[int, PrimExpr], slots: Mapping[PrimVar, int]) -> ShapeFunction:
+        """A function that stores each expression into its slot, reading variables from theirs."""
+        global_var = GlobalVar(self._unique("shape_func"))
+        self._pending.append(_Pending(global_var, dict(stores), dict(slots)))
+        return ShapeFunction(global_var, any(value.dtype.is_float for value in stores.values()))
+
+    def finish(self, size: int) -> None:
+        """The heap of the function has `size` slots: its shape functions can be made."""
+        for pending in self._pending:
+            self.functions[pending.global_var] = _prim_func(pending, size)
+
+    def _unique(self, prefix: str) -> str:
+        name, count = prefix, 0
+        while name in self._taken:
+            count += 1
+            name = f"{prefix}{count}"
+        self._taken.add(name)
+        return name
+
+
+def _prim_func(pending: _Pending, size: int) -> PrimFunc:
+    ints = Buffer(PrimVar("H", "handle"), "int64", (size,), name="H")
+    floats = Buffer(PrimVar("F", "handle"), "float64", (size,), name="F")
+    loads = {var: _load(ints, floats, var, slot) for var, slot in pending.slots.items()}
+    stores = [_store(ints, floats, substitute(value, loads), slot) for slot, value in pending.stores.items()]
+    heap, view = PrimVar("heap", "handle"), PrimVar("floats", "handle")
+    has_floats = any(value.dtype.is_float for value in pending.stores.values())
+    params = (heap, view) if has_floats else (heap,)
+    buffers = {heap: ints, view: floats} if has_floats else {heap: ints}
+    attrs = {"global_symbol": pending.global_var.name_hint, "tir.noalias": True, "tir.is_host_func": True}
+    return PrimFunc(params, body=SeqStmt(stores), buffer_map=buffers, attrs=attrs)
+
+
+def _load(ints: Buffer, floats: Buffer, var: PrimVar, slot: int) -> PrimExpr:
+    if var.dtype.is_float:
+        return cast(var.dtype, BufferLoad(floats, (slot,)))
+    return cast(var.dtype, BufferLoad(ints, (slot,)))
+
+
+def _store(ints: Buffer, floats: Buffer, value: PrimExpr, slot: int) -> BufferStore:
+    if value.dtype.is_float:
+        return BufferStore(floats, cast("float64", value), (slot,))
+    return BufferStore(ints, cast("int64", value), (slot,))

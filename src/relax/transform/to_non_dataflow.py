@@ -1,0 +1,49 @@
+"""Dissolve dataflow blocks: what they hold runs in order, once, as if it stood outside.
+
+Before   with R.dataflow():                  After   lv = R.exp(x)
+             lv = R.exp(x)                           gv = R.add(lv, lv)
+             gv = R.add(lv, lv)                      return gv
+             R.output(gv)
+         return gv
+
+DataflowVars become Vars; neighbouring blocks are merged. Inside branches and local functions too.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from ..expr import Binding, BindingBlock, DataflowBlock, DataflowVar, Function, SeqExpr, Var
+from ..ir import IRModule, Node, walk
+from ..substitute import Substitution
+from .decorators import function_pass
+from .rebuild import with_info
+
+
+@function_pass
+def ToNonDataflow(func: Function, mod: IRModule) -> Function:
+    """Turn every dataflow block into an ordinary binding block."""
+    return cast(Function, _Dissolve({}, {}).node(func)) if _has_dataflow(func) else func
+
+
+def _has_dataflow(func: Function) -> bool:
+    found: list[Node] = []
+    walk(func, lambda item: found.append(item) if isinstance(item, DataflowBlock) else None)
+    return bool(found)
+
+
+class _Dissolve(Substitution):
+    def define(self, var: Var) -> Var:
+        defined = super().define(var)
+        if not isinstance(defined, DataflowVar):
+            return defined
+        made = Var(var.name_hint, defined.annotation, span=var.span)
+        if defined.struct_info_ is not None and made.struct_info_ is None:
+            with_info(made, defined.struct_info_)
+        self.variables[var] = made
+        return made
+
+    def seq(self, seq: SeqExpr) -> SeqExpr:
+        rebuilt = super().seq(seq)
+        bindings: list[Binding] = [b for block in rebuilt.blocks for b in block.bindings]
+        return rebuilt.replace(blocks=(BindingBlock(bindings),) if bindings else ())

@@ -1,0 +1,78 @@
+"""Which variables a piece of program uses: Relax variables and shape variables, annotations included.
+
+A shape expression in an annotation, in sinfo_args or in derived struct info is a use of its variables: a pass
+that moves or drops bindings by these sets never parts a dimension from what binds it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..expr import Binding, Function, Var
+from ..ir import Node, RelaxExpr, StructInfo, walk
+from ..prim import Var as ShapeVar
+
+
+@dataclass
+class Uses:
+    """Variables in order of first occurrence."""
+
+    variables: dict[Var, None] = field(default_factory=dict[Var, None])
+    shape_variables: dict[ShapeVar, None] = field(default_factory=dict[ShapeVar, None])
+
+    def add(self, item: Node | None) -> None:
+        """Everything used in a node, below it, and in the struct info of its expressions."""
+        if item is not None:
+            walk(item, self._visit)
+
+    def add_definition(self, var: Var) -> None:
+        """What the struct info of a bound variable uses."""
+        self.add(var.annotation)
+        if var.struct_info_ is not var.annotation:
+            self.add(var.struct_info_)
+
+    def _visit(self, item: Node) -> bool | None:
+        if isinstance(item, ShapeVar):
+            self.shape_variables[item] = None
+        elif isinstance(item, Var):
+            self.variables[item] = None
+        elif isinstance(item, RelaxExpr) and item.struct_info_ is not None:
+            self.add_info(item.struct_info_)
+        elif isinstance(item, Binding):
+            self.add_definition(item.var)
+        if isinstance(item, Function):
+            for param in item.params:
+                self.add_definition(param)
+        return None
+
+    def add_info(self, info: StructInfo) -> None:
+        """What struct info uses."""
+        walk(info, self._visit)
+
+
+def uses_of(*items: Node | None) -> Uses:
+    """The variables used in some nodes."""
+    uses = Uses()
+    for item in items:
+        uses.add(item)
+    return uses
+
+
+def bound_variables(item: Node) -> dict[Var, None]:
+    """The Relax variables bound below a node: parameters and bindings, those of local functions included."""
+    found: dict[Var, None] = {}
+
+    def visit(part: Node) -> None:
+        if isinstance(part, Binding):
+            found[part.var] = None
+        elif isinstance(part, Function):
+            found.update((param, None) for param in part.params)
+
+    walk(item, visit)
+    return found
+
+
+def free_variables(item: Node) -> list[Var]:
+    """The Relax variables used below a node and not bound there, in order of first use."""
+    bound = bound_variables(item)
+    return [var for var in uses_of(item).variables if var not in bound]
