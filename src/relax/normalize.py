@@ -51,7 +51,6 @@ from .ir import (
 )
 from .scope import (
     FORCE_PURE,
-    Frame,
     FunctionScope,
     PoisonedError,
     Scopes,
@@ -109,9 +108,6 @@ class Normalizer(Scopes):
         return DataflowVar(name, span=span) if local else Var(name, span=span)
 
     # -- frames: blocks under construction
-
-    def open_frame(self, is_dataflow: bool) -> None:
-        self.frames.append(Frame(is_dataflow))
 
     def close_frame(self, original: BindingBlock | None = None) -> list[BindingBlock]:
         """The blocks made since the frame was opened; `original` itself if they are just that one."""

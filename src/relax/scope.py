@@ -155,6 +155,10 @@ class Scopes:
         finally:
             self.scopes, self.frames, self.function_scopes, self.shape_vars = state
 
+    def open_frame(self, is_dataflow: bool) -> None:
+        """Begin a block."""
+        self.frames.append(Frame(is_dataflow))
+
     # -- purity
 
     @property

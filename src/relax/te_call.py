@@ -13,7 +13,6 @@ match_cast.
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -104,9 +103,8 @@ def _call_tir(operands: list[RelaxExpr], out: StructInfo) -> Call:
 
 
 def _outputs(name: str, result: Any) -> list[te.Tensor]:
-    items: list[Any] = [result]
-    if isinstance(result, (list, tuple)):
-        items = list(typing.cast("list[Any]", result))
+    several = isinstance(result, (list, tuple))
+    items: list[Any] = [*result] if several else [result]
     if not items or not all(isinstance(item, te.Tensor) for item in items):
         found = type(result).__name__
         raise _error(f"{name}: expected the function to return a te.Tensor, or a list of them, found {found}")

@@ -1,0 +1,69 @@
+"""Questions about a program: is it well-formed, which variables it uses, what is pure, what is recursive."""
+
+from __future__ import annotations
+
+from .compile_time import computable_at_compile_time
+from .derived import check_derived
+from .normal_form import check_normal_form, is_normal_form
+from .purity import contains_impure_call, detect_recursion, find_impure_call
+from .struct_info import (
+    BaseCheckResult,
+    derive_call_ret_struct_info,
+    derive_func_ret_struct_info,
+    erase_to_well_defined,
+    get_static_struct_info,
+    has_symbolic_shape,
+    struct_info_base_check,
+    struct_info_lca,
+)
+from .variables import (
+    all_bindings,
+    all_global_vars,
+    all_symbolic_vars,
+    all_vars,
+    bound_symbolic_vars,
+    bound_vars,
+    definable_tir_vars_in_struct_info,
+    defined_symbolic_vars,
+    free_symbolic_vars,
+    free_vars,
+    get_var2val,
+    name_to_binding,
+    udchain,
+)
+from .well_formed import assert_well_formed, check_normalized, check_well_formed, well_formed
+
+__all__ = [
+    "BaseCheckResult",
+    "all_bindings",
+    "all_global_vars",
+    "all_symbolic_vars",
+    "all_vars",
+    "assert_well_formed",
+    "bound_symbolic_vars",
+    "bound_vars",
+    "check_derived",
+    "check_normal_form",
+    "check_normalized",
+    "check_well_formed",
+    "computable_at_compile_time",
+    "contains_impure_call",
+    "definable_tir_vars_in_struct_info",
+    "defined_symbolic_vars",
+    "derive_call_ret_struct_info",
+    "derive_func_ret_struct_info",
+    "detect_recursion",
+    "erase_to_well_defined",
+    "find_impure_call",
+    "free_symbolic_vars",
+    "free_vars",
+    "get_static_struct_info",
+    "get_var2val",
+    "has_symbolic_shape",
+    "is_normal_form",
+    "name_to_binding",
+    "struct_info_base_check",
+    "struct_info_lca",
+    "udchain",
+    "well_formed",
+]

@@ -1,0 +1,57 @@
+"""Well-formedness: the 22 rules of language.md §5, and what holds of a program that has been normalised.
+
+    check_well_formed(mod)      all violations of the rules, each with rule number, place and hint
+    assert_well_formed(mod)     raise them
+    well_formed(mod)            whether there is none; also of normal form and derived struct info
+
+The rules themselves are in `rules/`, one function each; what they look at is collected by `program.collect`.
+"""
+
+from __future__ import annotations
+
+from ..ir import BaseFunc, Diagnostic, DiagnosticError, IRModule, RelaxExpr
+from .derived import check_derived
+from .normal_form import check_normal_form
+from .program import collect
+from .rules import RULES
+
+Checked = IRModule | BaseFunc | RelaxExpr
+
+
+def check_well_formed(obj: Checked) -> list[Diagnostic]:
+    """Every violation of the rules in a module, a function or an expression, in the order of the source.
+
+    Any program can be checked: rules speak of normal form and struct info nowhere.
+    """
+    program = collect(obj)
+    found = [violation.diagnostic() for rule in RULES for violation in rule(program)]
+    return sorted(found, key=_position)
+
+
+def _position(diagnostic: Diagnostic) -> tuple[str, int, int]:
+    span = diagnostic.span
+    return ("~", 0, 0) if span is None else (span.source.name, span.line, span.column)
+
+
+def check_normalized(obj: Checked) -> list[Diagnostic]:
+    """What is wrong with a program after normalisation: rules, normal form, struct info, purity."""
+    found = check_well_formed(obj) + check_normal_form(obj)
+    return found or check_derived(obj)
+
+
+def assert_well_formed(obj: Checked, check_struct_info: bool = True) -> None:
+    """Raise DiagnosticError with all that is wrong; `check_struct_info` says the program has been normalised."""
+    found = check_normalized(obj) if check_struct_info else check_well_formed(obj)
+    if found:
+        raise DiagnosticError(found)
+
+
+def well_formed(obj: Checked, check_struct_info: bool = True) -> bool:
+    """Whether a program is well-formed.
+
+    With `check_struct_info` it must also be in normal form, with struct info everywhere, and pure where it must be.
+    """
+    return not (check_normalized(obj) if check_struct_info else check_well_formed(obj))
+
+
+__all__ = ["assert_well_formed", "check_normalized", "check_well_formed", "well_formed"]
