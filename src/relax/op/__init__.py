@@ -9,7 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import binary, creation, hooks, linear_algebra, nn, selection, sets, shapes, statistical, unary
+from . import (
+    binary,
+    builtin,
+    creation,
+    hooks,
+    intrinsics,
+    linear_algebra,
+    memory,
+    nn,
+    selection,
+    sets,
+    shapes,
+    statistical,
+    storage,
+    unary,
+    vm,
+)
 from .errors import OperatorError
 from .operator import (
     Array,
@@ -22,7 +38,20 @@ from .operator import (
     public_names,
 )
 
-FAMILIES = (binary, creation, hooks, linear_algebra, nn, selection, sets, shapes, statistical, unary)
+FAMILIES = (
+    binary,
+    creation,
+    hooks,
+    intrinsics,
+    linear_algebra,
+    nn,
+    selection,
+    sets,
+    shapes,
+    statistical,
+    storage,
+    unary,
+)
 """The modules that declare operators."""
 
 __all__ = [
@@ -30,11 +59,14 @@ __all__ = [
     "Array",
     "Operator",
     "OperatorError",
+    "builtin",
     "composite",
     "infer_call",
+    "memory",
     "nn",
     "operator",
     "operator_of",
+    "vm",
 ]
 
 
