@@ -331,8 +331,9 @@ class _Collector:
         self.leave()
 
     def shape_expr(self, expr: ShapeExpr) -> None:
+        place = self.place(expr)
         for value in expr.values:
-            self.scalar(value, self.place(value, expr), "expression")
+            self.scalar(value, place, "expression")
 
     def prim_value(self, expr: PrimValue) -> None:
         place = self.place(expr)

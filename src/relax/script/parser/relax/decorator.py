@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from ....analysis import assert_well_formed
 from ....ir import BaseFunc, IRModule
 from ....normalize import normalize_function, normalize_module
 from ..core import Dialect, FunctionDecorator, FunctionTask
@@ -22,9 +23,13 @@ class RelaxDialect(Dialect):
             return parser.function(task.node, task.options)
 
     def finish(self, function: BaseFunc, options: dict[str, Any]) -> BaseFunc:
+        if options.get("check_well_formed", True):
+            assert_well_formed(function, check_struct_info=False)
         return normalize_function(cast(Any, function))
 
     def finish_module(self, module: IRModule, check_well_formed: bool) -> IRModule:
+        if check_well_formed:
+            assert_well_formed(module, check_struct_info=False)
         return normalize_module(module)
 
 
