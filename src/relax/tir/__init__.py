@@ -158,6 +158,7 @@ from .stmt import (
 )
 from .transform.lower import lower
 from .usage import undefined_buffers, undefined_vars
+from .well_formed import verify_well_formed
 
 __all__ = [
     "EQ",
@@ -304,4 +305,5 @@ __all__ = [
     "truncmod",
     "undefined_buffers",
     "undefined_vars",
+    "verify_well_formed",
 ]

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar, cast, final
 
-from ..ir import DataType, Node, binder, child, label, node, set_slot
-from ..prim.expr import IntImm, PrimExpr, Var, convert, dimensions
+from ..ir import DataType, Node, binder, child, label, node, set_slot, structural_equal
+from ..prim import Add, IntImm, PrimExpr, Var, convert, dimensions, is_const, simplify
 from .scalar import ScalarOperators, as_tuple
 
 
@@ -121,15 +121,30 @@ class BufferRegion(Node):
     region: tuple[Range, ...] = child(converter=tuple)
 
 
+def extent_between(start: PrimExpr, stop: PrimExpr) -> PrimExpr:
+    """stop - start; of what was written as ``start : start + extent``, that very extent."""
+    if isinstance(start, IntImm) and start.dtype != stop.dtype and stop.dtype.is_integer:
+        start = IntImm(stop.dtype, start.value)
+    if isinstance(stop, IntImm) and stop.dtype != start.dtype and start.dtype.is_integer:
+        stop = IntImm(start.dtype, stop.value)
+    if is_const(start, 0):
+        return stop
+    if isinstance(stop, Add) and structural_equal(stop.a, start):
+        return stop.b
+    return simplify(stop - start)
+
+
 def region_of(buffer: Buffer, items: Iterable[Any]) -> BufferRegion:
     """The region that ``buffer[items]`` means: slices are ranges, indices are ranges of one."""
     ranges: list[Range] = []
     for item, size in zip(items, buffer.shape, strict=False):
         if isinstance(item, slice):
             ends = cast(Any, item)
+            if ends.step is not None:
+                raise ValueError(f"a region of buffer {buffer.name} has no step")
             start = convert(0 if ends.start is None else ends.start)
             stop = convert(size if ends.stop is None else ends.stop)
-            ranges.append(Range(start, stop - start))
+            ranges.append(Range(start, extent_between(start, stop)))
         elif isinstance(item, Range):
             ranges.append(item)
         else:
@@ -261,5 +276,5 @@ class Reduce(PrimExpr):
 
 __all__ = [
     "Broadcast", "Buffer", "BufferLoad", "BufferRegion", "CommReducer", "IterVar", "Ramp", "Range", "Reduce",
-    "check_indices", "decl_buffer", "region_of", "to_indices",
+    "check_indices", "decl_buffer", "extent_between", "region_of", "to_indices",
 ]  # fmt: skip

@@ -1,21 +1,74 @@
-"""The namespace `T` of scripts. (The TIR parser grows here.)"""
+"""The namespace `T` of scripts: types, buffers, loops, blocks, and every scalar function."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
-from ....prim.expr import PrimExpr, SizeVar, Var, const
+from ....prim.expr import SizeVar, Var
 from ..core import register_namespace
+from .buffers import Buffer_ as Buffer
+from .buffers import alloc_buffer, allocate, match_buffer
+from .buffers import decl_buffer_ as decl_buffer
+from .decorator import prim_func
+from .dtypes import DTYPE_NAMES, dtype_member, handle, ptr, size_var, var
+from .dtypes import cast_ as cast
+from .dtypes import cast_node as Cast
+from .expressions import expression_members
+from .loops import axis, grid, iter_var, parallel, serial, thread_binding, unroll, vectorized
+from .statements import (
+    Assert,
+    attr,
+    block,
+    block_attr,
+    buffer_store,
+    evaluate,
+    func_attr,
+    func_name,
+    func_ret,
+    init,
+    let,
+    meta_var,
+    noalias,
+    reads,
+    where,
+    writes,
+)
+from .statements import BufferLoad_ as BufferLoad
+from .statements import Let_ as Let
+from .statements import LetStmt_ as LetStmt
+
+Ptr = ptr
+sblock = block
+sblock_attr = block_attr
+sblock_alloc_buffer = alloc_buffer
+unrolled = unroll
+
+__script_name__ = "T"
+
+__all__ = [
+    "Assert", "Buffer", "BufferLoad", "Cast", "Let", "LetStmt", "Ptr", "SizeVar", "Var", "alloc_buffer",
+    "allocate", "attr", "axis", "block", "block_attr", "buffer_store", "cast", "decl_buffer", "evaluate",
+    "func_attr", "func_name", "func_ret", "grid", "handle", "init", "iter_var", "let", "match_buffer",
+    "meta_var", "noalias", "parallel", "prim_func", "ptr", "reads", "sblock", "sblock_alloc_buffer",
+    "sblock_attr", "serial", "size_var", "thread_binding", "unroll", "unrolled", "var", "vectorized", "where",
+    "writes",
+]  # fmt: skip
+
+_EXPRESSIONS = expression_members()
 
 
-def int64(value: Any = None, is_size_var: bool = False) -> PrimExpr:
-    """A new variable, or a constant."""
-    if value is None:
-        return SizeVar("", "int64") if is_size_var else Var("", "int64")
-    return const(value, "int64")
+def __getattr__(name: str) -> Any:
+    found = _EXPRESSIONS.get(name)
+    if found is None:
+        found = dtype_member(name)
+    if found is None:
+        raise AttributeError(name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *DTYPE_NAMES, *_EXPRESSIONS})
 
 
 register_namespace(sys.modules[__name__])
-
-__all__ = ["Var", "int64"]

@@ -1,0 +1,171 @@
+"""Nodes and intrinsics of the namespace: ``T.exp``, ``T.Select``, ``T.floordiv``, ``T.Add``, ``T.call_extern``.
+
+What stands in the text is what the tree holds: the constructors named like nodes fold nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ....prim import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Call,
+    Div,
+    FloorDiv,
+    FloorMod,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    Select,
+    StringImm,
+    Sub,
+    convert,
+    intrin,
+    match_dtypes,
+)
+from ....prim.expr import BinaryExpr, binary
+from ....tir.buffer import Broadcast, Ramp
+from .buffers import dtype_of, pointers
+
+_BINARY: dict[str, type[BinaryExpr]] = {
+    "Add": Add, "Sub": Sub, "Mul": Mul, "Div": Div, "Mod": Mod, "FloorDiv": FloorDiv, "FloorMod": FloorMod,
+    "Min": Min, "Max": Max, "EQ": EQ, "NE": NE, "LT": LT, "LE": LE, "GT": GT, "GE": GE, "And": And, "Or": Or,
+    "min": Min, "max": Max, "truncdiv": Div, "truncmod": Mod, "floordiv": FloorDiv, "floormod": FloorMod,
+    "div": Div, "indexdiv": FloorDiv, "indexmod": FloorMod,
+}  # fmt: skip
+
+
+def _binary_member(name: str, cls: type[BinaryExpr]) -> Callable[[Any, Any], PrimExpr]:
+    def build(a: Any, b: Any) -> PrimExpr:
+        return binary(cls, a, b, fold=False)
+
+    build.__name__ = build.__qualname__ = name
+    build.__doc__ = f"{cls.__name__} of two operands, which are brought to one dtype."
+    return build
+
+
+def select(condition: Any, true_value: Any, false_value: Any) -> PrimExpr:
+    """One of two values; both may be evaluated."""
+    a, b = match_dtypes(true_value, false_value)
+    return Select(convert(condition), a, b)
+
+
+def if_then_else(cond: Any, t: Any, f: Any) -> PrimExpr:
+    """`t` if `cond` else `f`; only the chosen one is evaluated."""
+    a, b = match_dtypes(t, f)
+    condition = convert(cond)
+    if not condition.dtype.is_bool:
+        raise TypeError(f"the condition has dtype {condition.dtype!s}, expected bool")
+    return Call(a.dtype, "tir.if_then_else", (condition, a, b))
+
+
+def all_(*args: Any) -> PrimExpr:
+    """The conjunction."""
+    return _joined(And, args)
+
+
+def any_(*args: Any) -> PrimExpr:
+    """The disjunction."""
+    return _joined(Or, args)
+
+
+def _joined(cls: type[And] | type[Or], args: tuple[Any, ...]) -> PrimExpr:
+    if not args:
+        raise TypeError("at least one condition is needed")
+    result = convert(args[0])
+    for arg in args[1:]:
+        result = cls(result, convert(arg))
+    return result
+
+
+def not_(a: Any) -> PrimExpr:
+    """The negation of a bool."""
+    return Not(convert(a))
+
+
+def ramp(base: Any, stride: Any, lanes: int) -> Ramp:
+    """The vector base, base + stride, …"""
+    a, b = match_dtypes(base, stride)
+    return Ramp(a, b, int(lanes))
+
+
+def broadcast(value: Any, lanes: int) -> Broadcast:
+    """A vector of equal elements."""
+    return Broadcast(value, int(lanes))
+
+
+def call_extern(dtype: str, func_name: str, *args: Any) -> Call:
+    """A call of a C function by its symbol."""
+    return intrin.call_extern(dtype_of(dtype), func_name, *map(pointers, args))
+
+
+def call_pure_extern(dtype: str, func_name: str, *args: Any) -> Call:
+    """A call of a C function that computes a value from its arguments."""
+    return intrin.call_pure_extern(dtype_of(dtype), func_name, *map(pointers, args))
+
+
+def call_packed(func_name: str, *args: Any, dtype: str = "int32") -> Call:
+    """A call of a packed function by its registered name."""
+    return intrin.call_packed(func_name, *map(pointers, args), dtype=dtype)
+
+
+def call_intrin(dtype: str, op: Any, *args: Any) -> Call:
+    """A call of any intrinsic by name."""
+    return intrin.call_intrin(dtype_of(dtype), op, *map(pointers, args))
+
+
+def _unfolded(name: str, own: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of one float: of constants too, a call, as it stands in the text."""
+
+    def build(x: Any) -> PrimExpr:
+        operand = convert(x)
+        if operand.dtype.is_float:
+            result = own(operand).dtype
+            return Call(result, f"tir.{name}", (operand,))
+        return own(operand)
+
+    build.__name__ = build.__qualname__ = name
+    build.__doc__ = own.__doc__
+    return build
+
+
+def string(text: str) -> StringImm:
+    """A string."""
+    return StringImm(text)
+
+
+def expression_members() -> dict[str, Any]:
+    """The members of the namespace that make expressions."""
+    members: dict[str, Any] = {name: getattr(intrin, name) for name in intrin.__all__ if name != "is_pure"}
+    for name in ("floor", "ceil", "trunc", "round", "nearbyint", "isnan", "isinf", "isfinite", "abs", "fabs"):
+        members[name] = _unfolded("abs" if name == "fabs" else name, getattr(intrin, name))
+    members.update({name: _binary_member(name, cls) for name, cls in _BINARY.items()})
+    members.update(
+        {
+            "Not": not_, "all": all_, "any": any_, "Select": select, "if_then_else": if_then_else,
+            "Ramp": ramp, "Broadcast": broadcast, "ramp": ramp, "broadcast": broadcast,
+            "call_extern": call_extern, "call_pure_extern": call_pure_extern, "call_packed": call_packed,
+            "call_intrin": call_intrin, "StringImm": string, "reinterpret": reinterpret,
+        }
+    )  # fmt: skip
+    return members
+
+
+def reinterpret(dtype: str, value: Any) -> PrimExpr:
+    """The bits of a value read as another dtype."""
+    return intrin.reinterpret(dtype_of(dtype), value)
+
+
+__all__ = ["expression_members"]

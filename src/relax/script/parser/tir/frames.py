@@ -1,0 +1,81 @@
+"""What the namespace's functions return for the parser to act on: loops, blocks, scopes.
+
+for i, j in T.grid(n, m)         Loops
+with T.block("B")                BlockFrame        with T.init()    InitFrame
+with T.allocate(...) as B        Scope: a statement around the rest of the body
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....ir import Span
+from ....prim import IntImm, PrimExpr, Var
+from ....tir.buffer import Buffer, BufferRegion, IterVar
+from ....tir.stmt import ForKind, MatchBufferRegion, Stmt
+
+TRUE = IntImm("bool", 1)
+
+
+@dataclass(eq=False)
+class Loop:
+    """One loop: from `start`, `extent` iterations, each `step` further."""
+
+    start: PrimExpr
+    extent: PrimExpr
+    kind: ForKind = ForKind.SERIAL
+    annotations: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    thread: str = ""
+    step: int = 1
+
+
+@dataclass(eq=False)
+class Loops:
+    """Loops, one in the other, for the targets of one ``for``."""
+
+    loops: list[Loop]
+
+
+@dataclass(eq=False)
+class InitFrame:
+    """``with T.init():``"""
+
+
+@dataclass(eq=False)
+class Scope:
+    """A statement around the rest of the body (or, in a ``with``, around its body)."""
+
+    wrap: Callable[[Stmt, Span | None], Stmt]
+    value: Any = None
+    """What ``as`` (or an assignment) binds."""
+
+
+@dataclass(eq=False)
+class BlockFrame:
+    """A block under construction. The function's own frame collects what belongs to the root block."""
+
+    name: str = ""
+    iter_vars: list[IterVar] = field(default_factory=list[IterVar])
+    iter_values: list[PrimExpr] = field(default_factory=list[PrimExpr])
+    predicate: PrimExpr = TRUE
+    reads: tuple[BufferRegion, ...] | None = None
+    writes: tuple[BufferRegion, ...] | None = None
+    annotations: dict[str, Any] = field(default_factory=dict[str, Any])
+    alloc_buffers: list[Buffer] = field(default_factory=list[Buffer])
+    match_buffers: list[MatchBufferRegion] = field(default_factory=list[MatchBufferRegion])
+    init: Stmt | None = None
+    is_root: bool = False
+
+
+@dataclass(eq=False)
+class Body:
+    """Statements under construction. A Scope wraps all that follow it."""
+
+    items: list[Stmt | tuple[Scope, Span | None]] = field(default_factory=list[Any])
+    lets: dict[str, Var] = field(default_factory=dict[str, Var])
+    """Names bound to values in this body."""
+
+
+__all__ = ["TRUE", "BlockFrame", "Body", "InitFrame", "Loop", "Loops", "Scope"]

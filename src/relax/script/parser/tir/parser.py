@@ -1,0 +1,643 @@
+"""The TIR parser: one ``def`` under ``@T.prim_func`` becomes a PrimFunc.
+
+Statements are collected body by body; what holds for the rest of a body (a let, an assertion, an allocation)
+wraps what follows when the body ends. Blocks that do not say what they read and write are completed, and a function
+whose body uses blocks is given its root block.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+from ....ir import BaseFunc, GlobalVar, set_slot
+from ....prim import Call, PrimExpr, StringImm, Var, convert, mark_nonnegative
+from ....tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, region_of
+from ....tir.functor import pre_order_visit
+from ....tir.regions import complete_block
+from ....tir.scalar import as_tuple
+from ....tir.statements import seq_of
+from ....tir.stmt import (
+    AssertStmt,
+    Block,
+    BlockRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    Stmt,
+    While,
+)
+from ..core import MISSING, FunctionTask, StatementParser, is_docstring
+from ..core.diagnostics import ANNOTATION, DECLARATION, KIND, PLACE, POISON, SYNTAX, error
+from .buffers import BufferType, buffer_statement, pointers
+from .dtypes import DtypeName, HandleName
+from .frames import TRUE, BlockFrame, Body, InitFrame, Loop, Loops, Scope
+from .loops import make_loop
+from .values import Meta, converted, stored_value
+
+
+class TirParser(StatementParser):
+    """Parses one function."""
+
+    def __init__(self, task: FunctionTask) -> None:
+        super().__init__(task.source, task.scopes, task.diagnostics, trusted=task.trusted)
+        self.module = task.module
+        self.attrs: dict[str, Any] = {}
+        self.params: list[Var] = []
+        self.buffer_map: dict[Var, Buffer] = {}
+        self.buffers: list[Buffer] = []
+        self.ret_type: str | None = None
+        self.root = BlockFrame("root", is_root=True)
+        self.frames: list[BlockFrame] = []
+        self.bodies: list[Body] = []
+        self.loops: dict[Var, Loop] = {}
+        self.names: list[str] = []
+        self.binding = False
+
+    # ------------------------------------------------------------------ the function
+
+    def function(self, node: ast.FunctionDef, options: dict[str, Any]) -> PrimFunc:
+        """The function a ``def`` stands for."""
+        with self.scopes.frame():
+            self._parameters(node)
+            self._returns(node)
+            body = self.body(node.body, function=True)
+        attrs = dict(self.attrs)
+        if not options.get("private", False):
+            attrs = {"global_symbol": node.name, **attrs}
+        buffer_map = {param: self.buffer_map[param] for param in self.params if param in self.buffer_map}
+        return PrimFunc(
+            tuple(self.params),
+            self._with_root(body),
+            self.ret_type,
+            buffer_map=buffer_map,
+            attrs=attrs,
+            span=self.span(node),
+        )
+
+    def _parameters(self, node: ast.FunctionDef) -> None:
+        args = node.args
+        for extra in (args.vararg, args.kwarg, *args.kwonlyargs, *args.defaults):
+            if extra is not None:
+                self.fail(DECLARATION, "a PrimFunc has plain parameters without defaults", extra)
+        for arg in (*args.posonlyargs, *args.args):
+            self.scopes.define(arg.arg, POISON)
+            with self.diagnostics.collect():
+                self.scopes.define(arg.arg, self._parameter(arg))
+
+    def _parameter(self, arg: ast.arg) -> Var | Buffer:
+        if arg.annotation is None:
+            self.fail(
+                ANNOTATION,
+                f"parameter `{arg.arg}` has no annotation",
+                arg,
+                hint="write T.handle, T.Buffer(shape, dtype), or a dtype such as T.int64",
+            )
+        kind = self.eval(arg.annotation)
+        if isinstance(kind, BufferType):
+            param = Var(f"{arg.arg}_handle", "handle", span=self.span(arg))
+            buffer = self.guard(arg.annotation, "T.Buffer", kind.buffer, arg.arg)
+            self.params.append(param)
+            self.buffer_map[param] = buffer
+            self._mark_sizes(buffer)
+            return self.declare(buffer)
+        if isinstance(kind, (DtypeName, HandleName)) or (isinstance(kind, Var) and not kind.name):
+            param = Var(arg.arg, kind.dtype, span=self.span(arg))
+        elif isinstance(kind, str):
+            param = self.guard(arg.annotation, "", Var, arg.arg, kind)
+        else:
+            self.fail(
+                ANNOTATION, "this is no type of a PrimFunc's parameter", arg.annotation,
+                hint="write T.handle, T.Buffer(shape, dtype), or a dtype such as T.int64",
+            )  # fmt: skip
+        self.params.append(param)
+        return param
+
+    def _returns(self, node: ast.FunctionDef) -> None:
+        if node.returns is None:
+            return
+        kind = self.eval(node.returns)
+        if isinstance(kind, (DtypeName, HandleName)):
+            self.ret_type = kind.dtype
+        elif kind is not None:
+            self.fail(ANNOTATION, "a PrimFunc returns None or a scalar type such as T.int32", node.returns)
+
+    def _with_root(self, body: Stmt) -> Stmt:
+        """The body inside the root block, if there are blocks, or buffers to allocate."""
+        if not self.root.alloc_buffers and not self.root.annotations:
+            if isinstance(body, BlockRealize) and not body.block.iter_vars:
+                return body
+            if not _has_block(body):
+                return body
+        block = Block(
+            (), (), (), "root", body,
+            alloc_buffers=tuple(self.root.alloc_buffers), annotations=self.root.annotations,
+        )  # fmt: skip
+        return BlockRealize((), TRUE, block)
+
+    # ------------------------------------------------------------------ bodies
+
+    def body(self, statements: Sequence[ast.stmt], *, function: bool = False) -> Stmt:
+        """The statement that a sequence of statements stands for, in a scope of its own."""
+        body = Body()
+        self.bodies.append(body)
+        try:
+            with self.scopes.frame():
+                for i, statement in enumerate(statements):
+                    if not (function and i == 0 and is_docstring(statement)):
+                        self.visit(statement)
+        finally:
+            self.bodies.pop()
+        done: list[Stmt] = []
+        for item in reversed(body.items):
+            if isinstance(item, tuple):
+                scope, span = item
+                done = [scope.wrap(seq_of(reversed(done)), span)]
+            else:
+                done.append(item)
+        return seq_of(reversed(done))
+
+    def emit(self, stmt: Stmt, node: ast.AST) -> None:
+        """Add a statement to the body at work."""
+        if stmt.span is None:
+            set_slot(stmt, "span", self.span(node))
+        self.bodies[-1].items.append(stmt)
+
+    def emit_scope(self, scope: Scope, node: ast.AST) -> None:
+        """Wrap what follows in the body at work."""
+        self.bodies[-1].items.append((scope, self.span(node)))
+
+    # ------------------------------------------------------------------ names and values
+
+    def missing_name(self, node: ast.Name) -> Any:
+        if self.binding:
+            return self._new_size(node.id)
+        return super().missing_name(node)
+
+    def _new_size(self, name: str) -> Var:
+        made = Var(name, "int64")
+        self.scopes.frames[1][name] = made
+        return made
+
+    def sizes(self, node: ast.expr) -> Any:
+        """A shape: names that are not defined, and names in quotes, are new variables."""
+        outer, self.binding = self.binding, True
+        try:
+            return self._quoted(self.eval(node), node)
+        finally:
+            self.binding = outer
+
+    def _quoted(self, value: Any, node: ast.expr) -> Any:
+        if isinstance(value, (tuple, list)):
+            return tuple(self._quoted(item, node) for item in as_tuple(value))
+        if not isinstance(value, str):
+            return value
+        try:
+            tree = ast.parse(value, mode="eval").body
+        except SyntaxError:
+            self.fail(SYNTAX, f"{value!r} is no expression", node)
+        if not isinstance(tree, ast.Name):
+            for part in ast.walk(tree):
+                ast.copy_location(part, node)
+            return self.eval(tree)
+        known = self.scopes.local(value)
+        return self._new_size(value) if known is MISSING else known
+
+    def eval_Name(self, node: ast.Name) -> Any:
+        value = super().eval_Name(node)
+        return value.value if isinstance(value, Meta) else value
+
+    def eval_Call(self, node: ast.Call) -> Any:
+        if isinstance(node.func, ast.Name) and self.scopes.lookup(node.func.id) is builtins.range:
+            args, _ = self.arguments(node)
+            if any(isinstance(arg, PrimExpr) for arg in args):
+                return self._range(args, node)
+        return super().eval_Call(node)
+
+    def _range(self, args: list[Any], node: ast.Call) -> Loops:
+        """``range`` over scalar expressions."""
+        if not 1 <= len(args) <= 3:
+            self.fail(KIND, f"range takes one to three arguments, found {len(args)}", node)
+        start, stop, step = (args[0], None, 1) if len(args) == 1 else (*args, 1)[:3]
+        step = self.guard(node, "", int, step)
+        if step <= 0:
+            self.fail(KIND, "the step of a range is a positive constant", node)
+        return Loops([self.guard(node, "", make_loop, ForKind.SERIAL, start, stop, None, "", step)])
+
+    def invoke(self, function: Any, args: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
+        if isinstance(function, BaseFunc):
+            if self.module is None:
+                self.fail(KIND, "a function can only be called inside a module", node)
+            function = self.module.adopt(function)
+        if isinstance(function, GlobalVar):
+            if keywords:
+                self.fail(KIND, "a call of a function takes no keyword arguments", node)
+            values = [self.guard(node, "", convert, pointers(arg)) for arg in args]
+            return Call("", function, tuple(values))
+        return super().invoke(function, args, keywords, node)
+
+    def condition(self, node: ast.expr) -> PrimExpr | bool:
+        """A condition: a scalar expression, or a Python truth known now."""
+        value = converted(self.eval(node))
+        if isinstance(value, PrimExpr):
+            if not value.dtype.is_bool:
+                if not value.dtype.is_integer:
+                    self.fail(KIND, f"a condition has dtype {value.dtype!s}, expected bool", node)
+                return cast(PrimExpr, value != 0)
+            return value
+        return bool(value)
+
+    # ------------------------------------------------------------------ what the namespace's functions use
+
+    def take_names(self, count: int) -> list[str]:
+        """The names that the statement at work assigns to."""
+        taken, self.names = self.names[:count], self.names[count:]
+        return taken + [""] * (count - len(taken))
+
+    @contextmanager
+    def naming(self, target: ast.expr) -> Generator[None]:
+        """While an assignment's value is evaluated: what it makes takes the targets' names."""
+        outer = self.names
+        self.names = [part.id for part in ast.walk(target) if isinstance(part, ast.Name)]
+        try:
+            yield
+        finally:
+            self.names = outer
+
+    def loop_of(self, value: Any) -> Loop | None:
+        """The enclosing loop of a variable."""
+        return self.loops.get(value) if isinstance(value, Var) else None
+
+    def block(self, what: str) -> BlockFrame:
+        """The block at work."""
+        if not self.frames:
+            raise error(PLACE, f"{what} belongs inside a block", None, hint="open one: with T.block(name):")
+        return self.frames[-1]
+
+    def storage_frame(self) -> BlockFrame:
+        """The block at work, or the root block."""
+        return self.frames[-1] if self.frames else self.root
+
+    def add_axis(self, kind: str, dom: Range, value: PrimExpr, name: str, dtype: str | None) -> Var:
+        """A new variable of the block at work."""
+        frame = self.block("T.axis")
+        made = dtype or (value.dtype if dom.extent.dtype.bits <= value.dtype.bits else dom.extent.dtype)
+        var = Var(name or f"v{len(frame.iter_vars)}", made)
+        frame.iter_vars.append(IterVar(dom, var, kind))
+        frame.iter_values.append(value)
+        return var
+
+    def match_parameter(self, param: Var, buffer: Buffer) -> None:
+        """A parameter is a tensor."""
+        if not any(param is known for known in self.params):
+            raise error(
+                DECLARATION, f"`{param.name}` is no parameter", None, hint="match_buffer takes a T.handle"
+            )
+        if not param.dtype.is_handle:
+            raise error(
+                DECLARATION, f"parameter `{param.name}` is a {param.dtype!s}, expected T.handle", None
+            )
+        if param in self.buffer_map:
+            raise error(DECLARATION, f"parameter `{param.name}` is matched twice", None)
+        self.buffer_map[param] = buffer
+        self._mark_sizes(buffer)
+
+    def _mark_sizes(self, buffer: Buffer) -> None:
+        for size in buffer.shape:
+            if isinstance(size, Var):
+                mark_nonnegative(size)
+
+    def declare(self, buffer: Buffer) -> Buffer:
+        """A buffer is in scope."""
+        self.buffers.append(buffer)
+        return buffer
+
+    def set_return(self, dtype: str) -> None:
+        """The function's return type."""
+        self.ret_type = dtype
+
+    def as_region(self, value: Any) -> BufferRegion:
+        """A buffer access as a region: an element is a region of size one."""
+        match value:
+            case BufferRegion():
+                return value
+            case BufferLoad(buffer, indices):
+                return region_of(buffer, indices)
+            case Buffer():
+                return region_of(value, [slice(None)] * value.ndim)
+            case _:
+                raise TypeError(f"expected a region of a buffer, found {type(value).__name__}")
+
+    def regions(self, values: Sequence[Any]) -> tuple[BufferRegion, ...]:
+        """Buffer accesses as regions."""
+        if len(values) == 1 and isinstance(values[0], (tuple, list)):
+            values = as_tuple(values[0])
+        return tuple(self.as_region(value) for value in values)
+
+    # ------------------------------------------------------------------ assignments
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        if len(node.targets) != 1:
+            self.fail(SYNTAX, "assign to one target at a time", node)
+        target = node.targets[0]
+        if isinstance(target, ast.Subscript):
+            self._store(target, self.eval(node.value), node)
+            return
+        with self.naming(target):
+            value = self.eval(node.value)
+        if isinstance(value, BufferType):
+            value = buffer_statement(value, target.id if isinstance(target, ast.Name) else "")
+        if isinstance(value, Scope):
+            self.emit_scope(value, node)
+            value = value.value
+        self.bind_pattern(target, value, lambda name, item: self._bind(name, item, node))
+
+    def _bind(self, name: ast.Name, value: Any, node: ast.stmt) -> None:
+        """Give a name a value: an expression is bound by a LetStmt, anything else is the value itself."""
+        value = converted(value)
+        if isinstance(value, Meta):
+            self.scopes.define(name.id, value)
+        elif isinstance(value, Var):
+            self.scopes.define(name.id, value if value.name else self._named(value, name))
+        elif isinstance(value, PrimExpr):
+            self._refuse_accumulation(name, node)
+            self._let(name, Var(name.id, value.dtype, span=self.span(name)), value, node)
+        else:
+            self.scopes.define(name.id, value)
+
+    def _named(self, var: Var, name: ast.Name) -> Var:
+        """The variable that ``name = T.int64()`` declares."""
+        made = Var(name.id, var.dtype, span=self.span(name))
+        if var.nonnegative:
+            mark_nonnegative(made)
+        return made
+
+    def _let(self, name: ast.Name, var: Var, value: PrimExpr, node: ast.AST) -> None:
+        self.bodies[-1].lets[name.id] = var
+        self.emit_scope(Scope(lambda body, span: LetStmt(var, value, body, span=span)), node)
+        self.scopes.define(name.id, var)
+
+    def _refuse_accumulation(self, name: ast.Name, node: ast.stmt) -> None:
+        """``x = x + 1`` inside a loop makes a new x there; somebody who writes it means to change the old."""
+        if name.id in self.bodies[-1].lets or not any(name.id in body.lets for body in self.bodies[:-1]):
+            return
+        value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) else None
+        used = value is not None and any(
+            isinstance(part, ast.Name) and part.id == name.id for part in ast.walk(value)
+        )
+        if used or isinstance(node, ast.AugAssign):
+            self.fail(
+                PLACE,
+                f"`{name.id}` is bound outside of this loop or branch, and would not change there",
+                node,
+                hint=f'use storage: {name.id} = T.alloc_buffer((1,), dtype, scope="local"); {name.id}[0] = ...',
+            )
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if not isinstance(node.target, ast.Name):
+            self.fail(SYNTAX, "only a name can be declared with a type", node.target)
+        kind = self.eval(node.annotation)
+        if isinstance(kind, str):
+            kind = self.guard(node.annotation, "", DtypeName, kind)
+        if not isinstance(kind, (DtypeName, HandleName)):
+            self.fail(ANNOTATION, "the type of a local variable is a dtype such as T.int32", node.annotation)
+        var = Var(node.target.id, kind.dtype, span=self.span(node.target))
+        if node.value is None:
+            self.scopes.define(node.target.id, var)
+            return
+        value = self.guard(node.value, "", stored_value, self.eval(node.value), kind.dtype, node.target.id)
+        self._refuse_accumulation(node.target, node)
+        self._let(node.target, var, value, node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        """``C[i] += x`` reads and writes; ``x += 1`` is ``x = x + 1``."""
+        operation = type(node.op).__name__
+        if isinstance(node.target, ast.Subscript):
+            buffer, indices = self._target(node.target)
+            old = self.guard(node, "", lambda: buffer[indices])
+            new = self.locate(self.binary(operation, old, self.eval(node.value), node), node)
+            self._emit_store(buffer, indices, new, node)
+        elif isinstance(node.target, ast.Name):
+            old = self.eval(ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target))
+            value = self.binary(operation, old, self.eval(node.value), node)
+            self._bind(node.target, value, node)
+        else:
+            self.fail(SYNTAX, "only a name or an element of a buffer can be assigned here", node.target)
+
+    def _target(self, target: ast.Subscript) -> tuple[Buffer, Any]:
+        buffer = self.eval(target.value)
+        if not isinstance(buffer, Buffer):
+            self.fail(
+                KIND, f"only elements of buffers can be assigned, found {type(buffer).__name__}", target
+            )
+        return buffer, self.index(target.slice)
+
+    def _store(self, target: ast.Subscript, value: Any, node: ast.stmt) -> None:
+        buffer, indices = self._target(target)
+        self._emit_store(buffer, indices, value, node)
+
+    def _emit_store(self, buffer: Buffer, indices: Any, value: Any, node: ast.stmt) -> None:
+        where = self.guard(node, "", _subscripts, buffer, indices)
+        lanes = where[-1].dtype.lanes * buffer.dtype.lanes if where else buffer.dtype.lanes
+        stored = self.guard(node, "", stored_value, value, buffer.dtype.with_lanes(lanes), buffer.name)
+        self.emit(self.guard(node, "", BufferStore, buffer, stored, where), node)
+
+    # ------------------------------------------------------------------ loops and branches
+
+    def visit_For(self, node: ast.For) -> None:
+        if node.orelse:
+            self.fail(SYNTAX, "a loop has no else", node.orelse[0])
+        value = self.eval(node.iter)
+        if isinstance(value, range):
+            value = self._range([value.start, value.stop, value.step], cast(ast.Call, node.iter))
+        if not isinstance(value, Loops):
+            self.fail(
+                KIND,
+                f"a {type(value).__name__} is no loop",
+                node.iter,
+                hint="loops are range, T.grid, T.serial, T.parallel, T.vectorized, T.unroll, T.thread_binding",
+            )
+        self._loops(value, node.target, node.body, node)
+
+    def _loops(
+        self, loops: Loops, target: ast.expr | None, statements: Sequence[ast.stmt], node: ast.AST
+    ) -> None:
+        """Loops around a body."""
+        targets = list(target.elts) if isinstance(target, (ast.Tuple, ast.List)) else [target]
+        count = len(loops.loops)
+        if len(targets) not in (count, 1):
+            self.fail(KIND, f"found {len(targets)} loop variables for {count} loops", target or node)
+        names = [part.id if isinstance(part, ast.Name) else "" for part in targets]
+        if len(names) != count:
+            names = [f"{names[0] or 'i'}_{i}" for i in range(count)]
+        variables = [Var(name, loop.extent.dtype) for name, loop in zip(names, loops.loops, strict=True)]
+        values: list[PrimExpr] = [
+            var if loop.step == 1 else loop.start + var * loop.step
+            for var, loop in zip(variables, loops.loops, strict=True)
+        ]
+        with self.scopes.frame():
+            if len(targets) == count and target is not None:
+                for part, value in zip(targets, values, strict=True):
+                    assert part is not None
+                    self.bind_pattern(part, value, lambda name, item: self.scopes.define(name.id, item))
+            elif target is not None:
+                self.bind_pattern(target, tuple(values), lambda name, item: self.scopes.define(name.id, item))
+            self.loops.update(zip(variables, loops.loops, strict=True))
+            stmt = self.body(statements)
+            for var in variables:
+                del self.loops[var]
+        for var, loop in zip(reversed(variables), reversed(loops.loops), strict=True):
+            low = loop.start if loop.step == 1 else convert(0)
+            stmt = self.guard(
+                node, "", For, var, low, loop.extent, loop.kind, stmt, loop.annotations, loop.thread,
+                span=self.span(node),
+            )  # fmt: skip
+        self.emit(stmt, node)
+
+    def visit_While(self, node: ast.While) -> None:
+        if node.orelse:
+            self.fail(SYNTAX, "a loop has no else", node.orelse[0])
+        condition = self.condition(node.test)
+        self.emit(While(convert(condition), self.body(node.body)), node)
+
+    def visit_If(self, node: ast.If) -> None:
+        condition = self.condition(node.test)
+        if not isinstance(condition, PrimExpr):  # known while parsing: only the branch taken is read
+            for statement in node.body if condition else node.orelse:
+                self.visit(statement)
+            return
+        then_case = self.body(node.body)
+        else_case = self.body(node.orelse) if node.orelse else None
+        self.emit(IfThenElse(condition, then_case, else_case), node)
+
+    def visit_Assert(self, node: ast.Assert) -> None:
+        message = "" if node.msg is None else self.eval(node.msg)
+        text = message.value if isinstance(message, StringImm) else str(message)
+        condition = convert(self.condition(node.test))
+        self.emit_scope(Scope(lambda body, span: AssertStmt(condition, text, body, span=span)), node)
+
+    # ------------------------------------------------------------------ with
+
+    def visit_With(self, node: ast.With) -> None:
+        self._with(list(node.items), node.body, node)
+
+    def _with(self, items: list[ast.withitem], statements: Sequence[ast.stmt], node: ast.With) -> None:
+        head, *rest = items
+        target = head.optional_vars
+        if target is None:
+            value = self.eval(head.context_expr)
+        else:
+            with self.naming(target):
+                value = self.eval(head.context_expr)
+        inside: Sequence[ast.stmt] = statements
+        if rest:
+            inside = [ast.copy_location(ast.With(rest, list(statements)), rest[0].context_expr)]
+        match value:
+            case Loops():
+                self._loops(value, target, inside, node)
+            case BlockFrame():
+                self._block(value, target, inside, node)
+            case InitFrame():
+                frame = self.block("T.init()")
+                if frame.init is not None:
+                    self.fail(DECLARATION, f"block `{frame.name}` has two inits", node)
+                frame.init = self.body(inside)
+            case Scope():
+                with self.scopes.frame():
+                    if target is not None:
+                        self.bind_pattern(
+                            target, value.value, lambda name, item: self.scopes.define(name.id, item)
+                        )
+                    self.emit(value.wrap(self.body(inside), self.span(node)), node)
+            case _:
+                self.fail(KIND, f"a {type(value).__name__} cannot stand in a with", head.context_expr)
+
+    def _block(
+        self, frame: BlockFrame, target: ast.expr | None, statements: Sequence[ast.stmt], node: ast.AST
+    ) -> None:
+        if target is not None:  # ``with T.block("B") as [vi, vj]`` of before 0.9
+            self.fail(SYNTAX, "a block binds no name; declare its axes inside with T.axis", target)
+        self.frames.append(frame)
+        known = len(self.buffers)
+        try:
+            body = self.body(statements)
+        finally:
+            self.frames.pop()
+        missing = (frame.reads is None) + 2 * (frame.writes is None)
+        block = Block(
+            tuple(frame.iter_vars),
+            frame.reads or (),
+            frame.writes or (),
+            frame.name,
+            body,
+            frame.init,
+            alloc_buffers=tuple(frame.alloc_buffers),
+            match_buffers=tuple(frame.match_buffers),
+            annotations=frame.annotations,
+            span=self.span(node),
+        )
+        is_root = not frame.iter_vars and frame.name == "root" and not self.frames
+        if missing and not is_root:
+            block = complete_block(block, self.buffers[:known], missing)
+        self.emit(BlockRealize(tuple(frame.iter_values), frame.predicate, block), node)
+
+    # ------------------------------------------------------------------ the rest
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        if is_docstring(node):
+            return
+        value = self.eval(node.value)
+        match value:
+            case None | BlockFrame():
+                pass
+            case Stmt():
+                self.emit(value, node)
+            case Scope():
+                self.emit_scope(value, node)
+            case PrimExpr():
+                self.emit(Evaluate(value), node)
+            case Loops() | InitFrame():
+                self.fail(SYNTAX, "this opens a body: write `for` or `with`", node)
+            case _:
+                self.fail(KIND, f"a {type(value).__name__} is no statement", node)
+
+    def visit_Return(self, node: ast.Return) -> None:
+        if node.value is not None:
+            self.fail(
+                PLACE,
+                "a PrimFunc returns nothing: results are written to the buffers of its parameters",
+                node,
+            )
+        if len(self.bodies) != 1:
+            self.fail(PLACE, "a PrimFunc cannot return from inside a loop, branch or block", node)
+
+
+def _subscripts(buffer: Buffer, indices: Any) -> tuple[PrimExpr, ...]:
+    items = as_tuple(indices)
+    if any(isinstance(item, slice) for item in items):
+        raise TypeError(
+            f"a slice of buffer {buffer.name} cannot be assigned; store element by element, or a T.Ramp"
+        )
+    return tuple(convert(item) for item in items)
+
+
+def _has_block(stmt: Stmt) -> bool:
+    found: list[Stmt] = []
+
+    def visit(node: object) -> bool:
+        if isinstance(node, BlockRealize):
+            found.append(node)
+        return not found and not isinstance(node, PrimExpr)
+
+    pre_order_visit(stmt, cast(Callable[[Any], bool], visit))
+    return bool(found)
+
+
+__all__ = ["TirParser"]
