@@ -6,6 +6,7 @@ and printing needs no table. The empty string is void: a dtype that is not known
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any, Final
 
@@ -38,12 +39,38 @@ class DataType(str):
     Raises ValueError for text that names no type.
     """
 
-    __slots__ = ("bits", "code", "lanes")
+    __slots__ = (
+        "bits",
+        "code",
+        "is_bool",
+        "is_float",
+        "is_handle",
+        "is_int",
+        "is_integer",
+        "is_scalar",
+        "is_uint",
+        "is_vector",
+        "is_void",
+        "lanes",
+    )
 
     code: str
     """One of int, uint, float, bfloat, float8_*, bool, handle, void."""
     bits: int
     lanes: int
+    is_void: bool
+    is_handle: bool
+    is_bool: bool
+    is_int: bool
+    """A signed integer."""
+    is_uint: bool
+    """An unsigned integer; bool is not counted."""
+    is_integer: bool
+    """Signed or unsigned; bool is not counted."""
+    is_float: bool
+    """Any floating-point type, bfloat16 and the 8-bit ones included."""
+    is_scalar: bool
+    is_vector: bool
 
     _interned: dict[str, DataType] = {}  # noqa: RUF012
 
@@ -58,52 +85,20 @@ class DataType(str):
         if result is None:
             result = str.__new__(cls, canonical)
             result.code, result.bits, result.lanes = code, bits, lanes
+            result.is_void, result.is_handle, result.is_bool = (
+                code == "void",
+                code == "handle",
+                code == "bool",
+            )
+            result.is_int, result.is_uint = code == "int", code == "uint"
+            result.is_integer, result.is_float = code in ("int", "uint"), "float" in code
+            result.is_scalar, result.is_vector = lanes == 1, lanes > 1
             cls._interned[canonical] = result
         cls._interned[spelling] = result
         return result
 
     def __reduce__(self) -> tuple[type[DataType], tuple[str]]:
         return DataType, (str(self),)
-
-    @property
-    def is_void(self) -> bool:
-        return self.code == "void"
-
-    @property
-    def is_handle(self) -> bool:
-        return self.code == "handle"
-
-    @property
-    def is_bool(self) -> bool:
-        return self.code == "bool"
-
-    @property
-    def is_int(self) -> bool:
-        """A signed integer."""
-        return self.code == "int"
-
-    @property
-    def is_uint(self) -> bool:
-        """An unsigned integer; bool is not counted."""
-        return self.code == "uint"
-
-    @property
-    def is_integer(self) -> bool:
-        """Signed or unsigned; bool is not counted."""
-        return self.code in ("int", "uint")
-
-    @property
-    def is_float(self) -> bool:
-        """Any floating-point type, bfloat16 and the 8-bit ones included."""
-        return "float" in self.code
-
-    @property
-    def is_scalar(self) -> bool:
-        return self.lanes == 1
-
-    @property
-    def is_vector(self) -> bool:
-        return self.lanes > 1
 
     @property
     def itemsize(self) -> int:
@@ -184,6 +179,7 @@ def _canonical(code: str, bits: int, lanes: int) -> str:
     return base if lanes == 1 else f"{base}x{lanes}"
 
 
+@functools.cache
 def _limits(dtype: DataType) -> tuple[int | float, int | float]:
     if dtype.is_integer:
         signed = dtype.is_int

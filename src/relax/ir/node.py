@@ -213,8 +213,8 @@ def _make_init(cls: type[Any], fields: tuple[dataclasses.Field[Any], ...]) -> An
         if converter is not None:
             namespace[f"_convert_{f.name}"] = converter
             value = f"_convert_{f.name}({value})"
-        namespace[f"_set_{f.name}"] = cls.__dict__[f.name].__set__ if f.name in cls.__dict__ else (
-            getattr(cls, f.name).__set__
+        namespace[f"_set_{f.name}"] = (
+            cls.__dict__[f.name].__set__ if f.name in cls.__dict__ else (getattr(cls, f.name).__set__)
         )
         body.append(f"    _set_{f.name}(self, {value})")
     parameters = ", ".join(["self", *positional, "*", *keyword, "span=None"])

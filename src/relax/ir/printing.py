@@ -64,5 +64,9 @@ def _plain_value(value: Any, depth: int) -> str:
     if isinstance(value, tuple):
         return f"({show_items(value)})"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_plain_value(k, depth)}: {_plain_value(v, depth)}" for k, v in value.items()) + "}"  # type: ignore[reportUnknownVariableType]
+        return (
+            "{"
+            + ", ".join(f"{_plain_value(k, depth)}: {_plain_value(v, depth)}" for k, v in value.items())
+            + "}"
+        )  # type: ignore[reportUnknownVariableType]
     return plain(value, depth)

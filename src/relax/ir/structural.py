@@ -133,7 +133,8 @@ class _Comparer:
             missing = "<nothing>"
             self.path.append(f"[{shorter}]")
             return self.differ(
-                lhs[shorter] if len(lhs) > shorter else missing, rhs[shorter] if len(rhs) > shorter else missing
+                lhs[shorter] if len(lhs) > shorter else missing,
+                rhs[shorter] if len(rhs) > shorter else missing,
             )
         return None
 

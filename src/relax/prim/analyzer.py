@@ -12,7 +12,7 @@ import math
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 from ..ir import set_slot
 from .bounds import EVERYTHING, Facts, dtype_range
@@ -201,6 +201,9 @@ class Analyzer:
 
 # ------------------------------------------------------------------------------------- without any facts
 
+_NOTHING = Facts()
+"""No facts; those who add some copy it first."""
+
 
 def simplify(expr: Any) -> PrimExpr:
     """The expression at its simplest, without further facts: see `Analyzer.simplify`."""
@@ -214,7 +217,7 @@ def simplify(expr: Any) -> PrimExpr:
             return expr if known is None else known
     except AttributeError:
         pass
-    result = Simplifier(Facts()).simplify(expr)
+    result = Simplifier(_NOTHING).simplify(expr)
     # None stands for the expression itself, which must not refer to itself.
     set_slot(expr, "_simplified", (epoch, None if result is expr else result))
     if result is not expr:
@@ -227,7 +230,7 @@ def prove(condition: Any) -> bool | None:
     expr = convert(condition)
     if isinstance(expr, IntImm):
         return bool(expr.value)
-    return _prove(Normalizer(Facts(), assume_defined=True), expr)
+    return _prove(Normalizer(_NOTHING, assume_defined=True), expr)
 
 
 def prove_equal(a: Any, b: Any) -> Relation:
@@ -237,7 +240,14 @@ def prove_equal(a: Any, b: Any) -> Relation:
     left, right = convert(a), convert(b)
     if isinstance(left, IntImm) and isinstance(right, IntImm):
         return EQUAL if left.value == right.value else DIFFERENT
-    return _relation(Normalizer(Facts(), assume_defined=True), left, right)
+    if isinstance(left, Var) and isinstance(right, Var) and left.dtype == right.dtype:
+        return EQUAL if left is right else UNKNOWN
+    if isinstance(left, IntImm):
+        left, right = right, left
+    if isinstance(left, Var) and isinstance(right, IntImm) and left.dtype == right.dtype:
+        low = 0 if left.nonnegative else left.dtype.min_value
+        return UNKNOWN if right.value >= low else DIFFERENT
+    return _relation(Normalizer(_NOTHING, assume_defined=True), left, right)
 
 
 def prove_shape_equal(a: Sequence[Any], b: Sequence[Any]) -> Relation:
@@ -262,12 +272,20 @@ def _prove(normalizer: Normalizer, condition: PrimExpr) -> bool | None:
     if not condition.dtype.is_bool or condition.dtype.lanes != 1 or has_effects(condition):
         return None
     known = _prove_as_written(normalizer, condition)
-    if known is not None:
+    if known is not None or (
+        _is_comparison(condition) and all(map(normalizer.is_plain, (condition.a, condition.b)))
+    ):
         return known
     simplified = Simplifier(normalizer.facts, normalizer).simplify(condition)
     if isinstance(simplified, IntImm):
         return bool(simplified.value)
     return None if simplified is condition else _prove_as_written(normalizer, simplified)
+
+
+def _is_comparison(condition: PrimExpr) -> TypeGuard[CompareExpr]:
+    return (
+        isinstance(condition, CompareExpr) and condition.a.dtype.is_integer and condition.a.dtype.lanes == 1
+    )
 
 
 def _prove_as_written(normalizer: Normalizer, condition: PrimExpr) -> bool | None:
@@ -285,7 +303,7 @@ def _prove_as_written(normalizer: Normalizer, condition: PrimExpr) -> bool | Non
         return decisive if second is decisive else None if None in (first, second) else not decisive
     if isinstance(condition, Call) and condition.intrinsic == "likely":
         return _prove_as_written(normalizer, condition.args[0])
-    if isinstance(condition, CompareExpr) and condition.a.dtype.is_integer:
+    if _is_comparison(condition):
         known = decide(normalizer, condition)
         if known is not None:
             return known
@@ -299,7 +317,7 @@ def _relation(normalizer: Normalizer, a: PrimExpr, b: PrimExpr) -> Relation:
         if a.dtype != b.dtype:
             a, b = _widened(a), _widened(b)
         known = decide(normalizer, EQ(a, b))
-        if known is None:
+        if known is None and not (normalizer.is_plain(a) and normalizer.is_plain(b)):
             simplifier = Simplifier(normalizer.facts, normalizer)
             x, y = simplifier.simplify(a), simplifier.simplify(b)
             if x is not a or y is not b:

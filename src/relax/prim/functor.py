@@ -7,26 +7,27 @@ A rewrite that changes nothing returns the object it got.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..ir import Node, children_of, map_children
-from .expr import Let, PrimExpr, Var, convert, match_dtypes
+from .expr import BinaryExpr, Let, PrimExpr, Var, convert, match_dtypes
 
 
-def sub_expressions(expr: PrimExpr) -> Iterator[PrimExpr]:
+def sub_expressions(expr: PrimExpr) -> tuple[PrimExpr, ...]:
     """The PrimExpr directly below an expression, in order; a Let's variable is not one."""
+    if isinstance(expr, BinaryExpr):
+        return expr.a, expr.b
     if isinstance(expr, Let):
-        yield expr.value
-        yield expr.body
-        return
-    for part in children_of(expr):
-        if isinstance(part, PrimExpr):
-            yield part
+        return expr.value, expr.body
+    return tuple(part for part in children_of(expr) if isinstance(part, PrimExpr))
 
 
 def map_expressions(expr: PrimExpr, function: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:
     """Rebuild an expression with `function` applied to each PrimExpr directly below; itself if none changed."""
+    if isinstance(expr, BinaryExpr):
+        a, b = function(expr.a), function(expr.b)
+        return expr if a is expr.a and b is expr.b else type(expr)(a, b, span=expr.span)  # type: ignore[call-arg]
     if isinstance(expr, Let):
         value, body = function(expr.value), function(expr.body)
         unchanged = value is expr.value and body is expr.body

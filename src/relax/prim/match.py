@@ -50,8 +50,7 @@ def match(pattern: PrimExpr, expr: PrimExpr, found: Bindings, same: Same) -> boo
         return _same_constant(pattern, expr)
     if isinstance(pattern, Call) and pattern.op is not expr.op:  # type: ignore[attr-defined]
         return False
-    parts = list(sub_expressions(expr))
-    patterns = list(sub_expressions(pattern))
+    parts, patterns = sub_expressions(expr), sub_expressions(pattern)
     return len(parts) == len(patterns) and all(
         match(inner, part, found, same) for inner, part in zip(patterns, parts, strict=True)
     )

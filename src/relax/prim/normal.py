@@ -8,7 +8,7 @@ asks whether a difference vanishes, the simplifier writes it back where that is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from ..ir import DataType, Node
 from . import split
@@ -60,7 +60,7 @@ from .poly import (
     scaled,
     value_of,
 )
-from .rules import CONSTANTS, EXACT, INTRINSICS, LAWS, Rule, parameters
+from .rules import EXACT, INTRINSICS, LAWS, Check, Rule
 from .traits import fails_itself, has_effects, may_fail
 
 _DIVISIONS = (FloorDiv, FloorMod, Div, Mod)
@@ -134,7 +134,10 @@ class Normalizer:
             return self._variable(cast(Var, expr))
         known = self._done.get(id(expr))
         if known is None:
-            known = self._done[id(expr)] = expr, self._kept(_NORMAL.get(kind, Normalizer._opaque)(self, expr))
+            known = self._done[id(expr)] = (
+                expr,
+                self._kept(self._HANDLERS.get(kind, Normalizer._opaque)(self, expr)),
+            )
         return known[1]
 
     def _kept(self, p: Poly) -> Poly:
@@ -258,6 +261,17 @@ class Normalizer:
             self.rank[atom] = len(self.rank)
         return self._unit(atom)
 
+    _HANDLERS: ClassVar[dict[type[PrimExpr], Callable[[Normalizer, Any], Poly]]] = {
+        Add: _sum,
+        Sub: _sum,
+        Mul: _product,
+        **dict.fromkeys((FloorDiv, FloorMod, Div, Mod, Min, Max), _operation),
+        Cast: _cast,
+        Select: _choice,
+        Call: _call,
+        Let: _let,
+    }
+
     # --------------------------------------------------------------------------------------- operations
 
     def operate(
@@ -279,9 +293,9 @@ class Normalizer:
         narrow = law.holds is EXACT and dtype != "int64"
         if narrow and not (self.bounds.fits(left, dtype) and self.bounds.fits(right, dtype)):
             return None
-        for values in (law.find or _whole(law))(self.bounds, left, right):
-            if self._condition(law.when, values, dtype) and (
-                self.assume_defined or self._condition(law.defined, values, dtype)
+        for values in law.find(self.bounds, left, right):
+            if self._passes(law.when, values, dtype) and (
+                self.assume_defined or self._passes(law.defined, values, dtype)
             ):
                 try:
                     result = self._build(law.right, values, dtype, narrow)
@@ -292,13 +306,11 @@ class Normalizer:
                 return result
         return None
 
-    def _condition(
-        self, condition: Callable[..., bool] | None, values: split.Values, dtype: DataType
-    ) -> bool:
-        if condition is None:
+    def _passes(self, check: Check | None, values: split.Values, dtype: DataType) -> bool:
+        if check is None:
             return True
-        given = (dtype.bits if name == "bits" else values[name] for name in parameters(condition))
-        return condition(*(v if isinstance(v, int) else Quantity(self.bounds, v) for v in given))
+        given = (dtype.bits if name == "bits" else values[name] for name in check.names)
+        return check.holds(*(v if isinstance(v, int) else Quantity(self.bounds, v) for v in given))
 
     def _build(self, pattern: PrimExpr, values: split.Values, dtype: DataType, narrow: bool) -> Poly:
         """A rule's right side with its names replaced by polynomials."""
@@ -345,6 +357,14 @@ class Normalizer:
             result = add(self._unit(self._atom(Max, tuple(kept), dtype, None)), shared)
         return add(scaled(result, sign), lost)
 
+    def is_plain(self, expr: PrimExpr) -> bool:
+        """Whether an integer expression is a polynomial over variables, quotients and maxima only."""
+        return all(
+            type(factor) is Var or (type(factor) is Atom and factor.kind in (FloorDiv, Max, "cast"))
+            for monomial in self.normal(expr)
+            for factor in monomial
+        )
+
     # -------------------------------------------------------------------------------------------- atoms
 
     def _unit(self, atom: Atom) -> Poly:
@@ -360,7 +380,9 @@ class Normalizer:
             exact = kind == "cast" or all(self.bounds.fits(arg, dtype) for arg in args)
             partial = any(is_partial(m) for arg in args for m in arg)
             if kind in _DIVISIONS:
-                partial = partial or not (self.bounds.is_nonzero(args[1]) and self.bounds.fits(args[1], dtype))
+                partial = partial or not (
+                    self.bounds.is_nonzero(args[1]) and self.bounds.fits(args[1], dtype)
+                )
             elif kind is Select:
                 partial = node is None or self._fails(node)
             atom = Atom(kind, args, dtype, node, partial, exact)
@@ -451,29 +473,6 @@ def _flatten(expr: PrimExpr, kind: type[PrimExpr]) -> Iterator[PrimExpr]:
         yield expr
 
 
-def _whole(law: Rule) -> split.Finder:
-    """The finder of a rule whose left side is an operation on two names (or numbers), or a call of one or two."""
-    left = law.left
-    patterns = left.args if isinstance(left, Call) else (left.a, left.b)  # type: ignore[attr-defined]
-
-    def find(bounds: Bounds, left: Poly, right: Poly) -> Iterator[split.Values]:
-        values: split.Values = {}
-        for pattern, poly in zip(patterns, (left, right), strict=False):
-            number = value_of(poly)
-            if isinstance(pattern, IntImm):
-                if number != pattern.value:
-                    return
-            elif isinstance(pattern, Var) and pattern.name in CONSTANTS:
-                if number is None:
-                    return
-                values[pattern.name] = number
-            elif isinstance(pattern, Var):
-                values[pattern.name] = poly
-        yield values
-
-    return find
-
-
 def at_most_zero(p: Poly, strict: bool) -> Poly:
     """The least q with q ≤ 0 exactly where p ≤ 0 (or p < 0): integers let the constant be rounded."""
     if strict:
@@ -483,15 +482,3 @@ def at_most_zero(p: Poly, strict: bool) -> Poly:
         return p
     result = {m: c // divisor for m, c in p.items() if m}
     return result | constant(-(-p.get((), 0) // divisor))
-
-
-_NORMAL: dict[type[PrimExpr], Callable[[Normalizer, Any], Poly]] = {
-    Add: Normalizer._sum,
-    Sub: Normalizer._sum,
-    Mul: Normalizer._product,
-    **dict.fromkeys((FloorDiv, FloorMod, Div, Mod, Min, Max), Normalizer._operation),
-    Cast: Normalizer._cast,
-    Select: Normalizer._choice,
-    Call: Normalizer._call,
-    Let: Normalizer._let,
-}

@@ -5,6 +5,7 @@ Quotients become remainders again where x - y·(x // y) is found, maxima become 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -26,7 +27,7 @@ from .expr import (
     wrap,
 )
 from .normal import Normalizer
-from .poly import Atom, Factor, Monomial, Poly, add, scaled, times_monomial, without
+from .poly import Atom, Factor, Monomial, Poly, add, join, scaled, times_monomial, without
 from .traits import cost
 
 ROUNDS = 8
@@ -44,20 +45,37 @@ class Renderer:
         self.normalizer = normalizer
         self._spelled: dict[Atom, PrimExpr] = {}
 
-    def render(self, p: Poly, dtype: DataType) -> PrimExpr:
-        """The cheapest spelling found. Raises Unrenderable if there is none."""
-        best, best_expr = p, self._plain(p, dtype)
-        if not any(isinstance(factor, Atom) and factor.args for m in p for factor in m):
-            return best_expr
-        for _ in range(ROUNDS):
-            for candidate in self._respelled(best, dtype):
-                expr = self._plain(candidate, dtype)
-                if cost(expr) < cost(best_expr):
-                    best, best_expr = candidate, expr
+    def render(self, p: Poly, dtype: DataType, below: float = math.inf) -> PrimExpr | None:
+        """The cheapest spelling found; None if it is not cheaper than `below`. Raises Unrenderable if there is none."""
+        best, price = p, self._cost(p)
+        if any(isinstance(factor, Atom) and factor.args for m in p for factor in m):
+            for _ in range(ROUNDS):
+                for candidate in self._respelled(best, dtype):
+                    candidate_price = self._cost(candidate)
+                    if candidate_price < price:
+                        best, price = candidate, candidate_price
+                        break
+                else:
                     break
+        if price >= below:
+            return None
+        expr = self._plain(best, dtype)
+        return expr if cost(expr) < below else None
+
+    def _cost(self, p: Poly) -> int:
+        """The cost of what `_plain` makes of a polynomial."""
+        total, positive, first = 0, False, 0
+        for monomial, coefficient in p.items():
+            if monomial:
+                total += 2 * len(monomial) - 1 + (coefficient not in (1, -1))
+                for factor in monomial:
+                    if isinstance(factor, Atom):
+                        total += cost(self.spell(factor)) - 1
+                positive = positive or coefficient >= 0
+                first = first or coefficient
             else:
-                break
-        return best_expr
+                positive = positive or coefficient > 0
+        return total + max(len(p) - 1, 0) + (first == -1 and not positive)
 
     # -------------------------------------------------------------------------------------- polynomials
 
@@ -114,14 +132,17 @@ class Renderer:
         kind: Any = atom.kind
         if kind == "cast":
             source = next(iter(atom.args[0]))[0].dtype
-            return Cast(atom.dtype, self.render(atom.args[0], source))
+            return Cast(atom.dtype, self._spell_poly(atom.args[0], source))
         if kind is Select:
             raise Unrenderable
-        operands = [self.render(arg, atom.dtype) for arg in atom.args]
+        operands = [self._spell_poly(arg, atom.dtype) for arg in atom.args]
         result = operands[0]
         for operand in operands[1:]:
             result = cast("type[BinaryExpr]", kind)(result, operand)  # type: ignore[reportCallIssue]
         return result
+
+    def _spell_poly(self, p: Poly, dtype: DataType) -> PrimExpr:
+        return cast(PrimExpr, self.render(p, dtype))
 
     # --------------------------------------------------------------------------------------- respelling
 
@@ -147,6 +168,8 @@ class Renderer:
         if left is None or not scale or coefficient % scale:
             return
         times = -coefficient // scale
+        if not any(m and join(m, left) in p for m in dividend):
+            return  # without a term of x beside it, a remainder is no gain
         remainder = self._display(FloorMod, atom.args, atom)
         yield self._exchange(p, monomial, times_monomial(dividend, left, -times), remainder, left, times)
 

@@ -23,9 +23,10 @@ The tests take these tables and check each rule for all small values.
 from __future__ import annotations
 
 import enum
+import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from . import split
 from .expr import (
@@ -55,9 +56,9 @@ from .expr import (
     Sub,
     Var,
 )
-from .functor import free_vars
+from .functor import free_vars, sub_expressions
 from .intrin import abs as abs_
-from .intrin import bitwise_and, if_then_else, shift_left, shift_right
+from .intrin import bitwise_and, shift_left, shift_right
 
 Condition: TypeAlias = "Callable[..., bool]"
 
@@ -76,6 +77,13 @@ ANY, FLOAT, INTEGER, EXACT = Holds.ANY, Holds.FLOAT, Holds.INTEGER, Holds.EXACT
 CONSTANTS = frozenset("abcgk")
 
 
+class Check(NamedTuple):
+    """A side condition and the names it asks for."""
+
+    holds: Condition
+    names: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Rule:
     """`left` may become `right`. `find` splits an operation's two polynomials as the left side has them."""
@@ -83,10 +91,10 @@ class Rule:
     left: PrimExpr
     right: PrimExpr
     holds: Holds
-    when: Condition | None
-    defined: Condition | None
+    when: Check | None
+    defined: Check | None
     unused: frozenset[str]
-    find: split.Finder | None
+    find: split.Finder
     dropped: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -110,13 +118,12 @@ def rule(
         for var in free_vars(left)
         if var.name not in kept and var.name not in CONSTANTS and var.name not in unused
     )
-    return Rule(left, right, holds, when, defined, frozenset(unused), find, dropped)
+    find = split.whole(sub_expressions(left), CONSTANTS) if find is None else find
+    return Rule(left, right, holds, _check(when), _check(defined), frozenset(unused), find, dropped)
 
 
-def parameters(condition: Condition) -> tuple[str, ...]:
-    """The names a condition asks for."""
-    code = condition.__code__
-    return code.co_varnames[: code.co_argcount]
+def _check(condition: Condition | None) -> Check | None:
+    return None if condition is None else Check(condition, tuple(inspect.signature(condition).parameters))
 
 
 x, y, z = (Var(name, "int64") for name in "xyz")
@@ -136,7 +143,7 @@ LAWS: dict[type[BinaryExpr], tuple[Rule, ...]] = {
         rule(zero // y, zero, EXACT, defined=lambda y: y != 0),
         rule((x * y + z) // y, x + z // y, EXACT, find=split.multiples),
         rule(x // c, k, EXACT, lambda x, c, k: c > 0 and k * c <= x < (k + 1) * c, find=split.one_quotient),
-        rule(x // y, zero, EXACT, lambda x, y: 0 <= x < y),
+        rule(x // y, zero, EXACT, lambda x, y: 0 <= x < y, find=split.symbolic),
         rule((x * g + y) // (c * g), x // c, EXACT, lambda y, c, g: c > 0 and 0 <= y < g, find=split.common_factor),
         rule((x // a + y) // b, (x + y * a) // (a * b), EXACT, lambda a, b: a > 0 and b > 0, find=split.nested),
     ),
@@ -253,6 +260,3 @@ TREE_RULES: tuple[Rule, ...] = (
     rule(Add(f, FloatImm("float32", -0.0)), f, FLOAT),
     rule(Add(FloatImm("float32", -0.0), f), f, FLOAT),
 )
-
-__all__ = ["ANY", "CONSTANTS", "EXACT", "FLOAT", "INTEGER", "INTRINSICS", "LAWS", "TREE_RULES", "Holds", "Rule",
-           "if_then_else", "parameters", "rule"]  # fmt: skip

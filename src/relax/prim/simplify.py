@@ -10,6 +10,8 @@ width; int64, the type of dimensions, is taken not to overflow.
 
 from __future__ import annotations
 
+import math
+
 from .bounds import Facts
 from .decide import assume, decide
 from .evaluate import evaluate
@@ -156,7 +158,7 @@ class Simplifier:
 
     def _folded(self, expr: PrimExpr) -> PrimExpr | None:
         """The value of an operation on constants. Functions of floating point are left to the target."""
-        parts = list(sub_expressions(expr))
+        parts = sub_expressions(expr)
         if not parts or not all(isinstance(part, (IntImm, FloatImm)) for part in parts):
             return None
         if isinstance(expr, Call):
@@ -185,19 +187,21 @@ class Simplifier:
 
     # ------------------------------------------------------------------------------------------ numbers
 
-    def _render(self, p: Poly, like: PrimExpr) -> PrimExpr | None:
+    def _render(self, p: Poly, like: PrimExpr, below: float = math.inf) -> PrimExpr | None:
         if self._renderer is None:
             self._renderer = Renderer(self.normalizer)
         try:
-            return self._renderer.render(p, like.dtype)
+            return self._renderer.render(p, like.dtype, below)
         except Unrenderable:
             return None
 
     def _number(self, expr: PrimExpr) -> PrimExpr:
-        rendered = self._render(self.normalizer.normal(expr), expr)
-        if rendered is None or cost(rendered) >= cost(expr):
+        rendered = self._render(self.normalizer.normal(expr), expr, below=cost(expr))
+        if rendered is None:
             return expr
-        return self.simplify(rendered)  # the new spelling may offer what the old one hid; each round is cheaper
+        return self.simplify(
+            rendered
+        )  # the new spelling may offer what the old one hid; each round is cheaper
 
     # --------------------------------------------------------------------------------------- conditions
 

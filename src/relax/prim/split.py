@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from .bounds import Bounds
-from .expr import FloorDiv
+from .expr import FloorDiv, IntImm, PrimExpr, Var
 from .poly import Atom, Poly, add, constant, times_monomial, value_of, without
 
 Values: TypeAlias = "dict[str, Poly | int]"
@@ -56,6 +56,33 @@ def _divide(dividend: Poly, divisor: Poly) -> tuple[Poly, Poly]:
     if len(divisor) > 1 and any(rest.values()):
         return {}, dividend
     return quotient, rest
+
+
+def whole(patterns: tuple[PrimExpr, ...], constants: frozenset[str]) -> Finder:
+    """The finder of a left side whose operands are names or numbers."""
+
+    def find(bounds: Bounds, left: Poly, right: Poly) -> Iterator[Values]:
+        values: Values = {}
+        for pattern, poly in zip(patterns, (left, right), strict=False):
+            if isinstance(pattern, Var) and pattern.name not in constants:
+                values[pattern.name] = poly
+                continue
+            number = value_of(poly)
+            if isinstance(pattern, Var):
+                if number is None:
+                    return
+                values[pattern.name] = number
+            elif not isinstance(pattern, IntImm) or number != pattern.value:
+                return
+        yield values
+
+    return find
+
+
+def symbolic(bounds: Bounds, dividend: Poly, divisor: Poly) -> Iterator[Values]:
+    """x over y, with a divisor that is not a number."""
+    if value_of(divisor) is None:
+        yield {"x": dividend, "y": divisor}
 
 
 def multiples(bounds: Bounds, dividend: Poly, divisor: Poly) -> Iterator[Values]:
