@@ -115,8 +115,8 @@ def broadcast_dims(
     a: Sequence[PrimExpr], b: Sequence[PrimExpr], names: tuple[str, str]
 ) -> tuple[PrimExpr, ...] | None:
     """The shape two shapes broadcast to; None if it cannot be known. A proved mismatch raises."""
-    result: list[PrimExpr | None] = [*a[: len(a) - len(b)], *b[: len(b) - len(a)]]
     common = min(len(a), len(b))
+    result: list[PrimExpr | None] = [*a[: len(a) - common], *b[: len(b) - common]]
     for from_end in range(common, 0, -1):
         result.append(_broadcast_one(a[-from_end], b[-from_end], from_end, names))
     known = [size for size in result if size is not None]

@@ -1,0 +1,306 @@
+"""What is checked of every operator, given a call of it on sample values.
+
+    Case("relax.add", [rng.array((2, 3), "float32"), rng.array((3,), "float32")])
+
+For each case: what `infer` says of static, symbolic and partly unknown operands agrees with what the reference
+returns; the formula, as a PrimFunc over static and over symbolic sizes, computes what the reference does; the
+public function takes back what the call shows. Case tables are the files ``cases_*.py`` next to this one, each with a
+list `CASES`: an operator without a case fails `test_every_operator_has_a_case`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import relax.op
+from relax import te
+from relax.expr import Call, PrimValue, ShapeExpr, Tuple, Var
+from relax.ir import DataType, structural_equal
+from relax.op import Operator, infer_call, operator_of
+from relax.op.operator import public_function
+from relax.prim import Var as PrimVar
+from relax.prim import evaluate, mark_nonnegative
+from relax.struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
+from relax.tir.interpret import interpret
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+FLOATS8 = ("float8_e4m3fn", "float8_e5m2")
+INTS = ("int8", "int16", "int32", "int64")
+UINTS = ("uint8", "uint16", "uint32", "uint64")
+NUMBERS = (*FLOATS, *INTS, *UINTS)
+
+TOLERANCE = {"float64": 1e-9, "float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A shape as an operand."""
+
+    values: tuple[int, ...]
+
+
+@dataclass
+class Case:
+    """A call of an operator on values: arrays, Sizes, numbers, lists of these, None for one left out."""
+
+    op: str
+    operands: list[Any]
+    attrs: dict[str, Any] = field(default_factory=dict)
+    raises: tuple[type[Exception], str] | None = None
+    """What running it raises, reference and kernel alike."""
+    tolerance: float | None = None
+
+    def __str__(self) -> str:
+        shown = ", ".join(map(_show, self.operands))
+        attrs = "".join(f", {k}={v}" for k, v in self.attrs.items())
+        return f"{self.op.removeprefix('relax.')}({shown}{attrs})"
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype.name}{list(value.shape)}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_show, value)) + "]"
+    return str(list(value.values)) if isinstance(value, Sizes) else str(value)
+
+
+class Random:
+    """Sample arrays; the same in every run."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.rng = np.random.default_rng(seed)
+
+    def array(self, shape: tuple[int, ...], dtype: str, low: float = -4, high: float = 4) -> np.ndarray:
+        """Values between low and high (for unsigned types from 0)."""
+        kind = DataType(dtype)
+        if kind.is_bool:
+            return np.asarray(self.rng.random(shape) < 0.5)
+        if kind.is_float:
+            return np.asarray(self.rng.uniform(low, high, shape)).astype(kind.numpy())
+        return np.asarray(self.rng.integers(max(int(low), kind.min_value), int(high) + 1, shape)).astype(
+            kind.numpy()
+        )
+
+
+def special(dtype: str) -> np.ndarray:
+    """The values where things go wrong: zeros, halves, limits, infinities, NaN."""
+    kind = DataType(dtype)
+    if kind.is_integer:
+        return np.array([0, 1, 2, kind.max_value, kind.min_value, kind.min_value + 1], kind.numpy())
+    info = ml_dtypes.finfo(kind.numpy())
+    values = [
+        0.0,
+        -0.0,
+        0.5,
+        1.5,
+        2.5,
+        -0.5,
+        -2.5,
+        1.0,
+        -1.0,
+        float(info.max),
+        float(info.min),
+        float(info.tiny),
+    ]
+    return np.array([*values, np.inf, -np.inf, np.nan]).astype(kind.numpy())
+
+
+# ---------------------------------------------------------------------------------------------- variants
+
+
+@dataclass
+class Variant:
+    """A case with its sizes written as numbers, or as shape variables."""
+
+    call: Call
+    operator: Operator
+    env: dict[PrimVar, int]
+    arrays: list[np.ndarray]
+
+
+def variant(case: Case, symbolic: bool) -> Variant:
+    names: dict[int, PrimVar] = {}
+    arrays: list[np.ndarray] = []
+
+    def size(value: int) -> Any:
+        if not symbolic or value == 1:
+            return value
+        if value not in names:
+            names[value] = PrimVar(f"n{value}", "int64")
+            mark_nonnegative(names[value])
+        return names[value]
+
+    def operand(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            arrays.append(value)
+            info = TensorStructInfo([size(d) for d in value.shape], value.dtype.name)
+            return Var(f"x{len(arrays)}", info)
+        if isinstance(value, Sizes):
+            return ShapeExpr([size(d) for d in value.values])
+        if isinstance(value, list):
+            return Tuple([operand(item) for item in value])
+        return value if value is None else PrimValue(value)
+
+    operands = [operand(value) for value in case.operands]
+    call = public_function(case.op)(*operands, **case.attrs)
+    assert isinstance(call, Call)
+    return Variant(call, operator_of(call), {var: value for value, var in names.items()}, arrays)
+
+
+def reference(case: Case, operator: Operator) -> list[np.ndarray]:
+    """What the operator's reference returns."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Sizes):
+            return value.values
+        return [plain(item) for item in value] if isinstance(value, list) else value
+
+    prepared = list(case.operands)
+    while prepared and prepared[-1] is None:
+        prepared.pop()
+    with np.errstate(all="ignore"):
+        result = operator.evaluate(*map(plain, prepared))
+    return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+# ------------------------------------------------------------------------------------------------ checks
+
+
+def check_inference(case: Case) -> None:
+    """Static and symbolic inference against the reference, and inference of what is partly unknown."""
+    expected = None if case.raises else reference(case, variant(case, False).operator)
+    for symbolic in (False, True):
+        made = variant(case, symbolic)
+        _compare_info(infer_call(made.call), expected, made.env, whole=not symbolic)
+    for weaken in (_without_dims, _without_all, _without_kind):
+        made = variant(case, False)
+        args = [_weakened(arg, weaken) for arg in made.call.args]
+        _compare_info(infer_call(made.call.replace(args=args)), expected, {}, whole=False)
+
+
+def _without_dims(info: TensorStructInfo) -> Any:
+    return TensorStructInfo(None, info.dtype, None, info.ndim)
+
+
+def _without_all(info: TensorStructInfo) -> Any:
+    return TensorStructInfo(None, "")
+
+
+def _without_kind(info: TensorStructInfo) -> Any:
+    return ObjectStructInfo()
+
+
+def _weakened(arg: Any, weaken: Any) -> Any:
+    if isinstance(arg, Tuple):
+        return Tuple([_weakened(item, weaken) for item in arg.fields])
+    info = arg.struct_info_ if isinstance(arg, Var) else None
+    return Var(arg.name_hint, weaken(info)) if isinstance(info, TensorStructInfo) else arg
+
+
+def _compare_info(info: Any, expected: list[np.ndarray] | None, env: dict[PrimVar, int], whole: bool) -> None:
+    if isinstance(info, ObjectStructInfo):
+        assert not whole
+        return
+    infos = list(info.fields) if isinstance(info, TupleStructInfo) else [info]
+    for one, array in zip(infos, expected or [None] * len(infos), strict=True):
+        assert isinstance(one, TensorStructInfo)
+        if whole:
+            assert one.dims is not None
+            assert not one.dtype.is_void
+        if array is None:
+            continue
+        assert one.dtype in ("", array.dtype.name)
+        assert one.ndim in (-1, array.ndim)
+        for size, found in zip(one.dims or (), array.shape, strict=False):
+            free = [var for var in relax.prim.free_vars(size) if var not in env]
+            assert free or evaluate(size, env) == found, f"inferred {one}, found {array.shape}"
+
+
+def check_function(case: Case) -> None:
+    """The public function makes the same call of the call's own arguments and attributes."""
+    call = variant(case, False).call
+    attrs = {name: getattr(call.attrs, name) for name in call.attrs.attribute_names}
+    again = public_function(case.op)(*call.args, **attrs)
+    assert structural_equal(call, again)
+
+
+@dataclass
+class Kernel:
+    """A case as a PrimFunc and its arguments; the results are in `outputs` when it has run."""
+
+    func: Any
+    arguments: list[Any]
+    outputs: list[np.ndarray]
+
+
+def kernel(case: Case, symbolic: bool) -> Kernel:
+    """The formula of a case as a PrimFunc."""
+    made = variant(case, symbolic)
+    inputs: list[te.Tensor] = []
+
+    def value(arg: Any) -> Any:
+        if isinstance(arg, Var):
+            info = arg.struct_info
+            inputs.append(te.placeholder(info.dims, info.dtype, arg.name_hint))
+            return inputs[-1]
+        if isinstance(arg, Tuple):
+            return [value(item) for item in arg.fields]
+        if isinstance(arg, relax.expr.Constant):
+            made.arrays.append(arg.data)
+            inputs.append(te.placeholder(arg.data.shape, arg.dtype, "constant"))
+            return inputs[-1]
+        return list(arg.values) if isinstance(arg, ShapeExpr) else arg.value
+
+    result = made.operator.checked_formula(made.call, [value(arg) for arg in made.call.args])
+    results = list(result) if isinstance(result, (tuple, list)) else [result]
+    func = te.create_prim_func([*inputs, *results])
+    shapes = [tuple(evaluate(size, made.env) for size in tensor.shape) for tensor in results]
+    outputs = [np.zeros(s, t.dtype.numpy()) for s, t in zip(shapes, results, strict=True)]
+    scalars = [made.env[param] for param in func.params if param not in func.buffer_map]
+    arrays = [array.copy(order="C") for array in made.arrays]
+    return Kernel(func, [*arrays, *scalars, *outputs], outputs)
+
+
+def check_kernel(case: Case, symbolic: bool) -> None:
+    """The formula, run by the reference interpreter of TIR, against the reference."""
+    made = kernel(case, symbolic)
+    if case.raises:
+        error, message = case.raises
+        try:
+            interpret(made.func, *made.arguments)
+        except error as found:
+            assert message in str(found)  # noqa: PT017 (the message is checked beside the type)
+        else:
+            raise AssertionError(f"expected {error.__name__}")
+        return
+    expected = reference(case, variant(case, False).operator)
+    interpret(made.func, *made.arguments)
+    assert len(expected) == len(made.outputs)
+    for found, wanted in zip(made.outputs, expected, strict=True):
+        assert_close(found, wanted, case.tolerance)
+
+
+def assert_close(found: np.ndarray, wanted: np.ndarray, tolerance: float | None = None) -> None:
+    """Equal dtype and shape, and values equal up to the precision of the dtype."""
+    assert found.dtype == wanted.dtype
+    assert found.shape == wanted.shape
+    if not DataType(found.dtype.name).is_float:
+        np.testing.assert_array_equal(found, wanted)
+        return
+    rtol = tolerance if tolerance is not None else TOLERANCE.get(found.dtype.name, 0.2)
+    wide = found.astype(np.float64), wanted.astype(np.float64)
+    np.testing.assert_allclose(*wide, rtol=rtol, atol=rtol * 0.1, equal_nan=True)
+
+
+def all_cases() -> Iterator[Case]:
+    """The cases of every table beside this file."""
+    import importlib
+    from pathlib import Path
+
+    for path in sorted(Path(__file__).parent.glob("cases_*.py")):
+        yield from importlib.import_module(path.stem).CASES

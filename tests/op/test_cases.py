@@ -1,0 +1,38 @@
+"""Every operator on its sample calls: inference, formula and reference agree (see op_harness)."""
+
+from __future__ import annotations
+
+import pytest
+from op_harness import all_cases, check_function, check_inference, check_kernel
+
+from relax.ir import Op
+
+CASES = list(all_cases())
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_inference(case):
+    check_inference(case)
+    check_function(case)
+
+
+@pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
+@pytest.mark.parametrize(
+    "case",
+    [c for c in CASES if Op.get(c.op).get_attr("operator_class").compute is not None],
+    ids=str,
+)
+def test_kernel(case, symbolic):
+    check_kernel(case, symbolic)
+
+
+def test_every_operator_has_a_case():
+    covered = {case.op for case in CASES}
+    with_formula = {
+        name
+        for name in Op.list_op_names()
+        if (cls := Op.get(name).get_attr("operator_class")) is not None
+        and cls.reference is not None
+        and ".testing." not in name
+    }
+    assert sorted(with_formula - covered) == []
