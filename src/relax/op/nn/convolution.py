@@ -225,7 +225,9 @@ class Pool2d(Image):
             inside_rows = [r for r in rows if 0 <= r < x.shape[2]]
             inside_columns = [c for c in columns if 0 <= c < x.shape[3]]
             places = sum(r < x.shape[2] + bottom for r in rows) * sum(c < x.shape[3] + right for c in columns)
-            window = x[:, :, inside_rows][:, :, :, inside_columns].reshape(*x.shape[:2], -1)
+            window = x[:, :, inside_rows][:, :, :, inside_columns].reshape(
+                *x.shape[:2], len(inside_rows) * len(inside_columns)
+            )
             cells[y, z] = fold(window, places)
         height = max((y for y, _ in cells), default=-1) + 1
         width = max((z for _, z in cells), default=-1) + 1

@@ -1,0 +1,56 @@
+"""Cases of the operators that fold a tensor along axes."""
+
+from __future__ import annotations
+
+import numpy as np
+from op_harness import FLOATS, INTS, NUMBERS, UINTS, Case, Random, special
+
+rng = Random(2)
+
+SHAPES = ((2, 3, 4), (1, 1, 1), (0, 3, 2), (2, 0, 3))
+CASES: list[Case] = []
+for name in ("sum", "prod", "max", "min", "mean"):
+    op = f"relax.{name}"
+    for shape in SHAPES:
+        CASES += [
+            Case(op, [rng.array(shape, "float32", -2, 2)], {"axis": axis, "keepdims": keepdims})
+            for axis in (None, 1, (0, 2), (-1, 0))
+            for keepdims in (False, True)
+        ]
+    CASES += [Case(op, [rng.array((), "float32")])]
+    CASES += [Case(op, [rng.array((3, 5), dtype, -2, 2)], {"axis": 1}) for dtype in FLOATS]
+    if name != "mean":
+        CASES += [Case(op, [special(dtype)]) for dtype in (*INTS, *UINTS)]
+    CASES += [
+        Case(op, [np.array([[1, np.nan, 3], [-np.inf, 2, np.inf], [-0.0, 0.0, -1]], "float32")], {"axis": 1})
+    ]
+
+for name in ("argmax", "argmin"):
+    op = f"relax.{name}"
+    CASES += [
+        Case(op, [rng.array(shape, "float32")], {"axis": axis, "keepdims": keepdims})
+        for shape in ((2, 3, 4), (1, 1, 1), (0, 3, 2))
+        for axis in (1, -1)
+        for keepdims in (False, True)
+    ]
+    CASES += [Case(op, [rng.array((2, 3), dtype)]) for dtype in (*NUMBERS, "bool")]
+    CASES += [Case(op, [rng.array((2, 3), "float32")], {"keepdims": True})]
+    CASES += [Case(op, [np.array([2, 2, 1, 1, 2], "int8")])]
+    CASES += [Case(op, [np.array([-np.inf, -np.inf], "float32")])]
+    CASES += [Case(op, [np.array([1, np.nan, np.inf, np.nan], "float32")])]
+
+for exclusive in (False, True):
+    CASES += [
+        Case("relax.cumsum", [rng.array(shape, "float32")], {"axis": axis, "exclusive": exclusive})
+        for shape in ((2, 3, 4), (1, 1, 1), (0, 3, 2), (2, 0, 3))
+        for axis in (None, 0, 1, -1)
+    ]
+    CASES += [
+        Case("relax.cumsum", [rng.array((5,), dtype)], {"axis": 0, "exclusive": exclusive})
+        for dtype in NUMBERS
+    ]
+CASES += [
+    Case("relax.cumsum", [rng.array((6,), "int8", 60, 100)], {"axis": 0}),
+    Case("relax.cumsum", [rng.array((6,), "int8", 60, 100)], {"axis": 0, "dtype": "int64"}),
+    Case("relax.cumsum", [rng.array((6,), "bool")], {"axis": 0, "dtype": "int32"}),
+]
