@@ -1,0 +1,119 @@
+"""Storage of a function's own: on the stack if small and of known size, else from the heap.
+
+Heap storage is aligned to 64 bytes and given back on every way out, errors included. A size that is negative, or too
+great to count, is an error before anything is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+from ..prim import GE, IntImm, PrimExpr
+from ..tir import Buffer
+from .builder import Operand
+from .context import Context, Storage, escaped
+from .formula import Val
+from .index import index
+from .memory import declare_storage
+from .types import memory_element
+
+_ALIGNMENT: Final = 64
+_STACK_EACH: Final = 16 << 10
+_STACK_TOTAL: Final = 64 << 10
+
+
+@contextmanager
+def allocate(cx: Context, buffer: Buffer) -> Generator[Storage]:
+    """Storage for a buffer while the ``with`` lasts."""
+    size = _constant_bytes(buffer)
+    outside = cx.error_label
+    heap = size is None or size > _STACK_EACH or cx.stack_bytes + size > _STACK_TOTAL
+    if size is not None and not heap:
+        cx.stack_bytes += size
+        elements = max(size // _element_bytes(buffer), 1)
+        pointer = cx.b.alloca(f"[{elements} x {memory_element(buffer.dtype)}]", _ALIGNMENT)
+    else:
+        pointer = _from_heap(cx, buffer)
+        cx.error_label = cx.b.label("release")
+        with cx.b.cold(cx.error_label):
+            _release(cx, pointer)
+            cx.b.end(f"br label %{outside}")
+    cx.vars[buffer.data] = Val(cx.b, "ptr", 1, pointer)
+    where = cx.storage[buffer] = declare_storage(cx, buffer, pointer)
+    yield where
+    del cx.storage[buffer], cx.vars[buffer.data]
+    cx.error_label = outside
+    if heap:
+        _release(cx, pointer)
+
+
+def _element_bytes(buffer: Buffer) -> int:
+    return max(buffer.dtype.bits // 8, 1)
+
+
+def _constant_bytes(buffer: Buffer) -> int | None:
+    """The bytes a buffer takes, if that is known now (and not negative)."""
+    size = _element_bytes(buffer) * max(buffer.dtype.lanes, 1)
+    for extent in _extents(buffer):
+        if not isinstance(extent, IntImm) or extent.value < 0:
+            return None
+        size *= extent.value
+    return size
+
+
+def _extents(buffer: Buffer) -> tuple[PrimExpr, ...]:
+    """Numbers whose product is the count of elements to reserve."""
+    return (buffer.shape[0] * buffer.strides[0],) if buffer.strides else buffer.shape
+
+
+def _from_heap(cx: Context, buffer: Buffer) -> Operand:
+    name = f"buffer {escaped(buffer.name)}"
+    for axis, extent in enumerate(buffer.shape):
+        if not cx.facts.nonnegative(extent):
+            size = index(cx, extent)
+            message = f"{name}: dimension {axis} is %lld, and cannot be negative"
+            cx.fail_unless(size.ge(0), "ValueError", message, size)
+            cx.facts.assume(GE(extent, IntImm(extent.dtype, 0)))
+    bytes_ = _checked_product(cx, buffer, name)
+    rounded = (bytes_ + (_ALIGNMENT - 1)) & -_ALIGNMENT
+    requested = rounded.gt(0).choose(rounded, _ALIGNMENT)
+    function = cx.b.module.declare(
+        "aligned_alloc",
+        "noalias ptr",
+        "i64 allocalign, i64",
+        'nounwind willreturn allockind("alloc,uninitialized,aligned") allocsize(1) "alloc-family"="malloc"',
+    )
+    pointer = cx.b.op(
+        f"call noalias align {_ALIGNMENT} ptr {function}(i64 allocalign {_ALIGNMENT}, i64 {requested.ref})"
+    )
+    found = Val(cx.b, "i1", 1, cx.b.op(f"icmp ne ptr {pointer}, null"))
+    cx.fail_unless(found, "MemoryError", f"out of memory: {name} needs %lld bytes", requested)
+    return pointer
+
+
+def _checked_product(cx: Context, buffer: Buffer, name: str) -> Val:
+    """The bytes of a buffer; an error if they are more than 2^62."""
+    total = cx.i64(_element_bytes(buffer) * max(buffer.dtype.lanes, 1))
+    overflow: Val | None = None
+    multiply = cx.b.module.intrinsic("llvm.umul.with.overflow.i64", "{ i64, i1 }", "i64", "i64")
+    for extent in _extents(buffer):
+        pair = cx.b.op(f"call {{ i64, i1 }} {multiply}(i64 {total.ref}, i64 {index(cx, extent).ref})")
+        total = Val(cx.b, "i64", 1, cx.b.op(f"extractvalue {{ i64, i1 }} {pair}, 0"))
+        over = Val(cx.b, "i1", 1, cx.b.op(f"extractvalue {{ i64, i1 }} {pair}, 1"))
+        overflow = over if overflow is None else overflow | over
+    too_great = total.compare("", "ugt", 1 << 62)
+    overflow = too_great if overflow is None else overflow | too_great
+    cx.fail_unless(overflow ^ 1, "MemoryError", f"{name} is too large for any memory")
+    return total
+
+
+def _release(cx: Context, pointer: Operand) -> None:
+    function = cx.b.module.declare(
+        "free",
+        "void",
+        "ptr allocptr captures(none)",
+        'nounwind willreturn allockind("free") "alloc-family"="malloc"',
+    )
+    cx.b.do(f"call void {function}(ptr {pointer})")

@@ -1,0 +1,207 @@
+"""LLVM IR as text: modules, functions and blocks, written line by line.
+
+Text is what llvmlite's binding takes. Writing it directly costs a tenth of building llvmlite.ir objects first, and
+all of the language is at hand (flags on addresses, loop metadata, `splat`). An *operand* is the text of a value
+(``%v7``, ``42``, ``@table``); its type stands beside it where it is used.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+
+Operand = str
+
+
+class ModuleBuilder:
+    """The text of one module: functions, constants and declarations, each once."""
+
+    def __init__(self) -> None:
+        self._functions: list[str] = []
+        self._globals: dict[str, str] = {}
+        self._strings: dict[bytes, str] = {}
+        self._declarations: dict[str, str] = {}
+        self._helpers: set[str] = set()
+        self._metadata: list[str] = []
+        self._attributes: dict[str, int] = {}
+
+    def string(self, text: str) -> Operand:
+        """A zero-terminated constant string."""
+        data = text.encode() + b"\0"
+        name = self._strings.get(data)
+        if name is None:
+            name = self._strings[data] = f"@.s{len(self._strings)}"
+            body = "".join(chr(c) if 32 <= c < 127 and c not in b'"\\' else f"\\{c:02X}" for c in data)
+            self._globals[name] = f'private unnamed_addr constant [{len(data)} x i8] c"{body}"'
+        return name
+
+    def table(self, name: str, element: str, values: Iterable[str]) -> Operand:
+        """A constant array, made once for its name."""
+        symbol = f"@{name}"
+        if symbol not in self._globals:
+            items = ", ".join(f"{element} {value}" for value in values)
+            count = items.count(",") + 1
+            self._globals[symbol] = f"private unnamed_addr constant [{count} x {element}] [{items}], align 64"
+        return symbol
+
+    def declare(self, name: str, result: str, parameters: str, attributes: str = "nounwind") -> Operand:
+        """A function from outside; the first declaration of a name stands."""
+        symbol = quoted(name)
+        if symbol not in self._declarations and name not in self._helpers:
+            group = f" #{self.attribute_group(attributes)}" if attributes else ""
+            self._declarations[symbol] = f"declare {result} {symbol}({parameters}){group}"
+        return symbol
+
+    def intrinsic(self, name: str, result: str, *parameters: str) -> Operand:
+        """An LLVM intrinsic, whose attributes LLVM knows itself."""
+        return self.declare(name, result, ", ".join(parameters), "")
+
+    def helper(self, name: str, write: Callable[[], None]) -> Operand:
+        """A function of this module that `write` defines when it is first asked for."""
+        if name not in self._helpers:
+            self._helpers.add(name)
+            write()
+        return quoted(name)
+
+    def define(self, function: FunctionBuilder) -> None:
+        """Add a finished function."""
+        self._functions.append(function.text())
+
+    def add_text(self, text: str) -> None:
+        """Add a function that is written out as LLVM text."""
+        self._functions.append(text)
+
+    def attribute_group(self, attributes: str) -> int:
+        return self._attributes.setdefault(attributes, len(self._attributes))
+
+    def metadata(self, body: str) -> str:
+        """A metadata node; ``$self`` in its text is the node, which makes it distinct."""
+        name = f"!{len(self._metadata)}"
+        distinct = "distinct " if "$self" in body else ""
+        line = f"{distinct}!{{{body.replace('$self', name)}}}"
+        if not distinct:
+            for known, existing in enumerate(self._metadata):
+                if existing == line:
+                    return f"!{known}"
+        self._metadata.append(line)
+        return name
+
+    def text(self) -> str:
+        """The module as LLVM reads it."""
+        out = [f"{name} = {body}" for name, body in self._globals.items()]
+        out += self._declarations.values()
+        out += self._functions
+        out += [f"attributes #{number} = {{ {text} }}" for text, number in self._attributes.items()]
+        out += [f"!{number} = {body}" for number, body in enumerate(self._metadata)]
+        return "\n".join(out) + "\n"
+
+
+class FunctionBuilder:
+    """One function: blocks in order, and cold blocks (errors) after them."""
+
+    def __init__(self, module: ModuleBuilder, head: str) -> None:
+        """`head` is the definition up to the brace, e.g. ``define i32 @f(ptr %a)``."""
+        self.module = module
+        self._head = head
+        self._entry: list[str] = []
+        self._lines: list[str] = []
+        self._cold: list[str] = []
+        self._count = 0
+        self.block = "entry"
+        self.terminated = False
+
+    def op(self, text: str) -> Operand:
+        """An instruction with a result."""
+        self._count += 1
+        name = f"%v{self._count}"
+        self._lines.append(f"  {name} = {text}")
+        return name
+
+    def do(self, text: str) -> None:
+        """An instruction without a result."""
+        self._lines.append(f"  {text}")
+
+    def alloca(self, type_: str, align: int) -> Operand:
+        """Space on the stack, reserved at the function's entry."""
+        self._count += 1
+        name = f"%v{self._count}"
+        self._entry.append(f"  {name} = alloca {type_}, align {align}")
+        return name
+
+    def label(self, hint: str) -> str:
+        """A fresh label."""
+        self._count += 1
+        return f"{hint}{self._count}"
+
+    def start(self, label: str) -> None:
+        """Begin a block."""
+        self._lines.append(f"{label}:")
+        self.block = label
+        self.terminated = False
+
+    def end(self, text: str) -> None:
+        """End the block by a terminator."""
+        self._lines.append(f"  {text}")
+        self.terminated = True
+
+    def branch(self, label: str) -> None:
+        if not self.terminated:
+            self.end(f"br label %{label}")
+
+    def branch_if(self, condition: Operand, then: str, otherwise: str, hint: str = "") -> None:
+        """Branch on an i1; `hint` says which side is likely: "then", "otherwise" or neither."""
+        weights = {"then": "i32 2000, i32 1", "otherwise": "i32 1, i32 2000"}.get(hint)
+        profile = ""
+        if weights:
+            profile = ", !prof " + self.module.metadata(f'!"branch_weights", {weights}')
+        self.end(f"br i1 {condition}, label %{then}, label %{otherwise}{profile}")
+
+    @contextmanager
+    def cold(self, label: str) -> Generator[None]:
+        """Write a block that rarely runs, after all others; then go on where we were."""
+        hot, block, terminated = self._lines, self.block, self.terminated
+        self._lines = self._cold
+        self.start(label)
+        yield
+        self._lines, self.block, self.terminated = hot, block, terminated
+
+    def call(self, result: str, function: Operand, arguments: str) -> Operand:
+        return self.op(f"call {result} {function}({arguments})")
+
+    def text(self) -> str:
+        lines = [f"{self._head} {{", "entry:", *self._entry, *self._lines, *self._cold, "}"]
+        return "\n".join(lines)
+
+
+def quoted(name: str) -> str:
+    """A global symbol; any characters are allowed in its name."""
+    plain = name.replace(".", "").replace("_", "").isalnum() and name.isascii() and not name[0].isdigit()
+    if plain:
+        return f"@{name}"
+    body = "".join(chr(c) if 32 <= c < 127 and c not in b'"\\' else f"\\{c:02X}" for c in name.encode())
+    return f'@"{body}"'
+
+
+def float_text(value: float, type_: str) -> str:
+    """A constant of LLVM's float or double: the hexadecimal form, which is exact."""
+    if type_ == "float":
+        value = _to_float32(value)
+    return f"0x{struct.unpack('>Q', struct.pack('>d', value))[0]:016X}"
+
+
+def _to_float32(value: float) -> float:
+    try:
+        return struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def splat(type_: str, lanes: int, value: str) -> str:
+    """A constant in every lane (the scalar itself when there is one)."""
+    return value if lanes == 1 else f"splat ({type_} {value})"
+
+
+def vector(type_: str, lanes: int) -> str:
+    """The LLVM type of `lanes` elements."""
+    return type_ if lanes == 1 else f"<{lanes} x {type_}>"

@@ -1,0 +1,300 @@
+"""The kernel cache: compiled objects on disk, found by what they were compiled from.
+
+A key is the digest of the IR text, and that of everything else that decides the machine code (target, versions).
+Entries hold machine code that will run, so the directory is the user's alone (0700; one that somebody else owns or
+can write to is not used), and each entry carries a checksum. Writing is atomic. Nothing that goes wrong here fails a
+build: the object is compiled again.
+
+    RELAX_CACHE=0          switches the cache off
+    RELAX_CACHE_DIR        where it is (else $XDG_CACHE_HOME/relax, else ~/.cache/relax)
+    RELAX_CACHE_SIZE       how large it may grow, e.g. 200M (default 512M); the least recently used entries go first
+    RELAX_CACHE_DEBUG=1    says on stderr what was found, what was not, and why
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import stat
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Generator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+_log = logging.getLogger(__name__)
+
+_MAGIC: Final = b"relax kernel 1\n"
+_DIGEST: Final = 32
+_DEFAULT_SIZE: Final = 512 << 20
+_PRUNE_EVERY: Final = 64
+_STALE_SECONDS: Final = 3600.0
+_UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+@dataclass
+class Statistics:
+    """What happened since the process began (or `reset`)."""
+
+    hits: int = 0
+    misses: Counter[str] = field(default_factory=Counter[str])
+    """Reason → count."""
+    stored: int = 0
+    evicted: int = 0
+    problems: int = 0
+    """Entries that could not be written or removed."""
+
+    def reset(self) -> None:
+        """Start counting anew."""
+        self.__init__()
+
+
+statistics: Final = Statistics()
+
+_lock = threading.Lock()
+_enabled: ContextVar[bool | None] = ContextVar("relax_cache_enabled", default=None)
+_writes = 0
+
+
+@dataclass(frozen=True)
+class Key:
+    """What an object was compiled from: its IR, and all else that decides its machine code."""
+
+    source: str
+    environment: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.source}-{self.environment}"
+
+
+def key_of(text: str, *environment: str) -> Key:
+    """The key of an object compiled from an IR text in an environment (target, versions)."""
+    return Key(_digest(text.encode(), 20).hex(), _digest("\n".join(environment).encode(), 8).hex())
+
+
+def _digest(data: bytes, size: int = _DIGEST) -> bytes:
+    return hashlib.blake2b(data, digest_size=size).digest()
+
+
+# -------------------------------------------------------------------------------------- switches
+
+
+def enabled() -> bool:
+    """Whether the cache is used here."""
+    chosen = _enabled.get()
+    return os.environ.get("RELAX_CACHE", "1") not in ("0", "off", "no") if chosen is None else chosen
+
+
+@contextlib.contextmanager
+def disabled() -> Generator[None]:
+    """Compile without the cache inside the ``with``."""
+    token = _enabled.set(False)
+    try:
+        yield
+    finally:
+        _enabled.reset(token)
+
+
+def directory() -> Path:
+    """Where entries are kept; it need not exist."""
+    chosen = os.environ.get("RELAX_CACHE_DIR")
+    if chosen:
+        return Path(chosen).expanduser() / "kernels"
+    base = os.environ.get("XDG_CACHE_HOME")
+    root = Path(base) if base and os.path.isabs(base) else Path.home() / ".cache"
+    return root / "relax" / "kernels"
+
+
+def size_limit() -> int:
+    """The bytes the cache may take."""
+    text = os.environ.get("RELAX_CACHE_SIZE", "").strip().upper().removesuffix("B")
+    try:
+        number = float(text[:-1]) * _UNITS[text[-1]] if text[-1:] in _UNITS else float(text)
+    except ValueError:
+        return _DEFAULT_SIZE
+    return max(0, int(number))
+
+
+def say(message: str, *arguments: object) -> None:
+    """Log a decision; on stderr under RELAX_CACHE_DEBUG."""
+    if os.environ.get("RELAX_CACHE_DEBUG", "0") not in ("", "0") and not _log.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("relax cache: %(message)s"))
+        _log.addHandler(handler)
+        _log.setLevel(logging.DEBUG)
+        _log.propagate = False
+    _log.debug(message, *arguments)
+
+
+# -------------------------------------------------------------------------------------- entries
+
+
+def load(key: Key, what: str = "module") -> bytes | None:
+    """The object stored under a key; None if there is none that can be trusted."""
+    found, reason = _read(key) if enabled() else (None, "the cache is switched off")
+    with _lock:
+        if found is not None:
+            statistics.hits += 1
+        else:
+            statistics.misses[reason] += 1
+    say("%s: %s", what, f"found {key.name}" if found is not None else f"compiled, since {reason}")
+    return found
+
+
+def _read(key: Key) -> tuple[bytes | None, str]:
+    try:
+        folder = _trusted_directory(create=False)
+        if folder is None:
+            return None, "there is no cache yet"
+        path = folder / key.name
+        data = _read_own_file(path)
+    except FileNotFoundError:
+        return None, _why_absent(key)
+    except OSError as error:
+        return None, f"the cache cannot be read ({error.strerror or error})"
+    header = len(_MAGIC) + _DIGEST
+    body = data[header:]
+    if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : header] != _digest(body):
+        with contextlib.suppress(OSError):
+            path.unlink()
+        return None, "its entry is corrupted"
+    with contextlib.suppress(OSError):
+        os.utime(path)
+    return body, ""
+
+
+def _read_own_file(path: Path) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
+    with open(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or not _is_own(status):
+            raise PermissionError(13, f"{path} does not belong to this user")
+        return file.read()
+
+
+def _why_absent(key: Key) -> str:
+    """Whether the same IR was compiled for something else."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(directory()):
+            if entry.name.startswith(f"{key.source}-"):
+                return "it was compiled for another target or by another version"
+    return "this code was not compiled before"
+
+
+def store(key: Key, data: bytes) -> None:
+    """Keep an object. A disk that is full or read-only only means that it is not kept."""
+    global _writes
+    if not enabled() or size_limit() < len(data):
+        return
+    try:
+        folder = _trusted_directory(create=True)
+        if folder is None:
+            return
+        _write_atomically(folder, key.name, _MAGIC + _digest(data) + data)
+    except OSError as error:
+        with _lock:
+            statistics.problems += 1
+        say("%s is not kept: %s", key.name, error)
+        return
+    with _lock:
+        statistics.stored += 1
+        _writes += 1
+        due = _writes % _PRUNE_EVERY == 1
+    if due:
+        prune()
+
+
+def _write_atomically(folder: Path, name: str, data: bytes) -> None:
+    descriptor, temporary = tempfile.mkstemp(prefix=".new-", dir=folder)  # mode 0600
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(temporary, folder / name)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _trusted_directory(create: bool) -> Path | None:
+    """The directory, if it is the user's alone; None if there is none. Raises PermissionError if it is not."""
+    folder = directory()
+    if create:
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    try:
+        status = os.stat(folder)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISDIR(status.st_mode):
+        raise NotADirectoryError(20, f"{folder} is not a directory")
+    if not _is_own(status) or (os.name == "posix" and status.st_mode & 0o022):
+        raise PermissionError(13, f"{folder} belongs to, or can be changed by, another user")
+    return folder
+
+
+def _is_own(status: os.stat_result) -> bool:
+    return os.name != "posix" or status.st_uid == os.geteuid()
+
+
+# -------------------------------------------------------------------------------------- housekeeping
+
+
+def entries() -> list[tuple[Path, int, float]]:
+    """Path, size and time of last use of every entry, the least recently used first."""
+    found: list[tuple[Path, int, float]] = []
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(directory()):
+            with contextlib.suppress(OSError):
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    found.append((Path(entry.path), status.st_size, status.st_mtime))
+    return sorted(found, key=lambda item: item[2])
+
+
+def prune(limit: int | None = None) -> int:
+    """Remove the least recently used entries until a tenth of the limit is free again, if the cache has outgrown it.
+
+    What writers that died left behind goes too. Returns how many files were removed.
+    """
+    limit = size_limit() if limit is None else limit
+    found = entries()
+    stale = time.time() - _STALE_SECONDS
+    doomed = [path for path, _, used in found if path.name.startswith(".new-") and used < stale]
+    total = sum(size for _, size, _ in found)
+    if total > limit:
+        for path, size, _ in found:
+            if total <= limit - limit // 10:
+                break
+            doomed.append(path)
+            total -= size
+    return _remove(doomed)
+
+
+def clear() -> int:
+    """Remove every entry; how many there were."""
+    return _remove([path for path, _, _ in entries()])
+
+
+def _remove(paths: list[Path]) -> int:
+    removed = 0
+    for path in dict.fromkeys(paths):
+        try:
+            path.unlink()
+            removed += 1
+        except FileNotFoundError:
+            pass  # another process was faster
+        except OSError as error:
+            say("cannot remove %s: %s", path, error)
+            with _lock:
+                statistics.problems += 1
+    with _lock:
+        statistics.evicted += removed
+    return removed

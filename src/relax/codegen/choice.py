@@ -1,0 +1,66 @@
+"""Choosing between two values: straight-line code where evaluating both is harmless, a branch where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from ..prim import BinaryExpr, Call, FloatImm, IntImm, PrimExpr, StringImm, Var, sub_expressions
+from ..prim.intrin import is_pure
+from ..prim.traits import has_effects
+from ..tir import BufferLoad
+from . import division
+from .context import Context
+from .formula import Val
+
+
+def needs_care(cx: Context, expr: PrimExpr) -> bool:
+    """Whether evaluating an expression may fail or have effects: then it is evaluated only when needed."""
+    if isinstance(expr, (IntImm, FloatImm, Var, StringImm)):
+        return False
+    if isinstance(expr, Call) and (not is_pure(expr) or expr.intrinsic == "call_pure_extern"):
+        return True
+    if isinstance(expr, BufferLoad) and not _surely_in_bounds(cx, expr):
+        return True
+    if (
+        type(expr) in division.KINDS
+        and expr.dtype.is_integer
+        and not cx.facts.nonzero(cast(BinaryExpr, expr).b)
+    ):
+        return True
+    return any(needs_care(cx, part) for part in sub_expressions(expr))
+
+
+def _surely_in_bounds(cx: Context, expr: BufferLoad) -> bool:
+    return all(
+        expr.dtype.lanes == 1 and all(cx.facts.in_bounds(i, size))
+        for i, size in zip(expr.indices, expr.buffer.shape, strict=True)
+    )
+
+
+def choice(cx: Context, condition: PrimExpr, if_true: PrimExpr, if_false: PrimExpr) -> Val:
+    """One of two values; the other is not evaluated if it might fail."""
+    c = cx.value(condition)
+    if c.lanes > 1 or not (needs_care(cx, if_true) or needs_care(cx, if_false)):
+        return c.choose(cx.value(if_true), cx.value(if_false))
+    return either(cx, condition, c, lambda: cx.value(if_true), lambda: cx.value(if_false))
+
+
+def either(
+    cx: Context, condition: PrimExpr, c: Val, if_true: Callable[[], Val], if_false: Callable[[], Val]
+) -> Val:
+    """Branch, evaluate one of two values, and join."""
+    b = cx.b
+    then, otherwise, join = b.label("then"), b.label("else"), b.label("join")
+    b.branch_if(c.ref, then, otherwise)
+    arms: list[tuple[Val, str]] = []
+    for label, compute, holds in ((then, if_true, True), (otherwise, if_false, False)):
+        b.start(label)
+        with cx.sometimes(), cx.facts.condition(condition, holds, stable=not has_effects(condition)):
+            result = compute()
+        arms.append((result, b.block))
+        b.branch(join)
+    b.start(join)
+    like = arms[0][0]
+    incoming = ", ".join(f"[ {result.ref}, %{block} ]" for result, block in arms)
+    return like.make(f"phi {like.full_type} {incoming}")

@@ -1,0 +1,196 @@
+"""What is at hand while the code of one function is written: builder, variables, buffers, ways to fail.
+
+A failing check branches to a cold block that sets the error and leaves through `error_label`; storage that is live
+there has put a block of its own in that way, which gives it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ..ir import DataType, Diagnostic, DiagnosticError
+from ..prim import IntImm, PrimExpr, Var
+from ..target import Target
+from ..tir import Buffer, PrimFunc
+from .builder import FunctionBuilder, ModuleBuilder, Operand
+from .facts import Facts
+from .floats import SmallFloats
+from .formula import Val, constant
+from .support import raise_function
+from .types import element_type
+
+Rule: TypeAlias = "Callable[[Context, PrimExpr], Val]"
+"""Writes the code of one kind of expression."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where a buffer is: its first element, its sizes, and its strides unless it is compact row-major."""
+
+    pointer: Operand
+    shape: tuple[Operand, ...]
+    strides: tuple[Operand, ...] | None
+
+
+@dataclass
+class Unit:
+    """One module under construction."""
+
+    module: ModuleBuilder
+    target: Target
+    small_floats: SmallFloats
+    functions: dict[str, PrimFunc]
+    diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
+
+    def report(self, function: str, diagnostic: Diagnostic) -> None:
+        """Note an error; the same one is noted once per function."""
+        label = diagnostic.label or f"in PrimFunc {function}"
+        diagnostic = Diagnostic(
+            diagnostic.code, diagnostic.message, diagnostic.span, label, diagnostic.notes, diagnostic.hint
+        )
+        if diagnostic not in self.diagnostics:
+            self.diagnostics.append(diagnostic)
+
+
+class Context:
+    """The state of writing one function's body."""
+
+    def __init__(self, unit: Unit, b: FunctionBuilder, name: str, rules: Mapping[type, Rule]) -> None:
+        self.unit = unit
+        self.rules = rules
+        self.b = b
+        self.name = name
+        self.facts = Facts()
+        self.vars: dict[Var, Val] = {}
+        self.wide: dict[Var, Val] = {}
+        """Integer variables in 64 bits, where they were computed in 64 bits."""
+        self.storage: dict[Buffer, Storage] = {}
+        self.flags: dict[PrimExpr, str] = {}
+        """Fast-math flags of single operations: those of a reduction's update."""
+        self.error_label = "error"
+        self.stack_bytes = 0
+        self._memo: list[dict[PrimExpr, Val]] = [{}]
+        self._wide_memo: list[dict[PrimExpr, Val]] = [{}]
+
+    # ------------------------------------------------------------------ values computed already
+
+    def known(self, expr: PrimExpr, wide: bool = False) -> Val | None:
+        """The value of an expression object computed before on every way that leads here."""
+        for layer in self._wide_memo if wide else self._memo:
+            found = layer.get(expr)
+            if found is not None:
+                return found
+        return None
+
+    def remember(self, expr: PrimExpr, value: Val, wide: bool = False) -> Val:
+        (self._wide_memo if wide else self._memo)[-1][expr] = value
+        return value
+
+    def forget(self) -> None:
+        """Memory has changed: what was computed may be computed anew."""
+        for layer in (*self._memo, *self._wide_memo):
+            layer.clear()
+
+    @contextmanager
+    def sometimes(self) -> Generator[None]:
+        """Write code that does not run on every way to what follows: its values stay inside."""
+        self._memo.append({})
+        self._wide_memo.append({})
+        yield
+        self._memo.pop()
+        self._wide_memo.pop()
+
+    # ------------------------------------------------------------------ values
+
+    def value(self, expr: PrimExpr) -> Val:
+        """The value of an expression, in the register form of its dtype."""
+        if isinstance(expr, IntImm):
+            return self.constant(expr.dtype, expr.value)
+        if isinstance(expr, Var):
+            return self._variable(expr)
+        known = self.known(expr)
+        if known is not None:
+            return known
+        rule = self.rules.get(type(expr))
+        if rule is None:
+            self.report("E5904", f"there is no code for a {type(expr).__name__} here", expr)
+            return self.anything(expr.dtype)
+        return self.remember(expr, rule(self, expr))
+
+    def _variable(self, var: Var) -> Val:
+        found = self.vars.get(var)
+        if found is not None:
+            return found
+        wide = self.wide.get(var)
+        if wide is not None:
+            return wide.to(element_type(var.dtype))
+        self.report(
+            "E5902",
+            f"the variable {var.name} has no value here",
+            var,
+            "a shape variable must stand alone in a dimension of some parameter's buffer, or be a parameter",
+        )
+        return self.anything(var.dtype)
+
+    @contextmanager
+    def bound(self, var: Var, expr: PrimExpr) -> Generator[None]:
+        """Where `var` stands for the value of an expression."""
+        self.vars[var] = self.value(expr)
+        with self.facts.binding(var, expr):
+            yield
+        del self.vars[var]
+
+    def constant(self, dtype: DataType, value: float) -> Val:
+        return constant(self.b, element_type(dtype), max(dtype.lanes, 1), value)
+
+    def i64(self, value: int) -> Val:
+        return constant(self.b, "i64", 1, value)
+
+    def val(self, dtype: DataType, ref: Operand) -> Val:
+        """A value of a dtype by its operand."""
+        return Val(self.b, element_type(dtype), max(dtype.lanes, 1), ref)
+
+    def anything(self, dtype: DataType) -> Val:
+        """What stands for a value whose expression was reported as an error."""
+        try:
+            return self.val(dtype, "poison")
+        except DiagnosticError:
+            return Val(self.b, "i64", 1, "poison")
+
+    def report(self, code: str, message: str, node: PrimExpr | None = None, hint: str = "") -> None:
+        """Note an error in the program being compiled."""
+        self.unit.report(
+            self.name, Diagnostic(code, message, node.span if node is not None else None, hint=hint)
+        )
+
+    # ------------------------------------------------------------------ failing
+
+    def fail_unless(self, condition: Val, kind: str, message: str, *arguments: Val) -> None:
+        """Leave with an error of `kind` unless the condition (a scalar i1) holds.
+
+        `message` is a printf format for the arguments: ``%lld`` for each. It follows the function's name.
+        """
+        if condition.ref == "true":
+            return
+        ok, bad = self.b.label("ok"), self.b.label("bad")
+        self.b.branch_if(condition.ref, ok, bad, hint="then")
+        with self.b.cold(bad), self.sometimes():
+            self.fail(kind, message, *arguments)
+        self.b.start(ok)
+
+    def fail(self, kind: str, message: str, *arguments: Val) -> None:
+        """Leave with an error."""
+        module = self.b.module
+        text = module.string(f"{escaped(self.name)}: {message}")
+        operands = [f"i64 {a.to('i64').ref}" for a in arguments] + ["i64 0"] * (4 - len(arguments))
+        function = raise_function(module)
+        self.b.do(f"call void {function}(ptr {module.string(kind)}, ptr {text}, {', '.join(operands)})")
+        self.b.end(f"br label %{self.error_label}")
+
+
+def escaped(name: str) -> str:
+    """A name as part of a printf format."""
+    return name.replace("%", "%%")

@@ -1,0 +1,87 @@
+"""Integer division in its four kinds, defined for every pair of operands, and floor division of floats.
+
+    Div, Mod             truncate toward zero, as C's / and %
+    FloorDiv, FloorMod   round down, as Python's // and %
+
+A divisor of 0 is an error at run time. The one overflow, the least integer by -1, wraps around.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..prim import BinaryExpr, Div, FloorDiv, FloorMod, IntImm, Mod
+from .context import Context
+from .formula import Val
+
+KINDS: Final = frozenset({Div, Mod, FloorDiv, FloorMod})
+
+
+def divide(cx: Context, expr: BinaryExpr, a: Val, b: Val) -> Val:
+    """A division of integers of the operands' dtype; `a` and `b` may have been computed in more bits."""
+    if not cx.facts.nonzero(expr.b):
+        _check_divisor(cx, b)
+    remainder = isinstance(expr, (Mod, FloorMod))
+    floored = isinstance(expr, (FloorDiv, FloorMod))
+    nonnegative = cx.facts.nonnegative(expr.a) and cx.facts.nonnegative(expr.b)
+    if expr.a.dtype.is_uint or nonnegative:
+        return a.make(f"{'urem' if remainder else 'udiv'} {a.full_type} {a.ref}, {b.ref}")
+    divisor = expr.b.value if isinstance(expr.b, IntImm) else 0
+    if floored and divisor > 0 and divisor & (divisor - 1) == 0:
+        return a & (divisor - 1) if remainder else a >> (divisor.bit_length() - 1)
+    return _divide_signed(a, b, divisor, remainder, floored)
+
+
+def _check_divisor(cx: Context, b: Val) -> None:
+    nonzero = b.ne(0 if b.lanes == 1 else b.constant(0))
+    if b.lanes > 1:
+        nonzero = all_lanes(nonzero)
+    cx.fail_unless(nonzero, "ZeroDivisionError", "integer division by zero")
+
+
+def all_lanes(condition: Val) -> Val:
+    """Whether a condition holds in every lane."""
+    b, lanes = condition.b, condition.lanes
+    function = b.module.intrinsic(f"llvm.vector.reduce.and.v{lanes}i1", "i1", condition.full_type)
+    return Val(b, "i1", 1, b.call("i1", function, f"{condition.full_type} {condition.ref}"))
+
+
+def _divide_signed(a: Val, b: Val, divisor: int, remainder: bool, floored: bool) -> Val:
+    t = a.full_type
+    safe, overflow = b, None
+    if divisor in (0, -1):
+        # least // -1 is undefined to LLVM: divide by 1 then, and negate, which wraps.
+        overflow = b.eq(-1)
+        safe = overflow.choose(b.constant(1), b)
+    rest = a.make(f"srem {t} {a.ref}, {safe.ref}")
+    quotient = a.make(f"sdiv {t} {a.ref}, {safe.ref}")
+    if floored:
+        # The truncated quotient is one too great where the remainder and the divisor differ in sign.
+        lower = (rest ^ safe).lt(0)
+        lower = lower.make(f"and {lower.full_type} {lower.ref}, {rest.ne(0).ref}")
+        if remainder:
+            rest = rest + lower.choose(safe, 0)
+        else:
+            quotient = quotient + lower.make(f"sext {lower.full_type} {lower.ref} to {t}", a.type)
+    if remainder:
+        return rest  # by 1 it is 0, as by -1
+    return quotient if overflow is None else overflow.choose(-a, quotient)
+
+
+def floor_divide_floats(a: Val, b: Val) -> tuple[Val, Val]:
+    """Quotient and remainder of floats as NumPy's floor_divide and mod give them.
+
+    The remainder is fmod's, moved to the divisor's side of zero; the quotient is the whole number
+    nearest to (a - remainder) / b. By zero, the quotient is a / b and the remainder NaN.
+    """
+    fmod = a.make(f"frem {a.full_type} {a.ref}, {b.ref}")
+    quotient = (a - fmod) / b
+    other_side = fmod.lt(0.0) ^ b.lt(0.0)
+    adjust = fmod.ne(0.0) & other_side
+    remainder = adjust.choose(fmod + b, fmod)
+    remainder = fmod.eq(0.0).choose(remainder.constant(0.0).copysign(b), remainder)
+    quotient = adjust.choose(quotient - 1.0, quotient)
+    whole = quotient.intrinsic("floor")
+    whole = (quotient - whole).gt(0.5).choose(whole + 1.0, whole)
+    whole = quotient.eq(0.0).choose(whole.constant(0.0).copysign(a / b), whole)
+    return b.eq(0.0).choose(a / b, whole), remainder

@@ -1,0 +1,189 @@
+"""Scalar (and short vector) expressions to LLVM values: a table for the regular, a short match for the rest.
+
+Integers wrap around, floats are rounded after every operation. What may fail is not evaluated unless it is
+needed: `Select`, ``if_then_else``, `And` and `Or` branch where an operand may fail, and are straight-line code
+where none can.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from ..prim import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BinaryExpr,
+    Cast,
+    CompareExpr,
+    Div,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    Let,
+    LogicExpr,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    Select,
+    StringImm,
+    Sub,
+)
+from ..tir import Broadcast, Ramp, Reduce
+from . import division
+from .choice import choice, either, needs_care
+from .context import Context, Rule
+from .convert import convert, rounded
+from .floats import nearest
+from .formula import Val, broadcast, suffix
+from .types import element_type, is_small_float
+
+# ------------------------------------------------------------------------------------ arithmetic
+
+_FLOAT_OPS: Final[dict[type, str]] = {Add: "fadd", Sub: "fsub", Mul: "fmul", Div: "fdiv", Mod: "frem"}
+_INT_OPS: Final[dict[type, str]] = {Add: "add", Sub: "sub", Mul: "mul"}
+_BOOL_OPS: Final[dict[type, str]] = {Add: "or", Sub: "xor", Mul: "and", Max: "or", Min: "and"}
+_FLOAT_COMPARE: Final[dict[type, str]] = {
+    EQ: "oeq", NE: "une", LT: "olt", LE: "ole", GT: "ogt", GE: "oge"
+}  # fmt: skip
+_INT_COMPARE: Final[dict[type, str]] = {EQ: "eq", NE: "ne", LT: "lt", LE: "le", GT: "gt", GE: "ge"}
+
+
+def _binary(cx: Context, expr: PrimExpr) -> Val:
+    expr = cast(BinaryExpr, expr)
+    dtype, kind = expr.a.dtype, type(expr)
+    if dtype.is_integer and kind in division.KINDS:
+        return division.divide(cx, expr, cx.value(expr.a), cx.value(expr.b))
+    a, b = cx.value(expr.a), cx.value(expr.b)
+    if dtype.is_float:
+        return _float_binary(cx, expr, a, b)
+    op = (_BOOL_OPS if dtype.is_bool else _INT_OPS).get(kind)
+    if op is not None:
+        return a.make(f"{op} {a.full_type} {a.ref}, {b.ref}")
+    if kind in (Min, Max) and dtype.is_integer:
+        return a.intrinsic(f"{'u' if dtype.is_uint else 's'}{'min' if kind is Min else 'max'}", b)
+    cx.report("E5904", f"{kind.__name__} is not defined for {dtype!s}", expr)
+    return cx.anything(expr.dtype)
+
+
+def _float_binary(cx: Context, expr: BinaryExpr, a: Val, b: Val) -> Val:
+    kind = type(expr)
+    if kind in (Min, Max):
+        # The sign of a zero is not specified, as in NumPy; nsz lets it be one or two instructions.
+        return nan_extremum(a, b, "minimum" if kind is Min else "maximum")
+    if kind in (FloorDiv, FloorMod):
+        quotient, remainder = division.floor_divide_floats(a, b)
+        return rounded(cx, expr.dtype, quotient if kind is FloorDiv else remainder)
+    flags = cx.flags.get(expr, "")
+    return rounded(cx, expr.dtype, a.make(f"{_FLOAT_OPS[kind]} {flags}{a.full_type} {a.ref}, {b.ref}"))
+
+
+def nan_extremum(a: Val, b: Val, name: str) -> Val:
+    """The smaller or larger of two floats, NaN if either is."""
+    t = a.full_type
+    function = a.b.module.intrinsic(f"llvm.{name}.{suffix(a.type, a.lanes)}", t, t, t)
+    return a.make(f"call nsz {t} {function}({t} {a.ref}, {t} {b.ref})")
+
+
+def _compare(cx: Context, expr: PrimExpr) -> Val:
+    expr = cast(CompareExpr, expr)
+    dtype, kind = expr.a.dtype, type(expr)
+    a, b = cx.value(expr.a), cx.value(expr.b)
+    if dtype.is_float:
+        text = f"fcmp {_FLOAT_COMPARE[kind]}"
+    else:
+        order = _INT_COMPARE[kind]
+        sign = "" if kind in (EQ, NE) else ("s" if dtype.is_int else "u")
+        text = f"icmp {sign}{order}"
+    return a.make(f"{text} {a.full_type} {a.ref}, {b.ref}", "i1")
+
+
+# ------------------------------------------------------------------------------------ logic and choice
+
+
+def _logic(cx: Context, expr: PrimExpr) -> Val:
+    expr = cast(LogicExpr, expr)
+    decided = isinstance(expr, Or)
+    a = cx.value(expr.a)
+    if expr.dtype.lanes > 1 or not needs_care(cx, expr.b):
+        with cx.facts.condition(expr.a, not decided), cx.sometimes():
+            b = cx.value(expr.b)
+        return a.make(f"{'or' if decided else 'and'} {a.full_type} {a.ref}, {b.ref}")
+    outcome = a.constant(decided)
+    if decided:
+        return either(cx, expr.a, a, lambda: outcome, lambda: cx.value(expr.b))
+    return either(cx, expr.a, a, lambda: cx.value(expr.b), lambda: outcome)
+
+
+def _not(cx: Context, expr: PrimExpr) -> Val:
+    a = cx.value(cast(Not, expr).a)
+    return a ^ 1 if a.lanes == 1 else a.make(f"xor {a.full_type} {a.ref}, splat (i1 true)")
+
+
+def _select(cx: Context, expr: PrimExpr) -> Val:
+    expr = cast(Select, expr)
+    return choice(cx, expr.condition, expr.true_value, expr.false_value)
+
+
+def _let(cx: Context, expr: PrimExpr) -> Val:
+    expr = cast(Let, expr)
+    with cx.bound(expr.var, expr.value):
+        return cx.value(expr.body)
+
+
+# ------------------------------------------------------------------------------------ the rest
+
+
+def _float_constant(cx: Context, expr: PrimExpr) -> Val:
+    expr = cast(FloatImm, expr)
+    number = expr.value
+    if is_small_float(expr.dtype):
+        number = nearest(expr.dtype, number)
+    return cx.constant(expr.dtype, number)
+
+
+def _cast(cx: Context, expr: PrimExpr) -> Val:
+    expr = cast(Cast, expr)
+    return convert(cx, cx.value(expr.value), expr.value.dtype, expr.dtype)
+
+
+def _ramp(cx: Context, expr: PrimExpr) -> Val:
+    expr = cast(Ramp, expr)
+    base, stride = (broadcast(cx.value(part), expr.lanes) for part in (expr.base, expr.stride))
+    steps = ", ".join(f"{element_type(expr.dtype)} {i}" for i in range(expr.lanes))
+    return base + base.make(f"mul {base.full_type} {stride.ref}, <{steps}>")
+
+
+def _broadcast(cx: Context, expr: PrimExpr) -> Val:
+    expr = cast(Broadcast, expr)
+    return broadcast(cx.value(expr.value), expr.lanes)
+
+
+def _string(cx: Context, expr: PrimExpr) -> Val:
+    return Val(cx.b, "ptr", 1, cx.b.module.string(cast(StringImm, expr).value))
+
+
+def _reduce(cx: Context, expr: PrimExpr) -> Val:
+    cx.report(
+        "E5904",
+        "a Reduce is no scalar expression; make a PrimFunc with te.create_prim_func first",
+        cast(Reduce, expr),
+    )
+    return cx.anything(expr.dtype)
+
+
+RULES: Final[dict[type, Rule]] = {
+    **dict.fromkeys((Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod, Min, Max), _binary),
+    **dict.fromkeys((EQ, NE, LT, LE, GT, GE), _compare),
+    And: _logic, Or: _logic, Not: _not, Select: _select, Let: _let, FloatImm: _float_constant, Cast: _cast,
+    Ramp: _ramp, Broadcast: _broadcast, StringImm: _string, Reduce: _reduce,
+}  # fmt: skip

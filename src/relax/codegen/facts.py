@@ -1,0 +1,262 @@
+"""What is known where code is written: the ranges of loop variables, and the conditions that hold.
+
+Most questions are answered by intervals of numbers; the prover is asked for the rest (symbolic sizes). As there, int64
+counts as unbounded: sizes and what is computed from them are taken not to overflow 64 bits. In narrower types what
+may overflow has the range of its type.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+
+from ..ir import DataType
+from ..prim import (
+    EQ,
+    GE,
+    LT,
+    NE,
+    Add,
+    Analyzer,
+    And,
+    Call,
+    Cast,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    Select,
+    Sub,
+    Var,
+    cast,
+    is_const,
+    same,
+    sub_expressions,
+)
+from ..prim.intrin import is_pure
+from ..tir import BufferLoad
+
+INT64 = DataType("int64")
+
+Bound = int | float
+Interval = tuple[Bound, Bound]
+
+_EVERYTHING: Interval = (-math.inf, math.inf)
+
+
+class Facts:
+    """Facts in scopes: what a `with` adds is forgotten at its end."""
+
+    def __init__(self) -> None:
+        self._ranges: dict[Var, Interval] = {}
+        self._sizes: dict[Var, PrimExpr] = {}
+        """Loop variables that run from 0 up to (not including) an expression."""
+        self._assumed: list[PrimExpr] = []
+        self._prover: Analyzer | None = None
+        self._scopes: list[object] = []
+
+    @contextmanager
+    def _scope(self, *conditions: PrimExpr) -> Generator[None]:
+        count = len(self._assumed)
+        self._assumed.extend(conditions)
+        self._prover = None
+        yield
+        del self._assumed[count:]
+        self._prover = None
+
+    @contextmanager
+    def loop(self, var: Var, start: PrimExpr, extent: PrimExpr) -> Generator[None]:
+        """In the body of a loop: `var` is in [start, start + extent)."""
+        (low, start_high), high = self.interval(start), self.interval(extent)[1]
+        self._ranges[var] = (low, start_high + high - 1)
+        if is_const(start, 0):
+            self._sizes[var] = extent
+        with self._scope(GE(var, _like(start, var)), LT(var, _like(start, var) + _like(extent, var))):
+            yield
+        del self._ranges[var]
+        self._sizes.pop(var, None)
+
+    @contextmanager
+    def binding(self, var: Var, value: PrimExpr) -> Generator[None]:
+        """Where `var` stands for `value`."""
+        # A load's value was read once; another load of the same place may give something else.
+        conditions = () if reads_memory(value) or not var.dtype.is_integer else (EQ(var, value),)
+        if var.dtype.is_integer:
+            self._ranges[var] = self.interval(value)
+        with self._scope(*conditions):
+            yield
+        self._ranges.pop(var, None)
+
+    @contextmanager
+    def condition(self, condition: PrimExpr, holds: bool = True, stable: bool = False) -> Generator[None]:
+        """Where a condition holds (or does not). What it reads from memory counts only if it is `stable` there."""
+        parts = _conjuncts(condition, holds)
+        with self._scope(*(part for part in parts if stable or not reads_memory(part))):
+            yield
+
+    def size(self, size: PrimExpr) -> None:
+        """From here on: the size of a dimension, checked to be ≥ 0."""
+        if isinstance(size, Var):
+            self._ranges[size] = (0, dtype_interval(size.dtype)[1])
+        if not isinstance(size, IntImm):
+            self.assume(GE(size, IntImm(size.dtype, 0)))
+
+    def assume(self, condition: PrimExpr) -> None:
+        """From here to the end of the scope: a condition that was checked, or is known from outside."""
+        self._assumed.append(condition)
+        self._prover = None
+
+    def _analyzer(self) -> Analyzer:
+        """The prover under all that is assumed here, made when it is first asked."""
+        if self._prover is None:
+            self._prover = Analyzer()
+            scopes = [self._prover.constraint_scope(condition) for condition in self._assumed]
+            for scope in scopes:
+                scope.__enter__()
+            self._scopes = [*scopes]  # a scope that is dropped takes its fact back
+        return self._prover
+
+    def in_bounds(self, index: PrimExpr, size: PrimExpr) -> tuple[bool, bool]:
+        """Whether 0 ≤ index, and index < size, for certain."""
+        low, high = self.interval(index)
+        above, below = low >= 0, high < self.interval(size)[0]
+        if not below and isinstance(index, Var) and index in self._sizes:
+            below = same(self._sizes[index], size)
+        if not above:
+            above = self.holds(GE(index, IntImm(index.dtype, 0)))
+        if not below:
+            # Compared in 64 bits; a narrow index that may wrap is then an unknown of its type's range.
+            below = self.holds(LT(cast(INT64, index), cast(INT64, size)))
+        return above, below
+
+    def nonzero(self, expr: PrimExpr) -> bool:
+        """Whether an integer cannot be 0."""
+        low, high = self.interval(expr)
+        if low > 0 or high < 0:
+            return True
+        return not isinstance(expr, IntImm) and self.holds(NE(expr, IntImm(expr.dtype, 0)))
+
+    def nonnegative(self, expr: PrimExpr) -> bool:
+        """Whether an integer is ≥ 0 for certain."""
+        if self.interval(expr)[0] >= 0:
+            return True
+        return not isinstance(expr, IntImm) and self.holds(GE(expr, IntImm(expr.dtype, 0)))
+
+    def holds(self, condition: PrimExpr) -> bool:
+        """Whether a condition is true for certain."""
+        return self._analyzer().can_prove(condition)
+
+    def fits(self, expr: PrimExpr) -> bool:
+        """Whether nothing in an integer expression wraps around, so that it may be computed in 64 bits."""
+        if isinstance(expr, (Add, Sub, Mul)):
+            inside = self.fits(expr.a) and self.fits(expr.b)
+            return inside and _within(self._arithmetic(expr), expr.dtype)
+        if isinstance(expr, (FloorDiv, FloorMod, Min, Max)):
+            return self.fits(expr.a) and self.fits(expr.b)
+        return True
+
+    def interval(self, expr: PrimExpr) -> Interval:
+        """The least and the greatest value an integer expression can have."""
+        found = self._interval(expr)
+        whole = dtype_interval(expr.dtype)
+        return found if _within(found, expr.dtype) else whole
+
+    def range(self, expr: PrimExpr) -> Interval:
+        """The values an expression would have if nothing wrapped around."""
+        return self._interval(expr)
+
+    def _interval(self, expr: PrimExpr) -> Interval:
+        match expr:
+            case IntImm():
+                return expr.value, expr.value
+            case Var():
+                known = self._ranges.get(expr)
+                if known is not None:
+                    return known
+                low, high = dtype_interval(expr.dtype)
+                return (max(low, 0) if expr.nonnegative else low), high
+            case Add() | Sub() | Mul():
+                return self._arithmetic(expr)
+            case FloorDiv() | FloorMod():
+                return self._division(expr)
+            case Min():
+                (a, b), (c, d) = self.interval(expr.a), self.interval(expr.b)
+                return min(a, c), min(b, d)
+            case Max():
+                (a, b), (c, d) = self.interval(expr.a), self.interval(expr.b)
+                return max(a, c), max(b, d)
+            case Cast() if expr.value.dtype.is_integer or expr.value.dtype.is_bool:
+                return self.interval(expr.value)
+            case Select():
+                return _union(self.interval(expr.true_value), self.interval(expr.false_value))
+            case Call() if expr.intrinsic == "if_then_else":
+                return _union(self.interval(expr.args[1]), self.interval(expr.args[2]))
+            case _:
+                return dtype_interval(expr.dtype)
+
+    def _arithmetic(self, expr: Add | Sub | Mul) -> Interval:
+        (a, b), (c, d) = self.interval(expr.a), self.interval(expr.b)
+        if isinstance(expr, Add):
+            return a + c, b + d
+        if isinstance(expr, Sub):
+            return a - d, b - c
+        products = [0 if x == 0 or y == 0 else x * y for x in (a, b) for y in (c, d)]
+        return min(products), max(products)
+
+    def _division(self, expr: FloorDiv | FloorMod) -> Interval:
+        (a, b), (c, d) = self.interval(expr.a), self.interval(expr.b)
+        if c <= 0:
+            return _EVERYTHING
+        if isinstance(expr, FloorMod):
+            return 0, min(d - 1, b) if a >= 0 else d - 1
+        return min(_floor(a, c), _floor(a, d)), max(_floor(b, c), _floor(b, d))
+
+
+def dtype_interval(dtype: DataType) -> Interval:
+    """The values of a dtype; everything for int64 and what is no integer."""
+    if dtype == "int64" or not (dtype.is_integer or dtype.is_bool):
+        return _EVERYTHING
+    return dtype.min_value, dtype.max_value
+
+
+def reads_memory(expr: PrimExpr) -> bool:
+    """Whether the value of an expression depends on the contents of buffers, or on a call."""
+    if isinstance(expr, (BufferLoad, Call)) and not (isinstance(expr, Call) and is_pure(expr)):
+        return True
+    return any(reads_memory(part) for part in sub_expressions(expr))
+
+
+def _conjuncts(condition: PrimExpr, holds: bool) -> Iterator[PrimExpr]:
+    """The conditions that follow from one that holds (or does not)."""
+    if isinstance(condition, Not):
+        yield from _conjuncts(condition.a, not holds)
+    elif isinstance(condition, And if holds else Or):
+        yield from _conjuncts(condition.a, holds)
+        yield from _conjuncts(condition.b, holds)
+    elif not isinstance(condition, IntImm) and condition.dtype.lanes == 1:
+        yield condition if holds else Not(condition)
+
+
+def _like(bound: PrimExpr, var: Var) -> PrimExpr:
+    return bound if bound.dtype == var.dtype else cast(var.dtype, bound)
+
+
+def _within(interval: Interval, dtype: DataType) -> bool:
+    low, high = dtype_interval(dtype)
+    return low <= interval[0] and interval[1] <= high
+
+
+def _union(a: Interval, b: Interval) -> Interval:
+    return min(a[0], b[0]), max(a[1], b[1])
+
+
+def _floor(a: Bound, b: Bound) -> Bound:
+    if math.isinf(a):
+        return a
+    return (-1 if a < 0 else 0) if math.isinf(b) else int(a) // int(b)

@@ -1,0 +1,186 @@
+"""Small floats: float16, bfloat16 and the 8-bit ones, between their bits and the float32 that holds them.
+
+`decode` is exact. `encode` rounds to nearest, ties to even, and does with overflow and NaN what the type has for
+them; both give what NumPy and ml_dtypes give, bit for bit (but for the payload of a NaN). The constants of each format
+are read off ml_dtypes, so there is no table of formats here that could be wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, cast
+
+import ml_dtypes
+import numpy as np
+
+from ..ir import DataType
+from .builder import float_text, splat, vector
+from .formula import Val
+
+
+@dataclass(frozen=True)
+class Format:
+    """What rounding to a small float needs to know of it."""
+
+    bits: int
+    mantissa: int
+    bias: int
+    max_code: int
+    """The bits of the greatest finite value."""
+    overflow: int
+    """What greater values become: infinity or NaN."""
+    nan: int
+    signed_nan: bool
+    negative_zero: bool
+
+
+@cache
+def format_of(dtype: DataType) -> Format:
+    """The format of a small float with a sign (all but float8_e8m0fnu)."""
+    kind = dtype.numpy()
+    info = cast(Any, ml_dtypes).finfo(kind)
+
+    def code(value: float) -> int:
+        with np.errstate(all="ignore"):
+            return int(cast(Any, np.array(value, np.float32).astype(kind)).view(f"u{kind.itemsize}"))
+
+    smallest = int(np.log2(float(info.smallest_normal)))
+    return Format(
+        bits=dtype.bits,
+        mantissa=int(info.nmant),
+        bias=1 - smallest,
+        max_code=code(float(info.max)),
+        overflow=code(float("inf")),
+        nan=code(float("nan")),
+        signed_nan=code(float("nan")) != code(-float("nan")),
+        negative_zero=code(-0.0) != 0,
+    )
+
+
+def nearest(dtype: DataType, value: float) -> float:
+    """The value of a small float nearest to a number, as a Python float."""
+    with np.errstate(all="ignore"):
+        return float(np.array(value, np.float64).astype(dtype.element_of.numpy()))
+
+
+@dataclass(frozen=True)
+class SmallFloats:
+    """Conversions for a machine: `native_half` says whether it converts float16 by an instruction."""
+
+    native_half: bool
+
+    def decode(self, dtype: DataType, bits: Val) -> Val:
+        """The value of the bits (an i8 or i16) as a float."""
+        if dtype.bits == 8:
+            return _look_up(dtype, bits)
+        if dtype.code == "bfloat":
+            return (bits.to("i32", signed=False) << 16).bitcast("float")
+        if self.native_half:
+            return bits.bitcast("half").to("float")
+        return _decode_half(bits)
+
+    def encode(self, dtype: DataType, value: Val) -> Val:
+        """The bits (an i8 or i16) of the nearest value of the type."""
+        if dtype.code == "bfloat":
+            return _round_bfloat(value).lshr(16).to("i16")
+        if dtype.code == "float" and self.native_half:
+            return value.to("half").bitcast("i16")
+        if dtype.code == "float8_e8m0fnu":
+            return _encode_power(value)
+        return _encode(format_of(dtype.element_of), value)
+
+    def round(self, dtype: DataType, value: Val) -> Val:
+        """The nearest value of the type, held in a float again."""
+        if dtype.code == "bfloat":
+            return (_round_bfloat(value) & -65536).bitcast("float")
+        if dtype.code == "float" and self.native_half:
+            return value.to("half").to("float")
+        return self.decode(dtype, self.encode(dtype, value))
+
+    def from_double(self, dtype: DataType, value: Val) -> Val:
+        """A double rounded to the type. ml_dtypes rounds to float32 on the way; float16 is rounded once."""
+        single = value.to("float")
+        if dtype.code == "float":
+            single = _round_to_odd(value, single)
+        return self.round(dtype, single)
+
+
+def _round_bfloat(value: Val) -> Val:
+    """The bits of a float, its upper half rounded to even; the lower half is left over."""
+    bits = value.bitcast("i32")
+    rounded = bits + ((bits.lshr(16) & 1) + 0x7FFF)
+    quiet = (bits & -0x80000000) | 0x7FC00000
+    return value.is_nan().choose(quiet, rounded)
+
+
+def _look_up(dtype: DataType, bits: Val) -> Val:
+    """A value of eight bits, from a table of all 256."""
+    kind = dtype.element_of.numpy()
+    with np.errstate(all="ignore"):
+        values = cast(Any, np.arange(256, dtype=np.uint8)).view(kind).astype(np.float32)
+    b = bits.b
+    table = b.module.table(
+        f"relax.{dtype.element_of}", "float", (float_text(float(v), "float") for v in values)
+    )
+    index = bits.to("i64", signed=False)
+    pointers = b.op(f"getelementptr inbounds float, ptr {table}, {index.full_type} {index.ref}")
+    if bits.lanes == 1:
+        return bits.make(f"load float, ptr {pointers}, align 4", "float")
+    floats, pointer_type = vector("float", bits.lanes), vector("ptr", bits.lanes)
+    masks = vector("i1", bits.lanes)
+    function = b.module.intrinsic(
+        f"llvm.masked.gather.v{bits.lanes}f32.v{bits.lanes}p0", floats, pointer_type, masks, floats
+    )
+    mask = splat("i1", bits.lanes, "true")
+    arguments = f"{pointer_type} align 4 {pointers}, {masks} {mask}, {floats} poison"
+    return bits.make(f"call {floats} {function}({arguments})", "float")
+
+
+def _decode_half(bits: Val) -> Val:
+    """float16 without an instruction for it: the exponent is corrected by a multiplication, which denormals survive."""
+    wide = bits.to("i32", signed=False)
+    magnitude = wide & 0x7FFF
+    value = ((magnitude << 13).bitcast("float") * 2.0**112).bitcast("i32")
+    value = magnitude.ge(0x7C00).choose(value | 0x7F800000, value)
+    return (value | ((wide & 0x8000) << 16)).bitcast("float")
+
+
+def _encode(form: Format, value: Val) -> Val:
+    """Round the magnitude as an integer; below the normal range, by adding the power of two whose ulp is the step."""
+    bits = value.bitcast("i32")
+    magnitude = bits & 0x7FFFFFFF
+    drop = 23 - form.mantissa
+    even = magnitude.lshr(drop) & 1
+    normal = (magnitude + even + ((1 << (drop - 1)) - 1)).lshr(drop) - ((127 - form.bias) << form.mantissa)
+    step = 2.0 ** (24 - form.bias - form.mantissa)
+    shifted = magnitude.bitcast("float") + step
+    subnormal = shifted.bitcast("i32") - shifted.constant(step).bitcast("i32")
+    code = magnitude.lt((128 - form.bias) << 23).choose(subnormal, normal)
+    code = code.gt(form.max_code).choose(form.overflow, code)
+    sign = bits.lshr(32 - form.bits) & (1 << (form.bits - 1))
+    nan = sign | form.nan if form.signed_nan else sign.constant(form.nan)
+    signed = code | sign
+    if not form.negative_zero:
+        # In these types the bits of -0 are the one NaN.
+        signed = code.eq(0).choose(0, code.eq(form.overflow).choose(form.overflow, signed))
+    return value.is_nan().choose(nan, signed).to(f"i{form.bits}")
+
+
+def _encode_power(value: Val) -> Val:
+    """float8_e8m0fnu, the powers of two: halves go up, what has no power (zero, negative, too great) is NaN."""
+    bits = value.bitcast("i32")
+    half = bits.lt(0x00800000).choose(bits.constant(0x3FFFFF), 0x400000)
+    code = (bits + half).lshr(23)
+    code = code.gt(254).choose(255, code)
+    return value.gt(0.0).choose(code, 255).to("i8")
+
+
+def _round_to_odd(value: Val, single: Val) -> Val:
+    """`value` (a double) as a float whose last bit is 1 when inexact: rounding it again is then correct."""
+    back = single.to("double")
+    inexact = back.ne(value)
+    away = back.abs().gt(value.abs())
+    bits = single.bitcast("i32")
+    toward_zero = away.choose(bits - 1, bits)
+    return value.is_nan().choose(single, inexact.choose(toward_zero | 1, bits).bitcast("float"))

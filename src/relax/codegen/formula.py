@@ -1,0 +1,217 @@
+"""Formulas over LLVM values: Python operators that write instructions.
+
+A `Val` is a value of some lanes; ``a * b + 1`` on Vals writes a multiplication and an addition. Numbers become
+constants of the other operand's type. Comparisons of floats are ordered (false for NaN).
+Everything is straight-line code, so the loop vectoriser takes it as it takes an addition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from .builder import FunctionBuilder, Operand, float_text, splat, vector
+
+Number: TypeAlias = "Val | float | int"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Val:
+    """A value of `lanes` elements of an LLVM type: i1, i8 … i64, float, double."""
+
+    b: FunctionBuilder
+    type: str
+    lanes: int
+    ref: Operand
+
+    @property
+    def full_type(self) -> str:
+        return vector(self.type, self.lanes)
+
+    @property
+    def is_float(self) -> bool:
+        return self.type in ("float", "double")
+
+    def constant(self, value: float) -> Val:
+        """A constant of this value's type."""
+        return constant(self.b, self.type, self.lanes, value)
+
+    def _operand(self, other: Number) -> Operand:
+        return other.ref if isinstance(other, Val) else self.constant(other).ref
+
+    def make(self, text: str, type_: str | None = None) -> Val:
+        """The result of an instruction; of this value's type unless another is given."""
+        return Val(self.b, type_ or self.type, self.lanes, self.b.op(text))
+
+    def _binary(self, of_float: str, of_int: str, other: Number, swap: bool = False) -> Val:
+        a, b = self.ref, self._operand(other)
+        if swap:
+            a, b = b, a
+        return self.make(f"{of_float if self.is_float else of_int} {self.full_type} {a}, {b}")
+
+    def __add__(self, other: Number) -> Val:
+        return self._binary("fadd", "add", other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Number) -> Val:
+        return self._binary("fsub", "sub", other)
+
+    def __rsub__(self, other: Number) -> Val:
+        return self._binary("fsub", "sub", other, swap=True)
+
+    def __mul__(self, other: Number) -> Val:
+        return self._binary("fmul", "mul", other)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Number) -> Val:
+        return self._binary("fdiv", "sdiv", other)
+
+    def __rtruediv__(self, other: Number) -> Val:
+        return self._binary("fdiv", "sdiv", other, swap=True)
+
+    def __neg__(self) -> Val:
+        return self.make(f"fneg {self.full_type} {self.ref}") if self.is_float else 0 - self
+
+    def __and__(self, other: Number) -> Val:
+        return self._binary("", "and", other)
+
+    def __or__(self, other: Number) -> Val:
+        return self._binary("", "or", other)
+
+    def __xor__(self, other: Number) -> Val:
+        return self._binary("", "xor", other)
+
+    def __lshift__(self, other: Number) -> Val:
+        return self._binary("", "shl", other)
+
+    def __rshift__(self, other: Number) -> Val:
+        """The arithmetic shift, which keeps the sign."""
+        return self._binary("", "ashr", other)
+
+    def lshr(self, other: Number) -> Val:
+        return self._binary("", "lshr", other)
+
+    def compare(self, of_float: str, of_int: str, other: Number) -> Val:
+        kind, name = ("fcmp", of_float) if self.is_float else ("icmp", of_int)
+        return self.make(f"{kind} {name} {self.full_type} {self.ref}, {self._operand(other)}", "i1")
+
+    def lt(self, other: Number) -> Val:
+        return self.compare("olt", "slt", other)
+
+    def le(self, other: Number) -> Val:
+        return self.compare("ole", "sle", other)
+
+    def gt(self, other: Number) -> Val:
+        return self.compare("ogt", "sgt", other)
+
+    def ge(self, other: Number) -> Val:
+        return self.compare("oge", "sge", other)
+
+    def eq(self, other: Number) -> Val:
+        return self.compare("oeq", "eq", other)
+
+    def ne(self, other: Number) -> Val:
+        """Unequal; of floats, true also when one is NaN."""
+        return self.compare("une", "ne", other)
+
+    def is_nan(self) -> Val:
+        return self.compare("uno", "", self)
+
+    def choose(self, if_true: Number, if_false: Number) -> Val:
+        """For an i1: one value or the other. One of the two must be a Val."""
+        like = if_true if isinstance(if_true, Val) else if_false
+        assert isinstance(like, Val)
+        a = if_true if isinstance(if_true, Val) else like.constant(if_true)
+        b = if_false if isinstance(if_false, Val) else like.constant(if_false)
+        text = f"select {self.full_type} {self.ref}, {a.full_type} {a.ref}, {b.full_type} {b.ref}"
+        return a.make(text)
+
+    def to(self, type_: str, signed: bool = True) -> Val:
+        """Converted to another LLVM type. Floats to integers must be in range."""
+        if type_ == self.type:
+            return self
+        return self.make(
+            f"{_conversion(self.type, type_, signed)} {self.full_type} {self.ref} to {vector(type_, self.lanes)}",
+            type_,
+        )
+
+    def bitcast(self, type_: str) -> Val:
+        return self.make(f"bitcast {self.full_type} {self.ref} to {vector(type_, self.lanes)}", type_)
+
+    def intrinsic(self, name: str, *others: Number) -> Val:
+        """``llvm.<name>`` of this type, of this value and others."""
+        symbol = f"llvm.{name}.{suffix(self.type, self.lanes)}"
+        operands = [self.ref, *(self._operand(other) for other in others)]
+        types = [self.full_type] * len(operands)
+        function = self.b.module.intrinsic(symbol, self.full_type, *types)
+        arguments = ", ".join(f"{t} {o}" for t, o in zip(types, operands, strict=True))
+        return Val(self.b, self.type, self.lanes, self.b.call(self.full_type, function, arguments))
+
+    def fma(self, factor: Number, addend: Number) -> Val:
+        """self * factor + addend, fused where the machine can."""
+        return self.intrinsic("fmuladd", factor, addend)
+
+    def abs(self) -> Val:
+        return self.intrinsic("fabs")
+
+    def copysign(self, sign: Val) -> Val:
+        return self.intrinsic("copysign", sign)
+
+    def rint(self) -> Val:
+        """The nearest whole number, halves to even."""
+        return self.intrinsic("rint")
+
+
+def constant(b: FunctionBuilder, type_: str, lanes: int, value: float) -> Val:
+    """A constant in every lane."""
+    text = float_text(float(value), type_) if type_ in ("float", "double") else str(int(value))
+    if type_ == "i1":
+        text = "true" if value else "false"
+    return Val(b, type_, lanes, splat(type_, lanes, text))
+
+
+def polynomial(x: Val, coefficients: Sequence[float]) -> Val:
+    """Σ coefficients[k] · x^k, by Horner's rule."""
+    result = x.constant(coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        result = result.fma(x, coefficient)
+    return result
+
+
+def broadcast(scalar: Val, lanes: int) -> Val:
+    """A vector of equal elements (the value itself if it is one already, or if there is one lane)."""
+    if scalar.lanes == lanes:
+        return scalar
+    if not scalar.ref.startswith("%"):
+        return Val(scalar.b, scalar.type, lanes, splat(scalar.type, lanes, scalar.ref))
+    vector_type = vector(scalar.type, lanes)
+    first = scalar.b.op(f"insertelement {vector_type} poison, {scalar.type} {scalar.ref}, i64 0")
+    zeros = f"<{lanes} x i32> zeroinitializer"
+    ref = scalar.b.op(f"shufflevector {vector_type} {first}, {vector_type} poison, {zeros}")
+    return Val(scalar.b, scalar.type, lanes, ref)
+
+
+def suffix(type_: str, lanes: int) -> str:
+    """How the names of LLVM's intrinsics call a type."""
+    name = {"float": "f32", "double": "f64"}.get(type_, type_)
+    return name if lanes == 1 else f"v{lanes}{name}"
+
+
+def _width(type_: str) -> int:
+    return {"float": 32, "double": 64, "half": 16}.get(type_) or int(type_[1:])
+
+
+def _conversion(source: str, target: str, signed: bool) -> str:
+    from_float, to_float = source[0] != "i", target[0] != "i"
+    if from_float and to_float:
+        return "fpext" if _width(target) > _width(source) else "fptrunc"
+    if from_float:
+        return "fptosi" if signed else "fptoui"
+    if to_float:
+        return "sitofp" if signed else "uitofp"
+    if _width(target) < _width(source):
+        return "trunc"
+    return "sext" if signed else "zext"

@@ -1,0 +1,277 @@
+"""Calls of intrinsics: a table from names to the functions that write their code.
+
+float32 functions that are common in networks are polynomials of our own (see `math`), and vectorise; the rest, and
+all of float64, are libm's. Small floats compute in float32 and are rounded.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math as python_math
+from collections.abc import Callable
+from typing import Final, cast
+
+from ..ir import GlobalVar
+from ..prim import Call, PrimExpr, StringImm
+from . import math
+from .builder import FunctionBuilder, vector
+from .choice import choice
+from .context import Context, Rule
+from .convert import rounded
+from .formula import Val, suffix
+from .memory import from_memory
+from .types import element_type, is_small_float, memory_type, register_type
+
+_PURE_LIBM: Final = "nounwind willreturn memory(none)"
+
+
+def _call(cx: Context, expr: PrimExpr) -> Val:
+    call = cast(Call, expr)
+    if isinstance(call.op, GlobalVar):
+        cx.report("E5903", f"a call of {call.op.name_hint} has no value; evaluate it as a statement", call)
+        return cx.anything(call.dtype)
+    rule = _TABLE.get(call.intrinsic)
+    if rule is None:
+        close = difflib.get_close_matches(call.intrinsic, _TABLE, 3)
+        hint = f"similar ones: {', '.join(close)}" if close else ""
+        cx.report("E5903", f"there is no code for the intrinsic {call.op.name}", call, hint)
+        return cx.anything(call.dtype)
+    return rule(cx, call)
+
+
+Intrinsic = Callable[[Context, Call], Val]
+
+# ------------------------------------------------------------------------------------- floating point
+
+
+def _of_floats(function: Callable[[Val], Val]) -> Intrinsic:
+    """A function of one float, rounded to the dtype."""
+
+    def write(cx: Context, call: Call) -> Val:
+        return rounded(cx, call.dtype, function(cx.value(call.args[0])))
+
+    return write
+
+
+def _elementary(name: str) -> Intrinsic:
+    own = math.FLOAT32.get(name)
+
+    def write(cx: Context, call: Call) -> Val:
+        x = cx.value(call.args[0])
+        if own is not None and x.type == "float":
+            return rounded(cx, call.dtype, _call_own(x, name, own))
+        if name == "sigmoid":
+            return _sigmoid(x)
+        if name == "exp10":
+            return libm("pow", x.constant(10.0), x)
+        return rounded(cx, call.dtype, libm(name, x))
+
+    return write
+
+
+def _call_own(x: Val, name: str, formula: Callable[[Val], Val]) -> Val:
+    """A call of the module's own copy of a function, which LLVM inlines before it vectorises."""
+    module, t = x.b.module, x.full_type
+    symbol = f"relax.{name}.{suffix(x.type, x.lanes)}"
+
+    def write() -> None:
+        b = FunctionBuilder(module, f"define internal {t} @{symbol}({t} %x) alwaysinline")
+        result = formula(Val(b, x.type, x.lanes, "%x"))
+        b.end(f"ret {t} {result.ref}")
+        module.define(b)
+
+    return x.make(f"call {t} {module.helper(symbol, write)}({t} {x.ref})")
+
+
+def _sigmoid(x: Val) -> Val:
+    e = libm("exp", -x.abs())
+    return x.ge(0.0).choose(x.constant(1.0), e) / (e + 1.0)
+
+
+def libm(name: str, *arguments: Val) -> Val:
+    """A call of a function of the C library, lane by lane."""
+    x = arguments[0]
+    symbol = name if x.type == "double" else f"{name}f"
+    function = x.b.module.declare(symbol, x.type, ", ".join([x.type] * len(arguments)), _PURE_LIBM)
+    if x.lanes == 1:
+        return x.make(f"call {x.type} {function}({', '.join(f'{a.type} {a.ref}' for a in arguments)})")
+    result = "poison"
+    for lane in range(x.lanes):
+        parts = [x.b.op(f"extractelement {a.full_type} {a.ref}, i64 {lane}") for a in arguments]
+        one = x.b.op(f"call {x.type} {function}({', '.join(f'{x.type} {part}' for part in parts)})")
+        result = x.b.op(f"insertelement {x.full_type} {result}, {x.type} {one}, i64 {lane}")
+    return Val(x.b, x.type, x.lanes, result)
+
+
+def _of_two_floats(function: Callable[[Val, Val], Val]) -> Intrinsic:
+    def write(cx: Context, call: Call) -> Val:
+        a, b = (cx.value(arg) for arg in call.args)
+        return rounded(cx, call.dtype, function(a, b))
+
+    return write
+
+
+def _llvm(name: str) -> Intrinsic:
+    return _of_floats(lambda x: x.intrinsic(name))
+
+
+def _is_infinite(x: Val) -> Val:
+    return x.abs().eq(python_math.inf)
+
+
+def _test(function: Callable[[Val], Val]) -> Intrinsic:
+    return lambda cx, call: function(cx.value(call.args[0]))
+
+
+def _abs(cx: Context, call: Call) -> Val:
+    x = cx.value(call.args[0])
+    if x.is_float:
+        return x.abs()
+    return _with_flag(x, "abs")
+
+
+# ------------------------------------------------------------------------------------- integers
+
+
+def _with_flag(x: Val, name: str) -> Val:
+    """An LLVM intrinsic whose second operand says whether a special input is undefined: it is not."""
+    t = x.full_type
+    function = x.b.module.intrinsic(f"llvm.{name}.{suffix(x.type, x.lanes)}", t, t, "i1")
+    return x.make(f"call {t} {function}({t} {x.ref}, i1 false)")
+
+
+def _clz(cx: Context, call: Call) -> Val:
+    return _with_flag(cx.value(call.args[0]), "ctlz").to(element_type(call.dtype), signed=False)
+
+
+def _bitwise(name: str) -> Intrinsic:
+    def write(cx: Context, call: Call) -> Val:
+        a, b = (cx.value(arg) for arg in call.args)
+        return a.make(f"{name} {a.full_type} {a.ref}, {b.ref}")
+
+    return write
+
+
+def _bitwise_not(cx: Context, call: Call) -> Val:
+    x = cx.value(call.args[0])
+    return x ^ (1 if x.type == "i1" else -1)
+
+
+def _shift(left: bool) -> Intrinsic:
+    """Shifts beyond the width give what shifting bit by bit gives: 0, or the sign everywhere."""
+
+    def write(cx: Context, call: Call) -> Val:
+        a, n = (cx.value(arg) for arg in call.args)
+        bits = call.dtype.bits
+        inside = n.compare("", "ult", bits)
+        amount = inside.choose(n, bits - 1)
+        if not left and call.dtype.is_int:
+            return a >> amount
+        shifted = a << amount if left else a.lshr(amount)
+        return inside.choose(shifted, a.constant(0))
+
+    return write
+
+
+# ------------------------------------------------------------------------------------- the rest
+
+
+def _likely(cx: Context, call: Call) -> Val:
+    x = cx.value(call.args[0])
+    if x.lanes > 1:
+        return x
+    function = cx.b.module.intrinsic("llvm.expect.i1", "i1", "i1", "i1")
+    return x.make(f"call i1 {function}(i1 {x.ref}, i1 true)")
+
+
+def _if_then_else(cx: Context, call: Call) -> Val:
+    return choice(cx, call.args[0], call.args[1], call.args[2])
+
+
+def _reinterpret(cx: Context, call: Call) -> Val:
+    source, target = call.args[0].dtype, call.dtype
+    value = cx.value(call.args[0])
+    if is_small_float(source):
+        value = cx.unit.small_floats.encode(source, value)
+    ref = cx.b.op(f"bitcast {value.full_type} {value.ref} to {memory_type(target)}")
+    element = memory_type(target.element_of)
+    return from_memory(cx, target, Val(cx.b, element, max(target.lanes, 1), ref))
+
+
+def _extern(pure: bool) -> Intrinsic:
+    def write(cx: Context, call: Call) -> Val:
+        name = call.args[0]
+        if not isinstance(name, StringImm):
+            cx.report("E5903", "call_extern: the function's name must be a string", call)
+            return cx.anything(call.dtype)
+        for arg in (*call.args[1:], call):
+            if arg is not call or not call.dtype.is_void:
+                _check_extern(cx, call, name.value, arg)
+        values = [_extern_argument(cx, arg) for arg in call.args[1:]]
+        attributes = _PURE_LIBM if pure else "nounwind"
+        result = _extern_type(call)
+        parameters = ", ".join(text.rsplit(" ", 1)[0] for text in values)
+        function = cx.b.module.declare(name.value, result, parameters, attributes)
+        text = f"call {result} {function}({', '.join(values)})"
+        if not pure:
+            cx.forget()
+        if result == "void":
+            cx.b.do(text)
+            return cx.i64(0)
+        value = Val(cx.b, result, 1, cx.b.op(text))
+        return value.ne(0) if call.dtype.is_bool else value
+
+    return write
+
+
+def _check_extern(cx: Context, call: Call, name: str, arg: PrimExpr) -> None:
+    if is_small_float(arg.dtype) or arg.dtype.lanes > 1:
+        cx.report(
+            "E5903",
+            f"call_extern {name}: a C function cannot take or return a {arg.dtype!s}",
+            call,
+            "cast it to float32",
+        )
+
+
+def _extern_type(call: Call) -> str:
+    if call.dtype.is_void:
+        return "void"
+    return "i8" if call.dtype.is_bool else register_type(call.dtype)
+
+
+def _extern_argument(cx: Context, arg: PrimExpr) -> str:
+    """An argument as C passes it: type, extension and operand."""
+    value = cx.value(arg)
+    if arg.dtype.is_bool:
+        return f"i8 zeroext {value.to('i8', signed=False).ref}"
+    if arg.dtype.is_integer and arg.dtype.bits < 32:
+        return f"{value.type} {'zeroext' if arg.dtype.is_uint else 'signext'} {value.ref}"
+    return f"{vector(value.type, value.lanes)} {value.ref}"
+
+
+_TABLE: Final[dict[str, Intrinsic]] = {
+    **{name: _elementary(name) for name in (
+        "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "tanh", "sigmoid", "erf", "sin", "cos", "tan",
+        "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
+    )},
+    **{name: _llvm(name) for name in ("sqrt", "floor", "ceil", "trunc", "nearbyint", "round")},
+    "rsqrt": _of_floats(lambda x: 1.0 / x.intrinsic("sqrt")),
+    "fabs": _abs, "abs": _abs,
+    "atan2": _of_two_floats(lambda a, b: libm("atan2", a, b)),
+    "pow": _of_two_floats(lambda a, b: libm("pow", a, b)),
+    "hypot": _of_two_floats(lambda a, b: libm("hypot", a, b)),
+    "fmod": _of_two_floats(lambda a, b: a.make(f"frem {a.full_type} {a.ref}, {b.ref}")),
+    "copysign": _of_two_floats(lambda a, b: a.copysign(b)),
+    "isnan": _test(lambda x: x.is_nan()),
+    "isinf": _test(_is_infinite),
+    "isfinite": _test(lambda x: x.abs().lt(python_math.inf)),
+    "popcount": lambda cx, call: cx.value(call.args[0]).intrinsic("ctpop"),
+    "clz": _clz,
+    "bitwise_and": _bitwise("and"), "bitwise_or": _bitwise("or"), "bitwise_xor": _bitwise("xor"),
+    "bitwise_not": _bitwise_not, "shift_left": _shift(True), "shift_right": _shift(False),
+    "likely": _likely, "if_then_else": _if_then_else, "reinterpret": _reinterpret,
+    "call_extern": _extern(False), "call_pure_extern": _extern(True),
+}  # fmt: skip
+
+RULES: Final[dict[type, Rule]] = {Call: _call}

@@ -1,0 +1,242 @@
+"""Buffers: addresses, checked indices, loads and stores.
+
+An index is checked at run time unless it is proven to be within its dimension; ordinary loops over whole dimensions
+prove theirs, so they have no checks and vectorise. The offset of an element is computed in 64 bits.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from ..ir import DataType
+from ..prim import IntImm, PrimExpr
+from ..tir import Broadcast, Buffer, BufferLoad, BufferStore, Ramp
+from .builder import Operand, splat, vector
+from .context import Context, Rule, Storage, escaped
+from .division import all_lanes
+from .formula import Val, broadcast, constant
+from .index import index
+from .types import is_small_float, memory_element
+
+
+def declare_storage(cx: Context, buffer: Buffer, pointer: Operand) -> Storage:
+    """Note where a buffer's memory is (its data pointer); its sizes are computed here."""
+    shape = tuple(index(cx, size).ref for size in buffer.shape)
+    strides = tuple(index(cx, stride).ref for stride in buffer.strides) if buffer.strides else None
+    if buffer.elem_offset is not None and not _is_zero(buffer.elem_offset):
+        element = memory_element(buffer.dtype)
+        offset = index(cx, buffer.elem_offset) * max(buffer.dtype.lanes, 1)
+        pointer = cx.b.op(f"getelementptr {element}, ptr {pointer}, i64 {offset.ref}")
+    return Storage(pointer, shape, strides)
+
+
+def _is_zero(expr: PrimExpr) -> bool:
+    return isinstance(expr, IntImm) and expr.value == 0
+
+
+def storage_of(cx: Context, buffer: Buffer) -> Storage:
+    """Where a buffer is. One that was not declared views the memory its data variable points to."""
+    known = cx.storage.get(buffer)
+    if known is not None:
+        return known
+    pointer = cx.vars.get(buffer.data)
+    if pointer is None:
+        cx.report("E5905", f"buffer {buffer.name} is used where it has no storage")
+        return Storage("poison", ("0",) * buffer.ndim, None)
+    return declare_storage(cx, buffer, pointer.ref)
+
+
+# ------------------------------------------------------------------------------------- indices
+
+
+def _checked(cx: Context, buffer: Buffer, indices: tuple[PrimExpr, ...], where: Storage) -> list[Val]:
+    """The indices in 64 bits, each within its dimension from here on."""
+    found: list[Val] = []
+    for axis, (expr, size) in enumerate(zip(indices, buffer.shape, strict=True)):
+        if expr.dtype.lanes > 1:
+            found.append(_checked_vector(cx, buffer, axis, expr, where))
+            continue
+        above, below = cx.facts.in_bounds(expr, size)
+        at = index(cx, expr, above and below)
+        if not (above and below):
+            _require(cx, at.compare("", "ult", _size(cx, where, axis)), buffer, axis, at, where)
+        found.append(at)
+    return found
+
+
+def _size(cx: Context, where: Storage, axis: int) -> Val:
+    return Val(cx.b, "i64", 1, where.shape[axis])
+
+
+def _require(cx: Context, condition: Val, buffer: Buffer, axis: int, at: Val, where: Storage) -> None:
+    message = f"buffer {escaped(buffer.name)}: index %lld is out of bounds for dimension {axis} of size %lld"
+    cx.fail_unless(condition, "IndexError", message, at, _size(cx, where, axis))
+
+
+def _checked_vector(cx: Context, buffer: Buffer, axis: int, expr: PrimExpr, where: Storage) -> Val:
+    size = buffer.shape[axis]
+    if isinstance(expr, Ramp):
+        ends = (expr.base, expr.base + expr.stride * (expr.lanes - 1))
+        proofs = [all(cx.facts.in_bounds(end, size)) for end in ends]
+    elif isinstance(expr, Broadcast):
+        ends, proofs = (expr.value,), [all(cx.facts.in_bounds(expr.value, size))]
+    else:
+        ends, proofs = (), [False]
+    at = index(cx, expr)
+    if all(proofs):
+        return at
+    if ends:  # the ends are within bounds, so all between them are
+        for end, proven in zip(ends, proofs, strict=True):
+            if not proven:
+                place = index(cx, end)
+                _require(cx, place.compare("", "ult", _size(cx, where, axis)), buffer, axis, place, where)
+        return at
+    sizes = broadcast(_size(cx, where, axis), at.lanes)
+    inside = at.compare("", "ult", sizes)
+    wrong = _first_lane(cx, inside)
+    _require(cx, all_lanes(inside), buffer, axis, _lane(at, wrong.ref), where)
+    return at
+
+
+def _first_lane(cx: Context, inside: Val) -> Val:
+    """The number of the first lane where a condition does not hold (0 if there is none)."""
+    bits = f"i{inside.lanes}"
+    mask = cx.b.op(f"bitcast {inside.full_type} {inside.ref} to {bits}")
+    outside = cx.b.op(f"xor {bits} {mask}, -1")
+    function = cx.b.module.intrinsic(f"llvm.cttz.{bits}", bits, bits, "i1")
+    count = cx.b.op(f"call {bits} {function}({bits} {outside}, i1 false)")
+    lane = cx.b.op(f"urem {bits} {count}, {inside.lanes}") if inside.lanes > 1 else count
+    conversion = "zext" if inside.lanes < 64 else "trunc" if inside.lanes > 64 else "bitcast"
+    return Val(cx.b, "i64", 1, cx.b.op(f"{conversion} {bits} {lane} to i64"))
+
+
+def _lane(value: Val, lane: Operand) -> Val:
+    ref = value.b.op(f"extractelement {value.full_type} {value.ref}, i64 {lane}")
+    return Val(value.b, value.type, 1, ref)
+
+
+def _offset(cx: Context, where: Storage, indices: list[Val], element_lanes: int) -> Val:
+    """The distance of an element from the first, in lanes; of a vector of indices, a vector.
+
+    Every index is within bounds and the buffer is in memory, so nothing overflows.
+    """
+    lanes = max((i.lanes for i in indices), default=1)
+
+    def op(name: str, a: Val, b: Val) -> Val:
+        return a.make(f"{name} nsw {a.full_type} {a.ref}, {b.ref}")
+
+    total: Val | None = None
+    for axis, at in enumerate(indices):
+        step = broadcast(at, lanes)
+        if where.strides is not None:
+            step = op("mul", step, broadcast(Val(cx.b, "i64", 1, where.strides[axis]), lanes))
+        elif total is not None:
+            total = op("mul", total, broadcast(_size(cx, where, axis), lanes))
+        total = step if total is None else op("add", total, step)
+    if total is None:
+        return cx.i64(0)
+    return total if element_lanes == 1 else op("mul", total, constant(cx.b, "i64", lanes, element_lanes))
+
+
+# ------------------------------------------------------------------------------------- access
+
+
+class _Place:
+    """Where a load or store goes: one pointer to consecutive lanes, or a vector of pointers."""
+
+    def __init__(self, cx: Context, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> None:
+        where = storage_of(cx, buffer)
+        element = memory_element(buffer.dtype)
+        self.dtype = buffer.dtype.element_of
+        self.align = max(buffer.dtype.bits // 8, 1)
+        element_lanes = max(buffer.dtype.lanes, 1)
+        last = indices[-1] if indices else None
+        scalar = all(expr.dtype.lanes == 1 for expr in indices[:-1])
+        consecutive = isinstance(last, Ramp) and _is_one(last.stride) and scalar
+        compact = where.strides is None or where.strides[-1:] == ("1",)
+        found = _checked(cx, buffer, indices, where)
+        self.lanes = element_lanes * max((i.lanes for i in found), default=1)
+        self.scattered = any(i.lanes > 1 for i in found) and not (consecutive and compact)
+        if self.scattered and element_lanes > 1:
+            cx.report(
+                "E5904", f"buffer {buffer.name} of {buffer.dtype!s} is not indexed by consecutive vectors"
+            )
+        if consecutive and compact:
+            base = cast(Ramp, last).base
+            found[-1] = index(cx, base, in_bounds=all(cx.facts.in_bounds(base, buffer.shape[-1])))
+        offset = _offset(cx, where, found, element_lanes)
+        flags = "inbounds" if where.strides is not None else "inbounds nuw"
+        self.pointer = cx.b.op(
+            f"getelementptr {flags} {element}, ptr {where.pointer}, {offset.full_type} {offset.ref}"
+        )
+        self.type = vector(element, self.lanes)
+        self.element = element
+
+    def load(self, cx: Context) -> Val:
+        if not self.scattered:
+            ref = cx.b.op(f"load {self.type}, ptr {self.pointer}, align {self.align}")
+            return Val(cx.b, self.element, self.lanes, ref)
+        name = f"llvm.masked.gather.{self._suffix()}"
+        pointers, mask = vector("ptr", self.lanes), vector("i1", self.lanes)
+        function = cx.b.module.intrinsic(name, self.type, pointers, mask, self.type)
+        arguments = (
+            f"{pointers} align {self.align} {self.pointer}, {mask} {splat('i1', self.lanes, 'true')}, "
+            f"{self.type} poison"
+        )
+        return Val(cx.b, self.element, self.lanes, cx.b.call(self.type, function, arguments))
+
+    def store(self, cx: Context, value: Val) -> None:
+        if not self.scattered:
+            cx.b.do(f"store {self.type} {value.ref}, ptr {self.pointer}, align {self.align}")
+            return
+        name = f"llvm.masked.scatter.{self._suffix()}"
+        pointers, mask = vector("ptr", self.lanes), vector("i1", self.lanes)
+        function = cx.b.module.declare(name, "void", f"{self.type}, {pointers}, {mask}", "")
+        cx.b.do(
+            f"call void {function}({self.type} {value.ref}, {pointers} align {self.align} {self.pointer}, "
+            f"{mask} {splat('i1', self.lanes, 'true')})"
+        )
+
+    def _suffix(self) -> str:
+        short = {"float": "f32", "double": "f64", "ptr": "p0"}.get(self.element, self.element)
+        return f"v{self.lanes}{short}.v{self.lanes}p0"
+
+
+def _is_one(expr: PrimExpr) -> bool:
+    return isinstance(expr, IntImm) and expr.value == 1
+
+
+def load(cx: Context, expr: PrimExpr) -> Val:
+    """The value of a BufferLoad in its register form."""
+    expr = cast(BufferLoad, expr)
+    raw = _Place(cx, expr.buffer, expr.indices).load(cx)
+    return from_memory(cx, expr.buffer.dtype, raw)
+
+
+def store(cx: Context, stmt: BufferStore) -> None:
+    """Write an element (or a vector of them)."""
+    # The value first: an index must not be reported as out of bounds before the value has failed.
+    raw = _memory_value(cx, stmt.value)
+    _Place(cx, stmt.buffer, stmt.indices).store(cx, raw)
+
+
+def from_memory(cx: Context, dtype: DataType, raw: Val) -> Val:
+    """What was loaded, as a value."""
+    if dtype.is_bool:
+        return raw.ne(constant(cx.b, "i8", raw.lanes, 0))
+    return cx.unit.small_floats.decode(dtype, raw) if is_small_float(dtype) else raw
+
+
+def _memory_value(cx: Context, expr: PrimExpr) -> Val:
+    """A value as it is stored. Copies of small floats go bit by bit."""
+    dtype = expr.dtype
+    if is_small_float(dtype):
+        if isinstance(expr, BufferLoad):
+            return _Place(cx, expr.buffer, expr.indices).load(cx)
+        value = cx.value(expr)
+        return cx.unit.small_floats.encode(dtype, value)
+    value = cx.value(expr)
+    return value.to("i8", signed=False) if dtype.is_bool else value
+
+
+RULES: Final[dict[type, Rule]] = {BufferLoad: load}

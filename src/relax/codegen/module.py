@@ -1,0 +1,82 @@
+"""A module of PrimFuncs as LLVM IR: for each, an inner function and the packed wrapper around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ..ir import DiagnosticError
+from ..target import Target
+from ..tir import PrimFunc, lower
+from . import expr, intrinsics, memory
+from .builder import FunctionBuilder, ModuleBuilder
+from .calls import inner_symbol
+from .context import Context, Rule, Unit
+from .floats import SmallFloats
+from .formula import Val
+from .memory import declare_storage
+from .signature import Signature, signature
+from .stmt import write
+from .types import register_type
+from .wrapper import Wrapper
+
+_RULES: Final[dict[type, Rule]] = {**expr.RULES, **memory.RULES, **intrinsics.RULES}
+
+
+def module_text(funcs: Mapping[str, PrimFunc], target: Target) -> str:
+    """LLVM IR for functions by name. Raises DiagnosticError with all that was found wrong."""
+    module = ModuleBuilder()
+    unit = Unit(module, target, SmallFloats(target.has_half_conversion), {})
+    for name, func in funcs.items():
+        try:
+            unit.functions[name] = lower(func)
+        except DiagnosticError as error:
+            for diagnostic in error.diagnostics:
+                unit.report(name, diagnostic)
+    for name, func in unit.functions.items():
+        try:
+            known = signature(unit, name, func)
+            _write_inner(unit, name, func, known)
+            Wrapper(unit, name, known, _RULES).write()
+        except DiagnosticError as error:
+            for diagnostic in error.diagnostics:
+                unit.report(name, diagnostic)
+    if unit.diagnostics:
+        raise DiagnosticError(unit.diagnostics)
+    return f'target triple = "{target.triple}"\n{module.text()}'
+
+
+def _write_inner(unit: Unit, name: str, func: PrimFunc, known: Signature) -> None:
+    """The body, on raw pointers and sizes: ``i32 body(ptr a, …, i64 n, …)``, 0 or -1 with the error set."""
+    alias = " noalias" if func.attrs.get("tir.noalias") else ""
+    parameters: list[str] = []
+    for i, (param, buffer) in enumerate(known.params):
+        text = register_type(param.dtype) if buffer is None else f"ptr{alias}"
+        parameters.append(f"{text} %p{i}")
+    parameters += [f"i64 %s{i}" for i in range(len(known.bound))]
+    attributes = f'nounwind noinline "prefer-vector-width"="{unit.target.vector_bits}"'
+    head = (
+        f"define internal i32 {inner_symbol(name)}({', '.join(parameters)}) "
+        f"#{unit.module.attribute_group(attributes)}"
+    )
+    b = FunctionBuilder(unit.module, head)
+    cx = Context(unit, b, name, _RULES)
+    for i, var in enumerate(known.bound):
+        cx.wide[var] = Val(b, "i64", 1, f"%s{i}")
+    for i, (param, buffer) in enumerate(known.params):
+        if buffer is None:
+            cx.vars[param] = cx.val(param.dtype, f"%p{i}")
+        else:
+            cx.vars[buffer.data] = cx.vars[param] = Val(b, "ptr", 1, f"%p{i}")
+    for _, buffer in known.params:
+        if buffer is not None:
+            for size in buffer.shape:
+                cx.facts.size(size)
+    for _, buffer in known.params:
+        if buffer is not None:
+            cx.storage[buffer] = declare_storage(cx, buffer, cx.vars[buffer.data].ref)
+    write(cx, func.body)
+    b.end("ret i32 0")
+    with b.cold("error"):
+        b.end("ret i32 -1")
+    unit.module.define(b)

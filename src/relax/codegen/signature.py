@@ -1,0 +1,88 @@
+"""What a PrimFunc takes: how its parameters bind sizes, and what must agree with them.
+
+Scalar parameters bind themselves. Then every shape (or stride, or offset) variable is bound where it first stands
+alone, in the order of the parameters; everything else is an expression over those, to be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..ir import Diagnostic
+from ..prim import PrimExpr, Var, free_vars
+from ..tir import Buffer, PrimFunc
+from .context import Unit
+
+
+@dataclass(frozen=True)
+class Place:
+    """A number that a tensor argument has: a dimension, a stride, or the offset of its first element."""
+
+    param: int
+    buffer: Buffer
+    what: str
+    """``shape``, ``stride`` or ``offset``."""
+    axis: int
+
+    @property
+    def words(self) -> str:
+        """The place as messages name it, after the argument."""
+        if self.what == "offset":
+            return "offset"
+        return f"dimension {self.axis}" if self.what == "shape" else f"stride of dimension {self.axis}"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The parameters of a function, the variables they bind, and the numbers to compare."""
+
+    params: tuple[tuple[Var, Buffer | None], ...]
+    bound: dict[Var, Place]
+    """Variables beside the parameters, in the order in which they are passed."""
+    compared: tuple[tuple[Place, PrimExpr], ...]
+
+
+def signature(unit: Unit, name: str, func: PrimFunc) -> Signature:
+    """The signature of a function; variables that nothing binds are reported."""
+    params = tuple((param, func.buffer_map.get(param)) for param in func.params)
+    scalars = {param for param, buffer in params if buffer is None}
+    bound: dict[Var, Place] = {}
+    compared: list[tuple[Place, PrimExpr]] = []
+    for place, expr in _places(params):
+        if isinstance(expr, Var) and expr not in bound and expr not in scalars:
+            bound[expr] = place
+        else:
+            compared.append((place, expr))
+    for place, expr in compared:
+        for var in free_vars(expr):
+            if var not in bound and var not in scalars:
+                _report_unbound(unit, name, var, place)
+    return Signature(params, bound, tuple(compared))
+
+
+def _places(params: tuple[tuple[Var, Buffer | None], ...]) -> Iterator[tuple[Place, PrimExpr]]:
+    for i, (_, buffer) in enumerate(params):
+        if buffer is None:
+            continue
+        for axis, size in enumerate(buffer.shape):
+            yield Place(i, buffer, "shape", axis), size
+        for axis, stride in enumerate(buffer.strides):
+            yield Place(i, buffer, "stride", axis), stride
+        if buffer.elem_offset is not None:
+            yield Place(i, buffer, "offset", 0), buffer.elem_offset
+
+
+def _report_unbound(unit: Unit, name: str, var: Var, place: Place) -> None:
+    message = (
+        f"{var.name}, in {place.words} of buffer {place.buffer.name}, stands alone in no dimension of any"
+    )
+    unit.report(
+        name,
+        Diagnostic(
+            "E5907",
+            f"{message} parameter",
+            place.buffer.span,
+            hint=f"pass {var.name} as a parameter of its own, or give some buffer a dimension that is just {var.name}",
+        ),
+    )

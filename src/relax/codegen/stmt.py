@@ -1,0 +1,247 @@
+"""Statements to LLVM: loops, branches, storage, stores.
+
+Loops are counted in 64 bits from their start to their end, the form LLVM's loop passes know best. The update of a
+sum in memory, ``s[i] = s[i] + x``, is the one place where floating point is not rounded operation by operation: its
+terms may be added in another order (by vector lanes), and a product may be fused into the addition. Both are decided
+when compiling, never by the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from ..ir import GlobalVar, structural_equal
+from ..prim import Add, Call, Mul, PrimExpr, Sub, is_const
+from ..tir import (
+    AllocBuffer,
+    AssertStmt,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    BufferLoad,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    While,
+)
+from .allocate import allocate
+from .calls import call_function
+from .context import Context, escaped
+from .facts import dtype_interval
+from .formula import Val
+from .index import index
+from .memory import storage_of, store
+from .types import is_small_float
+
+
+def write(cx: Context, stmt: Stmt) -> None:
+    """Write the code of a statement."""
+    cx.forget()
+    rule = _RULES.get(type(stmt))
+    if rule is None:
+        cx.report("E5904", f"there is no code for a {type(stmt).__name__}; lower the function first")
+        return
+    rule(cx, stmt)
+
+
+def _seq(cx: Context, stmt: SeqStmt) -> None:
+    for part in stmt.seq:
+        write(cx, part)
+
+
+def _store(cx: Context, stmt: BufferStore) -> None:
+    _mark_reduction(cx, stmt)
+    store(cx, stmt)
+    cx.flags.clear()
+
+
+def _mark_reduction(cx: Context, stmt: BufferStore) -> None:
+    """Let the additions that lead from the old value to the new one be reordered and fused."""
+    dtype = stmt.buffer.dtype
+    if not dtype.is_float or is_small_float(dtype):
+        return
+    path: list[PrimExpr] = []
+    node = stmt.value
+    while isinstance(node, (Add, Sub)):
+        path.append(node)
+        if _is_old_value(node.a, stmt) or (isinstance(node, Add) and _is_old_value(node.b, stmt)):
+            break
+        node = node.a
+    else:
+        return
+    for add in path:
+        cx.flags[add] = "reassoc contract "
+        for operand in (cast(Any, add).a, cast(Any, add).b):
+            if isinstance(operand, Mul):
+                cx.flags[operand] = "contract "
+
+
+def _is_old_value(expr: PrimExpr, stmt: BufferStore) -> bool:
+    return (
+        isinstance(expr, BufferLoad)
+        and expr.buffer is stmt.buffer
+        and all(a is b or structural_equal(a, b) for a, b in zip(expr.indices, stmt.indices, strict=True))
+    )
+
+
+# ------------------------------------------------------------------------------------- loops
+
+_LOOP_HINTS: Final = {
+    ForKind.VECTORIZED: '!"llvm.loop.vectorize.enable", i1 true',
+    ForKind.UNROLLED: '!"llvm.loop.unroll.enable"',
+}
+
+
+def _for(cx: Context, stmt: For) -> None:
+    if stmt.kind is ForKind.THREAD_BINDING:
+        cx.report("E5906", f"loop {stmt.loop_var.name} is bound to a GPU's threads; the target is a CPU")
+        return
+    start, extent = index(cx, stmt.min), index(cx, stmt.extent)
+    if is_const(stmt.extent) and cast(Any, stmt.extent).value <= 0:
+        return
+    _check_range(cx, stmt, start, extent)
+    with cx.facts.loop(stmt.loop_var, stmt.min, stmt.extent):
+        if is_const(stmt.extent, 1):
+            cx.wide[stmt.loop_var] = start
+            write(cx, stmt.body)
+        else:
+            end = extent if is_const(stmt.min, 0) else start + extent
+            counted_loop(cx, stmt, start, end)
+    cx.wide.pop(stmt.loop_var, None)
+
+
+def _check_range(cx: Context, stmt: For, start: Val, extent: Val) -> None:
+    """The last value of the variable must be one of its dtype."""
+    dtype = stmt.loop_var.dtype
+    top = dtype_interval(dtype)[1]
+    highest = cx.facts.interval(stmt.min)[1] + cx.facts.interval(stmt.extent)[1] - 1
+    if highest <= top:
+        return
+    last = start + extent - 1
+    cx.fail_unless(
+        last.le(int(top)),
+        "OverflowError",
+        f"loop {escaped(stmt.loop_var.name)}: %lld does not fit {dtype!s}",
+        last,
+    )
+
+
+def counted_loop(cx: Context, stmt: For, start: Val, end: Val) -> None:
+    """The loop from `start` up to, not including, `end`."""
+    b = cx.b
+    head, body, latch, done = (b.label(hint) for hint in ("for", "body", "next", "done"))
+    before = b.block
+    b.branch(head)
+    b.start(head)
+    following = f"%{latch}.i"
+    i = start.make(f"phi i64 [ {start.ref}, %{before} ], [ {following}, %{latch} ]")
+    b.branch_if(i.lt(end).ref, body, done)
+    b.start(body)
+    cx.wide[stmt.loop_var] = i
+    with cx.sometimes():
+        write(cx, stmt.body)
+    b.branch(latch)
+    b.start(latch)
+    b.do(f"{following} = add nuw nsw i64 {i.ref}, 1" if is_const(stmt.min, 0) else
+         f"{following} = add nsw i64 {i.ref}, 1")  # fmt: skip
+    b.end(f"br label %{head}{_loop_metadata(cx, stmt)}")
+    b.start(done)
+
+
+def _loop_metadata(cx: Context, stmt: For) -> str:
+    hint = _LOOP_HINTS.get(stmt.kind)
+    if hint is None:
+        return ""
+    if stmt.kind is ForKind.UNROLLED and is_const(stmt.extent):
+        hint = '!"llvm.loop.unroll.full"'
+    module = cx.b.module
+    return f", !llvm.loop {module.metadata(f'$self, {module.metadata(hint)}')}"
+
+
+def _while(cx: Context, stmt: While) -> None:
+    b = cx.b
+    head, body, done = (b.label(hint) for hint in ("while", "body", "done"))
+    b.branch(head)
+    b.start(head)
+    cx.forget()
+    with cx.sometimes():
+        b.branch_if(cx.value(stmt.condition).ref, body, done)
+        b.start(body)
+        write(cx, stmt.body)
+    b.branch(head)
+    b.start(done)
+
+
+# ------------------------------------------------------------------------------------- branches and names
+
+
+def _if(cx: Context, stmt: IfThenElse) -> None:
+    b = cx.b
+    then, otherwise, done = (b.label(hint) for hint in ("then", "else", "done"))
+    condition = cx.value(stmt.condition).ref
+    b.branch_if(condition, then, otherwise if stmt.else_case is not None else done)
+    arms = [(then, stmt.then_case, True)]
+    if stmt.else_case is not None:
+        arms.append((otherwise, stmt.else_case, False))
+    for label, arm, holds in arms:
+        b.start(label)
+        with cx.sometimes(), cx.facts.condition(stmt.condition, holds):
+            write(cx, arm)
+        b.branch(done)
+    b.start(done)
+
+
+def _let(cx: Context, stmt: LetStmt) -> None:
+    with cx.bound(stmt.var, stmt.value):
+        write(cx, stmt.body)
+
+
+def _assert(cx: Context, stmt: AssertStmt) -> None:
+    cx.fail_unless(cx.value(stmt.condition), "AssertionError", escaped(str(stmt.message)))
+    with cx.facts.condition(stmt.condition):
+        write(cx, stmt.body)
+
+
+def _attr(cx: Context, stmt: AttrStmt) -> None:
+    write(cx, stmt.body)
+
+
+def _evaluate(cx: Context, stmt: Evaluate) -> None:
+    value = stmt.value
+    if isinstance(value, Call) and isinstance(value.op, GlobalVar):
+        call_function(cx, value, value.op.name_hint)
+    else:
+        cx.value(value)
+
+
+# ------------------------------------------------------------------------------------- storage
+
+
+def _alloc(cx: Context, stmt: AllocBuffer) -> None:
+    with allocate(cx, stmt.buffer):
+        write(cx, stmt.body)
+
+
+def _decl(cx: Context, stmt: DeclBuffer) -> None:
+    buffer = stmt.buffer
+    cx.storage[buffer] = storage_of(cx, buffer)
+    write(cx, stmt.body)
+    del cx.storage[buffer]
+
+
+def _block(cx: Context, stmt: Stmt) -> None:
+    cx.report("E5904", "a block must be lowered to loops first (relax.tir.lower)")
+
+
+_RULES: Final[dict[type, Callable[[Context, Any], None]]] = {
+    SeqStmt: _seq, BufferStore: _store, For: _for, While: _while, IfThenElse: _if, LetStmt: _let,
+    AssertStmt: _assert, AttrStmt: _attr, Evaluate: _evaluate, AllocBuffer: _alloc, DeclBuffer: _decl,
+    Block: _block, BlockRealize: _block,
+}  # fmt: skip

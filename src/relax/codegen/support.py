@@ -1,0 +1,232 @@
+"""What generated functions need at run time: raising an error, and checking a tensor argument.
+
+These are small functions of the module itself, written when first used. Everything outside is found by the
+loader: ``snprintf``, ``aligned_alloc``, ``free`` and libm in the C library, errors in tvm-ffi.
+"""
+
+from __future__ import annotations
+
+from .builder import ModuleBuilder, Operand
+from .types import DTYPE_FORMATS
+
+#: layouts of tvm-ffi's and DLPack's C headers
+ANY_TYPE = "{ i32, i32, i64 }"
+TENSOR_TYPE = "{ ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }"
+OBJECT_HEADER = 24
+
+#: TVMFFITypeIndex
+NONE, INT, BOOL, FLOAT, POINTER, TENSOR_POINTER, TENSOR = 0, 1, 2, 3, 4, 7, 70
+
+#: how messages call the kinds of arguments, by type index
+_KINDS = {
+    0: "None", 1: "an int", 2: "a bool", 3: "a float", 4: "a pointer", 5: "a dtype", 6: "a device", 7: "a tensor",
+    8: "a string", 9: "bytes", 11: "a string", 12: "bytes", 65: "a string", 66: "bytes", 67: "an error",
+    68: "a function", 69: "a shape", 70: "a tensor", 71: "a tuple", 72: "a dict", 73: "a module",
+}  # fmt: skip
+
+RAISE = """define internal void @relax.raise(ptr %kind, ptr %format, i64 %a, i64 %b, i64 %c, i64 %d) cold noinline {
+  %text = alloca [1024 x i8], align 16
+  call i32 (ptr, i64, ptr, ...) @snprintf(ptr %text, i64 1024, ptr %format, i64 %a, i64 %b, i64 %c, i64 %d)
+  call void @TVMFFIErrorSetRaisedFromCStr(ptr %kind, ptr %text)
+  ret void
+}"""
+
+
+def raise_function(module: ModuleBuilder) -> Operand:
+    """``void raise(kind, format, a, b, c, d)``: set the error to the message printf makes of format and integers."""
+
+    def write() -> None:
+        module.declare("snprintf", "i32", "ptr, i64, ptr, ...")
+        module.declare("TVMFFIErrorSetRaisedFromCStr", "void", "ptr, ptr")
+        module.add_text(RAISE)
+
+    return module.helper("relax.raise", write)
+
+
+KIND_NAME = """define internal ptr @relax.kind_name(i32 %kind) cold noinline {{
+  %known = icmp ult i32 %kind, {count}
+  %index = select i1 %known, i32 %kind, i32 10
+  %wide = zext i32 %index to i64
+  %place = getelementptr ptr, ptr {table}, i64 %wide
+  %name = load ptr, ptr %place
+  ret ptr %name
+}}"""
+
+
+def kind_name_function(module: ModuleBuilder) -> Operand:
+    """``char *kind_name(type_index)``: what messages call a value of the ABI."""
+
+    def write() -> None:
+        count = max(_KINDS) + 1
+        names = [module.string(_KINDS.get(i, "an object")) for i in range(count)]
+        table = module.table("relax.kinds", "ptr", names)
+        module.add_text(KIND_NAME.format(count=count, table=table))
+
+    return module.helper("relax.kind_name", write)
+
+
+# Checks what all tensor parameters share: kind, device, dtype, rank; compactness unless %strided. The result is the
+# DLTensor, or null with the error set.
+CHECK_TENSOR = """define internal ptr @relax.tensor(ptr %any, ptr %who, i32 %dtype, i32 %ndim, i32 %strided) noinline {{
+entry:
+  %shown = alloca [64 x i8], align 16
+  %wanted = alloca [64 x i8], align 16
+  %kind = load i32, ptr %any
+  %payload = getelementptr i8, ptr %any, i64 8
+  %object = load ptr, ptr %payload
+  %is_pointer = icmp eq i32 %kind, {pointer}
+  %is_object = icmp eq i32 %kind, {object}
+  %inside = getelementptr i8, ptr %object, i64 {header}
+  %t = select i1 %is_pointer, ptr %object, ptr %inside
+  %is_tensor = or i1 %is_pointer, %is_object
+  br i1 %is_tensor, label %device, label %bad_kind
+device:
+  %device_at = getelementptr {tensor}, ptr %t, i32 0, i32 1
+  %device_type = load i32, ptr %device_at
+  %on_cpu = icmp eq i32 %device_type, 1
+  br i1 %on_cpu, label %type, label %bad_device
+type:
+  %type_at = getelementptr {tensor}, ptr %t, i32 0, i32 4
+  %found_type = load i32, ptr %type_at, align 4
+  %type_fits = icmp eq i32 %found_type, %dtype
+  br i1 %type_fits, label %rank, label %bad_type
+rank:
+  %rank_at = getelementptr {tensor}, ptr %t, i32 0, i32 3
+  %found_rank = load i32, ptr %rank_at
+  %rank_fits = icmp eq i32 %found_rank, %ndim
+  br i1 %rank_fits, label %data, label %bad_rank
+data:
+  %shape_at = getelementptr {tensor}, ptr %t, i32 0, i32 7
+  %shape = load ptr, ptr %shape_at
+  %strides_at = getelementptr {tensor}, ptr %t, i32 0, i32 8
+  %strides = load ptr, ptr %strides_at
+  %implicit = icmp eq ptr %strides, null
+  %unchecked = icmp ne i32 %strided, 0
+  %skip = or i1 %implicit, %unchecked
+  %n = sext i32 %ndim to i64
+  br i1 %skip, label %empty, label %strides_loop
+strides_loop:
+  %i = phi i64 [ %n, %data ], [ %k, %strides_next ]
+  %expected = phi i64 [ 1, %data ], [ %next_expected, %strides_next ]
+  %more = icmp sgt i64 %i, 0
+  br i1 %more, label %strides_check, label %empty
+strides_check:
+  %k = sub nsw i64 %i, 1
+  %size_at = getelementptr i64, ptr %shape, i64 %k
+  %size = load i64, ptr %size_at
+  %stride_at = getelementptr i64, ptr %strides, i64 %k
+  %stride = load i64, ptr %stride_at
+  %fits = icmp eq i64 %stride, %expected
+  %unit = icmp eq i64 %size, 1
+  %fine = or i1 %fits, %unit
+  %next_expected = mul i64 %expected, %size
+  br i1 %fine, label %strides_next, label %maybe_empty
+strides_next:
+  br label %strides_loop
+maybe_empty:
+  ; strides of a tensor without elements mean nothing
+  %j = phi i64 [ 0, %strides_check ], [ %j1, %maybe_empty_next ]
+  %past = icmp eq i64 %j, %n
+  br i1 %past, label %bad_stride, label %maybe_empty_check
+maybe_empty_check:
+  %any_size_at = getelementptr i64, ptr %shape, i64 %j
+  %any_size = load i64, ptr %any_size_at
+  %zero = icmp eq i64 %any_size, 0
+  br i1 %zero, label %empty, label %maybe_empty_next
+maybe_empty_next:
+  %j1 = add nsw i64 %j, 1
+  br label %maybe_empty
+empty:
+  %data_at = getelementptr {tensor}, ptr %t, i32 0, i32 0
+  %address = load i64, ptr %data_at
+  %offset_at = getelementptr {tensor}, ptr %t, i32 0, i32 9
+  %offset = load i64, ptr %offset_at
+  %start = add i64 %address, %offset
+  %bits = lshr i32 %dtype, 8
+  %bits8 = and i32 %bits, 255
+  %bytes = lshr i32 %bits8, 3
+  %mask32 = sub i32 %bytes, 1
+  %mask = zext i32 %mask32 to i64
+  %low = and i64 %start, %mask
+  %aligned = icmp eq i64 %low, 0
+  br i1 %aligned, label %done, label %bad_alignment
+done:
+  ret ptr %t
+bad_kind:
+  %kind_text = call ptr @relax.kind_name(i32 %kind)
+  %who_i = ptrtoint ptr %who to i64
+  %kind_i = ptrtoint ptr %kind_text to i64
+  call void @relax.raise(ptr {type_error}, ptr {kind_format}, i64 %who_i, i64 %kind_i, i64 0, i64 0)
+  ret ptr null
+bad_device:
+  %who_d = ptrtoint ptr %who to i64
+  %device_i = sext i32 %device_type to i64
+  call void @relax.raise(ptr {value_error}, ptr {device_format}, i64 %who_d, i64 %device_i, i64 0, i64 0)
+  ret ptr null
+bad_type:
+  %who_t = ptrtoint ptr %who to i64
+  call void @relax.dtype_name(ptr %shown, i32 %found_type)
+  call void @relax.dtype_name(ptr %wanted, i32 %dtype)
+  %shown_i = ptrtoint ptr %shown to i64
+  %wanted_i = ptrtoint ptr %wanted to i64
+  call void @relax.raise(ptr {type_error}, ptr {type_format}, i64 %who_t, i64 %shown_i, i64 %wanted_i, i64 0)
+  ret ptr null
+bad_rank:
+  %who_r = ptrtoint ptr %who to i64
+  %rank_i = sext i32 %found_rank to i64
+  %ndim_i = sext i32 %ndim to i64
+  call void @relax.raise(ptr {value_error}, ptr {rank_format}, i64 %who_r, i64 %rank_i, i64 %ndim_i, i64 0)
+  ret ptr null
+bad_stride:
+  %who_s = ptrtoint ptr %who to i64
+  call void @relax.raise(ptr {value_error}, ptr {stride_format}, i64 %who_s, i64 %k, i64 %stride, i64 %expected)
+  ret ptr null
+bad_alignment:
+  %who_a = ptrtoint ptr %who to i64
+  %bytes_i = zext i32 %bytes to i64
+  call void @relax.raise(ptr {value_error}, ptr {alignment_format}, i64 %who_a, i64 %bytes_i, i64 0, i64 0)
+  ret ptr null
+}}"""
+
+DTYPE_NAME = """define internal void @relax.dtype_name(ptr %text, i32 %dtype) cold noinline {{
+  %code = and i32 %dtype, 255
+  %bits = lshr i32 %dtype, 8
+  %bits8 = and i32 %bits, 255
+  %known = icmp ult i32 %code, {count}
+  %index = select i1 %known, i32 %code, i32 3
+  %wide = zext i32 %index to i64
+  %place = getelementptr ptr, ptr {table}, i64 %wide
+  %format = load ptr, ptr %place
+  call i32 (ptr, i64, ptr, ...) @snprintf(ptr %text, i64 64, ptr %format, i32 %bits8)
+  ret void
+}}"""
+
+
+def tensor_function(module: ModuleBuilder) -> Operand:
+    """``DLTensor *tensor(any, who, dtype, ndim, strided)``: the checked tensor, or null with the error set."""
+
+    def write() -> None:
+        raise_function(module)
+        kind_name_function(module)
+        formats = [module.string(text) for text in DTYPE_FORMATS]
+        table = module.table("relax.dtypes", "ptr", formats)
+        module.add_text(DTYPE_NAME.format(count=len(formats), table=table))
+        text = CHECK_TENSOR.format(
+            pointer=TENSOR_POINTER,
+            object=TENSOR,
+            header=OBJECT_HEADER,
+            tensor=TENSOR_TYPE,
+            type_error=module.string("TypeError"),
+            value_error=module.string("ValueError"),
+            kind_format=module.string("%s: expected a tensor, found %s"),
+            device_format=module.string("%s: expected a tensor on cpu, found one on device type %lld"),
+            type_format=module.string("%s: dtype is %s, expected %s"),
+            rank_format=module.string("%s: has %lld dimensions, expected %lld"),
+            stride_format=module.string(
+                "%s: is not compact: the stride of dimension %lld is %lld, expected %lld"
+            ),
+            alignment_format=module.string("%s: its data is not aligned to %lld bytes"),
+        )
+        module.add_text(text)
+
+    return module.helper("relax.tensor", write)

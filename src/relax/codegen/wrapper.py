@@ -1,0 +1,276 @@
+"""The packed wrapper: what a PrimFunc looks like from outside.
+
+    int __tvm_ffi_<name>(void *self, const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result)
+
+Every argument is checked before the body runs: count, kind, device, dtype, rank, compactness, alignment, and each
+dimension against the sizes the parameters bind. Errors name the function, the argument, what was found and expected:
+
+    ValueError: matmul: argument B: dimension 0 is 783, expected n = 784 (n was bound by A, dimension 1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ..ir import DataType
+from ..prim import (
+    Add,
+    BinaryExpr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    PrimExpr,
+    Sub,
+    Var,
+    free_vars,
+)
+from ..tir import Buffer
+from . import support
+from .builder import FunctionBuilder, Operand, quoted
+from .calls import inner_symbol
+from .context import Context, Rule, Unit, escaped
+from .facts import dtype_interval
+from .formula import Val
+from .index import index
+from .signature import Place, Signature
+from .types import dlpack_code, element_type
+
+SYMBOL_PREFIX: Final = "__tvm_ffi_"
+
+
+def symbol_name(name: str) -> str:
+    """The exported symbol of a PrimFunc: tvm-ffi's prefix and the name, so that tvm-ffi's own loader finds it too."""
+    return SYMBOL_PREFIX + name
+
+
+class Wrapper:
+    """Writes the packed wrapper of one function."""
+
+    def __init__(self, unit: Unit, name: str, known: Signature, rules: Mapping[type, Rule]) -> None:
+        head = (
+            f"define i32 {quoted(symbol_name(name))}(ptr %self, ptr %args, i32 %count, ptr %result) "
+            f"#{unit.module.attribute_group('nounwind noinline optnone')}"
+        )
+        self.known = known
+        self.b = FunctionBuilder(unit.module, head)
+        self.cx = Context(unit, self.b, name, rules)
+        self.tensors: dict[int, Operand] = {}
+
+    def write(self) -> None:
+        """Write the whole function into the module."""
+        b, known = self.b, self.known
+        self.check_count()
+        operands: list[str] = []
+        for i, (param, buffer) in enumerate(known.params):
+            if buffer is None:
+                value = self.scalar(i, param)
+                self.cx.vars[param] = value
+                operands.append(f"{value.type} {value.ref}")
+            else:
+                self.tensors[i] = self.tensor(i, buffer)
+        for var, place in known.bound.items():
+            self.bind(var, place)
+        for place, expr in known.compared:
+            self.compare(place, expr)
+        arguments = iter(operands)
+        passed = [
+            next(arguments) if buffer is None else f"ptr {self.data(i, buffer)}"
+            for i, (_, buffer) in enumerate(known.params)
+        ]
+        passed += [f"i64 {self.cx.wide[var].ref}" for var in known.bound]
+        status = b.op(f"call i32 {inner_symbol(self.cx.name)}({', '.join(passed)})")
+        b.end(f"ret i32 {status}")
+        with b.cold("error"):
+            b.end("ret i32 -1")
+        self.cx.unit.module.define(b)
+
+    def check_count(self) -> None:
+        expected = len(self.known.params)
+        count = Val(self.b, "i32", 1, "%count")
+        noun = "argument" if expected == 1 else "arguments"
+        self.cx.fail_unless(count.eq(expected), "TypeError", f"expected {expected} {noun}, found %lld", count)
+
+    def argument(self, i: int) -> Operand:
+        return "%args" if i == 0 else self.b.op(f"getelementptr {support.ANY_TYPE}, ptr %args, i64 {i}")
+
+    def who(self, name: str) -> Operand:
+        return self.b.module.string(f"{self.cx.name}: argument {name}")
+
+    # ------------------------------------------------------------------ tensors
+
+    def tensor(self, i: int, buffer: Buffer) -> Operand:
+        """The checked DLTensor of an argument."""
+        function = support.tensor_function(self.b.module)
+        code, bits = dlpack_code(buffer.dtype)
+        dtype = code | bits << 8 | max(buffer.dtype.lanes, 1) << 16
+        tensor = self.b.op(
+            f"call ptr {function}(ptr {self.argument(i)}, ptr {self.who(buffer.name)}, i32 {dtype}, "
+            f"i32 {buffer.ndim}, i32 {int(bool(buffer.strides))})"
+        )
+        null = self.b.op(f"icmp eq ptr {tensor}, null")
+        fine = self.b.label("ok")
+        self.b.branch_if(null, "error", fine, hint="otherwise")
+        self.b.start(fine)
+        return tensor
+
+    def field(self, tensor: Operand, number: int, type_: str) -> Operand:
+        place = self.b.op(f"getelementptr {support.TENSOR_TYPE}, ptr {tensor}, i32 0, i32 {number}")
+        return self.b.op(f"load {type_}, ptr {place}")
+
+    def data(self, i: int, buffer: Buffer) -> Operand:
+        """The pointer to the first element; to where the offset is counted from, if the buffer has a named one."""
+        data = self.field(self.tensors[i], 0, "ptr")
+        if buffer.elem_offset is not None:
+            return data
+        offset = self.field(self.tensors[i], 9, "i64")
+        return self.b.op(f"getelementptr i8, ptr {data}, i64 {offset}")
+
+    def number(self, place: Place) -> Val:
+        """A dimension, stride or offset of an argument."""
+        tensor = self.tensors[place.param]
+        itemsize = max(place.buffer.dtype.bits // 8, 1) * max(place.buffer.dtype.lanes, 1)
+        if place.what == "offset":
+            offset = Val(self.b, "i64", 1, self.field(tensor, 9, "i64"))
+            return offset.make(f"udiv i64 {offset.ref}, {itemsize}")
+        if place.what == "shape":
+            return self.entry(self.field(tensor, 7, "ptr"), place.axis)
+        return self.stride(tensor, place)
+
+    def entry(self, array: Operand, axis: int) -> Val:
+        at = array if axis == 0 else self.b.op(f"getelementptr i64, ptr {array}, i64 {axis}")
+        return Val(self.b, "i64", 1, self.b.op(f"load i64, ptr {at}"))
+
+    def stride(self, tensor: Operand, place: Place) -> Val:
+        """A stride in elements; that of a compact tensor if the argument states none."""
+        shape, strides = self.field(tensor, 7, "ptr"), self.field(tensor, 8, "ptr")
+        compact = self.cx.i64(1)
+        for axis in range(place.axis + 1, place.buffer.ndim):
+            compact = compact * self.entry(shape, axis)
+        stated, absent, join = (self.b.label(hint) for hint in ("stated", "absent", "join"))
+        missing = self.b.op(f"icmp eq ptr {strides}, null")
+        self.b.branch_if(missing, absent, stated)
+        self.b.start(stated)
+        found = self.entry(strides, place.axis)
+        self.b.branch(join)
+        self.b.start(absent)
+        self.b.branch(join)
+        self.b.start(join)
+        return found.make(f"phi i64 [ {found.ref}, %{stated} ], [ {compact.ref}, %{absent} ]")
+
+    # ------------------------------------------------------------------ sizes
+
+    def bind(self, var: Var, place: Place) -> None:
+        value = self.number(place)
+        low, high = dtype_interval(var.dtype)
+        if high < 2**63 - 1:
+            fits = value.le(int(high)) & value.ge(int(low))
+            message = (
+                f"argument {escaped(place.buffer.name)}: {place.words} is %lld, "
+                f"which does not fit {escaped(var.name)}'s dtype {var.dtype!s}"
+            )
+            self.cx.fail_unless(fits, "ValueError", message, value)
+        self.cx.wide[var] = value
+        if place.what == "shape":
+            self.cx.facts.size(var)
+
+    def compare(self, place: Place, expr: PrimExpr) -> None:
+        found, expected = self.number(place), index(self.cx, expr)
+        message = f"argument {escaped(place.buffer.name)}: {place.words} is %lld, expected "
+        if isinstance(expr, IntImm):
+            self.cx.fail_unless(found.eq(expected), "ValueError", f"{message}{expr.value}", found)
+        else:
+            message += f"{escaped(text_of(expr))} = %lld ({escaped(self.origin(expr))})"
+            self.cx.fail_unless(found.eq(expected), "ValueError", message, found, expected)
+
+    def origin(self, expr: PrimExpr) -> str:
+        """Where the variables of an expression got their values."""
+        parts: list[str] = []
+        for var in free_vars(expr):
+            place = self.known.bound.get(var)
+            parts.append(
+                f"{var.name} is an argument"
+                if place is None
+                else f"{var.name} was bound by {place.buffer.name}, {place.words}"
+            )
+        return "; ".join(parts)
+
+    # ------------------------------------------------------------------ scalars
+
+    def scalar(self, i: int, param: Var) -> Val:
+        """The checked value of a scalar argument."""
+        at = self.argument(i)
+        kind = Val(self.b, "i32", 1, self.b.op(f"load i32, ptr {at}"))
+        payload = self.b.op(f"getelementptr i8, ptr {at}, i64 8")
+        dtype = param.dtype
+        if dtype.is_handle:
+            return self.pointer(param, kind, payload)
+        if dtype.is_float:
+            return self.float(param, kind, payload)
+        wanted = "a bool" if dtype.is_bool else "an int"
+        fine = kind.eq(support.INT) | kind.eq(support.BOOL)
+        self.require_kind(fine, param, wanted, kind)
+        value = Val(self.b, "i64", 1, self.b.op(f"load i64, ptr {payload}"))
+        if dtype.is_bool:
+            return value.ne(0)
+        self.require_range(param, value)
+        return value.to(element_type(dtype))
+
+    def pointer(self, param: Var, kind: Val, payload: Operand) -> Val:
+        fine = kind.eq(support.POINTER) | kind.eq(support.NONE)
+        self.require_kind(fine, param, "a pointer", kind)
+        return Val(self.b, "ptr", 1, self.b.op(f"load ptr, ptr {payload}"))
+
+    def float(self, param: Var, kind: Val, payload: Operand) -> Val:
+        whole = kind.eq(support.INT) | kind.eq(support.BOOL)
+        self.require_kind(whole | kind.eq(support.FLOAT), param, "a float", kind)
+        as_float = Val(self.b, "double", 1, self.b.op(f"load double, ptr {payload}"))
+        as_int = Val(self.b, "i64", 1, self.b.op(f"load i64, ptr {payload}"))
+        value = whole.choose(as_int.to("double"), as_float)
+        return self.narrowed(param.dtype, value)
+
+    def narrowed(self, dtype: DataType, value: Val) -> Val:
+        if dtype == "float64":
+            return value
+        if dtype == "float32":
+            return value.to("float")
+        return self.cx.unit.small_floats.from_double(dtype, value)
+
+    def require_kind(self, fine: Val, param: Var, wanted: str, kind: Val) -> None:
+        function = support.kind_name_function(self.b.module)
+        good, bad = self.b.label("ok"), self.b.label("bad")
+        self.b.branch_if(fine.ref, good, bad, hint="then")
+        with self.b.cold(bad):
+            name = self.b.op(f"call ptr {function}(i32 {kind.ref})")
+            text = Val(self.b, "i64", 1, self.b.op(f"ptrtoint ptr {name} to i64"))
+            self.cx.fail("TypeError", f"argument {escaped(param.name)}: expected {wanted}, found %s", text)
+        self.b.start(good)
+
+    def require_range(self, param: Var, value: Val) -> None:
+        dtype = param.dtype
+        low, high = dtype_interval(dtype)
+        message = f"argument {escaped(param.name)}: %lld does not fit {dtype!s}"
+        if dtype == "uint64":
+            self.cx.fail_unless(value.ge(0), "ValueError", message, value)
+        elif dtype != "int64":
+            self.cx.fail_unless(value.ge(int(low)) & value.le(int(high)), "ValueError", message, value)
+
+
+_SYMBOLS: Final[dict[type, str]] = {Add: " + ", Sub: " - ", Mul: " * ", FloorDiv: " // ", FloorMod: " % "}
+
+
+def text_of(expr: PrimExpr) -> str:
+    """A size as it is written."""
+    if isinstance(expr, Var):
+        return expr.name
+    if isinstance(expr, IntImm):
+        return str(expr.value)
+    if isinstance(expr, (Min, Max)):
+        return f"{type(expr).__name__.lower()}({text_of(expr.a)}, {text_of(expr.b)})"
+    if isinstance(expr, BinaryExpr) and type(expr) in _SYMBOLS:
+        sides = (f"({text_of(e)})" if type(e) in _SYMBOLS else text_of(e) for e in (expr.a, expr.b))
+        return _SYMBOLS[type(expr)].join(sides)
+    return f"{type(expr).__name__}(…)"

@@ -1,0 +1,268 @@
+"""Target: the machine code is compiled for, written as TVM writes it.
+
+    Target("llvm")                                          the host, with all its features
+    Target("llvm -mcpu=skylake-avx512 -num-cores=4")
+    Target({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a76"})
+
+A target is a value: two of the same text are equal. ``with target:`` makes it the current one.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+from . import machine
+
+
+@dataclass(frozen=True)
+class TargetKind:
+    """A family of targets: its name, and the options it takes with their types."""
+
+    name: str
+    options: Mapping[str, type]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_LLVM: Final = TargetKind(
+    "llvm",
+    MappingProxyType(
+        {
+            "mtriple": str,
+            "mcpu": str,
+            "mattr": list,
+            "num-cores": int,
+            "opt-level": int,
+            "vector-width": int,
+            "device": str,
+            "model": str,
+            "keys": list,
+            "tag": str,
+        }
+    ),
+)
+_KINDS: Final = {"llvm": _LLVM}
+
+_STACK: ContextVar[tuple[Target, ...]] = ContextVar("relax_target", default=())
+
+
+class Target:
+    """A machine to compile for. Raises ValueError for text that describes none.
+
+    Takes a string, a dict, JSON text, or another Target; `host` is accepted for a target that has its own host.
+    """
+
+    __slots__ = ("__dict__", "attrs", "host", "kind")
+
+    kind: TargetKind
+    attrs: Mapping[str, Any]
+    """The options that were given, by name."""
+    host: Target | None
+
+    def __init__(self, target: str | Mapping[str, Any] | Target, host: Any = None) -> None:
+        if isinstance(target, Target):
+            self.kind, self.attrs, self.host = target.kind, target.attrs, target.host
+        else:
+            options = dict(target) if isinstance(target, Mapping) else _read_text(target)
+            given_host = options.pop("host", None)
+            kind = options.pop("kind", None)
+            if not isinstance(kind, str) or kind not in _KINDS:
+                raise ValueError(
+                    f"unknown target kind {kind!r}; this compiler has: {', '.join(sorted(_KINDS))}"
+                )
+            self.kind = _KINDS[kind]
+            self.attrs = MappingProxyType(_check_options(self.kind, options))
+            self.host = None if given_host is None else Target(given_host)
+        if host is not None:
+            self.host = Target(host)
+        if self.kind is _LLVM:
+            machine.check(self.triple, self._cpu, self._features)
+
+    @staticmethod
+    def current(allow_none: bool = True) -> Target | None:
+        """The innermost target of the ``with`` statements around; ValueError if there is none and one is asked."""
+        stack = _STACK.get()
+        if not stack and not allow_none:
+            raise ValueError("no target is set here; write `with relax.target.Target(...):` around it")
+        return stack[-1] if stack else None
+
+    @staticmethod
+    def list_kinds() -> list[str]:
+        """The kinds of targets there are."""
+        return sorted(_KINDS)
+
+    def __enter__(self) -> Target:
+        _STACK.set((*_STACK.get(), self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _STACK.set(_STACK.get()[:-1])
+
+    # -------------------------------------------------------------------------- what was asked for
+
+    @property
+    def mcpu(self) -> str:
+        """The processor's name, as LLVM spells it: the host's, unless another is given."""
+        return self._cpu
+
+    @property
+    def mattr(self) -> tuple[str, ...]:
+        """The features switched on or off explicitly (``+avx2``, ``-fma``)."""
+        return tuple(self.attrs.get("mattr", ()))
+
+    @property
+    def triple(self) -> str:
+        """The LLVM triple; its object format is always ELF, the one the loader reads."""
+        return machine.elf_triple(self.attrs.get("mtriple") or machine.default_triple())
+
+    @property
+    def features(self) -> str:
+        """The feature text LLVM is given: the host's (for the host's processor), then `mattr`."""
+        return self._features
+
+    @property
+    def opt_level(self) -> int:
+        """How hard to optimise, 0 to 3."""
+        return self.attrs.get("opt-level", 3)
+
+    @property
+    def num_cores(self) -> int:
+        """Cores to schedule for: the host's, unless given."""
+        return self.attrs.get("num-cores", 0) or machine.host_cores()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Names by which schedule rules and kernels are chosen."""
+        return (*self.attrs.get("keys", ()), "cpu")
+
+    # -------------------------------------------------------------------------- what the machine can do
+
+    @cached_property
+    def _host_native(self) -> bool:
+        return "mcpu" not in self.attrs and "mtriple" not in self.attrs
+
+    @cached_property
+    def _cpu(self) -> str:
+        cpu = self.attrs.get("mcpu", "")
+        if cpu == "native" or self._host_native:
+            return machine.host_cpu()
+        return cpu
+
+    @cached_property
+    def _features(self) -> str:
+        native = self._host_native or self.attrs.get("mcpu") == "native"
+        return ",".join([*([machine.host_features()] if native else []), *self.mattr])
+
+    @property
+    def vector_bits(self) -> int:
+        """The width of a vector register to compile for, in bits."""
+        return self.attrs.get("vector-width", 0) or self._capabilities.vector_bits
+
+    def vector_lanes(self, dtype: str) -> int:
+        """How many elements of a dtype a vector register holds."""
+        digits = "".join(c for c in str(dtype).partition("_")[0] if c.isdigit())
+        return max(1, self.vector_bits // int(digits or 8))
+
+    @property
+    def has_fma(self) -> bool:
+        """Whether there is a fused multiply-add instruction."""
+        return self._capabilities.fma
+
+    @property
+    def has_half_conversion(self) -> bool:
+        """Whether float16 converts to and from float32 by an instruction."""
+        return self._capabilities.half_conversion
+
+    @cached_property
+    def _capabilities(self) -> machine.Capabilities:
+        return machine.capabilities(self.triple, self._cpu, self._features)
+
+    # -------------------------------------------------------------------------- a value
+
+    def __str__(self) -> str:
+        words = [self.kind.name]
+        for name, value in sorted(self.attrs.items()):
+            text = ",".join(cast("list[str]", value)) if isinstance(value, list) else str(value)
+            words.append(f"-{name}={shlex.quote(text)}")
+        return " ".join(words)
+
+    def __repr__(self) -> str:
+        return f"Target({str(self)!r})"
+
+    def export(self) -> dict[str, Any]:
+        """The target as a dict that `Target` takes back."""
+        host = {} if self.host is None else {"host": self.host.export()}
+        return {"kind": self.kind.name, **self.attrs, **host}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Target) and str(self) == str(other) and self.host == other.host
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Target, (self.export(),)
+
+
+def _read_text(text: Any) -> dict[str, Any]:
+    """The options in ``kind -name=value -name value`` or in JSON."""
+    if not isinstance(text, str):
+        raise TypeError(f"a target is a string, a dict or a Target, found {type(text).__name__}")
+    if text.lstrip().startswith("{"):
+        try:
+            return dict(json.loads(text))
+        except json.JSONDecodeError as error:
+            raise ValueError(f"target {text!r} is not JSON: {error}") from None
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ValueError(f"target {text!r}: {error}") from None
+    if not words:
+        raise ValueError("a target cannot be empty; write for example 'llvm'")
+    options: dict[str, Any] = {"kind": words[0]}
+    rest = iter(words[1:])
+    for word in rest:
+        if not word.startswith("-") or word == "-":
+            raise ValueError(f"target {text!r}: expected an option such as -mcpu=…, found {word!r}")
+        name, equals, value = word.lstrip("-").partition("=")
+        if name in options:
+            raise ValueError(f"target {text!r}: option -{name} is given twice")
+        options[name] = value if equals else next(rest, "")
+    return options
+
+
+def _check_options(kind: TargetKind, options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _check_option(kind, name, value) for name, value in sorted(options.items())}
+
+
+def _check_option(kind: TargetKind, name: str, value: Any) -> Any:
+    expected = kind.options.get(name)
+    if expected is None:
+        raise ValueError(
+            f"target kind {kind} has no option {name!r}; its options: {', '.join(sorted(kind.options))}"
+        )
+    if expected is int:
+        try:
+            number = int(value)
+        except (TypeError, ValueError):
+            number = -1
+        top = {"opt-level": 3, "vector-width": 2048}.get(name, 4096)
+        if isinstance(value, bool) or not 0 <= number <= top:
+            raise ValueError(f"target option -{name} is {value!r}, expected a number from 0 to {top}")
+        return number
+    if expected is list:
+        items = value.split(",") if isinstance(value, str) else value
+        if not isinstance(items, Iterable):
+            raise ValueError(f"target option -{name} is {value!r}, expected a list")
+        return [str(item).strip() for item in cast("Iterable[Any]", items) if str(item).strip()]
+    if not isinstance(value, str):
+        raise ValueError(f"target option -{name} is {value!r}, expected text")
+    return value
