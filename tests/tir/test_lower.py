@@ -144,7 +144,7 @@ def test_vectorized_falls_back_to_a_serial_loop():
     bodies = [
         lambda i: tir.IfThenElse(i < 3, tir.BufferStore(b, a[i], (i,))),
         lambda i: tir.BufferStore(b, b[0] + a[i], (0,)),
-        lambda i: tir.BufferStore(b, tir.if_then_else(i < 60, a[i + 4], 0.0), (i,)),
+        lambda i: tir.BufferStore(b, tir.if_then_else(i < 6, a[i + 4], 0.0), (i,)),
         lambda i: tir.LetStmt(x := tir.Var("x", "float32"), a[i], tir.IfThenElse(x > 0.5, tir.BufferStore(b, x, (i,)))),
     ]
     for body in bodies:

@@ -11,8 +11,10 @@ for i in range(4):                          for i in range(4):
 from __future__ import annotations
 
 from ...ir import Node
-from ...prim import IntImm, PrimExpr, is_const
-from ..functor import StmtExprMutator, substitute
+from ...prim import Analyzer, And, Call, IntImm, Not, PrimExpr, is_const
+from ...prim.traits import may_fail
+from ..buffer import BufferLoad
+from ..functor import StmtExprMutator, post_order_visit, substitute
 from ..statements import NOTHING, is_nothing, seq_of
 from ..stmt import (
     AllocBuffer,
@@ -36,6 +38,10 @@ def simplify_func(func: PrimFunc) -> PrimFunc:
 
 
 class _Simplifier(StmtExprMutator):
+    def __init__(self) -> None:
+        super().__init__()
+        self.analyzer = Analyzer()
+
     def visit_SeqStmt(self, node: SeqStmt) -> Stmt:
         seq = [self.visit(stmt) for stmt in node.seq]
         kept = [stmt for stmt in seq if not is_nothing(stmt)]
@@ -48,10 +54,12 @@ class _Simplifier(StmtExprMutator):
         if isinstance(condition, IntImm):
             chosen = node.then_case if condition.value else node.else_case
             return NOTHING if chosen is None else self.visit(chosen)
-        then_case = self.visit(node.then_case)
-        else_case = None if node.else_case is None else self.visit(node.else_case)
+        then_case = self.under(condition, node.then_case)
+        else_case = None if node.else_case is None else self.under(Not(condition), node.else_case)
         if else_case is not None and is_nothing(else_case):
             else_case = None
+        if is_nothing(then_case) and else_case is None:
+            return node.replace(condition=condition) if may_fail(condition) else NOTHING
         return node.replace(condition=condition, then_case=then_case, else_case=else_case)
 
     def visit_For(self, node: For) -> Stmt:
@@ -60,7 +68,8 @@ class _Simplifier(StmtExprMutator):
             return NOTHING
         if is_const(extent, 1) and node.kind is not ForKind.THREAD_BINDING:
             return self.visit(substitute(node.body, {node.loop_var: low}))
-        body = self.visit(node.body)
+        in_range = And(node.loop_var >= low, node.loop_var < low + extent)
+        body = self.under(in_range, node.body)
         return NOTHING if is_nothing(body) else node.replace(min=low, extent=extent, body=body)
 
     def visit_While(self, node: While) -> Stmt:
@@ -93,7 +102,25 @@ class _Simplifier(StmtExprMutator):
         return self.visit_children(node) if not isinstance(node, PrimExpr) else self.expression(node)
 
     def expression(self, expr: PrimExpr) -> PrimExpr:
-        return expr
+        return self.analyzer.simplify(expr)
+
+    def under(self, condition: PrimExpr, stmt: Stmt) -> Stmt:
+        """The statement, simplified where a condition holds."""
+        if _reads_memory(condition):
+            return self.visit(stmt)
+        with self.analyzer.constraint_scope(condition):
+            return self.visit(stmt)
+
+
+def _reads_memory(condition: PrimExpr) -> bool:
+    found: list[Node] = []
+
+    def visit(node: Node) -> None:
+        if isinstance(node, (BufferLoad, Call)):
+            found.append(node)
+
+    post_order_visit(condition, visit)
+    return bool(found)
 
 
 Simplify = prim_func_pass(simplify_func, "Simplify")
