@@ -28,6 +28,9 @@ from .linker import defined_symbols, link, plan_layout, undefined_symbols
 
 __all__ = ["NativeLibrary", "ObjectFileError", "host_machine", "load_object", "register_symbol"]
 
+PACKED_PREFIX: Final = "__tvm_ffi_"
+"""What tvm-ffi's convention puts before the name of a packed function to make its symbol."""
+
 _PROTECTION: Final = {
     "rx": mmap.PROT_READ | mmap.PROT_EXEC,
     "r": mmap.PROT_READ,
@@ -87,8 +90,9 @@ class NativeLibrary:
         """The size of the image in memory."""
         return self._size
 
-    def __contains__(self, symbol: object) -> bool:
-        return symbol in self._offsets
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a packed function of that name."""
+        return f"{PACKED_PREFIX}{name}" in self._offsets or name in self._offsets
 
     def address(self, symbol: str) -> int:
         """The address of a function or datum; it is good while this library lives."""
@@ -99,9 +103,11 @@ class NativeLibrary:
             )
         return self._address + found[0]
 
-    def get_function(self, symbol: str) -> tvm_ffi.Function:
-        """The packed function of that name; it keeps the library alive."""
-        return tvm_ffi.Function.__from_extern_c__(self.address(symbol), keep_alive_object=self)
+    def get_function(self, name: str) -> tvm_ffi.Function:
+        """The packed function of that name (with or without tvm-ffi's prefix); it keeps the library alive."""
+        prefixed = f"{PACKED_PREFIX}{name}"
+        address = self.address(prefixed if prefixed in self._offsets else name)
+        return tvm_ffi.Function.__from_extern_c__(address, keep_alive_object=self)
 
 
 def load_object(data: bytes, name: str = "object") -> NativeLibrary:

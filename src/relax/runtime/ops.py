@@ -47,7 +47,8 @@ def unique(
     parts: list[Array] = [values]
     for part, wanted in zip(others, (return_index, return_inverse, return_counts), strict=True):
         if wanted:
-            parts.append(np.asarray(part, np.int64).reshape(-1))
+            flat: Array = np.asarray(part, np.int64)
+            parts.append(flat.reshape(-1))
     tensors = tuple(tensor_of_numpy(np.ascontiguousarray(part)) for part in parts)
     return tensors if len(parts) > 1 else tensors[0]
 

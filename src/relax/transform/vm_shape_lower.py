@@ -1,0 +1,601 @@
+"""Make shapes ordinary values: match them at entry, compute them in compiled code, keep them in a shape heap.
+
+Before   def main(x: R.Tensor(("n", 4), "float32")) -> R.Tensor((2 * n,), "float32"):
+             alloc = R.call_packed("vm.builtin.alloc_tensor", R.shape([2 * n]), R.dtype("float32"))
+             ...
+             return alloc
+After    def main(x):
+             heap = R.call_packed("vm.builtin.alloc_shape_heap", 2, "n bound by x, dimension 0", "n * 2 from 0")
+             _ = R.call_packed("vm.builtin.check_tensor_info", x, 2, R.dtype("float32"), "main: parameter x")
+             _ = R.call_packed("vm.builtin.match_shape", x, heap, 2, 1, 0, 0, 4, "main: parameter x")
+             _ = cls.shape_func(heap)                       # heap[1] = 2 * heap[0]
+             s = R.call_packed("vm.builtin.make_shape", heap, 1, 1, 1)
+             alloc = R.call_packed("vm.builtin.alloc_tensor", s, R.dtype("float32"))
+             ...
+             return alloc
+
+At function entry the binding positions of all parameters are matched first, then every parameter is checked
+left to right; the result is checked before it is returned, where it is not known to fit. match_cast and
+bindings annotated with more than is derived are checked where they stand. The codes are those of
+``relax.runtime.match``.
+
+An expression is computed where it is first needed; expressions that cannot fail are computed together, as early as
+their variables are known. Struct infos in the result are for show: nothing depends on them any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from ..expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    DataTypeImm,
+    ExternFunc,
+    Function,
+    If,
+    MatchCast,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from ..ir import BaseFunc, GlobalVar, IRModule, RelaxExpr, StructInfo
+from ..prim import FloatImm, IntImm, PrimExpr, free_vars
+from ..prim import Var as PrimVar
+from ..runtime.match import ASSERT_IMM, ASSERT_SLOT, IGNORE, LOAD_SLOT, STORE
+from ..sinfo_map import bound_in
+from ..sinfo_relations import is_base_of
+from ..sinfo_text import prim_text
+from ..struct_info import (
+    FuncStructInfo,
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from .decorators import module_pass
+from .effects import scalar_never_fails
+from .rebuild import with_info
+from .runtime_info import InfoMaker, device_name
+from .shape_code import NodeTable, ShapeCode
+
+_UNIT = TupleStructInfo(())
+_OBJECT = ObjectStructInfo()
+
+
+@module_pass
+def VMShapeLower(mod: IRModule) -> IRModule:
+    """Lower shape variables, shape values and run-time checks; see the module's docstring."""
+    code = ShapeCode({g.name_hint for g in mod.functions})
+    functions: dict[GlobalVar, BaseFunc] = {}
+    for global_var, function in mod.functions.items():
+        if isinstance(function, Function):
+            function = _FunctionLowering(global_var.name_hint, code).lower(function)
+        functions[global_var] = function
+    return mod.with_functions({**functions, **code.functions})
+
+
+class _FunctionLowering:
+    """Lowers one function."""
+
+    def __init__(self, name: str, code: ShapeCode) -> None:
+        self.name = name
+        self.code = code
+        self.heap = with_info(Var("shape_heap"), _OBJECT)
+        self.slots: dict[PrimVar, int] = {}
+        self.computed: NodeTable[int] = NodeTable()
+        """The slots of expressions; whether they hold values here is said by `ready`."""
+        self.notes: list[str] = []
+        self.ready: set[int] = set()
+        """Slots that hold their values at the current place."""
+        self.shapes: NodeTable[Var] = NodeTable()
+        """Shape values made already, and visible here."""
+        self.bindings: list[Binding] = []
+        self.later: list[PrimExpr] = []
+        """Expressions the function needs somewhere, each once, which cannot fail."""
+
+    def lower(self, func: Function) -> Function:
+        self.code.begin(self.heap)
+        body = cast(SeqExpr, func.body)
+        self.later = _Needs(func).found
+        self._enter(func.params)
+        self._blocks(body)
+        result = self._leaf(body.body)
+        self._check_result(func, body.body, result)
+        entry = self._allocate_heap()
+        block = BindingBlock((*entry, *self.bindings))
+        self.code.finish(len(self.notes))
+        info = body.struct_info_ or _OBJECT
+        blocks = (block,) if block.bindings else ()
+        return func.replace(body=with_info(SeqExpr(blocks, result, span=body.span), info))
+
+    def _allocate_heap(self) -> list[Binding]:
+        """The first binding: it is made last, when the number of slots is known."""
+        if not self.notes:
+            return []
+        args = (PrimValue(len(self.notes)), *map(StringImm, self.notes))
+        call = Call(ExternFunc("vm.builtin.alloc_shape_heap"), args, None, (_OBJECT,))
+        return [VarBinding(self.heap, with_info(call, _OBJECT))]
+
+    # ---------------------------------------------------------------------------- entry and exit
+
+    def _enter(self, params: Sequence[Var]) -> None:
+        """First bind what stands alone anywhere in the signature, then check every parameter."""
+        infos = [param.struct_info_ or _OBJECT for param in params]
+        matches = [
+            _Match(self, param, info, f"{self.name}: parameter {param.name_hint}", param.name_hint)
+            for param, info in zip(params, infos, strict=True)
+        ]
+        for match in matches:
+            match.bind()
+        for match in matches:
+            match.check()
+
+    def _check_result(self, func: Function, body: RelaxExpr, result: RelaxExpr) -> None:
+        expected = func.ret_struct_info
+        if expected is None or is_base_of(expected, body.struct_info_ or _OBJECT):
+            return
+        self._match(result, expected, f"{self.name}: result", "the result")
+
+    def _match(
+        self, value: RelaxExpr, info: StructInfo, context: str, what: str, known: StructInfo = _OBJECT
+    ) -> None:
+        match = _Match(self, value, info, context, what, known)
+        match.bind()
+        match.check()
+
+    # -------------------------------------------------------------------------- blocks, bindings
+
+    def _blocks(self, seq: SeqExpr) -> None:
+        for block in seq.blocks:
+            for binding in block.bindings:
+                self._binding(binding)
+
+    def _binding(self, binding: Binding) -> None:
+        if isinstance(binding, MatchCast):
+            value = self._leaf(binding.value)
+            what, known = _name_of(binding.value), binding.value.struct_info_ or _OBJECT
+            if bound_in(binding.struct_info) or not is_base_of(binding.struct_info, known):
+                self._match(value, binding.struct_info, f"{self.name}: match_cast of {what}", what, known)
+            self.bindings.append(VarBinding(binding.var, value, span=binding.span))
+            return
+        assert isinstance(binding, VarBinding)
+        value = self._value(binding.value)
+        self.bindings.append(binding if value is binding.value else binding.replace(value=value))
+        var = binding.var
+        claimed = var.struct_info_ or _OBJECT
+        known = _guaranteed(binding.value)
+        if not is_base_of(claimed, known):
+            self._match(var, claimed, f"{self.name}: {_claim(binding)}", var.name_hint)
+
+    def _value(self, value: RelaxExpr) -> RelaxExpr:
+        match value:
+            case If(cond, yes, no):
+                return self._if(value, self._leaf(cond), cast(SeqExpr, yes), cast(SeqExpr, no))
+            case Call(op, args):
+                new_op, new_args = self._leaf(op), tuple(self._leaf(arg) for arg in args)
+                return _keep(value, value.replace(op=new_op, args=new_args, sinfo_args=value.sinfo_args))
+            case TupleGetItem(source):
+                return _keep(value, value.replace(tuple_value=self._leaf(source)))
+            case _:
+                return self._leaf(value)
+
+    def _if(self, value: If, cond: RelaxExpr, yes: SeqExpr, no: SeqExpr) -> RelaxExpr:
+        return _keep(
+            value, value.replace(cond=cond, true_branch=self._branch(yes), false_branch=self._branch(no))
+        )
+
+    def _branch(self, seq: SeqExpr) -> SeqExpr:
+        """What a branch computes is not there after it."""
+        outer, self.bindings = self.bindings, []
+        ready, shapes = set(self.ready), self.shapes.copy()
+        self._blocks(seq)
+        body = self._leaf(seq.body)
+        block = BindingBlock(tuple(self.bindings))
+        self.bindings, self.ready, self.shapes = outer, ready, shapes
+        new = SeqExpr((block,) if block.bindings else (), body, span=seq.span)
+        return with_info(new, seq.struct_info_ or _OBJECT)
+
+    # ------------------------------------------------------------------------------------ leaves
+
+    def _leaf(self, leaf: RelaxExpr) -> RelaxExpr:
+        match leaf:
+            case Tuple(fields):
+                new = tuple(self._leaf(field) for field in fields)
+                return leaf if all(map(_is, new, fields)) else _keep(leaf, Tuple(new, span=leaf.span))
+            case ShapeExpr(values) if not all(isinstance(value, IntImm) for value in values):
+                return self._shape(leaf)
+            case PrimValue(value) if not isinstance(value, IntImm | FloatImm):
+                return self._prim_value(leaf)
+            case _:
+                return leaf
+
+    def _shape(self, shape: ShapeExpr) -> Var:
+        known = self.shapes.get(shape)
+        if known is not None:
+            return known
+        args: list[RelaxExpr] = [self.heap, PrimValue(len(shape.values))]
+        self.compute(shape.values)
+        for value in shape.values:
+            args += [PrimValue(number) for number in self._code(value)]
+        var = self.call("vm.builtin.make_shape", args, ShapeStructInfo(ndim=len(shape.values)), "shape")
+        self.shapes.put(shape, var)
+        return var
+
+    def _code(self, value: PrimExpr) -> tuple[int, int]:
+        """(USE_IMM, number) or (LOAD_SLOT, slot); they are numbered as (ASSERT_IMM, STORE)."""
+        return (ASSERT_IMM, value.value) if isinstance(value, IntImm) else (LOAD_SLOT, self.slot_of(value))
+
+    def _prim_value(self, expr: PrimValue) -> Var:
+        value = expr.value
+        self.compute([value])
+        args = [
+            self.heap,
+            PrimValue(LOAD_SLOT),
+            PrimValue(self.slot_of(value)),
+            DataTypeImm(value.dtype),
+        ]
+        return self.call("vm.builtin.make_prim_value", args, PrimStructInfo(value.dtype), "value")
+
+    # ------------------------------------------------------------------------------------- slots
+
+    def call(self, name: str, args: Sequence[RelaxExpr], info: StructInfo, hint: str = "_") -> Var:
+        """Emit a call of a builtin."""
+        value = with_info(Call(ExternFunc(name), tuple(args), None, (info,)), info)
+        var = with_info(Var(hint), info)
+        self.bindings.append(VarBinding(var, value))
+        return var
+
+    def define(self, var: PrimVar, origin: str) -> int:
+        """The slot of a shape variable that is bound here."""
+        slot = self._new_slot(f"{var.name} bound by {origin}")
+        self.slots[var] = slot
+        self.ready.add(slot)
+        return slot
+
+    def is_bound(self, var: PrimVar) -> bool:
+        """Whether a shape variable has a value here."""
+        return self.slots.get(var) in self.ready
+
+    def _new_slot(self, note: str) -> int:
+        self.notes.append(note)
+        return len(self.notes) - 1
+
+    def slot_of(self, value: PrimExpr) -> int:
+        """The slot in which a variable or expression is kept; it need not hold the value yet."""
+        if isinstance(value, PrimVar):
+            return self.slots[value]
+        known = self.computed.get(value)
+        if known is not None:
+            return known
+        sources = " ".join(str(self.slots[var]) for var in free_vars(value))
+        slot = self._new_slot(f"{prim_text(value)} from {sources}")
+        self.computed.put(value, slot)
+        return slot
+
+    def compute(self, values: Sequence[PrimExpr]) -> None:
+        """Have compiled code fill the slots of expressions that are not there yet.
+
+        With them, whatever else the function will need, has its variables, and cannot fail.
+        """
+        if not any(self._is_missing(value) for value in values):
+            return
+        wanted = [value for value in (*values, *self.later) if self._is_missing(value)]
+        ready = [value for value in wanted if all(map(self.is_bound, free_vars(value)))]
+        stores: dict[int, PrimExpr] = {}
+        for value in ready:
+            stores.setdefault(self.slot_of(value), value)
+        called = self.code.function(stores, self.slots)
+        args: list[RelaxExpr] = [self.heap]
+        if called.has_floats:
+            args.append(self.call("vm.builtin.shape_heap_floats", [self.heap], _OBJECT, "floats"))
+        value = with_info(Call(called.global_var, tuple(args)), _UNIT)
+        self.bindings.append(VarBinding(with_info(Var("_"), _UNIT), value))
+        self.ready.update(stores)
+
+    def _is_missing(self, value: PrimExpr) -> bool:
+        if isinstance(value, IntImm | FloatImm | PrimVar):
+            return False
+        return self.computed.get(value) not in self.ready
+
+
+# ------------------------------------------------------------------------------------ matching values
+
+
+class _Match:
+    """Matches one value against struct info: `bind` stores new variables, `check` does the rest."""
+
+    def __init__(
+        self,
+        lowering: _FunctionLowering,
+        value: RelaxExpr,
+        info: StructInfo,
+        context: str,
+        what: str,
+        known: StructInfo = _OBJECT,
+    ) -> None:
+        self.lowering = lowering
+        self.value = value
+        self.info = info
+        self.context = context
+        self.what = what
+        """How a variable's origin is called: the name of the parameter."""
+        self.known = known
+        """What is sure of the value already."""
+        self.kind_checked = _same_kind(info, known)
+        self.fields: list[_Match] | None = None
+        self.settled: set[int] = set()
+        """Dimensions that binding has stored or compared."""
+
+    # -- first pass
+
+    def bind(self) -> None:
+        """Bind variables that stand alone here and have no value yet."""
+        new = [var for var in bound_in(self.info) if not self.lowering.is_bound(var)]
+        if not new:
+            return
+        self._check_kind()
+        if isinstance(self.info, TupleStructInfo):
+            for field in self._tuple_fields():
+                field.bind()
+            return
+        codes: list[int] = []
+        dims = _dims(self.info)
+        for axis, dim in enumerate(dims):
+            if isinstance(dim, PrimVar) and not self.lowering.is_bound(dim):
+                where = (
+                    self.what if isinstance(self.info, PrimStructInfo) else f"{self.what}, dimension {axis}"
+                )
+                codes += [STORE, self.lowering.define(dim, where)]
+                self.settled.add(axis)
+            elif isinstance(dim, IntImm):
+                codes += [ASSERT_IMM, dim.value]
+                self.settled.add(axis)
+            else:
+                codes += [IGNORE, 0]
+        self._emit_match(codes)
+
+    # -- second pass
+
+    def check(self) -> None:
+        """Check everything that binding has not settled."""
+        self._check_kind()
+        match self.info:
+            case TupleStructInfo():
+                for field in self._tuple_fields():
+                    field.check()
+            case TensorStructInfo(shape) if isinstance(shape, Var):
+                self._call("vm.builtin.match_shape_value", [self.value, shape])
+            case TensorStructInfo() | ShapeStructInfo() | PrimStructInfo():
+                self._check_dims()
+            case FuncStructInfo():
+                self._check_func(self.info)
+            case _:
+                pass
+
+    def _check_dims(self) -> None:
+        dims = _dims(self.info)
+        self.lowering.compute([dim for axis, dim in enumerate(dims) if axis not in self.settled])
+        codes: list[int] = []
+        for axis, dim in enumerate(dims):
+            if axis in self.settled:
+                codes += [IGNORE, 0]
+            elif isinstance(dim, IntImm):
+                codes += [ASSERT_IMM, dim.value]
+            else:
+                codes += [ASSERT_SLOT, self.lowering.slot_of(dim)]
+        if any(code != IGNORE for code in codes[::2]):
+            self._emit_match(codes)
+
+    def _check_func(self, info: FuncStructInfo) -> None:
+        free = [dim for dim in _func_dims(info) if not isinstance(dim, IntImm)]
+        known = [dim for dim in free if all(map(self.lowering.is_bound, free_vars(dim)))]
+        self.lowering.compute(known)
+
+        def resolve(dim: PrimExpr) -> tuple[str, int] | None:
+            bound = not isinstance(dim, IntImm) and all(map(self.lowering.is_bound, free_vars(dim)))
+            return ("slot", self.lowering.slot_of(dim)) if bound else None
+
+        text = str(InfoMaker(resolve).func(info))
+        heap = self.lowering.heap if known else PrimValue(0)
+        self._call("vm.builtin.check_func_info", [self.value, heap, StringImm(text)])
+
+    def _check_kind(self) -> None:
+        """Kind, rank, length and dtype."""
+        if self.kind_checked:
+            return
+        self.kind_checked = True
+        match self.info:
+            case TensorStructInfo(_, dtype, vdevice):
+                ndim = self.info.ndim
+                device = [] if vdevice is None else [StringImm(device_name(vdevice.target))]
+                args = [self.value, PrimValue(ndim), DataTypeImm(dtype), StringImm(self.context), *device]
+                self.lowering.call("vm.builtin.check_tensor_info", args, _UNIT)
+            case ShapeStructInfo(_, ndim):
+                self._call("vm.builtin.check_shape_info", [self.value, PrimValue(ndim)])
+            case PrimStructInfo(dtype):
+                self._call("vm.builtin.check_prim_value_info", [self.value, DataTypeImm(dtype)])
+            case TupleStructInfo(fields):
+                self._call("vm.builtin.check_tuple_info", [self.value, PrimValue(len(fields))])
+            case _:
+                pass
+
+    def _tuple_fields(self) -> list[_Match]:
+        """A match for each field, which is taken out of the tuple when it is first looked at."""
+        if self.fields is None:
+            self.fields = []
+            for index, info in enumerate(cast(TupleStructInfo, self.info).fields):
+                if not isinstance(info, ObjectStructInfo):
+                    value = self._field(index, info)
+                    context, what = f"{self.context}[{index}]", f"{self.what}[{index}]"
+                    known = self.known.fields[index] if isinstance(self.known, TupleStructInfo) else _OBJECT
+                    self.fields.append(_Match(self.lowering, value, info, context, what, known))
+        return self.fields
+
+    def _field(self, index: int, info: StructInfo) -> RelaxExpr:
+        if isinstance(self.value, Tuple):
+            return self.value.fields[index]
+        item = with_info(TupleGetItem(self.value, index), info)
+        var = with_info(Var("field"), info)
+        self.lowering.bindings.append(VarBinding(var, item))
+        return var
+
+    def _emit_match(self, codes: Sequence[int]) -> None:
+        uses_heap = any(code in (STORE, ASSERT_SLOT) for code in codes[::2])
+        heap = self.lowering.heap if uses_heap else PrimValue(0)
+        numbers = [PrimValue(code) for code in codes]
+        if isinstance(self.info, PrimStructInfo):
+            self._call("vm.builtin.match_prim_value", [self.value, heap, *numbers])
+        else:
+            rank = PrimValue(len(codes) // 2)
+            self._call("vm.builtin.match_shape", [self.value, heap, rank, *numbers])
+
+    def _call(self, name: str, args: Sequence[RelaxExpr]) -> None:
+        self.lowering.call(name, [*args, StringImm(self.context)], _UNIT)
+
+
+def _same_kind(info: StructInfo, known: StructInfo) -> bool:
+    """Whether kind, rank, length and dtype of a value are known to be as `info` says."""
+    match info, known:
+        case (TensorStructInfo(_, dtype, vdevice), TensorStructInfo(_, known_dtype, known_vdevice)):
+            placed = vdevice is None or (known_vdevice is not None and vdevice.target == known_vdevice.target)
+            return placed and info.ndim in (-1, known.ndim) and dtype in ("", known_dtype)
+        case (ShapeStructInfo(_, ndim), ShapeStructInfo(_, known_ndim)):
+            return ndim in (-1, known_ndim)
+        case (PrimStructInfo(dtype), PrimStructInfo(known_dtype)):
+            return dtype == known_dtype
+        case (TupleStructInfo(fields), TupleStructInfo(known_fields)):
+            return len(fields) == len(known_fields)
+        case _:
+            return False
+
+
+def _dims(info: StructInfo) -> tuple[PrimExpr, ...]:
+    match info:
+        case TensorStructInfo():
+            return info.dims or () if isinstance(info.shape, ShapeExpr) else ()
+        case ShapeStructInfo(values):
+            return values or ()
+        case PrimStructInfo(_, value):
+            return () if value is None else (value,)
+        case _:
+            return ()
+
+
+def _func_dims(info: StructInfo) -> list[PrimExpr]:
+    match info:
+        case TupleStructInfo(fields):
+            return [dim for field in fields for dim in _func_dims(field)]
+        case FuncStructInfo(params, ret):
+            return [dim for part in (*(params or ()), ret) for dim in _func_dims(part)]
+        case _:
+            return list(_dims(info))
+
+
+# ------------------------------------------------------------------------------------------ small things
+
+
+class _Needs:
+    """The expressions over shape variables that a function uses, in order: those only that cannot fail.
+
+    What the result is checked against is not among them: that check is seldom needed.
+    """
+
+    def __init__(self, func: Function) -> None:
+        self.found: list[PrimExpr] = []
+        self._seen: NodeTable[bool] = NodeTable()
+        for param in func.params:
+            self.info(param.struct_info_ or _OBJECT)
+        self.seq(cast(SeqExpr, func.body))
+
+    def add(self, value: PrimExpr) -> None:
+        if isinstance(value, IntImm | FloatImm | PrimVar) or self._seen.get(value):
+            return
+        self._seen.put(value, True)
+        if scalar_never_fails(value):
+            self.found.append(value)
+
+    def info(self, info: StructInfo) -> None:
+        for dim in _dims(info):
+            self.add(dim)
+        if isinstance(info, TupleStructInfo):
+            for field in info.fields:
+                self.info(field)
+
+    def seq(self, seq: SeqExpr) -> None:
+        for block in seq.blocks:
+            for binding in block.bindings:
+                if isinstance(binding, MatchCast):
+                    self.info(binding.struct_info)
+                    self.leaf(binding.value)
+                elif isinstance(binding, VarBinding):
+                    self.value(binding.value)
+        self.leaf(seq.body)
+
+    def value(self, value: RelaxExpr) -> None:
+        match value:
+            case If(_, yes, no):
+                self.seq(cast(SeqExpr, yes))
+                self.seq(cast(SeqExpr, no))
+            case Call(_, args):
+                for arg in args:
+                    self.leaf(arg)
+            case _:
+                self.leaf(value)
+
+    def leaf(self, leaf: RelaxExpr) -> None:
+        match leaf:
+            case Tuple(fields):
+                for field in fields:
+                    self.leaf(field)
+            case ShapeExpr(values):
+                for value in values:
+                    self.add(value)
+            case PrimValue(value):
+                self.add(value)
+            case _:
+                pass
+
+
+_TRUSTED = ("vm.builtin.", "relax.run.")
+_UNTRUSTED = frozenset({"vm.builtin.invoke_closure", "vm.builtin.copy"})
+"""Builtins that give back what somebody else made."""
+
+
+def _guaranteed(value: RelaxExpr) -> StructInfo:
+    """What is sure of a bound value. A packed function may return anything, whatever the call declares."""
+    if isinstance(value, Call) and isinstance(value.op, ExternFunc):
+        name = value.op.global_symbol
+        if name in _UNTRUSTED or not name.startswith(_TRUSTED):
+            return _OBJECT
+    return value.struct_info_ or _OBJECT
+
+
+def _claim(binding: VarBinding) -> str:
+    """What a check of a binding is called."""
+    value = binding.value
+    if isinstance(value, Call) and isinstance(value.op, ExternFunc):
+        return f"the result of {value.op.global_symbol}"
+    return f"the value of {binding.var.name_hint}"
+
+
+def _name_of(value: RelaxExpr) -> str:
+    return getattr(value, "name_hint", "a value")
+
+
+def _is(a: object, b: object) -> bool:
+    return a is b
+
+
+def _keep(old: RelaxExpr, new: RelaxExpr) -> RelaxExpr:
+    """The rebuilt expression with the struct info of the old one."""
+    info = old.struct_info_
+    return new if new is old or info is None or new.struct_info_ is not None else with_info(new, info)

@@ -1,0 +1,109 @@
+"""build: a module becomes an executable.
+
+ex = relax.build(mod, "llvm")
+y = relax.VirtualMachine(ex, relax.cpu())["main"](x)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..codegen import compile_module
+from ..expr import Function
+from ..ir import Diagnostic, DiagnosticError, IRModule
+from ..ir.transform import Pass, Sequential
+from ..runtime import ExecBuilder, Executable
+from ..substitute import bind_params
+from ..target import Target
+from ..tir import PrimFunc
+from ..transform.pipeline import get_pipeline
+from ..transform.vm_builtin_lower import VMBuiltinLower
+from ..transform.vm_shape_lower import VMShapeLower
+from .codegen import generate
+
+NO_ENTRY = "E5103"
+"""A module in which nothing can be called from outside."""
+
+
+def build(
+    mod: IRModule | Function | PrimFunc,
+    target: str | Target | Mapping[str, Any] | None = None,
+    params: Mapping[str, Any] | None = None,
+    pipeline: str | Pass | Callable[[IRModule], IRModule] | None = "default",
+    exec_mode: str = "bytecode",
+) -> Executable:
+    """Compile a module.
+
+    Parameters
+    ----------
+    mod
+        The module, or a single function.
+    target
+        The machine to compile for: ``"llvm"`` is this one. The target of an enclosing ``with`` by default.
+    params
+        Values for parameters, by name, that become constants of the program (the weights of a model).
+    pipeline
+        What lowers the module: a registered name, a pass, or any function from module to module. None: it is
+        lowered already, as far as the machine's own passes (VMBuiltinLower, VMShapeLower) do not do it.
+    exec_mode
+        How Relax functions run: ``"bytecode"``.
+
+    Raises DiagnosticError for an error in the program.
+    """
+    if exec_mode != "bytecode":
+        raise ValueError(f"exec_mode {exec_mode!r} is not known; there is: bytecode")
+    module = IRModule.from_expr(mod) if isinstance(mod, Function | PrimFunc) else mod
+    if not isinstance(module, IRModule):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"build: expected an IRModule, found {type(module).__name__}")
+    where = Target(target) if target is not None else Target.current() or Target("llvm")
+    _check_entry_points(module)
+    if params:
+        module = _bind(module, params)
+    with where:
+        module = _lowering(pipeline)(module)
+        return _compile(module, where)
+
+
+def _check_entry_points(mod: IRModule) -> None:
+    functions = [f for f in mod.functions.values() if isinstance(f, Function)]
+    if not any("global_symbol" in f.attrs for f in functions):
+        hint = "@R.function makes one; @R.function(private=True) does not"
+        raise DiagnosticError(
+            Diagnostic(NO_ENTRY, "the module has no function to call from outside", hint=hint)
+        )
+
+
+def _bind(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
+    """Bind parameters in every entry point that has one of that name; a name that none has is an error."""
+    known: set[str] = set()
+    for global_var, function in mod.functions.items():
+        if isinstance(function, Function) and "global_symbol" in function.attrs:
+            names = {param.name_hint for param in function.params}
+            mine = {name: value for name, value in params.items() if name in names}
+            known |= mine.keys()
+            if mine:
+                mod = mod.with_function(global_var, bind_params(function, mine))
+    unknown = [name for name in params if name not in known]
+    if unknown:
+        raise ValueError(f"build: no function has a parameter {', '.join(map(repr, unknown))}")
+    return mod
+
+
+def _lowering(pipeline: str | Pass | Callable[[IRModule], IRModule] | None) -> Callable[[IRModule], IRModule]:
+    """The passes before bytecode: those of the pipeline, then the machine's own."""
+    if pipeline is None:
+        first: Callable[[IRModule], IRModule] = lambda mod: mod  # noqa: E731
+    else:
+        first = get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
+    own = Sequential([VMBuiltinLower(), VMShapeLower()], name="to_bytecode")
+    return lambda mod: own(first(mod))
+
+
+def _compile(mod: IRModule, target: Target) -> Executable:
+    builder = ExecBuilder()
+    generate(builder, mod)
+    kernels = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
+    native = compile_module(kernels, target) if kernels else b""
+    features = [word[1:] for word in target.features.split(",") if word.startswith("+")]
+    return builder.get(native, target.triple, features)

@@ -1,0 +1,314 @@
+"""From lowered Relax functions to bytecode.
+
+A variable is a register. What is bound without computing anything (another variable, a constant number) takes no
+instruction. An If whose value is the function's result returns from each branch, so that what is called
+last in a branch needs no frame.
+
+A tensor constant is shared where nobody can tell: where a kernel reads it. Anywhere else each evaluation makes
+a fresh copy, since whoever gets it may change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from ..expr import (
+    Call,
+    Constant,
+    DataTypeImm,
+    ExternFunc,
+    Function,
+    If,
+    MatchCast,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from ..ir import Diagnostic, DiagnosticError, GlobalVar, IRModule, RelaxExpr, Span
+from ..prim import FloatImm, IntImm, PrimExpr
+from ..runtime import ExecBuilder, ShapeTuple, nd
+from ..runtime.bytecode import Func, Imm, Operand, Reg
+from ..runtime.dtypes import ffi_dtype
+from ..runtime.info import FuncInfo
+from ..scope import prim_func_struct_info
+from ..struct_info import ObjectStructInfo
+from ..tir import PrimFunc
+from ..transform.runtime_info import InfoMaker
+from .effects import written_params
+
+NOT_LOWERED = "E5102"
+"""An expression that bytecode has nothing for: a pass that should have removed it did not run."""
+
+_READERS = frozenset(
+    {
+        "vm.builtin.shape_of",
+        "vm.builtin.copy_tensor",
+        "vm.builtin.read_if_cond",
+        "relax.run.unique",
+        "relax.run.nonzero",
+        "relax.run.tensor_to_shape",
+        "relax.run.print",
+        "relax.run.assert_op",
+    }
+)
+"""Builtins that neither keep nor change their tensors."""
+
+
+def generate(builder: ExecBuilder, mod: IRModule) -> None:
+    """Add every Relax function of a module to an executable under construction.
+
+    Raises DiagnosticError, with all that was found, for what is not lowered.
+    """
+    generator = _Generator(builder, mod)
+    for global_var, function in mod.functions.items():
+        if isinstance(function, Function):
+            generator.function(global_var.name_hint, function)
+    if generator.errors:
+        raise DiagnosticError(generator.errors)
+
+
+class _Generator:
+    """Generates the functions of a module, one at a time."""
+
+    def __init__(self, builder: ExecBuilder, mod: IRModule) -> None:
+        self.builder = builder
+        self.mod = mod
+        self.errors: list[Diagnostic] = []
+        self._name = ""
+        self._values: dict[Var, Operand] = {}
+        self._uses: Mapping[Var, int] = {}
+        self._next = 0
+        self._constants: dict[int, tuple[Constant, Operand]] = {}
+        self._written: dict[str, frozenset[int]] = {}
+
+    def function(self, name: str, func: Function) -> None:
+        """Generate one function."""
+        infos = InfoMaker()
+        param_infos = [infos.info(param.struct_info_) for param in func.params]
+        ret_info = infos.info(func.ret_struct_info or ObjectStructInfo())
+        self._name, self._values, self._next = name, {}, 0
+        for param in func.params:
+            self._values[param] = self._register()
+        body = cast(SeqExpr, func.body)
+        self._uses = _count_uses(body)
+        with self.builder.function(
+            name,
+            params=[param.name_hint for param in func.params],
+            param_infos=param_infos,
+            ret_info=ret_info,
+            pure=func.is_pure,
+            exported="global_symbol" in func.attrs,
+        ):
+            self._tail(body)
+
+    def _register(self) -> Reg:
+        self._next += 1
+        return Reg(self._next - 1)
+
+    # ------------------------------------------------------------------------- sequences, bindings
+
+    def _tail(self, seq: SeqExpr) -> None:
+        """A sequence whose value the function returns."""
+        bindings = _bindings(seq)
+        last = bindings[-1] if bindings else None
+        if last is not None and last.var is seq.body and isinstance(last.value, If):
+            self._emit_bindings(bindings[:-1])
+            self._at(last.value.span)
+            test = self._test(last.value.cond)
+            self._tail(cast(SeqExpr, last.value.true_branch))
+            self.builder.patch(test)
+            self._tail(cast(SeqExpr, last.value.false_branch))
+            return
+        self._emit_bindings(bindings)
+        self._at(seq.body.span)
+        self.builder.emit_ret(self._operand(seq.body))
+
+    def _emit_bindings(self, bindings: Sequence[VarBinding]) -> None:
+        for binding in bindings:
+            self._at(binding.value.span or binding.span)
+            self._binding(binding)
+
+    def _at(self, span: Span | None) -> None:
+        self.builder.location = "" if span is None else str(span)
+
+    def _binding(self, binding: VarBinding) -> None:
+        var, value = binding.var, binding.value
+        match value:
+            case If():
+                self._values[var] = self._if(value)
+            case Call():
+                dst = self._register() if self._uses.get(var) else None
+                self._call(value, dst)
+                if dst is not None:
+                    self._values[var] = dst
+            case TupleGetItem(source, index):
+                dst = self._register()
+                self.builder.emit_call("vm.builtin.tuple_getitem", [self._operand(source), Imm(index)], dst)
+                self._values[var] = dst
+            case _:
+                self._values[var] = self._operand(value)
+
+    def _if(self, value: If) -> Reg:
+        dst = self._register()
+        test = self._test(value.cond)
+        self._branch(cast(SeqExpr, value.true_branch), dst)
+        end = self.builder.emit_goto()
+        self.builder.patch(test)
+        self._branch(cast(SeqExpr, value.false_branch), dst)
+        self.builder.patch(end)
+        return dst
+
+    def _test(self, cond: RelaxExpr) -> int:
+        """An If instruction whose jump is patched later."""
+        dst = self._register()
+        self.builder.emit_call("vm.builtin.read_if_cond", [self._operand(cond, shared=True)], dst)
+        return self.builder.emit_if(dst)
+
+    def _branch(self, seq: SeqExpr, dst: Reg) -> None:
+        self._emit_bindings(_bindings(seq))
+        self.builder.emit_call("vm.builtin.copy", [self._operand(seq.body)], dst)
+
+    # -------------------------------------------------------------------------------------- calls
+
+    def _call(self, call: Call, dst: Reg | None) -> None:
+        match call.op:
+            case ExternFunc(name):
+                shared = name in _READERS or name.startswith(("vm.builtin.check_", "vm.builtin.match_"))
+                args = [self._operand(arg, shared) for arg in call.args]
+                if name in self.mod and isinstance(self.mod[name], PrimFunc):
+                    args = self._kernel_args(name, call.args)
+                self.builder.emit_call(name, args, dst)
+            case GlobalVar(name):
+                if isinstance(self.mod.get(name), PrimFunc):
+                    self._declare_kernel(name)
+                    self.builder.emit_call(name, self._kernel_args(name, call.args), dst)
+                else:
+                    self.builder.emit_call(name, [self._operand(arg) for arg in call.args], dst)
+            case _:
+                what = getattr(call.op, "name", type(call.op).__name__)
+                self._refuse(f"the call of {what} is not lowered", call)
+
+    def _kernel_args(self, name: str, args: Sequence[RelaxExpr]) -> list[Operand]:
+        """Constants are shared with a kernel that only reads them."""
+        if name not in self._written:
+            self._written[name] = written_params(cast(PrimFunc, self.mod[name]))
+        written = self._written[name]
+        return [self._operand(arg, shared=i not in written) for i, arg in enumerate(args)]
+
+    def _declare_kernel(self, name: str) -> int:
+        info = InfoMaker().func(prim_func_struct_info(cast(PrimFunc, self.mod[name])))
+        return self.builder.declare_function(name, "kernel", info)
+
+    # ----------------------------------------------------------------------------------- operands
+
+    def _operand(self, expr: RelaxExpr, shared: bool = False) -> Operand:
+        """The operand that stands for a leaf; tuples are made first, constants copied unless `shared`."""
+        match expr:
+            case Var():
+                return self._variable(expr)
+            case Constant():
+                return self._constant(expr, shared)
+            case Tuple(fields):
+                dst = self._register()
+                self.builder.emit_call("vm.builtin.make_tuple", [self._operand(f) for f in fields], dst)
+                return dst
+            case ShapeExpr(values):
+                return self._literal(ShapeTuple(tuple(self._number(value, expr) for value in values)))
+            case PrimValue(value):
+                return self._literal(self._number(value, expr))
+            case StringImm(value):
+                return self._literal(str(value))
+            case DataTypeImm(value):
+                return self._literal(ffi_dtype(str(value)))
+            case GlobalVar(name):
+                if isinstance(self.mod.get(name), PrimFunc):
+                    return Func(self._declare_kernel(name))
+                return self.builder.f(name)
+            case ExternFunc(name):
+                return self.builder.f(name)
+            case _:
+                what = "a local function" if isinstance(expr, Function) else type(expr).__name__
+                self._refuse(f"{what} is left where a value is expected", expr)
+                return Imm(0)
+
+    def _variable(self, var: Var) -> Operand:
+        known = self._values.get(var)
+        if known is None:
+            self._refuse(f"the variable {var.name_hint} is used where it has no value", var)
+            return Imm(0)
+        return known
+
+    def _literal(self, value: Any) -> Operand:
+        return self.builder.convert_constant(value)
+
+    def _number(self, value: PrimExpr, where: RelaxExpr) -> Any:
+        match value:
+            case IntImm(dtype, number):
+                return bool(number) if dtype.is_bool else number
+            case FloatImm(_, number):
+                return number
+            case _:
+                self._refuse("a shape computation is left; run VMShapeLower first", where)
+                return 0
+
+    def _constant(self, expr: Constant, shared: bool) -> Operand:
+        known = self._constants.get(id(expr))
+        if known is None:
+            known = self._constants[id(expr)] = expr, self.builder.convert_constant(nd.array(expr.data))
+        if shared:
+            return known[1]
+        dst = self._register()
+        self.builder.emit_call("vm.builtin.copy_tensor", [known[1]], dst)
+        return dst
+
+    def _refuse(self, message: str, expr: RelaxExpr) -> None:
+        hint = "the default pipeline lowers everything: relax.build(mod)"
+        self.errors.append(Diagnostic(NOT_LOWERED, message, expr.span, f"in {self._name}", hint=hint))
+
+
+def _bindings(seq: SeqExpr) -> list[VarBinding]:
+    found: list[VarBinding] = []
+    for block in seq.blocks:
+        for binding in block.bindings:
+            assert not isinstance(binding, MatchCast), "VMShapeLower turns match_cast into checks"
+            found.append(cast(VarBinding, binding))
+    return found
+
+
+def _count_uses(body: SeqExpr) -> dict[Var, int]:
+    """How often each variable is read."""
+    uses: dict[Var, int] = {}
+
+    def visit(expr: RelaxExpr) -> None:
+        match expr:
+            case Var():
+                uses[expr] = uses.get(expr, 0) + 1
+            case Tuple(fields):
+                for field in fields:
+                    visit(field)
+            case TupleGetItem(source):
+                visit(source)
+            case Call(op, args):
+                for part in (op, *args):
+                    visit(part)
+            case If(cond, yes, no):
+                for part in (cond, yes, no):
+                    visit(part)
+            case SeqExpr():
+                for binding in _bindings(expr):
+                    visit(binding.value)
+                visit(expr.body)
+            case _:
+                pass
+
+    visit(body)
+    return uses
+
+
+__all__ = ["NOT_LOWERED", "FuncInfo", "generate"]

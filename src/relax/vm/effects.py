@@ -1,0 +1,59 @@
+"""Which of its arguments a kernel may change."""
+
+from __future__ import annotations
+
+from ..ir import GlobalVar, Node, walk
+from ..prim import Call, PrimExpr, Var
+from ..tir import BufferLoad, BufferStore, DeclBuffer, MatchBufferRegion, PrimFunc
+
+
+def written_params(func: PrimFunc) -> frozenset[int]:
+    """Positions of the tensor parameters that the function may write.
+
+    A buffer is written if it, or another view of its memory, is stored to, or if its pointer is handed to a
+    call, of which nothing is known.
+    """
+    written: set[Var] = set()
+    views: dict[Var, Var] = {}
+
+    def visit(node: Node) -> None:
+        match node:
+            case BufferStore(buffer):
+                written.add(buffer.data)
+            case MatchBufferRegion(buffer, source):
+                views[buffer.data] = source.buffer.data
+            case DeclBuffer(buffer):
+                views.setdefault(buffer.data, buffer.data)
+            case Call(_, op, args):
+                whole = isinstance(op, GlobalVar) or node.intrinsic in _BY_ADDRESS
+                for arg in args:
+                    written.update(_pointers(arg, whole))
+            case _:
+                pass
+
+    walk(func.body, visit)
+    changed = True
+    while changed:
+        before = len(written)
+        written |= {source for view, source in views.items() if view in written}
+        changed = len(written) != before
+    return frozenset(
+        i
+        for i, param in enumerate(func.params)
+        if param in func.buffer_map and (func.buffer_map[param].data in written or param in written)
+    )
+
+
+_BY_ADDRESS = frozenset({"address_of", "tvm_access_ptr", "call_extern", "call_packed"})
+"""Intrinsics to which an element may mean its place in memory."""
+
+
+def _pointers(arg: PrimExpr, whole: bool) -> list[Var]:
+    """The memory an argument of a call gives access to; `whole` if an element stands for its buffer."""
+    match arg:
+        case Var() if arg.dtype.is_handle:
+            return [arg]
+        case BufferLoad(buffer) if whole:
+            return [buffer.data]
+        case _:
+            return []
