@@ -11,6 +11,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Literal
 
 from .. import dims as prover
@@ -115,10 +116,23 @@ def broadcast_dims(
     a: Sequence[PrimExpr], b: Sequence[PrimExpr], names: tuple[str, str]
 ) -> tuple[PrimExpr, ...] | None:
     """The shape two shapes broadcast to; None if it cannot be known. A proved mismatch raises."""
-    common = min(len(a), len(b))
-    result: list[PrimExpr | None] = [*a[: len(a) - common], *b[: len(b) - common]]
-    for from_end in range(common, 0, -1):
-        result.append(_broadcast_one(a[-from_end], b[-from_end], from_end, names))
+    return _broadcast_shapes((a, b), names)
+
+
+def _broadcast_shapes(
+    shapes: Sequence[Sequence[PrimExpr]], names: Sequence[str]
+) -> tuple[PrimExpr, ...] | None:
+    """The shape that shapes broadcast to. They do if every two of them do."""
+    result: list[PrimExpr | None] = []
+    for from_end in range(max(map(len, shapes), default=0), 0, -1):
+        there = [
+            (shape[-from_end], name)
+            for shape, name in zip(shapes, names, strict=True)
+            if from_end <= len(shape)
+        ]
+        for (left, left_name), (right, right_name) in combinations(there, 2):
+            _require_broadcast(left, right, from_end, (left_name, right_name))
+        result.append(_stretched([size for size, _ in there]))
     known = [size for size in result if size is not None]
     return tuple(known) if len(known) == len(result) else None
 
@@ -126,18 +140,14 @@ def broadcast_dims(
 _ONE = IntImm("int64", 1)
 
 
-def _broadcast_one(a: PrimExpr, b: PrimExpr, from_end: int, names: tuple[str, str]) -> PrimExpr | None:
-    if is_const(a, 1):
-        return b
-    if is_const(b, 1):
-        return a
-    answer = compare_dims(a, b)
-    if answer == "equal":
-        return a if isinstance(a, IntImm) else b
-    a_is_one, b_is_one = compare_dims(a, _ONE), compare_dims(b, _ONE)
-    if a_is_one == "equal" or b_is_one == "equal":
-        return b if a_is_one == "equal" else a
-    if answer == a_is_one == b_is_one == "different":
+def _require_broadcast(a: PrimExpr, b: PrimExpr, from_end: int, names: tuple[str, str]) -> None:
+    """Complain of sizes that are neither equal nor 1; what is not known is left to the run time."""
+    if is_const(a, 1) or is_const(b, 1):
+        return
+    answers = [compare_dims(a, b), compare_dims(a, _ONE), compare_dims(b, _ONE)]
+    if "equal" in answers:
+        return
+    if "unknown" not in answers:
         place = "last dimension" if from_end == 1 else f"dimension {from_end} from the end"
         raise OperatorError(
             SHAPES,
@@ -146,34 +156,56 @@ def _broadcast_one(a: PrimExpr, b: PrimExpr, from_end: int, names: tuple[str, st
             hint="sizes must be equal, or one of them 1; expand_dims or reshape an operand, "
             "or match_cast it if its shape is only known at run time",
         )
+    conditions = (a.equal(b), a.equal(1), b.equal(1))
     allowed = [
-        condition
-        for condition, verdict in ((a.equal(b), answer), (a.equal(1), a_is_one), (b.equal(1), b_is_one))
-        if verdict == "unknown"
+        condition for condition, answer in zip(conditions, answers, strict=True) if answer == "unknown"
     ]
     check_later(any_of(*allowed), f"the shapes cannot be broadcast: {prim_text(a)} and {prim_text(b)}")
-    # What cannot be 1 is what the other one is, or is stretched to.
-    if a_is_one == "different":
-        return a
-    return b if b_is_one == "different" else None
+
+
+def _stretched(sizes: Sequence[PrimExpr]) -> PrimExpr | None:
+    """The size that sizes which broadcast are stretched to, None if it is not known."""
+    answers = [(size, compare_dims(size, _ONE)) for size in sizes]
+    larger = [size for size, answer in answers if answer != "equal"]
+    if not larger:
+        return sizes[0]
+    certain = [size for size, answer in answers if answer == "different"]
+    if certain:
+        return next((size for size in certain if isinstance(size, IntImm)), certain[-1])
+    same = all(compare_dims(larger[0], size) == "equal" for size in larger[1:])
+    return larger[-1] if same else None
 
 
 def broadcast(
     a: TensorStructInfo, b: TensorStructInfo, dtype: str, names: tuple[str, str] = ("x1", "x2")
 ) -> TensorStructInfo:
     """The struct info of an element-wise operation on two tensors, which broadcast."""
-    if a.dims is not None and b.dims is not None:
-        dims = broadcast_dims(a.dims, b.dims, names)
+    return broadcast_all((a, b), dtype, names)
+
+
+def broadcast_all(infos: Sequence[TensorStructInfo], dtype: str, names: Sequence[str]) -> TensorStructInfo:
+    """The struct info of an element-wise operation on tensors, which broadcast."""
+    shapes = [info.dims for info in infos]
+    known = [(shape, name) for shape, name in zip(shapes, names, strict=True) if shape is not None]
+    dims = _broadcast_shapes([shape for shape, _ in known], [name for _, name in known])
+    if len(known) == len(infos):
         if dims is not None:
-            same = next((x for x in (a, b) if x.dims is not None and _identical(x.dims, dims)), None)
+            same = next(
+                (info for info in infos if info.dims is not None and _identical(info.dims, dims)), None
+            )
             return TensorStructInfo(ShapeExpr(dims) if same is None else same.shape, dtype)
-    elif a.shape is not None and a.shape is b.shape:
-        return TensorStructInfo(a.shape, dtype, None, a.ndim)
     else:
-        for one, other in ((a, b), (b, a)):
-            if one.ndim == 0:
-                return TensorStructInfo(other.shape, dtype, None, other.ndim)
-    return TensorStructInfo(None, dtype, None, -1 if -1 in (a.ndim, b.ndim) else max(a.ndim, b.ndim))
+        # Tensors without dimensions change no shape; nor does another one of the very same shape.
+        shaped = [info for info in infos if info.ndim != 0]
+        if not shaped:
+            return tensor((), dtype)
+        if (
+            all(info.shape is not None and info.shape is shaped[0].shape for info in shaped)
+            or len(shaped) == 1
+        ):
+            return TensorStructInfo(shaped[0].shape, dtype, None, shaped[0].ndim)
+    ranks = [info.ndim for info in infos]
+    return TensorStructInfo(None, dtype, None, -1 if -1 in ranks else max(ranks))
 
 
 def _identical(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:

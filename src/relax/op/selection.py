@@ -10,7 +10,7 @@ import numpy as np
 from .. import topi
 from ..struct_info import PrimStructInfo, TensorStructInfo
 from .binary import as_tensor
-from .dims import broadcast, same_dtype, tensor
+from .dims import broadcast_all, same_dtype, tensor
 from .literals import literals_like
 from .operator import Array, Operator, operator
 from .shapes import product
@@ -81,8 +81,7 @@ class Where(Operator):
         self.require_dtype(condition, "condition", "bool")
         left, right = as_tensor(x1), as_tensor(x2)
         dtype = same_dtype(left.dtype, right.dtype)
-        values = broadcast(left, right, dtype)
-        return broadcast(condition, values, dtype, ("condition", "x1"))
+        return broadcast_all((condition, left, right), dtype, ("condition", "x1", "x2"))
 
     compute = topi.where
 
