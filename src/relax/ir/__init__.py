@@ -1,5 +1,7 @@
 """What every IR shares: nodes, spans, diagnostics, dtypes, equality, modules, operators, passes."""
 
+from __future__ import annotations
+
 from . import transform
 from .diagnostics import Diagnostic, DiagnosticContext, DiagnosticError, RelaxWarning, emit_warning
 from .dtype import DataType

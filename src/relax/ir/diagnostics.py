@@ -15,7 +15,7 @@ E3xxx struct info and operators, E4xxx passes and building, E5xxx TIR. Warnings 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
@@ -120,7 +120,7 @@ class DiagnosticContext:
             raise DiagnosticError(errors)
 
     @contextmanager
-    def collect(self) -> Iterator[None]:
+    def collect(self) -> Generator[None]:
         """Turn a DiagnosticError raised inside into collected diagnostics, and go on."""
         try:
             yield

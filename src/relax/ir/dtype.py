@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import ml_dtypes
 import numpy as np
@@ -140,7 +140,8 @@ def _spelling_of(text: Any) -> str:
     if isinstance(text, str):
         return {"void": "", "f32": "float32", "f16": "float16", "f64": "float64"}.get(text, text)
     try:
-        return np.dtype(text).name
+        found: Any = np.dtype(text)
+        return str(found.name)
     except TypeError:
         return str(text)
 
@@ -149,7 +150,7 @@ def _parse(text: str) -> tuple[str, int, int]:
     if text == "":
         return "void", 0, 0
     base, _, lanes = text.rpartition("x") if re.search(r"x\d+$", text) else (text, "", "1")
-    if base in _FLOAT8:
+    if base in _FLOAT8 and int(lanes) > 0:
         return base, 8, int(lanes)
     match = _PATTERN.match(text)
     if match is None:
@@ -185,7 +186,7 @@ def _limits(dtype: DataType) -> tuple[int | float, int | float]:
         signed = dtype.is_int
         top = (1 << (dtype.bits - signed)) - 1
         return (-top - 1 if signed else 0), top
-    info = ml_dtypes.finfo(dtype.numpy())
+    info: Any = cast(Any, ml_dtypes.finfo)(dtype.numpy())
     inf = np.array(np.inf, np.float64).astype(dtype.numpy())
     if np.isinf(inf.astype(np.float64)):
         return -np.inf, np.inf

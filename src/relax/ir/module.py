@@ -61,7 +61,7 @@ class IRModule(Node):
 
     def get(self, key: str | GlobalVar) -> BaseFunc | None:
         """The function of this name, None if there is none."""
-        return self[key] if key in self else None
+        return self[key] if key in self else None  # noqa: SIM401  (this is what `get` is made of)
 
     def __contains__(self, key: object) -> bool:
         name = key.name_hint if isinstance(key, GlobalVar) else key

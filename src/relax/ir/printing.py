@@ -6,8 +6,7 @@ IR must still print) a node shows as its class and fields.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 
 class Printer(Protocol):
@@ -28,12 +27,14 @@ def register_printer(printer: Printer) -> None:
 
 
 def script(node: Any, **options: Any) -> str:
+    """A node as TVMScript; the plain form without a printer."""
     return plain(node) if _printer is None else _printer.script(node, **options)
 
 
 def show(node: Any, **options: Any) -> None:
+    """Print a node as TVMScript."""
     if _printer is None:
-        print(plain(node))
+        print(plain(node))  # noqa: T201
     else:
         _printer.show(node, **options)
 
@@ -43,14 +44,14 @@ def represent(node: Any) -> str:
     if _printer is not None:
         try:
             return _printer.script(node)
-        except Exception:  # repr must never fail: it is what a debugger calls on broken IR
+        except Exception:  # noqa: BLE001  repr must never fail: it is what a debugger calls on broken IR
             return plain(node)
     return plain(node)
 
 
 def plain(node: Any, depth: int = 3) -> str:
     """Class and fields, `depth` levels deep."""
-    fields = getattr(type(node), "__node_fields__", None)
+    fields: tuple[Any, ...] | None = getattr(cast(Any, type(node)), "__node_fields__", None)
     if fields is None:
         return repr(node)
     if depth == 0:
@@ -60,13 +61,10 @@ def plain(node: Any, depth: int = 3) -> str:
 
 
 def _plain_value(value: Any, depth: int) -> str:
-    show_items: Callable[[Any], str] = lambda items: ", ".join(_plain_value(i, depth) for i in items)  # noqa: E731
     if isinstance(value, tuple):
-        return f"({show_items(value)})"
+        return f"({', '.join(_plain_value(item, depth) for item in cast('tuple[Any, ...]', value))})"
     if isinstance(value, dict):
-        return (
-            "{"
-            + ", ".join(f"{_plain_value(k, depth)}: {_plain_value(v, depth)}" for k, v in value.items())
-            + "}"
-        )  # type: ignore[reportUnknownVariableType]
+        table = cast("dict[Any, Any]", value)
+        pairs = (f"{_plain_value(k, depth)}: {_plain_value(v, depth)}" for k, v in table.items())
+        return "{" + ", ".join(pairs) + "}"
     return plain(value, depth)

@@ -49,9 +49,9 @@ class _Writer:
         if isinstance(value, DataType):
             return {"y": str(value)}
         if isinstance(value, np.ndarray):
-            array = np.ascontiguousarray(cast("np.ndarray[Any, Any]", value))
-            data = base64.b64encode(array.tobytes()).decode()
-            return {"a": [value.dtype.name, list(value.shape), data]}
+            array: Any = cast(Any, value)
+            data = base64.b64encode(array.tobytes()).decode()  # in C order, whatever the array's own
+            return {"a": [array.dtype.name, list(array.shape), data]}
         if isinstance(value, float):
             return {"f": value.hex()}
         if value is None or isinstance(value, (bool, int)):
@@ -82,9 +82,12 @@ class _Reader:
             self.made.append(self.node(record))
 
     def decode(self, code: Any) -> Any:
-        if not isinstance(code, dict):
-            return code
-        ((kind, body),) = cast("dict[str, Any]", code).items()
+        if isinstance(code, dict):
+            ((kind, body),) = cast("dict[str, Any]", code).items()
+            return self.tagged(kind, body)
+        return cast("str | int | float | bool | None", code)
+
+    def tagged(self, kind: str, body: Any) -> Any:
         if kind == "n":
             if body < 0:
                 raise ValueError("negative node index")
@@ -99,8 +102,8 @@ class _Reader:
             return float.fromhex(body)
         if kind == "a":
             dtype, shape, data = body
-            array = np.frombuffer(base64.b64decode(data), DataType(dtype).numpy()).reshape(shape)
-            return array
+            flat: Any = np.frombuffer(base64.b64decode(data), DataType(dtype).numpy())
+            return flat.reshape(tuple(shape))
         raise ValueError(f"unknown code {kind!r}")
 
     def node(self, record: list[Any]) -> Node:

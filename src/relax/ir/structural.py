@@ -213,20 +213,20 @@ def _by_name(table: dict[Any, Any]) -> dict[str, Any] | None:
 
 
 def _same_scalar(lhs: Any, rhs: Any) -> bool:
-    if isinstance(lhs, np.ndarray) or isinstance(rhs, np.ndarray):
-        return (
-            isinstance(lhs, np.ndarray)
-            and isinstance(rhs, np.ndarray)
-            and lhs.dtype == rhs.dtype
-            and lhs.shape == rhs.shape
-            and lhs.tobytes() == rhs.tobytes()
-        )
+    if any(isinstance(side, np.ndarray) for side in (lhs, rhs)):
+        return _same_array(lhs, rhs)
     if isinstance(lhs, float) and isinstance(rhs, float):
         # Zeros of different sign are different constants; any NaN is like another.
         return struct.pack("d", lhs) == struct.pack("d", rhs) or (math.isnan(lhs) and math.isnan(rhs))
-    if isinstance(lhs, bool) is not isinstance(rhs, bool):
+    if any(isinstance(lhs, kind) is not isinstance(rhs, kind) for kind in (bool, float)):
         return False
     return bool(lhs == rhs)
+
+
+def _same_array(lhs: Any, rhs: Any) -> bool:
+    if type(lhs) is not type(rhs):
+        return False
+    return lhs.dtype == rhs.dtype and lhs.shape == rhs.shape and lhs.tobytes() == rhs.tobytes()
 
 
 def _scalar_bytes(value: Any) -> bytes:

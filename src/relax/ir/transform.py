@@ -84,9 +84,10 @@ class PassContext:
         return stack[-1] if stack else PassContext()
 
     def __enter__(self) -> Self:
-        if not hasattr(self._stack, "contexts"):
-            self._stack.contexts = []
-        self._stack.contexts.append(self)
+        stack: list[PassContext] | None = getattr(self._stack, "contexts", None)
+        if stack is None:
+            stack = self._stack.contexts = []
+        stack.append(self)
         for instrument in self.instruments:
             instrument.enter_pass_ctx()
         return self
@@ -268,11 +269,11 @@ class PrintIRBeforeAll(PassInstrument):
     """Prints the module before every pass."""
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
-        print(f"# before {info.name}\n{mod.script()}\n")
+        print(f"# before {info.name}\n{mod.script()}\n")  # noqa: T201
 
 
 class PrintIRAfterAll(PassInstrument):
     """Prints the module after every pass."""
 
     def run_after_pass(self, mod: IRModule, info: PassInfo, changed: bool) -> None:
-        print(f"# after {info.name}{'' if changed else ' (no change)'}\n{mod.script()}\n")
+        print(f"# after {info.name}{'' if changed else ' (no change)'}\n{mod.script()}\n")  # noqa: T201

@@ -322,7 +322,7 @@ _RANGES: dict[Any, Any] = {
     Mod: _truncated_remainder_range,
     Max: _maximum_range,
     Select: _union,
-    "cast": lambda x: x,
+    "cast": _union,
     "bool": lambda: (0, 1),
-    "count": lambda x: (0, 64),
+    "count": lambda: (0, 64),
 }

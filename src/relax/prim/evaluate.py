@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..ir import DataType
+from ..ir import DataType, Op
 from .expr import (
     EQ,
     GE,
@@ -44,6 +44,8 @@ from .expr import (
     fold_integers,
     wrap,
 )
+
+FLOAT64 = DataType("float64")
 
 Value: TypeAlias = "int | float | bool"
 
@@ -169,12 +171,13 @@ def _call(expr: Call, env: dict[Var, Value]) -> Value:
     if name == "likely":
         return bool(values[0])
     if name == "reinterpret":
-        return _array(values[0], args[0].dtype).view(expr.dtype.numpy()).item()
+        bits: Any = _array(values[0], args[0].dtype)
+        return bits.view(expr.dtype.numpy()).item()
     if name in _SHIFTS:
         return _SHIFTS[name](int(values[0]), int(values[1]), expr.dtype)
-    reference = None if not name else expr.op.get_attr("numpy")  # type: ignore[union-attr]
-    if reference is None or name in _NOT_EVALUATED:
-        raise TypeError(f"a call of {expr.op} has no value outside of a running program")
+    reference = expr.op.get_attr("numpy") if isinstance(expr.op, Op) else None
+    if reference is None:
+        raise TypeError(f"a call has no value outside of a running program: {expr}")
     return _reference_value(reference, values, args, expr.dtype)
 
 
@@ -182,11 +185,11 @@ _NOT_EVALUATED = frozenset({"call_extern", "call_pure_extern", "call_packed", ""
 
 
 def _reference_value(
-    reference: Callable[..., Any], values: list[Value], args: tuple[PrimExpr, ...], dtype: DataType
+    reference: Any, values: list[Value], args: tuple[PrimExpr, ...], dtype: DataType
 ) -> Value:
     # Functions of floating point are computed in double precision, then rounded.
     arrays = [
-        np.float64(value) if arg.dtype.is_float else _array(value, arg.dtype)[()]
+        _array(value, FLOAT64 if arg.dtype.is_float else arg.dtype)
         for value, arg in zip(values, args, strict=True)
     ]
     with np.errstate(all="ignore"):

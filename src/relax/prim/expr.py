@@ -26,6 +26,10 @@ from ..ir import BaseExpr, DataType, GlobalVar, Node, Op, binder, child, label, 
 
 ExprLike: TypeAlias = "PrimExpr | int | float | bool | np.integer[Any] | np.floating[Any] | np.bool_"
 
+_BOOLS: tuple[type[Any], ...] = (bool, np.bool_)
+_INTEGERS: tuple[type[Any], ...] = (int, np.integer)
+_FLOATS: tuple[type[Any], ...] = (float, np.floating)
+
 BOOL = DataType("bool")
 INT32 = DataType("int32")
 INT64 = DataType("int64")
@@ -304,6 +308,8 @@ class LogicExpr(BinaryExpr):
 @final
 @node
 class Add(BinaryExpr):
+    """a + b; integers wrap around."""
+
     a: PrimExpr
     b: PrimExpr
     symbol: ClassVar[str] = "+"
@@ -312,6 +318,8 @@ class Add(BinaryExpr):
 @final
 @node
 class Sub(BinaryExpr):
+    """a - b; integers wrap around."""
+
     a: PrimExpr
     b: PrimExpr
     symbol: ClassVar[str] = "-"
@@ -320,6 +328,8 @@ class Sub(BinaryExpr):
 @final
 @node
 class Mul(BinaryExpr):
+    """a · b; integers wrap around."""
+
     a: PrimExpr
     b: PrimExpr
     symbol: ClassVar[str] = "*"
@@ -347,6 +357,8 @@ class Mod(BinaryExpr):
 @final
 @node
 class FloorDiv(BinaryExpr):
+    """Division rounded toward minus infinity."""
+
     a: PrimExpr
     b: PrimExpr
     symbol: ClassVar[str] = "//"
@@ -383,6 +395,8 @@ class Max(BinaryExpr):
 @final
 @node
 class EQ(CompareExpr):
+    """a = b; of floats, false if either is NaN."""
+
     a: PrimExpr
     b: PrimExpr
     symbol: ClassVar[str] = "=="
@@ -394,6 +408,8 @@ class EQ(CompareExpr):
 @final
 @node
 class NE(CompareExpr):
+    """a ≠ b; of floats, true if either is NaN."""
+
     a: PrimExpr
     b: PrimExpr
     symbol: ClassVar[str] = "!="
@@ -405,6 +421,8 @@ class NE(CompareExpr):
 @final
 @node
 class LT(CompareExpr):
+    """a < b."""
+
     a: PrimExpr
     b: PrimExpr
     symbol: ClassVar[str] = "<"
@@ -413,6 +431,8 @@ class LT(CompareExpr):
 @final
 @node
 class LE(CompareExpr):
+    """a ≤ b."""
+
     a: PrimExpr
     b: PrimExpr
     symbol: ClassVar[str] = "<="
@@ -421,6 +441,8 @@ class LE(CompareExpr):
 @final
 @node
 class GT(CompareExpr):
+    """a > b."""
+
     a: PrimExpr
     b: PrimExpr
     symbol: ClassVar[str] = ">"
@@ -429,6 +451,8 @@ class GT(CompareExpr):
 @final
 @node
 class GE(CompareExpr):
+    """a ≥ b."""
+
     a: PrimExpr
     b: PrimExpr
     symbol: ClassVar[str] = ">="
@@ -437,6 +461,8 @@ class GE(CompareExpr):
 @final
 @node
 class And(LogicExpr):
+    """Both; `b` is evaluated only if `a` holds."""
+
     a: PrimExpr
     b: PrimExpr
 
@@ -444,6 +470,8 @@ class And(LogicExpr):
 @final
 @node
 class Or(LogicExpr):
+    """Either; `b` is evaluated only if `a` does not hold."""
+
     a: PrimExpr
     b: PrimExpr
 
@@ -451,6 +479,8 @@ class Or(LogicExpr):
 @final
 @node
 class Not(PrimExpr):
+    """The negation."""
+
     a: PrimExpr
 
     def __post_init__(self) -> None:
@@ -542,16 +572,16 @@ def const(value: Any, dtype: str | None = None) -> IntImm | FloatImm:
     if isinstance(value, (IntImm, FloatImm)):
         value = value.value
     if dtype is None:
-        if isinstance(value, (bool, np.bool_)):
+        if isinstance(value, _BOOLS):
             dtype = BOOL
-        elif isinstance(value, (int, np.integer)):
+        elif isinstance(value, _INTEGERS):
             dtype = INT32 if INT32.min_value <= value <= INT32.max_value else INT64
         else:
             dtype = "float32"
     kind = DataType(dtype)
     if kind.is_float:
         return FloatImm(kind, float(value))
-    if isinstance(value, (float, np.floating)) and not float(value).is_integer():
+    if isinstance(value, _FLOATS) and not float(value).is_integer():
         raise ValueError(f"const: {value} is not an integer, and the dtype is {kind!s}")
     return IntImm(kind, int(value))
 
@@ -572,7 +602,7 @@ def convert(value: Any) -> PrimExpr:
 
 def dimension(value: Any) -> PrimExpr:
     """A PrimExpr for a place where sizes stand: integers become int64."""
-    if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_)):
+    if isinstance(value, _INTEGERS) and not isinstance(value, _BOOLS):
         return IntImm(INT64, int(value))
     expr = convert(value)
     if not expr.dtype.is_integer:
@@ -625,13 +655,13 @@ def promote(a: DataType, b: DataType) -> DataType:
 
 
 def _literal(value: Any, dtype: DataType) -> PrimExpr:
-    if isinstance(value, (float, np.floating)) and not dtype.is_float:
+    if isinstance(value, _FLOATS) and not dtype.is_float:
         return const(value)  # 0.5 * i is a float: do not squeeze the literal into i's type
     if (
         not is_expr_like(value)
         or dtype.is_handle
         or dtype.lanes > 1
-        or (dtype.is_bool and not isinstance(value, (bool, np.bool_)))
+        or (dtype.is_bool and not isinstance(value, _BOOLS))
     ):
         return convert(value)
     if dtype.is_integer and not dtype.min_value <= int(value) <= dtype.max_value:  # type: ignore[arg-type]

@@ -44,7 +44,6 @@ from .expr import (
     cast,
     const,
     convert,
-    is_expr_like,
     match_dtypes,
     wrap,
 )
@@ -55,30 +54,58 @@ F = TypeVar("F", bound=Callable[..., PrimExpr])
 
 def _round_half_away(x: Any) -> Any:
     # np.round rounds halves to even. x + 0.5 would be wrong just below a half: compare the fraction.
-    whole = np.trunc(x)
-    return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(np.ones_like(x), x), whole)
+    whole: Any = np.trunc(x)
+    return whole + np.copysign(np.abs(x - whole) >= 0.5, x)
+
+
+def _unsigned_bits(x: Any) -> tuple[list[int], int]:
+    """The elements read as unsigned numbers, and their width."""
+    width = 8 * x.dtype.itemsize
+    return [int(value) & (2**width - 1) for value in np.ravel(x)], width
 
 
 def _popcount(x: Any) -> Any:
-    return np.vectorize(lambda v: (int(v) & (2 ** (8 * x.dtype.itemsize) - 1)).bit_count(), [x.dtype])(x)
+    values, _ = _unsigned_bits(x)
+    return _shaped([value.bit_count() for value in values], x, x.dtype)
 
 
 def _clz(x: Any) -> Any:
-    bits = 8 * x.dtype.itemsize
-    return np.vectorize(lambda v: bits - (int(v) & (2**bits - 1)).bit_length(), [np.int32])(x)
+    values, width = _unsigned_bits(x)
+    return _shaped([width - value.bit_length() for value in values], x, np.int32)
+
+
+def _shaped(values: list[int], like: Any, dtype: Any) -> Any:
+    flat: Any = np.array(values, dtype)
+    return flat.reshape(like.shape)
+
+
+def _exp10(x: Any) -> Any:
+    return np.power(10.0, x)
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def _rsqrt(x: Any) -> Any:
+    return 1 / np.sqrt(x)
+
+
+def _itself(x: Any) -> Any:
+    return x
 
 
 _REFERENCES: dict[str, NumpyFunction] = {
-    "exp": np.exp, "exp2": np.exp2, "exp10": lambda x: np.power(10.0, x), "log": np.log, "log2": np.log2,
-    "log10": np.log10, "log1p": np.log1p, "tanh": np.tanh, "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "sin": np.sin, "cos": np.cos, "tan": np.tan,
+    "exp": np.exp, "exp2": np.exp2, "exp10": _exp10, "log": np.log, "log2": np.log2,
+    "log10": np.log10, "log1p": np.log1p, "tanh": np.tanh, "sigmoid": _sigmoid,
+    "sqrt": np.sqrt, "rsqrt": _rsqrt, "sin": np.sin, "cos": np.cos, "tan": np.tan,
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh,
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
     "erf": np.vectorize(math.erf, [np.float64]),
     "atan2": np.arctan2, "pow": np.power, "fmod": np.fmod, "copysign": np.copysign, "hypot": np.hypot,
     "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "nearbyint": np.rint, "round": _round_half_away,
     "fabs": np.abs, "abs": np.abs, "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
-    "popcount": _popcount, "clz": _clz, "likely": lambda x: x, "if_then_else": np.where,
+    "popcount": _popcount, "clz": _clz, "likely": _itself, "if_then_else": np.where,
     "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
     "bitwise_not": np.invert, "shift_left": np.left_shift, "shift_right": np.right_shift,
 }  # fmt: skip
@@ -107,8 +134,9 @@ def is_pure(call: Call) -> bool:
 
 
 def _float(name: str, value: Any) -> PrimExpr:
-    number = is_expr_like(value) and not isinstance(value, PrimExpr)
-    expr = const(float(value), "float32") if number else convert(value)
+    expr = convert(value)
+    if isinstance(expr, IntImm) and not isinstance(value, PrimExpr):
+        expr = const(expr.value, "float32")
     if not expr.dtype.is_float:
         raise TypeError(f"{name}: expected a floating-point operand, found {expr.dtype!s}; cast it first")
     return expr
@@ -466,12 +494,15 @@ def min_value(dtype: str, span: Any = None) -> IntImm | FloatImm:
     return _limit(DataType(dtype), "min")
 
 
+_finfo: Any = ml_dtypes.finfo
+
+
 def _limit(dtype: DataType, which: str) -> IntImm | FloatImm:
     if dtype.is_integer or dtype.is_bool:
         return IntImm(dtype, int(dtype.max_value if which == "max" else dtype.min_value))
     if not dtype.is_float:
         raise TypeError(f"{which}_value: dtype {dtype!s} is not a number type")
-    info: object = ml_dtypes.finfo(dtype.numpy())
+    info: Any = _finfo(dtype.numpy())
     return FloatImm(dtype, float(getattr(info, which)))
 
 

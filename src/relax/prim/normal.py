@@ -220,9 +220,7 @@ class Normalizer:
         return self._unit(self._atom("cast", ({(factor,): 1},), target, None))
 
     def _choice(self, expr: PrimExpr) -> Poly:
-        condition, first, second = (
-            (expr.condition, expr.true_value, expr.false_value) if isinstance(expr, Select) else expr.args  # type: ignore[attr-defined]
-        )
+        condition, first, second = sub_expressions(expr)
         known = (
             condition.value if isinstance(condition, IntImm) else self.facts.truths.get(self.key(condition))
         )
@@ -319,8 +317,7 @@ class Normalizer:
         if isinstance(pattern, Var):
             value = values[pattern.name]
             return constant(value) if isinstance(value, int) else value
-        parts = pattern.args if isinstance(pattern, Call) else (pattern.a, pattern.b)  # type: ignore[attr-defined]
-        left, right = (self._build(part, values, dtype, narrow) for part in parts)
+        left, right = (self._build(part, values, dtype, narrow) for part in sub_expressions(pattern))
         if isinstance(pattern, Call):  # shift_left of two constants
             return constant(cast(int, value_of(left)) << cast(int, value_of(right)))
         if isinstance(pattern, (Add, Sub)):

@@ -20,6 +20,9 @@ A failure of the operation itself is excluded by `defined`.
 The tests take these tables and check each rule for all small values.
 """
 
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# The side conditions are lambdas whose parameters are numbers or quantities, by their names.
+
 from __future__ import annotations
 
 import enum
