@@ -15,6 +15,8 @@ from ..ir.transform import (
     TimingInstrument,
     VerifyInstrument,
 )
+from .bind_params import BindParams
+from .bind_symbolic_vars import BindSymbolicVars
 from .call_tir_rewrite import CallTIRRewrite
 from .canonicalize_bindings import CanonicalizeBindings
 from .dead_code_elimination import DeadCodeElimination
@@ -27,19 +29,26 @@ from .decorators import (
     function_pass,
     module_pass,
 )
+from .fold_constant import FoldConstant
 from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
 from .normalize import Normalize
 from .remove_purity_checking import RemovePurityChecking
 from .remove_unused_functions import RemoveUnusedFunctions
+from .rewrite_dataflow_reshape import RewriteDataflowReshape
 from .to_non_dataflow import ToNonDataflow
+from .vm_builtin_lower import VMBuiltinLower
+from .vm_shape_lower import VMShapeLower
 
 __all__ = [
+    "BindParams",
+    "BindSymbolicVars",
     "CallTIRRewrite",
     "CanonicalizeBindings",
     "DataflowBlockPass",
     "DeadCodeElimination",
     "DumpInstrument",
+    "FoldConstant",
     "FuncPass",
     "FunctionPass",
     "LambdaLift",
@@ -55,9 +64,12 @@ __all__ = [
     "PrintIRBeforeAll",
     "RemovePurityChecking",
     "RemoveUnusedFunctions",
+    "RewriteDataflowReshape",
     "Sequential",
     "TimingInstrument",
     "ToNonDataflow",
+    "VMBuiltinLower",
+    "VMShapeLower",
     "VerifyInstrument",
     "dataflowblock_pass",
     "function_pass",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ..ir import Diagnostic, DiagnosticError
@@ -10,10 +10,16 @@ from ..ir.transform import Pass, Sequential
 from .call_tir_rewrite import CallTIRRewrite
 from .canonicalize_bindings import CanonicalizeBindings
 from .dead_code_elimination import DeadCodeElimination
+from .fold_constant import FoldConstant
+from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
 from .normalize import Normalize
+from .remove_purity_checking import RemovePurityChecking
 from .remove_unused_functions import RemoveUnusedFunctions
+from .rewrite_dataflow_reshape import RewriteDataflowReshape
 from .to_non_dataflow import ToNonDataflow
+from .vm_builtin_lower import VMBuiltinLower
+from .vm_shape_lower import VMShapeLower
 
 
 class Step(NamedTuple):
@@ -23,25 +29,52 @@ class Step(NamedTuple):
     reason: str
 
 
-DEFAULT: tuple[Step, ...] = (
+GRAPH: tuple[Step, ...] = (
     Step(Normalize, "everything after it reads normal form and struct info"),
     Step(CanonicalizeBindings, "one name per value, so that the next passes see through aliases"),
+    Step(FoldConstant, "what depends on constants only is computed now, before it becomes kernels"),
     Step(DeadCodeElimination, "nothing is compiled that nobody uses"),
+)
+"""While the program still consists of operators."""
+
+LOWER: tuple[Step, ...] = (
     Step(LegalizeOps, "operators become kernels"),
+    Step(
+        RewriteDataflowReshape, "copying kernels become views, while dataflow blocks still say who sees what"
+    ),
     Step(ToNonDataflow, "from here on the order of effects is the order of bindings"),
+    Step(RemovePurityChecking, "allocations are written to, which pure functions would not be allowed"),
     Step(CallTIRRewrite, "outputs are allocated, kernels called with them"),
+    Step(CanonicalizeBindings, "a result and the allocation it was written to are one value again"),
+    Step(LambdaLift, "the machine knows global functions and closures of them"),
     Step(RemoveUnusedFunctions, "only what an entry point reaches is compiled"),
 )
+"""From operators to calls of kernels and functions."""
+
+MACHINE: tuple[Step, ...] = (
+    Step(VMBuiltinLower, "what operators are left become builtins of the machine"),
+    Step(VMShapeLower, "shapes become values: matched at entry, computed in the shape heap"),
+)
+"""To what the machine runs."""
+
+DEFAULT: tuple[Step, ...] = (*GRAPH, *LOWER, *MACHINE)
 
 
 def default_build_pipeline() -> Pass:
-    """The default pipeline as one pass."""
-    return Sequential([step.make() for step in DEFAULT], name="default_build_pipeline")
+    """The default pipeline as one pass: from a program as written to what the bytecode generator takes."""
+    return as_pass(DEFAULT, "default_build_pipeline")
 
 
-_PIPELINES: dict[str, Callable[[], Pass]] = {
+def as_pass(steps: Iterable[Step], name: str) -> Pass:
+    """Steps as one pass."""
+    return Sequential([step.make() for step in steps], name=name)
+
+
+_PIPELINES: dict[str, Callable[..., Pass]] = {
     "default": default_build_pipeline,
     "default_build": default_build_pipeline,
+    "graph": lambda: as_pass(GRAPH, "graph"),
+    "lower": lambda: as_pass(LOWER, "lower"),
 }
 
 

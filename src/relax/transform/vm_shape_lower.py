@@ -67,6 +67,9 @@ from .rebuild import with_info
 from .runtime_info import InfoMaker, device_name
 from .shape_code import NodeTable, ShapeCode
 
+LOWERED = "relax.shapes_lowered"
+"""The attribute of a function that this pass has lowered; it is left alone when met again."""
+
 _UNIT = TupleStructInfo(())
 _OBJECT = ObjectStructInfo()
 
@@ -77,7 +80,7 @@ def VMShapeLower(mod: IRModule) -> IRModule:
     code = ShapeCode({g.name_hint for g in mod.functions})
     functions: dict[GlobalVar, BaseFunc] = {}
     for global_var, function in mod.functions.items():
-        if isinstance(function, Function):
+        if isinstance(function, Function) and not function.attrs.get(LOWERED):
             function = _FunctionLowering(global_var.name_hint, code).lower(function)
         functions[global_var] = function
     return mod.with_functions({**functions, **code.functions})
@@ -115,7 +118,8 @@ class _FunctionLowering:
         self.code.finish(len(self.notes))
         info = body.struct_info_ or _OBJECT
         blocks = (block,) if block.bindings else ()
-        return func.replace(body=with_info(SeqExpr(blocks, result, span=body.span), info))
+        new = with_info(SeqExpr(blocks, result, span=body.span), info)
+        return func.replace(body=new, attrs={**func.attrs, LOWERED: True})
 
     def _allocate_heap(self) -> list[Binding]:
         """The first binding: it is made last, when the number of slots is known."""

@@ -1,0 +1,121 @@
+"""Give parameters of a function values, so that they can be folded, packed and planned for.
+
+Before   def main(x: R.Tensor((1, 4)), w: R.Tensor(("n", 4))) -> R.Tensor((1, "n")): …     BindParams("main", {"w": w})
+After    def main(x: R.Tensor((1, 4))) -> R.Tensor((1, 8)): …          w is R.const(w), and n is 8 everywhere
+
+A parameter is named by its name or by its Var; a value is an array, a tensor, a number, a shape, a tuple of
+values or an expression. Shape variables that a value determines are replaced in the whole function: annotations,
+shape expressions, match_casts.
+
+What can only be known when the function runs (a size ``2 * n`` whose n another parameter tells) is checked by a
+match_cast at its start.
+
+Every name that is no parameter, every value that does not fit, and a function that others call (their calls
+would no longer fit) are reported together (E4003).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from ..call_graph import global_vars_in
+from ..expr import BindingBlock, Function, MatchCast, SeqExpr, Var, convert
+from ..ir import Diagnostic, DiagnosticContext, IRModule, RelaxExpr, StructInfo
+from ..normalize import normalize_module
+from ..sinfo_relations import Fit, Verdict, fit_all
+from ..sinfo_text import struct_info_text
+from ..struct_info import ObjectStructInfo
+from ..substitute import substitute
+from .decorators import module_pass
+
+
+@module_pass
+def BindParams(mod: IRModule, func_name: str, params: Mapping[Any, Any]) -> IRModule:
+    """Bind parameters of one function to values; see the module's docstring."""
+    problems = DiagnosticContext()
+    func = entry(mod, func_name, "BindParams", problems)
+    values = {} if func is None else bound_values(func, func_name, params, problems)
+    fits, shapes, _ = fit_all(map(info_of, values.values()), map(info_of, values))
+    for (param, value), fit in zip(values.items(), fits, strict=True):
+        if fit.verdict is Verdict.NO:
+            problems.emit(misfit(func_name, param, value, fit))
+    if values:
+        check_unused(mod, func_name, problems)
+    problems.finish()
+    if func is None or not values:
+        return mod
+    unproved = [p for p, fit in zip(values, fits, strict=True) if fit.verdict is Verdict.POSSIBLY]
+    checks = [MatchCast(param, values.pop(param), info_of(param), span=param.span) for param in unproved]
+    rest = tuple(param for param in func.params if param not in values and param not in unproved)
+    body = SeqExpr([BindingBlock(checks)], func.body, span=func.body.span) if checks else func.body
+    rebuilt = substitute(func.replace(params=rest, body=body), {**values, **shapes})
+    return normalize_module(mod.with_function(func_name, rebuilt))
+
+
+def info_of(expr: RelaxExpr) -> StructInfo:
+    """What is known of an expression."""
+    return expr.struct_info_ or ObjectStructInfo()
+
+
+def entry(mod: IRModule, name: str, who: str, problems: DiagnosticContext) -> Function | None:
+    """The Relax function of a name; None, with a complaint, if there is none."""
+    func = mod.get(name)
+    if isinstance(func, Function):
+        return func
+    known = [g.name_hint for g, f in mod.functions.items() if isinstance(f, Function)]
+    what = "is not a Relax function" if func is not None else "is not in the module"
+    notes = (f"the module's functions: {', '.join(known) or 'none'}",)
+    problems.emit(Diagnostic("E4003", f"{who}: {name!r} {what}", notes=notes, hint=_close(name, known)))
+    return None
+
+
+def _close(name: Any, known: list[str]) -> str:
+    close = difflib.get_close_matches(str(name), known, 1)
+    return f"did you mean {close[0]!r}?" if close else ""
+
+
+def bound_values(
+    func: Function, name: str, params: Mapping[Any, Any], problems: DiagnosticContext
+) -> dict[Var, RelaxExpr]:
+    """The value of each bound parameter."""
+    values: dict[Var, RelaxExpr] = {}
+    for key, given in params.items():
+        found = [p for p in func.params if p is key or (isinstance(key, str) and p.name_hint == key)]
+        shown = getattr(key, "name_hint", key)
+        if len(found) != 1:
+            names = [p.name_hint for p in func.params]
+            why = "several parameters are" if found else "no parameter is"
+            notes = (f"the parameters of {name}: {', '.join(names) or 'none'}",)
+            hint = "bind it by its Var" if found else _close(shown, names)
+            problems.emit(Diagnostic("E4003", f"BindParams: {why} called {shown!r}", None, "", notes, hint))
+            continue
+        if found[0] in values:
+            problems.emit(Diagnostic("E4003", f"BindParams: {shown!r} is bound twice"))
+        try:
+            values[found[0]] = convert(given)
+        except (TypeError, ValueError) as error:
+            problems.emit(Diagnostic("E4003", f"BindParams: {shown!r} cannot be bound: {error}"))
+    return values
+
+
+def misfit(name: str, param: Var, value: RelaxExpr, fit: Fit) -> Diagnostic:
+    """The complaint about a value that cannot be the parameter."""
+    notes = (
+        f"declared {struct_info_text(info_of(param))}",
+        f"given    {struct_info_text(info_of(value))}",
+    )
+    message = f"BindParams: the value of {param.name_hint} does not fit: {fit.reason}"
+    return Diagnostic("E4003", message, param.span, f"in {name}", notes)
+
+
+def check_unused(mod: IRModule, name: str, problems: DiagnosticContext) -> None:
+    """Complain of functions that mention one whose signature changes."""
+    users = [
+        g.name_hint for g, f in mod.functions.items() if isinstance(f, Function) and name in global_vars_in(f)
+    ]
+    if users:
+        hint = f"bind the parameters of {users[0]} instead" if users != [name] else ""
+        message = f"BindParams: {name} is called by {', '.join(users)}, which pass all its parameters"
+        problems.emit(Diagnostic("E4003", message, hint=hint))

@@ -1,0 +1,100 @@
+"""Give shape variables of a signature values: one more specific program.
+
+Before   def main(x: R.Tensor(("n", 4))) -> R.Tensor(("n * 4",)): …            BindSymbolicVars({"n": 16})
+After    def main(x: R.Tensor((16, 4))) -> R.Tensor((64,)): …
+
+A variable is named by its name or is itself the key; its value is a number or an expression. It is replaced in the
+whole function: annotations, shape expressions, match_casts. With `func_name` only in that function, whose
+signature must have it; otherwise in every function whose signature has it, which must be one at least.
+
+A name that no signature has, that means two variables of one, and a negative size are reported (E4004).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..expr import Function
+from ..ir import BaseFunc, Diagnostic, DiagnosticContext, GlobalVar, IRModule
+from ..normalize import normalize_module
+from ..prim import IntImm, PrimExpr, convert
+from ..prim import Var as ShapeVar
+from ..prim import cast as prim_cast
+from ..sinfo_map import bound_in
+from ..substitute import substitute
+from .bind_params import entry
+from .decorators import module_pass
+
+
+@module_pass
+def BindSymbolicVars(mod: IRModule, binding_map: Mapping[Any, Any], func_name: str | None = None) -> IRModule:
+    """Bind shape variables to values; see the module's docstring."""
+    problems = DiagnosticContext()
+    values = {
+        key: size for key, given in binding_map.items() if (size := _size(key, given, problems)) is not None
+    }
+    if func_name is not None:
+        entry(mod, func_name, "BindSymbolicVars", problems)
+    tables: dict[GlobalVar, dict[ShapeVar, PrimExpr]] = {}
+    for global_var, func in mod.functions.items():
+        if isinstance(func, Function) and func_name in (None, global_var.name_hint):
+            tables[global_var] = _table(func, global_var.name_hint, values, problems)
+    found = {var for table in tables.values() for var in table}
+    for key in values:
+        if not any(_means(key, var) for var in found):
+            where = f"{func_name} has" if func_name is not None else "the signatures of the module have"
+            names = sorted(
+                {v.name for f in mod.functions.values() if isinstance(f, Function) for v in own(f)}
+            )
+            message = f"BindSymbolicVars: {where} no shape variable {_name(key)!r}"
+            notes = (f"there are: {', '.join(names) or 'none'}",)
+            problems.emit(Diagnostic("E4004", message, notes=notes))
+    problems.finish()
+    if not found:
+        return mod
+    functions: dict[GlobalVar, BaseFunc] = {
+        g: substitute(f, tables[g]) if tables.get(g) else f for g, f in mod.functions.items()
+    }
+    return normalize_module(mod.with_functions(functions))
+
+
+def own(func: Function) -> dict[ShapeVar, None]:
+    """The shape variables a function's signature binds."""
+    return bound_in(*(param.struct_info_ for param in func.params if param.struct_info_ is not None))
+
+
+def _name(key: Any) -> str:
+    return str(getattr(key, "name", key))
+
+
+def _means(key: Any, var: ShapeVar) -> bool:
+    return key is var or (isinstance(key, str) and key == var.name)
+
+
+def _size(key: Any, given: Any, problems: DiagnosticContext) -> PrimExpr | None:
+    """A value as a size; None, with a complaint, if it is none."""
+    if isinstance(given, (int, np.integer, PrimExpr)) and not isinstance(given, bool):
+        value = convert(given)
+        if value.dtype.is_integer and not (isinstance(value, IntImm) and value.value < 0):
+            return value
+    message = f"BindSymbolicVars: {_name(key)!r} cannot be {given!r}"
+    problems.emit(Diagnostic("E4004", message, hint="a size is an integer, zero or more"))
+    return None
+
+
+def _table(
+    func: Function, name: str, values: Mapping[Any, PrimExpr], problems: DiagnosticContext
+) -> dict[ShapeVar, PrimExpr]:
+    """What becomes of the shape variables of one function."""
+    table: dict[ShapeVar, PrimExpr] = {}
+    for key, value in values.items():
+        meant = [var for var in own(func) if _means(key, var)]
+        if len(meant) > 1:
+            message = f"BindSymbolicVars: {name} has {len(meant)} shape variables called {_name(key)!r}"
+            problems.emit(Diagnostic("E4004", message, hint="give the variable itself, not its name"))
+        elif meant:
+            table[meant[0]] = prim_cast(meant[0].dtype, value)
+    return table

@@ -1,0 +1,302 @@
+"""Compute what depends on constants only, once, while compiling.
+
+Before   lv = R.permute_dims(R.const(w))            After   lv = R.const(wᵀ)
+         s = R.shape_of(x)      # x: (n, 4)                 s = R.shape([n, 4])
+
+The result must be, bit for bit, what the compiled program would have computed. So an operator is folded
+
+* by its NumPy reference, if that is exact: `_MOVES` only move elements; `_EXACT` are integer, bool and single IEEE
+  operations on float32 and float64, which have one correct result; `_INTEGER` are exact on integers;
+* else by its own kernel, if something that runs kernels has been registered (`set_kernel_evaluator`); so are
+  call_tir of constants.
+
+Declines: whatever may fail (an error is left to happen at run time), has an effect, is random, or gives more
+than 1 MiB, unless its operands are as large. A variable bound to a constant is not taken for it where
+something may have changed the tensor in between: in a function with impure calls, only inside one dataflow block.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from ..analysis import contains_impure_call
+from ..block_builder import BlockBuilder
+from ..expr import (
+    BindingBlock,
+    Call,
+    Constant,
+    DataTypeImm,
+    Function,
+    PrimValue,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from ..ir import DataType, DiagnosticError, GlobalVar, IRModule, Op, RelaxExpr, StructInfo
+from ..normalize import Normalizer
+from ..op import Operator, operator_of
+from ..op.operands import is_absent
+from ..prim import FloatImm, IntImm
+from ..struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
+from ..tir.stmt import PrimFunc
+from .decorators import function_pass
+
+Array = np.ndarray[Any, Any]
+KernelEvaluator = Callable[[PrimFunc, Sequence[Array], Sequence[TensorStructInfo]], Sequence[Array]]
+"""Runs a PrimFunc on arrays; the struct infos say what it writes. Raises ValueError if it fails."""
+
+MAX_BYTES = 1 << 20
+"""A result larger than this, and than its operands together, is computed at run time."""
+
+
+def _named(text: str) -> frozenset[str]:
+    return frozenset(f"relax.{name}" for name in text.split())
+
+
+_MOVES = _named("""
+    broadcast_to concat expand_dims flatten flip full full_like ones ones_like permute_dims repeat reshape split
+    squeeze stack strided_slice take tile where zeros zeros_like shape_to_tensor tensor_to_shape
+""")
+_EXACT = _named("""
+    abs add argmax argmin astype bitwise_and bitwise_not bitwise_or bitwise_xor ceil divide equal floor greater
+    greater_equal isfinite isinf isnan less less_equal logical_and logical_not logical_or logical_xor max maximum
+    min minimum multiply negative not_equal sign sqrt square subtract trunc
+""")
+_INTEGER = _named("arange cumsum floor_divide floor_mod mod prod sum")
+
+_evaluator: KernelEvaluator | None = None
+
+
+def set_kernel_evaluator(function: KernelEvaluator | None) -> None:
+    """Make something that compiles and runs kernels available to FoldConstant; None takes it away."""
+    global _evaluator
+    _evaluator = function
+
+
+@function_pass
+def FoldConstant(func: Function, mod: IRModule) -> Function:
+    """Replace calls on constants by their results; see the module's docstring."""
+    name = str(func.attrs.get("global_symbol", ""))
+    return _Folder(mod, effects=contains_impure_call(func)).function_body(func, name)
+
+
+class _Folder(Normalizer):
+    """Normalisation, with calls computed on the way; `known` holds the variables that are constants here."""
+
+    def __init__(self, mod: IRModule, effects: bool) -> None:
+        super().__init__(mod, warn=False)
+        self.effects = effects
+        self.mod = mod
+        self.known: dict[Var, RelaxExpr] = {}
+
+    def block(self, block: BindingBlock) -> list[BindingBlock]:
+        outer = self.known
+        if self.effects:
+            self.known = {}
+        blocks = super().block(block)
+        if self.effects:
+            self.known = outer
+        return blocks
+
+    def bind(self, var: Var, value: RelaxExpr, original: VarBinding | None = None) -> None:
+        super().bind(var, value, original)
+        if (self.in_dataflow or not self.effects) and self.constant(value) is not None:
+            self.known[var] = value
+
+    def constant(self, expr: RelaxExpr) -> RelaxExpr | None:
+        """The constant, shape, scalar, or tuple of them that a leaf is; None if it is none."""
+        match expr:
+            case Constant() | StringImm() | DataTypeImm():
+                return expr
+            case ShapeExpr(values):
+                return expr if all(isinstance(value, IntImm) for value in values) else None
+            case PrimValue(IntImm() | FloatImm()):
+                return expr
+            case Var():
+                return self.known.get(expr)
+            case Tuple(fields):
+                found = [self.constant(item) for item in fields]
+                known = [item for item in found if item is not None]
+                return Tuple(known, span=expr.span) if len(known) == len(found) else None
+            case _:
+                return None
+
+    def visit_tuple_get_item(self, expr: TupleGetItem) -> RelaxExpr:
+        normal = cast(TupleGetItem, super().visit_tuple_get_item(expr))
+        whole = self.constant(normal.tuple_value)
+        return whole.fields[normal.index] if isinstance(whole, Tuple) else normal
+
+    def visit_call(self, expr: Call) -> RelaxExpr:
+        normal = cast(Call, super().visit_call(expr))
+        if not isinstance(normal.op, Op):
+            return normal
+        if normal.op.name == "relax.shape_of":
+            info = normal.struct_info
+            values = info.values if isinstance(info, ShapeStructInfo) else None
+            return normal if values is None else ShapeExpr(values, span=expr.span)
+        constants = [
+            self.constant(arg) for arg in normal.args[1 if normal.op.name == "relax.call_tir" else 0 :]
+        ]
+        operands = [constant for constant in constants if constant is not None]
+        if len(operands) < len(constants) or not is_bounded(normal.struct_info, operands):
+            return normal
+        results = self.compute(normal, normal.op.name, operands)
+        folded = None if results is None else as_leaf(results, normal.struct_info)
+        return normal if folded is None else folded.replace(span=expr.span)
+
+    # -- computing
+
+    def compute(self, call: Call, name: str, operands: list[RelaxExpr]) -> Any:
+        """The result of a call as arrays; None if it is not to be folded."""
+        operator = operator_of(call)
+        if name == "relax.call_tir":
+            return self.run_kernel(call, operands)
+        if operator is None or not operator.pure:
+            return None
+        if operator.reference is not None and is_exact(name, operands):
+            pairs = zip(operator.arguments(call), operands, strict=True)
+            values = [None if o.optional and is_absent(arg) else as_value(arg) for (o, _), arg in pairs]
+            return evaluate(operator, values)
+        if _evaluator is None or operator.compute is None:
+            return None
+        return self.run_formula(operator, call, operands)
+
+    def run_formula(self, operator: Operator, call: Call, operands: list[RelaxExpr]) -> Any:
+        """The result of an operator's own kernel."""
+        builder = BlockBuilder(warn=False)
+        try:
+            builder.begin_binding_block()
+            lowered = operator.legalize(builder, call.replace(args=tuple(operands)))
+        except DiagnosticError:
+            return None
+        if not isinstance(lowered, Call) or not isinstance(lowered.args[0], GlobalVar):
+            return None
+        return run(builder.get()[lowered.args[0]], lowered)
+
+    def run_kernel(self, call: Call, operands: list[RelaxExpr]) -> Any:
+        callee = call.args[0]
+        func = self.mod.get(callee) if isinstance(callee, GlobalVar) else None
+        return None if func is None else run(func, call.replace(args=(callee, *operands)))
+
+
+def run(func: Any, call: Call) -> Any:
+    """The result of a call_tir of constants, if kernels can be run."""
+    args = call.args[1]
+    if (
+        _evaluator is None
+        or not isinstance(func, PrimFunc)
+        or not isinstance(args, Tuple)
+        or len(call.args) > 2
+    ):
+        return None
+    if not all(isinstance(arg, Constant) for arg in args.fields):
+        return None
+    info = call.sinfo_args[0]
+    outputs = info.fields if isinstance(info, TupleStructInfo) else (info,)
+    inputs = [cast(Constant, arg).data for arg in args.fields]
+    try:
+        results = _evaluator(func, inputs, [cast(TensorStructInfo, output) for output in outputs])
+    except ValueError:
+        return None
+    return tuple(results) if isinstance(info, TupleStructInfo) else results[0]
+
+
+def evaluate(operator: Operator, values: list[Any]) -> Any:
+    """The reference of an operator; None where it fails, so that the error happens at run time."""
+    try:
+        with np.errstate(all="ignore"):
+            return operator.evaluate(*values)
+    except (ArithmeticError, IndexError, ValueError, TypeError):
+        return None
+
+
+def is_exact(name: str, operands: list[RelaxExpr]) -> bool:
+    """Whether an operator's reference gives what its kernel gives, bit for bit, on operands of these dtypes."""
+    if name in _MOVES:
+        return True
+    dtypes = [DataType(array.dtype.name) for operand in operands for array in arrays(operand)]
+    integers = all(dtype.is_integer or dtype.is_bool for dtype in dtypes)
+    if name in _INTEGER:
+        scalars = [o.value.dtype for o in operands if isinstance(o, PrimValue)]
+        return integers and all(dtype.is_integer for dtype in scalars)
+    return name in _EXACT and all(
+        dtype.is_integer or dtype.is_bool or dtype in ("float32", "float64") for dtype in dtypes
+    )
+
+
+def arrays(expr: RelaxExpr) -> list[Array]:
+    """The arrays in a constant."""
+    if isinstance(expr, Constant):
+        return [expr.data]
+    return [a for item in expr.fields for a in arrays(item)] if isinstance(expr, Tuple) else []
+
+
+def is_bounded(info: StructInfo, operands: list[RelaxExpr]) -> bool:
+    """Whether a result is known to be small enough to be kept in the program."""
+    size = byte_size(info)
+    given = sum(array.nbytes for operand in operands for array in arrays(operand))
+    return size is not None and size <= max(MAX_BYTES, given)
+
+
+def byte_size(info: StructInfo) -> int | None:
+    """The bytes a value takes, None if that is not known."""
+    match info:
+        case TensorStructInfo():
+            sizes = [dim.value for dim in info.dims or () if isinstance(dim, IntImm)]
+            if info.dims is None or info.dtype.is_void or len(sizes) < len(info.dims):
+                return None
+            return math.prod(sizes) * info.dtype.itemsize
+        case TupleStructInfo(fields):
+            parts = [byte_size(field) for field in fields]
+            known = [part for part in parts if part is not None]
+            return sum(known) if len(known) == len(parts) else None
+        case ShapeStructInfo():
+            return 0
+        case _:
+            return None
+
+
+def as_value(expr: RelaxExpr) -> Any:
+    """A constant in the terms of references: arrays, tuples of ints, numbers, lists."""
+    match expr:
+        case Constant(data):
+            return data
+        case ShapeExpr(values):
+            return tuple(cast(IntImm, value).value for value in values)
+        case PrimValue(value):
+            return cast("IntImm | FloatImm", value).value
+        case StringImm(value) | DataTypeImm(value):
+            return value
+        case Tuple(fields):
+            return [as_value(field) for field in fields]
+        case _:
+            raise TypeError(f"not a constant: {type(expr).__name__}")
+
+
+def as_leaf(result: Any, info: StructInfo) -> RelaxExpr | None:
+    """A result as an expression; None if it is not what the call was known to give."""
+    match info:
+        case TensorStructInfo():
+            array: Array = np.asarray(result)
+            dims = tuple(cast(IntImm, dim).value for dim in info.dims or ())
+            fits = array.dtype.name == str(info.dtype) and array.shape == dims
+            return Constant(array) if fits else None
+        case ShapeStructInfo(_, ndim):
+            values: Sequence[Any] = tuple(result)
+            return ShapeExpr([int(value) for value in values]) if ndim in (-1, len(values)) else None
+        case TupleStructInfo(fields):
+            items: Sequence[Any] = tuple(result)
+            if len(items) != len(fields):
+                return None
+            leaves = [as_leaf(item, field) for item, field in zip(items, fields, strict=True)]
+            known = [leaf for leaf in leaves if leaf is not None]
+            return Tuple(known) if len(known) == len(leaves) else None
+        case _:
+            return None
