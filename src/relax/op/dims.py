@@ -171,9 +171,9 @@ def _stretched(sizes: Sequence[PrimExpr]) -> PrimExpr | None:
         return sizes[0]
     certain = [size for size, answer in answers if answer == "different"]
     if certain:
-        return next((size for size in certain if isinstance(size, IntImm)), certain[-1])
+        return next((size for size in certain if isinstance(size, IntImm)), certain[0])
     same = all(compare_dims(larger[0], size) == "equal" for size in larger[1:])
-    return larger[-1] if same else None
+    return larger[0] if same else None
 
 
 def broadcast(

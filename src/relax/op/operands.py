@@ -105,6 +105,8 @@ def weakest(kinds: Sequence[Kind]) -> StructInfo | None:
     return weak.get(kinds[0])
 
 
+_NUMBERS = (int, float, np.integer, np.floating, np.bool_, PrimExpr)
+
 ABSENT = Tuple(())
 """Stands for an optional operand left out before one that is given."""
 
@@ -124,14 +126,11 @@ def as_argument(operand: Operand, value: Any, op_name: str) -> RelaxExpr:
         shape = _as_shape(value)
         if shape is not None:
             return shape
-    if isinstance(value, (int, float, np.integer, np.floating, np.bool_, PrimExpr, str)) and not (
-        operand.takes(PrimStructInfo) or operand.takes(StructInfo) or operand.takes(ObjectStructInfo)
-    ):
-        raise _refused(operand, value)
-    if isinstance(value, (tuple, list)) and not (
-        operand.takes(TupleStructInfo) or operand.takes(StructInfo) or operand.takes(ObjectStructInfo)
-    ):
-        raise _refused(operand, value)
+    if not (operand.takes(StructInfo) or operand.takes(ObjectStructInfo)):
+        if isinstance(value, str) or (isinstance(value, _NUMBERS) and not operand.takes(PrimStructInfo)):
+            raise _refused(operand, value)
+        if isinstance(value, (tuple, list)) and not operand.takes(TupleStructInfo):
+            raise _refused(operand, value)
     try:
         return convert(
             value.item() if isinstance(value, np.generic) and operand.takes(PrimStructInfo) else value

@@ -141,11 +141,12 @@ def _dims_of(x: Any) -> Sequence[PrimExpr] | None:
 
 
 def _resolved(dims: Sequence[PrimExpr] | None, sizes: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
-    inferred = [d for d, size in enumerate(sizes) if is_const(size, -1)]
-    if len(inferred) > 1:
+    """A shape written down, with its 0s and -1 replaced by what they mean for a tensor of shape `dims`."""
+    free = [d for d, size in enumerate(sizes) if is_const(size, -1)]
+    if len(free) > 1:
         raise OperatorError(SHAPES, "only one size of shape may be -1", operand="shape")
     if dims is None:
-        if inferred:
+        if free:
             raise OperatorError(
                 SHAPES,
                 "the -1 in shape needs the shape of x, which is not known",
@@ -153,32 +154,36 @@ def _resolved(dims: Sequence[PrimExpr] | None, sizes: Sequence[PrimExpr]) -> Seq
             )
         return sizes
     empty = any(is_const(size, 0) for size in dims)
-    copied = [dims[d] if is_const(size, 0) and d < len(dims) else size for d, size in enumerate(sizes)]
-    if empty and (any(is_const(size, 0) and d >= len(dims) for d, size in enumerate(sizes)) or not inferred):
-        # 0 may mean 0 here: take it so where copying cannot be right.
-        if compare_dims(product(copied), product(dims)) == "different":
-            return sizes
-        if not inferred:
-            return copied
+    result = list(sizes)
     for d, size in enumerate(sizes):
-        if is_const(size, 0) and d >= len(dims):
-            raise OperatorError(
-                SHAPES, f"size {d} of shape is 0, but x has no dimension {d} to take it from", operand="shape"
-            )
-    if not inferred:
-        return copied
-    rest = product([size for d, size in enumerate(copied) if d != inferred[0]])
-    if is_const(rest, 0):
+        if is_const(size, 0) and d < len(dims):
+            result[d] = dims[d]
+        elif is_const(size, 0) and not empty:
+            raise OperatorError(SHAPES, f"size {d} of shape is 0, but x has no dimension {d} to take it from")
+    if free:
+        result[free[0]] = _left_over(dims, [size for d, size in enumerate(result) if d != free[0]])
+    elif empty and compare_dims(product(result), product(dims)) == "different":
+        return sizes
+    return result
+
+
+def _left_over(dims: Sequence[PrimExpr], others: Sequence[PrimExpr]) -> PrimExpr:
+    """What -1 stands for beside the other sizes. Equal sizes cancel, so that nothing is divided by n in n * 4 / n."""
+    above, below = list(dims), list[PrimExpr]()
+    for size in others:
+        same = next((d for d, known in enumerate(above) if compare_dims(known, size) == "equal"), None)
+        if same is None:
+            below.append(size)
+        else:
+            del above[same]
+    total, rest = product(above), product(below)
+    if is_const(product(others), 0):
         raise OperatorError(SHAPES, "the -1 in shape could be any size: the others have no elements")
-    total = product(dims)
-    size = simplify_dim(total // rest)
-    copied[inferred[0]] = size
     if isinstance(total, IntImm) and isinstance(rest, IntImm) and total.value % rest.value:
         raise OperatorError(
-            SHAPES,
-            f"the {total.value} elements of x do not fit a shape of a multiple of {rest.value} elements",
+            SHAPES, f"the -1 in shape would be {total.value} / {rest.value}, which is no size"
         )
-    return copied
+    return simplify_dim(total // rest)
 
 
 @operator("relax.flatten")
