@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from . import printer
 from .parser import from_source, ir, ir_module, relax, tir
 
-__all__ = ["from_source", "ir", "ir_module", "relax", "tir"]
+__all__ = ["from_source", "ir", "ir_module", "printer", "relax", "tir"]

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...ir import VDevice
+from ...ir import GlobalVar, VDevice
 from ...ir import load_json as _load_json
 from .core import register_namespace
 from .module import ModuleDecorator, ModuleParser
@@ -41,4 +41,4 @@ def load_json(text: str) -> Any:
 
 register_namespace(sys.modules[__name__])
 
-__all__ = ["ir_module", "load_json", "module_attrs", "module_global_infos", "vdevice"]
+__all__ = ["GlobalVar", "ir_module", "load_json", "module_attrs", "module_global_infos", "vdevice"]

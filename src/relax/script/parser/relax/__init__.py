@@ -36,8 +36,11 @@ from .values import (
     read_tensor_from_file,
 )
 from .values import dtype_value as dtype
+from .values import get_op as Op
+from .values import make_call as Call
 from .values import shape_value as shape
 from .values import string as str
+from .values import tuple_get_item as TupleGetItem
 from .values import tuple_value as tuple
 
 outputs = output
@@ -46,11 +49,42 @@ outputs = output
 __script_name__ = "R"
 
 __all__ = [
-    "Callable", "ExternFunc", "Object", "Prim", "Shape", "Tensor", "Tuple", "call_builtin_with_ctx",
-    "call_dps_packed", "call_inplace_packed", "call_packed", "call_pure_packed", "call_tir", "call_tir_inplace",
-    "const", "dataflow", "dtype", "func", "func_attr", "func_ret_struct_info", "function", "invoke_closure",
-    "invoke_pure_closure", "make_closure", "match_cast", "match_shape", "output", "outputs", "prim_value",
-    "read_tensor_from_file", "shape", "str", "tuple",
+    "Call",
+    "Callable",
+    "ExternFunc",
+    "Object",
+    "Op",
+    "Prim",
+    "Shape",
+    "Tensor",
+    "Tuple",
+    "TupleGetItem",
+    "call_builtin_with_ctx",
+    "call_dps_packed",
+    "call_inplace_packed",
+    "call_packed",
+    "call_pure_packed",
+    "call_tir",
+    "call_tir_inplace",
+    "const",
+    "dataflow",
+    "dtype",
+    "func",
+    "func_attr",
+    "func_ret_struct_info",
+    "function",
+    "invoke_closure",
+    "invoke_pure_closure",
+    "make_closure",
+    "match_cast",
+    "match_shape",
+    "output",
+    "outputs",
+    "prim_value",
+    "read_tensor_from_file",
+    "shape",
+    "str",
+    "tuple",
 ]  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """Struct info as scripts write it: R.Tensor, R.Shape, R.Prim, R.Object, R.Tuple, R.Callable.
 
-They are ordinary Python too: ``R.Tensor((n, 4), "float32")`` returns the StructInfo. Dimensions may be integers,
-scalar expressions, or text (``"n"``, ``"n * 2"``). In a function being parsed, text is read in its scope; elsewhere
-each call makes new variables for the names in its text.
+They are ordinary Python too: ``R.Tensor((n, 4), "float32")`` returns the StructInfo. Dimensions may be
+integers, scalar expressions, or text (``"n"``, ``"n * 2"``). In a function being parsed, text is read in its
+scope; elsewhere each call makes new variables for the names in its text.
 """
 
 from __future__ import annotations
@@ -136,8 +136,6 @@ class _Tensor(StructInfoForm):
             where = ShapeExpr(_dims(shape, reader))
         device = reader.vdevice(vdevice) if isinstance(vdevice, str) else vdevice
         kind = DataType("" if dtype is None else dtype)
-        if isinstance(where, ShapeExpr) and ndim not in (-1, len(where.values)):
-            raise ValueError(f"the shape has {len(where.values)} dimensions, but ndim is {ndim}")
         return TensorStructInfo(where, kind, device, ndim)
 
     def __getitem__(self, index: Any) -> TensorStructInfo:
@@ -178,10 +176,7 @@ class _Shape(StructInfoForm):
         """R.Shape(values, ndim): ``R.Shape(["n", 4])``, ``R.Shape(ndim=2)``, ``R.Shape``."""
         if values is None:
             return ShapeStructInfo(None, ndim)
-        dims = _dims(values, _reader())
-        if ndim not in (-1, len(dims)):
-            raise ValueError(f"the shape has {len(dims)} dimensions, but ndim is {ndim}")
-        return ShapeStructInfo(dims)
+        return ShapeStructInfo(_dims(values, _reader()), ndim)
 
 
 class _Prim(StructInfoForm):

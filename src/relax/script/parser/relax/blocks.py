@@ -43,7 +43,9 @@ class SeqBuilder:
 
 
 def output_names(body: Sequence[ast.stmt]) -> dict[str, ast.stmt]:
-    """The names that a dataflow block's ``R.output(...)`` lists, each with the statement that defines it last."""
+    """The names that a dataflow block's ``R.output(...)`` lists, each with the statement that defines it
+    last.
+    """
     names: set[str] = set()
     for statement in body:
         match statement:
@@ -88,7 +90,9 @@ def target_names(target: ast.expr) -> list[str]:
 
 
 def result_names(body: Sequence[ast.stmt]) -> list[str] | None:
-    """The names a branch's last statement assigns: what an ``if`` gives to the code after it. None if it is none."""
+    """The names a branch's last statement assigns: what an ``if`` gives to the code after it. None if it is
+    none.
+    """
     if not body:
         return None
     last = body[-1]

@@ -1,7 +1,7 @@
 """How the Relax parser reads names: shape variables, dimensions, annotations.
 
-A shape variable is declared (``n = T.int64()``), quoted in a signature (``R.Tensor(("n", 4))``), or, in the older
-spelling, just used in one (``R.Tensor[(n, 4), "float32"]``).
+A shape variable is declared (``n = T.int64()``), quoted in a signature (``R.Tensor(("n", 4))``), or, in the
+older spelling, just used in one (``R.Tensor[(n, 4), "float32"]``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Every operator of `relax.op` under `R`, nested namespaces (R.nn, R.memory, …) included, without listing any."""
+"""Every operator of `relax.op` under `R`, nested namespaces (R.nn, R.memory, …) included, without listing
+any.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The Relax parser: one ``def`` under ``@R.function`` becomes a Function.
 
-It builds the plain tree, with spans: struct info is derived later, on the whole module. What is known of a value
-while parsing only serves to read literals and the older spellings that depend on it.
+It builds the plain tree, with spans: struct info is derived later, on the whole module. What is known of a
+value while parsing only serves to read literals and the older spellings that depend on it.
 """
 
 from __future__ import annotations
@@ -135,7 +135,9 @@ class RelaxParser(NameReader):
 
     @property
     def assumes_purity(self) -> bool:
-        """The 2022 documents call packed functions in dataflow blocks, before purity was stated in the program."""
+        """The 2022 documents call packed functions in dataflow blocks, before purity was stated in the
+        program.
+        """
         return self.older and self.dataflow is not None
 
     # ------------------------------------------------------------------ calls

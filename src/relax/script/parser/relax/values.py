@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import relax.op as op
 
-from ....expr import Call, Constant, DataTypeImm, PrimValue, ShapeExpr, StringImm, Tuple
+from ....expr import Call, Constant, DataTypeImm, PrimValue, ShapeExpr, StringImm, Tuple, TupleGetItem
 from ....expr import const as _const
 from ....expr import convert as _convert
-from ....ir import BaseFunc, GlobalVar, RelaxExpr, StructInfo
+from ....ir import BaseFunc, GlobalVar, Op, RelaxExpr, StructInfo
 from ..core import Evaluator
 from .annotations import StructInfoForm, as_struct_info
 
@@ -154,6 +154,21 @@ def invoke_pure_closure(closure: Any, args: Any, sinfo_args: Any = None) -> Call
 def make_closure(func: Any, args: Any = ()) -> Call:
     """A closure of a function whose last parameters are given."""
     return op.make_closure(_callee(func), args)
+
+
+def make_call(op: Any, args: Sequence[Any], attrs: Any = None, sinfo_args: Sequence[Any] = ()) -> Call:
+    """``R.Call(op, [args], attrs=..., sinfo_args=(...))``: the node itself, whatever the operator's rules are."""
+    return Call(op, tuple(args), attrs, tuple(as_struct_info(info) for info in sinfo_args))
+
+
+def tuple_get_item(value: Any, index: int) -> TupleGetItem:
+    """``R.TupleGetItem(value, index)``: the node itself."""
+    return TupleGetItem(_convert(value), index)
+
+
+def get_op(name: str) -> Op:
+    """``R.Op(name)``: an operator as such."""
+    return Op.get(name)
 
 
 def read_tensor_from_file(path: str) -> Call:

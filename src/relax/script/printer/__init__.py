@@ -1,0 +1,8 @@
+"""From IR to TVMScript text."""
+
+from __future__ import annotations
+
+from .config import PrinterConfig
+from .printer import ScriptPrinter, print_script
+
+__all__ = ["PrinterConfig", "ScriptPrinter", "print_script"]

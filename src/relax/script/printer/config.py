@@ -1,0 +1,51 @@
+"""What can be asked of the printer: the options of ``.script()`` and ``.show()``, under TVM's names."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, cast
+
+IGNORED = frozenset({
+    "black_format", "buffer_dtype", "float_dtype", "int_dtype", "num_context_lines", "path_to_annotate",
+    "path_to_underline", "print_line_numbers", "show_object_address", "syntax_sugar", "verbose_expr",
+})  # fmt: skip
+"""Options of TVM's that have no meaning here; they are accepted so that programs that give them run."""
+
+
+@dataclass(frozen=True)
+class PrinterConfig:
+    """The options of one printing."""
+
+    name: str | None = None
+    """The name of the class, or of a function that has none."""
+    show_meta: bool = True
+    """Whether large constants are printed (in a section of their own), so that the text can be parsed."""
+    ir_prefix: str = "I"
+    tir_prefix: str = "T"
+    relax_prefix: str = "R"
+    module_alias: str = "cls"
+    indent_spaces: int = 4
+    obj_to_underline: tuple[Any, ...] = ()
+    """Nodes to underline."""
+    obj_to_annotate: Mapping[Any, str] = field(default_factory=dict[Any, str])
+    """Nodes to remark on, at the end of their line."""
+
+    @staticmethod
+    def of(options: Mapping[str, Any]) -> PrinterConfig:
+        """The config of keyword arguments. Raises TypeError for one that is not known."""
+        known = {f.name for f in fields(PrinterConfig)}
+        for name in options:
+            if name not in known and name not in IGNORED:
+                close = difflib.get_close_matches(name, known, 1)
+                hint = f"; did you mean {close[0]!r}?" if close else ""
+                raise TypeError(f"script() has no option {name!r}{hint}")
+        given = {k: v for k, v in options.items() if k in known}
+        if "obj_to_underline" in given:
+            marked = given["obj_to_underline"]
+            several = isinstance(marked, (list, tuple))
+            given["obj_to_underline"] = tuple(cast("Sequence[Any]", marked)) if several else (marked,)
+        if not given.get("obj_to_annotate", True):
+            del given["obj_to_annotate"]
+        return PrinterConfig(**given)

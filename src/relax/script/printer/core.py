@@ -1,0 +1,242 @@
+"""The printer's core: text with precedence, lines with indentation, and a table of functions by node class.
+
+Every kind of node is printed by one function, registered for its class:
+
+    @prints(Cast)
+    def _cast(p: Printer, node: Cast) -> Text: ...          # expressions: text and how tightly it binds
+
+    @prints_statement(Evaluate)
+    def _evaluate(p: Printer, node: Evaluate) -> None: ...  # statements: p.line(...)
+
+What a function raises on broken IR is caught here, and a placeholder printed: printing never fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+from ...ir import Node
+from ...prim.expr import Var
+from ...tir.buffer import Range
+from .config import PrinterConfig
+from .names import NameTable
+
+# How tightly Python's operators bind.
+TERNARY, OR, AND, NOT, COMPARE, BIT_OR, BIT_XOR, BIT_AND, SHIFT, SUM, PRODUCT, UNARY, POWER, ATOM = range(14)
+
+
+class Text(NamedTuple):
+    """An expression's text, and the precedence of its outermost operator."""
+
+    text: str
+    level: int = ATOM
+
+
+ExprPrinter = Callable[["Printer", Any], Text]
+StatementPrinter = Callable[["Printer", Any], None]
+ExprPrinterT = TypeVar("ExprPrinterT", bound=Callable[..., Text])
+StatementPrinterT = TypeVar("StatementPrinterT", bound=Callable[..., None])
+
+_EXPRESSIONS: dict[type, ExprPrinter] = {}
+_STATEMENTS: dict[type, StatementPrinter] = {}
+
+
+def prints(*classes: type[Node]) -> Callable[[ExprPrinterT], ExprPrinterT]:
+    """Register the function that prints expressions of these classes."""
+
+    def register(function: ExprPrinterT) -> ExprPrinterT:
+        _EXPRESSIONS.update(dict.fromkeys(classes, function))
+        return function
+
+    return register
+
+
+def prints_statement(*classes: type[Node]) -> Callable[[StatementPrinterT], StatementPrinterT]:
+    """Register the function that prints statements of these classes."""
+
+    def register(function: StatementPrinterT) -> StatementPrinterT:
+        _STATEMENTS.update(dict.fromkeys(classes, function))
+        return function
+
+    return register
+
+
+def is_statement(node: Any) -> bool:
+    """Whether a node prints as statements."""
+    return type(node) in _STATEMENTS
+
+
+@dataclass(eq=False)
+class Frame:
+    """A Python scope of the text: a function's, or a branch's."""
+
+    declared: set[int] = field(default_factory=set[int])
+    """Variables (by id) that the text has given a meaning."""
+    signature: dict[int, Var] = field(default_factory=dict[int, Var])
+    """Shape variables quoted in the signature, which the body has not mentioned yet."""
+    declarations: list[str] = field(default_factory=list[str])
+    """Lines for the top of the function's body."""
+
+
+class Printer:
+    """One printing: options, names, the lines so far."""
+
+    def __init__(self, config: PrinterConfig) -> None:
+        self.config = config
+        self.reserved = {
+            config.ir_prefix, config.tir_prefix, config.relax_prefix, config.module_alias, "metadata",
+            "float",
+        }  # fmt: skip
+        self.names = NameTable(self.reserved)
+        self.lines: list[str] = []
+        self.depth = 0
+        self.pending: list[str] = []
+        """Lines that must stand before the statement being printed."""
+        self.frames: list[Frame] = []
+        self.in_signature = False
+        self.quoted = False
+        """Set when a new shape variable was met in a signature: the dimension is then printed quoted."""
+        self.data_owners: dict[int, str] = {}
+        """Buffers' data variables (by id), which are printed through the buffer's name."""
+        self.loops: dict[int, Range] = {}
+        """The ranges of loop variables (by id)."""
+        self.metadata: dict[str, list[Node]] = {}
+        self.in_module = False
+        self._underlined = {id(node) for node in config.obj_to_underline}
+        self._notes = {id(node): remark for node, remark in config.obj_to_annotate.items()}
+        self.remarks: list[str] = []
+        self.marking = bool(self._underlined or self._notes)
+
+    # ------------------------------------------------------------------ expressions
+
+    def expr(self, node: Any) -> Text:
+        """An expression's text. Never fails."""
+        handler = _EXPRESSIONS.get(node.__class__)
+        if handler is None:
+            return self.marked(node, Text(placeholder(node)))
+        try:
+            made = handler(self, node)
+        except Exception as problem:  # noqa: BLE001 (whatever is wrong with the IR, the rest must print)
+            made = Text(placeholder(node, problem))
+        return self.marked(node, made) if self.marking else made
+
+    def text(self, node: Any, level: int = TERNARY) -> str:
+        """An expression's text, in parentheses if it binds less tightly than `level`."""
+        made = self.expr(node)
+        return f"({made.text})" if made.level < level else made.text
+
+    def marked(self, node: Any, made: Text) -> Text:
+        if id(node) in self._underlined:
+            made = Text(f"{UNDERLINE_START}{made.text}{UNDERLINE_END}", made.level)
+        if id(node) in self._notes:
+            self.remarks.append(self._notes[id(node)])
+            made = Text(f"{made.text}{REMARK}", made.level)
+        return made
+
+    # ------------------------------------------------------------------ lines
+
+    def line(self, text: str) -> None:
+        """One line of the statement being printed; what is pending comes first."""
+        if self.pending:
+            pending, self.pending = self.pending, []
+            for before in pending:
+                self.raw_line(before)
+        self.raw_line(text)
+
+    def raw_line(self, text: str) -> None:
+        self.lines.append(" " * (self.config.indent_spaces * self.depth) + text if text else "")
+
+    @contextmanager
+    def indented(self) -> Generator[None]:
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
+
+    def statement(self, node: Any) -> None:
+        """Print a statement. Never fails."""
+        handler = _STATEMENTS.get(node.__class__)
+        start = len(self.lines)
+        if handler is None:
+            self.line(f"# {placeholder(node)}")
+        else:
+            depth = self.depth
+            try:
+                handler(self, node)
+            except Exception as problem:  # noqa: BLE001 (as above)
+                self.depth = depth
+                self.line(f"# {placeholder(node, problem)}")
+        if id(node) in self._underlined or id(node) in self._notes:
+            self._mark_lines(node, start)
+
+    def _mark_lines(self, node: Any, start: int) -> None:
+        for i in range(start, len(self.lines)):
+            body = self.lines[i].lstrip(" ")
+            indent = self.lines[i][: len(self.lines[i]) - len(body)]
+            if body and (i == start or id(node) in self._underlined):
+                self.lines[i] = indent + self.marked(node, Text(body)).text
+
+    # ------------------------------------------------------------------ scopes
+
+    @contextmanager
+    def scope(self) -> Generator[Frame]:
+        """A new Python scope."""
+        frame = Frame()
+        self.frames.append(frame)
+        mark = self.names.mark()
+        try:
+            yield frame
+        finally:
+            self.frames.pop()
+            self.names.release(mark)
+
+    def declare(self, node: Node) -> None:
+        """Record that the text has given a variable its meaning, in the innermost scope."""
+        if self.frames:
+            self.frames[-1].declared.add(id(node))
+
+    def is_declared(self, node: Node) -> bool:
+        return any(id(node) in frame.declared for frame in self.frames)
+
+    def owner(self, var: Var) -> Frame | None:
+        """The function whose signature quotes a shape variable."""
+        for frame in reversed(self.frames):
+            if id(var) in frame.signature:
+                return frame
+        return None
+
+    # ------------------------------------------------------------------ prefixes
+
+    def T(self, name: str) -> str:
+        return f"{self.config.tir_prefix}.{name}"
+
+    def R(self, name: str) -> str:
+        return f"{self.config.relax_prefix}.{name}"
+
+    def I(self, name: str) -> str:  # noqa: E743 (the namespace's own name)
+        return f"{self.config.ir_prefix}.{name}"
+
+
+UNDERLINE_START, UNDERLINE_END, REMARK = "\ue000", "\ue001", "\ue002"
+
+
+def placeholder(node: Any, problem: Exception | None = None) -> str:
+    """What stands for something that cannot be printed."""
+    reason = "" if problem is None else f": {type(problem).__name__}: {_one_line(problem)}"
+    if node is None:
+        return "<None>"
+    if isinstance(node, Node):
+        return f"<broken {type(node).__name__}{reason}>" if reason else f"<{type(node).__name__}>"
+    return f"<{type(node).__name__}: {_one_line(node)}>"
+
+
+def _one_line(value: Any) -> str:
+    try:
+        text = str(value)
+    except Exception as problem:  # noqa: BLE001 (a foreign object's __str__ may do anything)
+        text = type(problem).__name__
+    return " ".join(text.split())[:80]

@@ -1,0 +1,64 @@
+"""Names: the printer alone makes them unique.
+
+Nodes carry hints; two variables may have one hint, and a hint may be no Python name. Each variable gets a
+name of its own within the global function it is printed in: ``x``, ``x_1``, ``x_2``.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable
+
+from ...ir import Node
+
+_NOT_A_NAME = re.compile(r"\W")
+
+
+def identifier(hint: str, default: str = "v") -> str:
+    """The Python name closest to a hint."""
+    text = hint if isinstance(hint, str) else default  # pyright: ignore[reportUnnecessaryIsInstance]
+    name = _NOT_A_NAME.sub("_", text) or default
+    if not name.isidentifier():
+        name = f"{default}_{name}"
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
+class NameTable:
+    """Unique names for nodes, by identity."""
+
+    def __init__(self, reserved: Iterable[str]) -> None:
+        self._used = set(reserved)
+        self._counts: dict[str, int] = {}
+        self._log: list[tuple[int, str]] = []
+        self._names: dict[int, tuple[Node, str]] = {}  # the node is held, so that its id stays its own
+
+    def name_of(self, node: Node, hint: str, default: str = "v") -> str:
+        """The node's name; a new one when it is met for the first time."""
+        known = self._names.get(id(node))
+        if known is None:
+            known = self._names[id(node)] = node, self.fresh(hint, default, id(node))
+        return known[1]
+
+    def mark(self) -> int:
+        """The state of the table, for `release`."""
+        return len(self._log)
+
+    def release(self, mark: int) -> None:
+        """Forget the names given since the mark: their Python scope has ended."""
+        while len(self._log) > mark:
+            key, name = self._log.pop()
+            self._used.discard(name)
+            self._names.pop(key, None)
+
+    def fresh(self, hint: str, default: str = "v", key: int = 0) -> str:
+        """A name nobody has."""
+        stem = identifier(hint, default)
+        name, count = stem, self._counts.get(stem, 0)
+        while name in self._used:
+            count += 1
+            name = f"{stem}_{count}"
+        self._counts[stem] = count
+        self._used.add(name)
+        self._log.append((key, name))
+        return name

@@ -1,0 +1,111 @@
+"""The printer's entry: any node to TVMScript text, registered as the one behind ``.script()`` and
+``.show()``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from ...expr import Function
+from ...ir import GlobalVar, IRModule, Node
+from ...ir.printing import register_printer
+from ...tir.stmt import PrimFunc
+from ..highlight import print_highlighted
+from . import calls as calls  # registers its nodes
+from . import scalar as scalar
+from . import struct_info as struct_info
+from .config import PrinterConfig
+from .core import Printer, is_statement, prints_statement
+from .literals import metadata_section, value_text
+from .marks import render_marks
+from .names import NameTable, identifier
+from .relax import function
+from .tir import prim_func
+
+OMITTED = "# Metadata omitted. Use show_meta=True in script() method to show it."
+
+
+@prints_statement(IRModule)
+def _module(p: Printer, node: IRModule) -> None:
+    p.in_module = True
+    name = p.config.name or "Module"
+    p.line(f"@{p.I('ir_module')}")
+    p.line(f"class {name}:")
+    with p.indented():
+        start = len(p.lines)
+        if node.attrs:
+            p.line(f"{p.I('module_attrs')}({value_text(p, node.attrs)})")
+        if node.global_infos:
+            infos = {key: list(items) for key, items in node.global_infos.items()}
+            p.line(f"{p.I('module_global_infos')}({value_text(p, infos)})")
+        for global_var, item in node.functions.items():
+            if len(p.lines) > start:
+                p.raw_line("")
+            p.names = NameTable({*p.reserved, name})
+            _global_function(p, global_var, item)
+        if len(p.lines) == start:
+            p.line("pass")
+
+
+def _global_function(p: Printer, global_var: GlobalVar, item: Any) -> None:
+    name = identifier(global_var.name_hint, "func")
+    if name != global_var.name_hint:
+        p.line(f"# named {global_var.name_hint!r}")
+    if isinstance(item, Function):
+        function(p, item, name)
+    elif isinstance(item, PrimFunc):
+        prim_func(p, item, name)
+    else:
+        p.statement(item)
+
+
+class ScriptPrinter:
+    """What `relax.ir.printing` calls."""
+
+    def script(self, node: Any, **options: Any) -> str:
+        """The text of a node. Raises TypeError for an unknown option, and never for what is in the node."""
+        return print_script(node, PrinterConfig.of(options))
+
+    def show(self, node: Any, style: str | None = None, **options: Any) -> None:
+        """Print a node. Large constants are left out unless show_meta=True."""
+        text = print_script(node, PrinterConfig.of({"show_meta": False, **options}))
+        print_highlighted(text, style)
+
+
+def print_script(node: Any, config: PrinterConfig) -> str:
+    """The text of a node."""
+    p = Printer(config)
+    whole = isinstance(node, (IRModule, Function, PrimFunc))
+    if is_statement(node):
+        p.statement(node)
+    else:
+        text = p.expr(node).text if isinstance(node, Node) else value_text(p, node)
+        p.line(text)
+    lines = [*(_header(p) if whole else []), *p.lines]
+    if p.metadata and not config.show_meta:
+        lines += ["", OMITTED]
+    return "\n".join(render_marks(lines, p.remarks) if p.marking else lines)
+
+
+def _header(p: Printer) -> list[str]:
+    """The imports, as comments, and the metadata section."""
+    body = "\n".join(p.lines)
+    names = {"ir": p.config.ir_prefix, "relax": p.config.relax_prefix, "tir": p.config.tir_prefix}
+    shown: list[str] = []
+    section: list[str] = []
+    if p.metadata and p.config.show_meta:
+        section = [metadata_section(p), ""]
+    for module, prefix in names.items():
+        if f"{prefix}." in body or (section and module == "ir"):
+            shown.append(f"# from relax.script import {module} as {prefix}")
+    return [*shown, "", *section] if shown else []
+
+
+def register() -> None:
+    """Make this the printer of all nodes."""
+    register_printer(cast(Any, ScriptPrinter()))
+
+
+register()
+
+__all__ = ["ScriptPrinter", "print_script", "register"]
