@@ -115,7 +115,7 @@ class BufferForm(_ShapeForm):
     def script_subscript(self, evaluator: Evaluator, node: ast.Subscript) -> BufferType:
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         made = {"shape": self.read(evaluator, "shape", items[0])}
-        if len(items) == 2 and not isinstance(items[0], ast.Constant):
+        if len(items) == 2:
             made["dtype"] = evaluator.eval(items[1])
         elif len(items) != 1:
             evaluator.fail(DECLARATION, "T.Buffer[...] takes a shape and a dtype", node)

@@ -23,14 +23,15 @@ def make_loop(
     step: int = 1,
 ) -> Loop:
     """A loop over [start, stop); one bound alone is the stop."""
+    for bound in (start, stop):
+        if bound is not None and not convert(bound).dtype.is_integer:
+            raise TypeError(f"the bounds of a loop are integers, found {convert(bound).dtype!s}")
     if stop is None:
         extent = convert(start)
         low: PrimExpr = IntImm(extent.dtype, 0)
     else:
         low, high = match_dtypes(*_bounds(start, stop))
         extent = extent_between(low, high)
-    if not extent.dtype.is_integer:
-        raise TypeError(f"the bounds of a loop are integers, found {extent.dtype!s}")
     if step != 1:
         extent = (extent + (step - 1)) // step
     return Loop(low, extent, kind, dict(annotations or {}), thread, step)

@@ -60,6 +60,8 @@ class TirParser(StatementParser):
         self.loops: dict[Var, Loop] = {}
         self.names: list[str] = []
         self.binding = False
+        self.implicit: dict[str, Var] = {}
+        """Sizes that a shape introduced, by name."""
 
     # ------------------------------------------------------------------ the function
 
@@ -183,7 +185,7 @@ class TirParser(StatementParser):
 
     def _new_size(self, name: str) -> Var:
         made = Var(name, "int64")
-        self.scopes.frames[1][name] = made
+        self.scopes.frames[1][name] = self.implicit[name] = made
         return made
 
     def sizes(self, node: ast.expr) -> Any:
@@ -373,7 +375,16 @@ class TirParser(StatementParser):
             self.scopes.define(name.id, value)
 
     def _named(self, var: Var, name: ast.Name) -> Var:
-        """The variable that ``name = T.int64()`` declares."""
+        """The variable that ``name = T.int64()`` declares; the size of that name, if the signature has one."""
+        known = self.implicit.get(name.id)
+        if known is not None and self.scopes.local(name.id) is known:
+            if known.dtype != var.dtype:
+                self.fail(
+                    DECLARATION,
+                    f"`{name.id}` is a size of the signature already, of dtype {known.dtype!s}",
+                    name,
+                )
+            return known
         made = Var(name.id, var.dtype, span=self.span(name))
         if var.nonnegative:
             mark_nonnegative(made)
