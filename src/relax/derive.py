@@ -13,7 +13,7 @@ from typing import Any
 
 from .dims import simplify_dim
 from .expr import Call, DataflowVar, If, TupleGetItem, Var
-from .ir import DiagnosticError, GlobalVar, Op, RelaxExpr, StructInfo
+from .ir import DiagnosticError, GlobalVar, Op, RelaxExpr, Span, StructInfo
 from .prim.expr import Var as PrimVar
 from .scope import PoisonedError, Scopes
 from .sinfo_map import substitute_struct_info
@@ -43,7 +43,7 @@ def known_struct_info(expr: RelaxExpr, scopes: Scopes) -> StructInfo:
         raise scopes.error(
             "E3014",
             f"the {kind} {expr.name_hint} is used where it is not bound",
-            expr.span,
+            None,
             hint="bind it first; a local function that calls itself needs a return annotation",
         )
     if isinstance(expr, GlobalVar):
@@ -115,7 +115,7 @@ def derive_if(expr: If, scopes: Scopes) -> StructInfo:
     """The least upper bound of the branches; the condition must be a bool scalar."""
     info = known_struct_info(expr.cond, scopes)
     verdict = _is_bool_scalar(info)
-    span = expr.cond.span or expr.span
+    span = use_span(expr.cond) or expr.span
     hint = "compare, or cast, to get a bool of rank 0"
     if verdict is Verdict.NO:
         raise scopes.error(
@@ -164,7 +164,7 @@ def derive_call(call: Call, scopes: Scopes) -> StructInfo:
             raise scopes.error(
                 "E3003",
                 "only functions can be called",
-                call.op.span or call.span,
+                use_span(call.op) or call.span,
                 [f"{callee_text(call.op)}: {struct_info_text(info)}"],
             )
 
@@ -252,7 +252,7 @@ def _argument_misfit(
     call: Call, name: str, index: int, fit: Fit, expected: StructInfo, scopes: Scopes
 ) -> None:
     arg = call.args[index]
-    span = arg.span or call.span
+    span = use_span(arg) or call.span
     notes = [
         f"found {struct_info_text(arg.struct_info_)}",
         f"expected {struct_info_text(expected)}",
@@ -288,6 +288,11 @@ def is_pure_call(call: Call, scopes: Scopes | None = None) -> bool:
     else:
         info = call.op.struct_info_
     return isinstance(info, FuncStructInfo) and info.purity
+
+
+def use_span(expr: RelaxExpr) -> Span | None:
+    """Where an expression is used; a variable knows only where it is bound."""
+    return None if isinstance(expr, Var) else expr.span
 
 
 # ------------------------------------------------------------------------------------ words
@@ -326,4 +331,5 @@ __all__ = [
     "is_pure_call",
     "known_struct_info",
     "notes_of",
+    "use_span",
 ]

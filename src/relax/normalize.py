@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from .call_graph import callees_first
-from .derive import MATCH_CAST_HINT, check_purity, derive_struct_info, known_struct_info
+from .derive import MATCH_CAST_HINT, check_purity, derive_struct_info, known_struct_info, use_span
 from .expr import (
     Binding,
     BindingBlock,
@@ -138,6 +138,8 @@ class Normalizer(Scopes):
         handler = _HANDLERS.get(type(expr))
         if handler is None:
             raise TypeError(f"expected a Relax expression, found {type(expr).__name__}")
+        if expr.span is not None and not isinstance(expr, Var):
+            self.span = expr.span
         return getattr(self, handler)(expr)
 
     def leaf(self, expr: RelaxExpr) -> RelaxExpr:
@@ -269,7 +271,7 @@ class Normalizer(Scopes):
                 raise self.error(
                     "E2001",
                     f"rule 1: the dataflow variable {name} is used outside its dataflow block",
-                    body.span,
+                    None,
                     hint="make it an output of the block (R.output, BlockBuilder.emit_output)",
                 )
             case Tuple(fields):
@@ -320,7 +322,7 @@ class Normalizer(Scopes):
         fit = check_compatible(found, expected, self.shape_vars)
         if fit.verdict is not Verdict.YES:
             subject = name or "this function"
-            span = body.body.span or expr.span
+            span = use_span(body.body) or body.span or expr.span
             notes = [f"returns {struct_info_text(found)}", f"declared {struct_info_text(expected)}"]
             if fit.verdict is Verdict.NO:
                 message = f"{subject} does not return what it declares: {fit.reason}"

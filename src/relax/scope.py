@@ -84,6 +84,8 @@ class Scopes:
         self.collect = collect
         self.warn = warn
         self.diagnostics: list[Diagnostic] = []
+        self.span: Span | None = None
+        """Where in the source derivation is; for complaints about what has no place of its own."""
         self.poisoned: set[Var] = set()
         self.failed: set[str] = set()
         """Global functions in error, whose result is therefore not known."""
@@ -195,7 +197,7 @@ class Scopes:
         hint: str = "",
     ) -> DiagnosticError:
         """An error at this place, to be raised."""
-        return DiagnosticError(Diagnostic(code, message, span, self.where, tuple(notes), hint))
+        return DiagnosticError(Diagnostic(code, message, span or self.span, self.where, tuple(notes), hint))
 
     def misfit(self, number: int, message: str, span: Span | None, notes: Iterable[str], hint: str) -> None:
         """A possible misfit, left to be checked at run time: a warning, or in strict mode an error."""
@@ -203,7 +205,9 @@ class Scopes:
             return
         if PassContext.current().config.get("relax.strict", False):
             raise self.error(f"E{number}", message, span, notes, hint)
-        emit_warning(Diagnostic(f"W{number}", message, span, self.where, tuple(notes), hint, "warning"))
+        emit_warning(
+            Diagnostic(f"W{number}", message, span or self.span, self.where, tuple(notes), hint, "warning")
+        )
 
     def report(self, error: DiagnosticError) -> None:
         """Keep an error, when collecting; else raise it."""

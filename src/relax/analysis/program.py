@@ -188,7 +188,8 @@ def collect(obj: IRModule | BaseFunc | RelaxExpr) -> Program:
     program = Program(module)
     if module is None:
         if isinstance(obj, RelaxExpr):
-            collector = _Collector(program, "")
+            name: str = obj.attrs.get("global_symbol", "") if isinstance(obj, BaseFunc) else ""
+            collector = _Collector(program, name)
             collector.expr(obj)
         return program
     for number, group in enumerate(recursive_groups(call_graph(module))):
