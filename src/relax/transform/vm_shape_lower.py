@@ -587,12 +587,15 @@ def _claim(binding: VarBinding) -> str:
     """What a check of a binding is called."""
     value = binding.value
     if isinstance(value, Call) and isinstance(value.op, ExternFunc):
-        return f"the result of {value.op.global_symbol}"
+        callee = value.op.global_symbol
+        if callee == "vm.builtin.invoke_closure":
+            return f"the result of {_name_of(value.args[0])}"
+        return f"the result of {callee}"
     return f"the value of {binding.var.name_hint}"
 
 
 def _name_of(value: RelaxExpr) -> str:
-    return getattr(value, "name_hint", "a value")
+    return getattr(value, "name_hint", "a function" if isinstance(value, ExternFunc) else "a value")
 
 
 def _is(a: object, b: object) -> bool:
