@@ -54,10 +54,11 @@ class NameTable:
     def fresh(self, hint: str, default: str = "v", key: int = 0) -> str:
         """A name nobody has."""
         stem = identifier(hint, default)
+        separator = "" if stem.endswith("_") else "_"
         name, count = stem, self._counts.get(stem, 0)
         while name in self._used:
             count += 1
-            name = f"{stem}_{count}"
+            name = f"{stem}{separator}{count}"
         self._counts[stem] = count
         self._used.add(name)
         self._log.append((key, name))

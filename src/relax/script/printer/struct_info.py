@@ -86,7 +86,7 @@ def _tensor(p: Printer, node: TensorStructInfo) -> Text:
         parts.append(f'dtype="{node.dtype!s}"')
     if node.vdevice is not None:
         parts.append(f"vdevice={_placed(p, node.vdevice)}")
-    if node.ndim != implied:
+    if node.ndim not in (implied, -1):
         parts.append(f"ndim={node.ndim}")
     return Text(f"{p.R('Tensor')}({', '.join(parts)})" if parts else p.R("Tensor"))
 

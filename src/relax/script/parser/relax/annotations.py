@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 from ....expr import ShapeExpr
 from ....expr import Var as RelaxVar
 from ....ir import DataType, DiagnosticContext, RelaxExpr, StructInfo, VDevice
+from ....op.known import known_struct_info
 from ....prim import expr as prim
 from ....struct_info import (
     FuncStructInfo,
@@ -132,6 +133,9 @@ class _Tensor(StructInfoForm):
         where: RelaxExpr | None = None
         if isinstance(shape, RelaxVar):
             where = shape
+            known = known_struct_info(shape)
+            if ndim == -1 and isinstance(known, ShapeStructInfo):
+                ndim = known.ndim
         elif shape is not None:
             where = ShapeExpr(_dims(shape, reader))
         device = reader.vdevice(vdevice) if isinstance(vdevice, str) else vdevice

@@ -234,7 +234,8 @@ class RelaxParser(NameReader):
         info: StructInfo | None = self.annotation(node.annotation)
         if isinstance(info, ShapeStructInfo) and isinstance(value, (tuple, list)):
             value = self.guard(node.value, "", ShapeExpr, value)
-            info = None if self.older and info.ndim == -1 else info
+            if self.older and info.ndim == -1:  # then R.Shape only said that the value is a shape
+                info = ShapeStructInfo(value.values)
         self._assign(node.target, value, info, node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
