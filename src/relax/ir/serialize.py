@@ -91,7 +91,7 @@ class _Reader:
         if kind == "n":
             if body < 0:
                 raise ValueError("negative node index")
-            return self.made[body]
+            return self.made[int(body)]
         if kind == "t":
             return tuple(self.decode(item) for item in body)
         if kind == "d":

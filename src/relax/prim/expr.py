@@ -263,6 +263,19 @@ class StringImm(PrimExpr):
         set_slot(self, "dtype", DataType("handle"))
 
 
+def _scalar(value: Any) -> PrimExpr:
+    return value if isinstance(value, PrimExpr) else convert(value)
+
+
+def _convert_pair(expr: PrimExpr, first: str, second: str) -> None:
+    """Numbers given as operands become constants of the other operand's dtype."""
+    a, b = getattr(expr, first), getattr(expr, second)
+    if not (isinstance(a, PrimExpr) and isinstance(b, PrimExpr)):
+        a, b = match_dtypes(a, b)
+        set_slot(expr, first, a)
+        set_slot(expr, second, b)
+
+
 class BinaryExpr(PrimExpr):
     """Two operands of one dtype, `a` and `b`."""
 
@@ -274,6 +287,7 @@ class BinaryExpr(PrimExpr):
     symbol: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
+        _convert_pair(self, "a", "b")
         if self.a.dtype != self.b.dtype:
             raise TypeError(
                 f"{type(self).__name__}: the operands differ in dtype: {self.a.dtype!s} and {self.b.dtype!s}"
@@ -290,7 +304,7 @@ class CompareExpr(BinaryExpr):
     __slots__ = ()
 
     def result_dtype(self, operand: DataType) -> DataType:
-        return BOOL.with_lanes(max(operand.lanes, 1))
+        return BOOL if operand.lanes < 2 else BOOL.with_lanes(operand.lanes)
 
 
 class LogicExpr(BinaryExpr):
@@ -299,6 +313,7 @@ class LogicExpr(BinaryExpr):
     __slots__ = ()
 
     def __post_init__(self) -> None:
+        _convert_pair(self, "a", "b")
         for side in (self.a, self.b):
             if not side.dtype.is_bool:
                 raise TypeError(f"{type(self).__name__}: an operand has dtype {side.dtype!s}, expected bool")
@@ -481,7 +496,7 @@ class Or(LogicExpr):
 class Not(PrimExpr):
     """The negation."""
 
-    a: PrimExpr
+    a: PrimExpr = child(converter=_scalar)
 
     def __post_init__(self) -> None:
         if not self.a.dtype.is_bool:
@@ -494,11 +509,12 @@ class Not(PrimExpr):
 class Select(PrimExpr):
     """One of two values; both may be evaluated (``if_then_else`` evaluates only one)."""
 
-    condition: PrimExpr
+    condition: PrimExpr = child(converter=_scalar)
     true_value: PrimExpr
     false_value: PrimExpr
 
     def __post_init__(self) -> None:
+        _convert_pair(self, "true_value", "false_value")
         if not self.condition.dtype.is_bool:
             raise TypeError(f"Select: the condition has dtype {self.condition.dtype!s}, expected bool")
         if self.true_value.dtype != self.false_value.dtype:
@@ -514,7 +530,11 @@ class Cast(PrimExpr):
     """A conversion. Float to int truncates toward zero; what does not fit saturates and NaN gives 0."""
 
     dtype: DataType = child(converter=DataType)
-    value: PrimExpr
+    value: PrimExpr = child(converter=_scalar)
+
+
+def _arguments(values: Iterable[Any]) -> tuple[PrimExpr, ...]:
+    return tuple(value if isinstance(value, PrimExpr) else convert(value) for value in values)
 
 
 def _callee(op: str | Op | GlobalVar) -> Op | GlobalVar:
@@ -534,7 +554,7 @@ class Call(PrimExpr):
 
     dtype: DataType = child(converter=DataType)
     op: Op | GlobalVar = child(converter=_callee)
-    args: tuple[PrimExpr, ...] = child(converter=tuple)
+    args: tuple[PrimExpr, ...] = child(converter=_arguments)
 
     @property
     def intrinsic(self) -> str:
