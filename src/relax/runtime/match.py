@@ -62,7 +62,9 @@ def check_prim_value_info(value: Any, dtype: str, context: str) -> None:
 
 
 def check_tuple_info(value: Any, length: int, context: str) -> None:
-    """A tuple of `length` fields."""
+    """A tuple of `length` fields. The null object, which a Python function without a result returns, is unit."""
+    if length == 0 and value is None:
+        return
     if not is_tuple(value):
         raise TypeError(f"{context}: expected a tuple of {length}, found {kind_of(value)}")
     if len(value) != length:

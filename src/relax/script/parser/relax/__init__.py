@@ -33,7 +33,6 @@ from .values import (
     invoke_pure_closure,
     make_closure,
     prim_value,
-    read_tensor_from_file,
 )
 from .values import dtype_value as dtype
 from .values import get_op as Op
@@ -81,7 +80,6 @@ __all__ = [
     "output",
     "outputs",
     "prim_value",
-    "read_tensor_from_file",
     "shape",
     "str",
     "tuple",

@@ -169,8 +169,3 @@ def tuple_get_item(value: Any, index: int) -> TupleGetItem:
 def get_op(name: str) -> Op:
     """``R.Op(name)``: an operator as such."""
     return Op.get(name)
-
-
-def read_tensor_from_file(path: str) -> Call:
-    """An older spelling: the packed function of this name."""
-    return op.call_packed("relax.read_tensor_from_file", StringImm(path))
