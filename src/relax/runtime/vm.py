@@ -401,7 +401,8 @@ def _locate(error: Exception, code: Code, pc: int, frames: Sequence[_Frame]) -> 
         error.args = (message,)
         error.__dict__.pop("__tvm_ffi_error__", None)  # it carries the old message across the C ABI
     calling = f", calling {op.name}" if op.name and not op.name.startswith("vm.builtin.") else ""
-    places = [_place(code, pc, calling)] if op.foreign or frames or any(code.function.locations) else []
+    located = any(code.function.locations[pc : pc + 1])
+    places = [_place(code, pc, calling)] if op.foreign or frames or located else []
     places += [_place(frame.code, frame.pc - 1, "") for frame in reversed(frames[-_SHOWN_FRAMES:])]
     if len(frames) > _SHOWN_FRAMES:
         places.append(f"… and {len(frames) - _SHOWN_FRAMES} more calls")

@@ -46,7 +46,7 @@ from ..expr import (
     Var,
     VarBinding,
 )
-from ..ir import BaseFunc, GlobalVar, IRModule, RelaxExpr, StructInfo
+from ..ir import BaseFunc, GlobalVar, IRModule, RelaxExpr, Span, StructInfo
 from ..prim import FloatImm, IntImm, PrimExpr, free_vars
 from ..prim import Var as PrimVar
 from ..runtime.match import ASSERT_IMM, ASSERT_SLOT, IGNORE, LOAD_SLOT, STORE
@@ -102,6 +102,8 @@ class _FunctionLowering:
         self.shapes: NodeTable[Var] = NodeTable()
         """Shape values made already, and visible here."""
         self.bindings: list[Binding] = []
+        self.span: Span | None = None
+        """Where in the source the binding being lowered comes from."""
         self.later: list[PrimExpr] = []
         """Expressions the function needs somewhere, each once, which cannot fail."""
 
@@ -111,6 +113,7 @@ class _FunctionLowering:
         self.later = _Needs(func).found
         self._enter(func.params)
         self._blocks(body)
+        self.span = body.body.span
         result = self._leaf(body.body)
         self._check_result(func, body.body, result)
         entry = self._allocate_heap()
@@ -164,6 +167,9 @@ class _FunctionLowering:
                 self._binding(binding)
 
     def _binding(self, binding: Binding) -> None:
+        self.span = (
+            binding.value.span or binding.span if isinstance(binding, VarBinding | MatchCast) else None
+        )
         if isinstance(binding, MatchCast):
             value = self._leaf(binding.value)
             what, known = _name_of(binding.value), binding.value.struct_info_ or _OBJECT
@@ -253,7 +259,7 @@ class _FunctionLowering:
 
     def call(self, name: str, args: Sequence[RelaxExpr], info: StructInfo, hint: str = "_") -> Var:
         """Emit a call of a builtin."""
-        value = with_info(Call(ExternFunc(name), tuple(args), None, (info,)), info)
+        value = with_info(Call(ExternFunc(name), tuple(args), None, (info,), span=self.span), info)
         var = with_info(Var(hint), info)
         self.bindings.append(VarBinding(var, value))
         return var
@@ -301,7 +307,7 @@ class _FunctionLowering:
         args: list[RelaxExpr] = [self.heap]
         if called.has_floats:
             args.append(self.call("vm.builtin.shape_heap_floats", [self.heap], _OBJECT, "floats"))
-        value = with_info(Call(called.global_var, tuple(args)), _UNIT)
+        value = with_info(Call(called.global_var, tuple(args), span=self.span), _UNIT)
         self.bindings.append(VarBinding(with_info(Var("_"), _UNIT), value))
         self.ready.update(stores)
 

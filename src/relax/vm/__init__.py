@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .build import build
+from .driver import build
 
 __all__ = ["build"]
