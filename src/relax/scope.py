@@ -241,7 +241,8 @@ def prim_func_struct_info(function: PrimFunc) -> FuncStructInfo:
         if buffer is not None:
             params.append(TensorStructInfo(buffer.shape, buffer.dtype))
         else:
-            params.append(PrimStructInfo(param.dtype))
+            # An integer binds a shape variable: sizes of buffers may be said in it.
+            params.append(PrimStructInfo(param.dtype, param if param.dtype.is_integer else None))
     return FuncStructInfo(params, TupleStructInfo(()), purity=False)
 
 

@@ -38,8 +38,8 @@ def _unknown_entry(name: str, known: list[str], who: str) -> Diagnostic:
     )
 
 
-def references(func: BaseFunc, mod: IRModule) -> set[str]:
-    """The names of the module's functions that a function mentions."""
+def references(func: BaseFunc, known: set[str]) -> set[str]:
+    """Which of the known functions a function mentions."""
     found: set[str] = set()
 
     def visit(item: Node) -> None:
@@ -51,16 +51,25 @@ def references(func: BaseFunc, mod: IRModule) -> set[str]:
             found.add(item.value)
 
     walk(func, visit)
-    return {name for name in found if name in mod}
+    return found & known
+
+
+def without_unreachable(mod: IRModule, entries: set[str]) -> IRModule:
+    """The module with what its entry points reach; all of it if it has none."""
+    if not entries:
+        return mod
+    keep = reachable(mod, entries)
+    return mod.with_functions({g: f for g, f in mod.functions.items() if g.name_hint in keep})
 
 
 def reachable(mod: IRModule, entries: set[str]) -> set[str]:
     """The names of the functions that `entries` reach, themselves included."""
+    known = {g.name_hint for g in mod.functions}
     found: set[str] = set()
     pending = list(entries)
     while pending:
         name = pending.pop()
         if name not in found:
             found.add(name)
-            pending.extend(references(mod[name], mod))
+            pending.extend(references(mod[name], known))
     return found

@@ -41,7 +41,7 @@ from ..ir import IRModule, RelaxExpr
 from ..normalize import merge_blocks
 from ..sinfo_map import bound_in
 from ..struct_info import TupleStructInfo
-from .callgraph import entry_names, reachable
+from .callgraph import entry_names, without_unreachable
 from .decorators import module_pass
 from .effects import never_fails
 from .rebuild import carry_info, same_or
@@ -58,10 +58,7 @@ def DeadCodeElimination(mod: IRModule, entry_functions: Sequence[str] | None = N
     swept = mod.with_functions(
         {g: sweep(f) if isinstance(f, Function) else f for g, f in mod.functions.items()}
     )
-    if not entries:
-        return swept
-    keep = reachable(swept, entries)
-    return swept.with_functions({g: f for g, f in swept.functions.items() if g.name_hint in keep})
+    return without_unreachable(swept, entries)
 
 
 def sweep(func: Function) -> Function:
