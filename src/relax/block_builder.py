@@ -316,15 +316,30 @@ class BlockBuilder(Normalizer):
     def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar:
         """Add a function to the module under a name made unique; a function equal to one there is that one."""
         table = self._hashes()
-        key = structural_hash(func)
-        for known in table.get(key, ()):
+        known = self._equal_function(func, structural_hash(func))
+        if known is not None:
+            return known
+        global_var = GlobalVar(self._unique_global_name(func_name))
+        function = self._define(global_var, func)
+        key = structural_hash(function)
+        if function is not func:
+            known = self._equal_function(function, key)
+            if known is not None:
+                self._forget(global_var)
+                return known
+        table.setdefault(key, []).append(global_var)
+        return global_var
+
+    def _equal_function(self, func: BaseFunc, key: int) -> GlobalVar | None:
+        """The function of the module that equals one with this hash."""
+        for known in self._hashes().get(key, ()):
             if structural_equal(self.functions[known.name_hint], func):
                 return known
-        name = self._unique_global_name(func_name)
-        global_var = GlobalVar(name)
-        function = self._define(global_var, func)
-        table.setdefault(structural_hash(function), []).append(global_var)
-        return global_var
+        return None
+
+    def _forget(self, global_var: GlobalVar) -> None:
+        for table in (self.globals, self.functions, self.signatures):
+            table.pop(global_var.name_hint, None)
 
     def update_func(self, gvar: GlobalVar, updated_func: BaseFunc) -> None:
         """Replace a function of the module."""
@@ -332,7 +347,13 @@ class BlockBuilder(Normalizer):
             known = ", ".join(self.globals) or "none"
             raise KeyError(f"the module has no function {gvar.name_hint!r} (it has: {known})")
         self._by_hash = None
-        self._define(self.globals[gvar.name_hint], updated_func)
+        known = self.globals[gvar.name_hint]
+        old = self.functions[gvar.name_hint]
+        try:
+            self._define(known, updated_func)
+        except DiagnosticError:
+            self.declare(known, old)
+            raise
 
     def _define(self, global_var: GlobalVar, func: BaseFunc) -> BaseFunc:
         self.declare(global_var, func)
@@ -341,7 +362,7 @@ class BlockBuilder(Normalizer):
                 with self.detached():
                     func = self.function_body(func, global_var.name_hint)
             except DiagnosticError:
-                del self.globals[global_var.name_hint], self.functions[global_var.name_hint]
+                self._forget(global_var)
                 raise
             self.declare(global_var, func)
         return func
