@@ -17,11 +17,19 @@ HEADER = "from relax.script import tir as T\n"
 
 
 def parse(text, **variables):
-    return from_source(HEADER + text, variables)
+    return reparsed(from_source(HEADER + text, variables))
+
+
+def reparsed(func):
+    """The function, whose printed form must mean the same."""
+    assert_structural_equal(from_source(func.script()), func)
+    return func
 
 
 def run(func, *args):
     """Run the function and its lowered form, which must agree; returns the arrays."""
+    reparsed(func)
+    reparsed(lower(func))
     copies = [[a.copy() if isinstance(a, np.ndarray) else a for a in args] for _ in range(2)]
     interpret(func, *copies[0])
     interpret(lower(func), *copies[1])

@@ -50,6 +50,7 @@ def close(name: str, known: Iterable[str]) -> str:
     """A hint naming what looks like `name`; empty if nothing does."""
     names = sorted(set(known))
     found = difflib.get_close_matches(name, names, 3)
+    found += [n for n in names if n.lower() == name.lower() and n not in found]
     found += [n for n in names if n.rsplit(".", 1)[-1] == name and n not in found][:3]
     return "did you mean " + " or ".join(f"`{n}`" for n in found) + "?" if found else ""
 

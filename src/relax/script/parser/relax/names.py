@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ....ir import StructInfo, VDevice
+from ....ir import DiagnosticError, StructInfo, VDevice
 from ....prim import expr as prim
 from ..core import MISSING, FunctionTask, ScriptSource, StatementParser
 from ..core.diagnostics import ANNOTATION, POISON, SYNTAX, UNDEFINED, Poisoned, close
@@ -46,7 +46,10 @@ class NameReader(StatementParser):
 
     def _quoted(self, node: ast.AST, text: str) -> ast.expr:
         """The expression in a string; its parts are placed where the string stands."""
-        tree = ScriptSource.parse(text.strip()).tree
+        try:
+            tree = ScriptSource.parse(text.strip()).tree
+        except DiagnosticError as problem:
+            self.fail(SYNTAX, f"in {text!r}: {problem.diagnostics[0].message}", node)
         if len(tree.body) != 1 or not isinstance(tree.body[0], ast.Expr):
             self.fail(SYNTAX, f"{text!r} is not an expression", node)
         for part in ast.walk(tree):

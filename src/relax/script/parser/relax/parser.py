@@ -178,11 +178,15 @@ class RelaxParser(NameReader):
         return Tuple(())
 
     def _return(self, node: ast.Return) -> RelaxExpr:
+        return Tuple(()) if node.value is None else self.expression(node.value)
+
+    def visit_Return(self, node: ast.Return) -> None:
+        """A return that does not end a function or a branch that does (those are read by `statements`)."""
         if self.dataflow is not None:
             self.fail(
                 PLACE, "a dataflow block cannot return", node, hint="R.output(...) what comes after needs"
             )
-        return Tuple(()) if node.value is None else self.expression(node.value)
+        self.fail(PLACE, "a return cannot stand here", node)
 
     def _returning_if(self, node: ast.If, rest: Sequence[ast.stmt]) -> RelaxExpr:
         """An ``if`` of which a branch returns: the rest of the function belongs to the other branch."""
