@@ -23,8 +23,9 @@ from ..expr import (
     Var,
     VarBinding,
 )
-from ..ir import Diagnostic, DiagnosticError, IRModule, RelaxExpr, Span, walk
+from ..ir import Diagnostic, DiagnosticError, IRModule, RelaxExpr, Span, StructInfo, walk
 from ..op.intrinsics import CallInplacePacked, CallTIRInplace
+from ..struct_info import TupleStructInfo
 
 Storage: TypeAlias = "Var | Constant"
 Storages: TypeAlias = "frozenset[Storage]"
@@ -68,7 +69,7 @@ class _Walk:
 
     def function(self, func: Function) -> None:
         for param in func.params:
-            self.values[param] = frozenset({param})
+            self.values[param] = own_storages(param, param.struct_info_)
         self.sequence(func.body)
 
     def sequence(self, expr: RelaxExpr) -> Value:
@@ -93,7 +94,7 @@ class _Walk:
             case VarBinding(var, Call() as call):
                 self.use(call)
                 self.take(call)
-                return frozenset({var})
+                return own_storages(var, var.struct_info_)
             case VarBinding(_, value) | MatchCast(_, value):
                 self.use(value)
                 return self.held(value)
@@ -104,10 +105,14 @@ class _Walk:
         self.use(expr.cond)
         before = dict(self.taken)
         first = self.sequence(expr.true_branch)
-        after, self.taken = self.taken, before
+        after, self.taken = self.taken, dict(before)
         second = self.sequence(expr.false_branch)
+        # What one branch took is still there when the other one ran.
+        gone = after.keys() - before.keys(), self.taken.keys() - before.keys()
         self.taken.update(after)
-        return first if first == second else flat(first) | flat(second)
+        if first == second and not (flat(first) & (gone[0] | gone[1])):
+            return first
+        return (flat(first) - gone[1]) | (flat(second) - gone[0])
 
     def local(self, func: Function) -> None:
         outside, taken = self.outside, dict(self.taken)
@@ -171,6 +176,14 @@ class _Walk:
         notes = () if taken_at is None else (f"it was reused at {taken_at}",)
         hint = "use the result of the in-place call instead, or the call that allocates"
         self.found.append(Diagnostic("E4006", message, span, f"in {self.name}", notes, hint))
+
+
+def own_storages(var: Var, info: StructInfo | None) -> Value:
+    """New storages for the value of a variable; of a tuple, one for each field."""
+    if not isinstance(info, TupleStructInfo):
+        return frozenset({var})
+    parts = [Var(f"{var.name_hint}[{i}]") for i in range(len(info.fields))]
+    return tuple(own_storages(part, field) for part, field in zip(parts, info.fields, strict=True))
 
 
 def flat(value: Value) -> Storages:

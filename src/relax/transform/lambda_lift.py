@@ -100,7 +100,7 @@ class _Lifter(BlockBuilder):
 
     def lift(self, var: Var, func: Function) -> None:
         captured = self.captured(var, func)
-        global_var = GlobalVar(self._unique_global_name("_".join([*self.path, var.name_hint])))
+        global_var = GlobalVar(self._unique_global_name(f"{self.path[-1]}_{var.name_hint}"))
         lifted, arguments = self.closed(func, captured)
         if not captured:
             self.lifted[var] = global_var

@@ -1,0 +1,160 @@
+"""What CallTIRRewrite refuses: arguments that are used after they were reused in place."""
+
+from __future__ import annotations
+
+import pytest
+
+from relax.ir import DiagnosticError
+from relax.script import ir as I
+from relax.script import relax as R
+from relax.script import tir as T
+from relax.transform import CallTIRRewrite
+
+
+@T.prim_func(private=True)
+def double(a: T.handle):
+    A = T.match_buffer(a, (4,), "float32")
+    for i in range(4):
+        with T.block("copy"):
+            v = T.axis.spatial(4, i)
+            A[v] = A[v] * T.float32(2)
+
+
+@T.prim_func(private=True)
+def add_to(a: T.handle, b: T.handle):
+    A = T.match_buffer(a, (4,), "float32")
+    B = T.match_buffer(b, (4,), "float32")
+    for i in range(4):
+        with T.block("copy"):
+            v = T.axis.spatial(4, i)
+            A[v] = A[v] + B[v]
+
+
+def refused(mod):
+    with pytest.raises(DiagnosticError) as caught:
+        CallTIRRewrite()(mod)
+    assert all(d.code == "E4006" for d in caught.value.diagnostics)
+    return [d.message for d in caught.value.diagnostics]
+
+
+def test_a_later_use():
+    @I.ir_module
+    class Before:
+        f = double
+
+        @R.function(pure=False)
+        def main(x: R.Tensor((4,), "float32")):
+            a = R.exp(x)
+            y = R.call_tir_inplace(Before.f, (a,), [0], R.Tensor((4,), "float32"))
+            z = R.add(a, y)
+            return z
+
+    assert refused(Before) == ["a is used after it was reused in place"]
+    with pytest.raises(DiagnosticError, match=r"it was reused at .*test_inplace.py:\d+:17"):
+        CallTIRRewrite()(Before)
+
+
+def test_a_later_use_under_another_name():
+    @I.ir_module
+    class Before:
+        f = double
+
+        @R.function(pure=False)
+        def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")):
+            a = R.exp(x)
+            other = R.match_cast(a, R.Tensor(ndim=1, dtype="float32"))
+            t = (x, (a, x))
+            if c:
+                branch = a
+            else:
+                branch = x
+            y = R.call_tir_inplace(Before.f, (a,), [0], R.Tensor((4,), "float32"))
+            inner = t[1]
+            fine = t[0]
+            R.print(other, branch)
+            return fine
+
+    messages = refused(Before)
+    assert "other, which is a, is used after it was reused in place" in messages
+    assert "branch, which is a, is used after it was reused in place" in messages
+    assert "the field of a tuple, which is a, is used after it was reused in place" in messages
+    assert len(messages) == 3
+
+
+def test_a_use_after_a_branch_that_reused_it():
+    @I.ir_module
+    class Before:
+        f = double
+
+        @R.function(pure=False)
+        def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")):
+            a = R.exp(x)
+            if c:
+                r = R.call_tir_inplace(Before.f, (a,), [0], R.Tensor((4,), "float32"))
+            else:
+                r = a
+            return (r, a)
+
+    # In the other branch it is still there; after the two it may be gone.
+    assert refused(Before) == ["a is used after it was reused in place"]
+
+
+def test_constants_captured_values_and_doubles():
+    @I.ir_module
+    class Before:
+        f = double
+        g = add_to
+
+        @R.function(pure=False)
+        def main(x: R.Tensor((4,), "float32")):
+            a = R.exp(x)
+
+            @R.function(pure=False)
+            def inner(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+                z = R.call_tir_inplace(Before.f, (a,), [0], R.Tensor((4,), "float32"))
+                return z
+
+            c = R.const([1.0, 2.0, 3.0, 4.0], "float32")
+            d = R.call_tir_inplace(Before.f, (c,), [0], R.Tensor((4,), "float32"))
+            e = R.call_tir_inplace(Before.g, (x, x), [0], R.Tensor((4,), "float32"))
+            return (inner, d, e)
+
+    messages = refused(Before)
+    assert messages == [
+        "argument 0 of an in-place call comes from outside the local function, which may run again",
+        "argument 0 of an in-place call is a constant, which cannot be changed",
+        "argument 0 of an in-place call is given to the call a second time",
+    ]
+
+
+def test_in_place_packed_calls_are_held_to_it_too():
+    @I.ir_module
+    class Before:
+        @R.function(pure=False)
+        def main(x: R.Tensor((4,), "float32")):
+            a = R.exp(x)
+            y = R.call_inplace_packed(
+                "test.f", x, a, inplace_indices=[1], sinfo_args=R.Tensor((4,), "float32")
+            )
+            return (y, a)
+
+    assert refused(Before) == ["a is used after it was reused in place"]
+
+
+def test_chains_of_in_place_calls_are_fine(check):
+    @I.ir_module
+    class Before:
+        f = double
+        g = add_to
+
+        @R.function(pure=False)
+        def main(x: R.Tensor((4,), "float32"), t: R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32"))):
+            a = R.call_dps_packed("test.exp", (x,), R.Tensor((4,), "float32"))
+            b = R.call_tir_inplace(Before.f, (a,), [0], R.Tensor((4,), "float32"))
+            c = R.call_tir_inplace(Before.g, (b, x), [0], R.Tensor((4,), "float32"))
+            d = R.call_tir_inplace(Before.g, t, [0], R.Tensor((4,), "float32"))
+            e = t[1]
+            return (c, d, e)
+
+    text = CallTIRRewrite()(Before).script()
+    assert text.count("alloc_tensor") == 1
