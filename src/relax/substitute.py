@@ -190,7 +190,10 @@ class Substitution:
                 self.define_shape_vars(info)
                 return binding.replace(value=value, struct_info=self.info(info), var=self.define(var))
             case VarBinding(var, Function() as function):
-                # The function may call itself: its variable is defined first.
+                # The function may call itself: its variable is defined first, in the shape variables of its parameters.
+                self.define_shape_vars(
+                    *(p.struct_info_ for p in function.params if p.struct_info_ is not None)
+                )
                 new_var = self.define(var)
                 return binding.replace(var=new_var, value=self.node(function))
             case VarBinding(var, value):

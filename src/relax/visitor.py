@@ -430,12 +430,18 @@ class ExprMutator(_Dispatcher):
             self.visit_var_binding_(cast(VarBinding, binding))
 
     def visit_var_binding_(self, binding: VarBinding) -> None:
+        # A function may call itself: what its variable becomes must be known inside.
+        var = self.visit_var_def(binding.var) if isinstance(binding.value, Function) else None
         value = self.visit_expr(binding.value)
-        self.re_emit_binding(binding, value)
+        self.re_emit_binding(binding, value, var)
 
-    def re_emit_binding(self, binding: VarBinding, value: RelaxExpr) -> None:
-        """Emit a binding with another value; its variable follows if it turns out to be something else."""
-        var = self.visit_var_def(binding.var)
+    def re_emit_binding(self, binding: VarBinding, value: RelaxExpr, var: Var | None = None) -> None:
+        """Emit a binding with another value; its variable follows if it turns out to be something else.
+
+        `var` is the variable to bind, where its definition has been visited already.
+        """
+        if var is None:
+            var = self.visit_var_def(binding.var)
         if value is binding.value and var is binding.var:
             self.builder_.emit_normalized(binding)
             return
@@ -445,7 +451,7 @@ class ExprMutator(_Dispatcher):
         if var is not binding.var:
             self.var_remap_[binding.var] = var
             if isinstance(value, Function):
-                value = substitute(value, {binding.var: var})  # it may call itself
+                value = substitute(value, {binding.var: var})
         self.builder_.emit_normalized(VarBinding(var, value, span=binding.span))
 
     def visit_match_cast_(self, binding: MatchCast) -> None:
@@ -488,8 +494,19 @@ class ExprMutator(_Dispatcher):
     # -- struct info
 
     def visit_expr_dep_struct_info_field(self, struct_info: StructInfo) -> StructInfo:
-        """Rewrite the expressions that shapes in struct info are made of."""
-        return map_struct_info(struct_info, self.visit_prim_expr, self._visit_shape)
+        """Rewrite the expressions that shapes in struct info are made of.
+
+        Fields of tuples, parameters and results of functions come through here too.
+        """
+        match struct_info:
+            case TupleStructInfo(fields):
+                new = _map(fields, self.visit_expr_dep_struct_info_field)
+                return struct_info if new is fields else TupleStructInfo(new, span=struct_info.span)
+            case FuncStructInfo(params, ret):
+                new_params = None if params is None else _map(params, self.visit_expr_dep_struct_info_field)
+                return struct_info.replace(params=new_params, ret=self.visit_expr_dep_struct_info_field(ret))
+            case _:
+                return map_struct_info(struct_info, self.visit_prim_expr, self._visit_shape)
 
     def _visit_shape(self, shape: RelaxExpr) -> RelaxExpr:
         visited = self._visit_expr(shape)

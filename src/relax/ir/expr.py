@@ -112,11 +112,18 @@ class BaseFunc(RelaxExpr):
     def with_attr(self, key: str | dict[str, Any], value: Any = None) -> Any:
         """A copy with one attribute set, or several given as a dict."""
         changes = key if isinstance(key, dict) else {key: value}
-        return self.replace(attrs={**self.attrs, **changes})
+        return self._with_attrs({**self.attrs, **changes})
 
     def without_attr(self, key: str) -> Any:
         """A copy without the attribute."""
-        return self.replace(attrs={k: v for k, v in self.attrs.items() if k != key})
+        return self._with_attrs({k: v for k, v in self.attrs.items() if k != key})
+
+    def _with_attrs(self, attrs: dict[str, Any]) -> Any:
+        result = self.replace(attrs=attrs)
+        # Attributes say nothing of parameters and result: what is known of these stays known.
+        if result is not self and self.struct_info_ is not None:
+            update_struct_info(result, self.struct_info_)
+        return result
 
 
 @final
