@@ -22,7 +22,7 @@ from ..prim import IntImm, PrimExpr, Var, const
 from ..tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, Reduce, decl_buffer
 from ..tir.dtypes import force_index_dtype
 from ..tir.functor import StmtExprMutator, substitute
-from ..tir.regions import complete_block
+from ..tir.regions import complete_block, whole_range
 from ..tir.stmt import (
     AssertStmt,
     Block,
@@ -258,7 +258,7 @@ def _sequence(stmts: Sequence[Stmt]) -> Stmt:
 
 
 def _whole(buffer: Buffer) -> BufferRegion:
-    return BufferRegion(buffer, tuple(Range(const(0, size.dtype), size) for size in buffer.shape))
+    return BufferRegion(buffer, tuple(map(whole_range, buffer.shape)))
 
 
 def _name(tensor: Tensor) -> str:

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..ir import structural_equal
 from ..prim import (
     Add,
+    Analyzer,
     Cast,
     FloorDiv,
     FloorMod,
@@ -59,7 +59,7 @@ def block_access_region(
 
     In a block with `init`, reading what is being reduced into does not count as a read.
     """
-    collector = _Collector({buffer.data: buffer for buffer in buffers})
+    collector = _Collector({buffer.data: buffer for buffer in buffers}, _Facts(block))
     for match in block.match_buffers:
         collector.views[match.buffer] = match.source
     collector.local.update(block.alloc_buffers)
@@ -71,10 +71,27 @@ def block_access_region(
     return tuple(r for r in collector.reads.regions() if r.buffer not in written), writes
 
 
+class _Facts:
+    """What the domains of a block's variables say; the analyzer is made only if something asks."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.analyzer: Analyzer | None = None
+
+    def simplify(self, expr: PrimExpr) -> PrimExpr:
+        if self.analyzer is None:
+            self.analyzer = Analyzer()
+            for iter_var in self.block.iter_vars:
+                if iter_var.dom is not None:
+                    self.analyzer.bind(iter_var.var, iter_var.dom)
+        return self.analyzer.simplify(expr)
+
+
 @dataclass
 class _Accesses:
     """For each buffer, the union of the boxes seen so far; None: the whole dimension."""
 
+    facts: _Facts
     boxes: dict[Buffer, list[Interval | None]] = field(default_factory=dict[Buffer, "list[Interval | None]"])
 
     def add(self, buffer: Buffer, box: list[Interval | None]) -> None:
@@ -82,74 +99,43 @@ class _Accesses:
         if known is None:
             self.boxes[buffer] = box
         else:
-            self.boxes[buffer] = [_union(a, b) for a, b in zip(known, box, strict=True)]
+            self.boxes[buffer] = [self.union(a, b) for a, b in zip(known, box, strict=True)]
 
     def regions(self) -> tuple[BufferRegion, ...]:
         return tuple(
-            BufferRegion(buffer, tuple(_range(i, size) for i, size in zip(box, buffer.shape, strict=True)))
+            BufferRegion(
+                buffer, tuple(self.range(i, size) for i, size in zip(box, buffer.shape, strict=True))
+            )
             for buffer, box in self.boxes.items()
         )
 
+    def range(self, interval: Interval | None, size: PrimExpr) -> Range:
+        if interval is None:
+            return whole_range(size)
+        low, high = interval
+        if low is high:
+            return Range(low, const(1, low.dtype))
+        return Range(self.facts.simplify(low), self.facts.simplify(high - low + 1))
 
-def _range(interval: Interval | None, size: PrimExpr) -> Range:
-    if interval is None:
-        return Range(const(0, size.dtype), size)
-    low, high = interval
-    extent = difference(high, low)
-    return Range(low, const(extent + 1, low.dtype) if extent is not None else high - low + 1)
+    def union(self, a: Interval | None, b: Interval | None) -> Interval | None:
+        if a is None or b is None:
+            return None
+        low, high = self.difference(a[0], b[0]), self.difference(a[1], b[1])
+        if low is None or high is None:
+            return None
+        return (a[0] if low <= 0 else b[0]), (a[1] if high >= 0 else b[1])
 
-
-def _union(a: Interval | None, b: Interval | None) -> Interval | None:
-    if a is None or b is None:
-        return None
-    low, high = difference(a[0], b[0]), difference(a[1], b[1])
-    if low is None or high is None:
-        return None
-    return (a[0] if low <= 0 else b[0]), (a[1] if high >= 0 else b[1])
-
-
-def difference(a: PrimExpr, b: PrimExpr) -> int | None:
-    """a - b if it is a constant, as seen from the linear form of both; else None."""
-    if a is b:
-        return 0
-    if a.dtype != b.dtype:
-        return None
-    form = _Linear()
-    form.add(a, 1)
-    form.add(b, -1)
-    return form.constant if all(factor == 0 for _, factor in form.terms) else None
+    def difference(self, a: PrimExpr, b: PrimExpr) -> int | None:
+        """a - b if it is a constant; else None."""
+        if a is b:
+            return 0
+        found = self.facts.simplify(a - b)
+        return found.value if isinstance(found, IntImm) else None
 
 
-class _Linear:
-    """A sum of terms with integer factors, plus a constant."""
-
-    def __init__(self) -> None:
-        self.constant = 0
-        self.terms: list[tuple[PrimExpr, int]] = []
-
-    def add(self, expr: PrimExpr, factor: int) -> None:
-        match expr:
-            case IntImm():
-                self.constant += factor * expr.value
-            case Add():
-                self.add(expr.a, factor)
-                self.add(expr.b, factor)
-            case Sub():
-                self.add(expr.a, factor)
-                self.add(expr.b, -factor)
-            case Mul() if isinstance(expr.b, IntImm):
-                self.add(expr.a, factor * expr.b.value)
-            case Mul() if isinstance(expr.a, IntImm):
-                self.add(expr.b, factor * expr.a.value)
-            case _:
-                self.add_term(expr, factor)
-
-    def add_term(self, expr: PrimExpr, factor: int) -> None:
-        for i, (term, old) in enumerate(self.terms):
-            if term is expr or (not isinstance(term, Var) and structural_equal(term, expr)):
-                self.terms[i] = term, old + factor
-                return
-        self.terms.append((expr, factor))
+def whole_range(size: PrimExpr) -> Range:
+    """All of a dimension."""
+    return Range(const(0, size.dtype), size)
 
 
 def bounds_of(expr: PrimExpr, domain: dict[Var, Interval | None]) -> Interval | None:
@@ -203,14 +189,14 @@ def _combine(expr: PrimExpr, a: Interval, b: Interval) -> Interval | None:
 
 
 class _Collector(StmtExprVisitor):
-    def __init__(self, by_data: dict[Var, Buffer]) -> None:
+    def __init__(self, by_data: dict[Var, Buffer], facts: _Facts) -> None:
         super().__init__()
         self.by_data = by_data
         self.domain: dict[Var, Interval | None] = {}
         self.views: dict[Buffer, BufferRegion] = {}
         self.local: set[Buffer] = set()
-        self.reads = _Accesses()
-        self.writes = _Accesses()
+        self.reads = _Accesses(facts)
+        self.writes = _Accesses(facts)
 
     def access(self, accesses: _Accesses, buffer: Buffer, ranges: Iterable[Interval | None]) -> None:
         while buffer in self.views:
@@ -281,7 +267,7 @@ class _Collector(StmtExprVisitor):
         if behind is None:
             self.local.add(node.buffer)
         else:
-            self.views[node.buffer] = BufferRegion(behind, tuple(_range(None, s) for s in behind.shape))
+            self.views[node.buffer] = BufferRegion(behind, tuple(whole_range(s) for s in behind.shape))
         self.visit(node.body)
 
     def visit_BlockRealize(self, node: BlockRealize) -> None:
@@ -296,4 +282,4 @@ class _Collector(StmtExprVisitor):
                 self.access(accesses, region.buffer, [self.relax(r) for r in ranges])
 
 
-__all__ = ["block_access_region", "bounds_of", "complete_block", "difference"]
+__all__ = ["block_access_region", "bounds_of", "complete_block", "whole_range"]

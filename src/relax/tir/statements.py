@@ -24,11 +24,9 @@ def is_nothing(stmt: Stmt) -> bool:
 
 
 def seq_of(stmts: Iterable[Stmt]) -> Stmt:
-    """Statements one after the other: nested sequences flattened, a lone one as it is."""
-    flat: list[Stmt] = []
-    for stmt in stmts:
-        flat.extend(stmt.seq if isinstance(stmt, SeqStmt) else (stmt,))
-    return flat[0] if len(flat) == 1 else SeqStmt(tuple(flat))
+    """Statements one after the other; a lone one as it is."""
+    made = SeqStmt(tuple(stmts))
+    return made.seq[0] if len(made.seq) == 1 else made
 
 
 def conjuncts(condition: PrimExpr) -> Iterator[PrimExpr]:

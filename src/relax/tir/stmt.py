@@ -19,7 +19,7 @@ turns them into the loops and branches that code generation takes.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast, final
 
 from ..ir import BaseFunc, DataType, Node, binder, child, label, node, set_slot
@@ -122,12 +122,19 @@ class IfThenElse(Stmt):
     else_case: Stmt | None = child(default=None)
 
 
+def _flat(stmts: Iterable[Stmt]) -> tuple[Stmt, ...]:
+    flat: list[Stmt] = []
+    for stmt in stmts:
+        flat.extend(stmt.seq if isinstance(stmt, SeqStmt) else (stmt,))
+    return tuple(flat)
+
+
 @final
 @node
 class SeqStmt(Stmt):
-    """Statements one after the other. An empty sequence does nothing."""
+    """Statements one after the other; sequences inside are flattened. An empty sequence does nothing."""
 
-    seq: tuple[Stmt, ...] = child(converter=tuple)
+    seq: tuple[Stmt, ...] = child(converter=_flat)
 
 
 @final
