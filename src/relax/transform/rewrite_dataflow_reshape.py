@@ -129,14 +129,18 @@ def private_variables(bindings: Iterable[Binding]) -> frozenset[Var]:
         value = binding.value if isinstance(binding, VarBinding | MatchCast) else None
         if value is None:
             continue
-        if isinstance(value, Call):
-            seen.update(variables_in(given_away(value)))
-        elif isinstance(value, Var | Tuple | TupleGetItem):
+        if isinstance(value, Var | Tuple | TupleGetItem) or is_view_call(value):
             if binding.var in seen:  # another name of what it names
                 seen.update(variables_in([value]))
         else:
-            seen.update(variables_in([value]))
+            seen.update(variables_in(given_away(value) if isinstance(value, Call) else [value]))
     return frozenset(var for var in local if var not in seen)
+
+
+def is_view_call(expr: RelaxExpr) -> bool:
+    """Whether an expression is a call of an operator whose result may share storage with its first operand."""
+    operator = operator_of(expr) if isinstance(expr, Call) else None
+    return operator is not None and operator.view
 
 
 def given_away(call: Call) -> list[RelaxExpr]:
@@ -146,8 +150,9 @@ def given_away(call: Call) -> list[RelaxExpr]:
     if call.op.name in _KERNELS:
         return []
     operator = operator_of(call)
-    fresh = operator is not None and not isinstance(operator, Intrinsic) and not operator.view
-    return [] if fresh and operator is not None and operator.packed is None else list(call.args)
+    if operator is None or isinstance(operator, Intrinsic) or operator.packed is not None:
+        return list(call.args)
+    return []
 
 
 def variables_in(exprs: Iterable[RelaxExpr]) -> set[Var]:

@@ -1,0 +1,209 @@
+"""BindParams and BindSymbolicVars: values for parameters, sizes for dimensions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relax
+from relax.ir import DiagnosticError
+from relax.script import ir as I
+from relax.script import relax as R
+from relax.script import tir as T
+from relax.transform import BindParams, BindSymbolicVars
+
+
+@I.ir_module
+class Linear:
+    @R.function
+    def main(
+        x: R.Tensor(("b", "n"), "float32"), w: R.Tensor(("n", "m"), "float32"), y: R.Tensor(ndim=1, dtype="float32")
+    ) -> R.Tensor(("b", "m"), "float32"):
+        b = T.int64()
+        n = T.int64()
+        m = T.int64()
+        with R.dataflow():
+            z = R.match_cast(y, R.Tensor((m,), "float32"))
+            h = R.matmul(x, w)
+            s = R.reshape(h, R.shape([b, m]))
+            gv = R.add(s, z)
+            R.output(gv)
+        return gv
+
+
+def problems(step, mod):
+    with pytest.raises(DiagnosticError) as caught:
+        step(mod)
+    return [f"{d.code} {d.message}" for d in caught.value.diagnostics]
+
+
+def test_a_parameter_becomes_a_constant_and_its_sizes_are_known_everywhere(check):
+    w = np.arange(12, dtype="float32").reshape(4, 3)
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(
+            x: R.Tensor(("b", 4), "float32"), y: R.Tensor(ndim=1, dtype="float32")
+        ) -> R.Tensor(("b", 3), "float32"):
+            b = T.int64()
+            with R.dataflow():
+                z = R.match_cast(y, R.Tensor((3,), "float32"))
+                h = R.matmul(x, R.const(w))
+                s = R.reshape(h, R.shape([b, 3]))
+                gv = R.add(s, z)
+                R.output(gv)
+            return gv
+
+    for key in ("w", Linear["main"].params[1]):
+        after = BindParams("main", {key: w})(Linear)
+        relax.ir.assert_structural_equal(after, Expected)
+        relax.analysis.check_well_formed(after)
+
+
+def test_values_of_every_kind():
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(
+            a: R.Tensor((), "float16"), s: R.Shape(["n"]), p: R.Prim("int64"), o: R.Object,
+            t: R.Tuple(R.Tensor((2,), "float32"), R.Prim("int64")),
+        ):  # fmt: skip
+            n = T.int64()
+            return (a, s, p, o, t, R.zeros((n,), "float32"))
+
+    after = BindParams(
+        "main",
+        {
+            "a": np.float16(1.5),
+            "s": relax.ShapeExpr([5]),
+            "p": 3,
+            "o": "text",
+            "t": (relax.nd.array(np.ones(2, "float32")), 4),
+        },
+    )(Before)
+    assert after["main"].params == ()
+    assert "R.zeros((5,)" in after.script() or "R.zeros(R.shape([5])" in after.script()
+
+
+def test_what_only_run_time_knows_is_checked_there(check):
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32"), w: R.Tensor(("n * 2",), "float32")):
+            return (x, w)
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            n = T.int64()
+            w = R.match_cast(R.const(np.ones(6, "float32")), R.Tensor((n * 2,), "float32"))
+            return (x, w)
+
+    after = BindParams("main", {"w": np.ones(6, "float32")})(Before)
+    relax.ir.assert_structural_equal(after, Expected)
+
+
+def test_everything_wrong_is_reported_at_once():
+    step = BindParams(
+        "main", {"ww": np.ones(1, "float32"), "x": np.ones((2, 3), "float64"), "w": np.ones((4, 5, 6), "float32")}
+    )
+    found = problems(step, Linear)
+    assert found == [
+        "E4003 BindParams: no parameter is called 'ww'",
+        "E4003 BindParams: the value of x does not fit: dtype: expected float32, found float64",
+        "E4003 BindParams: the value of w does not fit: rank: expected 2, found 3",
+    ]
+    with pytest.raises(DiagnosticError, match="did you mean 'w'"):
+        step(Linear)
+    assert problems(BindParams("mane", {}), Linear) == ["E4003 BindParams: 'mane' is not in the module"]
+
+
+def test_two_values_that_disagree():
+    found = problems(BindParams("main", {"x": np.ones((2, 3), "float32"), "w": np.ones((4, 5), "float32")}), Linear)
+    assert found == ["E4003 BindParams: the value of w does not fit: dimension 0: expected 3, found 4"]
+
+
+def test_a_function_others_call_keeps_its_signature():
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            cls = Before
+            return cls.inner(x)
+
+        @R.function(private=True)
+        def inner(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            return x
+
+    found = problems(BindParams("inner", {"x": np.ones(4, "float32")}), Before)
+    assert found == ["E4003 BindParams: inner is called by main, which pass all its parameters"]
+
+
+def test_nothing_to_bind(check):
+    check(BindParams("main", {}), Linear)
+
+
+def test_a_size_is_replaced_everywhere(check):
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(
+            x: R.Tensor(("b", 4), "float32"), w: R.Tensor((4, 8), "float32"), y: R.Tensor(ndim=1, dtype="float32")
+        ) -> R.Tensor(("b", 8), "float32"):
+            b = T.int64()
+            with R.dataflow():
+                z = R.match_cast(y, R.Tensor((8,), "float32"))
+                h = R.matmul(x, w)
+                s = R.reshape(h, R.shape([b, 8]))
+                gv = R.add(s, z)
+                R.output(gv)
+            return gv
+
+    n, m = (v for v in relax.analysis.defined_symbolic_vars(Linear["main"]) if v.name in ("n", "m"))
+    for binding in ({"n": 4, "m": 8}, {n: 4, "m": np.int64(8)}, {n: 4, m: relax.tir.IntImm("int64", 8)}):
+        after = BindSymbolicVars(binding)(Linear)
+        relax.ir.assert_structural_equal(after, Expected)
+        relax.analysis.check_well_formed(after)
+
+
+def test_one_variable_by_another():
+    b, n, m = relax.analysis.defined_symbolic_vars(Linear["main"])
+    after = BindSymbolicVars({"m": n * 2})(Linear)
+    assert 'w: R.Tensor(("n", "n * 2")' in after.script()
+
+
+def test_one_function_or_all_that_have_it():
+    @I.ir_module
+    class Before:
+        @R.function
+        def a(x: R.Tensor(("n",), "float32")):
+            return x
+
+        @R.function
+        def b(x: R.Tensor(("n",), "float32")):
+            return x
+
+        @R.function
+        def c(x: R.Tensor((1,), "float32")):
+            return x
+
+    one = BindSymbolicVars({"n": 3}, "a")(Before)
+    assert one["b"] is Before["b"]
+    assert one["a"] is not Before["a"]
+    both = BindSymbolicVars({"n": 3})(Before)
+    assert both["b"] is not Before["b"]
+    assert both["c"] is Before["c"]
+
+
+def test_wrong_bindings_are_reported_at_once():
+    found = problems(BindSymbolicVars({"n": -1, "k": 3, "b": "four"}), Linear)
+    assert found == [
+        "E4004 BindSymbolicVars: 'n' cannot be -1",
+        "E4004 BindSymbolicVars: 'b' cannot be 'four'",
+        "E4004 BindSymbolicVars: the signatures of the module have no shape variable 'k'",
+    ]
+    assert problems(BindSymbolicVars({"k": 3}, func_name="main"), Linear) == [
+        "E4004 BindSymbolicVars: main has no shape variable 'k'"
+    ]

@@ -1,0 +1,189 @@
+"""LegalizeOps: operators become kernels, packed calls, or a complaint that lists them all."""
+
+from __future__ import annotations
+
+import pytest
+
+import relax
+from relax import tir
+from relax.ir import DiagnosticError, register_op
+from relax.script import ir as I
+from relax.script import relax as R
+from relax.script import tir as T
+from relax.transform import LegalizeOps
+
+
+def kernels(mod):
+    return [g.name_hint for g, f in mod.functions.items() if isinstance(f, tir.PrimFunc)]
+
+
+def calls(mod):
+    """The names of the operators and packed functions that are left, in order."""
+    found = []
+
+    def visit(item):
+        if isinstance(item, relax.Call):
+            found.append(getattr(item.op, "name", getattr(item.op, "global_symbol", "")))
+
+    for func in mod.functions.values():
+        if isinstance(func, relax.Function):
+            relax.ir.walk(func, visit)
+    return found
+
+
+def test_an_operator_becomes_a_kernel(check):
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32")):
+            with R.dataflow():
+                y = R.exp(x)
+                R.output(y)
+            return y
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32")):
+            n = T.int64()
+            with R.dataflow():
+                y = R.call_tir(Expected.exp, (x,), R.Tensor((n, 4), "float32"))
+                R.output(y)
+            return y
+
+        @T.prim_func(private=True)
+        def exp(a: T.handle, b: T.handle):
+            T.func_attr({"tir.noalias": True})
+            n = T.int64()
+            A = T.match_buffer(a, (n, T.int64(4)), "float32")
+            B = T.match_buffer(b, (n, T.int64(4)), "float32")
+            for i, j in T.grid(n, T.int64(4)):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    T.reads(A[vi, vj])
+                    T.writes(B[vi, vj])
+                    B[vi, vj] = T.exp(A[vi, vj])
+
+    check(LegalizeOps(), Before, Expected)
+
+
+def test_equal_kernels_are_one_and_different_ones_are_not():
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((4,), "float32"), y: R.Tensor((5,), "float32"), z: R.Tensor((4,), "float16")):
+            a = R.exp(R.exp(x))
+            b = R.exp(y)
+            c = R.exp(z)
+            return (a, b, c, R.clip(x, 0.0, 1.0), R.clip(x, 0.0, 2.0))
+
+    after = LegalizeOps()(Before)
+    assert kernels(after) == ["exp", "exp1", "exp2", "clip", "clip1"]
+    assert calls(after) == ["relax.call_tir"] * 6
+
+
+def test_branches_and_local_functions(check):
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")) -> R.Tensor((4,), "float32"):
+            @R.function
+            def inner(a: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+                return R.negative(a)
+
+            if c:
+                r = R.exp(x)
+            else:
+                r = inner(x)
+            return r
+
+    after = check(LegalizeOps(), Before, LegalizeOps()(Before))
+    assert sorted(kernels(after)) == ["exp", "negative"]
+
+
+def test_intrinsics_stay(check):
+    @I.ir_module
+    class Before:
+        @R.function(pure=False)
+        def main(x: R.Tensor((4,), "float32")):
+            s = R.shape_of(x)
+            t = R.shape_to_tensor(s)
+            R.print(t)
+            n = R.null_value()
+            y = R.call_dps_packed("test.f", (x,), R.Tensor((4,), "float32"))
+            return (y, n)
+
+    check(LegalizeOps(), Before)
+
+
+def test_operators_of_data_dependent_size_become_packed_calls():
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            u = R.unique(x)
+            y = R.exp(u)
+            return y
+
+    after = LegalizeOps()(Before)
+    relax.analysis.check_well_formed(after)
+    assert "relax.call_pure_packed" in calls(after)
+    # What came has a size nobody knows: the kernel is generic, a match_cast names the size.
+    assert "match_cast" in after.script()
+    assert "exp" in kernels(after)
+
+
+def test_a_rule_of_the_callers(check):
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            y = R.exp(x)
+            z = R.negative(y)
+            return z
+
+    def by_library(builder, call):
+        return relax.op.call_dps_packed("library.exp", call.args, call.struct_info)
+
+    after = LegalizeOps({"relax.exp": by_library})(Before)
+    assert kernels(after) == ["negative"]
+    assert "library.exp" in after.script()
+
+    def by_others(builder, call):
+        return relax.op.add(relax.op.negative(call.args[0]), call.args[0])
+
+    assert kernels(LegalizeOps({"relax.exp": by_others})(Before)) == ["negative", "add"]
+
+
+def test_all_that_cannot_be_legalized_is_listed_at_once():
+    register_op("test.mystery", FInferStructInfo=lambda call, builder: call.args[0].struct_info)
+
+    x = relax.Var("x", relax.TensorStructInfo((4,), "float32"))
+    y = relax.Var("y", relax.TensorStructInfo(None, "float32"))
+    bb = relax.BlockBuilder()
+    with bb.function("main", [x, y]):
+        a = bb.emit(relax.Call("test.mystery", [x]))
+        b = bb.emit(relax.op.exp(a))
+        c = bb.emit(relax.op.sum(y, axis=[0]))
+        bb.emit_func_output(relax.Tuple([b, c]))
+    with pytest.raises(DiagnosticError) as caught:
+        LegalizeOps()(bb.get())
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "E4001"
+    assert diagnostic.message == "LegalizeOps: cannot legalize relax.sum, test.mystery"
+    assert any("test.mystery: it has no formula" in note for note in diagnostic.notes)
+    assert any("relax.sum" in note and "R.Tensor" in note for note in diagnostic.notes)
+    assert "in main" in diagnostic.notes[0]
+
+
+def test_places_are_told():
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor(dtype="float32")):
+            y = R.sum(x, axis=[0])
+            return y
+
+    with pytest.raises(DiagnosticError, match=r"test_legalize_ops.py:\d+:17") as caught:
+        LegalizeOps()(Before)
+    assert "match_cast" in str(caught.value)
