@@ -1,0 +1,145 @@
+"""Passes as users write them."""
+
+from __future__ import annotations
+
+import pytest
+
+import relax
+from relax.ir import IRModule
+from relax.script import ir as I
+from relax.script import relax as R
+from relax.script import tir as T
+from relax.transform import (
+    FuncPass,
+    ModulePass,
+    PassContext,
+    Sequential,
+    dataflowblock_pass,
+    function_pass,
+    module_pass,
+)
+
+
+@I.ir_module
+class Program:
+    @R.function
+    def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")) -> R.Tensor((4,), "float32"):
+        if c:
+            with R.dataflow():
+                lv = R.exp(x)
+                gv = R.exp(lv)
+                R.output(gv)
+            r = gv
+        else:
+            r = x
+        return r
+
+    @T.prim_func
+    def kernel(A: T.Buffer((4,), "float32")):
+        for i in range(4):
+            A[i] = T.float32(0)
+
+
+def test_a_module_pass_in_both_styles():
+    @module_pass(opt_level=0)
+    def tvm_style(mod, ctx):
+        assert isinstance(ctx, PassContext)
+        return mod.with_attr("seen", True)
+
+    assert isinstance(tvm_style, ModulePass)
+    assert tvm_style(Program).attrs["seen"] is True
+
+    @module_pass
+    def OurStyle(mod, key="seen"):
+        """Marks a module."""
+        return mod.with_attr(key, True)
+
+    assert OurStyle("other")(Program).attrs == {"other": True}
+    assert OurStyle.__doc__ == "Marks a module."
+
+
+def test_a_module_pass_class():
+    @module_pass(opt_level=0, name="Marker")
+    class Marker:
+        """Marks a module."""
+
+        def __init__(self, key):
+            self.key = key
+
+        def transform_module(self, mod, ctx):
+            return mod.with_attr(self.key, ctx.opt_level)
+
+    step = Marker("level")
+    assert step.key == "level"
+    assert step.info.name == "Marker"
+    with PassContext(opt_level=3):
+        assert step(Program).attrs == {"level": 3}
+    with pytest.raises(AttributeError):
+        step.missing  # noqa: B018
+
+    with pytest.raises(TypeError, match="needs a method transform_module"):
+
+        @module_pass
+        class Nothing:
+            pass
+
+
+def test_a_function_pass_sees_relax_functions_only():
+    seen = []
+
+    @function_pass(opt_level=0)
+    def look(func, mod, ctx):
+        seen.append(func)
+        assert isinstance(mod, IRModule)
+        return func
+
+    assert isinstance(look, FuncPass)
+    assert look(Program) is Program
+    assert seen == [Program["main"]]
+
+    @function_pass(opt_level=0)
+    class Mark:
+        def transform_function(self, func, mod, ctx):
+            return func.with_attr("marked", True)
+
+    after = Mark()(Program)
+    assert after["main"].attrs["marked"] is True
+    assert after["kernel"] is Program["kernel"]
+
+
+def test_a_dataflow_block_pass_reaches_branches():
+    seen = []
+
+    @dataflowblock_pass(opt_level=0)
+    def look(block, mod, ctx):
+        seen.append(len(block.bindings))
+        return block
+
+    assert look(Program) is Program
+    assert seen == [2]
+
+    @dataflowblock_pass(opt_level=0)
+    class Simplify:
+        """exp(exp(x)) is exp(x), for the sake of the test."""
+
+        def transform_dataflowblock(self, block, mod, ctx):
+            first, second = block.bindings
+            x = first.value.args[0]
+            return relax.DataflowBlock([relax.VarBinding(second.var, relax.op.exp(x))])
+
+    after = Simplify()(Program)
+    relax.analysis.check_well_formed(after)
+    assert after.script().count("R.exp") == 1
+
+
+def test_levels_and_names():
+    @module_pass(opt_level=3, name="Late")
+    def late(mod, ctx):
+        return mod.with_attr("late", True)
+
+    assert late(Program) is Program
+    with PassContext(opt_level=3) as context:
+        assert Sequential([late])(Program).attrs == {"late": True}
+    assert context.trace == ["Late", "sequential"]
+    with PassContext(opt_level=3, disabled_pass=["Late"]):
+        assert late(Program) is Program

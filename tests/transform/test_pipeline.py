@@ -1,0 +1,123 @@
+"""The default pipeline: a list one reads, whose every step keeps its promise."""
+
+from __future__ import annotations
+
+import pytest
+
+import relax
+from relax.analysis import check_well_formed
+from relax.ir import DiagnosticError
+from relax.script import ir as I
+from relax.script import relax as R
+from relax.script import tir as T
+from relax.transform import PassContext, VerifyInstrument
+from relax.transform.pipeline import DEFAULT, GRAPH, LOWER, get_pipeline, register_pipeline
+
+
+@I.ir_module
+class Everything:
+    """A bit of all that passes have to deal with."""
+
+    @T.prim_func
+    def scale(a: T.handle, k: T.int64, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (n,), "float32")
+        for i in range(n):
+            with T.block("scale"):
+                v = T.axis.spatial(n, i)
+                B[v] = A[v] * T.float32(k)
+
+    @R.function
+    def main(
+        x: R.Tensor(("n", 4), "float32"), y: R.Tensor(ndim=1, dtype="float32"), c: R.Tensor((), "bool")
+    ) -> R.Tuple(R.Tensor(("n * 4",), "float32"), R.Tensor(("n", 4), "float32"), R.Object):
+        n = T.int64()
+        m = T.int64()
+        cls = Everything
+        with R.dataflow():
+            unused = R.exp(x)
+            w = R.permute_dims(R.const([[1.0, 2.0, 3.0, 4.0]], "float32"))
+            h = R.matmul(x, w)
+            flat = R.reshape(R.add(x, h), R.shape([n * 4]))
+            scaled = R.call_tir(cls.scale, (flat,), R.Tensor((n * 4,), "float32"), tir_vars=R.shape([n]))
+            cast = R.match_cast(y, R.Tensor((m,), "float32"))
+            distinct = R.unique(cast)
+            gv = R.add(scaled, scaled)
+            gv1 = R.exp(distinct)
+            R.output(gv, gv1)
+
+        @R.function
+        def local(a: R.Tensor((n, 4), "float32")) -> R.Tensor((n, 4), "float32"):
+            return R.add(a, x)
+
+        if c:
+            r = local(x)
+        else:
+            r = cls.helper(x)
+        return (gv, r, (gv1, R.shape([n, m]), local))
+
+    @R.function(private=True)
+    def helper(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):
+        return R.negative(x)
+
+    @R.function(private=True)
+    def nobody(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):
+        return x
+
+
+def modules_before():
+    """Each step of the default pipeline with the module it gets."""
+    mod = Everything
+    for step in DEFAULT:
+        yield step, mod
+        mod = step.make()(mod)
+
+
+@pytest.mark.parametrize("index", range(len(DEFAULT)), ids=lambda i: f"{i}-{DEFAULT[i].make().info.name}")
+def test_every_step_keeps_its_promise(index):
+    """Well-formed out of well-formed; a second run gives back the very module; spans survive."""
+    step, before = list(modules_before())[index]
+    check_well_formed(before)
+    after = step.make()(before)
+    check_well_formed(after)
+    assert step.make()(after) is after
+    assert step.reason
+    spans = [b.span for block in after["main"].body.blocks for b in block.bindings if b.span is not None]
+    assert spans
+
+
+def test_the_pipeline_runs_verified():
+    with PassContext(instruments=[VerifyInstrument(check_well_formed)]) as context:
+        after = get_pipeline()(Everything)
+    assert context.trace[:4] == ["Normalize", "CanonicalizeBindings", "FoldConstant", "DeadCodeElimination"]
+    names = [g.name_hint for g in after]
+    assert "nobody" not in names
+    assert "main_local" in names
+    text = after.script()
+    for gone in ("R.dataflow", "R.call_tir(", "R.match_cast", "permute_dims", "R.exp(x)", "make_closure("):
+        assert gone not in text.replace("vm.builtin.make_closure", "")
+
+
+def test_parts_have_names():
+    graph = get_pipeline("graph")(Everything)
+    assert "R.permute_dims" not in graph.script()
+    assert "R.exp(x)" not in graph.script()
+    lowered = get_pipeline("lower")(graph)
+    check_well_formed(lowered)
+    assert "R.builtin.alloc_tensor" in lowered.script()
+    assert DEFAULT[: len(GRAPH) + len(LOWER)] == (*GRAPH, *LOWER)
+    assert relax.get_pipeline("default")(Everything) is not Everything
+
+
+def test_unknown_and_registered_pipelines():
+    with pytest.raises(DiagnosticError, match="E4007.*there is no pipeline 'fast'"):
+        get_pipeline("fast")
+
+    @register_pipeline("test.nothing")
+    def nothing():
+        return relax.transform.Sequential([], name="nothing")
+
+    assert get_pipeline("test.nothing")(Everything) is Everything
+    with pytest.raises(ValueError, match="registered already"):
+        register_pipeline("test.nothing")(nothing)
