@@ -7,6 +7,7 @@ import math
 import ml_dtypes
 import numpy as np
 import pytest
+
 from relax.prim import (
     EQ,
     LT,
@@ -58,7 +59,9 @@ def pair(dtype: str) -> tuple[Var, Var]:
 def test_integer_arithmetic_is_numpys(dtype, cls, reference):
     a, b = pair(dtype)
     info = np.iinfo(dtype)
-    values = sorted({info.min, info.min + 1, info.max, info.max - 1, 0, 1, 2, 7, *([-1, -3] if info.min else [])})
+    values = sorted(
+        {info.min, info.min + 1, info.max, info.max - 1, 0, 1, 2, 7, *([-1, -3] if info.min else [])}
+    )
     for left in values:
         for right in values:
             if right == 0 and cls in (FloorDiv, FloorMod):
@@ -69,7 +72,8 @@ def test_integer_arithmetic_is_numpys(dtype, cls, reference):
 
 
 @pytest.mark.parametrize(
-    "a, b, quotient, rest", [(7, 2, 3, 1), (-7, 2, -3, -1), (7, -2, -3, 1), (-7, -2, 3, -1), (-128, -1, -128, 0)]
+    "a, b, quotient, rest",
+    [(7, 2, 3, 1), (-7, 2, -3, -1), (7, -2, -3, 1), (-7, -2, 3, -1), (-128, -1, -128, 0)],
 )
 def test_truncated_division(a, b, quotient, rest):
     x, y = pair("int8")
@@ -85,7 +89,9 @@ def test_division_by_zero_names_the_expression(cls):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("cls, reference", [(Add, np.add), (Mul, np.multiply), (Div, np.divide), (Sub, np.subtract)])
+@pytest.mark.parametrize(
+    "cls, reference", [(Add, np.add), (Mul, np.multiply), (Div, np.divide), (Sub, np.subtract)]
+)
 def test_floats_are_rounded_after_every_operation(dtype, cls, reference):
     a, b = pair(dtype)
     for left in (1.0, 1 / 3, -2.5, 0.0, -0.0, 100.0):
@@ -145,7 +151,9 @@ def test_casts_of_floats(value, dtype, expected):
     assert evaluate(Cast(dtype, x), {x: value}) == expected
 
 
-@pytest.mark.parametrize("value, dtype, expected", [(300, "int8", 44), (-1, "uint8", 255), (5, "bool", True), (1, "float32", 1.0)])
+@pytest.mark.parametrize(
+    "value, dtype, expected", [(300, "int8", 44), (-1, "uint8", 255), (5, "bool", True), (1, "float32", 1.0)]
+)
 def test_casts_of_integers(value, dtype, expected):
     x = Var("x", "int32")
     assert evaluate(Cast(dtype, x), {x: value}) == expected

@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+
 from relax.ir import load_json, save_json, structural_equal
 from relax.prim import (
     EQ,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from relax.ir import Node, node, set_slot, structural_equal
 from relax.prim import (
     IntImm,

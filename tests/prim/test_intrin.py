@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+
 from relax.ir import Op
 from relax.prim import And, Call, FloatImm, IntImm, Not, Or, SizeVar, Var, const, evaluate, intrin
 
@@ -34,7 +35,9 @@ def test_functions_of_floats(name):
             expected = np.float32(reference(np.float64(value)))
         found = evaluate(call, {x: value})
         assert found == expected or (math.isnan(found) and math.isnan(expected))
-    with pytest.raises(TypeError, match=f"{name}: expected a floating-point operand, found int32; cast it first"):
+    with pytest.raises(
+        TypeError, match=f"{name}: expected a floating-point operand, found int32; cast it first"
+    ):
         build(i)
 
 
@@ -74,7 +77,11 @@ def test_rounding(name, values):
 
 
 def test_tests_of_floats():
-    for name, values in {"isnan": (True, False, False), "isinf": (False, True, False), "isfinite": (False, False, True)}.items():
+    for name, values in {
+        "isnan": (True, False, False),
+        "isinf": (False, True, False),
+        "isfinite": (False, False, True),
+    }.items():
         build = getattr(intrin, name)
         for value, expected in zip((math.nan, math.inf, 1.0), values):
             assert evaluate(build(x), {x: value}) is expected

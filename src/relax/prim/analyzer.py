@@ -35,6 +35,7 @@ from .expr import (
     binary,
     cast,
     convert,
+    match_dtypes,
     nonnegative_epoch,
 )
 from .normal import Normalizer
@@ -92,11 +93,16 @@ class Analyzer:
             self._prover = None
         low, extent = getattr(expr, "min", None), getattr(expr, "extent", None)
         if low is None or extent is None:
-            self._facts.values[var] = convert(expr)
+            _, value = match_dtypes(var, expr)
+            if value.dtype != var.dtype:
+                raise TypeError(
+                    f"Analyzer.bind: {var.name} has dtype {var.dtype!s}, its value {value.dtype!s}"
+                )
+            self._facts.values[var] = value
             self._changed()
             return
         self._facts.ranges[var] = EVERYTHING
-        low = convert(low)
+        _, low = match_dtypes(var, low)
         assume(self._normalizer, self._facts, binary(GE, var, low))
         assume(self._normalizer, self._facts, binary(LT, var, low + extent))
         self._changed()

@@ -3,7 +3,8 @@
 `Bounds.upper` looks for the best of what a few relaxations give, each of them sound:
 
     sum of the ranges of the terms
-    c·(x // c) ≤ x   and   c·(x // c) ≥ x - c + 1          a quotient gives way to its dividend
+    c·(x // c) is x - r, 0 ≤ r < c                         a quotient gives way to its dividend
+    c·(x // c) ≤ x   and   c·(x // c) ≥ x - c + 1
     max(x, y) is x or y, and at least either               a maximum to its operands, a choice to its arms
     p ≤ p + k·g  for a known g ≥ 0, k ≥ 0                   an inequality cancels a term
     x = least + x', x' ≥ 0                                  products of variables with a positive minimum
@@ -91,6 +92,7 @@ class Bounds:
         self.facts = facts
         self._fuel = 0
         self._atom_ranges: dict[Atom, Interval] = {}
+        self._remainders: dict[Atom, Atom] = {}
 
     # ------------------------------------------------------------------------------------- questions
 
@@ -134,7 +136,9 @@ class Bounds:
         if dtype == "int64":
             return True
         low, high = dtype_range(dtype)
-        return self._direct_upper(p) <= high and -self._direct_upper(scaled(p, -1)) >= low
+        if self._direct_upper(p) <= high and -self._direct_upper(scaled(p, -1)) >= low:
+            return True
+        return self._may_improve(p) and self.upper(p) <= high and self.lower(p) >= low
 
     # --------------------------------------------------------------------------------------- ranges
 
@@ -194,6 +198,7 @@ class Bounds:
 
     def _relaxations(self, p: Poly) -> Iterator[tuple[list[Poly], int]]:
         """Polynomials at least one of which, divided by the number, is ≥ p."""
+        yield from self._with_remainders(p)
         products = False
         for monomial, coefficient in p.items():
             if not coefficient:
@@ -205,6 +210,35 @@ class Bounds:
         yield from self._with_inequalities(p)
         if products:
             yield from self._shifted(p)
+
+    def _with_remainders(self, p: Poly) -> Iterator[tuple[list[Poly], int]]:
+        """p with c·(x // c) written as x - r, r the remainder, which lies in [0, c)."""
+        pending = list(p.items())
+        result: Poly = {}
+        changed = False
+        while pending:
+            monomial, coefficient = pending.pop()
+            for factor in monomial:
+                if not (isinstance(factor, Atom) and factor.kind is FloorDiv and factor.exact):
+                    continue
+                number = value_of(factor.args[1])
+                if number is not None and number > 0 and coefficient % number == 0:
+                    others = cast("Monomial", without(monomial, (factor,)))
+                    exchanged = add(factor.args[0], {(self._remainder(factor),): 1}, -1)
+                    pending.extend(times_monomial(exchanged, others, coefficient // number).items())
+                    changed = True
+                    break
+            else:
+                result = add(result, {monomial: coefficient})
+        if changed:
+            yield [result], 1
+
+    def _remainder(self, quotient: Atom) -> Atom:
+        known = self._remainders.get(quotient)
+        if known is None:
+            known = Atom(FloorMod, quotient.args, quotient.dtype, None, quotient.partial, True)
+            self._remainders[quotient] = known
+        return known
 
     def _eliminate(
         self, p: Poly, monomial: Monomial, coefficient: int, atom: Atom

@@ -39,7 +39,8 @@ def decide(normalizer: Normalizer, expr: CompareExpr) -> bool | None:
         different = value_of(difference) is not None or (exact and bounds.is_nonzero(difference))
         if different:
             return kind is NE
-        equal = exact and bounds.upper(difference) <= 0 <= bounds.lower(difference)
+        # Without facts, what bounds make 0 has the normal form 0 already.
+        equal = exact and not bounds.facts.empty and bounds.upper(difference) <= 0 <= bounds.lower(difference)
         return kind is EQ if equal else None
     if not exact:
         return None

@@ -38,7 +38,7 @@ _FLAGS = 2
 """Bits the flags take; the cost stands above them."""
 
 _COST: dict[type[PrimExpr], int] = {
-    Add: 1, Sub: 1, Mul: 1, FloorDiv: 4, FloorMod: 4, Div: 4, Mod: 4, Min: 2, Max: 2,
+    Add: 1, Sub: 1, Mul: 1, FloorDiv: 4, FloorMod: 4, Div: 5, Mod: 5, Min: 2, Max: 2,
     And: 1, Or: 1, Not: 1, Select: 2, Cast: 1, Let: 1, Call: 6,
 }  # fmt: skip
 _DIVISIONS = (FloorDiv, FloorMod, Div, Mod)

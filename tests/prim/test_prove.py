@@ -1,0 +1,358 @@
+"""The prover: equal, different or unknown; true, false or unknown; bounds; the Analyzer."""
+
+from __future__ import annotations
+
+import math
+import random
+import timeit
+
+import pytest
+from prim_spell import spell
+
+from relax.prim import (
+    EQ,
+    Add,
+    Analyzer,
+    And,
+    Cast,
+    ConstIntBound,
+    FloatImm,
+    IntImm,
+    Not,
+    Or,
+    Relation,
+    Select,
+    SizeVar,
+    Var,
+    const,
+    const_int_bound,
+    intrin,
+    prove,
+    prove_equal,
+    prove_shape_equal,
+    simplify,
+)
+
+EQUAL, DIFFERENT, UNKNOWN = Relation.EQUAL, Relation.DIFFERENT, Relation.UNKNOWN
+
+n, m, k, h = (SizeVar(name, "int64") for name in "nmkh")
+i, j = Var("i", "int64"), Var("j", "int64")
+b = Var("b", "int8")
+p = Var("p", "bool")
+top, low = intrin.max, intrin.min
+
+RELATIONS = [
+    (n + 1, 1 + n, EQUAL),
+    (n, n + 1, DIFFERENT),
+    (n, m, UNKNOWN),
+    (n, 0, UNKNOWN),
+    (n, -1, DIFFERENT),
+    (n + 1, 0, DIFFERENT),
+    (n * 2, n * 3, UNKNOWN),  # equal for 0
+    (2 * n, 2 * m + 1, DIFFERENT),
+    (n * n + 1, 0, DIFFERENT),
+    (i * i + 1, 0, DIFFERENT),
+    (n * (m + 1), n * m + n, EQUAL),
+    ((n + m) * (n - m), n * n - m * m, EQUAL),
+    (n * m // m, n, EQUAL),
+    ((n * m + n) // (m + 1), n, EQUAL),
+    (n * m * 4 // (m * 4), n, EQUAL),
+    ((n + 7) // 8 * 8 % 8, 0, EQUAL),
+    ((n // 2) // 3, n // 6, EQUAL),
+    (n % 6 // 2, n // 2 % 3, EQUAL),
+    ((n * 8 + m % 8) // 8, n, EQUAL),
+    (n * m // 8 * 8 + n * m % 8, m * n, EQUAL),
+    ((h + 2 - 3) // 1 + 1, h, EQUAL),
+    (((h - 1) // 2 + 1 - 1) // 2 + 1, (h - 1) // 4 + 1, EQUAL),
+    (intrin.ceildiv(n, 4), (n + 3) // 4, EQUAL),
+    (intrin.ceildiv(n * 4, 4), n, EQUAL),
+    (n // 4 * 4, n, UNKNOWN),
+    (top(n, m), top(m, n), EQUAL),
+    (top(top(n, m), k), top(n, top(k, m)), EQUAL),
+    (low(n, m) + top(n, m), n + m, EQUAL),
+    (low(n, m) + k, low(n + k, k + m), EQUAL),
+    (top(n - 1, 0) + 1, top(n, 1), EQUAL),
+    (top(n, 1), n, UNKNOWN),
+    (top(n, 1), 0, DIFFERENT),
+    (Select(p, n, m) + 1, 1 + Select(p, n, m), EQUAL),
+    (Select(n < m, n, m), Select(m > n, n, m), EQUAL),
+    (Cast("int64", Var("s", "int32")), 0, UNKNOWN),
+    (const(3), const(3, "int64"), EQUAL),
+    (const(3), 4, DIFFERENT),
+    (b + 1, b - 127 - 127 - 1, EQUAL),  # modulo 256
+    (b * 2, b * 2 + 1, DIFFERENT),
+    (b + 1, 0, UNKNOWN),
+    (FloatImm("float32", 1.5), FloatImm("float32", 1.5), EQUAL),
+    (FloatImm("float32", 1.5), FloatImm("float32", 2.5), DIFFERENT),
+    (p, p, EQUAL),
+    (const(True), const(False), DIFFERENT),
+]
+
+
+@pytest.mark.parametrize("a, b, answer", [pytest.param(*case, id=f"{n}") for n, case in enumerate(RELATIONS)])
+def test_prove_equal(a, b, answer):
+    assert prove_equal(a, b) is answer
+    assert prove_equal(b, a) is answer
+
+
+def test_relations_are_strings():
+    assert EQUAL == "equal"
+    assert Relation("unknown") is UNKNOWN
+
+
+def test_shapes():
+    assert prove_shape_equal((n, m + 1), (n, 1 + m)) is EQUAL
+    assert prove_shape_equal((n,), (n, n)) is DIFFERENT
+    assert prove_shape_equal((n, 2), (m, 3)) is DIFFERENT
+    assert prove_shape_equal((n, 2), (m, 2)) is UNKNOWN
+    assert prove_shape_equal((), ()) is EQUAL
+
+
+def test_effects_are_never_equal():
+    call = intrin.call_extern("int64", "rand")
+    assert prove_equal(call, call) is UNKNOWN
+    assert prove(EQ(call, call)) is None
+
+
+CLAIMS = [
+    (n >= 0, True),
+    (i >= 0, None),
+    (n < 0, False),
+    (n + 1 > n, True),
+    ((n + 3) // 4 * 4 >= n, True),
+    ((n + 7) // 8 * 8 - n < 8, True),
+    (n // 2 <= n, True),
+    ((n + 1) // 2 <= n, True),
+    (i // 2 <= i, None),  # not for -1
+    (n // m * m <= n, True),
+    (n % m < m, True),  # wherever it has a value
+    (n % 4 + i % 4 <= 6, True),
+    (n * m >= 0, True),
+    (n * (m + 1) >= n, True),
+    ((n + 1) * (m + 1) > n * m, True),
+    (top(n, m) >= m, True),
+    (low(n, m) > n, False),
+    (low(n, m) + top(n, m) - n - m < 1, True),
+    (Select(p, n, m) >= 0, True),
+    (And(n >= 0, i >= 0), None),
+    (And(n >= 0, n < 0), False),
+    (Or(n < m, n >= m), True),
+    (Or(n >= 0, i > 0), True),
+    (Not(n < 0), True),
+    (intrin.likely(n >= 0), True),
+    (EQ(n * 2, m * 2 + 1), False),
+    (b + 1 > b, None),
+    (Cast("int64", b) + 1 > Cast("int64", b), True),
+    (intrin.popcount(n) <= 64, True),
+    (const(True), True),
+    (const(0) > 1, False),
+    (Var("f", "float32") >= 0.0, None),
+]
+
+
+@pytest.mark.parametrize("claim, answer", [pytest.param(c, a, id=spell(c)) for c, a in CLAIMS])
+def test_prove(claim, answer):
+    assert prove(claim) is answer
+
+
+def test_polynomial_identities_are_complete():
+    """Whatever way a polynomial is written, it is recognised; and another one is not."""
+    rng = random.Random(0)
+    variables = [n, m, i, j]
+
+    def written(terms):
+        terms = list(terms)
+        rng.shuffle(terms)
+        total = const(0, "int64")
+        for coefficient, factors in terms:
+            factors = list(factors)
+            rng.shuffle(factors)
+            split = rng.randint(-3, 3)  # the coefficient in two parts
+            for part in (split, coefficient - split):
+                term = const(part, "int64")
+                for factor in factors:
+                    term = factor * term if rng.random() < 0.5 else term * factor
+                total = total + term if rng.random() < 0.5 else total - (0 - term)
+        return total
+
+    for _ in range(100):
+        terms = [
+            (rng.randint(-5, 5), [rng.choice(variables) for _ in range(rng.randint(0, 3))])
+            for _ in range(rng.randint(1, 5))
+        ]
+        a, b = written(terms), written(terms)
+        assert prove_equal(a, b) is EQUAL
+        assert prove_equal(a, b + 1) is DIFFERENT
+        assert prove_equal(a, b + i) is UNKNOWN
+
+
+class Range:
+    """What TIR's Range looks like to the analyzer."""
+
+    def __init__(self, low, extent):
+        self.min = low
+        self.extent = extent
+
+
+def test_binding_a_range():
+    analyzer = Analyzer()
+    analyzer.bind(i, Range(0, n))
+    analyzer.bind(j, Range(0, 64))
+    assert analyzer.can_prove(i < n)
+    assert analyzer.can_prove(i >= 0)
+    assert analyzer.can_prove(i * 64 + j < n * 64)
+    assert analyzer.simplify(i // n).value == 0
+    assert analyzer.simplify(i % n) is i
+    assert analyzer.simplify((i * 64 + j) // 64) is i
+    assert analyzer.simplify((i * 64 + j) % 64) is j
+    assert spell(analyzer.simplify((i * 64 + j) // 128)) == "(i // 2)"
+    assert analyzer.simplify(low(i + 1, n)) is not None
+    assert spell(analyzer.simplify(low(i + 1, n))) == "(i + 1)"
+    assert not analyzer.can_prove(i < m)
+
+
+def test_binding_a_narrow_loop_variable():
+    s, t = Var("s", "int32"), Var("t", "int32")
+    analyzer = Analyzer()
+    assert spell(analyzer.simplify((s * 4 + t) // 4)) == "(((s * 4) + t) // 4)"  # s * 4 may wrap around
+    analyzer.bind(s, Range(0, 1000))
+    analyzer.bind(t, Range(0, 4))
+    assert analyzer.simplify((s * 4 + t) // 4) is s
+    assert analyzer.const_int_bound(s * 4 + t) == ConstIntBound(0, 3999)
+
+
+def test_binding_a_value():
+    analyzer = Analyzer()
+    analyzer.bind(i, n + 1)
+    assert analyzer.can_prove_equal(i, n + 1)
+    assert analyzer.can_prove(i > n)
+    assert spell(analyzer.simplify(i - 1)) == "n"
+    with pytest.raises(TypeError, match="Analyzer.bind: j has dtype int64, its value float32"):
+        analyzer.bind(j, 0.5)
+    with pytest.raises(ValueError, match="Analyzer.bind: i is bound already; pass override=True"):
+        analyzer.bind(i, 3)
+    analyzer.bind(i, 3, override=True)
+    assert analyzer.simplify(i + 1).value == 4
+
+
+def test_an_empty_range_makes_everything_so():
+    analyzer = Analyzer()
+    analyzer.bind(i, Range(0, 0))
+    assert analyzer.can_prove(i < 0)  # the loop has no iteration in which this could be wrong
+
+
+def test_constraints():
+    analyzer = Analyzer()
+    with analyzer.constraint_scope(And(m > 4, i < j)):
+        assert analyzer.can_prove(m > 2)
+        assert analyzer.can_prove(m * n >= n * 5)
+        assert analyzer.can_prove(i + 1 <= j)
+        assert analyzer.prove(m < 3) is False
+        assert spell(analyzer.simplify(top(i, j))) == "j"
+        with analyzer.constraint_scope(EQ(n, 4)):
+            assert analyzer.simplify(n * 2).value == 8
+        assert analyzer.simplify(n * 2).dtype == "int64"
+        assert analyzer.can_prove_equal(n % m, n % m)
+    assert analyzer.prove(m > 2) is None
+    assert spell(analyzer.simplify(top(i, j))) == "max(i, j)"
+
+
+def test_a_constraint_can_exclude_zero():
+    analyzer = Analyzer()
+    assert spell(analyzer.simplify(n // n)) == "(n // n)"
+    with analyzer.constraint_scope(n != 0):
+        assert analyzer.simplify(n // n).value == 1
+        assert analyzer.simplify((m // n) * 0).value == 0
+        assert analyzer.prove(EQ(n, 0)) is False
+    with analyzer.constraint_scope(n > 0):
+        assert analyzer.simplify(n // n).value == 1
+
+
+def test_a_constraint_on_a_quotient():
+    analyzer = Analyzer()
+    with analyzer.constraint_scope(n // 4 < m):
+        assert analyzer.can_prove(n // 4 + 1 <= m)
+        assert analyzer.can_prove(n < m * 4)
+    with analyzer.constraint_scope(n % 4 == 0):
+        assert analyzer.prove_equal(n // 4 * 4, n) is EQUAL
+
+
+def test_a_constraint_that_is_a_variable():
+    analyzer = Analyzer()
+    with analyzer.constraint_scope(p):
+        assert analyzer.simplify(Select(p, n, m)) is n
+        assert analyzer.can_prove(p)
+        assert analyzer.prove(Not(p)) is False
+
+
+def test_a_scope_left_by_an_exception_is_left():
+    analyzer = Analyzer()
+    with pytest.raises(RuntimeError), analyzer.constraint_scope(i > 0):
+        raise RuntimeError
+    assert not analyzer.can_prove(i > 0)
+
+
+@pytest.mark.parametrize(
+    "expr, least, most",
+    [
+        (n, 0, ConstIntBound.POS_INF),
+        (i, ConstIntBound.NEG_INF, ConstIntBound.POS_INF),
+        (n % 7, 0, 6),
+        (i % -7, -6, 0),
+        (n - n // 2 * 2, 0, 1),
+        (low(n, 5), 0, 5),
+        (top(low(i, 5), -3), -3, 5),
+        (Select(p, n % 3, const(9, "int64")), 0, 9),
+        (b, -128, 127),
+        (b + b, -128, 127),
+        (Cast("int64", b) * 2, -256, 254),
+        (n < 3, 0, 1),
+        (n >= 0, 1, 1),
+        (const(4), 4, 4),
+        (intrin.clz(n), 0, 64),
+        (Cast("int64", p), 0, 1),
+        ((i % 4) * (j % 4), 0, 9),
+        ((i % 5 - 2) * (i % 5 - 2), ConstIntBound.NEG_INF, ConstIntBound.POS_INF),
+    ],
+)
+def test_bounds(expr, least, most):
+    bound = const_int_bound(expr)
+    if spell(expr).startswith("(((i % 5)"):
+        assert bound.min_value <= 0
+        assert bound.max_value >= 4
+    else:
+        assert bound == ConstIntBound(least, most)
+
+
+def test_update_gives_a_constant_range():
+    analyzer = Analyzer()
+    analyzer.update(i, ConstIntBound(3, 7))
+    assert analyzer.const_int_bound(i * 2 + 1) == ConstIntBound(7, 15)
+    assert analyzer.interval(j) == (-math.inf, math.inf)
+    assert analyzer.can_prove_greater_equal(i, 3)
+    assert analyzer.can_prove_less(i, 8)
+    assert analyzer.can_prove_less_equal(i, 7)
+    assert not analyzer.can_prove_less(i, 7)
+
+
+def test_answers_are_fast():
+    """A ceiling far above what it takes (some 10 to 100 µs), so that only an accident of complexity fails it."""
+
+    def microseconds(function):
+        return min(timeit.repeat(function, number=50, repeat=3)) / 50 * 1e6
+
+    a, b = (n + 3) // 4 * 4, 4 * ((3 + n) // 4)
+    assert microseconds(lambda: prove_equal(a, b)) < 2000
+    assert microseconds(lambda: prove_equal(n, m)) < 20
+    assert microseconds(lambda: simplify(a)) < 20  # known from the first time
+    assert microseconds(lambda: prove(n * m + 1 > 0)) < 2000
+
+
+def test_hard_questions_end():
+    """Nested quotients and maxima of many variables: an answer, perhaps unknown, in bounded time."""
+    variables = [SizeVar(f"a{t}", "int64") for t in range(12)]
+    expr: object = variables[0]
+    for t, var in enumerate(variables[1:]):
+        expr = top((expr + var) // (t + 2), low(var, expr) % (t + 3))
+    assert prove(expr >= 0) is True
+    assert prove(Add(expr, IntImm("int64", 0)) < 1) is None
