@@ -8,14 +8,12 @@ whose body uses blocks is given its root block.
 from __future__ import annotations
 
 import ast
-import builtins
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from ....ir import BaseFunc, GlobalVar, set_slot
-from ....prim import Call, PrimExpr, StringImm, Var, convert, mark_nonnegative
-from ....tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, region_of
+from ....ir import set_slot
+from ....prim import PrimExpr, StringImm, Var, convert, mark_nonnegative
+from ....tir.buffer import Buffer
 from ....tir.functor import pre_order_visit
 from ....tir.regions import complete_block
 from ....tir.scalar import as_tuple
@@ -27,41 +25,23 @@ from ....tir.stmt import (
     BufferStore,
     Evaluate,
     For,
-    ForKind,
     IfThenElse,
     LetStmt,
     PrimFunc,
     Stmt,
     While,
 )
-from ..core import MISSING, FunctionTask, StatementParser, is_docstring
-from ..core.diagnostics import ANNOTATION, DECLARATION, KIND, PLACE, POISON, SYNTAX, error
-from .buffers import BufferType, buffer_statement, pointers
+from ..core import is_docstring
+from ..core.diagnostics import ANNOTATION, DECLARATION, KIND, PLACE, POISON, SYNTAX
+from .buffers import BufferType, buffer_statement
 from .dtypes import DtypeName, HandleName
-from .frames import TRUE, BlockFrame, Body, InitFrame, Loop, Loops, Scope
-from .loops import make_loop
+from .frames import TRUE, BlockFrame, Body, InitFrame, Loops, Scope
+from .reader import TirReader
 from .values import Meta, converted, stored_value
 
 
-class TirParser(StatementParser):
+class TirParser(TirReader):
     """Parses one function."""
-
-    def __init__(self, task: FunctionTask) -> None:
-        super().__init__(task.source, task.scopes, task.diagnostics, trusted=task.trusted)
-        self.module = task.module
-        self.attrs: dict[str, Any] = {}
-        self.params: list[Var] = []
-        self.buffer_map: dict[Var, Buffer] = {}
-        self.buffers: list[Buffer] = []
-        self.ret_type: str | None = None
-        self.root = BlockFrame("root", is_root=True)
-        self.frames: list[BlockFrame] = []
-        self.bodies: list[Body] = []
-        self.loops: dict[Var, Loop] = {}
-        self.names: list[str] = []
-        self.binding = False
-        self.implicit: dict[str, Var] = {}
-        """Sizes that a shape introduced, by name."""
 
     # ------------------------------------------------------------------ the function
 
@@ -108,7 +88,7 @@ class TirParser(StatementParser):
             buffer = self.guard(arg.annotation, "T.Buffer", kind.buffer, arg.arg)
             self.params.append(param)
             self.buffer_map[param] = buffer
-            self._mark_sizes(buffer)
+            self.mark_sizes(buffer)
             return self.declare(buffer)
         if isinstance(kind, (DtypeName, HandleName)) or (isinstance(kind, Var) and not kind.name):
             param = Var(arg.arg, kind.dtype, span=self.span(arg))
@@ -175,173 +155,6 @@ class TirParser(StatementParser):
     def emit_scope(self, scope: Scope, node: ast.AST) -> None:
         """Wrap what follows in the body at work."""
         self.bodies[-1].items.append((scope, self.span(node)))
-
-    # ------------------------------------------------------------------ names and values
-
-    def missing_name(self, node: ast.Name) -> Any:
-        if self.binding:
-            return self._new_size(node.id)
-        return super().missing_name(node)
-
-    def _new_size(self, name: str) -> Var:
-        made = Var(name, "int64")
-        self.scopes.frames[1][name] = self.implicit[name] = made
-        return made
-
-    def sizes(self, node: ast.expr) -> Any:
-        """A shape: names that are not defined, and names in quotes, are new variables."""
-        outer, self.binding = self.binding, True
-        try:
-            return self._quoted(self.eval(node), node)
-        finally:
-            self.binding = outer
-
-    def _quoted(self, value: Any, node: ast.expr) -> Any:
-        if isinstance(value, (tuple, list)):
-            return tuple(self._quoted(item, node) for item in as_tuple(value))
-        if not isinstance(value, str):
-            return value
-        try:
-            tree = ast.parse(value, mode="eval").body
-        except SyntaxError:
-            self.fail(SYNTAX, f"{value!r} is no expression", node)
-        if not isinstance(tree, ast.Name):
-            for part in ast.walk(tree):
-                ast.copy_location(part, node)
-            return self.eval(tree)
-        known = self.scopes.local(value)
-        return self._new_size(value) if known is MISSING else known
-
-    def eval_Name(self, node: ast.Name) -> Any:
-        value = super().eval_Name(node)
-        return value.value if isinstance(value, Meta) else value
-
-    def eval_Call(self, node: ast.Call) -> Any:
-        if isinstance(node.func, ast.Name) and self.scopes.lookup(node.func.id) is builtins.range:
-            args, _ = self.arguments(node)
-            if any(isinstance(arg, PrimExpr) for arg in args):
-                return self._range(args, node)
-        return super().eval_Call(node)
-
-    def _range(self, args: list[Any], node: ast.Call) -> Loops:
-        """``range`` over scalar expressions."""
-        if not 1 <= len(args) <= 3:
-            self.fail(KIND, f"range takes one to three arguments, found {len(args)}", node)
-        start, stop, step = (args[0], None, 1) if len(args) == 1 else (*args, 1)[:3]
-        step = self.guard(node, "", int, step)
-        if step <= 0:
-            self.fail(KIND, "the step of a range is a positive constant", node)
-        return Loops([self.guard(node, "", make_loop, ForKind.SERIAL, start, stop, None, "", step)])
-
-    def invoke(self, function: Any, args: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
-        if isinstance(function, BaseFunc):
-            if self.module is None:
-                self.fail(KIND, "a function can only be called inside a module", node)
-            function = self.module.adopt(function)
-        if isinstance(function, GlobalVar):
-            if keywords:
-                self.fail(KIND, "a call of a function takes no keyword arguments", node)
-            values = [self.guard(node, "", convert, pointers(arg)) for arg in args]
-            return Call("", function, tuple(values))
-        return super().invoke(function, args, keywords, node)
-
-    def condition(self, node: ast.expr) -> PrimExpr | bool:
-        """A condition: a scalar expression, or a Python truth known now."""
-        value = converted(self.eval(node))
-        if isinstance(value, PrimExpr):
-            if not value.dtype.is_bool:
-                if not value.dtype.is_integer:
-                    self.fail(KIND, f"a condition has dtype {value.dtype!s}, expected bool", node)
-                return cast(PrimExpr, value != 0)
-            return value
-        return bool(value)
-
-    # ------------------------------------------------------------------ what the namespace's functions use
-
-    def take_names(self, count: int) -> list[str]:
-        """The names that the statement at work assigns to."""
-        taken, self.names = self.names[:count], self.names[count:]
-        return taken + [""] * (count - len(taken))
-
-    @contextmanager
-    def naming(self, target: ast.expr) -> Generator[None]:
-        """While an assignment's value is evaluated: what it makes takes the targets' names."""
-        outer = self.names
-        self.names = [part.id for part in ast.walk(target) if isinstance(part, ast.Name)]
-        try:
-            yield
-        finally:
-            self.names = outer
-
-    def loop_of(self, value: Any) -> Loop | None:
-        """The enclosing loop of a variable."""
-        return self.loops.get(value) if isinstance(value, Var) else None
-
-    def block(self, what: str) -> BlockFrame:
-        """The block at work."""
-        if not self.frames:
-            raise error(PLACE, f"{what} belongs inside a block", None, hint="open one: with T.block(name):")
-        return self.frames[-1]
-
-    def storage_frame(self) -> BlockFrame:
-        """The block at work, or the root block."""
-        return self.frames[-1] if self.frames else self.root
-
-    def add_axis(self, kind: str, dom: Range, value: PrimExpr, name: str, dtype: str | None) -> Var:
-        """A new variable of the block at work."""
-        frame = self.block("T.axis")
-        made = dtype or (value.dtype if dom.extent.dtype.bits <= value.dtype.bits else dom.extent.dtype)
-        var = Var(name or f"v{len(frame.iter_vars)}", made)
-        frame.iter_vars.append(IterVar(dom, var, kind))
-        frame.iter_values.append(value)
-        return var
-
-    def match_parameter(self, param: Var, buffer: Buffer) -> None:
-        """A parameter is a tensor."""
-        if not any(param is known for known in self.params):
-            raise error(
-                DECLARATION, f"`{param.name}` is no parameter", None, hint="match_buffer takes a T.handle"
-            )
-        if not param.dtype.is_handle:
-            raise error(
-                DECLARATION, f"parameter `{param.name}` is a {param.dtype!s}, expected T.handle", None
-            )
-        if param in self.buffer_map:
-            raise error(DECLARATION, f"parameter `{param.name}` is matched twice", None)
-        self.buffer_map[param] = buffer
-        self._mark_sizes(buffer)
-
-    def _mark_sizes(self, buffer: Buffer) -> None:
-        for size in buffer.shape:
-            if isinstance(size, Var):
-                mark_nonnegative(size)
-
-    def declare(self, buffer: Buffer) -> Buffer:
-        """A buffer is in scope."""
-        self.buffers.append(buffer)
-        return buffer
-
-    def set_return(self, dtype: str) -> None:
-        """The function's return type."""
-        self.ret_type = dtype
-
-    def as_region(self, value: Any) -> BufferRegion:
-        """A buffer access as a region: an element is a region of size one."""
-        match value:
-            case BufferRegion():
-                return value
-            case BufferLoad(buffer, indices):
-                return region_of(buffer, indices)
-            case Buffer():
-                return region_of(value, [slice(None)] * value.ndim)
-            case _:
-                raise TypeError(f"expected a region of a buffer, found {type(value).__name__}")
-
-    def regions(self, values: Sequence[Any]) -> tuple[BufferRegion, ...]:
-        """Buffer accesses as regions."""
-        if len(values) == 1 and isinstance(values[0], (tuple, list)):
-            values = as_tuple(values[0])
-        return tuple(self.as_region(value) for value in values)
 
     # ------------------------------------------------------------------ assignments
 
