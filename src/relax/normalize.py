@@ -15,7 +15,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from .call_graph import callees_first
-from .derive import MATCH_CAST_HINT, check_purity, derive_struct_info, known_struct_info, use_span
+from .derive import (
+    MATCH_CAST_HINT,
+    check_purity,
+    derive_struct_info,
+    is_pure_call,
+    known_struct_info,
+    use_span,
+)
 from .expr import (
     Binding,
     BindingBlock,
@@ -143,12 +150,21 @@ class Normalizer(Scopes):
         return getattr(self, handler)(expr)
 
     def leaf(self, expr: RelaxExpr) -> RelaxExpr:
-        """The expression as a leaf: bound to a new variable in the open block if need be."""
+        """The expression as a leaf: bound to a new variable in the open block if need be.
+
+        One object nested in several places is computed once, if that cannot be told from computing it anew.
+        """
+        frame = self.frames[-1] if self.frames else None
+        known = None if frame is None else frame.nested.get(expr)
+        if known is not None:
+            return known
         value = self.visit(expr)
-        if type(value) in _LEAVES or not self.frames:
+        if type(value) in _LEAVES or frame is None:
             return value
         var = self.new_var("", value.span)
         self.bind(var, value)
+        if isinstance(value, TupleGetItem) or (isinstance(value, Call) and is_pure_call(value, self)):
+            frame.nested[expr] = var
         return var
 
     def leaves(self, exprs: tuple[RelaxExpr, ...]) -> tuple[RelaxExpr, ...]:
@@ -181,6 +197,8 @@ class Normalizer(Scopes):
         return self.derived(expr if value is expr.tuple_value else expr.replace(tuple_value=value))
 
     def visit_call(self, expr: Call) -> RelaxExpr:
+        if not self.frames and self.trust and expr.struct_info_ is not None:
+            return expr
         op = expr.op if isinstance(expr.op, Op) else self.leaf(expr.op)
         args = self.leaves(expr.args)
         if op is not expr.op or args is not expr.args:

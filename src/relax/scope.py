@@ -14,6 +14,7 @@ from .ir import (
     DiagnosticError,
     GlobalVar,
     IRModule,
+    RelaxExpr,
     Span,
     StructInfo,
     emit_warning,
@@ -63,6 +64,8 @@ class Frame:
     is_dataflow: bool
     bindings: list[Binding] = field(default_factory=list[Binding])
     done: list[BindingBlock] = field(default_factory=list[BindingBlock])
+    nested: dict[RelaxExpr, Var] = field(default_factory=dict[RelaxExpr, Var])
+    """Pure expressions that were nested in others, and the variables they were bound to."""
 
 
 class Scopes:

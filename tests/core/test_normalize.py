@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from relax import op
 from relax.analysis import check_normal_form, is_normal_form, well_formed
+from relax.block_builder import BlockBuilder
 from relax.expr import (
     BindingBlock,
     Call,
@@ -81,6 +82,31 @@ def test_projections_of_calls_are_bound():
     found = normal(op.exp(TupleGetItem(op.split(x, 2), 1)), x)
     kinds = [type(b.value).__name__ for b in found.body.blocks[0].bindings]
     assert kinds == ["Call", "TupleGetItem", "Call"]
+
+
+def test_a_call_object_used_in_several_places_is_computed_once():
+    """A graph of calls stays a graph: fifty doublings are fifty bindings."""
+    x = Var("x", vector())
+    value = x
+    for _ in range(50):
+        value = op.add(value, value)
+    assert len(normal(value, x).body.blocks[0].bindings) == 50
+    assert BlockBuilder().normalize(value).struct_info is not None
+
+
+def test_an_impure_call_used_in_several_places_is_made_each_time():
+    x = Var("x", vector())
+    effect = op.print(x)
+    function = normalize_function(Function([x], Tuple([effect, effect]), is_pure=False))
+    assert len(function.body.blocks[0].bindings) == 2
+
+
+def test_a_call_shared_by_both_branches_is_made_in_each():
+    x, c = Var("x", vector()), Var("c", TensorStructInfo((), "bool"))
+    shared = op.exp(x)
+    found = normal(If(c, op.sin(shared), op.cos(shared)), x, c)
+    branch = found.body.blocks[0].bindings[0].value
+    assert [len(b.blocks[0].bindings) for b in (branch.true_branch, branch.false_branch)] == [2, 2]
 
 
 def test_a_leaf_is_a_body_without_blocks():
