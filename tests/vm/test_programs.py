@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 
 import relax
+from relax.analysis import assert_well_formed
 from relax.codegen import compile_count
+from relax.ir import RelaxWarning
+from relax.ir.transform import PassContext, VerifyInstrument
 from relax.runtime import NDArray, ShapeTuple, VirtualMachine, cpu, nd, register_func
 from relax.script import ir as I
 from relax.script import relax as R
@@ -21,8 +24,10 @@ from relax.vm import build
 SIZES = (0, 1, 2, 7)
 
 
-def run(mod, **options):
-    return VirtualMachine(build(mod, "llvm", **options), cpu())
+def run(mod):
+    """Every pass is verified on the way: its result must be well-formed, normal and derived."""
+    with PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
+        return VirtualMachine(build(mod, "llvm"), cpu())
 
 
 def floats(*shape):
@@ -456,11 +461,6 @@ class Packed:
         return y
 
     @R.function(pure=False)
-    def wrong_result(x: R.Tensor(("n",), "float32")) -> R.Tensor((3,), "float32"):
-        y = R.call_packed("test.vm.identity", x, sinfo_args=R.Tensor("float32", ndim=1))
-        return y
-
-    @R.function(pure=False)
     def fresh_constants() -> R.Tuple(R.Tensor((2,), "int32"), R.Tensor((2,), "int32")):
         c = R.const([1, 2], "int32")
         _ = R.call_packed("test.vm.increment", c)
@@ -483,9 +483,22 @@ def test_what_packed_functions_return_is_checked():
         match="wrong_claim: the result of test.vm.identity: dimension 0 is 2, expected n \\+ 1 = 3",
     ):
         vm["wrong_claim"](floats(2))
-    same(vm["wrong_result"](floats(3)), floats(3))
-    with pytest.raises(ValueError, match="wrong_result: result: dimension 0 is 2, expected 3"):
-        vm["wrong_result"](floats(2))
+
+
+def test_results_that_may_not_fit_are_checked():
+    with pytest.warns(RelaxWarning, match="what main returns may not fit its declaration"):
+
+        @I.ir_module
+        class Module:
+            @R.function(pure=False)
+            def main(x: R.Tensor(("n",), "float32")) -> R.Tensor((3,), "float32"):
+                y = R.call_packed("test.vm.identity", x, sinfo_args=R.Tensor("float32", ndim=1))
+                return y
+
+    main = run(Module)["main"]
+    same(main(floats(3)), floats(3))
+    with pytest.raises(ValueError, match="main: result: dimension 0 is 2, expected 3"):
+        main(floats(2))
 
 
 def test_constants_are_fresh():

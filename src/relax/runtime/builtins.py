@@ -75,7 +75,7 @@ def shape_heap_floats(heap: ShapeHeap) -> tvm_ffi.Tensor:
 
 def alloc_tensor(shape: tuple[int, ...], dtype: str) -> tvm_ffi.Tensor:
     """A fresh tensor."""
-    return new_tensor(shape, str(dtype))
+    return new_tensor(shape, dtype)
 
 
 def alloc_storage(size: tuple[int, ...], dtype: str) -> tvm_ffi.Tensor:

@@ -49,7 +49,7 @@ class Op:
     name: str = ""
     """The function called, as messages and hooks call it."""
     foreign: bool = False
-    """CALL: the function is a packed one of somebody else's."""
+    """CALL: the messages of the function's errors are its own."""
 
 
 @dataclass
@@ -169,12 +169,13 @@ class Linker:
             return Op(CALL_VM, dst, target, pick, drop, tail=tail, name=entry.name)
         if target is invoke_foreign:
             return Op(INVOKE, dst, target, pick, drop, tail=tail, name=entry.name)
-        foreign = isinstance(target, tvm_ffi.Function) and (
-            self.library is None or entry.name not in self.library
-        )
-        return Op(
-            CALL, dst, importing(target) if foreign else target, pick, drop, name=entry.name, foreign=foreign
-        )
+        kernel = self.library is not None and entry.name in self.library
+        if isinstance(target, tvm_ffi.Function) and not kernel:
+            target = importing(target)
+            foreign = True
+        else:  # what a program asserts and prints is its own business, like a packed function's
+            foreign = entry.name.startswith("relax.run.")
+        return Op(CALL, dst, target, pick, drop, name=entry.name, foreign=foreign)
 
     def _value(self, operand: Operand) -> Any:
         """The value of an operand that is not a register."""

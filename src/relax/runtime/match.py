@@ -71,8 +71,8 @@ def check_tuple_info(value: Any, length: int, context: str) -> None:
         raise ValueError(f"{context}: expected a tuple of {length}, found {kind_of(value)}")
 
 
-def check_func_info(value: Any, heap: ShapeHeap | None, info: str, context: str) -> None:
-    """A function that can serve as the FuncInfo of that text, whose slots are read from the heap."""
+def check_func_info(value: Any, heap: ShapeHeap | int | None, info: str, context: str) -> None:
+    """A function that can serve as the FuncInfo of that text, whose slots are read from the heap, if any."""
     expected = cast("FuncInfo", parse_info(info))
     if expected.params is None:
         if isinstance(value, Closure) or not isinstance(value, tvm_ffi.Function):
@@ -81,7 +81,7 @@ def check_func_info(value: Any, heap: ShapeHeap | None, info: str, context: str)
     if not isinstance(value, Closure):
         raise TypeError(f"{context}: expected a Relax function, found {kind_of(value)}")
     if value.info is not None:
-        if heap is not None:
+        if isinstance(heap, ShapeHeap):
             expected = cast("FuncInfo", substitute(expected, {}, heap.slots))
         why = mismatch(value.info, expected)
         if why is not None:

@@ -11,6 +11,7 @@ The layouts used are those of DLPack and of tvm-ffi's C header, which are stable
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import struct
 import sys
@@ -81,26 +82,30 @@ def check_shape(shape: Sequence[int], dtype: str) -> int:
     return nbytes
 
 
+@functools.lru_cache(maxsize=4096)
+def _layout(shape: tuple[int, ...], dtype: str) -> tuple[int, int, int, int, int, bytes]:
+    """For one allocation: total bytes, header bytes, rank, type code, bits, and shape and strides in binary."""
+    nbytes = check_shape(shape, dtype)
+    ndim = len(shape)
+    header = -(-(_MANAGED.size + 16 * ndim) // ALIGNMENT) * ALIGNMENT
+    total = header + max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
+    dims = struct.pack(f"@{2 * ndim}q", *shape, *compact_strides(shape))
+    return total, header, ndim, *DLPACK_CODES[dtype], dims
+
+
 def new_tensor(shape: Sequence[int], dtype: str) -> tvm_ffi.Tensor:
     """A fresh, uninitialised tensor in host memory, aligned to 64 bytes.
 
     Header, shape, strides and data are one allocation which the tensor's end gives back by plain ``free``:
     no Python runs then, so a tensor may die on any thread, and after the interpreter.
     """
-    nbytes = check_shape(shape, dtype)
-    ndim = len(shape)
-    header = -(-(_MANAGED.size + 16 * ndim) // ALIGNMENT) * ALIGNMENT
-    total = header + max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
+    total, header, ndim, code, bits, dims = _layout(tuple(shape), dtype)
     address = _aligned_alloc(ALIGNMENT, total)
     if not address:
-        raise MemoryError(f"out of memory: a {dtype} tensor of shape {_tuple(shape)} needs {nbytes} bytes")
-    code, bits = DLPACK_CODES[dtype]
-    dims = address + _MANAGED.size
-    head = (ctypes.c_char * header).from_address(address)
-    _MANAGED.pack_into(
-        head, 0, address + header, _CPU, 0, ndim, code, bits, 1, dims, dims + 8 * ndim, 0, 0, _FREE
-    )
-    struct.pack_into(f"@{2 * ndim}q", head, _MANAGED.size, *shape, *compact_strides(shape))
+        raise MemoryError(f"out of memory: a {dtype} tensor of shape {_tuple(shape)} needs {total} bytes")
+    at = address + _MANAGED.size
+    fields = _MANAGED.pack(address + header, _CPU, 0, ndim, code, bits, 1, at, at + 8 * ndim, 0, 0, _FREE)
+    ctypes.memmove(address, fields + dims, len(fields) + len(dims))
     return tvm_ffi.from_dlpack(_capsule_new(address, b"dltensor", None))
 
 

@@ -69,7 +69,7 @@ class _BuiltinLowering:
 
     def function(self, func: Function) -> Function:
         self._where = f"in {func.attrs.get('global_symbol', 'a private function')}"
-        return func.replace(body=self.seq(func.body))
+        return carry_info(func, func.replace(body=self.seq(func.body)))
 
     def seq(self, expr: RelaxExpr) -> RelaxExpr:
         if not isinstance(expr, SeqExpr):

@@ -19,14 +19,17 @@ left to right; the result is checked before it is returned, where it is not know
 bindings annotated with more than is derived are checked where they stand. The codes are those of
 ``relax.runtime.match``.
 
+The match_casts stay where they are, with their checks before them: they bind the variables that struct infos
+mention, which is all that is left of those. To the bytecode generator they are assignments.
+
 An expression is computed where it is first needed; expressions that cannot fail are computed together, as early as
-their variables are known. Struct infos in the result are for show: nothing depends on them any more.
+their variables are known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import TypeVar, cast
 
 from ..expr import (
     Binding,
@@ -69,6 +72,8 @@ from .shape_code import NodeTable, ShapeCode
 
 LOWERED = "relax.shapes_lowered"
 """The attribute of a function that this pass has lowered; it is left alone when met again."""
+
+ExprT = TypeVar("ExprT", bound=RelaxExpr)
 
 _UNIT = TupleStructInfo(())
 _OBJECT = ObjectStructInfo()
@@ -122,7 +127,7 @@ class _FunctionLowering:
         info = body.struct_info_ or _OBJECT
         blocks = (block,) if block.bindings else ()
         new = with_info(SeqExpr(blocks, result, span=body.span), info)
-        return func.replace(body=new, attrs={**func.attrs, LOWERED: True})
+        return _keep(func, func.replace(body=new, attrs={**func.attrs, LOWERED: True}))
 
     def _allocate_heap(self) -> list[Binding]:
         """The first binding: it is made last, when the number of slots is known."""
@@ -175,7 +180,7 @@ class _FunctionLowering:
             what, known = _name_of(binding.value), binding.value.struct_info_ or _OBJECT
             if bound_in(binding.struct_info) or not is_base_of(binding.struct_info, known):
                 self._match(value, binding.struct_info, f"{self.name}: match_cast of {what}", what, known)
-            self.bindings.append(VarBinding(binding.var, value, span=binding.span))
+            self.bindings.append(binding if value is binding.value else binding.replace(value=value))
             return
         assert isinstance(binding, VarBinding)
         value = self._value(binding.value)
@@ -608,7 +613,7 @@ def _is(a: object, b: object) -> bool:
     return a is b
 
 
-def _keep(old: RelaxExpr, new: RelaxExpr) -> RelaxExpr:
+def _keep(old: RelaxExpr, new: ExprT) -> ExprT:
     """The rebuilt expression with the struct info of the old one."""
     info = old.struct_info_
     return new if new is old or info is None or new.struct_info_ is not None else with_info(new, info)

@@ -40,7 +40,10 @@ from ..scope import prim_func_struct_info
 from ..struct_info import ObjectStructInfo
 from ..tir import PrimFunc
 from ..transform.runtime_info import InfoMaker
+from ..transform.vm_shape_lower import LOWERED
 from .effects import written_params
+
+_Bound = VarBinding | MatchCast
 
 NOT_LOWERED = "E5102"
 """An expression that bytecode has nothing for: a pass that should have removed it did not run."""
@@ -96,6 +99,9 @@ class _Generator:
         for param in func.params:
             self._values[param] = self._register()
         body = cast(SeqExpr, func.body)
+        if not func.attrs.get(LOWERED):
+            self._refuse("the shapes of this function are not lowered; run VMShapeLower first", func)
+            return
         self._uses = _count_uses(body)
         with self.builder.function(
             name,
@@ -129,7 +135,7 @@ class _Generator:
         self._at(seq.body.span)
         self.builder.emit_ret(self._operand(seq.body))
 
-    def _emit_bindings(self, bindings: Sequence[VarBinding]) -> None:
+    def _emit_bindings(self, bindings: Sequence[_Bound]) -> None:
         for binding in bindings:
             self._at(binding.value.span or binding.span)
             self._binding(binding)
@@ -137,7 +143,7 @@ class _Generator:
     def _at(self, span: Span | None) -> None:
         self.builder.location = "" if span is None else str(span)
 
-    def _binding(self, binding: VarBinding) -> None:
+    def _binding(self, binding: _Bound) -> None:
         var, value = binding.var, binding.value
         match value:
             case If():
@@ -272,13 +278,9 @@ class _Generator:
         self.errors.append(Diagnostic(NOT_LOWERED, message, expr.span, f"in {self._name}", hint=hint))
 
 
-def _bindings(seq: SeqExpr) -> list[VarBinding]:
-    found: list[VarBinding] = []
-    for block in seq.blocks:
-        for binding in block.bindings:
-            assert not isinstance(binding, MatchCast), "VMShapeLower turns match_cast into checks"
-            found.append(cast(VarBinding, binding))
-    return found
+def _bindings(seq: SeqExpr) -> list[_Bound]:
+    """The bindings of a sequence. A match_cast is an assignment: VMShapeLower put its checks before it."""
+    return [cast("_Bound", binding) for block in seq.blocks for binding in block.bindings]
 
 
 def _count_uses(body: SeqExpr) -> dict[Var, int]:
