@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from relax.analysis import check_well_formed
+from relax.analysis import assert_well_formed
 from relax.ir import IRModule, assert_structural_equal
 from relax.transform import Pass, PassContext, VerifyInstrument
 
@@ -21,7 +21,7 @@ def check() -> Check:
     """
 
     def run(step: Pass, before: IRModule, expected: IRModule | None = None) -> IRModule:
-        with PassContext(instruments=[VerifyInstrument(check_well_formed)]):
+        with PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
             after = step(before)
             if expected is None:
                 assert after is before, f"changed to\n{after}"

@@ -17,7 +17,9 @@ from relax.transform import BindParams, BindSymbolicVars
 class Linear:
     @R.function
     def main(
-        x: R.Tensor(("b", "n"), "float32"), w: R.Tensor(("n", "m"), "float32"), y: R.Tensor(ndim=1, dtype="float32")
+        x: R.Tensor(("b", "n"), "float32"),
+        w: R.Tensor(("n", "m"), "float32"),
+        y: R.Tensor(ndim=1, dtype="float32"),
     ) -> R.Tensor(("b", "m"), "float32"):
         b = T.int64()
         n = T.int64()
@@ -43,9 +45,9 @@ def test_a_parameter_becomes_a_constant_and_its_sizes_are_known_everywhere(check
     @I.ir_module
     class Expected:
         @R.function
-        def main(
-            x: R.Tensor(("b", 4), "float32"), y: R.Tensor(ndim=1, dtype="float32")
-        ) -> R.Tensor(("b", 3), "float32"):
+        def main(x: R.Tensor(("b", 4), "float32"), y: R.Tensor(ndim=1, dtype="float32")) -> R.Tensor(
+            ("b", 3), "float32"
+        ):
             b = T.int64()
             with R.dataflow():
                 z = R.match_cast(y, R.Tensor((3,), "float32"))
@@ -58,7 +60,7 @@ def test_a_parameter_becomes_a_constant_and_its_sizes_are_known_everywhere(check
     for key in ("w", Linear["main"].params[1]):
         after = BindParams("main", {key: w})(Linear)
         relax.ir.assert_structural_equal(after, Expected)
-        relax.analysis.check_well_formed(after)
+        relax.analysis.assert_well_formed(after)
 
 
 def test_values_of_every_kind():
@@ -107,7 +109,8 @@ def test_what_only_run_time_knows_is_checked_there(check):
 
 def test_everything_wrong_is_reported_at_once():
     step = BindParams(
-        "main", {"ww": np.ones(1, "float32"), "x": np.ones((2, 3), "float64"), "w": np.ones((4, 5, 6), "float32")}
+        "main",
+        {"ww": np.ones(1, "float32"), "x": np.ones((2, 3), "float64"), "w": np.ones((4, 5, 6), "float32")},
     )
     found = problems(step, Linear)
     assert found == [
@@ -121,7 +124,9 @@ def test_everything_wrong_is_reported_at_once():
 
 
 def test_two_values_that_disagree():
-    found = problems(BindParams("main", {"x": np.ones((2, 3), "float32"), "w": np.ones((4, 5), "float32")}), Linear)
+    found = problems(
+        BindParams("main", {"x": np.ones((2, 3), "float32"), "w": np.ones((4, 5), "float32")}), Linear
+    )
     assert found == ["E4003 BindParams: the value of w does not fit: dimension 0: expected 3, found 4"]
 
 
@@ -150,7 +155,9 @@ def test_a_size_is_replaced_everywhere(check):
     class Expected:
         @R.function
         def main(
-            x: R.Tensor(("b", 4), "float32"), w: R.Tensor((4, 8), "float32"), y: R.Tensor(ndim=1, dtype="float32")
+            x: R.Tensor(("b", 4), "float32"),
+            w: R.Tensor((4, 8), "float32"),
+            y: R.Tensor(ndim=1, dtype="float32"),
         ) -> R.Tensor(("b", 8), "float32"):
             b = T.int64()
             with R.dataflow():
@@ -165,7 +172,7 @@ def test_a_size_is_replaced_everywhere(check):
     for binding in ({"n": 4, "m": 8}, {n: 4, "m": np.int64(8)}, {n: 4, m: relax.tir.IntImm("int64", 8)}):
         after = BindSymbolicVars(binding)(Linear)
         relax.ir.assert_structural_equal(after, Expected)
-        relax.analysis.check_well_formed(after)
+        relax.analysis.assert_well_formed(after)
 
 
 def test_one_variable_by_another():

@@ -28,7 +28,7 @@ def folded(*make):
     """What the outputs of such a function are after folding: arrays, or None where a call is left."""
     after = FoldConstant()(function_of(*make))
     assert FoldConstant()(after) is after
-    relax.analysis.check_well_formed(after)
+    relax.analysis.assert_well_formed(after)
     values = {b.var: b.value for b in after["main"].body.blocks[-1].bindings}
     body = after["main"].body.body
     outs = body.fields if isinstance(body, relax.Tuple) else [body]
@@ -81,20 +81,26 @@ def test_integers_wrap_around():
 
 
 def test_inexact_operations_are_left():
-    assert folded(
-        lambda: relax.op.exp(const([1.0])),
-        lambda: relax.op.sum(const([1.0, 2.0])),
-        lambda: relax.op.matmul(const([[1.0]]), const([[1.0]])),
-        lambda: relax.op.add(const([1.0], "float16"), const([1.0], "float16")),
-    ) == [None] * 4
+    assert (
+        folded(
+            lambda: relax.op.exp(const([1.0])),
+            lambda: relax.op.sum(const([1.0, 2.0])),
+            lambda: relax.op.matmul(const([[1.0]]), const([[1.0]])),
+            lambda: relax.op.add(const([1.0], "float16"), const([1.0], "float16")),
+        )
+        == [None] * 4
+    )
 
 
 def test_errors_are_left_to_run_time():
-    assert folded(
-        lambda: relax.op.divide(const([1, 2], "int32"), const([1, 0], "int32")),
-        lambda: relax.op.floor_mod(const([1, 2], "int32"), const([1, 0], "int32")),
-        lambda: relax.op.take(const([1.0]), const([3], "int64"), axis=0),
-    ) == [None] * 3
+    assert (
+        folded(
+            lambda: relax.op.divide(const([1, 2], "int32"), const([1, 0], "int32")),
+            lambda: relax.op.floor_mod(const([1, 2], "int32"), const([1, 0], "int32")),
+            lambda: relax.op.take(const([1.0]), const([3], "int64"), axis=0),
+        )
+        == [None] * 3
+    )
 
 
 def test_large_results_are_left():
@@ -117,9 +123,9 @@ def test_shapes_that_are_known(check):
     @I.ir_module
     class Expected:
         @R.function
-        def main(
-            x: R.Tensor(("n", 4), "float32"), y: R.Tensor(ndim=2, dtype="float32")
-        ) -> R.Tuple(R.Shape(["n", 4]), R.Shape(ndim=2), R.Shape(ndim=2)):
+        def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor(ndim=2, dtype="float32")) -> R.Tuple(
+            R.Shape(["n", 4]), R.Shape(ndim=2), R.Shape(ndim=2)
+        ):
             n = T.int64()
             s = R.shape([n, 4])
             t = R.shape_of(y)
@@ -180,7 +186,7 @@ def test_branches_and_local_functions():
             return r
 
     after = FoldConstant()(Before)
-    relax.analysis.check_well_formed(after)
+    relax.analysis.assert_well_formed(after)
     assert "R.add" not in after.script()
     assert "R.negative" not in after.script()
 

@@ -105,9 +105,9 @@ def test_captured_shape_variables_are_told_by_captured_tensors(check):
             return z
 
         @R.function(private=True)
-        def main_inner(
-            y: R.Tensor(("n", "m"), "float32"), x: R.Tensor(("n", "m"), "float32")
-        ) -> R.Tensor(("n * m",), "float32"):
+        def main_inner(y: R.Tensor(("n", "m"), "float32"), x: R.Tensor(("n", "m"), "float32")) -> R.Tensor(
+            ("n * m",), "float32"
+        ):
             n = T.int64()
             m = T.int64()
             a = R.add(x, y)
@@ -122,7 +122,7 @@ def test_captured_shape_variables_are_told_by_captured_tensors(check):
     inner = relax.analysis.defined_symbolic_vars(after["main_inner"])
     assert {v.name for v in outer} == {v.name for v in inner} == {"n", "m"}
     assert not set(outer) & set(inner)
-    relax.analysis.check_well_formed(after)
+    relax.analysis.assert_well_formed(after)
 
 
 def test_captured_shape_variables_alone(check):
@@ -271,7 +271,9 @@ def test_closures_returned_and_passed(check):
             return R.invoke_pure_closure(f, (x,), sinfo_args=R.Tensor((4,), "float32"))
 
         @R.function(private=True)
-        def adder_add(y: R.Tensor((4,), "float32"), x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        def adder_add(y: R.Tensor((4,), "float32"), x: R.Tensor((4,), "float32")) -> R.Tensor(
+            (4,), "float32"
+        ):
             return R.add(x, y)
 
     check(LambdaLift(), Before, Expected)

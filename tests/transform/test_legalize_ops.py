@@ -126,7 +126,7 @@ def test_operators_of_data_dependent_size_become_packed_calls():
             return y
 
     after = LegalizeOps()(Before)
-    relax.analysis.check_well_formed(after)
+    relax.analysis.assert_well_formed(after)
     assert "relax.call_pure_packed" in calls(after)
     # What came has a size nobody knows: the kernel is generic, a match_cast names the size.
     assert "match_cast" in after.script()

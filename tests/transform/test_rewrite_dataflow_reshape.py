@@ -15,7 +15,7 @@ from relax.transform.rewrite_dataflow_reshape import is_flat_copy
 def views(mod):
     """How many reshapes there are after the pass."""
     after = RewriteDataflowReshape()(mod)
-    relax.analysis.check_well_formed(after)
+    relax.analysis.assert_well_formed(after)
     assert RewriteDataflowReshape()(after) is after
     if after is not mod:
         assert "R.reshape" in after.script()
@@ -63,7 +63,14 @@ def test_a_reshape_between_kernels(check):
 
 @pytest.mark.parametrize(
     ("shape", "new"),
-    [((6, 4), (3, 8)), ((2, 3, 4), (24,)), ((24,), (2, 3, 4)), ((1, 4), (4, 1)), ((0, 4), (2, 0)), ((), (1, 1))],
+    [
+        ((6, 4), (3, 8)),
+        ((2, 3, 4), (24,)),
+        ((24,), (2, 3, 4)),
+        ((1, 4), (4, 1)),
+        ((0, 4), (2, 0)),
+        ((), (1, 1)),
+    ],
 )
 def test_every_reshaping_operator_is_recognized(shape, new):
     x = relax.Var("x", relax.TensorStructInfo(shape, "float32"))
