@@ -178,7 +178,8 @@ class _FunctionLowering:
         if isinstance(binding, MatchCast):
             value = self._leaf(binding.value)
             what, known = _name_of(binding.value), binding.value.struct_info_ or _OBJECT
-            if bound_in(binding.struct_info) or not is_base_of(binding.struct_info, known):
+            binds = not all(map(self.is_bound, bound_in(binding.struct_info)))
+            if binds or not is_base_of(binding.struct_info, known):
                 self._match(value, binding.struct_info, f"{self.name}: match_cast of {what}", what, known)
             self.bindings.append(binding if value is binding.value else binding.replace(value=value))
             return
