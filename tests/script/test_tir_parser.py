@@ -534,3 +534,23 @@ def f(A: T.Buffer((4,), "float32")):
 """
         )
     assert [d.span.line for d in caught.value.diagnostics] == [5, 7, 8]
+
+
+def test_storage_of_a_loop_is_its_own():
+    """A buffer allocated inside a loop belongs to the iteration; one of the block belongs to the block."""
+    func = parse(
+        """
+@T.prim_func
+def f(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
+    for i in T.parallel(8):
+        acc = T.alloc_buffer((1,), "float32", scope="local")
+        acc[0] = 0.0
+        for k in range(4):
+            acc[0] += A[i, k]
+        B[i] = acc[0]
+"""
+    )
+    assert isinstance(func.body, tir.For)
+    assert isinstance(func.body.body, tir.AllocBuffer)
+    data = np.random.rand(8, 4).astype("float32")
+    np.testing.assert_allclose(run(func, data, np.zeros(8, "float32"))[1], data.sum(1), rtol=1e-6)

@@ -199,6 +199,35 @@ def f(A: T.Buffer((16,), "float32"), n: T.int32):
     A[2] = T.float32(2)
 """,
 )
+case(  # storage that every iteration of a parallel loop needs for itself moves inside
+    "PlanAndUpdateBufferAllocationLocation",
+    """
+@T.prim_func
+def f(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
+    acc = T.allocate((1,))
+    row = T.allocate((8,))
+    mine = T.allocate((8,), scope="local")
+    for r in range(2):
+        for i in T.parallel(4):
+            acc[0] = A[r * 4 + i, 0]
+            row[i] = acc[0]
+            mine[i] = row[i]
+            B[r * 4 + i] = mine[i]
+""",
+    """
+@T.prim_func
+def f(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8,), "float32")):
+    with T.allocate((8,)) as row:
+        for r in range(2):
+            for i in T.parallel(4):
+                with T.allocate((1,)) as acc:
+                    acc[0] = A[r * 4 + i, 0]
+                    row[i] = acc[0]
+                with T.allocate((8,), scope="local") as mine:
+                    mine[i] = row[i]
+                    B[r * 4 + i] = mine[i]
+""",
+)
 case(
     "Simplify",
     """

@@ -7,20 +7,26 @@
         C[...] = ...                    B[...] = t[...]
                                     C[...] = ...
 
-An allocation does not move into a loop: what a buffer holds may be meant to last from one iteration to the next.
-An allocation that nobody uses is dropped.
+An allocation does not move into a serial loop: what a buffer holds may be meant to last from one iteration to the
+next. It does move into a parallel loop that holds all uses, if its scope is local or no subscript depends on the
+loop: each iteration then needs storage of its own. An allocation that nobody uses is dropped.
 """
 
 from __future__ import annotations
 
-from ..buffer import Buffer
-from ..functor import StmtExprMutator
+from ...ir import Node
+from ...prim import Call, Let
+from ..buffer import Buffer, BufferLoad
+from ..functor import StmtExprMutator, pre_order_visit
 from ..statements import seq_of
 from ..stmt import (
     AllocBuffer,
     AssertStmt,
     AttrStmt,
+    BufferStore,
     DeclBuffer,
+    For,
+    ForKind,
     IfThenElse,
     LetStmt,
     PrimFunc,
@@ -76,8 +82,60 @@ def _sunk(alloc: AllocBuffer, body: Stmt) -> Stmt:
             return body.replace(body=_sunk(alloc, body.body))
         case AttrStmt():
             return alloc.replace(body=body)
+        case _ if not _uses(body, buffer):
+            return body
         case _:
-            return alloc.replace(body=body) if _uses(body, buffer) else body
+            private = _into_parallel(alloc, body)
+            return alloc.replace(body=body) if private is None else private
+
+
+def _into_parallel(alloc: AllocBuffer, stmt: Stmt) -> Stmt | None:
+    """The statement with the allocation inside a parallel loop that holds all uses; None if there is none."""
+    buffer = alloc.buffer
+    match stmt:
+        case For(kind=ForKind.PARALLEL, body=body) if _is_private(buffer, stmt):
+            return stmt.replace(body=_sunk(alloc, body))
+        case For(body=body) | LetStmt(body=body) | AllocBuffer(body=body) | DeclBuffer(body=body):
+            inner = _into_parallel(alloc, body)
+            return None if inner is None else stmt.replace(body=inner)
+        case SeqStmt(seq):
+            used = [i for i, part in enumerate(seq) if _uses(part, buffer)]
+            inner = _into_parallel(alloc, seq[used[0]]) if len(used) == 1 else None
+            return None if inner is None else seq_of([*seq[: used[0]], inner, *seq[used[0] + 1 :]])
+        case IfThenElse(condition, then_case, None) if buffer.data not in free_vars(condition):
+            inner = _into_parallel(alloc, then_case)
+            return None if inner is None else stmt.replace(then_case=inner)
+        case _:
+            return None
+
+
+def _is_private(buffer: Buffer, loop: For) -> bool:
+    """Whether every iteration of a loop may have a buffer of its own."""
+    if buffer.scope.startswith("local"):
+        return True
+    dependent = {loop.loop_var}
+    shared: list[Node] = []
+
+    def visit(node: Node) -> None:
+        match node:
+            case For(loop_var, low, extent):
+                if dependent & (free_vars(low) | free_vars(extent)):
+                    dependent.add(loop_var)
+            case LetStmt(var, value) | Let(var, value):
+                if dependent & free_vars(value):
+                    dependent.add(var)
+            case BufferLoad(buffer=other, indices=indices) | BufferStore(buffer=other, indices=indices) if (
+                other.data is buffer.data
+            ):
+                if any(dependent & free_vars(index) for index in indices):
+                    shared.append(node)
+            case Call(args=args) if any(arg is buffer.data for arg in args):
+                shared.append(node)
+            case _:
+                pass
+
+    pre_order_visit(loop.body, visit)
+    return not shared
 
 
 PlanAndUpdateBufferAllocationLocation = prim_func_pass(

@@ -157,13 +157,15 @@ class MatchBufferForm(_ShapeForm):
         return state.declare(buffer)
 
 
-def alloc_buffer(shape: Any, dtype: Any = "float32", *args: Any, **keywords: Any) -> Buffer:
-    """A buffer of the block, or of the whole function."""
+def alloc_buffer(shape: Any, dtype: Any = "float32", *args: Any, **keywords: Any) -> Buffer | Scope:
+    """A buffer of the block, or of the whole function; inside a loop or branch, of the statements that follow."""
     state = parser()
     (name,) = state.take_names(1)
-    buffer = make_buffer(name, shape, dtype, *args, **keywords)
+    buffer = state.declare(make_buffer(name, shape, dtype, *args, **keywords))
+    if not state.in_block_body():
+        return Scope(lambda body, span: AllocBuffer(buffer, body, span=span), buffer)
     state.storage_frame().alloc_buffers.append(buffer)
-    return state.declare(buffer)
+    return buffer
 
 
 def allocate(

@@ -66,7 +66,8 @@ class BlockFrame:
     alloc_buffers: list[Buffer] = field(default_factory=list[Buffer])
     match_buffers: list[MatchBufferRegion] = field(default_factory=list[MatchBufferRegion])
     init: Stmt | None = None
-    is_root: bool = False
+    depth: int = 1
+    """How many bodies are open where its own statements stand."""
 
 
 @dataclass(eq=False)

@@ -388,6 +388,7 @@ class TirParser(TirReader):
     ) -> None:
         if target is not None:  # ``with T.block("B") as [vi, vj]`` of before 0.9
             self.fail(SYNTAX, "a block binds no name; declare its axes inside with T.axis", target)
+        frame.depth = len(self.bodies) + 1
         self.frames.append(frame)
         known = len(self.buffers)
         try:

@@ -36,7 +36,7 @@ class TirReader(StatementParser):
         self.buffer_map: dict[Var, Buffer] = {}
         self.buffers: list[Buffer] = []
         self.ret_type: str | None = None
-        self.root = BlockFrame("root", is_root=True)
+        self.root = BlockFrame("root")
         self.frames: list[BlockFrame] = []
         self.bodies: list[Body] = []
         self.loops: dict[Var, Loop] = {}
@@ -155,6 +155,10 @@ class TirReader(StatementParser):
     def storage_frame(self) -> BlockFrame:
         """The block at work, or the root block."""
         return self.frames[-1] if self.frames else self.root
+
+    def in_block_body(self) -> bool:
+        """Whether the statement at work stands in a block (or the function) itself, not in a loop or branch of it."""
+        return len(self.bodies) == self.storage_frame().depth
 
     def add_axis(self, kind: str, dom: Range, value: PrimExpr, name: str, dtype: str | None) -> Var:
         """A new variable of the block at work."""

@@ -38,6 +38,10 @@ class TirState(Protocol):
         """The block at work, or the function's root block."""
         ...
 
+    def in_block_body(self) -> bool:
+        """Whether the statement at work stands in a block (or the function) itself, not in a loop or branch of it."""
+        ...
+
     def match_parameter(self, param: Var, buffer: Buffer) -> None:
         """A parameter is a tensor seen as `buffer`."""
         ...
