@@ -137,6 +137,7 @@ from .functor import (
 from .interpret import interpret
 from .regions import block_access_region
 from .renew import renew_bound_vars
+from .specialize import specialize
 from .stmt import (
     AllocBuffer,
     AssertStmt,
@@ -295,6 +296,7 @@ __all__ = [
     "sigmoid",
     "sin",
     "sinh",
+    "specialize",
     "sqrt",
     "substitute",
     "tan",
