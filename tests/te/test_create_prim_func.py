@@ -44,7 +44,9 @@ def test_reduction_has_init_and_does_not_read_its_output():
 
 
 def test_equal_formulas_give_equal_functions():
-    assert structural_equal(te.create_prim_func(list(matmul(4, 5, 6))), te.create_prim_func(list(matmul(4, 5, 6))))
+    assert structural_equal(
+        te.create_prim_func(list(matmul(4, 5, 6))), te.create_prim_func(list(matmul(4, 5, 6)))
+    )
     assert not structural_equal(
         te.create_prim_func(list(matmul(4, 5, 6))), te.create_prim_func(list(matmul(4, 6, 5)))
     )
@@ -134,7 +136,9 @@ def test_index_dtype_override():
     b = te.compute((n, 4), lambda i, j: a[i, j] + (i * 4 + j).astype("float32"), "B")
     func = te.create_prim_func([a, b], index_dtype_override="int64")
     dtypes = set()
-    tir.post_order_visit(func, lambda node: dtypes.add(node.loop_var.dtype) if isinstance(node, For) else None)
+    tir.post_order_visit(
+        func, lambda node: dtypes.add(node.loop_var.dtype) if isinstance(node, For) else None
+    )
     assert dtypes == {"int64"}
     assert func.buffer_map[func.params[0]].shape[0].dtype == "int64"
 
@@ -161,7 +165,10 @@ def test_slices_and_axes_are_scalars():
     "make, message",
     [
         (lambda a, k: te.compute((4,), lambda i: a[i, 0], "B"), "has 1 dimensions, found 2 indices"),
-        (lambda a, k: te.compute((4,), lambda i, j: a[i], "B"), "fcompute takes 2 indices, but the shape has 1"),
+        (
+            lambda a, k: te.compute((4,), lambda i, j: a[i], "B"),
+            "fcompute takes 2 indices, but the shape has 1",
+        ),
         (lambda a, k: te.compute((), lambda: te.sum(a[k], axis=k) + 1.0, "B"), "inside a larger expression"),
         (lambda a, k: te.sum(a[k], axis=te.var("i")), "axis must be made by te.reduce_axis"),
         (lambda a, k: te.compute((4,), lambda i: a[1.5], "B"), "has dtype float32, expected an integer"),

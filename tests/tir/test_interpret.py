@@ -59,7 +59,9 @@ def test_errors(parse, body, kind, message):
         interpret(func, np.zeros(4, "float32"), 4)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float32", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float32", "float64"]
+)
 def test_floats_are_rounded_after_every_operation(parse, dtype):
     func = parse(
         f"""
@@ -76,7 +78,10 @@ def f(A: T.Buffer(("n",), "{dtype}"), B: T.Buffer(("n",), "{dtype}")):
     interpret(func, a, out)
     with np.errstate(all="ignore"):
         wide = a.astype("float64")
-        rounded = lambda x: x.astype(kind).astype("float64")
+
+        def rounded(x):
+            return x.astype(kind).astype("float64")
+
         expected = rounded(rounded(rounded(wide * wide) + rounded(wide / 3)) - rounded(np.array(0.1)))
     np.testing.assert_array_equal(out.astype("float64"), expected)
 

@@ -38,7 +38,9 @@ def matmul(n, m, k, dtype="float32"):
     a = te.placeholder((n, k), dtype, "A")
     b = te.placeholder((k, m), dtype, "B")
     r = te.reduce_axis((0, k), "k")
-    return te.create_prim_func([a, b, te.compute((n, m), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), "C")])
+    return te.create_prim_func(
+        [a, b, te.compute((n, m), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), "C")]
+    )
 
 
 @pytest.mark.parametrize("n, m, k", [(3, 4, 5), (1, 1, 1), (0, 4, 5), (3, 4, 0), (0, 0, 0)])
@@ -54,7 +56,7 @@ def test_reduction_over_nothing_gives_the_identity():
     a = te.placeholder((n,), name="A")
     k = te.reduce_axis((0, n), "k")
     for reducer, expected in ((te.sum, 0), (te.prod, 1), (te.max, -np.inf), (te.min, np.inf)):
-        func = te.create_prim_func([a, te.compute((), lambda: reducer(a[k], axis=k), "B")])
+        func = te.create_prim_func([a, te.compute((), lambda r=reducer: r(a[k], axis=k), "B")])
         check(func, np.zeros(0, "float32"), np.array(np.nan, "float32"), reference=expected)
 
 
@@ -92,7 +94,20 @@ def test_argmax():
 
 
 @pytest.mark.parametrize(
-    "dtype", ["float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64", "uint64", "bool"]
+    "dtype",
+    [
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+        "int8",
+        "uint8",
+        "int16",
+        "int32",
+        "int64",
+        "uint64",
+        "bool",
+    ],
 )
 def test_every_dtype(dtype):
     kind = te.placeholder((1,), dtype).dtype.numpy()
@@ -134,7 +149,11 @@ def test_vectorized(extent):
 
 def test_vectorized_strided_and_gathered():
     for index in (lambda i: i * 3 + 1, lambda i: 20 - i, lambda i: (i * 7) % 64):
-        lowered = check(copy_func(ForKind.VECTORIZED, 8, index=index), np.random.rand(64).astype("float32"), np.zeros(64, "float32"))
+        lowered = check(
+            copy_func(ForKind.VECTORIZED, 8, index=index),
+            np.random.rand(64).astype("float32"),
+            np.zeros(64, "float32"),
+        )
         assert not nodes(lowered, tir.For)
 
 
@@ -145,7 +164,9 @@ def test_vectorized_falls_back_to_a_serial_loop():
         lambda i: tir.IfThenElse(i < 3, tir.BufferStore(b, a[i], (i,))),
         lambda i: tir.BufferStore(b, b[0] + a[i], (0,)),
         lambda i: tir.BufferStore(b, tir.if_then_else(i < 6, a[i + 4], 0.0), (i,)),
-        lambda i: tir.LetStmt(x := tir.Var("x", "float32"), a[i], tir.IfThenElse(x > 0.5, tir.BufferStore(b, x, (i,)))),
+        lambda i: tir.LetStmt(
+            x := tir.Var("x", "float32"), a[i], tir.IfThenElse(x > 0.5, tir.BufferStore(b, x, (i,)))
+        ),
     ]
     for body in bodies:
         func = tir.PrimFunc((pa, pb), loop_over(ForKind.VECTORIZED, 8, body), buffer_map={pa: a, pb: b})
@@ -157,9 +178,11 @@ def test_vectorized_let_and_inner_loop():
     a, b = tir.decl_buffer((64,), name="A"), tir.decl_buffer((8, 64), name="B")
     pa, pb = tir.Var("a", "handle"), tir.Var("b", "handle")
     x, j = tir.Var("x", "float32"), tir.Var("j", "int64")
-    body = lambda i: tir.LetStmt(
-        x, a[i] + 1.0, tir.For(j, 0, 8, "serial", tir.BufferStore(b, tir.exp(x) + j.astype("float32"), (j, i)))
-    )
+
+    def body(i):
+        store = tir.BufferStore(b, tir.exp(x) + j.astype("float32"), (j, i))
+        return tir.LetStmt(x, a[i] + 1.0, tir.For(j, 0, 8, "serial", store))
+
     func = tir.PrimFunc((pa, pb), loop_over(ForKind.VECTORIZED, 8, body), buffer_map={pa: a, pb: b})
     lowered = check(func, np.random.rand(64).astype("float32"), np.zeros((8, 64), "float32"))
     assert [loop.loop_var.name for loop in nodes(lowered, tir.For)] == ["j"]
@@ -167,7 +190,9 @@ def test_vectorized_let_and_inner_loop():
 
 
 def test_unrolled():
-    lowered = check(copy_func(ForKind.UNROLLED, 5), np.random.rand(64).astype("float32"), np.zeros(64, "float32"))
+    lowered = check(
+        copy_func(ForKind.UNROLLED, 5), np.random.rand(64).astype("float32"), np.zeros(64, "float32")
+    )
     assert not nodes(lowered, tir.For)
     assert len(nodes(lowered, tir.BufferStore)) == 5
     assert nodes(lower(copy_func(ForKind.UNROLLED, 1000, size=1000)), tir.For)
@@ -195,9 +220,16 @@ def test_match_buffer():
     region = tir.BufferRegion(a, (tir.Range(vi, 1), tir.Range(2, 4)))
     body = tir.For(j, 0, 4, "serial", tir.BufferStore(view, (vi * 10 + j).astype("float32"), (j,)))
     block = tir.Block(
-        (tir.IterVar(tir.Range(0, 8), vi),), (), (region,), "B", body, match_buffers=(tir.MatchBufferRegion(view, region),)
+        (tir.IterVar(tir.Range(0, 8), vi),),
+        (),
+        (region,),
+        "B",
+        body,
+        match_buffers=(tir.MatchBufferRegion(view, region),),
     )
-    func = tir.PrimFunc((pa,), tir.For(i, 0, 8, "serial", BlockRealize((i,), True, block)), buffer_map={pa: a})
+    func = tir.PrimFunc(
+        (pa,), tir.For(i, 0, 8, "serial", BlockRealize((i,), True, block)), buffer_map={pa: a}
+    )
     expected = np.zeros((8, 8), "float32")
     expected[:, 2:6] = np.arange(8)[:, None] * 10 + np.arange(4)
     check(func, np.zeros((8, 8), "float32"), reference=expected)
@@ -210,7 +242,9 @@ def test_fused_reduction_keeps_a_guarded_init():
     f, vi, vk = (tir.Var(n, "int64") for n in ("f", "vi", "vk"))
     block = tir.Block(
         (tir.IterVar(tir.Range(0, 4), vi), tir.IterVar(tir.Range(0, 5), vk, "reduce")),
-        (), (), "B",
+        (),
+        (),
+        "B",
         tir.BufferStore(b, b[vi] + a[vi, vk], (vi,)),
         tir.BufferStore(b, 0.0, (vi,)),
     )
@@ -228,14 +262,14 @@ def test_split_reduction_with_a_predicate():
     i, ko, ki, vi, vk = (tir.Var(n, "int64") for n in ("i", "ko", "ki", "vi", "vk"))
     block = tir.Block(
         (tir.IterVar(tir.Range(0, 3), vi), tir.IterVar(tir.Range(0, 10), vk, "reduce")),
-        (), (), "B",
+        (),
+        (),
+        "B",
         tir.BufferStore(b, b[vi] + a[vi, vk], (vi,)),
         tir.BufferStore(b, 0.0, (vi,)),
     )
     realize = BlockRealize((i, ko * 4 + ki), tir.all(ko * 4 + ki < 10, i < 3), block)
-    body = tir.For(
-        ko, 0, 3, "serial", tir.For(i, 0, 4, "parallel", tir.For(ki, 0, 4, "serial", realize))
-    )
+    body = tir.For(ko, 0, 3, "serial", tir.For(i, 0, 4, "parallel", tir.For(ki, 0, 4, "serial", realize)))
     func = tir.PrimFunc((pa, pb), body, buffer_map={pa: a, pb: b})
     data = np.random.rand(3, 10).astype("float32")
     check(func, data, np.zeros(3, "float32"), reference=data.sum(1))
