@@ -14,6 +14,7 @@ E3xxx struct info and operators, E4xxx passes and building, E5xxx TIR. Warnings 
 
 from __future__ import annotations
 
+import unicodedata
 import warnings
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -63,15 +64,23 @@ def _excerpt(span: Span, label: str, gutter: int) -> list[str]:
     if not text:
         return [*out, f"{pad} = {label}"] if label else out
     end = span.end_column if span.end_line == span.line else len(text) + 1
-    # A tab keeps its width in the line of carets, so that they stand under what they mean.
-    lead = "".join("\t" if char == "\t" else " " for char in text[: span.column - 1])
-    carets = "^" * max(1, end - span.column)
+    lead = "".join(map(_blank, text[: span.column - 1]))
+    carets = "^" * max(1, sum(len(_blank(char)) for char in text[span.column - 1 : end - 1]))
     return [
         *out,
         f"{pad} |",
         f"{span.line} | {text}",
         f"{pad} | {lead}{carets} {label}".rstrip(),
     ]
+
+
+def _blank(char: str) -> str:
+    """Space as wide as a character, so that carets stand under what they mean; a tab stays a tab."""
+    if char == "\t":
+        return "\t"
+    if unicodedata.combining(char):
+        return ""
+    return "  " if unicodedata.east_asian_width(char) in "WF" else " "
 
 
 class DiagnosticError(Exception):

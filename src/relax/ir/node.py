@@ -177,13 +177,18 @@ def node(cls: type[T]) -> type[T]:
     raw.__setattr__ = _frozen
     raw.__delattr__ = _frozen
     raw.__match_args__ = tuple(f.name for f in fields if not f.kw_only)
-    NODE_CLASSES[node_key(raw)] = raw
+    key = node_key(raw)
+    known = NODE_CLASSES.setdefault(key, raw)
+    if known.__module__ != raw.__module__:
+        raise TypeError(f"two node classes are called {key}: in {known.__module__} and in {raw.__module__}")
+    NODE_CLASSES[key] = raw
     return made
 
 
 def node_key(cls: type[Node]) -> str:
-    """The stable name of a node class: room and class, e.g. ``tir.For``."""
-    room = cls.__module__.removeprefix("relax.").split(".")[0]
+    """The stable name of a node class: room and class, e.g. ``tir.For``; outside of relax, module and class."""
+    package, _, path = cls.__module__.partition(".")
+    room = path.split(".")[0] if package == "relax" else cls.__module__
     return f"{room}.{cls.__name__}"
 
 

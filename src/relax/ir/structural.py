@@ -237,4 +237,8 @@ def _scalar_bytes(value: Any) -> bytes:
         return b"b1" if value else b"b0"
     if isinstance(value, float):
         return b"f" + (b"nan" if math.isnan(value) else struct.pack("d", value))
-    return b"s" + str(value).encode() + b"\0"
+    if isinstance(value, str):  # the text itself, also of an enum that is a str
+        return b"s" + str.encode(value) + b"\0"
+    if isinstance(value, (int, np.integer)):
+        return b"i" + str(int(cast(Any, value))).encode() + b"\0"
+    return b"o" + str(value).encode() + b"\0"

@@ -87,9 +87,9 @@ class PassContext:
         stack: list[PassContext] | None = getattr(self._stack, "contexts", None)
         if stack is None:
             stack = self._stack.contexts = []
-        stack.append(self)
         for instrument in self.instruments:
             instrument.enter_pass_ctx()
+        stack.append(self)  # last: an instrument that fails to start leaves no context behind
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -121,7 +121,11 @@ class Pass:
             return mod
         for instrument in context.instruments:
             instrument.run_before_pass(mod, info)
-        result = self.transform(mod)
+        try:
+            result = self.transform(mod)
+        except Exception as error:
+            _name_the_pass(error, info.name, context.trace)
+            raise
         if not isinstance(result, IRModule):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"pass {info.name} returned a {type(result).__name__}, expected an IRModule")
         context.trace.append(info.name)
@@ -131,6 +135,13 @@ class Pass:
 
     def __repr__(self) -> str:
         return f"<pass {self.info.name}>"
+
+
+def _name_the_pass(error: Exception, name: str, before: list[str]) -> None:
+    """Say in an exception which pass raised it, and which ran before (from Python 3.11 on)."""
+    add_note: Callable[[str], None] | None = getattr(error, "add_note", None)
+    if add_note is not None:
+        add_note(f"in pass {name} (passes before it: {' -> '.join(before) or 'none'})")
 
 
 class Sequential(Pass):
