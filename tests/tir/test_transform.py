@@ -290,7 +290,7 @@ def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), x: T.float32
     for i in T.vectorized(4):
         for j in range(3):
             if j < n:
-                B[j * 4 + i] = T.exp(A[i])
+                B[j * 4 + i] = T.Select(A[i] > x, T.exp(A[i]), x)
 """,
     """
 @T.prim_func
@@ -300,7 +300,9 @@ def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), x: T.float32
         B[i] = A[i]
     for j in range(3):
         if j < n:
-            B[T.Ramp(j * 4 + 0, 1, 4)] = T.exp(A[T.Ramp(0, 1, 4)])
+            B[T.Ramp(j * 4 + 0, 1, 4)] = T.Select(
+                A[T.Ramp(0, 1, 4)] > T.Broadcast(x, 4), T.exp(A[T.Ramp(0, 1, 4)]), T.Broadcast(x, 4)
+            )
 """,
 )
 case(

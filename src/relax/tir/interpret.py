@@ -207,7 +207,7 @@ class _Compiler(ExpressionCompiler):
 
     def block(self, stmt: BlockRealize) -> Run:
         block = stmt.block
-        bind = self.block_variables(stmt, check=True)
+        bind, check = self.block_variables(stmt), self.domain_check(block)
         predicate = self.expr(stmt.predicate)
         storage = _sequence(
             [self.allocation(buffer) for buffer in block.alloc_buffers]
@@ -222,8 +222,10 @@ class _Compiler(ExpressionCompiler):
         ]
 
         def run(env: Env) -> None:
-            if not predicate(env) or not bind(env):
+            bind(env)
+            if not predicate(env):
                 return
+            check(env)
             storage(env)
             if init is not None and all(env[var] == start(env) for var, start in reduce_starts):
                 init(env)
@@ -231,28 +233,33 @@ class _Compiler(ExpressionCompiler):
 
         return run
 
-    def block_variables(self, stmt: BlockRealize, check: bool) -> Callable[[Env], bool]:
-        """Sets the block's variables; with `check`, to values in their domains."""
-        block = stmt.block
-        steps: list[tuple[Var, Callable[[Env], Any], Any]] = []
-        for iter_var, value in zip(block.iter_vars, stmt.iter_values, strict=True):
-            dom = iter_var.dom if check else None
-            limits = None if dom is None else (self.expr(dom.min), self.expr(dom.extent))
-            steps.append((iter_var.var, self.expr(value), limits))
+    def block_variables(self, stmt: BlockRealize) -> Run:
+        """Sets the block's variables."""
+        variables = [iter_var.var for iter_var in stmt.block.iter_vars]
+        values = [self.expr(value) for value in stmt.iter_values]
 
-        def bind(env: Env) -> bool:
-            for var, value, limits in steps:
-                result = env[var] = value(env)
-                if limits is None:
-                    continue
-                low, extent = limits[0](env), limits[1](env)
-                if not low <= result < low + extent:
-                    raise IndexError(
-                        f"block {block.name_hint}: {var.name} is {result}, outside of [{low}, {low + extent})"
-                    )
-            return True
+        def bind(env: Env) -> None:
+            env.update(zip(variables, [value(env) for value in values], strict=True))
 
         return bind
+
+    def domain_check(self, block: Block) -> Run:
+        """Raises IndexError when a variable of the block is outside of its domain."""
+        limits = [
+            (iter_var.var, self.expr(iter_var.dom.min), self.expr(iter_var.dom.extent))
+            for iter_var in block.iter_vars
+            if iter_var.dom is not None
+        ]
+
+        def check(env: Env) -> None:
+            for var, start, count in limits:
+                value, low, extent = env[var], start(env), count(env)
+                if not low <= value < low + extent:
+                    raise IndexError(
+                        f"block {block.name_hint}: {var.name} is {value}, outside of [{low}, {low + extent})"
+                    )
+
+        return check
 
     # ------------------------------------------------------------------ reductions over nothing
 
@@ -273,10 +280,11 @@ class _Compiler(ExpressionCompiler):
             case BlockRealize(_, predicate, Block(init=init)) if init is not None:
                 reducing = _reduce_vars(stmt)
                 kept = [self.expr(c) for c in conjuncts(predicate) if not reducing.intersection(free_vars(c))]
-                bind, start = self.block_variables(stmt, check=False), self.stmt(init)
+                bind, start = self.block_variables(stmt), self.stmt(init)
 
                 def run(env: Env) -> None:
-                    if all(condition(env) for condition in kept) and bind(env):
+                    bind(env)
+                    if all(condition(env) for condition in kept):
                         start(env)
 
                 return run

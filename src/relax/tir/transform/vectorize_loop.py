@@ -200,8 +200,6 @@ class _Vectorizer:
         return Not(self.expr(expr.a))
 
     def select(self, expr: Select) -> PrimExpr:
-        if _may_fail(expr.true_value) or _may_fail(expr.false_value):
-            raise _NoVectorFormError
         parts = [self.expr(e) for e in (expr.condition, expr.true_value, expr.false_value)]
         if parts[0].dtype.lanes == 1:
             return Select(parts[0], self.widen(parts[1], self.lanes), self.widen(parts[2], self.lanes))
