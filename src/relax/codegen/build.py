@@ -18,7 +18,7 @@ from ..target import Target
 from ..tir import PrimFunc
 from . import cache
 from .module import module_text
-from .object import compiler_version, emit_assembly, emit_object
+from .object import compiler_version, emit_assembly, emit_object, optimised
 from .wrapper import symbol_name
 
 
@@ -131,12 +131,14 @@ class CompiledModule:
         return CompiledFunction(name, self.library.get_function(symbol_name(name)))
 
     def get_source(self, kind: str = "ll") -> str:
-        """The code as text: ``ll``, LLVM IR before optimisation, or ``asm``, the assembly."""
+        """The code as text: ``ll``, LLVM IR as it was written; ``opt``, optimised; ``asm``, the assembly."""
         if kind == "ll":
             return self._text
+        if kind == "opt":
+            return str(optimised(self._text, self.target))
         if kind in ("asm", "s"):
             return emit_assembly(self._text, self.target)
-        raise ValueError(f"unknown kind of source {kind!r}; there are 'll' and 'asm'")
+        raise ValueError(f"unknown kind of source {kind!r}; there are 'll', 'opt' and 'asm'")
 
 
 def build_module(

@@ -6,7 +6,7 @@ sizes bind the callee's variables, and what must agree is compared.
 
 from __future__ import annotations
 
-from ..prim import Call, PrimExpr
+from ..prim import Call, PrimExpr, Var
 from ..tir import Buffer, BufferLoad
 from .builder import quoted
 from .context import Context, Storage, escaped
@@ -34,11 +34,11 @@ def call_function(cx: Context, call: Call, callee: str) -> None:
         return
     known = signature(cx.unit, callee, func)
     places: dict[int, Storage] = {}
+    scalars: dict[Var, Val] = {}
     operands: list[str] = []
     for i, ((param, buffer), arg) in enumerate(zip(known.params, call.args, strict=True)):
         if buffer is None:
-            value = cx.value(arg)
-            cx.vars[param] = value
+            value = scalars[param] = cx.value(arg)
             operands.append(f"{register_type(param.dtype)} {value.ref}")
             continue
         storage = _storage_of_argument(cx, callee, buffer, arg)
@@ -46,7 +46,9 @@ def call_function(cx: Context, call: Call, callee: str) -> None:
             return
         places[i] = storage
         operands.append(f"ptr {storage.pointer}")
-    operands += _sizes(cx, callee, known, places)
+    with cx.elsewhere():
+        cx.vars.update(scalars)
+        operands += _sizes(cx, callee, known, places)
     status = cx.b.op(f"call i32 {inner_symbol(callee)}({', '.join(operands)})")
     cx.forget()
     fine, bad = cx.b.label("ok"), cx.b.label("bad")
@@ -54,11 +56,6 @@ def call_function(cx: Context, call: Call, callee: str) -> None:
     with cx.b.cold(bad):
         cx.b.end(f"br label %{cx.error_label}")
     cx.b.start(fine)
-    for param, buffer in known.params:
-        if buffer is None:
-            del cx.vars[param]
-    for var in known.bound:
-        cx.wide.pop(var, None)
 
 
 def _storage_of_argument(cx: Context, callee: str, wanted: Buffer, arg: PrimExpr) -> Storage | None:

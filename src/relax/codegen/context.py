@@ -103,6 +103,17 @@ class Context:
         self._memo.pop()
         self._wide_memo.pop()
 
+    @contextmanager
+    def elsewhere(self) -> Generator[None]:
+        """Write code here about the variables of another function: ours, and what is known of them, are hidden.
+
+        They may be the same objects, when a function calls itself.
+        """
+        hidden = self.vars, self.wide, self.facts, self._memo, self._wide_memo
+        self.vars, self.wide, self.facts, self._memo, self._wide_memo = {}, {}, Facts(), [{}], [{}]
+        yield
+        self.vars, self.wide, self.facts, self._memo, self._wide_memo = hidden
+
     # ------------------------------------------------------------------ values
 
     def value(self, expr: PrimExpr) -> Val:

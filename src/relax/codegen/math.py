@@ -151,7 +151,7 @@ def tanh(x: Val) -> Val:
     square = x * x
     near = (polynomial(square, _TANH) * square).fma(x, x)
     far = 1.0 - 2.0 / (exp(_clamped(a, 0.0, 10.0) * 2.0) + 1.0)
-    return _keep_nan(x, a.lt(0.625).choose(near, far.copysign(x)))
+    return _keep_nan(x, a.lt(0.625).choose(near, far).copysign(x))
 
 
 def sigmoid(x: Val) -> Val:
@@ -165,7 +165,7 @@ def erf(x: Val) -> Val:
     a = x.abs()
     near = polynomial(x * x, _ERF_SMALL).fma(x, x)
     far = 1.0 - exp(-polynomial(_clamped(a, 0.0, 4.0), _ERF_LARGE))
-    return _keep_nan(x, a.lt(0.92).choose(near, far.copysign(x)))
+    return _keep_nan(x, a.lt(0.92).choose(near, far).copysign(x))
 
 
 FLOAT32: Final[dict[str, Callable[[Val], Val]]] = {

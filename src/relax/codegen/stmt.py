@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from ..ir import GlobalVar, structural_equal
-from ..prim import Add, Call, Mul, PrimExpr, Sub, is_const
+from ..ir import GlobalVar, Node, structural_equal, walk
+from ..prim import Add, Call, IntImm, Mul, PrimExpr, Sub, is_const
 from ..tir import (
     AllocBuffer,
     AssertStmt,
@@ -157,12 +157,30 @@ def counted_loop(cx: Context, stmt: For, start: Val, end: Val) -> None:
 
 def _loop_metadata(cx: Context, stmt: For) -> str:
     hint = _LOOP_HINTS.get(stmt.kind)
-    if hint is None:
-        return ""
     if stmt.kind is ForKind.UNROLLED and is_const(stmt.extent):
         hint = '!"llvm.loop.unroll.full"'
+    if hint is None and _is_row(stmt):
+        hint = '!"llvm.loop.unroll.disable"'
+    if hint is None:
+        return ""
     module = cx.b.module
     return f", !llvm.loop {module.metadata(f'$self, {module.metadata(hint)}')}"
+
+
+def _is_row(stmt: For) -> bool:
+    """An innermost loop of a known length that makes at least a vector.
+
+    LLVM would unroll it before it looks for vectors, and then find none, or worse ones in the loop around.
+    """
+    extent = stmt.extent
+    if not isinstance(extent, IntImm) or extent.value < _ROW:
+        return False
+    inner: list[Node] = []
+    walk(stmt.body, lambda node: inner.append(node) if isinstance(node, (For, While)) else None)
+    return not inner
+
+
+_ROW: Final = 8
 
 
 def _while(cx: Context, stmt: While) -> None:

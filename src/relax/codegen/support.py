@@ -24,7 +24,7 @@ _KINDS = {
     68: "a function", 69: "a shape", 70: "a tensor", 71: "a tuple", 72: "a dict", 73: "a module",
 }  # fmt: skip
 
-RAISE = """define internal void @relax.raise(ptr %kind, ptr %format, i64 %a, i64 %b, i64 %c, i64 %d) cold noinline {
+RAISE = """define internal void @relax.raise(ptr %kind, ptr %format, i64 %a, i64 %b, i64 %c, i64 %d) cold noinline optnone {
   %text = alloca [1024 x i8], align 16
   call i32 (ptr, i64, ptr, ...) @snprintf(ptr %text, i64 1024, ptr %format, i64 %a, i64 %b, i64 %c, i64 %d)
   call void @TVMFFIErrorSetRaisedFromCStr(ptr %kind, ptr %text)
@@ -43,7 +43,7 @@ def raise_function(module: ModuleBuilder) -> Operand:
     return module.helper("relax.raise", write)
 
 
-KIND_NAME = """define internal ptr @relax.kind_name(i32 %kind) cold noinline {{
+KIND_NAME = """define internal ptr @relax.kind_name(i32 %kind) cold noinline optnone {{
   %known = icmp ult i32 %kind, {count}
   %index = select i1 %known, i32 %kind, i32 10
   %wide = zext i32 %index to i64
@@ -67,7 +67,7 @@ def kind_name_function(module: ModuleBuilder) -> Operand:
 
 # Checks what all tensor parameters share: kind, device, dtype, rank; compactness unless %strided. The result is the
 # DLTensor, or null with the error set.
-CHECK_TENSOR = """define internal ptr @relax.tensor(ptr %any, ptr %who, i32 %dtype, i32 %ndim, i32 %strided) noinline {{
+CHECK_TENSOR = """define internal ptr @relax.tensor(ptr %any, ptr %who, i32 %dtype, i32 %ndim, i32 %strided) noinline optnone {{
 entry:
   %shown = alloca [64 x i8], align 16
   %wanted = alloca [64 x i8], align 16
@@ -188,7 +188,7 @@ bad_alignment:
   ret ptr null
 }}"""
 
-DTYPE_NAME = """define internal void @relax.dtype_name(ptr %text, i32 %dtype) cold noinline {{
+DTYPE_NAME = """define internal void @relax.dtype_name(ptr %text, i32 %dtype) cold noinline optnone {{
   %code = and i32 %dtype, 255
   %bits = lshr i32 %dtype, 8
   %bits8 = and i32 %bits, 255

@@ -1,0 +1,300 @@
+"""Errors while running (defined, never a crash), and programs there is no code for (all of it reported)."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from relax import codegen, te, tir
+from relax.ir import DiagnosticError
+from relax.script import ir as I
+from relax.script import tir as T
+
+
+@I.ir_module
+class Module:
+    @T.prim_func
+    def take(a: T.handle, i: T.handle, b: T.handle):
+        T.func_attr({"tir.noalias": True})
+        n, m = T.int64(), T.int64()
+        A = T.match_buffer(a, (n, 3), "float32")
+        Index = T.match_buffer(i, (m,), "int32")
+        B = T.match_buffer(b, (m, 3), "float32")
+        for k, j in T.grid(m, 3):
+            B[k, j] = A[Index[k], j]
+
+    @T.prim_func
+    def scatter(i: T.handle, b: T.handle):
+        n, m = T.int64(), T.int64()
+        Index = T.match_buffer(i, (m,), "int64")
+        B = T.match_buffer(b, (n,), "int32")
+        for k in range(m):
+            B[Index[k]] = B[Index[k]] + 1
+
+    @T.prim_func
+    def divide(a: T.handle, b: T.handle, c: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "int32")
+        B = T.match_buffer(b, (n,), "int32")
+        C = T.match_buffer(c, (n,), "int32")
+        for i in range(n):
+            C[i] = A[i] // B[i]
+
+    @T.prim_func
+    def guarded(a: T.handle, b: T.handle, c: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "int32")
+        B = T.match_buffer(b, (n,), "int32")
+        C = T.match_buffer(c, (n,), "int32")
+        for i in range(n):
+            C[i] = T.Select(B[i] != 0, A[i] % B[i], -1)
+
+    @T.prim_func
+    def positive(a: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        for i in range(n):
+            assert A[i] > T.float32(0), "100% of the values must be positive"
+            A[i] = T.float32(0)
+
+    @T.prim_func
+    def shifted(a: T.handle, k: T.int32):
+        A = T.match_buffer(a, (10,), "float32")
+        for i in range(10):
+            A[i + k] = T.float32(i)
+
+    @T.prim_func
+    def storage(k: T.int64):
+        t = T.alloc_buffer((k, 8), "float32")
+        for i in range(k):
+            t[i, 0] = T.float32(1)
+
+    @T.prim_func
+    def outer(a: T.handle, i: T.handle, b: T.handle):
+        A = T.match_buffer(a, (5, 3), "float32")
+        Index = T.match_buffer(i, (2,), "int32")
+        B = T.match_buffer(b, (2, 3), "float32")
+        large = T.alloc_buffer((100000,), "float32")
+        large[0] = T.float32(1)
+        Module.take(A.data, Index.data, B.data)
+
+
+@pytest.fixture(scope="module")
+def module():
+    return codegen.build_module(Module)
+
+
+def raises(error, message, function, *args):
+    with pytest.raises(error) as caught:
+        function(*args)
+    assert str(caught.value) == message
+
+
+def i32(*values):
+    return np.array(values, "int32")
+
+
+@pytest.mark.parametrize("index", [5, -1, 2**31 - 1, -(2**31)])
+def test_indices_out_of_bounds(module, index):
+    a, b = np.ones((5, 3), "float32"), np.zeros((2, 3), "float32")
+    raises(
+        IndexError,
+        f"take: buffer A: index {index} is out of bounds for dimension 0 of size 5",
+        module["take"], a, i32(0, index), b,
+    )  # fmt: skip
+    np.testing.assert_array_equal(b, [[1] * 3, [0] * 3])  # what came before was done
+    raises(
+        IndexError,
+        f"scatter: buffer B: index {index} is out of bounds for dimension 0 of size 4",
+        module["scatter"], np.array([index]), np.zeros(4, "int32"),
+    )  # fmt: skip
+
+
+def test_an_index_computed_from_a_parameter(module):
+    a = np.zeros(10, "float32")
+    module["shifted"](a, 0)
+    np.testing.assert_array_equal(a, np.arange(10))
+    message = "shifted: buffer A: index {} is out of bounds for dimension 0 of size 10"
+    raises(IndexError, message.format(10), module["shifted"], a, 3)
+    raises(IndexError, message.format(-2), module["shifted"], a, -2)
+    raises(IndexError, message.format(2**31 - 1), module["shifted"], a, 2**31 - 1)
+
+
+def test_division_by_zero(module):
+    raises(
+        ZeroDivisionError, "divide: integer division by zero",
+        module["divide"], i32(1, 2), i32(1, 0), i32(0, 0),
+    )  # fmt: skip
+    c = i32(0, 0, 0)
+    module["divide"](i32(7, -7, -(2**31)), i32(2, 2, -1), c)
+    assert c.tolist() == [3, -4, -(2**31)]
+
+
+def test_a_select_does_not_evaluate_what_would_fail(module):
+    c = i32(9, 9)
+    module["guarded"](i32(7, 7), i32(4, 0), c)
+    assert c.tolist() == [3, -1]
+
+
+def test_assertions(module):
+    a = np.ones(3, "float32")
+    module["positive"](a)
+    raises(AssertionError, "positive: 100% of the values must be positive", module["positive"], a)
+
+
+def test_storage_that_cannot_be(module):
+    module["storage"](0)
+    module["storage"](100)
+    raises(ValueError, "storage: buffer t: dimension 0 is -1, and cannot be negative", module["storage"], -1)
+    too_large = "storage: buffer t is too large for any memory"
+    raises(MemoryError, too_large, module["storage"], 2**62)
+    raises(MemoryError, too_large, module["storage"], 2**58)
+    with pytest.raises(MemoryError, match=r"storage: out of memory: buffer t needs \d+ bytes"):
+        module["storage"](2**52)
+
+
+def test_the_error_of_a_called_function_is_the_callers(module):
+    a, b = np.ones((5, 3), "float32"), np.zeros((2, 3), "float32")
+    module["outer"](a, i32(0, 4), b)
+    raises(
+        IndexError, "take: buffer A: index 5 is out of bounds for dimension 0 of size 5",
+        module["outer"], a, i32(0, 5), b,
+    )  # fmt: skip
+
+
+def test_storage_is_given_back_on_errors(module):
+    """A million bytes each time, a thousand times."""
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "mallinfo2"):
+        pytest.skip("no way to ask the allocator")
+
+    class Info(ctypes.Structure):
+        _fields_ = [
+            (n, ctypes.c_size_t) for n in "arena ordblks smblks hblks hblkhd usmblks fsm u f k".split()
+        ]
+
+    libc.mallinfo2.restype = Info
+    used = lambda: libc.mallinfo2().u + libc.mallinfo2().hblkhd  # noqa: E731
+    a, b = np.ones((5, 3), "float32"), np.zeros((2, 3), "float32")
+
+    def run():
+        for index in (4, 5) * 100:
+            try:
+                module["outer"](a, i32(0, index), b)
+            except IndexError:
+                pass
+
+    run()
+    before = used()
+    run()
+    assert used() - before < 1_000_000
+
+
+def test_messages_too_long_are_cut():
+    a = tir.decl_buffer((4,), "float32", "x" * 3000)
+    i, p = tir.decl_buffer((1,), "int32", "I"), tir.Var("p", "handle")
+    q = tir.Var("q", "handle")
+    func = tir.PrimFunc((p, q), tir.BufferStore(a, 1.0, [i[0]]), buffer_map={p: a, q: i})
+    with pytest.raises(IndexError, match="main: buffer xxx") as caught:
+        codegen.build_module(func)["main"](np.zeros(4, "float32"), i32(9))
+    assert len(str(caught.value)) < 1100
+
+
+def test_a_loop_longer_than_its_variable_can_count():
+    i, n, p = tir.Var("i", "int8"), tir.Var("n", "int64"), tir.Var("p", "handle")
+    b = tir.decl_buffer((n,), "int32", "B")
+    loop = tir.For(i, 0, n, "serial", tir.BufferStore(b, 1, [i]))
+    built = codegen.build_module(tir.PrimFunc((p,), loop, buffer_map={p: b}))["main"]
+    out = np.zeros(128, "int32")
+    built(out)
+    assert out.all()
+    raises(OverflowError, "main: loop i: 128 does not fit int8", built, np.zeros(129, "int32"))
+
+
+# ------------------------------------------------------------------------------- no code for it
+
+
+def diagnostics(funcs):
+    with pytest.raises(DiagnosticError) as caught:
+        codegen.compile_module(funcs)
+    return [(d.code, d.message) for d in caught.value.diagnostics]
+
+
+def test_everything_without_code_is_reported_at_once(kernels):
+    from relax.prim import Call
+
+    n, free = tir.Var("n", "int64"), tir.Var("free", "int64")
+    a = tir.decl_buffer((n,), "float32", "A")
+    stray = tir.decl_buffer((4,), "float32", "stray")
+    i = tir.Var("i", "int64")
+    two_mistakes = tir.SeqStmt((
+        tir.BufferStore(a, Call("float32", "tir.exq", (a[0],)), [0]),
+        tir.BufferStore(stray, 1.0, [0]),
+        tir.For(i, 0, 4, "thread_binding", tir.BufferStore(a, 1.0, [i]), thread_binding="threadIdx.x"),
+    ))  # fmt: skip
+    b = tir.decl_buffer((free * 2,), "float32", "B")
+    found = diagnostics(
+        {"one": kernels.over(two_mistakes, a), "two": kernels.over(tir.BufferStore(b, 1.0, [0]), b)}
+    )
+    assert found == [
+        ("E5903", "there is no code for the intrinsic tir.exq"),
+        ("E5905", "buffer stray is used where it has no storage"),
+        ("E5906", "loop i is bound to a GPU's threads; the target is a CPU"),
+        ("E5907", "free, in dimension 0 of buffer B, stands alone in no dimension of any parameter"),
+        ("E5902", "the variable free has no value here"),
+    ]
+
+
+def test_the_message_names_the_function_and_close_names(kernels):
+    from relax.prim import Call
+
+    func = kernels.elementwise(lambda x: Call("float32", "tir.tanhh", (x,)), ["float32"], "float32")
+    with pytest.raises(DiagnosticError) as caught:
+        codegen.compile_module({"f": func})
+    assert "in PrimFunc f" in str(caught.value)
+    assert "similar ones: tanh" in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4"])
+def test_types_there_is_no_code_for(kernels, dtype):
+    func = kernels.elementwise(lambda x: x, [dtype], dtype)
+    assert diagnostics({"f": func})[0] == ("E5901", f"there is no code for values of dtype '{dtype}'")
+
+
+def test_a_call_must_fit_the_function_called():
+    from relax.ir import GlobalVar
+
+    a = tir.decl_buffer((4,), "float32", "A")
+    p = tir.Var("p", "handle")
+    callee = tir.PrimFunc((p,), tir.BufferStore(a, 1.0, [0]), buffer_map={p: a})
+
+    def caller(name, buffer, *args):
+        q = tir.Var("q", "handle")
+        call = tir.Evaluate(tir.Call("int32", GlobalVar(name), args))
+        return tir.PrimFunc((q,), call, buffer_map={q: buffer})
+
+    b = tir.decl_buffer((4,), "float64", "B")
+    funcs = {
+        "f": callee,
+        "missing": caller("g", b, b.data),
+        "count": caller("f", b, b.data, b.data),
+        "kind": caller("f", b, b.data),
+    }
+    assert diagnostics(funcs) == [
+        ("E5903", "the function g is not in the module being compiled"),
+        ("E5903", "a call of f has 2 arguments, expected 1"),
+        ("E5903", "f: buffer B is float64 of 1 dimensions, parameter A is float32 of 1"),
+    ]
+    c = tir.decl_buffer((5,), "float32", "C")
+    built = codegen.build_module({"f": callee, "g": caller("f", c, c.data)})
+    raises(
+        ValueError, "g: call of f: argument A: dimension 0 is 5, expected 4",
+        built["g"], np.zeros(5, "float32"),
+    )  # fmt: skip
+
+
+def test_only_prim_funcs():
+    with pytest.raises(DiagnosticError, match="main: only PrimFuncs can be compiled here"):
+        codegen.build_module({"main": te.placeholder})

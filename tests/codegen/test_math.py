@@ -1,0 +1,121 @@
+"""Elementary functions: accuracy in units in the last place, and the special values."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from relax import codegen
+from relax.prim import intrin
+from relax.target import Target
+
+
+def _sigmoid(x):
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
+
+
+REFERENCES = {
+    "exp": np.exp, "exp2": np.exp2, "exp10": lambda x: np.power(10.0, x), "log": np.log, "log2": np.log2,
+    "log10": np.log10, "log1p": np.log1p, "tanh": np.tanh, "sigmoid": _sigmoid,
+    "erf": np.vectorize(math.erf, [np.float64]), "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
+    "sinh": np.sinh, "cosh": np.cosh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
+    "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "nearbyint": np.rint,
+    "round": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x), "fabs": np.abs,
+}  # fmt: skip
+SPECIAL = [0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 2, 0.5, 2.5, 1e-45, -1e-45, 1.1754944e-38, 3.4e38, -3.4e38,
+           88.7, 88.73, -87.4, -103.9, -104, 127.99, 128, -149, -150, 38.5, 38.6, -45, 0.625, 0.92, 4]  # fmt: skip
+
+
+def samples(dtype):
+    rng = np.random.default_rng(0)
+    spread = rng.integers(0, 2**32, 20_000, dtype=np.uint32).view("float32")
+    parts = [spread, *(rng.uniform(-r, r, 10_000) for r in (1, 5, 110)), 1 + rng.normal(size=5_000) * 1e-2]
+    with np.errstate(all="ignore"):
+        return np.concatenate([*(p.astype(dtype) for p in parts), np.array(SPECIAL, dtype)])
+
+
+def ulps(found, exact):
+    """How far results are from the exact ones, in units in the last place of their dtype."""
+    with np.errstate(all="ignore"):
+        rounded = exact.astype(found.dtype)
+    assert np.array_equal(np.isnan(found), np.isnan(rounded))
+    infinite = np.isinf(found) | np.isinf(rounded)
+    np.testing.assert_array_equal(found[infinite], rounded[infinite])
+    zeros = (found == 0) & (rounded == 0)
+    np.testing.assert_array_equal(np.signbit(found[zeros]), np.signbit(rounded[zeros]))
+    info = np.finfo(found.dtype)
+    with np.errstate(all="ignore"):
+        step = np.maximum(np.spacing(np.abs(rounded)), info.smallest_subnormal).astype("float64")
+        error = np.abs(found.astype("float64") - exact.astype("float64")) / step
+    return np.where(np.isfinite(rounded) & np.isfinite(found), error, 0)
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_function_is_accurate_and_right_at_the_edges(kernels, dtype, target):
+    if "x86" in target and not Target("llvm").triple.startswith("x86_64"):
+        pytest.skip("another architecture")
+    funcs = {name: kernels.elementwise(getattr(intrin, name), [dtype], dtype) for name in REFERENCES}
+    module = codegen.build_module(funcs, target)
+    x = samples(dtype)
+    for name, reference in REFERENCES.items():
+        found = np.empty_like(x)
+        module[name](x, found)
+        with np.errstate(all="ignore"):
+            exact = (
+                reference(x.astype("float64" if dtype == "float32" else "longdouble"))
+                if (name != "erf")
+                else reference(x.astype("float64"))
+            )
+        assert ulps(found, np.asarray(exact)).max() < 4, name
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e5m2"])
+def test_small_floats_compute_in_float32_and_round_once(kernels, dtype):
+    from relax.ir import DataType
+
+    kind = DataType(dtype).numpy()
+    x = np.random.default_rng(1).normal(size=300).astype("float32").astype(kind)
+    funcs = {
+        n: kernels.elementwise(getattr(intrin, n), [dtype], dtype) for n in ("exp", "tanh", "erf", "sin")
+    }
+    module = codegen.build_module(funcs)
+    for name in funcs:
+        found = np.empty_like(x)
+        module[name](x, found)
+        exact = REFERENCES[name](x.astype("float64")).astype("float32").astype(kind)
+        error = np.abs(found.astype("float64") - exact.astype("float64"))
+        assert (error <= np.abs(exact.astype("float64")) * 2.0 ** -int(_digits(dtype))).all(), name
+
+
+def _digits(dtype):
+    return {"float16": 10, "bfloat16": 7, "float8_e5m2": 2}[dtype]
+
+
+@pytest.mark.parametrize("name", ["atan2", "pow", "fmod", "copysign", "hypot"])
+def test_functions_of_two(kernels, name):
+    rng = np.random.default_rng(2)
+    a = np.concatenate([rng.normal(size=1000) * 5, np.repeat(SPECIAL, len(SPECIAL))]).astype("float64")
+    b = np.concatenate([rng.normal(size=1000) * 5, np.tile(SPECIAL, len(SPECIAL))]).astype("float64")
+    found = kernels.compute(getattr(intrin, name), a, b, output="float64")
+    reference = {
+        "atan2": np.arctan2,
+        "pow": np.power,
+        "fmod": np.fmod,
+        "copysign": np.copysign,
+        "hypot": np.hypot,
+    }
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(found, reference[name](a, b), rtol=1e-14)
+
+
+def test_classification(kernels):
+    x = np.array(SPECIAL, "float32")
+    for name in ("isnan", "isinf", "isfinite"):
+        np.testing.assert_array_equal(
+            kernels.compute(getattr(intrin, name), x, output="bool"), getattr(np, name)(x)
+        )

@@ -1,0 +1,111 @@
+"""float16, bfloat16 and the 8-bit floats: bit for bit what NumPy and ml_dtypes give."""
+
+from __future__ import annotations
+
+import itertools
+
+import ml_dtypes  # noqa: F401  (NumPy learns the types)
+import numpy as np
+import pytest
+
+from relax import codegen, tir
+from relax.ir import DataType
+from relax.target import Target
+
+SMALL = [
+    "float16", "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
+    "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
+]  # fmt: skip
+OPERATIONS = {"add": tir.Add, "sub": tir.Sub, "mul": tir.Mul, "div": tir.Div}
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+def cast_to(dtype):
+    return lambda x: tir.Cast(dtype, x)
+
+
+@pytest.fixture(scope="module", params=["llvm", "llvm -mcpu=x86-64"])
+def module(kernels, request):
+    """All kernels at once; on the plainest x86-64, float16 is converted without instructions for it."""
+    if "x86" in request.param and not Target("llvm").triple.startswith("x86_64"):
+        pytest.skip("another architecture")
+    funcs = {}
+    for t in SMALL:
+        funcs[f"{t} decode"] = kernels.elementwise(cast_to("float32"), [t], "float32")
+        funcs[f"{t} copy"] = kernels.elementwise(lambda x: x, [t], t)
+        for source in ("float32", "float64", "int64", "uint8"):
+            funcs[f"{t} {source}"] = kernels.elementwise(cast_to(t), [source], t)
+        for name, op in OPERATIONS.items():
+            funcs[f"{t} {name}"] = kernels.elementwise(op, [t, t], t)
+    return codegen.build_module(funcs, request.param)
+
+
+def every_value(dtype):
+    kind = DataType(dtype).numpy()
+    return np.arange(1 << (8 * kind.itemsize)).astype(f"u{kind.itemsize}").view(kind)
+
+
+def interesting(dtype):
+    """Every value, halfway between neighbours, and just beside that."""
+    values = every_value(dtype).astype("float32")
+    values = np.sort(values[np.isfinite(values)]).astype("float64")
+    middles = ((values[1:] + values[:-1]) / 2).astype("float32")
+    anything = np.random.default_rng(3).integers(0, 2**32, 50_000, dtype=np.uint32).view("float32")
+    edges = [
+        0,
+        -0.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        448,
+        464,
+        465,
+        57344,
+        61440,
+        61441,
+        65519,
+        65520,
+        1e-45,
+        3.39e38,
+    ]
+    return np.concatenate(
+        [values.astype("f4"), middles, np.nextafter(middles, np.float32(9e9)),
+         np.nextafter(middles, np.float32(-9e9)), anything, np.array(edges, "f4")]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", SMALL)
+def test_decoding_and_copying(module, kernels, dtype):
+    values = every_value(dtype)
+    found = np.empty(len(values), "float32")
+    module[f"{dtype} decode"](values, found)
+    kernels.same_bits(found, values.astype("float32"))
+    copied = np.empty_like(values)
+    module[f"{dtype} copy"](values, copied)
+    assert copied.tobytes() == values.tobytes()
+
+
+@pytest.mark.parametrize("dtype", SMALL)
+def test_rounding(module, kernels, dtype):
+    x = interesting(dtype)
+    nearly = [x.astype("f8") * f for f in (1, 1 + 2.0**-40, 1 - 2.0**-40)]
+    rng = np.random.default_rng(4)
+    whole = np.concatenate([np.arange(-600, 600), rng.integers(-(2**62), 2**62, 500)])
+    for source in (x, np.concatenate(nearly), whole, np.arange(256, dtype="uint8")):
+        found = np.empty(len(source), DataType(dtype).numpy())
+        module[f"{dtype} {source.dtype.name}"](source, found)
+        kernels.same_bits(found, source.astype(found.dtype))
+
+
+@pytest.mark.parametrize("dtype, name", list(itertools.product(SMALL, OPERATIONS)))
+def test_arithmetic_is_rounded_after_each_operation(module, kernels, dtype, name):
+    values = every_value(dtype)
+    if len(values) == 256:
+        a, b = (grid.ravel().copy() for grid in np.meshgrid(values, values))
+    else:
+        rng = np.random.default_rng(5)
+        a, b = rng.choice(values, 50_000), rng.choice(values, 50_000)
+    found = np.empty_like(a)
+    module[f"{dtype} {name}"](a, b, found)
+    reference = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}[name]
+    kernels.same_bits(found, reference(a, b))
