@@ -150,8 +150,9 @@ class ModuleParser(StatementParser):
 
     def _member(self, name: ast.Name, value: Any) -> None:
         if isinstance(value, BaseFunc):
-            self._declare(name.id, name)
-            self.context.adopted[name.id] = value
+            if name.id in self.context.global_vars:
+                self.fail(DECLARATION, f"the module already has a function `{name.id}`", name)
+            self.context.adopt(value, name.id)
         else:
             self.scopes.define(name.id, value)
 

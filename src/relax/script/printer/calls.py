@@ -13,6 +13,7 @@ from typing import Any
 from ...expr import Call, ExternFunc, Tuple
 from ...ir import Node, Op, StructInfo, structural_equal
 from ...op.base import Operator, expand_operands, operator_of
+from ...op.errors import OperatorError
 from ...op.operands import ABSENT, is_absent
 from ...op.operator import public_function
 from ...struct_info import TupleStructInfo
@@ -47,7 +48,7 @@ def _operator_call(p: Printer, node: Call, op: Op) -> Text:
         return _raw_call(p, node)
     try:
         operands = expand_operands(operator, len(node.args))
-    except ValueError:
+    except OperatorError:
         return _raw_call(p, node)
     parameters = inspect.signature(function).parameters
     parts: list[str] = []

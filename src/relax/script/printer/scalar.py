@@ -165,9 +165,11 @@ def _call(p: Printer, node: prim.Call) -> Text:
 
 def _by_builder(p: Printer, node: prim.PrimExpr, name: str, raw: str, *args: Any) -> Text:
     """``T.name(args)``, if calling it gives this very node; else a form that does no more than make the node."""
-    for plain in (True, False):
-        if _makes(node, name, args, plain):
-            return Text(f"{p.T(name)}({', '.join(_argument(p, arg, plain) for arg in args)})")
+    for leading in ((), (str(node.dtype),)):  # T.exp(x), T.call_extern(dtype, ...)
+        for plain in (True, False):
+            if _makes(node, name, leading, args, plain):
+                texts = [*map(string, leading), *(_argument(p, arg, plain) for arg in args)]
+                return Text(f"{p.T(name)}({', '.join(texts)})")
     texts = [_argument(p, arg, False) for arg in args]
     if raw:
         return Text(f"{p.T(raw)}({', '.join(texts)})")
@@ -181,16 +183,17 @@ def _argument(p: Printer, arg: Any, plain: bool) -> str:
     return explicit(p, arg).text
 
 
-def _makes(node: prim.PrimExpr, name: str, args: tuple[Any, ...], plain: bool) -> bool:
+def _makes(
+    node: prim.PrimExpr, name: str, leading: tuple[Any, ...], args: tuple[Any, ...], plain: bool
+) -> bool:
     builder: Any = member(T, name)
     if builder is MISSING:
         return False
-    literal = any(isinstance(arg, prim.IntImm) for arg in args)
-    if plain and not literal:
-        return _makes(node, name, args, False)
+    if plain and not any(isinstance(arg, prim.IntImm) for arg in args):
+        return False
     given = [arg.value if _is_plain(arg, plain) else arg for arg in args]
     try:
-        made = builder(*given)
+        made = builder(*leading, *given)
     except Exception:  # noqa: BLE001 (a builder may refuse in any way; then the raw form is printed)
         return False
     if type(made) is not type(node) or made.dtype != node.dtype:

@@ -56,18 +56,20 @@ class ModuleContext:
     global_vars: dict[str, GlobalVar] = field(default_factory=dict[str, GlobalVar])
     adopted: dict[str, BaseFunc] = field(default_factory=dict[str, BaseFunc])
     global_infos: dict[str, Any] = field(default_factory=dict[str, Any])
+    _originals: list[tuple[str, BaseFunc]] = field(default_factory=list[tuple[str, BaseFunc]])
 
     def adopt(self, function: BaseFunc, name: str = "") -> GlobalVar:
-        """The global variable of a function made outside of the module; the module gets the function."""
-        for known, existing in self.adopted.items():
-            if existing is function:
+        """The global variable of a function made outside of the module; the module gets the function, once."""
+        for known, original in self._originals:
+            if original is function:
                 return self.global_vars[known]
         stem = name or str(function.attrs.get("global_symbol", "func"))
         unique, count = stem, 0
         while unique in self.global_vars:
             count += 1
             unique = f"{stem}_{count}"
-        if unique != stem and "global_symbol" in function.attrs:
+        self._originals.append((unique, function))
+        if function.attrs.get("global_symbol", unique) != unique:
             function = function.with_attr("global_symbol", unique)
         self.adopted[unique] = function
         self.global_vars[unique] = GlobalVar(unique)

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import itertools
 import threading
+import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 from typing_extensions import Self
@@ -34,6 +37,8 @@ from .diagnostics import CALL, FORBIDDEN, KIND, POISON, SYNTAX, UNDEFINED, Poiso
 from .safety import MAX_ITERATIONS, attribute, check_arithmetic
 from .scope import MISSING, Scopes
 from .source import ScriptSource
+
+_PACKAGE = Path(__file__).parents[3]
 
 
 class SpecialForm:
@@ -58,6 +63,7 @@ class Evaluator:
         self.scopes = scopes
         self.diagnostics = diagnostics
         self.trusted = trusted
+        self._iterations = 0
         self._table: dict[type[ast.AST], Callable[[Any], Any]] = {}
 
     # ------------------------------------------------------------------ entry, errors
@@ -130,7 +136,8 @@ class Evaluator:
             text = text or type(problem).__name__
             code = CALL if what else KIND
             message = text if not what or text.startswith(what) else f"{what}: {text}"
-            raise error(code, message, self.span(node)) from problem
+            notes = _raised_at(problem) if self.trusted else ()
+            raise error(code, message, self.span(node), notes=notes) from problem
 
     def placed(self, problem: DiagnosticError, node: ast.AST) -> DiagnosticError:
         """The same errors, those without a place put at `node`."""
@@ -211,9 +218,12 @@ class Evaluator:
             hasattr(value, "__iter__") or hasattr(value, "__getitem__")
         ):
             self.fail(KIND, f"a {type(value).__name__} cannot be iterated over", node)
-        for count, item in enumerate(self.guard(node, "", iter, value)):
-            if count >= MAX_ITERATIONS and not self.trusted:
-                self.fail(FORBIDDEN, f"more than {MAX_ITERATIONS} iterations", node)
+        for item in self.guard(node, "", iter, value):
+            self._iterations += 1
+            if self._iterations > MAX_ITERATIONS and not self.trusted:
+                self.fail(
+                    FORBIDDEN, f"more than {MAX_ITERATIONS} iterations in a program given as text", node
+                )
             yield item
 
     def eval_ListComp(self, node: ast.ListComp) -> list[Any]:
@@ -241,9 +251,11 @@ class Evaluator:
         if isinstance(target, ast.Name):
             define(target, value)
         elif isinstance(target, (ast.Tuple, ast.List)):
-            items = list(self.guard(target, "", iter, value))
+            values: Iterator[Any] = self.guard(target, "", iter, value)
+            items = list(itertools.islice(values, len(target.elts) + 1))
             if len(items) != len(target.elts):
-                self.fail(KIND, f"expected {len(target.elts)} values, found {len(items)}", target)
+                more = "more" if len(items) > len(target.elts) else str(len(items))
+                self.fail(KIND, f"expected {len(target.elts)} values, found {more}", target)
             for part, item in zip(target.elts, items, strict=True):
                 self.bind_pattern(part, item, define)
         else:
@@ -309,8 +321,12 @@ class Evaluator:
 
     # ------------------------------------------------------------------ calls, subscripts
 
+    def callee(self, node: ast.expr) -> Any:
+        """The value of what is called."""
+        return self.eval(node)
+
     def eval_Call(self, node: ast.Call) -> Any:
-        function = self.eval(node.func)
+        function = self.callee(node.func)
         if isinstance(function, SpecialForm):
             return self.locate(self.guard(node, "", function.script_call, self, node), node)
         args, keywords = self.arguments(node)
@@ -376,6 +392,14 @@ def _if_then_else(condition: Any, then: Any, other: Any) -> prim.PrimExpr:
         raise TypeError(f"the condition has dtype {condition.dtype}, expected bool")
     a, b = prim.match_dtypes(operators.as_operand(then), operators.as_operand(other))
     return prim.Call(a.dtype, "tir.if_then_else", (condition, a, b))
+
+
+def _raised_at(problem: Exception) -> tuple[str, ...]:
+    """Where a Python function of the user's raised an error, if it was one."""
+    frames = traceback.extract_tb(problem.__traceback__)
+    if not frames or Path(frames[-1].filename).is_relative_to(_PACKAGE):
+        return ()
+    return (f"raised at {frames[-1].filename}:{frames[-1].lineno}",)
 
 
 def _call_name(node: ast.expr) -> str:

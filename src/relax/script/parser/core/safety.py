@@ -9,21 +9,50 @@ out of the IR (no underscores, no arrays, no modules), and it may not compute nu
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from ....ir import DataType, Node, Span
 from .diagnostics import ATTRIBUTE, FORBIDDEN, close, fail
 from .scope import MISSING
 
-BUILTINS: Final[dict[str, Any]] = {
-    "abs": abs, "bool": bool, "enumerate": enumerate, "float": float, "int": int, "len": len, "list": list,
-    "max": max, "min": min, "range": range, "reversed": reversed, "str": str, "sum": sum, "tuple": tuple,
-    "zip": zip, "True": True, "False": False, "None": None,
-}  # fmt: skip
-
-MAX_ITERATIONS: Final = 1_000_000
+MAX_ITERATIONS: Final = 100_000
 MAX_BITS: Final = 4096
+
+
+def _bounded(values: Iterable[Any]) -> Iterator[Any]:
+    for count, value in enumerate(values):
+        if count >= MAX_ITERATIONS:
+            fail(FORBIDDEN, f"more than {MAX_ITERATIONS} items in a program given as text", None)
+        yield value
+
+
+def _list(values: Iterable[Any] = ()) -> list[Any]:
+    return list(_bounded(values))
+
+
+def _tuple(values: Iterable[Any] = ()) -> tuple[Any, ...]:
+    return tuple(_bounded(values))
+
+
+def _sum(values: Iterable[Any], start: Any = 0) -> Any:
+    return sum(_bounded(values), start)
+
+
+def _max(*values: Any) -> Any:
+    return max(_bounded(values[0] if len(values) == 1 else values))
+
+
+def _min(*values: Any) -> Any:
+    return min(_bounded(values[0] if len(values) == 1 else values))
+
+
+BUILTINS: Final[dict[str, Any]] = {
+    "abs": abs, "bool": bool, "enumerate": enumerate, "float": float, "int": int, "len": len, "list": _list,
+    "max": _max, "min": _min, "range": range, "reversed": reversed, "str": str, "sum": _sum, "tuple": _tuple,
+    "zip": zip,
+}  # fmt: skip
+"""The builtins of Python that text may call; those that walk over what they are given stop at a bound."""
 
 METHODS: Final = frozenset({
     "access_ptr", "asobject", "astype", "dims", "dtype", "equal", "ndim", "shape", "struct_info", "vload",
@@ -132,6 +161,8 @@ def check_arithmetic(operator: str, a: Any, b: Any, span: Span) -> None:
     if isinstance(a, float) or isinstance(b, float):
         return
     size = 0
+    if operator == "Add" and isinstance(a, (str, list, tuple)) and isinstance(b, (str, list, tuple)):
+        size = (len(cast("Sequence[Any]", a)) + len(cast("Sequence[Any]", b))) // 256
     if isinstance(b, int):
         if operator == "Pow" and isinstance(a, int):
             size = a.bit_length() * max(b, 0)

@@ -98,6 +98,10 @@ class NameReader(StatementParser):
         finally:
             self._reading_dims = saved
 
+    def callee(self, node: ast.expr) -> Any:
+        with self.reading_dimensions(False):
+            return super().callee(node)
+
     def missing_name(self, node: ast.Name) -> Any:
         if node.id in FORMS and node.id not in self.hidden:
             return FORMS[node.id]

@@ -1,0 +1,253 @@
+"""Decorated functions and classes: they see the Python variables around them."""
+
+from __future__ import annotations
+
+import linecache
+
+import numpy as np
+import pytest
+
+import relax
+from relax.expr import Function
+from relax.ir import DiagnosticError, GlobalVar, IRModule, assert_structural_equal
+from relax.script import from_source
+from relax.script import ir as I
+from relax.script import relax as R
+from relax.script import tir as T
+from relax.tir import PrimFunc
+
+SIZE = 8
+
+
+def test_a_function_that_stands_alone():
+    @R.function
+    def main(x: R.Tensor((SIZE,), "float32")) -> R.Tensor((SIZE,), "float32"):
+        return R.exp(x)
+
+    assert isinstance(main, Function)
+    assert main.attrs["global_symbol"] == "main"
+    assert int(main.params[0].struct_info.shape.values[0]) == SIZE
+
+
+def test_options():
+    @R.function(private=True, pure=False)
+    def main(x: R.Tensor((2,), "float32")):
+        R.print(x)
+        return x
+
+    assert not main.is_pure
+    assert "global_symbol" not in main.attrs
+
+    @T.prim_func(private=True)
+    def kernel(a: T.Buffer((4,), "float32")):
+        for i in range(4):
+            a[i] = T.float32(0)
+
+    assert isinstance(kernel, PrimFunc)
+    assert "global_symbol" not in kernel.attrs
+
+
+def make(size, dtype, depth):
+    weights = [relax.const(np.full(size, i, dtype)) for i in range(depth)]
+
+    @I.ir_module
+    class Net:
+        @R.function
+        def main(x: R.Tensor((size,), dtype)):
+            with R.dataflow():
+                for w in weights:
+                    x = R.add(x, w)
+                R.output(x)
+            return x
+
+    return Net
+
+
+@pytest.mark.parametrize("size, dtype, depth", [(1, "int32", 1), (3, "float32", 4)])
+def test_programs_are_generated(size, dtype, depth):
+    mod = make(size, dtype, depth)
+    assert isinstance(mod, IRModule)
+    (block,) = mod["main"].body.blocks
+    assert len(block.bindings) == depth
+    assert_structural_equal(from_source(mod.script()), mod)
+
+
+def test_functions_around_the_module_join_it():
+    @T.prim_func(private=True)
+    def double(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
+        for i in range(4):
+            b[i] = a[i] * T.float32(2)
+
+    @R.function
+    def helper(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        return R.exp(x)
+
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            y = R.call_tir(double, (x,), R.Tensor((4,), "float32"))
+            z = helper(y)
+            return R.call_tir(double, (z,), R.Tensor((4,), "float32"))
+
+    assert {g.name_hint for g in Mod.functions} == {"main", "func", "helper"}
+    (block,) = Mod["main"].body.blocks
+    assert isinstance(block.bindings[0].value.args[0], GlobalVar)
+
+
+def test_enclosing_functions_are_seen_although_annotations_make_no_closure():
+    outer_size = 3
+
+    def inner():
+        inner_size = 4
+
+        @R.function
+        def main(x: R.Tensor((outer_size, inner_size), "float32")):
+            return x
+
+        return main
+
+    assert [int(v) for v in inner().params[0].struct_info.shape.values] == [3, 4]
+
+
+def test_two_classes_of_one_name_in_one_function():
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((1,), "float32")):
+            return R.exp(x)
+
+    first = Before
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2,), "float32")):
+            return R.exp(x)
+
+    assert int(first["main"].params[0].struct_info.shape.values[0]) == 1
+    assert int(Before["main"].params[0].struct_info.shape.values[0]) == 2
+
+
+class TestInsideAnOrdinaryClass:
+    @R.function
+    def function(x: R.Tensor((2,), "float32")):
+        return x
+
+    def test_it_is_parsed(self):
+        assert isinstance(self.function, Function)
+
+    def test_a_module_in_a_method(self):
+        size = 5
+
+        @I.ir_module(check_well_formed=False)
+        class Mod:
+            @R.function
+            def main(x: R.Tensor((size,), "float32")):
+                return x
+
+        assert isinstance(Mod, IRModule)
+
+    @relax.script.ir_module
+    class Nested:
+        @R.function
+        def main(x: R.Tensor((2,), "float32")):
+            return x
+
+    def test_a_module_in_a_class(self):
+        assert isinstance(self.Nested, IRModule)
+
+
+def test_shape_variables_from_python():
+    n = relax.tir.Var("n", "int64")
+
+    @R.function
+    def main(x: R.Tensor((n, 4), "float32")) -> R.Tensor((n * 4,), "float32"):
+        return R.reshape(x, (n * 4,))
+
+    assert main.params[0].struct_info.shape.values[0] is n
+    assert_structural_equal(from_source(main.script()), main)
+
+
+def test_errors_name_the_file_the_line_and_the_column():
+    with pytest.raises(DiagnosticError) as caught:
+
+        @R.function
+        def main(x: R.Tensor((2,), "float32")):
+            y = R.expp(x)
+            return y
+
+    (found,) = caught.value.diagnostics
+    assert found.span.source.name == __file__
+    line = found.span.source.line(found.span.line)
+    assert line.strip() == "y = R.expp(x)"
+    assert line[found.span.column - 1 :].startswith("R.expp")
+
+
+def test_the_error_of_a_python_function_called_while_parsing():
+    def helper(x):
+        raise ZeroDivisionError("no luck")
+
+    with pytest.raises(DiagnosticError, match="helper: no luck") as caught:
+
+        @R.function
+        def main(x: R.Tensor((2,), "float32")):
+            return helper(x)
+
+    (note,) = caught.value.diagnostics[0].notes
+    assert note.startswith(f"raised at {__file__}:")
+
+
+def test_text_that_linecache_knows_but_no_file_holds():
+    """Notebook cells and the blocks of a document are such."""
+    text = (
+        "@R.function\n"
+        "def first(x: R.Tensor((2,), 'float32')):\n"
+        "    return x\n"
+        "\n"
+        "@I.ir_module\n"
+        "class Second:\n"
+        "    @R.function\n"
+        "    def main(x: R.Tensor((3,), 'float32')):\n"
+        "        return unknown\n"
+    )
+    name = "<cell 1>"
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    space = {"R": R, "I": I}
+    with pytest.raises(DiagnosticError) as caught:
+        exec(compile(text, name, "exec"), space)
+    assert isinstance(space["first"], Function)
+    assert (caught.value.diagnostics[0].span.line, caught.value.diagnostics[0].span.column) == (9, 16)
+    del linecache.cache[name]
+
+
+def test_no_source():
+    with pytest.raises(DiagnosticError, match="the source of function `f` cannot be found"):
+        exec("@R.function\ndef f(x: R.Object):\n    return x\n", {"R": R})
+    with pytest.raises(DiagnosticError, match="the source of class `M` cannot be found"):
+        exec("@I.ir_module\nclass M:\n    pass\n", {"I": I})
+
+
+def test_wrong_objects():
+    with pytest.raises(DiagnosticError, match="R.function decorates functions, not a int"):
+        R.function(3)
+    with pytest.raises(DiagnosticError, match="ir_module decorates classes, not a int"):
+        I.ir_module(3)
+    with pytest.raises(DiagnosticError, match="R.function has no option `privat`"):
+        R.function(privat=True)
+
+
+def test_decorating_later():
+    def plain(x: R.Tensor((2,), "float32")):
+        return R.exp(x)
+
+    assert isinstance(R.function(plain), Function)
+
+
+def test_namespaces_outside_of_a_function():
+    with pytest.raises(DiagnosticError, match=r"R.output belongs inside an R.function"):
+        R.output()
+    with pytest.raises(AttributeError):
+        _ = R.no_such_operator
+    assert "exp" in dir(R)
+    assert R.nn.relu(relax.Var("x", R.Tensor((2,), "float32"))).op.name == "relax.nn.relu"
