@@ -268,12 +268,13 @@ def promoted_outputs(block: DataflowBlock, local: Collection[Var]) -> dict[Var, 
 
 def localize_outputs(func: Function) -> Function:
     """Make DataflowVars of the variables of dataflow blocks that are used inside their block only."""
-    outputs: dict[Var, None] = {}
+    outputs = dataflow_outputs(func)
+    if not outputs:
+        return func
     used = Uses()
 
     def visit(item: Node) -> bool:
         if isinstance(item, DataflowBlock):
-            outputs.update((b.var, None) for b in item.bindings if not isinstance(b.var, DataflowVar))
             used.variables.update((var, None) for var in used_beyond(item))
             return False
         if isinstance(item, Binding):
@@ -281,12 +282,26 @@ def localize_outputs(func: Function) -> Function:
         if isinstance(item, Var):
             used.variables[item] = None
         elif isinstance(item, RelaxExpr) and item.struct_info_ is not None:
-            used.add(item.struct_info_)
+            used.add_info(item.struct_info_)
         return True
 
     walk(func, visit)
     local = [var for var in outputs if var not in used.variables]
     return _as_dataflow(func, local) if local else func
+
+
+def dataflow_outputs(func: Function) -> list[Var]:
+    """The variables that dataflow blocks bind and show outside; blocks in functions inside a block do not count."""
+    found: list[Var] = []
+
+    def visit(item: Node) -> bool:
+        if isinstance(item, DataflowBlock):
+            found.extend(b.var for b in item.bindings if not isinstance(b.var, DataflowVar))
+            return False
+        return isinstance(item, (Function, SeqExpr, BindingBlock, Binding, If))
+
+    walk(func, visit)
+    return found
 
 
 def used_beyond(block: DataflowBlock) -> set[Var]:

@@ -19,14 +19,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import Any, NamedTuple, cast
 
 from ..block_builder import BlockBuilder
-from ..expr import Call, Function
-from ..ir import Diagnostic, DiagnosticError, IRModule, Op, RelaxExpr
+from ..expr import Call, Function, Tuple, Var
+from ..ir import Diagnostic, DiagnosticError, IRModule, Op, RelaxExpr, structural_equal, structural_hash
 from ..op.intrinsics import Intrinsic
 from ..op.operator import operator_of
 from ..sinfo_text import struct_info_text
+from ..struct_info import TensorStructInfo
 from .decorators import module_pass
 
 Legalize = Callable[[BlockBuilder, Call], RelaxExpr]
@@ -52,6 +53,8 @@ class _Legalizer(BlockBuilder):
         self.custom = custom
         self.unsolved: list[tuple[Call, str, str]] = []
         """Calls that stay, each with the reason and the place."""
+        self.known: dict[int, _Template] = {}
+        """What became of calls of an operator on tensors like these; models repeat themselves."""
 
     def visit_call(self, expr: Call) -> RelaxExpr:
         normal = cast(Call, super().visit_call(expr))
@@ -60,6 +63,10 @@ class _Legalizer(BlockBuilder):
         legalize = self.custom.get(normal.op.name) or self.rule(normal, normal.op)
         if legalize is None:
             return normal
+        key = None if normal.op.name in self.custom else _like(normal)
+        known = self.known.get(structural_hash(key)) if key is not None else None
+        if known is not None and structural_equal(known.key, key):
+            return self.visit(known.call_for(normal))
         try:
             result = legalize(self, normal)
         except DiagnosticError as error:
@@ -68,6 +75,10 @@ class _Legalizer(BlockBuilder):
         if result is normal:
             self.fail(normal, self.reason(normal))
             return normal
+        if key is not None and isinstance(result, Call):
+            template = _Template.of(key, normal, result)
+            if template is not None:
+                self.known[structural_hash(key)] = template
         return self.visit(result if result.span is not None else _placed(result, normal))
 
     def rule(self, call: Call, op: Op) -> Legalize | None:
@@ -107,6 +118,40 @@ class _Legalizer(BlockBuilder):
                 hint="match_cast operands to what is known of them, or give a rule in customize_legalize_map",
             )
         )
+
+
+def _like(call: Call) -> Any:
+    """What the kernel of a call depends on: operator, attributes, shapes and dtypes. None if on more than that."""
+    infos = [arg.struct_info_ for arg in call.args]
+    if len(set(call.args)) < len(call.args) or not all(isinstance(arg, Var) for arg in call.args):
+        return None
+    if not all(isinstance(info, TensorStructInfo) and info.dims is not None for info in infos):
+        return None
+    return (call.op, call.attrs, tuple(infos))
+
+
+class _Template(NamedTuple):
+    """A call_tir that an operator became, with the positions of its arguments among the operator's."""
+
+    key: Any
+    call: Call
+    positions: tuple[int, ...]
+
+    @staticmethod
+    def of(key: Any, call: Call, result: Call) -> _Template | None:
+        """None if the result is anything but a call_tir of some of the arguments."""
+        if not isinstance(result.op, Op) or result.op.name != "relax.call_tir":
+            return None
+        args = result.args[1]
+        if not isinstance(args, Tuple) or not all(arg in call.args for arg in args.fields):
+            return None
+        return _Template(key, result, tuple(call.args.index(arg) for arg in args.fields))
+
+    def call_for(self, call: Call) -> Call:
+        """The same call_tir of other arguments."""
+        callee, _, *rest = self.call.args
+        args = (callee, Tuple([call.args[i] for i in self.positions]), *rest)
+        return Call(self.call.op, args, self.call.attrs, self.call.sinfo_args, span=call.span)
 
 
 def _place(call: Call, where: str) -> str:

@@ -19,6 +19,8 @@ class Uses:
 
     variables: dict[Var, None] = field(default_factory=dict[Var, None])
     shape_variables: dict[ShapeVar, None] = field(default_factory=dict[ShapeVar, None])
+    _known: dict[int, StructInfo] = field(default_factory=dict[int, StructInfo], repr=False)
+    """Struct infos added already, by id: many expressions share one."""
 
     def add(self, item: Node | None) -> None:
         """Everything used in a node, below it, and in the struct info of its expressions."""
@@ -27,9 +29,10 @@ class Uses:
 
     def add_definition(self, var: Var) -> None:
         """What the struct info of a bound variable uses."""
-        self.add(var.annotation)
-        if var.struct_info_ is not var.annotation:
-            self.add(var.struct_info_)
+        if var.annotation is not None:
+            self.add_info(var.annotation)
+        if var.struct_info_ is not None:
+            self.add_info(var.struct_info_)
 
     def _visit(self, item: Node) -> bool | None:
         if isinstance(item, ShapeVar):
@@ -47,7 +50,9 @@ class Uses:
 
     def add_info(self, info: StructInfo) -> None:
         """What struct info uses."""
-        walk(info, self._visit)
+        if id(info) not in self._known:
+            self._known[id(info)] = info
+            walk(info, self._visit)
 
 
 def uses_of(*items: Node | None) -> Uses:
