@@ -544,6 +544,24 @@ def f(A: T.Buffer((4,), "float32")):
     assert [d.span.line for d in caught.value.diagnostics] == [5, 7, 8]
 
 
+def test_predicate_over_block_variables():
+    func = parse(
+        """
+@T.prim_func
+def f(A: T.Buffer((6, 4), "float32"), B: T.Buffer((6,), "float32")):
+    for i, k in T.grid(8, 5):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            T.where(vi < 6 and vk < 4)
+            with T.init():
+                B[vi] = 0.0
+            B[vi] += A[vi, vk]
+"""
+    )
+    data = np.random.rand(6, 4).astype("float32")
+    np.testing.assert_allclose(run(func, data, np.zeros(6, "float32"))[1], data.sum(1), rtol=1e-6)
+
+
 def test_storage_of_a_loop_is_its_own():
     """A buffer allocated inside a loop belongs to the iteration; one of the block belongs to the block."""
     func = parse(

@@ -236,9 +236,9 @@ class _Checker(StmtExprVisitor):
         for iter_var in block.iter_vars:
             if iter_var.dom is not None:
                 self.visit(iter_var.dom)
+        self.condition(f"the predicate of block {block.name_hint}", node.predicate)
         for iter_var in block.iter_vars:
             self.bind(iter_var.var)
-        self.condition(f"the predicate of block {block.name_hint}", node.predicate)
         self.block(block)
         self.unbind(*(iter_var.var for iter_var in block.iter_vars))
 

@@ -38,7 +38,6 @@ class _Conversion(StmtExprMutator):
         values = [self.visit(value) for value in node.iter_values]
         for iter_var, value in zip(block.iter_vars, values, strict=True):
             self.values[iter_var.var] = value
-        # The predicate is over loop variables, and over the block's own in hand-written programs.
         predicate = self.visit(node.predicate)
         made = self.visit_children(block.replace(iter_vars=()))
         return (

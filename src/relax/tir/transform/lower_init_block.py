@@ -80,7 +80,7 @@ class _Lowering(StmtExprMutator):
         target = _hoisting_point(node, self.path)
         if target is None:
             return node.replace(block=block.replace(init=None, body=_guarded(block, init)))
-        values = dict(zip((v.var for v in block.iter_vars), node.iter_values, strict=True))
+        values = {v.var: value for v, value in zip(block.iter_vars, node.iter_values, strict=True)}
         nest: Stmt = substitute(init, values)
         dropped = _loop_vars(node, self.path, "reduce")
         kept = [c for c in conjuncts(node.predicate) if not dropped.intersection(free_vars(c))]

@@ -14,7 +14,7 @@ from typing import Any, cast
 from ....ir import set_slot
 from ....prim import PrimExpr, StringImm, Var, convert, mark_nonnegative
 from ....tir.buffer import Buffer
-from ....tir.functor import pre_order_visit
+from ....tir.functor import pre_order_visit, substitute
 from ....tir.regions import complete_block
 from ....tir.scalar import as_tuple
 from ....tir.statements import seq_of
@@ -411,7 +411,9 @@ class TirParser(TirReader):
         is_root = not frame.iter_vars and frame.name == "root" and not self.frames
         if missing and not is_root:
             block = complete_block(block, self.buffers[:known], missing)
-        self.emit(BlockRealize(tuple(frame.iter_values), frame.predicate, block), node)
+        values = {v.var: value for v, value in zip(frame.iter_vars, frame.iter_values, strict=True)}
+        # A predicate written over the block's variables is one over the loops'.
+        self.emit(BlockRealize(tuple(frame.iter_values), substitute(frame.predicate, values), block), node)
 
     # ------------------------------------------------------------------ the rest
 
