@@ -186,6 +186,26 @@ def vector(dim, dtype=F32):
         (func(ObjectInfo(), ret=vector(3)), func(vector("k"), ret=TensorInfo()), None),
         (func(pure=True), func(pure=False), None),
         (
+            func(vector("n"), ret=vector(("*", 2, ("+", "n", 1)))),
+            func(vector("k"), ret=vector(("+", ("+", "k", "k"), 2))),
+            None,
+        ),
+        (
+            func(vector("n"), ret=vector(("//", "n", 2))),
+            func(vector("k"), ret=vector(("//", ("*", "k", 1), 2))),
+            None,
+        ),
+        (
+            func(ret=vector("n")),
+            func(ret=vector("n")),
+            'its result is R.Tensor((n,), dtype="float32"), expected R.Tensor((n,), dtype="float32")',
+        ),
+        (
+            func(ret=vector(("unknown",))),
+            func(ret=vector(("unknown",))),
+            'its result is R.Tensor((unknown(),), dtype="float32"), expected R.Tensor((unknown(),), dtype="float32")',
+        ),
+        (
             func(TupleInfo((vector("n"), ShapeInfo(("n",), 1)))),
             func(TupleInfo((vector(2), ShapeInfo((2,), 1)))),
             None,

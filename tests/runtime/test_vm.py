@@ -253,6 +253,68 @@ def test_argument_count(call, error, message):
         call(adder()["main"])
 
 
+class OnGPU:
+    """A tensor in the memory of another device, as its DLPack capsule shows it."""
+
+    def __init__(self):
+        self.memory = np.zeros(4, "float32")
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, **kwargs):
+        import ctypes
+        import struct
+
+        self.shape = (ctypes.c_int64 * 1)(4)
+        self.managed = ctypes.create_string_buffer(
+            struct.pack(
+                "@QiiiBBHQQQQQ",
+                self.memory.ctypes.data,
+                2,
+                0,
+                1,
+                2,
+                32,
+                1,
+                ctypes.addressof(self.shape),
+                0,
+                0,
+                0,
+                0,
+            )
+        )
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(self.managed), b"dltensor", None)
+
+
+@pytest.mark.parametrize(
+    "value, error, message",
+    [
+        (OnGPU(), ValueError, "main: parameter w: expected a tensor on cpu, found one on cuda:0"),
+        (np.zeros(2, "complex64"), TypeError, "main: parameter w: unsupported NumPy dtype complex64"),
+        (np.array(["a"]), TypeError, "main: parameter w: unsupported NumPy dtype <U1"),
+    ],
+)
+def test_arrays_that_are_no_tensors(value, error, message):
+    with pytest.raises(error, match=message):
+        adder()["main"](np.zeros(2), value)
+
+
+def test_machines_are_collected():
+    import gc
+    import weakref
+
+    vm = closures()
+    f = vm["make"](np.array([1]))
+    vm["through_packed"](f, np.array([1]))
+    alive = weakref.ref(vm)
+    del vm, f
+    gc.collect()
+    assert alive() is None
+
+
 def test_unknown_functions():
     vm = adder()
     with pytest.raises(AttributeError, match="function 'man' does not exist; the entry points are: main"):

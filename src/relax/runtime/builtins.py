@@ -55,7 +55,18 @@ from . import match, ops
 from .closure import Closure
 from .dtypes import canonical_dtype, itemsize
 from .heap import ShapeHeap
-from .info import FuncInfo, PrimInfo, ShapeInfo, TensorInfo, bind, substitute
+from .info import (
+    FuncInfo,
+    Info,
+    ObjectInfo,
+    PrimInfo,
+    ShapeInfo,
+    TensorInfo,
+    TupleInfo,
+    bind,
+    substitute,
+    variables,
+)
 from .tensor import copy_tensor, new_tensor, view_tensor
 from .values import describe_shape, is_tuple, kind_of
 
@@ -168,12 +179,14 @@ def bind_captured(function: Closure, captured: tuple[Any, ...]) -> Closure:
         env: dict[str, Any] = {}
         for param, value in zip(info.params[kept:], captured, strict=True):
             bind(param, _info_of(value), env)
-        bound = substitute(FuncInfo(info.params[:kept], info.ret, info.pure), env)
-        info = bound if isinstance(bound, FuncInfo) else None
+        kept_info = FuncInfo(info.params[:kept], info.ret, info.pure)
+        unbound = variables((kept_info,)) - variables(info.params[:kept]) - env.keys()
+        env.update((name, ("unknown",)) for name in unbound)
+        info = cast("FuncInfo", substitute(kept_info, env))
     return Closure(function.machine, function.name, function.target, (*captured, *function.captured), info)
 
 
-def _info_of(value: Any) -> Any:
+def _info_of(value: Any) -> Info:
     """What a value of the machine shows of itself, as far as shape variables can be read from it."""
     match value:
         case tvm_ffi.Tensor():
@@ -182,8 +195,10 @@ def _info_of(value: Any) -> Any:
             return ShapeInfo(cast("tuple[int, ...]", tuple(value)), len(value))
         case int():
             return PrimInfo("int64", value)
+        case tuple():
+            return TupleInfo(tuple(_info_of(field) for field in cast("tuple[Any, ...]", value)))
         case _:
-            return None
+            return ObjectInfo()
 
 
 BUILTINS: Final[dict[str, Callable[..., Any]]] = {

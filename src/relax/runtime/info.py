@@ -12,6 +12,7 @@ names within one signature; two signatures are compared up to renaming.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -157,6 +158,52 @@ def substitute_dim(dim: Dim, env: Mapping[str, Dim], slots: Mapping[int, int] | 
     return (dim[0], *parts)
 
 
+def same_dim(a: Dim | None, b: Dim | None) -> bool:
+    """Whether two dimensions are known to be equal: they are the same polynomial."""
+    if a is None or b is None:
+        return False
+    return (a == b and not isinstance(b, tuple)) or _polynomial(a) == _polynomial(b)
+
+
+_Polynomial: TypeAlias = "dict[tuple[str, ...], int]"
+"""Monomial (its atoms, sorted) → coefficient."""
+
+
+def _polynomial(dim: Dim) -> _Polynomial | object:
+    """A dimension multiplied out; what is no sum or product is an atom. What is not known equals nothing."""
+    match dim:
+        case int():
+            return {(): dim} if dim else {}
+        case str():
+            return {(dim,): 1}
+        case ("+" | "-" | "*" as operation, left, right):
+            a, b = _polynomial(left), _polynomial(right)
+            known = isinstance(a, dict) and isinstance(b, dict)
+            return _combine(operation, cast("_Polynomial", a), cast("_Polynomial", b)) if known else object()
+        case ("unknown", *_):
+            return object()
+        case _:
+            parts = [_polynomial(part) for part in dim[1:]]
+            if not all(isinstance(part, dict) for part in parts):
+                return object()
+            texts = [str(sorted(cast("_Polynomial", part).items())) for part in parts]
+            return {(f"{dim[0]}({', '.join(texts)})",): 1}
+
+
+def _combine(operation: str, a: _Polynomial, b: _Polynomial) -> _Polynomial:
+    result: _Polynomial = {}
+    if operation == "*":
+        for m, x in a.items():
+            for n, y in b.items():
+                key = tuple(sorted(m + n))
+                result[key] = result.get(key, 0) + x * y
+    else:
+        result = dict(a)
+        for n, y in b.items():
+            result[n] = result.get(n, 0) + (y if operation == "+" else -y)
+    return {monomial: factor for monomial, factor in result.items() if factor}
+
+
 def substitute(info: Info, env: Mapping[str, Dim], slots: Mapping[int, int] | None = None) -> Info:
     """The info with values put for shape variables and slots."""
     match info:
@@ -195,6 +242,8 @@ def bind(info: Info, other: Info, env: Env) -> None:
 
 # ----------------------------------------------------------------------------------------- comparison
 
+_fresh = itertools.count()
+
 
 def mismatch(actual: FuncInfo, expected: FuncInfo) -> str | None:
     """Why a function described by `actual` cannot serve as `expected`; None if it can.
@@ -209,16 +258,20 @@ def mismatch(actual: FuncInfo, expected: FuncInfo) -> str | None:
         return f"it takes {_count(len(actual.params))}, expected {_count(len(expected.params))}"
     if expected.pure and not actual.pure:
         return "it is impure, expected a pure function"
+    # Variables of the two signatures are different ones, also where they have one name.
+    own: Env = {name: f"{name}#{next(_fresh)}" for name in variables((actual,))}
+    names: Env = {str(new): name for name, new in own.items()}
     env: Env = {}
-    for mine, theirs in zip(actual.params, expected.params, strict=True):
+    params = [substitute(param, own) for param in actual.params]
+    for mine, theirs in zip(params, expected.params, strict=True):
         bind(mine, theirs, env)
-    for index, (mine, theirs) in enumerate(zip(actual.params, expected.params, strict=True)):
+    for index, (mine, theirs) in enumerate(zip(params, expected.params, strict=True)):
         takes = substitute(mine, env)
         if not is_subtype(theirs, takes):
-            return f"its parameter {index} is {takes}, expected {theirs}"
-    returns = substitute(actual.ret, env)
+            return f"its parameter {index} is {substitute(takes, names)}, expected {theirs}"
+    returns = substitute(substitute(actual.ret, own), env)
     if not is_subtype(returns, expected.ret):
-        return f"its result is {returns}, expected {expected.ret}"
+        return f"its result is {substitute(returns, names)}, expected {expected.ret}"
     return None
 
 
@@ -228,7 +281,7 @@ def is_subtype(a: Info, b: Info) -> bool:
         case (_, ObjectInfo()):
             return True
         case (PrimInfo(), PrimInfo()):
-            return a.dtype == b.dtype and (b.value is None or a.value == b.value)
+            return a.dtype == b.dtype and (b.value is None or same_dim(a.value, b.value))
         case (ShapeInfo(), ShapeInfo()):
             return _dims_fit(a.dims, a.ndim, b.dims, b.ndim)
         case (TensorInfo(), TensorInfo()):
@@ -245,14 +298,8 @@ def is_subtype(a: Info, b: Info) -> bool:
 
 def _dims_fit(a: tuple[Dim, ...] | None, a_ndim: int, b: tuple[Dim, ...] | None, b_ndim: int) -> bool:
     if b is not None:
-        return a == b and not _holds_unknown(b)
+        return a is not None and len(a) == len(b) and all(map(same_dim, a, b))
     return b_ndim < 0 or a_ndim == b_ndim
-
-
-def _holds_unknown(dim: object) -> bool:
-    return dim == "unknown" or (
-        isinstance(dim, tuple) and any(map(_holds_unknown, cast("tuple[object, ...]", dim)))
-    )
 
 
 def _count(n: int) -> str:

@@ -155,9 +155,15 @@ class VirtualMachine:
             raise TypeError(f"{closure.name}: parameter {name} is {what}; it has {_listed(names)}")
         _check_count(closure, len(given))
         infos = closure.info.params if closure.info is not None and closure.info.params is not None else ()
-        if len(infos) != len(given):
-            return [import_value(value) for value in given]
-        return [import_value(value, info) for value, info in zip(given, infos, strict=True)]
+        expected = infos if len(infos) == len(given) else (None,) * len(given)
+        values: list[Any] = []
+        for index, (value, info) in enumerate(zip(given, expected, strict=True)):
+            try:
+                values.append(import_value(value, info))
+            except (TypeError, ValueError) as error:  # an array no tensor can hold, or on another device
+                name = names[index] if names is not None else str(index)
+                raise type(error)(f"{closure.name}: parameter {name}: {error}") from None
+        return values
 
     # ------------------------------------------------------------------------------ state kept
 
