@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from . import runtime
 from .runtime import (
     Device,
+    ExecBuilder,
     Executable,
     NDArray,
     ShapeTuple,
@@ -21,6 +22,7 @@ from .runtime import (
     cpu,
     device,
     get_global_func,
+    load_executable,
     nd,
     register_func,
 )
@@ -32,6 +34,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Device",
+    "ExecBuilder",
     "Executable",
     "NDArray",
     "ShapeTuple",
@@ -40,6 +43,7 @@ __all__ = [
     "cpu",
     "device",
     "get_global_func",
+    "load_executable",
     "nd",
     "register_func",
     "runtime",
