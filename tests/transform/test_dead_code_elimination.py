@@ -81,7 +81,14 @@ def test_outside_dataflow_what_may_fail_or_act_stays(check):
     @I.ir_module
     class Before:
         @R.function(pure=False)
-        def main(x: R.Tensor((4,), "float32"), i: R.Tensor((2,), "int64"), c: R.Tensor((), "bool")):
+        def main(
+            x: R.Tensor((4,), "float32"),
+            i: R.Tensor((2,), "int64"),
+            c: R.Tensor((), "bool"),
+            y: R.Tensor(dtype="float32"),
+        ):
+            quotient = R.divide(i, i)
+            may_not_fit = R.add(x, y)
             taken = R.take(x, i, axis=0)
             cast = R.match_cast(x, R.Tensor((4,), "float32"))
             R.call_packed("test.effect", x)
@@ -107,6 +114,7 @@ def test_outside_dataflow_what_cannot_fail_goes(check):
             shape = R.shape([n, n * 2, n // 2])
             scalar = R.prim_value(3)
             number = R.const(1.0)
+            computed = R.nn.relu(R.add(x, R.exp(x)))
 
             @R.function
             def unused(y: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):

@@ -47,6 +47,7 @@ from ..prim import FloatImm, IntImm
 from ..struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ..tir.stmt import PrimFunc
 from .decorators import function_pass
+from .effects import operators
 
 Array = np.ndarray[Any, Any]
 KernelEvaluator = Callable[[PrimFunc, Sequence[Array], Sequence[TensorStructInfo]], Sequence[Array]]
@@ -56,20 +57,16 @@ MAX_BYTES = 1 << 20
 """A result larger than this, and than its operands together, is computed at run time."""
 
 
-def _named(text: str) -> frozenset[str]:
-    return frozenset(f"relax.{name}" for name in text.split())
-
-
-_MOVES = _named("""
+_MOVES = operators("""
     broadcast_to concat expand_dims flatten flip full full_like ones ones_like permute_dims repeat reshape split
     squeeze stack strided_slice take tile where zeros zeros_like shape_to_tensor tensor_to_shape
 """)
-_EXACT = _named("""
+_EXACT = operators("""
     abs add argmax argmin astype bitwise_and bitwise_not bitwise_or bitwise_xor ceil divide equal floor greater
     greater_equal isfinite isinf isnan less less_equal logical_and logical_not logical_or logical_xor max maximum
     min minimum multiply negative not_equal sign sqrt square subtract trunc
 """)
-_INTEGER = _named("arange cumsum floor_divide floor_mod mod prod sum")
+_INTEGER = operators("arange cumsum floor_divide floor_mod mod prod sum")
 
 _evaluator: KernelEvaluator | None = None
 
