@@ -10,7 +10,8 @@ Binding ::= VarBinding(var, value) | MatchCast(var, value, struct_info)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -43,14 +44,24 @@ class Expr(RelaxExpr):
         """A call of this value."""
         return Call(self, args, attrs)
 
-    def __getitem__(self, index: int) -> TupleGetItem:
-        """A field of a tuple. Raises IndexError past the end of a tuple of known length, so it can be unpacked."""
+    def __getitem__(self, index: Any) -> TupleGetItem:
+        """A field of a tuple. Raises IndexError past the end of a tuple of known length."""
+        position = operator.index(index)
         fields = getattr(self.struct_info_, "fields", None)
-        if fields is not None and not -len(fields) <= index < len(fields):
-            raise IndexError(f"tuple index {index} is out of range for a tuple of {len(fields)} fields")
-        if fields is not None and index < 0:
-            index += len(fields)
-        return TupleGetItem(self, index)
+        if fields is not None and not -len(fields) <= position < len(fields):
+            raise IndexError(f"tuple index {position} is out of range for a tuple of {len(fields)} fields")
+        if fields is not None and position < 0:
+            position += len(fields)
+        return TupleGetItem(self, position)
+
+    def __iter__(self) -> Iterator[TupleGetItem]:
+        """The fields of a tuple of known length, so that it can be unpacked. Raises TypeError otherwise."""
+        fields = getattr(self.struct_info_, "fields", None)
+        if fields is None:
+            raise TypeError(
+                "a Relax expression can only be unpacked if it is known to be a tuple, and of how many fields"
+            )
+        return iter([TupleGetItem(self, i) for i in range(len(fields))])
 
     def astype(self, dtype: str) -> RelaxExpr:
         return operator_hook("astype")(self, dtype)
@@ -239,6 +250,10 @@ class Tuple(Leaf):
         """The field itself."""
         return self.fields[index]
 
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        """The fields themselves."""
+        return iter(self.fields)
+
     def __len__(self) -> int:
         return len(self.fields)
 
@@ -253,6 +268,10 @@ class ShapeExpr(Leaf):
     def __getitem__(self, index: int) -> Any:  # type: ignore[override]
         """The dimension itself."""
         return self.values[index]
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        """The dimensions themselves."""
+        return iter(self.values)
 
     def __len__(self) -> int:
         return len(self.values)

@@ -17,7 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import numpy as np
 
-from ..ir import DataType, child
+from ..ir import DataType, RelaxExpr, child
 from ..prim import FloatImm, IntImm, PrimExpr, convert
 
 Converter = Callable[[Any], Any]
@@ -139,7 +139,7 @@ def _sequence(hint: Any) -> Converter:
     item = converter_of(hint)
 
     def convert_value(value: Any) -> tuple[Any, ...]:
-        if isinstance(value, Iterable) and not isinstance(value, (str, PrimExpr)):
+        if isinstance(value, Iterable) and not isinstance(value, (str, PrimExpr, RelaxExpr)):
             items: list[Any] = list(value)  # type: ignore[reportUnknownArgumentType]
             return tuple(item(each) for each in items)
         return (item(value),)
