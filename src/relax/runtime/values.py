@@ -23,7 +23,7 @@ from .closure import Closure, closure_of
 from .dtypes import DLPACK_CODES, is_float
 from .info import Info, ShapeInfo, TensorInfo, TupleInfo
 from .nd import NDArray
-from .tensor import tensor_of, tensor_of_numpy
+from .tensor import compact_tensor, tensor_of, tensor_of_numpy
 
 ShapeTuple = tvm_ffi.Shape
 """A shape value: a tuple of ints that packed functions see as a shape."""
@@ -72,8 +72,13 @@ def import_value(value: Any, expected: Info | None = None) -> Any:
     Arrays share memory where they can. Lists are tuples, or shapes where a shape is expected; NumPy
     scalars are prim values, or tensors of rank 0 where a tensor is expected.
     """
+    kind = type(value)
+    if kind is np.ndarray:  # the common cases first, by exact class
+        return tensor_of_numpy(value)
+    if kind is NDArray:
+        return compact_tensor(value.tensor)
     if isinstance(value, tvm_ffi.Tensor):
-        return tensor_of(value)
+        return compact_tensor(value)
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, tuple | list | tvm_ffi.Array | tvm_ffi.List):
