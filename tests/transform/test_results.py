@@ -13,6 +13,7 @@ from relax.script import tir as T
 from relax.transform import (
     CanonicalizeBindings,
     DeadCodeElimination,
+    EliminateCommonSubexpr,
     FoldConstant,
     LambdaLift,
     LegalizeOps,
@@ -42,7 +43,8 @@ class Graph:
             unused = R.exp(x)
             w = R.permute_dims(R.const([[1.0], [2.0], [3.0], [4.0]], "float32"))
             y = R.add(x, w)
-            z = y
+            again = R.add(x, w)
+            z = R.maximum(y, again)
             flat = R.reshape(z, R.shape([n * 4]))
             back = R.reshape(R.negative(flat), R.shape([n, 4]))
             gv = R.reshape(back, R.shape([n * 4]))
@@ -156,6 +158,7 @@ PASSES = {
     "Normalize": Normalize(),
     "CanonicalizeBindings": CanonicalizeBindings(),
     "FoldConstant": FoldConstant(),
+    "EliminateCommonSubexpr": EliminateCommonSubexpr(),
     "DeadCodeElimination": DeadCodeElimination(),
     "LegalizeOps": LegalizeOps(),
     "LegalizeOps, RewriteDataflowReshape": Sequential([LegalizeOps(), RewriteDataflowReshape()]),

@@ -29,6 +29,7 @@ from .decorators import (
     function_pass,
     module_pass,
 )
+from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .fold_constant import FoldConstant
 from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
@@ -48,6 +49,7 @@ __all__ = [
     "DataflowBlockPass",
     "DeadCodeElimination",
     "DumpInstrument",
+    "EliminateCommonSubexpr",
     "FoldConstant",
     "FuncPass",
     "FunctionPass",

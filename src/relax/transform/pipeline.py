@@ -10,6 +10,7 @@ from ..ir.transform import Pass, Sequential
 from .call_tir_rewrite import CallTIRRewrite
 from .canonicalize_bindings import CanonicalizeBindings
 from .dead_code_elimination import DeadCodeElimination
+from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .fold_constant import FoldConstant
 from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
@@ -33,6 +34,7 @@ GRAPH: tuple[Step, ...] = (
     Step(Normalize, "everything after it reads normal form and struct info"),
     Step(CanonicalizeBindings, "one name per value, so that the next passes see through aliases"),
     Step(FoldConstant, "what depends on constants only is computed now, before it becomes kernels"),
+    Step(EliminateCommonSubexpr, "what is computed twice is computed once"),
     Step(DeadCodeElimination, "nothing is compiled that nobody uses"),
 )
 """While the program still consists of operators."""

@@ -10,7 +10,8 @@ from ..expr import Var
 from ..ir import GlobalVar, Node, structural_equal, structural_hash
 from ..prim import PrimExpr, cast, substitute
 from ..prim import Var as PrimVar
-from ..tir import Buffer, BufferLoad, BufferStore, PrimFunc, SeqStmt
+from ..tir import Buffer, BufferLoad, BufferStore, PrimFunc
+from ..tir.statements import seq_of
 
 T = TypeVar("T")
 
@@ -97,7 +98,7 @@ def _prim_func(pending: _Pending, size: int) -> PrimFunc:
     params = (heap, view) if has_floats else (heap,)
     buffers = {heap: ints, view: floats} if has_floats else {heap: ints}
     attrs = {"global_symbol": pending.global_var.name_hint, "tir.noalias": True, "tir.is_host_func": True}
-    return PrimFunc(params, body=SeqStmt(stores), buffer_map=buffers, attrs=attrs)
+    return PrimFunc(params, body=seq_of(stores), buffer_map=buffers, attrs=attrs)
 
 
 def _load(ints: Buffer, floats: Buffer, var: PrimVar, slot: int) -> PrimExpr:
