@@ -52,7 +52,8 @@ from .struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from .transform.pipeline import get_pipeline
+from .transform import pipeline
+from .transform.pipeline import get_pipeline, register_pipeline
 from .visitor import ExprMutator, ExprVisitor, PyExprMutator, PyExprVisitor
 from .vm import build
 
@@ -103,7 +104,9 @@ __all__ = [
     "get_pipeline",
     "ir",
     "op",
+    "pipeline",
     "prim",
+    "register_pipeline",
     "script",
     "struct_info",
     "target",
