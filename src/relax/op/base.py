@@ -19,6 +19,7 @@ from ..ir import (
     Node,
     Op,
     RelaxExpr,
+    Span,
     StructInfo,
     VDevice,
 )
@@ -159,9 +160,7 @@ class Operator(Node):
         if self.packed is not None:
             attributes = tuple(_as_value(getattr(self, name)) for name in self.attribute_names)
             arguments = (ExternFunc(self.packed), *call.args, *attributes)
-            return Call(
-                Op.get("relax.call_pure_packed"), arguments, None, (call.struct_info,), span=call.span
-            )
+            return _plain_call("relax.call_pure_packed", arguments, (call.struct_info,), call.span)
         if self.compute is None or not self.can_compute(call):
             return call
         pairs = self.arguments(call)
@@ -227,10 +226,18 @@ def _is_concrete(info: StructInfo, rank: bool) -> bool:
     return not isinstance(info, ObjectStructInfo)
 
 
+def _plain_call(
+    name: str, args: tuple[RelaxExpr, ...], sinfo_args: tuple[StructInfo, ...] = (), span: Span | None = None
+) -> Call:
+    """A call of an operator without attributes; it carries the operator's instance, as every call does."""
+    op = Op.get(name)
+    return Call(op, args, op.get_attr("operator_class")(), sinfo_args, span=span)
+
+
 def _as_value(value: Any) -> RelaxExpr:
     """An attribute as an argument of a packed function; None is the null object."""
     if value is None:
-        return Call(Op.get("relax.null_value"), ())
+        return _plain_call("relax.null_value", ())
     if isinstance(value, DataType):
         return DataTypeImm(value)
     return StringImm(value) if isinstance(value, str) else PrimValue(value)
