@@ -29,7 +29,6 @@ from .broadcast import (
     mod,
     multiply,
     not_equal,
-    power,
     read_broadcast,
     right_shift,
     same_size,
@@ -72,6 +71,7 @@ from .math import (
     tanh,
     trunc,
 )
+from .powers import power
 from .reduction import argmax, argmin, cumsum, max, mean, min, prod, sum
 from .transform import (
     arange,

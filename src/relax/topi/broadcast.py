@@ -16,11 +16,9 @@ from ..prim import (
     FloorDiv,
     FloorMod,
     IntImm,
-    Let,
     Mod,
     PrimExpr,
     Select,
-    Var,
     const,
     convert,
     intrin,
@@ -65,18 +63,23 @@ def broadcast_shape(*shapes: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
 
 def read_broadcast(x: Operand, shape: Sequence[PrimExpr], indices: Sequence[Any]) -> PrimExpr:
     """The element of `x` that stands at `indices` of the shape it is broadcast to."""
-    if not isinstance(x, te.Tensor):
-        return convert(x)
-    offset = len(shape) - x.ndim
+    return x(*broadcast_index(x.shape, shape, indices)) if isinstance(x, te.Tensor) else convert(x)
+
+
+def broadcast_index(
+    sizes: Sequence[PrimExpr], shape: Sequence[PrimExpr], indices: Sequence[Any]
+) -> list[PrimExpr]:
+    """The indices into a tensor of `sizes` of the element that stands at `indices` of `shape`."""
+    offset = len(shape) - len(sizes)
     index: list[Any] = []
-    for size, full, i in zip(x.shape, shape[offset:], indices[offset:], strict=True):
+    for size, full, i in zip(sizes, shape[offset:], indices[offset:], strict=True):
         if is_const(size, 1):
             index.append(const(0, i.dtype))
         elif same_size(size, full):
             index.append(i)
         else:
             index.append(Select(size.equal(1), const(0, i.dtype), i))
-    return x(*index)
+    return index
 
 
 def broadcast_to(x: te.Tensor, shape: Sequence[PrimExpr]) -> te.Tensor:
@@ -130,41 +133,6 @@ def _function(name: str, function: Scalar2, doc: str) -> Formula2:
     return formula
 
 
-def _power(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    if not a.dtype.is_float:
-        return _integer_power(a, b)
-    if a.dtype.bits >= 32:
-        return intrin.pow(a, b)
-    return cast_expr(a.dtype, intrin.pow(cast_expr("float32", a), cast_expr("float32", b)))
-
-
-def _integer_power(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    """Square and multiply over the bits of b, wrapping around.
-
-    A negative b gives 1 / a^|b| without its fraction: 1 and -1 have one, of 0 there is none (an error), and for
-    anything else it is 0.
-    """
-    dtype = a.dtype
-    zero, one = const(0, dtype), const(1, dtype)
-    bits = dtype.bits - (1 if dtype.is_int else 0)
-    base, exponent = Var("base", dtype), Var("exponent", dtype)
-    squares = [base, *(Var(f"square{k}", dtype) for k in range(1, bits))]
-    partial = [Var(f"power{k}", dtype) for k in range(bits)]
-    body: PrimExpr = partial[-1]
-    for k in reversed(range(bits)):
-        bit_set = (exponent & const(1 << k, dtype)).equal(0)
-        factor = Select(bit_set, one, squares[k])
-        body = Let(partial[k], factor if k == 0 else partial[k - 1] * factor, body)
-        if k > 0:
-            body = Let(squares[k], squares[k - 1] * squares[k - 1], body)
-    if dtype.is_int:
-        odd = (exponent & one).equal(1)
-        unit = Select(base.equal(1), one, Select(base.equal(-1), Select(odd, base, one), zero))
-        inverse = intrin.if_then_else(base.equal(0), Div(one, base), unit)
-        body = intrin.if_then_else(exponent < zero, inverse, body)
-    return Let(base, a, Let(exponent, b, body))
-
-
 add = _function("add", lambda a, b: a + b, "a + b; integers wrap around.")
 subtract = _function("subtract", lambda a, b: a - b, "a - b; integers wrap around.")
 multiply = _function("multiply", lambda a, b: a * b, "a · b; integers wrap around.")
@@ -180,7 +148,6 @@ mod = _function(
 floor_mod = _function(
     "floor_mod", lambda a, b: binary(FloorMod, a, b), "The remainder of floor division; its sign is b's."
 )
-power = _function("power", _power, "a to the power b; integers wrap around.")
 maximum = _function("maximum", intrin.max, "The larger of two; NaN if either is.")
 minimum = _function("minimum", intrin.min, "The smaller of two; NaN if either is.")
 equal = _function("equal", lambda a, b: a.equal(b), "Whether a = b.")
@@ -207,8 +174,9 @@ right_shift = _function(
 te.register_tensor_arithmetic(add=add, subtract=subtract, multiply=multiply, divide=divide)
 
 __all__ = [
-    "add", "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_shape", "broadcast_size", "broadcast_to",
+    "add", "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_index", "broadcast_shape", "broadcast_size",
+    "broadcast_to",
     "broadcast_with", "divide", "equal", "floor_divide", "floor_mod", "greater", "greater_equal", "left_shift",
     "less", "less_equal", "logical_and", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply",
-    "not_equal", "power", "read_broadcast", "right_shift", "same_size", "subtract",
+    "not_equal", "read_broadcast", "right_shift", "same_size", "subtract",
 ]  # fmt: skip
