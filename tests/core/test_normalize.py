@@ -269,9 +269,9 @@ def chain(count):
 def test_a_thousand_bindings_take_a_fraction_of_a_second_and_time_grows_linearly():
     def seconds(count):
         function = chain(count)
-        start = time.perf_counter()
+        start = time.process_time()
         normalize_function(function)
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     seconds(100)
     small, large = min(seconds(1000) for _ in range(3)), min(seconds(4000) for _ in range(3))

@@ -170,7 +170,6 @@ def test_a_call_is_replaced_and_derived_anew(mod):
     assert_structural_equal(found, expected)
     assert well_formed(IRModule({"main": found}))
     # What is not touched is shared.
-    assert found.body.blocks[1].bindings[1].value is not mod["main"].body.blocks[1].bindings[1].value or True
     assert found.params is mod["main"].params
     assert structural_equal(mod["main"], parse(PROGRAM)["main"])
 
@@ -396,10 +395,10 @@ def test_visiting_a_thousand_bindings_is_quick():
             call = super().visit_call_(call)
             return op.sin(call.args[0])
 
-    start = time.perf_counter()
+    start = time.process_time()
     assert run(ExprMutator, mod) is mod["main"]
-    assert time.perf_counter() - start < 0.3
-    start = time.perf_counter()
+    assert time.process_time() - start < 0.3
+    start = time.process_time()
     found = run(ExpToSin, mod)
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
     assert all(isinstance(b, VarBinding) for b in found.body.blocks[0].bindings)
