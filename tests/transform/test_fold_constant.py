@@ -151,6 +151,23 @@ def test_a_constant_somebody_may_change_is_not_taken_for_itself(check):
     check(FoldConstant(), Before)
 
 
+def test_a_constant_a_closure_may_change_is_not_taken_for_itself(check):
+    @I.ir_module
+    class Before:
+        @R.function
+        def main() -> R.Object:
+            c = R.const([1.0, 2.0], "float32")
+
+            @R.function(pure=False)
+            def change() -> R.Tensor((2,), "float32"):
+                R.call_packed("test.change", c)
+                return R.add(c, c)
+
+            return change
+
+    check(FoldConstant(), Before)
+
+
 def test_inside_one_dataflow_block_nobody_changes_anything():
     @I.ir_module
     class Before:

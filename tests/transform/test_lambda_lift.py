@@ -325,6 +325,23 @@ def test_functions_in_functions_in_branches_in_dataflow_blocks(check):
     assert [p.name_hint for p in after["main_local"].params] == ["z", "outer", "captured_shape"]
 
 
+def test_a_shape_held_by_a_variable_is_captured_with_its_tensor(check):
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(s: R.Shape(ndim=2)) -> R.Object:
+            x = R.call_pure_packed("test.f", s, sinfo_args=R.Tensor(s, "float32"))
+
+            @R.function
+            def inner() -> R.Tensor(ndim=2, dtype="float32"):
+                return R.exp(x)
+
+            return inner
+
+    after = check(LambdaLift(), Before, LambdaLift()(Before))
+    assert [p.name_hint for p in after["main_inner"].params] == ["s", "x"]
+
+
 def test_impure_closures(check):
     @I.ir_module
     class Before:

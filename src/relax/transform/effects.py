@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from ..expr import Call, Constant, DataTypeImm, PrimValue, ShapeExpr, StringImm, Tuple, TupleGetItem, Var
-from ..ir import GlobalVar, Op, RelaxExpr
+from ..derive import is_pure_call
+from ..expr import (
+    Call,
+    Constant,
+    DataTypeImm,
+    Function,
+    PrimValue,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from ..ir import GlobalVar, Node, Op, RelaxExpr, walk
 from ..prim import Call as PrimCall
 from ..prim import Div, FloorDiv, FloorMod, IntImm, Let, Mod, PrimExpr, is_const, sub_expressions
 from ..struct_info import TensorStructInfo
@@ -66,3 +78,16 @@ def scalar_never_fails(expr: PrimExpr) -> bool:
         case _:
             pass
     return all(scalar_never_fails(part) for part in sub_expressions(expr))
+
+
+def has_impure_call(func: Function) -> bool:
+    """Whether a function, or a local function in it, makes a call that may change something."""
+    found: list[Call] = []
+
+    def visit(item: Node) -> bool:
+        if isinstance(item, Call) and not is_pure_call(item):
+            found.append(item)
+        return not found
+
+    walk(func, visit)
+    return bool(found)

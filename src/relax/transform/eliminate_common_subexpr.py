@@ -22,9 +22,11 @@ from ..expr import (
     Binding,
     BindingBlock,
     Call,
+    Constant,
     DataflowBlock,
     DataflowVar,
     Function,
+    Tuple,
     TupleGetItem,
     Var,
     VarBinding,
@@ -43,6 +45,10 @@ from .rewrite_dataflow_reshape import private_variables, works_in_place
 def EliminateCommonSubexpr(func: Function, mod: IRModule, call_only: bool = False) -> Function:
     """Merge equal computations; with `call_only`, calls alone. See the module's docstring."""
     return cast(Function, _Eliminator(call_only).node(func))
+
+
+_SMALL = 4096
+"""Bytes of a constant that is compared by its contents."""
 
 
 class _Eliminator(Substitution):
@@ -97,7 +103,18 @@ class _Eliminator(Substitution):
                 operator = operator_of(value)
                 plain = operator is not None and operator.pure and operator.packed is None
                 if name == "relax.call_tir" or (plain and not isinstance(operator, Intrinsic)):
-                    return (op, args, attrs, sinfo_args)
+                    return (op, tuple(map(comparable, args)), attrs, sinfo_args)
             case _:
                 pass
         return None
+
+
+def comparable(arg: RelaxExpr) -> Any:
+    """An argument as part of a key: a large constant is equal to itself only, so that it need not be read."""
+    match arg:
+        case Constant(data) if data.nbytes > _SMALL:
+            return id(data)
+        case Tuple(fields):
+            return tuple(map(comparable, fields))
+        case _:
+            return arg

@@ -23,7 +23,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..analysis import contains_impure_call
 from ..block_builder import BlockBuilder
 from ..expr import (
     BindingBlock,
@@ -47,7 +46,7 @@ from ..prim import FloatImm, IntImm
 from ..struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ..tir.stmt import PrimFunc
 from .decorators import function_pass
-from .effects import operators
+from .effects import has_impure_call, operators
 
 Array = np.ndarray[Any, Any]
 KernelEvaluator = Callable[[PrimFunc, Sequence[Array], Sequence[TensorStructInfo]], Sequence[Array]]
@@ -81,7 +80,7 @@ def set_kernel_evaluator(function: KernelEvaluator | None) -> None:
 def FoldConstant(func: Function, mod: IRModule) -> Function:
     """Replace calls on constants by their results; see the module's docstring."""
     name = str(func.attrs.get("global_symbol", ""))
-    return _Folder(mod, effects=contains_impure_call(func)).function_body(func, name)
+    return _Folder(mod, effects=has_impure_call(func)).function_body(func, name)
 
 
 class _Folder(Normalizer):

@@ -124,13 +124,22 @@ class _Lifter(BlockBuilder):
 
     def captured(self, var: Var, func: Function) -> _Captured:
         """What a literal uses that is bound around it, and is no global function by now."""
-        uses = uses_of(func)
-        own = bound_variables(func)
-        variables = [v for v in uses.variables if v not in own and v is not var and v not in self.lifted]
+        needed = uses_of(func)
+        inside = {*bound_variables(func), *self.lifted, var}
+        variables: dict[Var, None] = {}
+
+        def add(variable: Var) -> None:
+            if variable not in inside and variable not in variables:
+                described = Uses()
+                described.add_definition(variable)
+                needed.shape_variables.update(described.shape_variables)
+                for shape in described.variables:  # a tensor whose shape another variable holds
+                    add(shape)
+                variables[variable] = None
+
+        for variable in tuple(needed.variables):
+            add(variable)
         told = bound_in(*(v.struct_info_ or ObjectStructInfo() for v in variables))
-        needed = Uses(dict(uses.variables), dict(uses.shape_variables))
-        for variable in variables:
-            needed.add_definition(variable)
         shapes = [v for v in needed.shape_variables if v in self.shape_vars and v not in told]
         return _Captured(tuple(variables), tuple(shapes))
 

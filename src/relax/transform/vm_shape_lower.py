@@ -65,10 +65,10 @@ from ..struct_info import (
     TupleStructInfo,
 )
 from .decorators import module_pass
-from .effects import scalar_never_fails
 from .rebuild import with_info
 from .runtime_info import InfoMaker, device_name
 from .shape_code import NodeTable, ShapeCode
+from .shape_needs import dims_in, shape_needs
 
 LOWERED = "relax.shapes_lowered"
 """The attribute of a function that this pass has lowered; it is left alone when met again."""
@@ -115,7 +115,7 @@ class _FunctionLowering:
     def lower(self, func: Function) -> Function:
         self.code.begin(self.heap)
         body = cast(SeqExpr, func.body)
-        self.later = _Needs(func).found
+        self.later = shape_needs(func)
         self._enter(func.params)
         self._blocks(body)
         self.span = body.body.span
@@ -364,7 +364,7 @@ class _Match:
                 field.bind()
             return
         codes: list[int] = []
-        dims = _dims(self.info)
+        dims = dims_in(self.info)
         for axis, dim in enumerate(dims):
             if isinstance(dim, PrimVar) and not self.lowering.is_bound(dim):
                 where = (
@@ -398,7 +398,7 @@ class _Match:
                 pass
 
     def _check_dims(self) -> None:
-        dims = _dims(self.info)
+        dims = dims_in(self.info)
         self.lowering.compute([dim for axis, dim in enumerate(dims) if axis not in self.settled])
         codes: list[int] = []
         for axis, dim in enumerate(dims):
@@ -412,7 +412,7 @@ class _Match:
             self._emit_match(codes)
 
     def _check_func(self, info: FuncStructInfo) -> None:
-        free = [dim for dim in _func_dims(info) if not isinstance(dim, IntImm)]
+        free = [dim for dim in __func_dims(info) if not isinstance(dim, IntImm)]
         known = [dim for dim in free if all(map(self.lowering.is_bound, free_vars(dim)))]
         self.lowering.compute(known)
 
@@ -494,91 +494,17 @@ def _same_kind(info: StructInfo, known: StructInfo) -> bool:
             return False
 
 
-def _dims(info: StructInfo) -> tuple[PrimExpr, ...]:
-    match info:
-        case TensorStructInfo():
-            return info.dims or () if isinstance(info.shape, ShapeExpr) else ()
-        case ShapeStructInfo(values):
-            return values or ()
-        case PrimStructInfo(_, value):
-            return () if value is None else (value,)
-        case _:
-            return ()
-
-
-def _func_dims(info: StructInfo) -> list[PrimExpr]:
+def __func_dims(info: StructInfo) -> list[PrimExpr]:
     match info:
         case TupleStructInfo(fields):
-            return [dim for field in fields for dim in _func_dims(field)]
+            return [dim for field in fields for dim in __func_dims(field)]
         case FuncStructInfo(params, ret):
-            return [dim for part in (*(params or ()), ret) for dim in _func_dims(part)]
+            return [dim for part in (*(params or ()), ret) for dim in __func_dims(part)]
         case _:
-            return list(_dims(info))
+            return list(dims_in(info))
 
 
 # ------------------------------------------------------------------------------------------ small things
-
-
-class _Needs:
-    """The expressions over shape variables that a function uses, in order: those only that cannot fail.
-
-    What the result is checked against is not among them: that check is seldom needed.
-    """
-
-    def __init__(self, func: Function) -> None:
-        self.found: list[PrimExpr] = []
-        self._seen: NodeTable[bool] = NodeTable()
-        for param in func.params:
-            self.info(param.struct_info_ or _OBJECT)
-        self.seq(cast(SeqExpr, func.body))
-
-    def add(self, value: PrimExpr) -> None:
-        if isinstance(value, IntImm | FloatImm | PrimVar) or self._seen.get(value):
-            return
-        self._seen.put(value, True)
-        if scalar_never_fails(value):
-            self.found.append(value)
-
-    def info(self, info: StructInfo) -> None:
-        for dim in _dims(info):
-            self.add(dim)
-        if isinstance(info, TupleStructInfo):
-            for field in info.fields:
-                self.info(field)
-
-    def seq(self, seq: SeqExpr) -> None:
-        for block in seq.blocks:
-            for binding in block.bindings:
-                if isinstance(binding, MatchCast):
-                    self.info(binding.struct_info)
-                    self.leaf(binding.value)
-                elif isinstance(binding, VarBinding):
-                    self.value(binding.value)
-        self.leaf(seq.body)
-
-    def value(self, value: RelaxExpr) -> None:
-        match value:
-            case If(_, yes, no):
-                self.seq(cast(SeqExpr, yes))
-                self.seq(cast(SeqExpr, no))
-            case Call(_, args):
-                for arg in args:
-                    self.leaf(arg)
-            case _:
-                self.leaf(value)
-
-    def leaf(self, leaf: RelaxExpr) -> None:
-        match leaf:
-            case Tuple(fields):
-                for field in fields:
-                    self.leaf(field)
-            case ShapeExpr(values):
-                for value in values:
-                    self.add(value)
-            case PrimValue(value):
-                self.add(value)
-            case _:
-                pass
 
 
 _TRUSTED = ("vm.builtin.", "relax.run.")

@@ -1,0 +1,106 @@
+"""Which expressions over shape variables a function will need values of."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from ..expr import Call, Function, If, MatchCast, PrimValue, SeqExpr, ShapeExpr, Tuple, VarBinding
+from ..ir import RelaxExpr, StructInfo
+from ..prim import FloatImm, IntImm, PrimExpr
+from ..prim import Var as PrimVar
+from ..struct_info import (
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from .effects import scalar_never_fails
+from .shape_code import NodeTable
+
+_OBJECT = ObjectStructInfo()
+
+
+def shape_needs(func: Function) -> list[PrimExpr]:
+    """The expressions a function uses, each once, in order: those only that cannot fail.
+
+    What the result is checked against is not among them: that check is seldom needed.
+    """
+    return _Needs(func).found
+
+
+def dims_in(info: StructInfo) -> tuple[PrimExpr, ...]:
+    """The dimensions, or the value of a scalar, that a struct info writes out."""
+    match info:
+        case TensorStructInfo():
+            return info.dims or () if isinstance(info.shape, ShapeExpr) else ()
+        case ShapeStructInfo(values):
+            return values or ()
+        case PrimStructInfo(_, value):
+            return () if value is None else (value,)
+        case _:
+            return ()
+
+
+class _Needs:
+    """Collects them.
+
+    What the result is checked against is not among them: that check is seldom needed.
+    """
+
+    def __init__(self, func: Function) -> None:
+        self.found: list[PrimExpr] = []
+        self._seen: NodeTable[bool] = NodeTable()
+        for param in func.params:
+            self.info(param.struct_info_ or _OBJECT)
+        self.seq(cast(SeqExpr, func.body))
+
+    def add(self, value: PrimExpr) -> None:
+        if isinstance(value, IntImm | FloatImm | PrimVar) or self._seen.get(value):
+            return
+        self._seen.put(value, True)
+        if scalar_never_fails(value):
+            self.found.append(value)
+
+    def info(self, info: StructInfo) -> None:
+        for dim in dims_in(info):
+            self.add(dim)
+        if isinstance(info, TupleStructInfo):
+            for field in info.fields:
+                self.info(field)
+
+    def seq(self, seq: SeqExpr) -> None:
+        for block in seq.blocks:
+            for binding in block.bindings:
+                if isinstance(binding, MatchCast):
+                    self.info(binding.struct_info)
+                    self.leaf(binding.value)
+                elif isinstance(binding, VarBinding):
+                    self.value(binding.value)
+        self.leaf(seq.body)
+
+    def value(self, value: RelaxExpr) -> None:
+        match value:
+            case If(_, yes, no):
+                self.seq(cast(SeqExpr, yes))
+                self.seq(cast(SeqExpr, no))
+            case Call(_, args):
+                for arg in args:
+                    self.leaf(arg)
+            case _:
+                self.leaf(value)
+
+    def leaf(self, leaf: RelaxExpr) -> None:
+        match leaf:
+            case Tuple(fields):
+                for field in fields:
+                    self.leaf(field)
+            case ShapeExpr(values):
+                for value in values:
+                    self.add(value)
+            case PrimValue(value):
+                self.add(value)
+            case _:
+                pass
+
+
