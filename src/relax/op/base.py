@@ -184,9 +184,7 @@ class Operator(Node):
         if checks:
             tensors: Any = result
             first = cast("te.Tensor", tensors[0] if isinstance(tensors, (list, tuple)) else tensors)
-            first.op.attrs["requires"] = tuple(
-                (c.condition, f"{self.short_name}: {c.message}") for c in checks
-            )
+            first.op.attrs["requires"] = tuple((check.condition, check.message) for check in checks)
         return result
 
     def can_compute(self, call: Call) -> bool:

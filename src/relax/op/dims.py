@@ -105,7 +105,8 @@ def require_same_dim(a: PrimExpr, b: PrimExpr, error: OperatorError) -> PrimExpr
     if answer == "different":
         raise error
     if answer == "unknown":
-        check_later(a.equal(b), f"{error.message}: {prim_text(a)} and {prim_text(b)}")
+        sizes = f": {prim_text(a)} and {prim_text(b)}" if error.remarks else ""
+        check_later(a.equal(b), error.message + sizes)
     return b if isinstance(b, IntImm) else a
 
 

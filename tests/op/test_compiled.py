@@ -1,0 +1,42 @@
+"""Operators as machine code: the kernels of sample calls, over symbolic sizes, against the reference.
+
+A few cases of each operator; all of them with RELAX_TEST_ALL_KERNELS=1 (minutes, the first time).
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from op_harness import all_cases, assert_close, kernel, reference, variant
+
+from relax.codegen import build_module
+from relax.ir import Op
+
+COUNT = None if os.environ.get("RELAX_TEST_ALL_KERNELS") else 3
+
+BY_OPERATOR: dict[str, list] = {}
+for case in all_cases():
+    if Op.get(case.op).get_attr("operator_class").compute is not None:
+        BY_OPERATOR.setdefault(case.op, []).append(case)
+
+
+def chosen(cases: list) -> list:
+    """Cases spread over the table."""
+    return cases if COUNT is None else cases[:: max(1, -(-len(cases) // COUNT))]
+
+
+@pytest.mark.parametrize("name", BY_OPERATOR)
+def test_compiled(name):
+    kernels = [(case, kernel(case, symbolic=True)) for case in chosen(BY_OPERATOR[name])]
+    module = build_module({f"kernel{i}": made.func for i, (_, made) in enumerate(kernels)})
+    for i, (case, made) in enumerate(kernels):
+        run = module[f"kernel{i}"]
+        if case.raises:
+            with pytest.raises(case.raises[0], match=case.raises[1]):
+                run(*made.arguments)
+            continue
+        run(*made.arguments)
+        expected = reference(case, variant(case, False).operator)
+        for found, wanted in zip(made.outputs, expected, strict=True):
+            assert_close(found, wanted, case.tolerance)
