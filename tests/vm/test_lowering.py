@@ -255,7 +255,7 @@ def test_a_branch_that_ends_the_function_returns():
     @I.ir_module
     class Module:
         @R.function(pure=False)
-        def main(b: R.Object, x: R.Object) -> R.Object:
+        def main(b: R.Prim("bool"), x: R.Object) -> R.Object:
             if b:
                 r = R.call_packed("test.lower.make", x)
             else:
@@ -263,7 +263,7 @@ def test_a_branch_that_ends_the_function_returns():
             return r
 
         @R.function(pure=False)
-        def middle(b: R.Object, x: R.Object) -> R.Object:
+        def middle(b: R.Prim("bool"), x: R.Object) -> R.Object:
             if b:
                 r = R.call_packed("test.lower.make", x)
             else:
@@ -274,21 +274,23 @@ def test_a_branch_that_ends_the_function_returns():
     text = build(Module, pipeline=Sequential([])).as_text().split("\n\n", 1)[1]
     assert text == (
         "@main(%0: b, %1: x):  # 4 registers\n"
-        "  0  call  %2 = vm.builtin.read_if_cond(%0)\n"
-        "  1  if    %2 else +3\n"
-        "  2  call  %3 = test.lower.make(%1)\n"
-        "  3  ret   %3\n"
-        "  4  ret   %1\n"
+        "  0  call  vm.builtin.check_prim_value_info(%0, dtype bool, 'main: parameter b')\n"
+        "  1  call  %2 = vm.builtin.read_if_cond(%0)\n"
+        "  2  if    %2 else +3\n"
+        "  3  call  %3 = test.lower.make(%1)\n"
+        "  4  ret   %3\n"
+        "  5  ret   %1\n"
         "\n"
         "@middle(%0: b, %1: x):  # 6 registers\n"
-        "  0  call  %3 = vm.builtin.read_if_cond(%0)\n"
-        "  1  if    %3 else +4\n"
-        "  2  call  %4 = test.lower.make(%1)\n"
-        "  3  call  %2 = vm.builtin.copy(%4)\n"
-        "  4  goto  +2\n"
-        "  5  call  %2 = vm.builtin.copy(%1)\n"
-        "  6  call  %5 = test.lower.make(%2)\n"
-        "  7  ret   %5\n"
+        "  0  call  vm.builtin.check_prim_value_info(%0, dtype bool, 'middle: parameter b')\n"
+        "  1  call  %3 = vm.builtin.read_if_cond(%0)\n"
+        "  2  if    %3 else +4\n"
+        "  3  call  %4 = test.lower.make(%1)\n"
+        "  4  call  %2 = vm.builtin.copy(%4)\n"
+        "  5  goto  +2\n"
+        "  6  call  %2 = vm.builtin.copy(%1)\n"
+        "  7  call  %5 = test.lower.make(%2)\n"
+        "  8  ret   %5\n"
     )
 
 

@@ -72,7 +72,7 @@ def import_value(value: Any, expected: Info | None = None) -> Any:
     Arrays share memory where they can. Lists are tuples, or shapes where a shape is expected; NumPy
     scalars are prim values, or tensors of rank 0 where a tensor is expected.
     """
-    kind = type(value)
+    kind: Any = value.__class__
     if kind is np.ndarray:  # the common cases first, by exact class
         return tensor_of_numpy(value)
     if kind is NDArray:

@@ -20,6 +20,7 @@ from .closure import Closure
 from .decode import CALL, CALL_VM, GOTO, IF, INVOKE, RET, Code, Linker, LinkError, Op, invoke_foreign
 from .devices import Device, is_cpu
 from .executable import Executable
+from .registry import get_global_func
 from .timing import BenchmarkResult, Report, measure
 from .values import export_value, import_value
 
@@ -252,13 +253,13 @@ class VirtualMachine:
         report.total = time.perf_counter() - start
         return report
 
-    def set_instrument(self, instrument: Instrument | None) -> None:
-        """Have a function called before and after every call instruction; None removes it.
+    def set_instrument(self, instrument: Instrument | str | None) -> None:
+        """Have a function (or a registered one, by name) called around every call; None removes it.
 
         It is called as ``instrument(func, func_symbol, before_run, ret_value, *args)``; before a call it may
         return ``VMInstrumentReturnKind.SKIP_RUN`` to leave the call out.
         """
-        self._instrument = instrument
+        self._instrument = get_global_func(instrument) if isinstance(instrument, str) else instrument
 
     # --------------------------------------------------------------------------------- running
 

@@ -43,10 +43,7 @@ def dims_in(info: StructInfo) -> tuple[PrimExpr, ...]:
 
 
 class _Needs:
-    """Collects them.
-
-    What the result is checked against is not among them: that check is seldom needed.
-    """
+    """Collects them."""
 
     def __init__(self, func: Function) -> None:
         self.found: list[PrimExpr] = []
@@ -102,5 +99,3 @@ class _Needs:
                 self.add(value)
             case _:
                 pass
-
-

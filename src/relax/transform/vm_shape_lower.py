@@ -412,7 +412,7 @@ class _Match:
             self._emit_match(codes)
 
     def _check_func(self, info: FuncStructInfo) -> None:
-        free = [dim for dim in __func_dims(info) if not isinstance(dim, IntImm)]
+        free = [dim for dim in _func_dims(info) if not isinstance(dim, IntImm)]
         known = [dim for dim in free if all(map(self.lowering.is_bound, free_vars(dim)))]
         self.lowering.compute(known)
 
@@ -494,12 +494,12 @@ def _same_kind(info: StructInfo, known: StructInfo) -> bool:
             return False
 
 
-def __func_dims(info: StructInfo) -> list[PrimExpr]:
+def _func_dims(info: StructInfo) -> list[PrimExpr]:
     match info:
         case TupleStructInfo(fields):
-            return [dim for field in fields for dim in __func_dims(field)]
+            return [dim for field in fields for dim in _func_dims(field)]
         case FuncStructInfo(params, ret):
-            return [dim for part in (*(params or ()), ret) for dim in __func_dims(part)]
+            return [dim for part in (*(params or ()), ret) for dim in _func_dims(part)]
         case _:
             return list(dims_in(info))
 
