@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -38,10 +38,10 @@ class Unique(Operator):
         return TupleStructInfo((values, *[tensor(None, "int64", 1)] * extra))
 
     def reference(self, x: Array) -> Array | list[Array]:
-        found = np.unique(x, self.return_index, self.return_inverse, self.return_counts, axis=self.axis)
-        if not isinstance(found, tuple):
+        found: Any = np.unique(x, self.return_index, self.return_inverse, self.return_counts, axis=self.axis)
+        if not (self.return_index or self.return_inverse or self.return_counts):
             return found
-        return [found[0], *(np.asarray(part, np.int64).reshape(-1) for part in found[1:])]
+        return [found[0], *(np.ravel(part).astype(np.int64) for part in found[1:])]
 
 
 @operator("relax.nonzero")

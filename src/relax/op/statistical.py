@@ -87,8 +87,8 @@ class Max(Reduction):
     compute = topi.max
 
     def reference(self, data: Array) -> Array:
-        least = DataType(data.dtype.name).min_value
-        return np.max(data, self.axis, keepdims=self.keepdims, initial=np.array(least, data.dtype))
+        least: Any = np.array(DataType(data.dtype.name).min_value, data.dtype)
+        return np.asarray(np.max(data, self.axis, keepdims=self.keepdims, initial=least))
 
 
 @operator("relax.min")
@@ -100,8 +100,8 @@ class Min(Reduction):
     compute = topi.min
 
     def reference(self, data: Array) -> Array:
-        greatest = DataType(data.dtype.name).max_value
-        return np.min(data, self.axis, keepdims=self.keepdims, initial=np.array(greatest, data.dtype))
+        greatest: Any = np.array(DataType(data.dtype.name).max_value, data.dtype)
+        return np.asarray(np.min(data, self.axis, keepdims=self.keepdims, initial=greatest))
 
 
 @operator("relax.mean")
@@ -139,17 +139,17 @@ class ArgReduction(Operator):
                     )
         return _folded(data, None if self.axis is None else (self.axis,), self.keepdims, "int64")
 
-    def index(self, data: Array, best: Any, nothing: Any) -> Array:
+    def index(self, data: Array, best: Any) -> Array:
         """NumPy's index of the best; -1 where there is nothing to choose from."""
         flat = data.reshape(-1) if self.axis is None else data
         axis = 0 if self.axis is None else self.axis
         if flat.shape[axis] == 0:
-            found = np.full(np.sum(flat, axis).shape, -1, np.int64)
+            found: Array = np.full(np.sum(flat, axis).shape, -1, np.int64)
         else:
             found = np.asarray(best(flat, axis), np.int64)
         if not self.keepdims:
             return found
-        return found.reshape([1] * data.ndim) if self.axis is None else np.expand_dims(found, axis)
+        return found.reshape((1,) * data.ndim) if self.axis is None else np.expand_dims(found, axis)
 
 
 @operator("relax.argmax")
@@ -164,7 +164,7 @@ class ArgMax(ArgReduction):
     compute = topi.argmax
 
     def reference(self, data: Array) -> Array:
-        return self.index(data, np.argmax, -1)
+        return self.index(data, np.argmax)
 
 
 @operator("relax.argmin")
@@ -176,7 +176,7 @@ class ArgMin(ArgReduction):
     compute = topi.argmin
 
     def reference(self, data: Array) -> Array:
-        return self.index(data, np.argmin, -1)
+        return self.index(data, np.argmin)
 
 
 @operator("relax.cumsum")

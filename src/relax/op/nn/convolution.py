@@ -134,8 +134,9 @@ class Conv2d(Image):
     def reference(self, data: Array, weight: Array) -> Array:
         x = _to_layout(wide(data), self.data_layout, "NCHW")
         w = _to_layout(wide(weight), self.kernel_layout, "OIHW")
-        kind = self.out_dtype.numpy() if self.out_dtype else data.dtype
-        if not DataType(np.dtype(kind).name).is_float:
+        dtype = self.out_dtype or DataType(data.dtype.name)
+        kind = dtype.numpy()
+        if not dtype.is_float:
             x, w = x.astype(kind), w.astype(kind)
         (top, bottom), (left, right) = topi.nn.pad_pairs(self.padding)
         x = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
@@ -258,8 +259,12 @@ class MaxPool2d(Pool2d):
         )
 
     def reference(self, data: Array) -> Array:
-        least = np.array(DataType(data.dtype.name).min_value, data.dtype)
-        return self.pooled(data, lambda window, _places: window.max(-1, initial=least))
+        least: Array = np.array(DataType(data.dtype.name).min_value, data.dtype)
+
+        def greatest(window: Array, _places: int) -> Array:
+            return np.max(window, -1, initial=least)
+
+        return self.pooled(data, greatest)
 
 
 @operator("relax.nn.avg_pool2d")

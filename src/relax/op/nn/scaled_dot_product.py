@@ -93,6 +93,13 @@ class Attention(Operator):
             full = (query.dims[0], query.dims[2], query.dims[1], key.dims[1])
             broadcast_dims(bias.dims, full, ("bias", "query"))
 
+    def visible(self, m: int, n: int) -> Array:
+        """Which of n keys each of m queries sees, under the causal mask."""
+        i, j = np.indices((m, n))
+        last = i + (n - m) if self.causal_mask == "BottomRight" else i
+        first = 0 if self.window_size is None else last - self.window_size + 1
+        return np.logical_and(j <= last, j >= first)
+
     def reference(self, query: Array, key: Array, value: Array, bias: Array | None = None) -> Array:
         q, k, v = (wide(x).transpose(0, 2, 1, 3) for x in (query, key, value))
         m, n = q.shape[2], k.shape[2]
@@ -101,11 +108,7 @@ class Attention(Operator):
         if bias is not None:
             scores = scores + wide(bias)
         if self.causal_mask is not None:
-            last = np.arange(m)[:, None] + (n - m if self.causal_mask == "BottomRight" else 0)
-            seen = np.arange(n)[None, :] <= last
-            if self.window_size is not None:
-                seen &= np.arange(n)[None, :] > last - self.window_size
-            scores = np.where(seen, scores, -np.inf)
+            scores = np.where(self.visible(m, n), scores, -np.inf)
         largest = scores.max(-1, keepdims=True, initial=-np.inf)
         with np.errstate(invalid="ignore"):
             weights = np.where(np.isneginf(scores), 0, np.exp(scores - largest)).astype(q.dtype)
