@@ -251,3 +251,30 @@ def test_namespaces_outside_of_a_function():
         _ = R.no_such_operator
     assert "exp" in dir(R)
     assert R.nn.relu(relax.Var("x", R.Tensor((2,), "float32"))).op.name == "relax.nn.relu"
+
+
+def layer(use_bias, activation):
+    @R.function
+    def main(x: R.Tensor((2, 4), "float32"), w: R.Tensor((4, 4), "float32"), b: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            y = R.matmul(x, w)
+            if use_bias:
+                y = R.add(y, b)
+            if activation == "relu":
+                y = R.nn.relu(y)
+            elif activation == "softmax":
+                y = R.nn.softmax(y, axis=-1)
+            R.output(y)
+        if activation is None:
+            return y
+        return R.exp(y)
+
+    return main
+
+
+@pytest.mark.parametrize("use_bias", [False, True])
+@pytest.mark.parametrize("activation, count", [(None, 0), ("relu", 2), ("softmax", 2), ("other", 1)])
+def test_an_if_over_python_values_is_decided_while_parsing(use_bias, activation, count):
+    func = layer(use_bias, activation)
+    assert sum(len(block.bindings) for block in func.body.blocks) == 1 + use_bias + count
+    assert_structural_equal(from_source(func.script()), func)

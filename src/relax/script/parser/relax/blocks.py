@@ -14,8 +14,8 @@ from ....ir import RelaxExpr, Span
 class DataflowScope:
     """A dataflow block being read."""
 
-    last_definition: dict[str, ast.stmt]
-    """For each name the block outputs, the statement that defines it last: that one makes a Var."""
+    definitions: dict[str, list[ast.stmt]]
+    """For each name the block outputs, the statements that may define it last: those make a Var."""
     outputs_seen: bool = False
     variables: set[Var] = field(default_factory=set[Var])
 
@@ -42,10 +42,8 @@ class SeqBuilder:
         return SeqExpr(self.blocks, body, span=span)
 
 
-def output_names(body: Sequence[ast.stmt]) -> dict[str, ast.stmt]:
-    """The names that a dataflow block's ``R.output(...)`` lists, each with the statement that defines it
-    last.
-    """
+def output_definitions(body: Sequence[ast.stmt]) -> dict[str, list[ast.stmt]]:
+    """The names that a dataflow block's ``R.output(...)`` lists, each with the statements that may define it last."""
     names: set[str] = set()
     for statement in body:
         match statement:
@@ -53,18 +51,26 @@ def output_names(body: Sequence[ast.stmt]) -> dict[str, ast.stmt]:
                 names.update(arg.id for arg in args if isinstance(arg, ast.Name))
             case _:
                 pass
-    found: dict[str, ast.stmt] = {}
+    found: dict[str, list[ast.stmt]] = {}
     _find_definitions(body, names, found)
     return found
 
 
-def _find_definitions(body: Sequence[ast.stmt], names: set[str], found: dict[str, ast.stmt]) -> None:
+def _find_definitions(body: Sequence[ast.stmt], names: set[str], found: dict[str, list[ast.stmt]]) -> None:
     for statement in body:
         if isinstance(statement, ast.For):
             _find_definitions(statement.body, names, found)
+        if isinstance(
+            statement, ast.If
+        ):  # decided while parsing: either branch may turn out to be the one read
+            for branch in (statement.body, statement.orelse):
+                inner: dict[str, list[ast.stmt]] = {}
+                _find_definitions(branch, names, inner)
+                for name, statements in inner.items():
+                    found[name] = [*found.get(name, ()), *statements]
         for name in defined_names(statement):
             if name in names:
-                found[name] = statement
+                found[name] = [statement]
 
 
 def defined_names(statement: ast.stmt) -> list[str]:
@@ -103,7 +109,7 @@ def result_names(body: Sequence[ast.stmt]) -> list[str] | None:
             names = result_names(then)
             return names if names is not None and names == result_names(other) else None
         case ast.With(body=inner):
-            names = list(output_names(inner))
+            names = list(output_definitions(inner))
             return names if len(names) == 1 else None
         case _:
             return None

@@ -129,7 +129,7 @@ class NameReader(StatementParser):
             if value is MISSING or not isinstance(value, (int, prim.PrimExpr)):
                 return self._new_dimension(stripped)
             return prim.dimension(value)
-        with self.reading_dimensions():
+        with self.binding_dimensions(), self.reading_dimensions():
             return prim.dimension(self.eval(self._quoted(self._form, stripped)))
 
     def vdevice(self, text: str) -> VDevice:

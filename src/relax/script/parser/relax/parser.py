@@ -7,8 +7,9 @@ value while parsing only serves to read literals and the older spellings that de
 from __future__ import annotations
 
 import ast
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NoReturn, cast
 
 from ....expr import (
@@ -27,7 +28,7 @@ from ....expr import (
     convert,
     is_leaf,
 )
-from ....ir import BaseFunc, DiagnosticError, RelaxExpr, StructInfo, structural_equal
+from ....ir import BaseFunc, DiagnosticError, Node, RelaxExpr, StructInfo, structural_equal
 from ....op.known import known_struct_info, remember
 from ....prim import expr as prim
 from ....struct_info import ShapeStructInfo
@@ -46,7 +47,7 @@ from .blocks import (
     DataflowScope,
     SeqBuilder,
     always_returns,
-    output_names,
+    output_definitions,
     result_names,
 )
 from .names import NameReader, quoted_names
@@ -151,23 +152,28 @@ class RelaxParser(NameReader):
 
     # ------------------------------------------------------------------ statements
 
-    def statements(self, body: Sequence[ast.stmt]) -> RelaxExpr | None:
-        """Visit statements up to a return, and give its value; None if there is no return."""
+    def statements(self, body: Sequence[ast.stmt], after: Sequence[ast.stmt] = ()) -> RelaxExpr | None:
+        """Visit statements up to a return, and give its value; None if there is no return.
+
+        `after` is what follows if they do not return.
+        """
         for i, statement in enumerate(body):
             rest = body[i + 1 :]
             if isinstance(statement, ast.Return):
                 if rest:
                     with self.diagnostics.collect():
                         self.fail(PLACE, "this is never reached: it comes after a return", rest[0])
-                return self._guarded(statement, lambda s=statement: self._return(s))
-            if isinstance(statement, ast.If) and (
-                always_returns(statement.body) or always_returns(statement.orelse)
-            ):
-                return self._guarded(statement, lambda s=statement, r=rest: self._returning_if(s, r))
+                return self._guarded(statement, partial(self._return, statement))
+            if isinstance(statement, ast.If):
+                taken = self._taken(statement)
+                if taken is not None:
+                    return self.statements(taken, [*rest, *after])
+                if always_returns(statement.body) or always_returns(statement.orelse):
+                    return self._guarded(statement, partial(self._returning_if, statement, [*rest, *after]))
             self.visit(statement)
-        return None
+        return self.statements(after) if after else None
 
-    def _guarded(self, statement: ast.stmt, make: Any) -> RelaxExpr:
+    def _guarded(self, statement: ast.stmt, make: Callable[[], RelaxExpr]) -> RelaxExpr:
         """The value of a returning statement; after an error, some value, so that no other error follows."""
         try:
             return make()
@@ -188,17 +194,16 @@ class RelaxParser(NameReader):
             )
         self.fail(PLACE, "a return cannot stand here", node)
 
-    def _returning_if(self, node: ast.If, rest: Sequence[ast.stmt]) -> RelaxExpr:
-        """An ``if`` of which a branch returns: the rest of the function belongs to the other branch."""
+    def _returning_if(self, node: ast.If, after: Sequence[ast.stmt]) -> RelaxExpr:
+        """An ``if`` of which a branch returns: what follows it belongs to the other branch."""
         cond = self._condition(node)
         branches: list[RelaxExpr] = []
         for body in (node.body, node.orelse):
-            statements = list(body) if always_returns(body) else [*body, *rest]
-            if not always_returns(statements):
-                self.fail(PLACE, "one branch of this `if` returns, the other does not", node)
             with self._branch():
-                value = self.statements(statements)
-                branches.append(self.seq.finish(value or Tuple(()), self._span_of(body, node)))
+                value = self.statements(body, () if always_returns(body) else after)
+                if value is None:
+                    self.fail(PLACE, "one branch of this `if` returns, the other does not", node)
+                branches.append(self.seq.finish(value, self._span_of(body, node)))
         return If(cond, *branches, span=self.span(node))
 
     def expression(self, node: ast.expr) -> RelaxExpr:
@@ -260,7 +265,7 @@ class RelaxParser(NameReader):
             self.fail(KIND, "this has no value to assign", node)
         if isinstance(value, prim.Var) and info is None:
             return self._declare(target, value)
-        outputs = self.dataflow.last_definition if self.dataflow is not None else {}
+        outputs = self.dataflow.definitions if self.dataflow is not None else {}
         if info is None and _is_meta(value) and target.id not in outputs:
             self.scopes.define(target.id, value)
             return value
@@ -299,7 +304,7 @@ class RelaxParser(NameReader):
     ) -> Var:
         """Bind a value to a new variable, in the open block."""
         var_span = self.span(target if target is not None else node)
-        inner = self.dataflow is not None and self.dataflow.last_definition.get(name) is not self._statement
+        inner = self._is_local(name, self._statement)
         kind = DataflowVar if inner else Var
         binding: Binding
         if isinstance(value, MatchCastValue):
@@ -318,6 +323,12 @@ class RelaxParser(NameReader):
         if name:
             self.scopes.define(name, var)
         return var
+
+    def _is_local(self, name: str, statement: ast.stmt) -> bool:
+        """Whether a definition is local to the dataflow block at work."""
+        if self.dataflow is None:
+            return False
+        return not any(statement is known for known in self.dataflow.definitions.get(name, ()))
 
     def dispatch(self, node: ast.stmt) -> None:
         saved, self._statement = self._statement, node
@@ -338,7 +349,7 @@ class RelaxParser(NameReader):
         if self.dataflow is not None:
             self.fail(PLACE, "a dataflow block cannot stand inside another", node)
         self.seq.close()
-        self.dataflow = DataflowScope(output_names(node.body))
+        self.dataflow = DataflowScope(output_definitions(node.body))
         outer = self.scopes.frames[-1]
         try:
             with self.scopes.frame() as inner:
@@ -385,6 +396,21 @@ class RelaxParser(NameReader):
         finally:
             self.seq = saved
 
+    def _taken(self, node: ast.If) -> Sequence[ast.stmt] | None:
+        """The branch of an ``if`` over a Python value: only that one is part of the program. None for any other.
+
+        (A literal True or False is a condition of the program, as in the documents' example.)
+        """
+        if isinstance(node.test, ast.Constant):
+            return None
+        try:
+            value = self.eval(node.test)
+        except (DiagnosticError, Poisoned):
+            return None  # visit_If will say so
+        if isinstance(value, (Node, MatchCastValue)):
+            return None
+        return node.body if value else node.orelse
+
     def _condition(self, node: ast.If) -> RelaxExpr:
         if self.dataflow is not None:
             self.fail(
@@ -397,6 +423,10 @@ class RelaxParser(NameReader):
 
     def visit_If(self, node: ast.If) -> None:
         """The names that both branches assign last are what the ``if`` gives to the code after it."""
+        taken = self._taken(node)
+        if taken is not None:
+            self.visit_body(taken)
+            return
         cond = self._condition(node)
         then, other = result_names(node.body), result_names(node.orelse)
         names = then if then is not None and other is not None else []
@@ -470,7 +500,7 @@ class RelaxParser(NameReader):
             self.fail(
                 PLACE, "only R.function may stand inside a Relax function", node, hint="move it to the module"
             )
-        inner = self.dataflow is not None and self.dataflow.last_definition.get(node.name) is not node
+        inner = self._is_local(node.name, node)
         var = (DataflowVar if inner else Var)(node.name, span=self.span(node))
         with self.scopes.frame() as frame:
             frame[node.name] = var
