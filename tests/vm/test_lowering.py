@@ -344,5 +344,24 @@ def test_a_module_without_entry_points():
             return x
 
     hidden = Module.with_function("main", Module["main"].replace(attrs={}))
-    with pytest.raises(DiagnosticError, match="the module has no function to call from outside"):
+    with pytest.raises(DiagnosticError, match="rule 12: the module has no entry point"):
         build(hidden)
+
+    @T.prim_func
+    def kernel(A: T.Buffer((4,), "float32")):
+        A[0] = T.float32(0)
+
+    with pytest.raises(DiagnosticError, match="the module has no Relax function to call from outside"):
+        build(kernel)
+
+
+def test_programs_that_are_not_well_formed_are_refused():
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Object) -> R.Object:
+            return x
+
+    free = Module.with_function("main", Module["main"].replace(params=()))
+    with pytest.raises(DiagnosticError, match="rule 2: "):
+        build(free)

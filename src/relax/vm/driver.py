@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..analysis import assert_well_formed
 from ..codegen import compile_module
 from ..expr import Function
 from ..ir import Diagnostic, DiagnosticError, IRModule
@@ -23,7 +24,7 @@ from ..transform.vm_shape_lower import VMShapeLower
 from .codegen import generate
 
 NO_ENTRY = "E5103"
-"""A module in which nothing can be called from outside."""
+"""A module without a Relax function that can be called from outside."""
 
 
 def build(
@@ -57,6 +58,7 @@ def build(
     if not isinstance(module, IRModule):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"build: expected an IRModule, found {type(module).__name__}")
     where = Target(target) if target is not None else Target.current() or Target("llvm")
+    assert_well_formed(module, check_struct_info=False)
     _check_entry_points(module)
     if params:
         module = _bind(module, params)
@@ -68,9 +70,9 @@ def build(
 def _check_entry_points(mod: IRModule) -> None:
     functions = [f for f in mod.functions.values() if isinstance(f, Function)]
     if not any("global_symbol" in f.attrs for f in functions):
-        hint = "@R.function makes one; @R.function(private=True) does not"
+        hint = "relax.codegen.build_module compiles PrimFuncs by themselves"
         raise DiagnosticError(
-            Diagnostic(NO_ENTRY, "the module has no function to call from outside", hint=hint)
+            Diagnostic(NO_ENTRY, "the module has no Relax function to call from outside", hint=hint)
         )
 
 
