@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -17,12 +18,12 @@ class BenchmarkResult:
     @property
     def mean(self) -> float:
         """The arithmetic mean."""
-        return statistics.fmean(self.results)
+        return float(np.mean(self.results))
 
     @property
     def median(self) -> float:
         """The middle one."""
-        return statistics.median(self.results)
+        return float(np.median(self.results))
 
     @property
     def min(self) -> float:
@@ -37,7 +38,7 @@ class BenchmarkResult:
     @property
     def std(self) -> float:
         """The standard deviation."""
-        return statistics.pstdev(self.results)
+        return float(np.std(self.results))
 
     def __str__(self) -> str:
         figures = ("mean", "median", "max", "min", "std")
