@@ -15,7 +15,7 @@ import inspect
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Union, cast, get_args, get_origin
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from ..struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from .attributes import own_hints
 from .errors import OPERANDS, OperatorError
 
 Kind = type[StructInfo]
@@ -71,7 +72,7 @@ def operands_of(infer: Callable[..., Any], op_name: str, skip: int = 1) -> tuple
 
     `skip` parameters come before the operands.
     """
-    hints = get_type_hints(infer)
+    hints = own_hints(infer)
     parameters = list(inspect.signature(infer).parameters.values())[skip:]
     operands: list[Operand] = []
     for parameter in parameters:

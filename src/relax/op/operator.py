@@ -28,7 +28,7 @@ docstring), and a Call's ``attrs`` is the instance. The rest is said by class va
   only of what is proved wrong. An operand of which not even the kind is known comes as the weakest info of
   its kind; if a kind has none, `infer` is not called and the result is the weakest of the annotated kind.
 * `infer_from_call(self, call, builder, *operands)` stands in for `infer` where the call itself matters: the
-  intrinsics, whose results are said by the call's sinfo_args.
+  intrinsics, whose results are said by the call's sinfo_args. (An `infer` beside it only declares the operands.)
 * `compute` is either a formula taken from topi, called with the operands in order and the attributes by
   name (each attribute must be a parameter of it), or a method ``compute(self, *operands)``. Tensors come as
   te.Tensor, shapes as tuples of PrimExpr, scalars as PrimExpr, tuples as lists, an operand left out as
@@ -46,13 +46,13 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 from typing_extensions import dataclass_transform
 
 from ..expr import Call
 from ..ir import RelaxExpr, child, node, register_op
-from .attributes import attribute_field
+from .attributes import attribute_field, own_hints
 from .base import Array, Operator, infer_call, is_method, make_operator, operator_of
 from .operands import operands_of
 
@@ -72,10 +72,10 @@ def operator(name: str) -> Callable[[type[T]], type[T]]:
         made: Any = node(_with_converters(cls))
         made.op_name = name
         made.attribute_names = tuple(spec.name for spec in made.__node_fields__)
-        if made.infer_from_call is not None:
-            made.operands, made.result_kind = operands_of(made.infer_from_call, name, skip=3)
-        elif made.infer is not None:
+        if made.infer is not None:
             made.operands, made.result_kind = operands_of(made.infer, name)
+        elif made.infer_from_call is not None:
+            made.operands, made.result_kind = operands_of(made.infer_from_call, name, skip=3)
         _check_formula(made, "compute")
         _check_formula(made, "reference")
         register_op(
@@ -121,7 +121,7 @@ def legalize_call(builder: Any, call: Call) -> RelaxExpr:
 
 def _with_converters(cls: type[T]) -> type[T]:
     """Give each attribute that the class declares the converter its annotation asks for."""
-    hints = get_type_hints(cls)
+    hints = own_hints(cls)
     for name, annotation in inspect.get_annotations(cls).items():
         if not str(annotation).startswith("ClassVar"):
             declared = cls.__dict__.get(name, dataclasses.MISSING)
