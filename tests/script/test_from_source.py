@@ -219,3 +219,24 @@ def f(x: R.Tensor(("n * 2",), "float32")):
 def test_values_of_the_namespaces():
     assert isinstance(T.float32(1), relax.tir.FloatImm)
     assert R.const(1).struct_info.dtype == "int32"
+
+
+def test_a_text_may_stand_indented_in_its_program():
+    func = from_source("""
+        @R.function
+        def f(x: R.Tensor((2,), "float32")):
+            return x
+        """)
+    assert func.attrs["global_symbol"] == "f"
+
+
+def test_a_text_that_is_no_text():
+    with pytest.raises(TypeError, match="from_source takes text, found int"):
+        from_source(3)
+
+
+def test_what_the_namespaces_members_are_called():
+    assert repr(R.Tensor) == "R.Tensor"
+    assert repr(R.function) == "@R.function"
+    assert repr(R.function(private=True)) == "@R.function(private=True)"
+    assert "R.Tensor(shape, dtype, vdevice, ndim)" in R.Tensor.__doc__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,7 +29,11 @@ def from_source(
     lines give them), a few Python builtins, and `extra_vars`. Of several definitions the last is returned;
     it may use those before it. Raises DiagnosticError with every error found.
     """
-    source = ScriptSource.parse(program, name)
+    if not isinstance(program, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(
+            f"from_source takes text, found {type(program).__name__}; decorate classes and functions"
+        )
+    source = ScriptSource.parse(_dedent(program), name)
     diagnostics = DiagnosticContext()
     scopes = Scopes((dict(extra_vars or {}), library_namespaces(), BUILTINS))
     parser = TextParser(source, scopes, diagnostics, check_well_formed)
@@ -37,6 +42,12 @@ def from_source(
     if parser.result is None:
         raise error(DECLARATION, f"{name} defines no function and no module", None)
     return parser.result
+
+
+def _dedent(program: str) -> str:
+    """A text whose first line is indented (it stood inside a function) without what all lines are indented by."""
+    first = next((line for line in program.splitlines() if line.strip()), "")
+    return textwrap.dedent(program) if first[:1].isspace() else program
 
 
 class TextParser(StatementParser):

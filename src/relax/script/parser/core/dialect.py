@@ -113,7 +113,7 @@ class Dialect(ABC):
         return module
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FunctionDecorator:
     """``@R.function``, ``@T.prim_func``: see the module's docstring."""
 
@@ -131,6 +131,10 @@ class FunctionDecorator:
         if function is None:
             return made
         return made.parse_python(function, cast(Any, sys)._getframe(1))
+
+    def __repr__(self) -> str:
+        options = ", ".join(f"{key}={value!r}" for key, value in self.preset.items())
+        return f"@{self.script_name}({options})" if options else f"@{self.script_name}"
 
     def parse_python(self, function: Callable[..., Any], frame: Any) -> Any:
         """Parse a function object defined by the code running in `frame`."""

@@ -115,18 +115,22 @@ class StructInfoForm(SpecialForm):
                 keywords.update(value if keyword.arg is None else {keyword.arg: value})
             return self.build(*args, **keywords)
 
+    def __repr__(self) -> str:
+        return f"R.{type(self).__name__[1:]}"
+
     def bare(self) -> StructInfo:
         """What the name alone means."""
         return self.build()
 
 
 class _Tensor(StructInfoForm):
+    """R.Tensor(shape, dtype, vdevice, ndim): every part may be left out; a lone string is the dtype."""
+
     has_dimensions = True
 
     def build(
         self, shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: int = -1
     ) -> TensorStructInfo:
-        """R.Tensor(shape, dtype, vdevice, ndim): every part may be left out; a lone string is the dtype."""
         if isinstance(shape, str) and dtype is None:
             shape, dtype = None, shape
         reader = _reader()
@@ -174,18 +178,20 @@ def _is_shape_and_dtype(index: Any) -> bool:
 
 
 class _Shape(StructInfoForm):
+    """R.Shape(values, ndim): ``R.Shape(["n", 4])``, ``R.Shape(ndim=2)``, ``R.Shape``."""
+
     has_dimensions = True
 
     def build(self, values: Any = None, ndim: int = -1) -> ShapeStructInfo:
-        """R.Shape(values, ndim): ``R.Shape(["n", 4])``, ``R.Shape(ndim=2)``, ``R.Shape``."""
         if values is None:
             return ShapeStructInfo(None, ndim)
         return ShapeStructInfo(_dims(values, _reader()), ndim)
 
 
 class _Prim(StructInfoForm):
+    """R.Prim(dtype) or R.Prim(value=expression)."""
+
     def build(self, dtype: Any = None, value: Any = None) -> PrimStructInfo:
-        """R.Prim(dtype) or R.Prim(value=expression)."""
         if dtype is None and value is None:
             raise TypeError("R.Prim: give a dtype or a value")
         if isinstance(value, str):
@@ -199,24 +205,27 @@ class _Prim(StructInfoForm):
 
 
 class _Object(StructInfoForm):
+    """R.Object: any value."""
+
     def build(self) -> ObjectStructInfo:
-        """R.Object: any value."""
         return ObjectStructInfo()
 
 
 class _Tuple(StructInfoForm):
+    """R.Tuple(field, ...)."""
+
     def build(self, *fields: Any) -> TupleStructInfo:
-        """R.Tuple(field, ...)."""
         if len(fields) == 1 and isinstance(fields[0], (tuple, list)):
             fields = tuple(cast("Sequence[Any]", fields[0]))
         return TupleStructInfo(tuple(as_struct_info(field) for field in fields))
 
 
 class _Callable(StructInfoForm):
+    """R.Callable((params...), ret, purity); without params, a packed function's."""
+
     def build(
         self, params: Any = None, ret: Any = None, purity: bool | None = None, derive_func: str | None = None
     ) -> FuncStructInfo:
-        """R.Callable((params...), ret, purity); without params, a packed function's."""
         result = ObjectStructInfo() if ret is None else as_struct_info(ret)
         if params is None:
             return FuncStructInfo.opaque_func(ret=result, derive_func=derive_func, purity=bool(purity))
