@@ -4,6 +4,9 @@ A walk in evaluation order keeps, for every variable, the storages its value sur
 match_cast, a tuple, a projection or a branch has those of what it names. An in-place call takes the storages of
 the arguments it reuses; naming one of them later, under whatever name, is an error. So is reusing a constant, a
 value from outside a local function (which may run again), or one that the same call is given twice.
+
+A function that reuses a parameter reuses what it is called with, so a call of it is an in-place call too: the walk is
+repeated until no more functions are known to do so.
 """
 
 from __future__ import annotations
@@ -31,14 +34,21 @@ Storage: TypeAlias = "Var | Constant"
 Storages: TypeAlias = "frozenset[Storage]"
 Value: TypeAlias = "Storages | tuple[Value, ...]"
 """The storages of a value; of a tuple, field by field."""
+Consuming: TypeAlias = "dict[RelaxExpr, tuple[int, ...]]"
+"""The variables of functions that reuse parameters, and which."""
 
 
 def check_reuse(mod: IRModule) -> None:
     """Raise DiagnosticError (E4006) with every argument that is used after it was reused in place."""
-    found: list[Diagnostic] = []
-    for global_var, func in mod.functions.items():
-        if isinstance(func, Function):
-            _Walk(global_var.name_hint, found).function(func)
+    consuming: Consuming = {}
+    while True:
+        found: list[Diagnostic] = []
+        before = dict(consuming)
+        for global_var, func in mod.functions.items():
+            if isinstance(func, Function):
+                _Walk(global_var.name_hint, found, consuming).function(func, global_var)
+        if consuming == before:
+            break
     if found:
         raise DiagnosticError(found)
 
@@ -60,17 +70,21 @@ def inplace_arguments(call: Call) -> RelaxExpr:
 class _Walk:
     """One function; `values` says what storages variables hold, `taken` which are gone, and by which call."""
 
-    def __init__(self, name: str, found: list[Diagnostic]) -> None:
+    def __init__(self, name: str, found: list[Diagnostic], consuming: Consuming) -> None:
         self.name = name
+        self.consuming = consuming
         self.found = found
         self.values: dict[Var, Value] = {}
         self.taken: dict[Storage, Span | None] = {}
         self.outside: Storages = frozenset()
 
-    def function(self, func: Function) -> None:
-        for param in func.params:
-            self.values[param] = own_storages(param, param.struct_info_)
+    def function(self, func: Function, var: RelaxExpr) -> None:
+        own = [own_storages(param, param.struct_info_) for param in func.params]
+        self.values.update(zip(func.params, own, strict=True))
         self.sequence(func.body)
+        consumed = tuple(i for i, value in enumerate(own) if flat(value) & self.taken.keys())
+        if consumed:
+            self.consuming[var] = consumed
 
     def sequence(self, expr: RelaxExpr) -> Value:
         body = expr
@@ -89,7 +103,7 @@ class _Walk:
                 return self.branches(branch)
             case VarBinding(var, Function() as func):
                 self.values[var] = frozenset({var})
-                self.local(func)
+                self.local(func, var)
                 return frozenset({var})
             case VarBinding(var, Call() as call):
                 self.use(call)
@@ -114,10 +128,10 @@ class _Walk:
             return first
         return (flat(first) - gone[1]) | (flat(second) - gone[0])
 
-    def local(self, func: Function) -> None:
+    def local(self, func: Function, var: Var) -> None:
         outside, taken = self.outside, dict(self.taken)
         self.outside = outside.union(*(flat(value) for value in self.values.values()))
-        self.function(func)
+        self.function(func, var)
         self.outside, self.taken = outside, taken
 
     def held(self, expr: RelaxExpr) -> Value:
@@ -151,10 +165,11 @@ class _Walk:
 
     def take(self, call: Call) -> None:
         """Mark the storages of the arguments a call reuses."""
-        indices = reused_indices(call)
+        consumed = self.consuming.get(call.op, ())
+        indices = consumed or reused_indices(call)
         if not indices:
             return
-        args = self.held(inplace_arguments(call))
+        args = self.held(Tuple(call.args) if consumed else inplace_arguments(call))
         flats = [flat(value) for value in args] if isinstance(args, tuple) else [args]
         for index in indices:
             if index < len(flats):

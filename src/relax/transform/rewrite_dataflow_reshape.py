@@ -12,7 +12,7 @@ seen, so the call is left alone unless
 * the result stays inside the dataflow block, and is only read there: by kernels and operators. As an output of the
   block, in a tuple that leaves it, captured, or given to a function that may return it, it could be changed by
   someone who does not know that it shares storage;
-* nothing in the block works in place: the input could be changed while the view is in use.
+* nothing in the block works in place, or calls a function that may: the input could be changed while the view is in use.
 """
 
 from __future__ import annotations
@@ -109,13 +109,18 @@ class _Rewriter(Normalizer):
 
 
 def works_in_place(block: BindingBlock) -> bool:
-    """Whether some call in a block changes an argument."""
+    """Whether some call in a block may change an argument: by itself, or in the function it calls."""
     return any(
         isinstance(binding, VarBinding)
         and isinstance(binding.value, Call)
-        and bool(reused_indices(binding.value))
+        and (calls_function(binding.value) or bool(reused_indices(binding.value)))
         for binding in block.bindings
     )
+
+
+def calls_function(call: Call) -> bool:
+    """Whether a call enters a Relax function, which may reuse its parameters in place."""
+    return isinstance(call.op, Var | GlobalVar) or call.op == Op.get("relax.invoke_pure_closure")
 
 
 def private_variables(bindings: Iterable[Binding]) -> frozenset[Var]:

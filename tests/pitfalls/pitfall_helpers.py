@@ -1,0 +1,40 @@
+"""Compile a program with every pass verified, and run it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import relax
+from relax.analysis import assert_well_formed
+from relax.ir import IRModule
+from relax.ir.transform import PassContext, VerifyInstrument
+from relax.runtime import VirtualMachine
+
+
+def machine(mod: Any) -> VirtualMachine:
+    """A machine for a module, a function or a text; the module is checked after every pass."""
+    if isinstance(mod, str):
+        mod = parse(mod)
+    with PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
+        return VirtualMachine(relax.build(mod, "llvm"))
+
+
+def parse(text: str) -> IRModule:
+    """A module from TVMScript; the imports are given."""
+    header = "from relax.script import ir as I\nfrom relax.script import relax as R\nfrom relax.script import tir as T\n"
+    parsed = relax.script.from_source(header + text)
+    return parsed if isinstance(parsed, IRModule) else IRModule.from_expr(parsed)
+
+
+def arrays(value: Any) -> Any:
+    """Results as NumPy arrays, tuples kept."""
+    if isinstance(value, tuple) and not isinstance(value, relax.ShapeTuple):
+        return tuple(arrays(item) for item in value)
+    return value.numpy() if hasattr(value, "numpy") else value
+
+
+def f32(*values: float) -> np.ndarray[Any, Any]:
+    """A float32 vector."""
+    return np.array(values, "float32")
