@@ -186,7 +186,7 @@ class FloorMod(Binary):
 def _integer_power(base: int, exponent: int, dtype: DataType) -> int:
     if exponent < 0:
         if base == 0:
-            raise ZeroDivisionError("0 to a negative power")
+            raise ZeroDivisionError("division by zero: 0 to a negative power")
         return base ** (exponent % 2) if abs(base) == 1 else 0
     value = pow(base, exponent, 1 << dtype.bits)
     return value - (1 << dtype.bits) if dtype.is_int and value > dtype.max_value else value

@@ -64,6 +64,7 @@ class Matmul(Operator):
         return np.asarray(np.matmul(x1.astype(wide), x2.astype(wide))).astype(dtype.numpy())
 
 
+@composite("relax.nn.linear")
 @composite("relax.linear")
 def linear(data: Any, weight: Any, bias: Any = None, out_dtype: str | None = None) -> Call:
     """data · weightᵀ + bias: ``matmul(data, permute_dims(weight))``, and an add."""
