@@ -75,7 +75,9 @@ class PassContext:
         self.instruments = tuple(instruments)
         self.config = dict(config or {})
         self.trace: list[str] = []
-        """Names of the passes run so far, in order."""
+        """Names of the passes run so far, in order; an outermost Sequential starts it anew."""
+        self.depth = 0
+        """How many passes are running, one inside the other."""
 
     @classmethod
     def current(cls) -> PassContext:
@@ -121,11 +123,14 @@ class Pass:
             return mod
         for instrument in context.instruments:
             instrument.run_before_pass(mod, info)
+        context.depth += 1
         try:
             result = self.transform(mod)
         except Exception as error:
             _name_the_pass(error, info.name, context.trace)
             raise
+        finally:
+            context.depth -= 1
         if not isinstance(result, IRModule):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"pass {info.name} returned a {type(result).__name__}, expected an IRModule")
         context.trace.append(info.name)
@@ -152,6 +157,9 @@ class Sequential(Pass):
         self.passes = tuple(passes)
 
     def transform(self, mod: IRModule) -> IRModule:
+        context = PassContext.current()
+        if context.depth == 1:  # another build in the same context is another story
+            context.trace.clear()
         for step in self.passes:
             mod = step(mod)
         return mod
