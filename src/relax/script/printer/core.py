@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from ...ir import Node
+from ...ir.printing import plain
 from ...prim.expr import Var
 from ...tir.buffer import Range
 from .config import PrinterConfig
@@ -230,7 +231,7 @@ def placeholder(node: Any, problem: Exception | None = None) -> str:
     if node is None:
         return "<None>"
     if isinstance(node, Node):
-        return f"<broken {type(node).__name__}{reason}>" if reason else f"<{type(node).__name__}>"
+        return f"<broken {type(node).__name__}{reason}>" if reason else f"<{plain(node, 2)}>"
     return f"<{type(node).__name__}: {_one_line(node)}>"
 
 
