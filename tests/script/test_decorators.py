@@ -90,7 +90,7 @@ def test_functions_around_the_module_join_it():
             z = helper(y)
             return R.call_tir(double, (z,), R.Tensor((4,), "float32"))
 
-    assert {g.name_hint for g in Mod.functions} == {"main", "func", "helper"}
+    assert {g.name_hint for g in Mod.functions} == {"main", "double", "helper"}
     (block,) = Mod["main"].body.blocks
     assert isinstance(block.bindings[0].value.args[0], GlobalVar)
 

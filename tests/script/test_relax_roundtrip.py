@@ -641,3 +641,18 @@ def test_generated_names_do_not_clash_with_the_namespaces():
 
 def test_names_do_not_use_what_python_means_otherwise():
     assert isinstance(T.int64(), relax.tir.Var)
+
+
+def test_a_parameter_with_the_name_of_a_size():
+    func = parse("""
+        @R.function
+        def main(n: R.Tensor(("n", "m"), "float32"), x: R.Tensor(("n * 2",), "float32")) -> R.Tensor(("n", "m"), "float32"):
+            y: R.Tensor(("n", "m"), "float32") = R.exp(n)
+            n = T.int64()
+            z: R.Tensor((n, "m"), "float32") = R.exp(y)
+            return z
+        """)
+    sizes = {dim for param in func.params for dim in param.struct_info.shape.values if isinstance(dim, relax.tir.Var)}
+    assert len(sizes) == 2
+    assert func.ret_struct_info.shape.values[0] is func.params[0].struct_info.shape.values[0]
+    roundtrip(func)

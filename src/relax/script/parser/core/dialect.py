@@ -56,14 +56,20 @@ class ModuleContext:
     global_vars: dict[str, GlobalVar] = field(default_factory=dict[str, GlobalVar])
     adopted: dict[str, BaseFunc] = field(default_factory=dict[str, BaseFunc])
     global_infos: dict[str, Any] = field(default_factory=dict[str, Any])
+    _names: dict[int, tuple[BaseFunc, str]] = field(default_factory=dict[int, tuple[BaseFunc, str]])
     _originals: list[tuple[str, BaseFunc]] = field(default_factory=list[tuple[str, BaseFunc]])
+
+    def suggest_name(self, function: BaseFunc, name: str) -> None:
+        """How the surrounding program calls a function, should it be adopted and have no name of its own."""
+        self._names.setdefault(id(function), (function, name))
 
     def adopt(self, function: BaseFunc, name: str = "") -> GlobalVar:
         """The global variable of a function made outside of the module; the module gets the function, once."""
         for known, original in self._originals:
             if original is function:
                 return self.global_vars[known]
-        stem = name or str(function.attrs.get("global_symbol", "func"))
+        _, suggested = self._names.get(id(function), (function, "func"))
+        stem = name or str(function.attrs.get("global_symbol", suggested))
         unique, count = stem, 0
         while unique in self.global_vars:
             count += 1

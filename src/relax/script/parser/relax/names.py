@@ -12,9 +12,9 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ....ir import DiagnosticError, StructInfo, VDevice
+from ....ir import BaseFunc, DiagnosticError, RelaxExpr, StructInfo, VDevice
 from ....prim import expr as prim
-from ..core import MISSING, FunctionTask, ScriptSource, StatementParser
+from ..core import FunctionTask, ScriptSource, StatementParser
 from ..core.diagnostics import ANNOTATION, POISON, SYNTAX, UNDEFINED, Poisoned, close
 from .annotations import FORMS, StructInfoForm, as_struct_info, parse_vdevice
 
@@ -27,6 +27,8 @@ class NameReader(StatementParser):
         self.module = task.module
         self.hidden: set[str] = set()
         """Names that were local to a dataflow block that has ended."""
+        self.sizes: dict[str, prim.Var] = {}
+        """The shape variables of the functions around, by name: a parameter may have the name of one."""
         self._binding_dims = False
         self._reading_dims = False
         self._form: ast.AST = task.node
@@ -87,8 +89,13 @@ class NameReader(StatementParser):
 
     def eval_Name(self, node: ast.Name) -> Any:
         value = super().eval_Name(node)
-        if self._reading_dims and self._binding_dims and not _can_be_dimension(value):
-            return self._new_dimension(node.id)  # `n` may be some function of the surrounding program
+        if self._reading_dims:
+            if self._binding_dims and not _can_be_dimension(value):
+                return self.new_size(node.id)  # `n` may be some function of the surrounding program
+            if isinstance(value, RelaxExpr) and node.id in self.sizes:
+                return self.sizes[node.id]
+        elif isinstance(value, BaseFunc) and self.module is not None:
+            self.module.suggest_name(value, node.id)
         return value
 
     def eval_Attribute(self, node: ast.Attribute) -> Any:
@@ -106,7 +113,7 @@ class NameReader(StatementParser):
         if node.id in FORMS and node.id not in self.hidden:
             return FORMS[node.id]
         if self._reading_dims and self._binding_dims:
-            return self._new_dimension(node.id)
+            return self.new_size(node.id)
         hint = close(node.id, self.scopes.names())
         if node.id in self.hidden:
             hint = f"it is local to its dataflow block; list it in R.output(..., {node.id})"
@@ -114,9 +121,11 @@ class NameReader(StatementParser):
             hint = f"declare the shape variable: {node.id} = T.int64()"
         self.fail(UNDEFINED, f"`{node.id}` is not defined", node, hint=hint)
 
-    def _new_dimension(self, name: str) -> prim.Var:
-        made = prim.Var(name, "int64")
-        self.scopes.define(name, made)
+    def new_size(self, name: str) -> prim.Var:
+        """A new shape variable."""
+        made = self.sizes[name] = prim.Var(name, "int64")
+        if not isinstance(self.scopes.local(name), RelaxExpr):
+            self.scopes.define(name, made)
         return made
 
     def dimension_text(self, text: str) -> prim.PrimExpr:
@@ -126,9 +135,10 @@ class NameReader(StatementParser):
             value = self.scopes.local(stripped)
             if value is POISON:
                 raise Poisoned(stripped)
-            if value is MISSING or not isinstance(value, (int, prim.PrimExpr)):
-                return self._new_dimension(stripped)
-            return prim.dimension(value)
+            if isinstance(value, (int, prim.PrimExpr)):
+                return prim.dimension(value)
+            known = self.sizes.get(stripped)
+            return self.new_size(stripped) if known is None else known
         with self.binding_dimensions(), self.reading_dimensions():
             return prim.dimension(self.eval(self._quoted(self._form, stripped)))
 

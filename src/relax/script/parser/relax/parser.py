@@ -71,8 +71,9 @@ class RelaxParser(NameReader):
 
     def function(self, node: ast.FunctionDef, options: dict[str, Any], local: bool = False) -> Function:
         """The function a ``def`` stands for."""
-        saved = self.seq, self.dataflow, self.attrs, self.ret_struct_info
+        saved = self.seq, self.dataflow, self.attrs, self.ret_struct_info, self.sizes
         self.seq, self.dataflow, self.attrs, self.ret_struct_info = SeqBuilder(), None, {}, None
+        self.sizes = dict(self.sizes)
         try:
             with self.scopes.frame():
                 params = self._parameters(node)
@@ -87,7 +88,7 @@ class RelaxParser(NameReader):
             ret = returns if returns is not None else self.ret_struct_info
             return Function(params, body, ret, bool(pure), attrs, span=self.span(node))
         finally:
-            self.seq, self.dataflow, self.attrs, self.ret_struct_info = saved
+            self.seq, self.dataflow, self.attrs, self.ret_struct_info, self.sizes = saved
 
     def _parameters(self, node: ast.FunctionDef) -> list[Var]:
         args = node.args
@@ -98,7 +99,7 @@ class RelaxParser(NameReader):
             self.fail(DECLARATION, "a parameter of a Relax function has no default value", default)
         for arg in args.args:
             for name in quoted_names(arg.annotation):
-                self.scopes.define(name, prim.Var(name, "int64"))
+                self.new_size(name)
         params: list[Var] = []
         for arg in args.args:
             info: StructInfo | None = None
@@ -289,6 +290,8 @@ class RelaxParser(NameReader):
     def _declare(self, target: ast.Name, value: prim.Var) -> prim.Var:
         """``n = T.int64()``: a new shape variable, or the one of this name that the signature has already."""
         known = self.scopes.local(target.id)
+        if isinstance(known, RelaxExpr):
+            known = self.sizes.get(target.id)
         if isinstance(known, prim.Var):
             if known.dtype != value.dtype:
                 self.fail(KIND, f"`{target.id}` is a shape variable of dtype {known.dtype!s} already", target)
@@ -454,10 +457,14 @@ class RelaxParser(NameReader):
         last = body[-1] if body else None
         if not isinstance(last, ast.AnnAssign):
             return None
+        saved, self.sizes = self.sizes, dict(self.sizes)
         try:
-            return self.annotation(last.annotation)
+            with self.scopes.frame():
+                return self.annotation(last.annotation)
         except (DiagnosticError, Poisoned):
             return None
+        finally:
+            self.sizes = saved
 
     def _mismatch(self, node: ast.If, then: Sequence[str], other: Sequence[str]) -> NoReturn:
         self.fail(
