@@ -11,19 +11,12 @@ CASES = list(all_cases())
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_inference(case):
+def test_case(case):
     check_inference(case)
     check_function(case)
-
-
-@pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
-@pytest.mark.parametrize(
-    "case",
-    [c for c in CASES if Op.get(c.op).get_attr("operator_class").compute is not None],
-    ids=str,
-)
-def test_kernel(case, symbolic):
-    check_kernel(case, symbolic)
+    if Op.get(case.op).get_attr("operator_class").compute is not None:
+        check_kernel(case, symbolic=False)
+        check_kernel(case, symbolic=True)
 
 
 def test_every_operator_has_a_case():

@@ -140,3 +140,28 @@ def test_where():
         "the shapes cannot be broadcast: n and k",
         "the shapes cannot be broadcast: m and k",
     ]
+
+
+def requirements(call) -> list[str]:
+    """What the kernel of a call asserts."""
+    values = [te.placeholder(arg.struct_info.dims, arg.struct_info.dtype) for arg in call.args]
+    result = operator_of(call).checked_formula(call, values)
+    first = result[0] if isinstance(result, (list, tuple)) else result
+    return [message for _, message in first.op.attrs.get("requires", ())]
+
+
+def test_networks():
+    conv2d, layer_norm = public_function("relax.nn.conv2d"), public_function("relax.nn.layer_norm")
+    attention = public_function("relax.nn.attention")
+    assert requirements(conv2d(tensor("x", 1, n, 8, 8), tensor("w", 4, m, 3, 3))) == [
+        "the channels of data and weight differ: n and m"
+    ]
+    assert requirements(conv2d(tensor("x", 1, n, 8, 8), tensor("w", 4, n, 3, 3))) == []
+    assert requirements(layer_norm(tensor("x", 2, n), tensor("g", m), tensor("b", n))) != []
+    assert requirements(attention(*(tensor(name, 1, n, 2, 8) for name in "qkv"))) == []
+    assert (
+        requirements(attention(tensor("q", 1, n, 2, 8), tensor("k", 1, m, 2, 8), tensor("v", 1, k, 2, 8)))
+        != []
+    )
+    biased = attention(*(tensor(name, 1, n, 2, 8) for name in "qkv"), tensor("bias", p, 1, n, n))
+    assert requirements(biased) == ["dimension 0 of bias is p, which does not broadcast to 1"]

@@ -68,6 +68,9 @@ def like(info: TensorStructInfo, dtype: str | None = None) -> TensorStructInfo:
 # ------------------------------------------------------------------------------------- run-time checks
 
 
+_ONE = IntImm("int64", 1)
+
+
 @dataclass(frozen=True)
 class Check:
     """A condition on sizes that could not be decided: the kernel asserts it."""
@@ -110,6 +113,18 @@ def require_same_dim(a: PrimExpr, b: PrimExpr, error: OperatorError) -> PrimExpr
     return b if isinstance(b, IntImm) else a
 
 
+def require_stretch(size: PrimExpr, full: PrimExpr, error: OperatorError) -> None:
+    """A size must be 1 or the one it is stretched to: raises the error if it is neither, leaves what is not
+    known to the run time.
+    """
+    same, one = compare_dims(size, full), compare_dims(size, _ONE)
+    if "equal" in (same, one):
+        return
+    if same == one == "different":
+        raise error
+    check_later(any_of(size.equal(full), size.equal(1)), error.message)
+
+
 # ----------------------------------------------------------------------------------------- broadcasting
 
 
@@ -136,9 +151,6 @@ def _broadcast_shapes(
         result.append(_stretched([size for size, _ in there]))
     known = [size for size in result if size is not None]
     return tuple(known) if len(known) == len(result) else None
-
-
-_ONE = IntImm("int64", 1)
 
 
 def _require_broadcast(a: PrimExpr, b: PrimExpr, from_end: int, names: tuple[str, str]) -> None:

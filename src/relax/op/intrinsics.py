@@ -456,9 +456,10 @@ class AssertOp(Intrinsic):
         return UNIT
 
     @staticmethod
-    def make(condition: Any, *values: Any, format: str = "") -> Call:
+    def make(condition: Any, *values: Any, format_args: Any = (), format: str = "") -> Call:
+        """``assert_op(cond, x, y, format="…")``, or with the values as `format_args`, one or a list."""
         flat: list[Any] = []
-        for value in values:
+        for value in (*values, format_args):
             flat.extend(as_sequence(value))
         return AssertOp(format).call(condition, *flat)
 

@@ -15,7 +15,6 @@ from ..dims import simplify_dim
 from ..expr import Call, ShapeExpr, Var
 from ..ir import RelaxExpr
 from ..prim import IntImm, PrimExpr, const, is_const
-from ..prim.intrin import any as any_of
 from ..sinfo_text import prim_text
 from ..struct_info import (
     ObjectStructInfo,
@@ -26,11 +25,11 @@ from ..struct_info import (
 )
 from ..topi.slicing import section_slices, slice_of
 from .dims import (
-    check_later,
     compare_dims,
     normalize_axes,
     normalize_axis,
     require_same_dim,
+    require_stretch,
     same_dtype,
     tensor,
 )
@@ -268,17 +267,11 @@ class BroadcastTo(Operator):
             )
         if x.dims is not None and shape.values is not None:
             for d in range(1, len(x.dims) + 1):
-                self._require_stretches(x.dims[-d], shape.values[-d], len(x.dims) - d)
+                size, full, place = x.dims[-d], shape.values[-d], len(x.dims) - d
+                message = f"dimension {place} of x is {prim_text(size)}, which does not broadcast to {prim_text(full)}"
+                hint = "a size must be 1 or stay as it is"
+                require_stretch(size, full, OperatorError(SHAPES, message, operand="x", hint=hint))
         return shaped(call.args[1], shape, x.dtype)
-
-    def _require_stretches(self, size: PrimExpr, full: PrimExpr, d: int) -> None:
-        same, one = compare_dims(size, full), compare_dims(size, const(1, "int64"))
-        if same == "equal" or one == "equal":
-            return
-        message = f"dimension {d} of x is {prim_text(size)}, which does not broadcast to {prim_text(full)}"
-        if same == one == "different":
-            raise OperatorError(SHAPES, message, operand="x", hint="a size must be 1 or stay as it is")
-        check_later(any_of(size.equal(full), size.equal(1)), message)
 
     compute = topi.broadcast_to
 

@@ -28,7 +28,7 @@ def _folded(
     """The struct info of what is left after folding the axes (all of them for None)."""
     if data.ndim == -1:
         return tensor((), dtype) if axis is None and not keepdims else tensor(None, dtype)
-    axes = range(data.ndim) if axis is None else normalize_axes(axis, data.ndim, "axis", "data")
+    axes = range(data.ndim) if axis is None else normalize_axes(axis, data.ndim, "axis", "x")
     if data.dims is None:
         left = data.ndim if keepdims else data.ndim - len(axes)
         return tensor((), dtype) if left == 0 else tensor(None, dtype, left)
@@ -47,9 +47,9 @@ class Reduction(Operator):
     takes: ClassVar[tuple[str, ...]] = ("float", "int", "uint")
     fold: ClassVar[Callable[..., Array]]
 
-    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
-        self.require_dtype(data, "data", *self.takes)
-        return _folded(data, self.axis, self.keepdims, data.dtype)
+    def infer(self, x: TensorStructInfo) -> TensorStructInfo:
+        self.require_dtype(x, "x", *self.takes)
+        return _folded(x, self.axis, self.keepdims, x.dtype)
 
 
 @operator("relax.sum")
@@ -127,17 +127,17 @@ class ArgReduction(Operator):
     axis: int | None
     keepdims: bool
 
-    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
-        self.require_dtype(data, "data", "float", "int", "uint", "bool")
-        if data.dims is not None:
-            axes = range(data.ndim) if self.axis is None else (self.require_axis(self.axis, data),)
+    def infer(self, x: TensorStructInfo) -> TensorStructInfo:
+        self.require_dtype(x, "x", "float", "int", "uint", "bool")
+        if x.dims is not None:
+            axes = range(x.ndim) if self.axis is None else (self.require_axis(self.axis, x),)
             for d in axes:
-                size = data.dims[d or 0]
+                size = x.dims[d or 0]
                 if isinstance(size, IntImm) and size.value == 0:
                     raise OperatorError(
-                        SHAPES, f"dimension {d} is empty: nothing in it has an index", operand="data"
+                        SHAPES, f"dimension {d} is empty: nothing in it has an index", operand="x"
                     )
-        return _folded(data, None if self.axis is None else (self.axis,), self.keepdims, "int64")
+        return _folded(x, None if self.axis is None else (self.axis,), self.keepdims, "int64")
 
     def index(self, data: Array, best: Any) -> Array:
         """NumPy's index of the best; -1 where there is nothing to choose from."""

@@ -12,7 +12,7 @@ from ...ir import DataType
 from ...prim import IntImm, PrimExpr, simplify
 from ...sinfo_text import prim_text
 from ...struct_info import TensorStructInfo
-from ..dims import compare_dims, tensor
+from ..dims import require_same_dim, tensor
 from ..errors import SHAPES, OperatorError
 from ..operator import Array, Operator, operator
 from .activation import wide
@@ -114,16 +114,16 @@ class Conv2d(Image):
         raise AssertionError
 
     def _require_channels(self, channels: PrimExpr, per_group: PrimExpr, out: PrimExpr) -> None:
-        if compare_dims(channels, _simplified(per_group * self.groups)) == "different":
-            times = f" · {self.groups} groups" if self.groups != 1 else ""
-            raise OperatorError(
-                SHAPES,
-                "the channels of data and weight differ",
-                remarks={
-                    "data": f"{prim_text(channels)} channels",
-                    "weight": f"{prim_text(per_group)} input channels{times}",
-                },
-            )
+        times = f" · {self.groups} groups" if self.groups != 1 else ""
+        error = OperatorError(
+            SHAPES,
+            "the channels of data and weight differ",
+            remarks={
+                "data": f"{prim_text(channels)} channels",
+                "weight": f"{prim_text(per_group)} input channels{times}",
+            },
+        )
+        require_same_dim(channels, _simplified(per_group * self.groups), error)
         if isinstance(out, IntImm) and out.value % self.groups:
             raise OperatorError(
                 SHAPES,

@@ -8,7 +8,7 @@ from ... import topi
 from ...prim import PrimExpr
 from ...sinfo_text import prim_text
 from ...struct_info import TensorStructInfo, TupleStructInfo
-from ..dims import compare_dims, normalize_axes, same_dtype
+from ..dims import normalize_axes, require_same_dim, same_dtype
 from ..errors import SHAPES, OperatorError
 from ..operator import Array, Operator, operator
 from .activation import wide
@@ -26,12 +26,9 @@ def _require_sizes(
     if info.dims is None or expected is None:
         return
     for d, (found, size) in enumerate(zip(info.dims, expected, strict=True)):
-        if compare_dims(found, size) == "different":
-            raise OperatorError(
-                SHAPES,
-                f"dimension {d} of {name} must be {what}",
-                remarks={name: f"dimension {d} is {prim_text(found)}"},
-            )
+        message = f"dimension {d} of {name} must be {what}"
+        remark = {name: f"dimension {d} is {prim_text(found)}"}
+        require_same_dim(found, size, OperatorError(SHAPES, message, remarks=remark))
 
 
 @operator("relax.nn.layer_norm")

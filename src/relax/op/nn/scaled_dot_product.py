@@ -7,9 +7,10 @@ from typing import Literal
 import numpy as np
 
 from ... import topi
+from ...prim import PrimExpr
 from ...sinfo_text import prim_text
 from ...struct_info import TensorStructInfo
-from ..dims import broadcast_dims, compare_dims, same_dtype, tensor
+from ..dims import require_same_dim, require_stretch, same_dtype, tensor
 from ..errors import SHAPES, OperatorError
 from ..operator import Array, Operator, operator
 from .activation import wide
@@ -73,15 +74,15 @@ class Attention(Operator):
         for name, other in rest:
             assert info.dims is not None
             assert other.dims is not None
-            if compare_dims(info.dims[d], other.dims[d]) == "different":
-                raise OperatorError(
-                    SHAPES,
-                    f"the {what} differ",
-                    remarks={
-                        first: f"dimension {d} is {prim_text(info.dims[d])}",
-                        name: f"dimension {d} is {prim_text(other.dims[d])}",
-                    },
-                )
+            error = OperatorError(
+                SHAPES,
+                f"the {what} differ",
+                remarks={
+                    first: f"dimension {d} is {prim_text(info.dims[d])}",
+                    name: f"dimension {d} is {prim_text(other.dims[d])}",
+                },
+            )
+            require_same_dim(info.dims[d], other.dims[d], error)
 
     def _require_bias(self, query: TensorStructInfo, key: TensorStructInfo, bias: TensorStructInfo) -> None:
         same_dtype(query.dtype, bias.dtype, ("query", "bias"))
@@ -91,7 +92,19 @@ class Attention(Operator):
             )
         if bias.dims is not None and query.dims is not None and key.dims is not None:
             full = (query.dims[0], query.dims[2], query.dims[1], key.dims[1])
-            broadcast_dims(bias.dims, full, ("bias", "query"))
+            for d in range(1, bias.ndim + 1):
+                require_stretch(
+                    bias.dims[-d], full[-d], self._bias_error(bias.ndim - d, bias.dims[-d], full[-d])
+                )
+
+    def _bias_error(self, d: int, size: PrimExpr, full: PrimExpr) -> OperatorError:
+        message = f"dimension {d} of bias is {prim_text(size)}, which does not broadcast to {prim_text(full)}"
+        return OperatorError(
+            SHAPES,
+            message,
+            operand="bias",
+            hint="its shape is (batch, heads, queries, keys), or broadcasts to it",
+        )
 
     def visible(self, m: int, n: int) -> Array:
         """Which of n keys each of m queries sees, under the causal mask."""
