@@ -151,7 +151,9 @@ def test_same_array_given_twice():
     @I.ir_module
     class Module:
         @R.function(pure=False)
-        def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")) -> R.Tuple(R.Tensor, R.Tensor):
+        def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")) -> R.Tuple(
+            R.Tensor, R.Tensor
+        ):
             before = R.add(x, y)
             _ = R.call_packed("pitfall.increment", x, sinfo_args=R.Tuple())
             after = R.add(x, y)

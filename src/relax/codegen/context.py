@@ -72,6 +72,8 @@ class Context:
         """Fast-math flags of single operations: those of a reduction's update."""
         self.error_label = "error"
         self.stack_bytes = 0
+        self.checked = False
+        """Whether integer arithmetic that overflows is an error: in what computes sizes."""
         self._memo: list[dict[PrimExpr, Val]] = [{}]
         self._wide_memo: list[dict[PrimExpr, Val]] = [{}]
 
