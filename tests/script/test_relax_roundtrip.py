@@ -460,6 +460,11 @@ def test_a_variable_that_holds_the_shape():
             z = R.match_cast(x, R.Tensor(t, "float32"))
             return z
         """)
+    check("""
+        @R.function
+        def main(s: R.Shape(ndim=2), x: R.Tensor(s, "float32")) -> R.Tensor("float32", ndim=2):
+            return x
+        """)
 
 
 def test_functions_as_parameters():
@@ -524,10 +529,11 @@ def test_small_constants_stand_in_the_text(text):
 
 
 def test_nan_payloads_survive():
-    data = np.array([0x7FC00001, 0xFFC00000, 0x7F800001], np.uint32).view(np.float32)
-    func = parse("@R.function\ndef main():\n    return C", extra_vars={"C": Constant(data)})
-    again = from_source(func.script())
-    assert again.body.body.data.tobytes() == data.tobytes()
+    for bits in ([0x7FC00001], [0xFFC00000], [0x7F800001, 0x7FC00000]):
+        data = np.array(bits, np.uint32).view(np.float32)
+        func = parse("@R.function\ndef main():\n    return C", extra_vars={"C": Constant(data)})
+        again = from_source(func.script())
+        assert again.body.body.data.tobytes() == data.tobytes()
 
 
 def test_large_constants_go_to_the_metadata():

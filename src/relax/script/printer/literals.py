@@ -109,6 +109,10 @@ def _nested(data: np.ndarray[Any, Any], shortest: bool) -> tuple[Any, str]:
         value = bool(scalar) if data.dtype.kind == "b" else int(scalar)
         return value, repr(value)
     value = float(scalar)
+    if math.isnan(value):
+        value = (
+            math.nan
+        )  # which is what the text will say: a NaN of another sign or payload does not compare equal
     if shortest and math.isfinite(value):
         value = float(str(scalar))  # the shortest digits that name this value of the narrower type
     return value, number(value)

@@ -112,9 +112,9 @@ class RelaxParser(NameReader):
                 )
             with self.diagnostics.collect(), self.binding_dimensions():
                 info = self.annotation(arg.annotation)
-            params.append(Var(arg.arg, info, span=self.span(arg)))
-        for param in params:
-            self.scopes.define(param.name_hint, POISON if param.annotation is None else param)
+            param = Var(arg.arg, info, span=self.span(arg))
+            params.append(param)
+            self.scopes.define(arg.arg, POISON if info is None else param)  # later shapes may be held by it
         return params
 
     def _body(self, node: ast.FunctionDef) -> SeqExpr:
