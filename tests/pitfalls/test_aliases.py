@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from pitfall_helpers import arrays, f32, machine
+
 from relax.ir import DiagnosticError
 from relax.script import ir as I
 from relax.script import relax as R

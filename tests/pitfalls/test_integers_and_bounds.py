@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from pitfall_helpers import arrays, machine
 
 import relax
-from pitfall_helpers import arrays, machine
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
