@@ -64,7 +64,9 @@ def test_init_is_in_front_of_the_loop_that_reduces():
     lowered = lower(matmul(3, 4, 5))
     loops = nodes(lowered, tir.For)
     reducing = next(loop for loop in loops if loop.loop_var.name == "k")
-    assert isinstance(reducing.body, tir.BufferStore)
+    starts = [store for store in nodes(lowered, tir.BufferStore) if isinstance(store.value, tir.FloatImm)]
+    assert len(starts) == 1
+    assert not any(store is starts[0] for store in nodes(reducing, tir.BufferStore))
     assert not nodes(lowered, tir.IfThenElse)
 
 

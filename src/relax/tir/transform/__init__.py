@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .convert_blocks_to_opaque import ConvertBlocksToOpaque
+from .interchange_reduction import InterchangeReduction
 from .lower import LowerTIR, lower
 from .lower_init_block import LowerInitBlock
 from .lower_match_buffer import LowerMatchBuffer
@@ -14,6 +15,7 @@ from .vectorize_loop import VectorizeLoop
 
 __all__ = [
     "ConvertBlocksToOpaque",
+    "InterchangeReduction",
     "LowerInitBlock",
     "LowerMatchBuffer",
     "LowerOpaqueBlock",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ..stmt import PrimFunc
 from .convert_blocks_to_opaque import convert_blocks_to_opaque
+from .interchange_reduction import interchange_reduction
 from .lower_init_block import lower_init_block
 from .lower_match_buffer import lower_match_buffer
 from .lower_opaque_block import lower_opaque_block
@@ -26,6 +27,7 @@ STEPS = (
     lower_opaque_block,  # blocks become branches and allocations
     plan_buffer_allocation,  # buffers live no longer than needed
     simplify_func,  # bounds known from the loops decide conditions: what follows sees fewer of them
+    interchange_reduction,  # after it the innermost loop runs along memory, where it may
     vectorize_loop,
     unroll_loop,
     simplify_func,

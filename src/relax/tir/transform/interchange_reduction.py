@@ -1,0 +1,158 @@
+"""Let the innermost loop run along memory: reduce outside, step through rows inside.
+
+    for j in range(m):                            for j in range(m):
+        C[i, j] = 0                                   C[i, j] = 0
+        for k in range(n):               gives    for k in range(n):
+            C[i, j] += A[i, k] * B[k, j]              for j in range(m):
+                                                          C[i, j] += A[i, k] * B[k, j]
+
+Every element still sums in the same order, so results are the same bit for bit; but the inner loop now reads and writes
+neighbours, and becomes vector code.
+
+Declines, unless it is proved that nothing can change: the iterations of `j` write different elements and read no
+other element of that buffer, bounds of the reduction do not depend on `j`, nothing has an effect, and buffers do
+not alias (`tir.noalias`). Declines where it does not pay: if some operand would be read across rows, or
+all of them are read along memory already.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...ir import structural_equal
+from ...prim import Call, IntImm, PrimExpr, Var, simplify
+from ...prim.intrin import is_pure
+from ..buffer import BufferLoad
+from ..functor import StmtExprMutator, post_order_visit, substitute
+from ..statements import seq_of
+from ..stmt import BufferStore, For, ForKind, IfThenElse, PrimFunc, SeqStmt, Stmt
+from ..usage import free_vars
+from .passes import prim_func_pass
+
+SHORT = 16
+"""A reduction loop of fewer iterations is no match for a vector, even if it runs along memory."""
+
+
+class _Nest(NamedTuple):
+    """What the body of a candidate consists of."""
+
+    starts: tuple[BufferStore, ...]
+    loops: tuple[For, ...]
+    condition: PrimExpr | None
+    update: BufferStore
+
+
+def interchange_reduction(func: PrimFunc) -> PrimFunc:
+    """The function with reductions moved outside of the loops that run along memory."""
+    if not func.attrs.get("tir.noalias"):
+        return func
+    return func.replace(body=_Interchange().visit(func.body))
+
+
+class _Interchange(StmtExprMutator):
+    def visit_For(self, node: For) -> Stmt:
+        made = self.visit_children(node)
+        nest = _nest(made)
+        if nest is None or not _is_safe(made.loop_var, nest) or not _pays(made.loop_var, nest):
+            return made
+        return _interchanged(made, nest)
+
+
+def _nest(loop: For) -> _Nest | None:
+    """A serial loop over [starts, serial loops over one update]; None for anything else."""
+    if not _is_plain(loop):
+        return None
+    *before, last = loop.body.seq if isinstance(loop.body, SeqStmt) else (loop.body,)
+    starts = [stmt for stmt in before if isinstance(stmt, BufferStore)]
+    loops: list[For] = []
+    while isinstance(last, For) and _is_plain(last):
+        loops.append(last)
+        last = last.body
+    condition = None
+    if isinstance(last, IfThenElse) and last.else_case is None:
+        condition, last = last.condition, last.then_case
+    if not loops or not isinstance(last, BufferStore) or len(starts) != len(before):
+        return None
+    return _Nest(tuple(starts), tuple(loops), condition, last)
+
+
+def _is_plain(loop: For) -> bool:
+    return loop.kind is ForKind.SERIAL and not loop.annotations
+
+
+def _is_safe(j: Var, nest: _Nest) -> bool:
+    """Whether the iterations of `j` are independent of each other, reduction included."""
+    target, place = nest.update.buffer, nest.update.indices
+    if not place or _stride(place, j) != 1:
+        return False
+    if any(j in free_vars(bound) for loop in nest.loops for bound in (loop.min, loop.extent)):
+        return False
+    if any(loop.loop_var in free_vars(index) for loop in nest.loops for index in place):
+        return False
+    for start in nest.starts:
+        same_place = start.buffer is target and structural_equal(start.indices, place)
+        if not same_place or any(load.buffer.data is target.data for load in _loads(start.value)):
+            return False
+    for expr in _inner(nest):
+        if _has_effect(expr):
+            return False
+        for load in _loads(expr):
+            own = load.buffer is target and structural_equal(load.indices, place)
+            if load.buffer.data is target.data and not own:
+                return False
+    return True
+
+
+def _pays(j: Var, nest: _Nest) -> bool:
+    """Whether `j` runs along memory everywhere, and the innermost reduction does not, or is short."""
+    others = [load for expr in _inner(nest) for load in _loads(expr) if load.buffer is not nest.update.buffer]
+    if not others or any(_stride(load.indices, j) not in (0, 1) for load in others):
+        return False
+    k = nest.loops[-1]
+    short = isinstance(k.extent, IntImm) and k.extent.value < SHORT
+    return short or any(_stride(load.indices, k.loop_var) not in (0, 1) for load in others)
+
+
+def _inner(nest: _Nest) -> tuple[PrimExpr, ...]:
+    """What is evaluated in the innermost loop."""
+    value = nest.update.value
+    return (value,) if nest.condition is None else (nest.condition, value)
+
+
+def _has_effect(expr: PrimExpr) -> bool:
+    calls: list[Call] = []
+    post_order_visit(expr, lambda part: calls.append(part) if isinstance(part, Call) else None)
+    return not all(map(is_pure, calls))
+
+
+def _loads(expr: PrimExpr) -> list[BufferLoad]:
+    found: list[BufferLoad] = []
+    post_order_visit(expr, lambda part: found.append(part) if isinstance(part, BufferLoad) else None)
+    return found
+
+
+def _stride(indices: tuple[PrimExpr, ...], var: Var) -> int | None:
+    """How far along the last dimension a step of `var` leads: 0 if it plays no part; None if elsewhere or unknown."""
+    if any(var in free_vars(index) for index in indices[:-1]):
+        return None
+    if not indices or var not in free_vars(indices[-1]):
+        return 0
+    step = simplify(substitute(indices[-1], {var: var + 1}) - indices[-1])
+    return step.value if isinstance(step, IntImm) else None
+
+
+def _interchanged(loop: For, nest: _Nest) -> Stmt:
+    j = Var(loop.loop_var.name, loop.loop_var.dtype)
+    body: Stmt = nest.update
+    if nest.condition is not None:
+        body = IfThenElse(nest.condition, body)
+    body = loop.replace(loop_var=j, body=substitute(body, {loop.loop_var: j}))
+    for inner in reversed(nest.loops):
+        body = inner.replace(body=body)
+    return seq_of([loop.replace(body=seq_of(nest.starts)), body]) if nest.starts else body
+
+
+InterchangeReduction = prim_func_pass(interchange_reduction, "InterchangeReduction")
+"""Pass: the innermost loops of reductions run along memory."""
+
+__all__ = ["InterchangeReduction", "interchange_reduction"]
