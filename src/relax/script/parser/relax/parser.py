@@ -114,7 +114,8 @@ class RelaxParser(NameReader):
                 info = self.annotation(arg.annotation)
             param = Var(arg.arg, info, span=self.span(arg))
             params.append(param)
-            self.scopes.define(arg.arg, POISON if info is None else param)  # later shapes may be held by it
+            failed = param.annotation is None
+            self.scopes.define(arg.arg, POISON if failed else param)  # shapes further on may be held by it
         return params
 
     def _body(self, node: ast.FunctionDef) -> SeqExpr:
