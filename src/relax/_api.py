@@ -42,8 +42,11 @@ from .expr import (
     Var,
     VarBinding,
     const,
+    extern,
 )
-from .ir import DataType, GlobalVar, IRModule, Op, StructInfo, VDevice
+from .ir import DataType, DiagnosticError, GlobalVar, IRModule, Op, StructInfo, VDevice
+from .op import call_dps_packed, call_pure_packed, call_tir
+from .op import shape_of as get_shape_of
 from .struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -67,6 +70,7 @@ __all__ = [
     "DataTypeImm",
     "DataflowBlock",
     "DataflowVar",
+    "DiagnosticError",
     "Expr",
     "ExprMutator",
     "ExprVisitor",
@@ -97,10 +101,15 @@ __all__ = [
     "VarBinding",
     "analysis",
     "build",
+    "call_dps_packed",
+    "call_pure_packed",
+    "call_tir",
     "codegen",
     "const",
     "expr",
     "expr_functor",
+    "extern",
+    "get_shape_of",
     "get_pipeline",
     "ir",
     "op",

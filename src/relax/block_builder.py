@@ -42,6 +42,7 @@ from .ir import (
     structural_hash,
 )
 from .normalize import Normalizer, merge_blocks
+from .prim.expr import Var as PrimVar
 from .scope import FORCE_PURE, FunctionScope
 from .sinfo_map import bound_in
 from .sinfo_relations import erase
@@ -122,6 +123,20 @@ class BlockBuilder(Normalizer):
             self._open = None
             BlockBuilder._stack.builders = builders
             del self.frames[depth[1] :], self.function_scopes[depth[2] :]
+            while len(self.scopes) > depth[0]:
+                self.end_scope()
+
+    @contextmanager
+    def testing_scope(self, def_vars: Sequence[PrimVar] = ()) -> Generator[None]:
+        """A scope to emit into without a function, with these shape variables in scope; nothing of it is kept."""
+        depth = len(self.scopes), len(self.frames)
+        self.begin_scope(())
+        self.add_shape_vars(def_vars)
+        self.open_frame(False)
+        try:
+            yield
+        finally:
+            del self.frames[depth[1] :]
             while len(self.scopes) > depth[0]:
                 self.end_scope()
 

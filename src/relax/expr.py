@@ -219,7 +219,7 @@ class Var(Expr):
     __is_variable__: ClassVar[bool] = True
 
     name_hint: str = label()
-    annotation: StructInfo | None = label(default=None)
+    annotation: StructInfo | None = label(default=None, alias="struct_info")
 
     def __post_init__(self) -> None:
         if self.annotation is not None:
@@ -460,6 +460,11 @@ def const(value: Any, dtype: str | None = None) -> Constant:
             narrow = None
         return Constant(array if narrow is None else array.astype(narrow))
     return Constant(value)
+
+
+def extern(name: str) -> ExternFunc:
+    """The packed function of this name."""
+    return ExternFunc(name)
 
 
 def convert(value: Any) -> RelaxExpr:

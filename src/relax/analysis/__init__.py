@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..visitor import post_order_visit
 from .compile_time import computable_at_compile_time
 from .derived import check_derived
 from .normal_form import check_normal_form, is_normal_form
@@ -29,6 +30,7 @@ from .variables import (
     free_vars,
     get_var2val,
     name_to_binding,
+    tir_vars_in_struct_info,
     udchain,
 )
 from .well_formed import assert_well_formed, check_normalized, check_well_formed, well_formed
@@ -62,8 +64,10 @@ __all__ = [
     "has_symbolic_shape",
     "is_normal_form",
     "name_to_binding",
+    "post_order_visit",
     "struct_info_base_check",
     "struct_info_lca",
+    "tir_vars_in_struct_info",
     "udchain",
     "well_formed",
 ]

@@ -123,6 +123,11 @@ def definable_tir_vars_in_struct_info(sinfo: StructInfo) -> list[PrimVar]:
     return list(bound_in(sinfo))
 
 
+def tir_vars_in_struct_info(sinfo: StructInfo) -> list[PrimVar]:
+    """The shape variables that occur in an annotation."""
+    return list(used_in(sinfo))
+
+
 # ------------------------------------------------------------------------------------ bindings
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, final
 
 from .node import Node, label, node, set_slot
@@ -113,6 +114,10 @@ class BaseFunc(RelaxExpr):
         """A copy with one attribute set, or several given as a dict."""
         changes = key if isinstance(key, dict) else {key: value}
         return self._with_attrs({**self.attrs, **changes})
+
+    def with_attrs(self, attrs: Mapping[str, Any]) -> Any:
+        """A copy with these attributes added or replaced."""
+        return self._with_attrs({**self.attrs, **attrs})
 
     def without_attr(self, key: str) -> Any:
         """A copy without the attribute."""

@@ -11,6 +11,12 @@ from .expr import BaseFunc, GlobalVar, VDevice
 from .node import Node, child, node
 
 
+_IMMUTABLE = (
+    "an IRModule is immutable: write `mod = mod.with_function(name, func)`, "
+    "or `mod.with_functions({**mod.functions, ...})` for several"
+)
+
+
 def _functions(value: Mapping[Any, BaseFunc] | None) -> dict[GlobalVar, BaseFunc]:
     table: dict[GlobalVar, BaseFunc] = {}
     seen: set[str] = set()
@@ -98,6 +104,37 @@ class IRModule(Node):
 
     def with_attr(self, key: str, value: Any) -> Self:
         return self.replace(attrs={**self.attrs, key: value})
+
+    def with_attrs(self, attrs: Mapping[str, Any]) -> Self:
+        """The module with these attributes added or replaced."""
+        return self.replace(attrs={**self.attrs, **attrs})
+
+    def without_attr(self, key: str) -> Self:
+        """The module without the attribute."""
+        return self.replace(attrs={k: v for k, v in self.attrs.items() if k != key})
+
+    def get_attr(self, key: str, default: Any = None) -> Any:
+        """The attribute, or `default`."""
+        return self.attrs.get(key, default)
+
+    def functions_items(self) -> list[tuple[GlobalVar, BaseFunc]]:
+        """Pairs in insertion order."""
+        return self.items()
+
+    def clone(self) -> Self:
+        """The module itself: nothing can change it."""
+        return self
+
+    def __setitem__(self, key: str | GlobalVar, function: BaseFunc) -> None:
+        raise TypeError(_IMMUTABLE)
+
+    def update_func(self, var: GlobalVar, func: BaseFunc) -> None:
+        """Not possible: see `with_function`. Raises TypeError."""
+        raise TypeError(_IMMUTABLE)
+
+    def update(self, other: Any) -> None:
+        """Not possible: see `with_functions`. Raises TypeError."""
+        raise TypeError(_IMMUTABLE)
 
     @staticmethod
     def from_expr(function: BaseFunc) -> IRModule:

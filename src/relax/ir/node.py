@@ -39,6 +39,7 @@ sys.setrecursionlimit(max(sys.getrecursionlimit(), 10_000))
 
 _KIND = "relax.kind"
 _CONVERTER = "relax.converter"
+_ALIAS = "relax.alias"
 
 
 def child(
@@ -69,13 +70,16 @@ def label(
     default_factory: Any = dataclasses.MISSING,
     converter: Callable[[Any], Any] | None = None,
     kw_only: bool = False,
+    alias: str | None = None,
 ) -> Any:
-    """A field for display only; equality ignores it."""
-    return _field("label", default, default_factory, converter, kw_only)
+    """A field for display only; equality ignores it. The constructor's parameter may have another name, `alias`."""
+    return _field("label", default, default_factory, converter, kw_only, alias)
 
 
-def _field(kind: str, default: Any, factory: Any, converter: Any, kw_only: bool) -> Any:
-    metadata = {_KIND: kind, _CONVERTER: converter}
+def _field(
+    kind: str, default: Any, factory: Any, converter: Any, kw_only: bool, alias: str | None = None
+) -> Any:
+    metadata = {_KIND: kind, _CONVERTER: converter, _ALIAS: alias}
     if factory is not dataclasses.MISSING:
         return dataclasses.field(default_factory=factory, metadata=metadata, kw_only=kw_only)
     if default is not dataclasses.MISSING:
@@ -89,6 +93,8 @@ class FieldSpec:
 
     name: str
     kind: str
+    parameter: str
+    """What the constructor calls it: the name, unless the field has an alias."""
 
 
 @dataclass_transform(
@@ -138,7 +144,9 @@ class Node:
         if all(getattr(self, name) is value for name, value in changes.items()):
             return self
         span = changes.pop("span", self.span)
-        values = {spec.name: getattr(self, spec.name) for spec in self.__node_fields__}
+        values = {
+            spec.parameter: changes.pop(spec.name, getattr(self, spec.name)) for spec in self.__node_fields__
+        }
         values.update(changes)
         return type(self)(**values, span=span)
 
@@ -156,7 +164,7 @@ class Node:
 
 
 def _restore(cls: type[Node], values: tuple[Any, ...], span: Span | None) -> Node:
-    names = (spec.name for spec in cls.__node_fields__)
+    names = (spec.parameter for spec in cls.__node_fields__)
     return cls(**dict(zip(names, values, strict=True)), span=span)  # type: ignore[call-arg]
 
 
@@ -172,7 +180,9 @@ def node(cls: type[T]) -> type[T]:
     made = dataclasses.dataclass(eq=False, repr=False, init=False, slots=True)(cls)
     fields = dataclasses.fields(cast(Any, made))
     raw: Any = made
-    raw.__node_fields__ = tuple(FieldSpec(f.name, f.metadata.get(_KIND, "child")) for f in fields)
+    raw.__node_fields__ = tuple(
+        FieldSpec(f.name, f.metadata.get(_KIND, "child"), f.metadata.get(_ALIAS) or f.name) for f in fields
+    )
     raw.__init__ = _make_init(raw, fields)
     raw.__setattr__ = _frozen
     raw.__delattr__ = _frozen
@@ -203,11 +213,10 @@ def _make_init(cls: type[Any], fields: tuple[dataclasses.Field[Any], ...]) -> An
     keyword: list[str] = []
     body: list[str] = []
     for f in fields:
-        value = f.name
-        parameter = f.name
+        value = parameter = f.metadata.get(_ALIAS) or f.name
         if f.default is not dataclasses.MISSING:
             namespace[f"_default_{f.name}"] = f.default
-            parameter = f"{f.name}=_default_{f.name}"
+            parameter = f"{parameter}=_default_{f.name}"
         elif f.default_factory is not dataclasses.MISSING:
             namespace["_missing"] = dataclasses.MISSING
             namespace[f"_factory_{f.name}"] = f.default_factory

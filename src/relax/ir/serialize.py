@@ -110,7 +110,7 @@ class _Reader:
         if record[0] == "op":
             return Op.get(record[1])
         cls = NODE_CLASSES[record[0]]
-        names = (spec.name for spec in cls.__node_fields__)
+        names = (spec.parameter for spec in cls.__node_fields__)
         values = dict(zip(names, map(self.decode, record[1]), strict=True))
         made = cls(**values)  # type: ignore[call-arg]
         extra = self.decode(record[2])

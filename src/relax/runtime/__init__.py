@@ -9,7 +9,7 @@ from . import nd
 from .closure import Closure
 from .devices import Device, cpu, device
 from .exec_builder import ExecBuilder
-from .executable import Executable, ExecutableError, load_executable
+from .executable import Executable, ExecutableError, load_executable, load_module
 from .nd import NDArray
 from .registry import get_global_func, register_func, remove_global_func
 from .tensor import numpy_view, tensor_of
@@ -35,6 +35,7 @@ __all__ = [
     "device",
     "get_global_func",
     "load_executable",
+    "load_module",
     "nd",
     "numpy_view",
     "register_func",

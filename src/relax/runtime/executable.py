@@ -235,6 +235,15 @@ class Executable:
         finally:
             temporary.unlink(missing_ok=True)
 
+    def export_library(self, file_name: str | os.PathLike[str]) -> None:
+        """TVM's name for `save`: the file is read by `load`, or by `relax.runtime.load_module`."""
+        self.save(file_name)
+
+    @property
+    def mod(self) -> Executable:
+        """The executable itself, where programs written for TVM ask for the module that holds it."""
+        return self
+
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Executable:
         """Read an executable from a file; ExecutableError says what is wrong with it."""
@@ -244,6 +253,9 @@ class Executable:
 def load_executable(path: str | os.PathLike[str]) -> Executable:
     """Read an executable that ``Executable.save`` wrote."""
     return Executable.load(path)
+
+
+load_module = load_executable
 
 
 def constant_text(value: Any) -> str:

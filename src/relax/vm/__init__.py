@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..runtime import Executable, VirtualMachine
 from .driver import build
 
-__all__ = ["build"]
+__all__ = ["Executable", "VirtualMachine", "build"]
