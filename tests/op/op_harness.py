@@ -91,7 +91,8 @@ def special(dtype: str) -> np.ndarray:
     """The values where things go wrong: zeros, halves, limits, infinities, NaN."""
     kind = DataType(dtype)
     if kind.is_integer:
-        return np.array([0, 1, 2, kind.max_value, kind.min_value, kind.min_value + 1], kind.numpy())
+        signed = [-1, -3] if kind.is_int else [3]
+        return np.array([0, 1, 2, *signed, kind.max_value, kind.min_value, kind.min_value + 1], kind.numpy())
     info = ml_dtypes.finfo(kind.numpy())
     values = [
         0.0,

@@ -50,7 +50,7 @@ DTYPE_CLASSES = {
 
 
 class Operator(Node):
-    """The base of operators. See the module's docstring."""
+    """The base of operators. How one is declared is told in `relax.op.operator`."""
 
     __slots__ = ()
 

@@ -1,6 +1,7 @@
 """Operators: one class each, from which the public function, the Op and its facts come.
 
-How to add one: write the class in a file of this room, and its cases in ``tests/op/``.
+How to add one: write the class in a file of this room, and sample calls in a table ``tests/op/cases_*.py``, from
+which its tests are generated (inference, formula, machine code and reference are compared).
 
     @operator("relax.nn.softmax")
     class Softmax(Operator):
@@ -27,6 +28,8 @@ docstring), and a Call's ``attrs`` is the instance. The rest is said by class va
   shape None): infer what can be known, and complain (with `require` and kin, or by raising OperatorError)
   only of what is proved wrong. An operand of which not even the kind is known comes as the weakest info of
   its kind; if a kind has none, `infer` is not called and the result is the weakest of the annotated kind.
+* Sizes are compared with the helpers of `dims` (`require_same_dim`, `broadcast`, …): what is proved wrong is an
+  error, and what cannot be decided is asserted by the kernel when it runs.
 * `infer_from_call(self, call, builder, *operands)` stands in for `infer` where the call itself matters: the
   intrinsics, whose results are said by the call's sinfo_args. (An `infer` beside it only declares the operands.)
 * `compute` is either a formula taken from topi, called with the operands in order and the attributes by
