@@ -239,4 +239,6 @@ def test_what_the_namespaces_members_are_called():
     assert repr(R.Tensor) == "R.Tensor"
     assert repr(R.function) == "@R.function"
     assert repr(R.function(private=True)) == "@R.function(private=True)"
+    assert {"exp", "nn", "Tensor", "dot"} <= set(dir(R))
+    assert "softmax" in dir(R.nn)
     assert "R.Tensor(shape, dtype, vdevice, ndim)" in R.Tensor.__doc__
