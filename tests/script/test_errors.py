@@ -148,7 +148,10 @@ def test_the_error_is_shown_in_the_source():
 
 
 def test_hints():
-    assert errors(HEAD + "    k = R.Tensor((k,))\n    return x")[0].hint == "declare the shape variable: k = T.int64()"
+    assert (
+        errors(HEAD + "    k = R.Tensor((k,))\n    return x")[0].hint
+        == "declare the shape variable: k = T.int64()"
+    )
     assert errors(HEAD + "    return X")[0].hint == "did you mean `x`?"
     found = errors(HEAD + "    with R.dataflow():\n        y = R.exp(x)\n        R.output()\n    return y")
     assert found[0].hint == "it is local to its dataflow block; list it in R.output(..., y)"

@@ -6,7 +6,18 @@ import pytest
 from script_helpers import body, parse
 
 import relax
-from relax.expr import Call, DataflowBlock, Function, If, MatchCast, SeqExpr, ShapeExpr, TupleGetItem, Var, VarBinding
+from relax.expr import (
+    Call,
+    DataflowBlock,
+    Function,
+    If,
+    MatchCast,
+    SeqExpr,
+    ShapeExpr,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
 from relax.ir import GlobalVar, IRModule, Op, set_slot
 from relax.prim import expr as prim
 from relax.struct_info import FuncStructInfo, PrimStructInfo, TensorStructInfo
@@ -53,7 +64,9 @@ def test_underline_and_annotate():
     func = parse(FUNC)
     (block,) = func.body.blocks
     call = block.bindings[1].value
-    text = body(func.script(obj_to_underline=[call, func.params[0].struct_info], obj_to_annotate={call: "too slow"}))
+    text = body(
+        func.script(obj_to_underline=[call, func.params[0].struct_info], obj_to_annotate={call: "too slow"})
+    )
     lines = text.splitlines()
     at = next(i for i, line in enumerate(lines) if "R.add" in line)
     assert lines[at].endswith("R.add(y, x)  # too slow")
@@ -114,10 +127,16 @@ def broken():
     yield "match_cast of nothing", Function([x], seq(raw(MatchCast, var=loose), body=None))
     yield "a block that is none", Function([x], raw(SeqExpr, blocks=(None, 3), body=x))
     yield "an if without branches", Function([x], raw(If))
-    yield "nested everything", Function([x], Call(Function([x], If(x, SeqExpr([], x), Function([], x))), (SeqExpr([], x),)))
+    yield (
+        "nested everything",
+        Function([x], Call(Function([x], If(x, SeqExpr([], x), Function([], x))), (SeqExpr([], x),))),
+    )
     yield "an index that is none", Function([x], raw(TupleGetItem, tuple_value=x))
     yield "a name that is none", Function([Var(None), Var("")], x)
-    yield "a function info with both", Function([Var("f", FuncStructInfo((x.struct_info,), derive_func="d"))], x)
+    yield (
+        "a function info with both",
+        Function([Var("f", FuncStructInfo((x.struct_info,), derive_func="d"))], x),
+    )
     yield "attributes of any kind", Function([x], x, attrs={"a": object(), 3: {1, 2}, "b": x})
     yield "a call of nothing", raw(Call, args=(None,), sinfo_args=())
     yield "a module of None", IRModule({"f": None})
@@ -129,7 +148,10 @@ def broken():
     yield "a load of nothing", raw(BufferLoad, indices=(n,))
     buffer = decl_buffer((4,), "float32", "B")
     yield "an unbound buffer", PrimFunc((), BufferStore(buffer, prim.const(1.0), (0,)))
-    yield "a loop of no kind", raw(PrimFunc, params=(), buffer_map={}, attrs={}, body=raw(For, loop_var=n, body=Evaluate(0)))
+    yield (
+        "a loop of no kind",
+        raw(PrimFunc, params=(), buffer_map={}, attrs={}, body=raw(For, loop_var=n, body=Evaluate(0))),
+    )
     statements = raw(SeqStmt, seq=(None, raw(IfThenElse, condition=prim.const(True))))
     yield "a body of None", raw(PrimFunc, params=(None,), buffer_map={}, attrs={}, body=statements)
 

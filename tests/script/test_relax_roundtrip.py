@@ -511,7 +511,9 @@ def test_constants_of_every_dtype(dtype, shape):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "bfloat16", "float8_e5m2"])
-@pytest.mark.parametrize("value", [0.0, -0.0, 1.0, -1.5, 0.1, 1e-7, 1e30, np.inf, -np.inf, np.nan, 3.4e38, 5e-324])
+@pytest.mark.parametrize(
+    "value", [0.0, -0.0, 1.0, -1.5, 0.1, 1e-7, 1e30, np.inf, -np.inf, np.nan, 3.4e38, 5e-324]
+)
 def test_floats_exactly(dtype, value):
     with np.errstate(over="ignore"):
         data = np.asarray(value).astype(relax.ir.DataType(dtype).numpy())
@@ -641,7 +643,9 @@ def test_generated_names_do_not_clash_with_the_namespaces():
     c = Var("a b-c", TensorStructInfo((n,), "float32"))
     d = Var("", TensorStructInfo((n,), "float32"))
     e = Var("1x", TensorStructInfo((n,), "float32"))
-    func = Function([T_, R_, c, d, e], relax.expr.Tuple((T_, R_, c, d, e)), None, True, {"global_symbol": "main"})
+    func = Function(
+        [T_, R_, c, d, e], relax.expr.Tuple((T_, R_, c, d, e)), None, True, {"global_symbol": "main"}
+    )
     roundtrip(relax.normalize.normalize_function(func))
 
 
@@ -658,7 +662,12 @@ def test_a_parameter_with_the_name_of_a_size():
             z: R.Tensor((n, "m"), "float32") = R.exp(y)
             return z
         """)
-    sizes = {dim for param in func.params for dim in param.struct_info.shape.values if isinstance(dim, relax.tir.Var)}
+    sizes = {
+        dim
+        for param in func.params
+        for dim in param.struct_info.shape.values
+        if isinstance(dim, relax.tir.Var)
+    }
     assert len(sizes) == 2
     assert func.ret_struct_info.shape.values[0] is func.params[0].struct_info.shape.values[0]
     roundtrip(func)

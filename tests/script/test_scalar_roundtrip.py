@@ -60,7 +60,17 @@ def leaf(dtype):
     return st.one_of(options)
 
 
-ARITHMETIC = [nodes.Add, nodes.Sub, nodes.Mul, nodes.Div, nodes.Min, nodes.Max, nodes.FloorDiv, nodes.FloorMod, nodes.Mod]
+ARITHMETIC = [
+    nodes.Add,
+    nodes.Sub,
+    nodes.Mul,
+    nodes.Div,
+    nodes.Min,
+    nodes.Max,
+    nodes.FloorDiv,
+    nodes.FloorMod,
+    nodes.Mod,
+]
 COMPARISONS = [nodes.EQ, nodes.NE, nodes.LT, nodes.LE, nodes.GT, nodes.GE]
 
 
