@@ -201,3 +201,32 @@ def test_deep_trees():
     for _ in range(1500):
         left, right = Add(left, x), Add(right, x)
     assert same(left, right)
+
+
+def test_what_a_function_binds_means_nothing_outside():
+    """Passes may leave one shape variable in two functions; read back from text, each has its own."""
+    from relax.script import from_source
+
+    text = """
+from relax.script import ir as I, relax as R
+@I.ir_module
+class Module:
+    @R.function
+    def f(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        return x
+    @R.function
+    def g(y: R.Tensor(("n", "m"), "float32")) -> R.Tensor(("n", "m"), "float32"):
+        return y
+"""
+    mod = from_source(text)
+    n = mod["f"].params[0].struct_info.shape.values[0]
+    other = mod["g"].params[0].struct_info.shape.values[0]
+    from relax.substitute import substitute
+
+    shared = mod.with_function("g", substitute(mod["g"], {other: n}))
+    assert shared["g"].params[0].struct_info.shape.values[0].same_as(n)
+    assert structural_equal(shared, mod)
+    assert structural_equal(mod, shared)
+    assert structural_hash(shared) == structural_hash(mod)
+    square = from_source(text.replace('("n", "m")', '("n", "n")'))
+    assert not structural_equal(square, mod)

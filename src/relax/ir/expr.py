@@ -106,6 +106,8 @@ class BaseFunc(RelaxExpr):
 
     __slots__ = ()
 
+    __is_scope__: ClassVar[bool] = True
+
     @property
     def attrs(self) -> dict[str, Any]:
         raise NotImplementedError

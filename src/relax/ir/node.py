@@ -117,6 +117,8 @@ class Node:
     __node_fields__: ClassVar[tuple[FieldSpec, ...]] = ()
     __is_variable__: ClassVar[bool] = False
     """Variables are equal by where they are bound, not by their fields."""
+    __is_scope__: ClassVar[bool] = False
+    """What is bound inside means nothing outside: functions."""
 
     def script(self, **options: Any) -> str:
         """This node as TVMScript."""

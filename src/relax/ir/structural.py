@@ -74,6 +74,8 @@ class _Comparer:
         self.map_free_vars = map_free_vars
         self.forward: dict[Node, Node] = {}
         self.backward: dict[Node, Node] = {}
+        self.bound: list[Node] = []
+        """Variables of the left side in the order they were bound; a function's end when it ends."""
         self.path: list[str] = []
 
     def differ(self, lhs: Any, rhs: Any) -> Difference:
@@ -85,6 +87,8 @@ class _Comparer:
                 return self.differ(lhs, rhs)
             if lhs.__is_variable__:
                 return self.variable(lhs, rhs, defining)
+            if lhs.__is_scope__:
+                return self.scope(lhs, rhs, defining)
             return self.fields(lhs, rhs, defining)
         if isinstance(lhs, (tuple, list)):
             if not isinstance(rhs, (tuple, list)):
@@ -107,7 +111,18 @@ class _Comparer:
         # Bound before its facts are compared: an annotation may mention what it annotates.
         self.forward[lhs] = rhs
         self.backward[rhs] = lhs
+        if defining:
+            self.bound.append(lhs)
         return self.at(".facts", variable_facts(lhs), variable_facts(rhs), defining)
+
+    def scope(self, lhs: Node, rhs: Node, defining: bool) -> Difference | None:
+        """A function: what it binds means nothing outside, where passes may use the same object again."""
+        start = len(self.bound)
+        found = self.fields(lhs, rhs, defining)
+        for variable in self.bound[start:]:
+            del self.backward[self.forward.pop(variable)]
+        del self.bound[start:]
+        return found
 
     def fields(self, lhs: Node, rhs: Node, defining: bool) -> Difference | None:
         for spec in lhs.__node_fields__:
@@ -161,6 +176,7 @@ class _Hasher:
     def __init__(self, map_free_vars: bool) -> None:
         self.map_free_vars = map_free_vars
         self.numbers: dict[Node, int] = {}
+        self.bound: list[Node] = []
         self.digest = hashlib.blake2b(digest_size=8)
 
     def feed(self, value: Any, defining: bool) -> None:
@@ -170,9 +186,14 @@ class _Hasher:
                 self.variable(value, defining)
                 return
             update(b"N" + node_key(type(value)).encode())
+            start = len(self.bound)
             for spec in value.__node_fields__:
                 if spec.kind != "label":
                     self.feed(getattr(value, spec.name), defining or spec.kind == "binder")
+            if value.__is_scope__:
+                for variable in self.bound[start:]:
+                    del self.numbers[variable]
+                del self.bound[start:]
         elif isinstance(value, (tuple, list)):
             items = cast("tuple[Any, ...]", value)
             update(b"T" + len(items).to_bytes(8, "little"))
@@ -193,6 +214,8 @@ class _Hasher:
             self.digest.update(b"V" + number.to_bytes(8, "little"))
         elif defining or self.map_free_vars:
             self.numbers[value] = len(self.numbers)
+            if defining:
+                self.bound.append(value)
             self.digest.update(b"B" + node_key(type(value)).encode())
             self.feed(variable_facts(value), defining)
         else:
