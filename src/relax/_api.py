@@ -44,7 +44,7 @@ from .expr import (
     const,
     extern,
 )
-from .ir import DataType, DiagnosticError, GlobalVar, IRModule, Op, StructInfo, VDevice
+from .ir import DataType, DiagnosticError, GlobalVar, IRModule, Op, StructInfo, VDevice, instrument
 from .op import call_dps_packed, call_pure_packed, call_tir
 from .op import shape_of as get_shape_of
 from .struct_info import (
@@ -109,8 +109,9 @@ __all__ = [
     "expr",
     "expr_functor",
     "extern",
-    "get_shape_of",
     "get_pipeline",
+    "get_shape_of",
+    "instrument",
     "ir",
     "op",
     "pipeline",

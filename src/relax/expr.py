@@ -23,6 +23,7 @@ from .ir import (
     Node,
     Op,
     RelaxExpr,
+    Span,
     StructInfo,
     binder,
     child,
@@ -431,6 +432,27 @@ class Function(BaseFunc, Expr):
         for param in self.params:
             if param.struct_info_ is not None:
                 bind_dimensions(param.struct_info_)
+
+    @staticmethod
+    def create_empty(
+        params: Iterable[Var],
+        ret_struct_info: StructInfo,
+        is_pure: bool = True,
+        attrs: Mapping[str, Any] | None = None,
+        span: Span | None = None,
+    ) -> Function:
+        """A function whose body is the unit tuple: a signature, where only that is needed."""
+        return Function(params, SeqExpr((), Tuple(())), ret_struct_info, is_pure, attrs, span=span)
+
+    def bind_params(self, binding_map: Mapping[Any, Any]) -> Function:
+        """The function with parameters, by name or Var, replaced by values (see transform.BindParams)."""
+        bound: Any = operator_hook("bind_params")(self, binding_map)
+        return bound
+
+    def bind_symbolic_vars(self, binding_map: Mapping[Any, Any]) -> Function:
+        """The function with shape variables replaced by sizes (see transform.BindSymbolicVars)."""
+        bound: Any = operator_hook("bind_symbolic_vars")(self, binding_map)
+        return bound
 
 
 def bind_dimensions(struct_info: StructInfo) -> None:

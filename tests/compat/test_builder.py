@@ -39,7 +39,7 @@ def test_variables_by_position_and_keyword():
     assert x.struct_info.dtype == "float32"
     assert x.struct_info.ndim == 2
     assert x.struct_info.shape[1] == 4
-    assert list(x.struct_info.shape)[0].same_as(n)
+    assert next(iter(x.struct_info.shape)).same_as(n)
     s = relax.Var("s", relax.ShapeStructInfo([n, 4]))
     assert relax.TensorStructInfo(s, "float32").ndim == 2
     assert relax.Var("p", relax.PrimStructInfo("int64")).struct_info.dtype == "int64"

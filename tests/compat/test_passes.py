@@ -237,7 +237,7 @@ def test_structural_equality_and_json():
     assert relax.ir.structural_equal(again, Example, map_free_vars=True)
     assert relax.ir.structural_hash(again) == relax.ir.structural_hash(Example)
     relax.ir.assert_structural_equal(relax.ir.load_json(relax.ir.save_json(Example)), Example)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="relax.multiply"):
         relax.ir.assert_structural_equal(MultiplyToAdd(Example).transform(), Example)
 
 

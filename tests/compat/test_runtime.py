@@ -31,7 +31,7 @@ def test_tensors():
     np.testing.assert_array_equal(relax.nd.from_dlpack(data).numpy(), data)
     np.testing.assert_array_equal(np.from_dlpack(a), data)
     np.testing.assert_array_equal(relax.nd.from_dlpack(a.to_dlpack()).numpy(), data)
-    assert relax.nd.array([1.0, 2.0]).dtype == "float32"
+    assert relax.nd.array([1.0, 2.0]).dtype == "float64"
 
 
 def test_shape_tuples():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import transform
+from . import instrument, transform
 from .diagnostics import Diagnostic, DiagnosticContext, DiagnosticError, RelaxWarning, emit_warning
 from .dtype import DataType
 from .expr import BaseExpr, BaseFunc, GlobalVar, RelaxExpr, StructInfo, VDevice, update_struct_info
@@ -55,6 +55,7 @@ __all__ = [
     "emit_warning",
     "fields_of",
     "first_difference",
+    "instrument",
     "label",
     "load_json",
     "map_children",

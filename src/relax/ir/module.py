@@ -10,7 +10,6 @@ from typing_extensions import Self
 from .expr import BaseFunc, GlobalVar, VDevice
 from .node import Node, child, node
 
-
 _IMMUTABLE = (
     "an IRModule is immutable: write `mod = mod.with_function(name, func)`, "
     "or `mod.with_functions({**mod.functions, ...})` for several"

@@ -168,24 +168,77 @@ class Sequential(Pass):
         return f"<pass {self.info.name}: " + ", ".join(p.info.name for p in self.passes) + ">"
 
 
-class _FunctionalPass(Pass):
-    def __init__(self, info: PassInfo, function: Callable[[IRModule], IRModule]) -> None:
+class ModulePass(Pass):
+    """A pass given by a function from module to module."""
+
+    def __init__(self, info: PassInfo, rewrite: Callable[[IRModule], IRModule]) -> None:
         super().__init__(info)
-        self._function = function
+        self._rewrite = rewrite
 
     def transform(self, mod: IRModule) -> IRModule:
-        return self._function(mod)
+        return self._rewrite(mod)
+
+
+def is_our_style(target: Any, subjects: int) -> bool:
+    """Whether a function states options, instead of the context, after what it rewrites."""
+    if inspect.isclass(target):
+        return False
+    names = list(inspect.signature(target).parameters)
+    return names[subjects : subjects + 1] not in (["ctx"], ["_ctx"], ["_"], ["context"])
+
+
+def made_pass(
+    target: Any,
+    info: PassInfo,
+    cls: type[ModulePass],
+    method: str,
+    rewrite: Callable[[Callable[..., Any]], Callable[[IRModule], IRModule]],
+) -> Any:
+    """A pass of the decorated function, or a subclass of `cls` of the decorated class."""
+    if not inspect.isclass(target):
+        return cls(info, rewrite(target))
+    if not hasattr(target, method):
+        raise TypeError(f"{target.__name__}: a {cls.__name__} class needs a method {method}")
+
+    class Made(cls):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            self.inst: Any = target(*args, **options)
+            super().__init__(info, rewrite(getattr(self.inst, method)))
+
+        def __getattr__(self, attribute: str) -> Any:
+            if attribute == "inst":
+                raise AttributeError(attribute)
+            return getattr(self.inst, attribute)
+
+    Made.__name__ = Made.__qualname__ = target.__name__
+    Made.__doc__ = target.__doc__
+    Made.__module__ = target.__module__
+    return Made
+
+
+def _module_rewrite(function: Callable[..., Any]) -> Callable[[IRModule], IRModule]:
+    return lambda mod: function(mod, PassContext.current())
 
 
 def module_pass(
-    function: Callable[..., IRModule] | None = None, *, opt_level: int = 0, name: str | None = None
+    pass_func: Any = None,
+    opt_level: int = 0,
+    name: str | None = None,
+    required: Sequence[str] | None = None,
+    traceable: bool = False,
 ) -> Any:
-    """Make ``f(mod, **options) -> IRModule`` a pass factory: ``f(**options)`` is then a Pass."""
+    """Make a pass of a function ``(mod, ctx)``, a class with `transform_module`, or ``(mod, **options) -> IRModule``.
 
-    def decorate(inner: Callable[..., IRModule]) -> Callable[..., Pass]:
-        return _factory(inner, name or inner.__name__, opt_level, lambda mod, options: inner(mod, **options))
+    The last becomes a factory: ``f(**options)`` is then a pass. `traceable` is TVM's, and says nothing here.
+    """
 
-    return decorate if function is None else decorate(function)
+    def decorate(target: Any) -> Any:
+        info = PassInfo(name or target.__name__, opt_level, tuple(required or ()))
+        if is_our_style(target, subjects=1):
+            return _factory(target, info.name, opt_level, lambda mod, options: target(mod, **options))
+        return made_pass(target, info, ModulePass, "transform_module", _module_rewrite)
+
+    return decorate if pass_func is None else decorate(pass_func)
 
 
 def function_pass(
@@ -222,7 +275,7 @@ def _factory(
 
     def factory(*args: Any, **options: Any) -> Pass:
         bound = options_signature.bind(*args, **options)
-        return _FunctionalPass(PassInfo(name, opt_level), lambda mod: run(mod, bound.arguments))
+        return ModulePass(PassInfo(name, opt_level), lambda mod: run(mod, bound.arguments))
 
     factory.__name__ = factory.__qualname__ = name
     factory.__doc__ = inner.__doc__

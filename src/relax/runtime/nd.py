@@ -163,6 +163,10 @@ class NDArray:
     def __dlpack__(self, **kwargs: Any) -> Any:
         return self.tensor.__dlpack__(**kwargs)
 
+    def to_dlpack(self) -> Any:
+        """TVM's name for ``__dlpack__``: a capsule that another library's from_dlpack takes over."""
+        return self.__dlpack__()
+
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.tensor.__dlpack_device__()
 

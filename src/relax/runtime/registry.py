@@ -23,12 +23,12 @@ for _error in (ZeroDivisionError, OverflowError, NotImplementedError, RecursionE
 
 
 @overload
-def register_func(name: str, function: None = None, override: bool = False) -> Callable[[_F], _F]: ...
+def register_func(func_name: str, f: None = None, override: bool = False) -> Callable[[_F], _F]: ...
 @overload
-def register_func(name: str, function: _F, override: bool = False) -> _F: ...
+def register_func(func_name: str, f: _F, override: bool = False) -> _F: ...
 @overload
-def register_func(name: _F, function: None = None, override: bool = False) -> _F: ...
-def register_func(name: Any, function: Any = None, override: bool = False) -> Any:
+def register_func(func_name: _F, f: None = None, override: bool = False) -> _F: ...
+def register_func(func_name: Any, f: Any = None, override: bool = False) -> Any:
     """Make a Python function callable by name from compiled programs, and from every tvm-ffi user.
 
         @relax.register_func("custom_tile")
@@ -38,22 +38,24 @@ def register_func(name: Any, function: Any = None, override: bool = False) -> An
     Tensors arrive as ``relax.nd.NDArray``, tuples as tuples, functions as callables. What is returned may
     hold those, NumPy arrays or DLPack tensors. Raises ValueError if the name is taken and not `override`.
     """
-    if callable(name):
-        return register_func(name.__name__, name, override)
+    if callable(func_name):
+        return register_func(func_name.__name__, func_name, override)
 
-    def register(f: Any) -> Any:
-        if isinstance(f, PackedFunc):
-            target = f.function
-        elif isinstance(f, Closure):
-            target = f.__tvm_ffi_object__()
+    def register(function: Any) -> Any:
+        if isinstance(function, PackedFunc):
+            target = function.function
+        elif isinstance(function, Closure):
+            target = function.__tvm_ffi_object__()
         else:
-            target = f if isinstance(f, tvm_ffi.Function) else packed(f)
-        if not override and tvm_ffi.get_global_func(name, True) is not None:
-            raise ValueError(f"a packed function {name!r} is already registered; override=True replaces it")
-        tvm_ffi.register_global_func(name, target, override)
-        return f
+            target = function if isinstance(function, tvm_ffi.Function) else packed(function)
+        if not override and tvm_ffi.get_global_func(func_name, True) is not None:
+            raise ValueError(
+                f"a packed function {func_name!r} is already registered; override=True replaces it"
+            )
+        tvm_ffi.register_global_func(func_name, target, override)
+        return function
 
-    return register if function is None else register(function)
+    return register if f is None else register(f)
 
 
 @overload

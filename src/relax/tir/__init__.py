@@ -113,7 +113,7 @@ from ..prim.intrin import (
     truncdiv,
     truncmod,
 )
-from . import transform
+from . import stmt_functor, transform
 from .buffer import (
     Broadcast,
     Buffer,
@@ -298,6 +298,7 @@ __all__ = [
     "sinh",
     "specialize",
     "sqrt",
+    "stmt_functor",
     "substitute",
     "tan",
     "tanh",

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from ..ir import Node, children_of, map_children
+from ..ir.node import NODE_CLASSES
 from ..prim.expr import PrimExpr, Var, convert, match_dtypes
 from .buffer import Buffer
 
@@ -185,18 +186,28 @@ class _FunctionMutator(StmtExprMutator):
         return result if changed is None else cast(N, changed)
 
 
+def _node_class(kind: type[Node] | str) -> type[Node]:
+    if not isinstance(kind, str):
+        return kind
+    name = kind.rpartition(".")[2]
+    for key in (f"tir.{name}", f"prim.{name}"):
+        if key in NODE_CLASSES:
+            return NODE_CLASSES[key]
+    raise ValueError(f"ir_transform: there is no class of nodes called {kind!r}")
+
+
 def ir_transform(
     stmt: Node,
     preorder: Callable[[Any], Node | None] | None,
     postorder: Callable[[Any], Node | None] | None,
-    only_enable: Iterable[type[Node]] | None = None,
+    only_enable: Iterable[type[Node] | str] | None = None,
 ) -> Any:
     """Rewrite by functions of the user: None from either leaves a node as it is.
 
     `preorder` sees a node first; what it returns stands, and is not entered. `postorder` sees the node with
-    its parts rewritten. `only_enable` limits both to some classes.
+    its parts rewritten. `only_enable` limits both to some classes, given as such or as ``"tir.BufferStore"``.
     """
-    kinds = (Node,) if only_enable is None else tuple(only_enable)
+    kinds = (Node,) if only_enable is None else tuple(map(_node_class, only_enable))
     return _FunctionMutator(preorder, postorder, kinds).visit(stmt)
 
 

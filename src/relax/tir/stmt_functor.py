@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from .functor import ir_transform, post_order_visit, pre_order_visit, renew_bound_vars, substitute
-
-renew_defs = renew_bound_vars
+from .functor import ir_transform, post_order_visit, pre_order_visit, substitute
+from .renew import renew_bound_vars as renew_defs
 
 __all__ = ["ir_transform", "post_order_visit", "pre_order_visit", "renew_defs", "substitute"]

@@ -17,11 +17,19 @@ would no longer fit) are reported together (E4003).
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..call_graph import global_vars_in
-from ..expr import BindingBlock, Function, MatchCast, SeqExpr, Var, convert
+from ..expr import (
+    BindingBlock,
+    Function,
+    MatchCast,
+    SeqExpr,
+    Var,
+    convert,
+    register_operator_hooks,
+)
 from ..ir import Diagnostic, DiagnosticContext, IRModule, RelaxExpr, StructInfo
 from ..normalize import normalize_module
 from ..sinfo_relations import Fit, Verdict, fit_all
@@ -52,6 +60,19 @@ def BindParams(mod: IRModule, func_name: str, params: Mapping[Any, Any]) -> IRMo
     body = SeqExpr([BindingBlock(checks)], func.body, span=func.body.span) if checks else func.body
     rebuilt = substitute(func.replace(params=rest, body=body), {**values, **shapes})
     return normalize_module(mod.with_function(func_name, rebuilt))
+
+
+def bind_function_params(func: Function, binding_map: Mapping[Any, Any]) -> Function:
+    """``func.bind_params({name or Var: value})``: one function, by itself."""
+    return on_one_function(func, lambda mod, name: BindParams(name, binding_map)(mod))
+
+
+def on_one_function(func: Function, rewrite: Callable[[IRModule, str], IRModule]) -> Function:
+    """A function rewritten as the only one of a module."""
+    name = func.attrs.get("global_symbol", "main")
+    result = rewrite(IRModule({name: func}), name)[name]
+    assert isinstance(result, Function)
+    return result
 
 
 def info_of(expr: RelaxExpr) -> StructInfo:
@@ -119,3 +140,6 @@ def check_unused(mod: IRModule, name: str, problems: DiagnosticContext) -> None:
         hint = f"bind the parameters of {users[0]} instead" if users != [name] else ""
         message = f"BindParams: {name} is called by {', '.join(users)}, which pass all its parameters"
         problems.emit(Diagnostic("E4003", message, hint=hint))
+
+
+register_operator_hooks({"bind_params": bind_function_params})

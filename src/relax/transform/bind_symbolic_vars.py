@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..expr import Function
+from ..expr import Function, register_operator_hooks
 from ..ir import BaseFunc, Diagnostic, DiagnosticContext, GlobalVar, IRModule
 from ..normalize import normalize_module
 from ..prim import IntImm, PrimExpr, convert
@@ -25,7 +25,7 @@ from ..prim import Var as ShapeVar
 from ..prim import cast as prim_cast
 from ..sinfo_map import bound_in
 from ..substitute import substitute
-from .bind_params import entry
+from .bind_params import entry, on_one_function
 from .decorators import module_pass
 
 
@@ -59,6 +59,11 @@ def BindSymbolicVars(mod: IRModule, binding_map: Mapping[Any, Any], func_name: s
         g: substitute(f, tables[g]) if tables.get(g) else f for g, f in mod.functions.items()
     }
     return normalize_module(mod.with_functions(functions))
+
+
+def bind_function_symbolic_vars(func: Function, binding_map: Mapping[Any, Any]) -> Function:
+    """``func.bind_symbolic_vars({name or variable: size})``: one function, by itself."""
+    return on_one_function(func, lambda mod, name: BindSymbolicVars(binding_map, name)(mod))
 
 
 def own(func: Function) -> dict[ShapeVar, None]:
@@ -98,3 +103,6 @@ def _table(
         elif meant:
             table[meant[0]] = prim_cast(meant[0].dtype, value)
     return table
+
+
+register_operator_hooks({"bind_symbolic_vars": bind_function_symbolic_vars})

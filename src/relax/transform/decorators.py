@@ -17,28 +17,16 @@ TVM's: a parameter `ctx` after the module makes the decorated function itself a 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..expr import BindingBlock, DataflowBlock, Function
 from ..ir import BaseFunc, GlobalVar, IRModule
 from ..ir import transform as ir_transform
-from ..ir.transform import Pass, PassContext, PassInfo
+from ..ir.transform import ModulePass, PassContext, PassInfo, is_our_style, made_pass, module_pass
 from ..normalize import Normalizer
 
 Rewrite = Callable[[IRModule], IRModule]
-
-
-class ModulePass(Pass):
-    """A pass given by a function from module to module."""
-
-    def __init__(self, info: PassInfo, rewrite: Rewrite) -> None:
-        super().__init__(info)
-        self._rewrite = rewrite
-
-    def transform(self, mod: IRModule) -> IRModule:
-        return self._rewrite(mod)
 
 
 class FunctionPass(ModulePass):
@@ -51,23 +39,15 @@ class DataflowBlockPass(ModulePass):
 
 FuncPass = FunctionPass
 
-
-def module_pass(
-    pass_func: Any = None,
-    opt_level: int = 0,
-    name: str | None = None,
-    required: Sequence[str] | None = None,
-    traceable: bool = False,
-) -> Any:
-    """Make a function ``(mod, ctx)``, a class with `transform_module`, or ``(mod, **options)`` a pass."""
-
-    def decorate(target: Any) -> Any:
-        info = PassInfo(name or target.__name__, opt_level, tuple(required or ()))
-        if _is_our_style(target, subjects=1):
-            return ir_transform.module_pass(target, opt_level=opt_level, name=info.name)
-        return _made(target, info, ModulePass, "transform_module", _module_rewrite)
-
-    return decorate if pass_func is None else decorate(pass_func)
+__all__ = [
+    "DataflowBlockPass",
+    "FuncPass",
+    "FunctionPass",
+    "ModulePass",
+    "dataflowblock_pass",
+    "function_pass",
+    "module_pass",
+]
 
 
 def function_pass(
@@ -83,9 +63,9 @@ def function_pass(
 
     def decorate(target: Any) -> Any:
         info = PassInfo(name or target.__name__, opt_level, tuple(required or ()))
-        if _is_our_style(target, subjects=2):
+        if is_our_style(target, subjects=2):
             return ir_transform.function_pass(target, opt_level=opt_level, name=info.name, kind=Function)
-        return _made(target, info, FunctionPass, "transform_function", _function_rewrite)
+        return made_pass(target, info, FunctionPass, "transform_function", _function_rewrite)
 
     return decorate if pass_func is None else decorate(pass_func)
 
@@ -104,50 +84,9 @@ def dataflowblock_pass(
 
     def decorate(target: Any) -> Any:
         info = PassInfo(name or target.__name__, opt_level, tuple(required or ()))
-        return _made(target, info, DataflowBlockPass, "transform_dataflowblock", _dataflow_rewrite)
+        return made_pass(target, info, DataflowBlockPass, "transform_dataflowblock", _dataflow_rewrite)
 
     return decorate if pass_func is None else decorate(pass_func)
-
-
-def _is_our_style(target: Any, subjects: int) -> bool:
-    """Whether a function states options, instead of the context, after what it rewrites."""
-    if inspect.isclass(target):
-        return False
-    names = list(inspect.signature(target).parameters)
-    return names[subjects : subjects + 1] not in (["ctx"], ["_ctx"], ["_"], ["context"])
-
-
-def _made(
-    target: Any,
-    info: PassInfo,
-    cls: type[ModulePass],
-    method: str,
-    rewrite: Callable[[Callable[..., Any]], Rewrite],
-) -> Any:
-    """A pass of the decorated function, or a subclass of `cls` of the decorated class."""
-    if not inspect.isclass(target):
-        return cls(info, rewrite(target))
-    if not hasattr(target, method):
-        raise TypeError(f"{target.__name__}: a {cls.__name__} class needs a method {method}")
-
-    class Made(cls):
-        def __init__(self, *args: Any, **options: Any) -> None:
-            self.inst: Any = target(*args, **options)
-            super().__init__(info, rewrite(getattr(self.inst, method)))
-
-        def __getattr__(self, attribute: str) -> Any:
-            if attribute == "inst":
-                raise AttributeError(attribute)
-            return getattr(self.inst, attribute)
-
-    Made.__name__ = Made.__qualname__ = target.__name__
-    Made.__doc__ = target.__doc__
-    Made.__module__ = target.__module__
-    return Made
-
-
-def _module_rewrite(function: Callable[..., Any]) -> Rewrite:
-    return lambda mod: function(mod, PassContext.current())
 
 
 def _function_rewrite(function: Callable[..., Any]) -> Rewrite:

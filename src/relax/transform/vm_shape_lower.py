@@ -80,8 +80,11 @@ _OBJECT = ObjectStructInfo()
 
 
 @module_pass
-def VMShapeLower(mod: IRModule) -> IRModule:
-    """Lower shape variables, shape values and run-time checks; see the module's docstring."""
+def VMShapeLower(mod: IRModule, *, emit_err_ctx: bool = True) -> IRModule:
+    """Lower shape variables, shape values and run-time checks; see the module's docstring.
+
+    `emit_err_ctx` is TVM's option; a failed check names what it checked whatever is said here.
+    """
     code = ShapeCode({g.name_hint for g in mod.functions})
     functions: dict[GlobalVar, BaseFunc] = {}
     for global_var, function in mod.functions.items():

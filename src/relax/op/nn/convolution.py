@@ -243,6 +243,7 @@ class MaxPool2d(Pool2d):
     """The greatest value of each window of (N, C, H, W) data in `layout`; padding never wins, NaN does.
 
     With `ceil_mode` the number of windows is rounded up, but none starts in the padding after the data.
+    `count_include_pad` is there as in avg_pool2d, and changes nothing.
     """
 
     pool_size: tuple[int, ...] = (1, 1)
@@ -250,6 +251,7 @@ class MaxPool2d(Pool2d):
     padding: tuple[int, ...] = (0, 0)
     dilation: tuple[int, ...] = (1, 1)
     ceil_mode: bool = False
+    count_include_pad: bool = False
     layout: str = "NCHW"
     out_layout: str | None = None
 
@@ -280,9 +282,9 @@ class AvgPool2d(Pool2d):
     padding: tuple[int, ...] = (0, 0)
     dilation: tuple[int, ...] = (1, 1)
     ceil_mode: bool = False
+    count_include_pad: bool = False
     layout: str = "NCHW"
     out_layout: str | None = None
-    count_include_pad: bool = False
     takes: ClassVar[tuple[str, ...]] = ("float",)
 
     def compute(self, data: Any) -> Any:
