@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import unicodedata
 from collections.abc import Iterable
 
 from ...ir import Node
@@ -18,7 +19,8 @@ _NOT_A_NAME = re.compile(r"\W")
 def identifier(hint: str, default: str = "v") -> str:
     """The Python name closest to a hint."""
     text = hint if isinstance(hint, str) else default  # pyright: ignore[reportUnnecessaryIsInstance]
-    name = _NOT_A_NAME.sub("_", text) or default
+    # Python reads names in normal form NFKC: two that differ before are one after.
+    name = _NOT_A_NAME.sub("_", unicodedata.normalize("NFKC", text)) or default
     if not name.isidentifier():
         name = f"{default}_{name}"
     return f"{name}_" if keyword.iskeyword(name) else name
