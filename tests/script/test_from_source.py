@@ -169,6 +169,34 @@ def test_nothing_leads_outside(text, code):
 
 
 @pytest.mark.parametrize(
+    "lines",
+    [
+        "a = ()\n" + "a = (a, a)\n" * 40 + "b = str(a)\n",
+        "a = [0]\n" + "a = [a, a]\n" * 40 + "b = f'{a}'\n",
+        "a = {0: 0}\n" + "a = {0: a, 1: a}\n" * 40,
+        "a = 0\n" + "a = [a for _ in range(2)]\n" * 40,
+        "a = 0\n" + "a = {k: a for k in range(2)}\n" * 40,
+        "a = [[0] * 9]\n" + "a = a + a\n" * 40,
+        "f = lambda n: f(n - 1) + f(n - 2) if n > 1 else 1\na = f(60)\n",
+    ],
+)
+def test_a_few_lines_do_not_make_a_lot_of_work(lines):
+    assert errors(lines + PLAIN)[0].code == "E1006"
+
+
+@pytest.mark.parametrize("value", ["x + " * 5000 + "x", "-" * 5000 + "x"])
+def test_deep_expressions_are_an_error_not_a_crash(value):
+    found = errors(f"@R.function\ndef f(x: R.Tensor((2,), 'float32')):\n    y = {value}\n    return x\n")
+    assert found[0].code == "E1001"
+
+
+def test_not_and_invert():
+    func = from_source("@R.function\ndef f(x: R.Tensor((2,), 'bool')):\n    y = not x\n    return ~y\n")
+    assert "R.logical_not(x)" in func.script()
+    assert "R.bitwise_not(y)" in func.script()
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "from relax.script.relax import sys\n",

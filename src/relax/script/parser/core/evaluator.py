@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 from typing_extensions import Self
 
@@ -34,9 +34,11 @@ from ....ir import (
 from ....prim import expr as prim
 from . import operators
 from .diagnostics import CALL, FORBIDDEN, KIND, POISON, SYNTAX, UNDEFINED, Poisoned, close, error, fail
-from .safety import MAX_ITERATIONS, attribute, check_arithmetic
+from .safety import MAX_ITERATIONS, attribute, check_arithmetic, check_size
 from .scope import MISSING, Scopes
 from .source import ScriptSource
+
+T = TypeVar("T")
 
 _PACKAGE = Path(__file__).parents[3]
 
@@ -187,10 +189,16 @@ class Evaluator:
     # ------------------------------------------------------------------ collections
 
     def eval_Tuple(self, node: ast.Tuple) -> tuple[Any, ...]:
-        return tuple(self.items(node.elts))
+        return self.sized(tuple(self.items(node.elts)), node)
 
     def eval_List(self, node: ast.List) -> list[Any]:
-        return list(self.items(node.elts))
+        return self.sized(list(self.items(node.elts)), node)
+
+    def sized(self, value: T, node: ast.AST) -> T:
+        """A collection that is not too large for a program given as text."""
+        if not self.trusted:
+            check_size(value, self.span(node))
+        return value
 
     def items(self, nodes: Iterable[ast.expr]) -> Iterator[Any]:
         """The values of a list of expressions, ``*x`` spread out."""
@@ -209,7 +217,7 @@ class Evaluator:
                 found = self.eval(key)
                 self.guard(key, "", hash, found)
                 made[found] = self.eval(value)
-        return made
+        return self.sized(made, node)
 
     def iterate(self, node: ast.expr) -> Iterator[Any]:
         """The items of an iterable Python value."""
@@ -219,21 +227,24 @@ class Evaluator:
         ):
             self.fail(KIND, f"a {type(value).__name__} cannot be iterated over", node)
         for item in self.guard(node, "", iter, value):
-            self._iterations += 1
-            if self._iterations > MAX_ITERATIONS and not self.trusted:
-                self.fail(
-                    FORBIDDEN, f"more than {MAX_ITERATIONS} iterations in a program given as text", node
-                )
+            self.count_step(node)
             yield item
 
+    def count_step(self, node: ast.AST) -> None:
+        """Count an iteration or a call of a lambda; a program given as text may do so many."""
+        self._iterations += 1
+        if self._iterations > MAX_ITERATIONS and not self.trusted:
+            self.fail(FORBIDDEN, f"more than {MAX_ITERATIONS} iterations in a program given as text", node)
+
     def eval_ListComp(self, node: ast.ListComp) -> list[Any]:
-        return list(self._comprehend(node.generators, lambda: self.eval(node.elt)))
+        return self.sized(list(self._comprehend(node.generators, lambda: self.eval(node.elt))), node)
 
     def eval_GeneratorExp(self, node: ast.GeneratorExp) -> list[Any]:
-        return list(self._comprehend(node.generators, lambda: self.eval(node.elt)))
+        return self.sized(list(self._comprehend(node.generators, lambda: self.eval(node.elt))), node)
 
     def eval_DictComp(self, node: ast.DictComp) -> dict[Any, Any]:
-        return dict(self._comprehend(node.generators, lambda: (self.eval(node.key), self.eval(node.value))))
+        pairs = self._comprehend(node.generators, lambda: (self.eval(node.key), self.eval(node.value)))
+        return self.sized(dict(pairs), node)
 
     def _comprehend(self, generators: list[ast.comprehension], element: Callable[[], Any]) -> Iterator[Any]:
         head, *rest = generators
@@ -271,7 +282,7 @@ class Evaluator:
         """``a <op> b``; `name` is the class of Python's operator node."""
         if not self.trusted and not isinstance(a, Node) and not isinstance(b, Node):
             check_arithmetic(name, a, b, self.span(node))
-        return self.guard(node, "", operators.binary, name, a, b)
+        return self.sized(self.guard(node, "", operators.binary, name, a, b), node)
 
     def eval_UnaryOp(self, node: ast.UnaryOp) -> Any:
         value = self.eval(node.operand)
@@ -379,6 +390,7 @@ class Evaluator:
         def call(*values: Any) -> Any:
             if len(values) != len(names):
                 raise TypeError(f"lambda: expected {len(names)} arguments, found {len(values)}")
+            self.count_step(node)
             with self.scopes.frame() as frame:
                 frame.update(zip(names, values, strict=True))
                 return self.eval(node.body)

@@ -182,6 +182,27 @@ def check_arithmetic(operator: str, a: Any, b: Any, span: Span) -> None:
         fail(FORBIDDEN, "this computes a value too large for a program given as text", span)
 
 
+def check_size(value: Any, span: Span) -> None:
+    """Refuse a collection with more items than a bound, those of its items included.
+
+    Twenty lines of ``a = (a, a)`` make a small object whose text, hash and comparison are huge.
+    """
+    pending, count = [value], 0
+    while pending:
+        item = pending.pop()
+        if isinstance(item, Mapping):
+            mapping = cast("Mapping[Any, Any]", item)
+            inner = [*mapping.keys(), *mapping.values()]
+        elif isinstance(item, (tuple, list)):
+            inner = list(cast("Sequence[Any]", item))
+        else:
+            continue
+        count += len(inner)
+        if count > MAX_ITERATIONS:
+            fail(FORBIDDEN, f"more than {MAX_ITERATIONS} items in a program given as text", span)
+        pending += inner
+
+
 def _describe(value: Any) -> str:
     if isinstance(value, types.ModuleType):
         return f"module `{value.__name__}`"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ....ir import DiagnosticError
-from .diagnostics import POISON, SYNTAX, Poisoned
+from .diagnostics import POISON, SYNTAX, Poisoned, error
 from .evaluator import Evaluator
 
 
@@ -33,6 +33,10 @@ class StatementParser(Evaluator):
             self.diagnostics.diagnostics.extend(self.placed(problem, node).diagnostics)
             self.poison(node)
         except Poisoned:
+            self.poison(node)
+        except RecursionError:
+            problem = error(SYNTAX, "this statement is nested too deeply", self.span(node))
+            self.diagnostics.diagnostics.extend(problem.diagnostics)
             self.poison(node)
 
     def dispatch(self, node: ast.stmt) -> None:
