@@ -17,6 +17,7 @@ from relax.expr import (
     Call,
     Constant,
     DataTypeImm,
+    ExternFunc,
     Function,
     If,
     MatchCast,
@@ -48,7 +49,7 @@ class Module:
     def forget2(v: R.Tensor(ndim=2, dtype="float32")) -> R.Tensor(ndim=2, dtype="float32"):
         return R.negative(v)
 
-    @R.function
+    @R.function(pure={pure})
     def main(
         x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("m",), "float32"), z: R.Tensor(("n",), "int64"),
         b: R.Tensor((), "bool"),
@@ -83,6 +84,8 @@ class Writer:
     counter: list[int] = field(default_factory=lambda: [0])
     tuples: list[tuple[str, tuple[Value, ...]]] = field(default_factory=list)
     depth: int = 0
+    mutating: bool = False
+    """Whether packed functions change tensors in place; then nothing is pure."""
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.indent + text)
@@ -260,7 +263,7 @@ class Writer:
         if v is None or self.depth > 1:
             return
         name, p = self.fresh("f"), self.fresh("p")
-        self.line("@R.function")
+        self.line("@R.function(pure=False)" if self.mutating else "@R.function")
         self.line(f"def {name}({p}: {v.info}) -> {v.info}:")
         inner = self.inner()
         inner.pool.append(Value(p, v.dims, v.dtype))
@@ -283,6 +286,13 @@ class Writer:
         inner.line(f"R.output({', '.join(v.name for v in chosen)})")
         self.pool.extend(v for v in chosen if not any(d.startswith("k") for d in v.dims))
 
+    def mutate(self) -> None:
+        v = self.pick()
+        if v:
+            self.line(
+                f'{self.fresh("_")} = R.call_packed("pitfall.increment", {v.name}, sinfo_args=R.Tuple())'
+            )
+
     def inner(self) -> Writer:
         return replace(self, pool=list(self.pool), indent=self.indent + 1, depth=self.depth + 1)
 
@@ -297,7 +307,8 @@ class Writer:
     @property
     def ordinary(self) -> list[Callable[[], None]]:
         """All steps."""
-        return [*self.plain, self.branch, self.branch, self.function, self.function, self.dataflow]
+        more = [self.mutate] * 4 if self.mutating else []
+        return [*self.plain, self.branch, self.branch, self.function, self.function, self.dataflow, *more]
 
     def steps(self, count: int, choices: list[Callable[[], None]]) -> None:
         for _ in range(count):
@@ -313,14 +324,15 @@ INPUTS = (
 
 
 @st.composite
-def programs(draw: Callable[[Any], Any]) -> str:
+def programs(draw: Callable[[Any], Any], mutating: bool = False) -> str:
     """The text of a module whose main returns a tuple of three of what it computed."""
-    writer = Writer(draw, [], list(INPUTS))
+    writer = Writer(draw, [], list(INPUTS), mutating=mutating)
     writer.steps(draw(st.integers(3, 9)), writer.ordinary)
     results = draw(st.lists(st.sampled_from(writer.pool[-8:]), min_size=3, max_size=3))
     writer.line(f"return ({', '.join(v.name for v in results)})")
     infos = [f'R.Tensor(ndim={len(v.dims)}, dtype="{v.dtype}")' for v in results]
-    return HEADER.format(result=f"R.Tuple({', '.join(infos)})") + "\n".join(writer.lines) + "\n"
+    head = HEADER.format(result=f"R.Tuple({', '.join(infos)})", pure=not mutating)
+    return head + "\n".join(writer.lines) + "\n"
 
 
 def inputs(n: int, m: int, seed: int) -> tuple[Any, ...]:
@@ -410,6 +422,10 @@ class Evaluator:
                 return expr
             case Call(Op()):
                 return self.operator(expr)
+            case Call(ExternFunc(), args):
+                for arg in map(self.value, args):
+                    arg[...] = arg + np.ones((), arg.dtype)
+                return ()
             case Call(op, args):
                 return self.call(self.value(op), [self.value(arg) for arg in args])
             case SeqExpr(blocks, body):
@@ -435,7 +451,14 @@ class Evaluator:
                 result = operator.evaluate(*values)
         except (IndexError, ValueError, ZeroDivisionError) as error:
             raise Fails(str(error)) from error
-        return tuple(result) if isinstance(result, (list, tuple)) else result
+        return fresh(result)
+
+
+def fresh(result: Any) -> Any:
+    """A result with memory of its own, which references may share with their operands."""
+    if isinstance(result, (list, tuple)):
+        return tuple(map(fresh, result))
+    return np.array(result) if isinstance(result, (np.ndarray, np.generic)) else result
 
 
 def as_list(value: Any) -> Any:
@@ -450,9 +473,10 @@ def dims_of(info: Any) -> list[ShapeVar]:
 
 
 def run(mod: IRModule, args: tuple[Any, ...]) -> Any:
-    """What main gives; the text "fails" where it fails."""
+    """What main gives, and then its arguments, which it may change; the text "fails" where it fails."""
     main: Mapping[Any, Any] = {g.name_hint: g for g in mod.functions}
+    args = tuple(np.array(arg) for arg in args)
     try:
-        return Evaluator(mod, {}, {}).call(main["main"], [np.array(a) for a in args])
+        return (*Evaluator(mod, {}, {}).call(main["main"], list(args)), *args)
     except Fails:
         return "fails"

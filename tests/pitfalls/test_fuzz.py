@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pitfall_helpers import arrays, machine, parse
 from relax_fuzz import inputs, programs, run
 
@@ -22,18 +23,19 @@ def assert_same(found, wanted, context):
 
 
 def compiled(vm, args):
+    """The results and then the arguments, which may be changed."""
+    args = [np.array(arg) for arg in args]
     try:
-        return arrays(vm["main"](*args))
+        return (*arrays(vm["main"](*args)), *args)
     except (ValueError, IndexError, AssertionError):
         return "fails"
 
 
-fuzz = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+fuzz = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-@fuzz
-@given(programs())
-def test_compiled_programs(text):
+def check(text):
+    """A program compiled against the evaluator, for all sizes."""
     mod = parse(text)
     vm = machine(mod)
     for seed, (n, m) in enumerate(SIZES):
@@ -48,6 +50,19 @@ def test_compiled_programs(text):
 
 @fuzz
 @given(programs())
+def test_compiled_programs(text):
+    check(text)
+
+
+@fuzz
+@given(programs(mutating=True))
+def test_programs_that_change_tensors(text):
+    """What one name of a tensor is changed to, all its names show, and no other tensor."""
+    check(text)
+
+
+@fuzz
+@given(st.booleans().flatmap(programs))
 def test_graph_passes_one_at_a_time(text):
     """Each graph pass, on the program as the passes before it left it, twice: the second time changes nothing it computes."""
     original = parse(text)
@@ -66,7 +81,7 @@ def test_graph_passes_one_at_a_time(text):
 
 
 @fuzz
-@given(programs())
+@given(st.booleans().flatmap(programs))
 def test_printed_programs(text):
     """parse ∘ print is the identity, before and after every pass."""
     mod = parse(text)
