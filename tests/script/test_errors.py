@@ -157,6 +157,30 @@ def test_hints():
     assert found[0].hint == "it is local to its dataflow block; list it in R.output(..., y)"
 
 
+@pytest.mark.parametrize(
+    "text, note",
+    [
+        ("with R.dataflow():\n    y = R.exp(x)\n    R.output()\nreturn y", "rule 1: a variable of a dataflow block is not used outside of it"),
+        ("return y", "rule 2: a variable is a parameter, or is bound once"),
+        ("y = R.exp(z)\nz = R.exp(x)\nreturn y", "rule 3: a variable is used only after its binding, and where that is in scope"),
+        ("y: R.Tensor((k,)) = x\nreturn y", "rule 5: a shape variable is bound, by a parameter or a match_cast, before it is used"),
+        ("with R.dataflow():\n    if c:\n        y = x\n    else:\n        y = x\nreturn x", "rule 7: there is no If inside a dataflow block"),
+    ],
+)  # fmt: skip
+def test_the_rule_of_the_language_is_named(text, note):
+    found = errors(HEAD + "\n".join("    " + line for line in text.splitlines()))
+    assert found[0].notes == (note,)
+
+
+def test_rules_that_other_complaints_name():
+    found = errors("@R.function\ndef f(x: R.Tensor((2,))) -> R.Tensor((q,)):\n    return x")
+    assert found[0].notes[0].startswith("rule 4:")
+    (found,) = errors('@R.function\ndef f(x: R.Tensor(("n",), ndim=2)):\n    return x')
+    assert found.message.startswith("rule 10:")
+    (found,) = errors("@R.function\ndef f(x: R.Object):\n    return matmul(x, x)")
+    assert (found.code, found.notes) == ("E1002", ())
+
+
 def test_columns_count_characters_not_bytes():
     code, line, column, _ = error('@R.function\ndef f(x: R.Object):\n    return ("→ü", unknown)')
     assert (code, line, column) == ("E1002", 3, 19)

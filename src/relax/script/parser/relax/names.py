@@ -32,6 +32,8 @@ class NameReader(StatementParser):
         self._binding_dims = False
         self._reading_dims = False
         self._form: ast.AST = task.node
+        self._function = task.node
+        self._callee: ast.expr | None = None
 
     def annotation(self, node: ast.expr) -> StructInfo:
         """The struct info of an annotation."""
@@ -106,6 +108,7 @@ class NameReader(StatementParser):
             self._reading_dims = saved
 
     def callee(self, node: ast.expr) -> Any:
+        self._callee = node
         with self.reading_dimensions(False):
             return super().callee(node)
 
@@ -119,7 +122,34 @@ class NameReader(StatementParser):
             hint = f"it is local to its dataflow block; list it in R.output(..., {node.id})"
         if self._reading_dims:
             hint = f"declare the shape variable: {node.id} = T.int64()"
-        self.fail(UNDEFINED, f"`{node.id}` is not defined", node, hint=hint)
+        self.fail(UNDEFINED, f"`{node.id}` is not defined", node, hint=hint, notes=self._broken_rule(node))
+
+    def _broken_rule(self, node: ast.Name) -> list[str]:
+        """The rule of the language that the use of an undefined name breaks, as a note."""
+        if node is self._callee:
+            return []  # a function of Python, not a variable
+        if node.id in self.hidden:
+            return ["rule 1: a variable of a dataflow block is not used outside of it"]
+        if self._reading_dims and self._in_return_annotation(node):
+            return [
+                "rule 4: a return annotation uses only shape variables of the parameters or of an outer scope"
+            ]
+        if self._reading_dims:
+            return ["rule 5: a shape variable is bound, by a parameter or a match_cast, before it is used"]
+        if any(
+            isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and part.id == node.id
+            for part in ast.walk(self._function)
+        ):
+            return ["rule 3: a variable is used only after its binding, and where that is in scope"]
+        return ["rule 2: a variable is a parameter, or is bound once"]
+
+    def _in_return_annotation(self, node: ast.Name) -> bool:
+        return any(
+            node is part
+            for function in ast.walk(self._function)
+            if isinstance(function, ast.FunctionDef) and function.returns is not None
+            for part in ast.walk(function.returns)
+        )
 
     def new_size(self, name: str) -> prim.Var:
         """A new shape variable."""

@@ -418,7 +418,11 @@ class RelaxParser(NameReader):
     def _condition(self, node: ast.If) -> RelaxExpr:
         if self.dataflow is not None:
             self.fail(
-                PLACE, "a dataflow block has no control flow", node, hint="end the block before the `if`"
+                PLACE,
+                "a dataflow block has no control flow",
+                node,
+                hint="end the block before the `if`",
+                notes=["rule 7: there is no If inside a dataflow block"],
             )
         value = self.eval(node.test)
         if isinstance(value, bool):
