@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import timeit
 
@@ -51,7 +50,7 @@ RELATIONS = [
     (n * 2, n * 3, UNKNOWN),  # equal for 0
     (2 * n, 2 * m + 1, DIFFERENT),
     (n * n + 1, 0, DIFFERENT),
-    (i * i + 1, 0, DIFFERENT),
+    (i * i + 1, 0, UNKNOWN),  # of any int64, the square may wrap around
     (n * (m + 1), n * m + n, EQUAL),
     ((n + m) * (n - m), n * n - m * m, EQUAL),
     (n * m // m, n, EQUAL),
@@ -221,6 +220,28 @@ def test_binding_a_narrow_loop_variable():
     assert analyzer.const_int_bound(s * 4 + t) == ConstIntBound(0, 3999)
 
 
+def test_an_int64_of_unknown_origin_may_wrap_around():
+    """Loaded indices are any int64: a bounds check must not be proved away by arithmetic that may overflow."""
+    assert prove(i + 1 > i) is None
+    assert prove_equal(i * 4 // 4, i) is UNKNOWN
+    assert prove_equal(i * 4 - i * 4, 0) is EQUAL  # modulo 2^64, too
+    assert prove(i % 10 < 10) is True
+    assert prove(top(i, 3) >= 3) is True
+    assert prove(low(i, n - 1) < n) is True
+    analyzer = Analyzer()
+    with analyzer.constraint_scope(i + 1 <= n):
+        assert analyzer.prove(i < n) is None  # i may be 2^63 - 1
+        with analyzer.constraint_scope(i >= 0):
+            assert analyzer.prove(i < n) is None
+    with analyzer.constraint_scope(And(i >= 0, i < n)):
+        assert analyzer.can_prove(i * 4 + 3 < n * 4)
+        assert analyzer.can_prove(i + 1 <= n)
+
+
+def test_the_largest_int64_stands_for_the_end():
+    assert simplify(low(n, const(2**63 - 1, "int64"))) is n
+
+
 def test_binding_a_value():
     analyzer = Analyzer()
     analyzer.bind(i, n + 1)
@@ -298,7 +319,7 @@ def test_a_scope_left_by_an_exception_is_left():
         (n, 0, ConstIntBound.POS_INF),
         (i, ConstIntBound.NEG_INF, ConstIntBound.POS_INF),
         (n % 7, 0, 6),
-        (i % -7, -6, 0),
+        (n % -7, -6, 0),
         (n - n // 2 * 2, 0, 1),
         (low(n, 5), 0, 5),
         (top(low(i, 5), -3), -3, 5),
@@ -328,7 +349,7 @@ def test_update_gives_a_constant_range():
     analyzer = Analyzer()
     analyzer.update(i, ConstIntBound(3, 7))
     assert analyzer.const_int_bound(i * 2 + 1) == ConstIntBound(7, 15)
-    assert analyzer.interval(j) == (-math.inf, math.inf)
+    assert analyzer.interval(j) == (-(2**63), 2**63 - 1)
     assert analyzer.can_prove_greater_equal(i, 3)
     assert analyzer.can_prove_less(i, 8)
     assert analyzer.can_prove_less_equal(i, 7)

@@ -74,7 +74,7 @@ INTEGERS = [
     ((n * m + n) // n, "((m + (0 // n)) + 1)"),
     (Div(n, const(4, "int64")), "(n // 4)"),
     (Mod(n, const(4, "int64")), "(n % 4)"),
-    (Div(i * 4, const(4, "int64")), "i"),
+    (Div(n * 4, const(-4, "int64")), "(0 - n)"),
     # minima and maxima
     (intrin.max(n, 0), "n"),
     (intrin.max(n, -1), "n"),
@@ -190,6 +190,9 @@ def test_what_is_not_evaluated_may_go():
 
 
 NARROW = [
+    (i * 4 // 4, "((i * 4) // 4)"),  # an int64 that is no size
+    (i * 4 - i * 3, "i"),
+    (i + 1 > i, "((i + 1) > i)"),
     (b * 2 // 2, "((b * 2) // 2)"),  # 100 * 2 is -56
     (b + 1 > b, "((b + 1) > b)"),  # not at 127
     (b + 1 - b, "1"),  # exact modulo 256

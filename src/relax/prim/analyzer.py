@@ -2,7 +2,9 @@
 
 Two dimensions are equal, different or of unknown relation; `EQUAL` and `DIFFERENT` are meant for all values of the
 variables for which both sides have one. Variables marked `nonnegative` (dimensions) are ≥ 0.
-int64, the type of dimensions, is taken not to overflow; narrower types wrap around.
+Arithmetic on dimensions (int64) is taken not to overflow, likewise on indices that lie between numbers or
+dimensions. Any other arithmetic wraps around at its width: that of narrower types, and of int64 values of
+unknown origin (a load, a variable nothing is known of).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from ..ir import DataType
-from .expr import Div, FloorDiv, FloorMod, Max, Mod, PrimExpr, Select, Var
+from .expr import INT64, Div, FloorDiv, FloorMod, Max, Mod, PrimExpr, Select, Var
 from .poly import Atom, Factor, Monomial, Poly, add, multiply, scaled, times_monomial, value_of, without
 
 Bound: TypeAlias = "int | float"
@@ -32,7 +32,7 @@ INF = math.inf
 EVERYTHING: Interval = (-INF, INF)
 
 DEPTH = 4
-FUEL = 80
+FUEL = 60
 
 
 @dataclass
@@ -63,8 +63,8 @@ class Facts:
 
 
 def dtype_range(dtype: DataType) -> Interval:
-    """The values of a dtype; int64 counts as unbounded, since sizes are taken not to overflow."""
-    if dtype == "int64" or not (dtype.is_integer or dtype.is_bool):
+    """The values of an integer dtype."""
+    if not (dtype.is_integer or dtype.is_bool):
         return EVERYTHING
     return dtype.min_value, dtype.max_value
 
@@ -93,21 +93,24 @@ class Bounds:
         self._fuel = 0
         self._atom_ranges: dict[Atom, Interval] = {}
         self._remainders: dict[Atom, Atom] = {}
+        self._bounded: dict[Atom, bool] = {}
 
     # ------------------------------------------------------------------------------------- questions
 
-    def upper(self, p: Poly, depth: int = DEPTH) -> Bound:
-        """No value of `p` is larger than this."""
+    def upper(self, p: Poly, depth: int = DEPTH, fuel: int = FUEL) -> Bound:
+        """No value of `p` is larger than this. The search goes `depth` relaxations deep, and takes `fuel` in all."""
+        self._fuel = fuel
+        return self._upper(p, depth)
+
+    def _upper(self, p: Poly, depth: int) -> Bound:
         best = self._direct_upper(p)
-        if depth == DEPTH:
-            self._fuel = FUEL
         if depth == 0 or not self._may_improve(p):
             return best
         for relaxed, divisor in self._relaxations(p):
             if self._fuel <= 0:
                 break
             self._fuel -= len(relaxed)
-            bound = max(self.upper(q, depth - 1) for q in relaxed)
+            bound = max(self._upper(q, depth - 1) for q in relaxed)
             best = min(best, bound if math.isinf(bound) else bound // divisor)
         return best
 
@@ -133,12 +136,43 @@ class Bounds:
 
     def fits(self, p: Poly, dtype: DataType) -> bool:
         """Whether arithmetic in this dtype gives the value of the polynomial, without wrapping around."""
-        if dtype == "int64":
+        if dtype == "int64" and self._is_dimension_arithmetic(p):
             return True
         low, high = dtype_range(dtype)
         if self._direct_upper(p) <= high and -self._direct_upper(scaled(p, -1)) >= low:
             return True
-        return self._may_improve(p) and self.upper(p) <= high and self.lower(p) >= low
+        if not self._may_improve(p):
+            return False
+        return self.upper(p, 2, 12) <= high and -self.upper(scaled(p, -1), 2, 12) >= low
+
+    def _is_dimension_arithmetic(self, p: Poly) -> bool:
+        """Whether a polynomial is of sizes and indices alone, which are taken not to overflow."""
+        return all(
+            self._is_bounded_var(factor) if isinstance(factor, Var) else self._is_bounded_atom(factor)
+            for monomial in p
+            for factor in monomial
+        )
+
+    def _is_bounded_var(self, var: Var) -> bool:
+        """Whether a variable is a size, or lies between numbers or sizes; others may hold any int64."""
+        if var.nonnegative or var.dtype != "int64":
+            return True
+        (low, high), (least, most) = self.variable_range(var), dtype_range(var.dtype)
+        return (low > least or self._is_compared(var, 1)) and (high < most or self._is_compared(var, -1))
+
+    def _is_compared(self, var: Var, sign: int) -> bool:
+        return any(known.get((var,), 0) * sign > 0 for known in self.facts.nonnegative)
+
+    def _is_bounded_atom(self, atom: Atom) -> bool:
+        known = self._bounded.get(atom)
+        if known is None:
+            if atom.args and atom.exact:
+                known = all(self._is_dimension_arithmetic(arg) for arg in atom.args)
+            else:
+                (low, high), (least, most) = self._atom_range(atom), dtype_range(INT64)
+                known = low > least and high < most
+            self._bounded[atom] = known
+        return known
 
     # --------------------------------------------------------------------------------------- ranges
 
@@ -183,8 +217,10 @@ class Bounds:
             known = low, high = dtype_range(atom.dtype)
             if rule is not None:
                 inner = rule(*(self._direct(arg) for arg in atom.args))
-                # What leaves the dtype has wrapped around: then nothing is known.
-                known = inner if low <= inner[0] and inner[1] <= high else (low, high)
+                if atom.kind != "cast":
+                    known = max(low, inner[0]), min(high, inner[1])
+                elif low <= inner[0] and inner[1] <= high:  # else the conversion may have wrapped around
+                    known = inner
             self._atom_ranges[atom] = known
         return known
 

@@ -288,15 +288,15 @@ class Normalizer:
         return self._unit(self._atom(kind, (left, right), dtype, node))
 
     def _apply(self, law: Rule, left: Poly, right: Poly, dtype: DataType) -> Poly | None:
-        narrow = law.holds is EXACT and dtype != "int64"
-        if narrow and not (self.bounds.fits(left, dtype) and self.bounds.fits(right, dtype)):
+        exact = law.holds is EXACT
+        if exact and not (self.bounds.fits(left, dtype) and self.bounds.fits(right, dtype)):
             return None
         for values in law.find(self.bounds, left, right):
             if self._passes(law.when, values, dtype) and (
                 self.assume_defined or self._passes(law.defined, values, dtype)
             ):
                 try:
-                    result = self._build(law.right, values, dtype, narrow)
+                    result = self._build(law.right, values, dtype, exact)
                 except _Inexact:
                     continue
                 for name in law.dropped:
@@ -310,21 +310,21 @@ class Normalizer:
         given = (dtype.bits if name == "bits" else values[name] for name in check.names)
         return check.holds(*(v if isinstance(v, int) else Quantity(self.bounds, v) for v in given))
 
-    def _build(self, pattern: PrimExpr, values: split.Values, dtype: DataType, narrow: bool) -> Poly:
+    def _build(self, pattern: PrimExpr, values: split.Values, dtype: DataType, exact: bool) -> Poly:
         """A rule's right side with its names replaced by polynomials."""
         if isinstance(pattern, IntImm):
             return constant(pattern.value)
         if isinstance(pattern, Var):
             value = values[pattern.name]
             return constant(value) if isinstance(value, int) else value
-        left, right = (self._build(part, values, dtype, narrow) for part in sub_expressions(pattern))
+        left, right = (self._build(part, values, dtype, exact) for part in sub_expressions(pattern))
         if isinstance(pattern, Call):  # shift_left of two constants
             return constant(cast(int, value_of(left)) << cast(int, value_of(right)))
         if isinstance(pattern, (Add, Sub)):
             return add(left, right, 1 if isinstance(pattern, Add) else -1)
         if isinstance(pattern, Mul):
             return multiply(left, right)
-        if narrow and not (self.bounds.fits(left, dtype) and self.bounds.fits(right, dtype)):
+        if exact and not (self.bounds.fits(left, dtype) and self.bounds.fits(right, dtype)):
             raise _Inexact
         return self.operate(cast("type[BinaryExpr]", type(pattern)), left, right, dtype)
 
@@ -345,7 +345,11 @@ class Normalizer:
                 kept.append(operand)
         shared = {m: c for m, c in kept[0].items() if m and all(other.get(m) == c for other in kept)}
         shared.update(constant(min(operand.get((), 0) for operand in kept)))
-        kept = [add(operand, shared, -1) for operand in kept]
+        lowered = [add(operand, shared, -1) for operand in kept]
+        if all(self.bounds.fits(operand, dtype) for operand in lowered):
+            kept = lowered
+        else:
+            shared = {}
         if len(kept) == 1:
             result = add(kept[0], shared)
         elif len(kept) == 2:

@@ -11,7 +11,7 @@ comparisons mean "provably, for every value". `bits` is the width of the dtype. 
     ANY        every dtype, floating point included
     FLOAT      floating point, bit for bit (NaN and signed zeros included)
     INTEGER    integers that wrap around at their width
-    EXACT      integers where nothing wraps: int64, taken not to overflow, or a narrower type where bounds prove it
+    EXACT      integers where nothing wraps around: dimensions, or what bounds prove to stay within its dtype
 
 An expression on the left that is missing on the right is dropped, which is done only to one that cannot fail
 (a division by zero stays an error), unless it stands in `unused`: then the left does not evaluate it either.

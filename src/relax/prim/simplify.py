@@ -4,8 +4,8 @@ Operands first; then the tree rules at the node; then, for an integer expression
 that is cheaper, and for a comparison the decision by bounds, or the difference written back. What does
 not get cheaper stays the very object it was. An expression with effects is only simplified inside.
 
-Floating point is never changed in value. Integers narrower than int64 are rewritten where it is exact modulo their
-width; int64, the type of dimensions, is taken not to overflow.
+Floating point is never changed in value. Integers are rewritten where it is exact modulo their width; arithmetic on
+dimensions, and on int64 indices between them, is taken not to overflow.
 """
 
 from __future__ import annotations
