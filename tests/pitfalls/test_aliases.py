@@ -286,6 +286,47 @@ def test_an_argument_that_a_function_reuses_is_used_no_more():
     ]
 
 
+def test_what_a_function_returns_of_its_arguments_is_reused():
+    """`choose(c, a, x)` may be `a`: who works in place on it changes `a`."""
+
+    @I.ir_module
+    class Module:
+        @T.prim_func(private=True)
+        def double(A: T.Buffer((4,), "float32")):
+            for i in range(4):
+                A[i] = A[i] * T.float32(2)
+
+        @R.function(private=True)
+        def choose(
+            c: R.Tensor((), "bool"), v: R.Tensor((4,), "float32"), w: R.Tensor((4,), "float32")
+        ) -> R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32")):
+            if c:
+                r = v
+            else:
+                r = R.exp(v)
+            return (R.exp(w), r)
+
+        @R.function
+        def main(c: R.Tensor((), "bool"), x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            cls = Module
+            a = R.exp(x)
+
+            @R.function
+            def local(
+                v: R.Tensor((4,), "float32"),
+            ) -> R.Tuple(R.Tensor((4,), "float32"), R.Tensor((4,), "float32")):
+                return cls.choose(c, v, x)
+
+            other = local
+            t = other(a)
+            r = R.call_tir_inplace(cls.double, (t[1],), [0], R.Tensor((4,), "float32"))
+            return R.add(R.add(a, x), r)
+
+    with pytest.raises(DiagnosticError) as caught:
+        machine(Module)
+    assert [d.message for d in caught.value.diagnostics] == ["a is used after it was reused in place"]
+
+
 def test_dynamic_reshape_is_no_alias():
     @I.ir_module
     class Module:

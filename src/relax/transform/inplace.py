@@ -5,13 +5,14 @@ match_cast, a tuple, a projection or a branch has those of what it names. An in-
 the arguments it reuses; naming one of them later, under whatever name, is an error. So is reusing a constant, a
 value from outside a local function (which may run again), or one that the same call is given twice.
 
-A function that reuses a parameter reuses what it is called with, so a call of it is an in-place call too: the walk is
-repeated until no more functions are known to do so.
+A function that reuses a parameter reuses what it is called with, so a call of it is an in-place call too; what a
+function returns of its parameters is another name for the argument. The walk is repeated until nothing more is known
+of any function.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ..expr import (
     Binding,
@@ -34,20 +35,25 @@ Storage: TypeAlias = "Var | Constant"
 Storages: TypeAlias = "frozenset[Storage]"
 Value: TypeAlias = "Storages | tuple[Value, ...]"
 """The storages of a value; of a tuple, field by field."""
-Consuming: TypeAlias = "dict[RelaxExpr, tuple[int, ...]]"
-"""The variables of functions that reuse parameters, and which."""
+
+
+class Known(NamedTuple):
+    """For variables of functions: which parameters they reuse in place, which their result may be or contain."""
+
+    consumed: dict[RelaxExpr, frozenset[int]]
+    returned: dict[RelaxExpr, frozenset[int]]
 
 
 def check_reuse(mod: IRModule) -> None:
     """Raise DiagnosticError (E4006) with every argument that is used after it was reused in place."""
-    consuming: Consuming = {}
+    known = Known({}, {})
     while True:
         found: list[Diagnostic] = []
-        before = dict(consuming)
+        before = Known(dict(known.consumed), dict(known.returned))
         for global_var, func in mod.functions.items():
             if isinstance(func, Function):
-                _Walk(global_var.name_hint, found, consuming).function(func, global_var)
-        if consuming == before:
+                _Walk(global_var.name_hint, found, known).function(func, global_var)
+        if known == before:
             break
     if found:
         raise DiagnosticError(found)
@@ -70,9 +76,9 @@ def inplace_arguments(call: Call) -> RelaxExpr:
 class _Walk:
     """One function; `values` says what storages variables hold, `taken` which are gone, and by which call."""
 
-    def __init__(self, name: str, found: list[Diagnostic], consuming: Consuming) -> None:
+    def __init__(self, name: str, found: list[Diagnostic], known: Known) -> None:
         self.name = name
-        self.consuming = consuming
+        self.known = known
         self.found = found
         self.values: dict[Var, Value] = {}
         self.taken: dict[Storage, Span | None] = {}
@@ -81,10 +87,15 @@ class _Walk:
     def function(self, func: Function, var: RelaxExpr) -> None:
         own = [own_storages(param, param.struct_info_) for param in func.params]
         self.values.update(zip(func.params, own, strict=True))
-        self.sequence(func.body)
-        consumed = tuple(i for i, value in enumerate(own) if flat(value) & self.taken.keys())
-        if consumed:
-            self.consuming[var] = consumed
+        result = flat(self.sequence(func.body))
+        for table, storages in ((self.known.consumed, self.taken.keys()), (self.known.returned, result)):
+            now = frozenset(i for i, value in enumerate(own) if flat(value) & storages)
+            table[var] = table.get(var, frozenset()) | now  # only ever more, so that the walks end
+
+    def of_callee(self, call: Call, table: dict[RelaxExpr, frozenset[int]]) -> frozenset[int]:
+        """What a table says of the functions that a call may enter."""
+        callees = {call.op, *flat(self.held(call.op))}
+        return frozenset[int]().union(*(table.get(callee, ()) for callee in callees))
 
     def sequence(self, expr: RelaxExpr) -> Value:
         body = expr
@@ -107,8 +118,10 @@ class _Walk:
                 return frozenset({var})
             case VarBinding(var, Call() as call):
                 self.use(call)
+                returned = [flat(self.held(call.args[i])) for i in self.of_callee(call, self.known.returned)]
                 self.take(call)
-                return own_storages(var, var.struct_info_)
+                own = own_storages(var, var.struct_info_)
+                return flat(own).union(*returned) if returned else own
             case VarBinding(_, value) | MatchCast(_, value):
                 self.use(value)
                 return self.held(value)
@@ -165,7 +178,7 @@ class _Walk:
 
     def take(self, call: Call) -> None:
         """Mark the storages of the arguments a call reuses."""
-        consumed = self.consuming.get(call.op, ())
+        consumed = sorted(self.of_callee(call, self.known.consumed))
         indices = consumed or reused_indices(call)
         if not indices:
             return
