@@ -1,7 +1,8 @@
 """BlockBuilder: programs built by calls.
 
     bb = BlockBuilder()
-    x = Var("x", TensorStructInfo(("n", 4)))
+    n = tir.Var("n", "int64")
+    x = Var("x", TensorStructInfo((n, 4)))
     with bb.function("main", [x]):
         with bb.dataflow():
             lv = bb.emit(op.exp(x))

@@ -152,8 +152,14 @@ def _name_the_pass(error: Exception, name: str, before: list[str]) -> None:
 class Sequential(Pass):
     """Passes run one after the other."""
 
-    def __init__(self, passes: Iterable[Pass], opt_level: int = 0, name: str = "sequential") -> None:
-        super().__init__(PassInfo(name, opt_level))
+    def __init__(
+        self,
+        passes: Iterable[Pass],
+        opt_level: int = 0,
+        name: str = "sequential",
+        required: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(PassInfo(name, opt_level, tuple(required or ())))
         self.passes = tuple(passes)
 
     def transform(self, mod: IRModule) -> IRModule:

@@ -18,8 +18,8 @@ def cpu(index: int = 0) -> Device:
 
 
 def device(name: str, index: int = 0) -> Device:
-    """A device by name: ``device("cpu")``, ``device("cpu", 0)``."""
-    return tvm_ffi.device(name, index)
+    """A device by name: ``device("cpu")``, ``device("cpu", 0)``, or by its target: ``device("llvm")`` is the CPU."""
+    return tvm_ffi.device("cpu" if name == "llvm" else name, index)
 
 
 def is_cpu(dev: Device) -> bool:

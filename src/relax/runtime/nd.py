@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
-from .devices import Device, is_cpu
+from .devices import Device, cpu, device, is_cpu
 from .dtypes import Array, canonical_dtype, dtype_of_numpy
 from .tensor import (
     compact_tensor,
@@ -28,7 +28,7 @@ from .tensor import (
     without_gradient,
 )
 
-__all__ = ["NDArray", "array", "empty", "from_dlpack"]
+__all__ = ["NDArray", "array", "cpu", "device", "empty", "from_dlpack"]
 
 
 class NDArray:

@@ -16,7 +16,9 @@ from typing import Any
 
 from .. import te
 from ..ir import DataType
-from ..prim import PrimExpr, const, intrin, is_const
+from ..prim import PrimExpr, Select, const, intrin, is_const
+from .linalg import matmul as matmul
+from .transform import flatten as flatten
 from .util import accumulator_dtype, normalize_axes, normalize_axis
 
 
@@ -479,3 +481,60 @@ def attention(
         return intrin.if_then_else(nothing, const(0, wide), mixed(b, i, h, d) / divisor).astype(query.dtype)
 
     return te.compute((batch, m, heads, out_depth), normalised, "attention")
+
+
+def dense(
+    data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, out_dtype: str | None = None
+) -> te.Tensor:
+    """data · weightᵀ + bias, for matrices."""
+    dtype = DataType(out_dtype) if out_dtype else data.dtype
+    total = accumulator_dtype(dtype)
+    k = te.reduce_axis((0, data.shape[-1]), "k")
+
+    def element(i: PrimExpr, j: PrimExpr) -> PrimExpr:
+        return te.sum(data(i, k.var).astype(total) * weight(j, k.var).astype(total), axis=k)
+
+    shape = (data.shape[0], weight.shape[0])
+    product = te.compute(shape, element, "dense", tag="dense")
+    if bias is None and total == dtype:
+        return product
+
+    def finish(i: PrimExpr, j: PrimExpr) -> PrimExpr:
+        value = product(i, j)
+        return (value if bias is None else value + bias(j).astype(total)).astype(dtype)
+
+    return te.compute(shape, finish, "dense_bias", tag="broadcast")
+
+
+def bias_add(data: te.Tensor, bias: te.Tensor, axis: int = 1) -> te.Tensor:
+    """data + bias, where bias lies along one axis."""
+    place = normalize_axis(axis, data.ndim)
+    return te.compute(data.shape, lambda *i: data(*i) + bias(i[place]), "bias_add", tag="broadcast")
+
+
+def leaky_relu(x: te.Tensor, alpha: float) -> te.Tensor:
+    """x where it is positive, alpha · x elsewhere."""
+    zero, slope = const(0, x.dtype), const(alpha, x.dtype)
+    return te.compute(
+        x.shape, lambda *i: Select(x(*i) > zero, x(*i), x(*i) * slope), "leaky_relu", tag="elemwise"
+    )
+
+
+def pad(
+    data: te.Tensor,
+    pad_before: Sequence[Any],
+    pad_after: Sequence[Any] | None = None,
+    pad_value: Any = 0.0,
+    name: str = "PadInput",
+) -> te.Tensor:
+    """The data amid `pad_value`: so many before and after it in each dimension (None: after as before)."""
+    after = pad_before if pad_after is None else pad_after
+    fill = const(pad_value, data.dtype) if isinstance(pad_value, (int, float)) else pad_value
+    shape = [size + low + high for size, low, high in zip(data.shape, pad_before, after, strict=True)]
+
+    def element(*i: PrimExpr) -> PrimExpr:
+        source = [index - low for index, low in zip(i, pad_before, strict=True)]
+        inside = [c for at, size in zip(source, data.shape, strict=True) for c in (at >= 0, at < size)]
+        return intrin.if_then_else(intrin.all(*inside), data(*source), fill) if inside else data()
+
+    return te.compute(shape, element, name, tag="injective,pad")

@@ -76,6 +76,8 @@ _PIPELINES: dict[str, Callable[..., Pass]] = {
     "default": default_build_pipeline,
     "default_build": default_build_pipeline,
     "graph": lambda: as_pass(GRAPH, "graph"),
+    # TVM's name for the optimisations a program goes through before it is handed to build.
+    "zero": lambda: as_pass((*GRAPH, LOWER[0]), "zero"),
     "lower": lambda: as_pass(LOWER, "lower"),
 }
 
