@@ -63,6 +63,12 @@ def module():
     return codegen.build_module(Module)
 
 
+def raises(error, message, function, *args):
+    with pytest.raises(error) as caught:
+        function(*args)
+    assert str(caught.value) == message
+
+
 def f32(*shape):
     return np.zeros(shape, "float32")
 
@@ -120,9 +126,7 @@ def f32(*shape):
     ],
 )
 def test_matmul(module, args, error, message):
-    with pytest.raises(error) as caught:
-        module["matmul"](*args)
-    assert str(caught.value) == message
+    raises(error, message, module["matmul"], *args)
 
 
 @pytest.mark.parametrize(
@@ -143,9 +147,7 @@ def test_matmul(module, args, error, message):
     ],
 )
 def test_sizes_that_are_expressions(module, args, message):
-    with pytest.raises(ValueError) as caught:
-        module["halves"](*args)
-    assert str(caught.value) == message
+    raises(ValueError, message, module["halves"], *args)
 
 
 @pytest.mark.parametrize(
@@ -162,9 +164,7 @@ def test_sizes_that_are_expressions(module, args, message):
     ],
 )
 def test_scalars(module, args, error, message):
-    with pytest.raises(error) as caught:
-        module["scalars"](np.zeros(4), *args)
-    assert str(caught.value) == message
+    raises(error, message, module["scalars"], np.zeros(4), *args)
 
 
 def test_scalars_that_fit(module):
@@ -260,8 +260,5 @@ def test_names_are_shown_as_they_are():
     p = relax.tir.Var("p", "handle")
     func = relax.tir.PrimFunc((p,), relax.tir.Evaluate(0), buffer_map={p: a})
     module = codegen.build_module({"f%n": func})
-    with pytest.raises(ValueError) as caught:
-        module["f%n"](f32(2, 3))
-    assert str(caught.value) == (
-        "f%n: argument 100%s: dimension 1 is 3, expected n%d = 2 (n%d was bound by 100%s, dimension 0)"
-    )
+    message = "f%n: argument 100%s: dimension 1 is 3, expected n%d = 2 (n%d was bound by 100%s, dimension 0)"
+    raises(ValueError, message, module["f%n"], f32(2, 3))

@@ -102,7 +102,7 @@ def _argument(function: str, position: int, arg: Any) -> Any:
         if array.flags.c_contiguous and array.flags.aligned:
             return tensor_of_numpy(array)
         return tvm_ffi.from_dlpack(array)
-    return arg.item() if isinstance(arg, np.generic) else arg
+    return cast(Any, arg).item() if isinstance(arg, np.generic) else arg
 
 
 class CompiledModule:

@@ -77,10 +77,19 @@ class Facts:
         self._ranges[var] = (low, start_high + high - 1)
         if is_const(start, 0):
             self._sizes[var] = extent
-        with self._scope(GE(var, _like(start, var)), LT(var, _like(start, var) + _like(extent, var))):
+        runs = (GE(factor, IntImm(factor.dtype, 1)) for factor in self._factors(extent))
+        with self._scope(GE(var, _like(start, var)), LT(var, _like(start, var) + _like(extent, var)), *runs):
             yield
         del self._ranges[var]
         self._sizes.pop(var, None)
+
+    def _factors(self, extent: PrimExpr) -> Iterator[PrimExpr]:
+        """What is at least 1 where a loop of this length runs: the length, or each size of which it is the product."""
+        if isinstance(extent, Mul) and self.nonnegative(extent.a) and self.nonnegative(extent.b):
+            yield from self._factors(extent.a)
+            yield from self._factors(extent.b)
+        elif not isinstance(extent, IntImm) and not reads_memory(extent):
+            yield extent
 
     @contextmanager
     def binding(self, var: Var, value: PrimExpr) -> Generator[None]:

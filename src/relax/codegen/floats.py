@@ -15,8 +15,8 @@ import ml_dtypes
 import numpy as np
 
 from ..ir import DataType
-from .builder import float_text, splat, vector
-from .formula import Val
+from .builder import float_text
+from .formula import Val, look_up
 
 
 @dataclass(frozen=True)
@@ -119,22 +119,9 @@ def _look_up(dtype: DataType, bits: Val) -> Val:
     kind = dtype.element_of.numpy()
     with np.errstate(all="ignore"):
         values = cast(Any, np.arange(256, dtype=np.uint8)).view(kind).astype(np.float32)
-    b = bits.b
-    table = b.module.table(
-        f"relax.{dtype.element_of}", "float", (float_text(float(v), "float") for v in values)
-    )
-    index = bits.to("i64", signed=False)
-    pointers = b.op(f"getelementptr inbounds float, ptr {table}, {index.full_type} {index.ref}")
-    if bits.lanes == 1:
-        return bits.make(f"load float, ptr {pointers}, align 4", "float")
-    floats, pointer_type = vector("float", bits.lanes), vector("ptr", bits.lanes)
-    masks = vector("i1", bits.lanes)
-    function = b.module.intrinsic(
-        f"llvm.masked.gather.v{bits.lanes}f32.v{bits.lanes}p0", floats, pointer_type, masks, floats
-    )
-    mask = splat("i1", bits.lanes, "true")
-    arguments = f"{pointer_type} align 4 {pointers}, {masks} {mask}, {floats} poison"
-    return bits.make(f"call {floats} {function}({arguments})", "float")
+    constants = (float_text(float(v), "float") for v in values)
+    table = bits.b.module.table(f"relax.{dtype.element_of}", "float", constants)
+    return look_up(table, "float", bits)
 
 
 def _decode_half(bits: Val) -> Val:

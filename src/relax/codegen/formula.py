@@ -194,6 +194,22 @@ def broadcast(scalar: Val, lanes: int) -> Val:
     return Val(scalar.b, scalar.type, lanes, ref)
 
 
+def look_up(table: Operand, type_: str, index: Val) -> Val:
+    """Elements of a constant table of floats or doubles, at an index (or a vector of them) within it."""
+    b, lanes = index.b, index.lanes
+    wide = index.to("i64", signed=False)
+    place = b.op(f"getelementptr inbounds {type_}, ptr {table}, {wide.full_type} {wide.ref}")
+    align = 8 if type_ == "double" else 4
+    if lanes == 1:
+        return index.make(f"load {type_}, ptr {place}, align {align}", type_)
+    values, pointers, mask = vector(type_, lanes), vector("ptr", lanes), vector("i1", lanes)
+    name = f"llvm.masked.gather.{suffix(type_, lanes)}.v{lanes}p0"
+    function = b.module.intrinsic(name, values, pointers, mask, values)
+    everywhere = splat("i1", lanes, "true")
+    arguments = f"{pointers} align {align} {place}, {mask} {everywhere}, {values} poison"
+    return index.make(f"call {values} {function}({arguments})", type_)
+
+
 def suffix(type_: str, lanes: int) -> str:
     """How the names of LLVM's intrinsics call a type."""
     name = {"float": "f32", "double": "f64"}.get(type_, type_)

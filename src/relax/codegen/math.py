@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
 from typing import Final
 
-from .formula import Val, polynomial
+from .builder import float_text
+from .formula import Val, look_up, polynomial
 
 _LN2_HIGH: Final = 0.693359375  # 9 bits: its products with whole numbers below 2^15 are exact
 _LN2_LOW: Final = -2.12194440e-4
@@ -36,6 +39,9 @@ _ERF_SMALL: Final = (0.12837916612625122, -0.3761262893676758, 0.112836256623268
 _ERF_LARGE: Final = (-0.00017468322766944766, 1.1295149326324463, 0.6333468556404114, 0.1082802340388298,
                      -0.025119604542851448, 0.00417117215692997, -0.00043449585791677237,
                      2.1099045625305735e-05)  # fmt: skip
+
+_SIN: Final = (-0.1666666716337204, 0.008333379402756691, -0.00019853065896313637, 2.8325487164693186e-06)
+_COS: Final = (0.04166664555668831, -0.0013887309469282627, 2.4432327336398885e-05)
 
 
 def scale_by_power(x: Val, n: Val) -> Val:
@@ -168,7 +174,102 @@ def erf(x: Val) -> Val:
     return _keep_nan(x, a.lt(0.92).choose(near, far).copysign(x))
 
 
+def _pi_scaled(bits: int) -> int:
+    """π · 2^bits, rounded down (Machin: π = 16 arctan 1/5 - 4 arctan 1/239)."""
+
+    def arctan_of_inverse(k: int) -> int:
+        term = total = (1 << bits + 32) // k
+        n = 1
+        while term:
+            term //= -k * k
+            n += 2
+            total += term // n
+        return total
+
+    return (16 * arctan_of_inverse(5) - 4 * arctan_of_inverse(239)) >> 32
+
+
+@cache
+def _turns() -> tuple[list[float], list[float]]:
+    """2^e · 2/π modulo 4 for the exponent e of every float32, in two parts: 28 bits, and the next 53.
+
+    The product of the first with a mantissa of 24 bits is exact.
+    """
+    high: list[float] = []
+    low: list[float] = []
+    scale = 400
+    two_over_pi = (1 << 2 * scale + 1) // _pi_scaled(scale)
+    for field in range(255):
+        e = max(field, 1) - 150
+        value = (two_over_pi << max(e, 0)) % (4 << scale)
+        value = Fraction(value, 1 << (scale + max(-e, 0)))
+        drop = 28 - math.frexp(float(value))[1]
+        first = Fraction(math.floor(value * Fraction(2) ** drop)) / Fraction(2) ** drop
+        high.append(float(first))
+        low.append(float(value - first))
+    return [*high, math.nan], [*low, math.nan]
+
+
+def _quarter_turns(x: Val) -> tuple[Val, Val]:
+    """|x| as a number of quarter turns (an i32, modulo 4) and the angle left over, at most π/4.
+
+    After M. Payne and R. Hanek, *Radian reduction for trigonometric functions*, 1983: the multiple of 2/π is
+    reduced modulo 4 before it is multiplied, so that large angles lose nothing.
+    """
+    bits = x.bitcast("i32")
+    exponent = bits.lshr(23) & 0xFF
+    fraction = bits & 0x7FFFFF
+    mantissa = exponent.eq(0).choose(fraction, fraction | 0x800000).to("double")
+    module = x.b.module
+    high, low = (
+        look_up(module.table(f"relax.turns.{part}", "double", (float_text(v, "double") for v in values)),
+                "double", exponent)
+        for part, values in zip(("high", "low"), _turns(), strict=True)
+    )  # fmt: skip
+    first, second = mantissa * high, mantissa * low
+    whole = (first + second).rint()
+    left = (first - whole) + second
+    turns = exponent.eq(0xFF).choose(whole.constant(0.0), whole).to("i32")
+    return turns & 3, (left * (math.pi / 2)).to("float")
+
+
+def _sin_cos(x: Val) -> tuple[Val, Val, Val]:
+    """The quadrant of |x|, and sine and cosine of the angle in it."""
+    quadrant, angle = _quarter_turns(x)
+    square = angle * angle
+    sine = (polynomial(square, _SIN) * square).fma(angle, angle)
+    cosine = polynomial(square, _COS).fma(square * square, square.fma(-0.5, 1.0))
+    return quadrant, sine, cosine
+
+
+def _flip(value: Val, condition: Val) -> Val:
+    return condition.choose(-value, value)
+
+
+def sin(x: Val) -> Val:
+    """±sine or ±cosine of what is left of a quarter turn."""
+    quadrant, sine, cosine = _sin_cos(x)
+    value = (quadrant & 1).ne(0).choose(cosine, sine)
+    negative = (quadrant.lshr(1) ^ x.bitcast("i32").lshr(31)).ne(0)
+    return _flip(value, negative)
+
+
+def cos(x: Val) -> Val:
+    """±sine or ±cosine of what is left of a quarter turn."""
+    quadrant, sine, cosine = _sin_cos(x)
+    value = (quadrant & 1).ne(0).choose(sine, cosine)
+    return _flip(value, ((quadrant + 1) & 2).ne(0))
+
+
+def tan(x: Val) -> Val:
+    """The quotient; in odd quadrants that of -cosine by sine."""
+    quadrant, sine, cosine = _sin_cos(x)
+    odd = (quadrant & 1).ne(0)
+    value = odd.choose(-cosine, sine) / odd.choose(sine, cosine)
+    return _flip(value, x.bitcast("i32").lt(0))
+
+
 FLOAT32: Final[dict[str, Callable[[Val], Val]]] = {
     "exp": exp, "exp2": exp2, "exp10": exp10, "log": log, "log2": log2, "log10": log10, "log1p": log1p,
-    "tanh": tanh, "sigmoid": sigmoid, "erf": erf,
+    "tanh": tanh, "sigmoid": sigmoid, "erf": erf, "sin": sin, "cos": cos, "tan": tan,
 }  # fmt: skip

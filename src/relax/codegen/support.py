@@ -24,7 +24,10 @@ _KINDS = {
     68: "a function", 69: "a shape", 70: "a tensor", 71: "a tuple", 72: "a dict", 73: "a module",
 }  # fmt: skip
 
-RAISE = """define internal void @relax.raise(ptr %kind, ptr %format, i64 %a, i64 %b, i64 %c, i64 %d) cold noinline optnone {
+# None of these is worth optimising: they are short, and would take longer to compile than the kernels.
+
+RAISE = """define internal void @relax.raise(ptr %kind, ptr %format, i64 %a, i64 %b, i64 %c, i64 %d)
+    cold noinline optnone {
   %text = alloca [1024 x i8], align 16
   call i32 (ptr, i64, ptr, ...) @snprintf(ptr %text, i64 1024, ptr %format, i64 %a, i64 %b, i64 %c, i64 %d)
   call void @TVMFFIErrorSetRaisedFromCStr(ptr %kind, ptr %text)
@@ -67,7 +70,8 @@ def kind_name_function(module: ModuleBuilder) -> Operand:
 
 # Checks what all tensor parameters share: kind, device, dtype, rank; compactness unless %strided. The result is the
 # DLTensor, or null with the error set.
-CHECK_TENSOR = """define internal ptr @relax.tensor(ptr %any, ptr %who, i32 %dtype, i32 %ndim, i32 %strided) noinline optnone {{
+CHECK_TENSOR = """define internal ptr @relax.tensor(ptr %any, ptr %who, i32 %dtype, i32 %ndim, i32 %strided)
+    noinline optnone {{
 entry:
   %shown = alloca [64 x i8], align 16
   %wanted = alloca [64 x i8], align 16
