@@ -31,7 +31,7 @@ def compiled(vm, args):
         return "fails"
 
 
-fuzz = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+fuzz = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def check(text):
@@ -80,7 +80,7 @@ def test_graph_passes_one_at_a_time(text):
                     assert_same(found, expected, (step, sizes))
 
 
-@fuzz
+@settings(fuzz, max_examples=5)
 @given(st.booleans().flatmap(programs))
 def test_printed_programs(text):
     """parse ∘ print is the identity, before and after every pass."""

@@ -12,7 +12,8 @@ seen, so the call is left alone unless
 * the result stays inside the dataflow block, and is only read there: by kernels and operators. As an output of the
   block, in a tuple that leaves it, captured, or given to a function that may return it, it could be changed by
   someone who does not know that it shares storage;
-* nothing in the block works in place, or calls a function that may: the input could be changed while the view is in use.
+* nothing in the block works in place, or calls a function that may: the input could be changed while the view is in
+  use.
 """
 
 from __future__ import annotations
