@@ -331,6 +331,14 @@ def test_tir_functions():
     assert not relax.ir.structural_equal(replaced, func.body)
 
 
+def test_tir_analysis():
+    n, m = tir.Var("n", "int64"), tir.Var("n", "int64")
+    assert tir.analysis.expr_deep_equal(n + 1, n + 1)
+    assert not tir.analysis.expr_deep_equal(n + 1, m + 1)
+    assert tir.analysis.verify_well_formed(Example["copy"])
+    assert tir.analysis.undefined_vars(tir.Evaluate(n + 1)) == [n]
+
+
 def test_pass_instruments():
     seen = []
 

@@ -113,7 +113,7 @@ from ..prim.intrin import (
     truncdiv,
     truncmod,
 )
-from . import stmt_functor, transform
+from . import analysis, stmt_functor, transform
 from .buffer import (
     Broadcast,
     Buffer,
@@ -222,6 +222,7 @@ __all__ = [
     "acos",
     "acosh",
     "all",
+    "analysis",
     "any",
     "asin",
     "asinh",
