@@ -408,6 +408,9 @@ def test_rule_9_an_operator_is_only_called():
         (TensorStructInfo((4, 5), ndim=3), TensorStructInfo((4, 5), ndim=2)),
         (ShapeStructInfo((4, 5), ndim=3), ShapeStructInfo((4, 5), ndim=2)),
         (TensorStructInfo((), ndim=1), TensorStructInfo((), ndim=0)),
+        (TensorStructInfo(ndim=-5), TensorStructInfo(ndim=-1)),
+        (TensorStructInfo(ndim=10**30), TensorStructInfo(ndim=100)),
+        (ShapeStructInfo(ndim=-2), ShapeStructInfo(ndim=-1)),
     ],
 )
 def test_rule_10_ndim_agrees_with_the_number_of_dimensions(broken, valid):

@@ -158,6 +158,7 @@ ATTACKS = [
     ("tuple(range(10 ** 12))", "E1006"),
     ("sum(range(10 ** 12))", "E1006"),
     ("max(range(10 ** 12))", "E1006"),
+    ("R.split(x, 10 ** 9)", "E3105"),
     ("(lambda f: f(f))(lambda f: f(f))", "E1001"),
 ]
 

@@ -363,6 +363,9 @@ class Stack(Operator):
         return np.stack(list(tensors), self.axis)
 
 
+MAX_SECTIONS = 65_536
+
+
 @operator("relax.split")
 class Split(Operator):
     """x cut along an axis, as a tuple.
@@ -378,6 +381,8 @@ class Split(Operator):
         cut = self.indices_or_sections
         if isinstance(cut, int):
             self.require_attribute(cut > 0, "indices_or_sections", "a positive number, or a list of indices")
+            # Each section is a field of the result's struct info: a number beyond all use would fill the memory.
+            self.require_attribute(cut <= MAX_SECTIONS, "indices_or_sections", f"at most {MAX_SECTIONS}")
         axis = self.require_axis(self.axis, x, "x")
         count = cut if isinstance(cut, int) else len(cut) + 1
         if x.dims is None or axis is None:

@@ -35,6 +35,10 @@ def rule_10(program: Program) -> Iterator[Violation]:
                         item.place,
                         "leave ndim out",
                     )
+            case TensorStructInfo(ndim=ndim) | ShapeStructInfo(ndim=ndim) if not -1 <= ndim < 2**31:
+                yield Violation(
+                    10, f"ndim is {ndim}, which is no number of dimensions", item.place, "leave ndim out"
+                )
             case _:
                 pass
 
