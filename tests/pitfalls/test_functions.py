@@ -442,3 +442,18 @@ def test_a_match_cast_stays_before_what_its_variable_sizes():
     vm = machine(Module)
     for m in (0, 1, 3):
         assert vm["main"](f32(1), np.zeros(m, "float32")).numpy().tolist() == [1] * m
+
+
+@pytest.mark.xfail(
+    strict=True, reason="add_func keeps the global_symbol 'main' that te.create_prim_func gives"
+)
+def test_kernels_of_te_are_added_under_any_name():
+    a = relax.te.placeholder((2,), "float32", "a")
+    kernel = relax.te.create_prim_func([a, relax.te.compute((2,), lambda i: a[i] * 2.0, "y")])
+    bb = relax.BlockBuilder()
+    g = bb.add_func(kernel, "twice")
+    v = relax.Var("v", relax.TensorStructInfo((2,), "float32"))
+    with bb.function("main", [v]):
+        y = bb.emit(relax.op.call_tir(g, (v,), relax.TensorStructInfo((2,), "float32")))
+        bb.emit_func_output(y)
+    assert machine(bb.get())["main"](f32(1, 2)).numpy().tolist() == [2, 4]

@@ -230,3 +230,18 @@ def test_sizes_that_overflow():
         vm["product"]((-1, 4))
     with pytest.raises((ValueError, MemoryError)):
         vm["total"]((-5, 4))
+
+
+@pytest.mark.xfail(
+    strict=True, reason="argmax of nothing is -1 at run time, but refused once the size is known to be 0"
+)
+def test_knowing_a_size_does_not_make_a_program_wrong():
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float32")) -> R.Tensor(("n",), "int64"):
+            return R.argmax(x, axis=1)
+
+    x = np.zeros((2, 0), "float32")
+    assert machine(Module)["main"](x).numpy().tolist() == [-1, -1]
+    assert machine(relax.transform.BindSymbolicVars({"m": 0})(Module))["main"](x).numpy().tolist() == [-1, -1]
