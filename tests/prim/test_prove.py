@@ -220,6 +220,17 @@ def test_binding_a_narrow_loop_variable():
     assert analyzer.const_int_bound(s * 4 + t) == ConstIntBound(0, 3999)
 
 
+def test_binding_a_narrow_variable_to_a_wide_range():
+    s = Var("s", "int32")
+    analyzer = Analyzer()
+    analyzer.bind(s, Range(const(0, "int64"), const(16, "int64")))
+    assert analyzer.const_int_bound(s) == ConstIntBound(0, 15)
+    assert analyzer.simplify(s // 16).value == 0
+    other = Analyzer()
+    other.bind(s, Range(0, n))
+    assert other.can_prove(s < n)
+
+
 def test_an_int64_of_unknown_origin_may_wrap_around():
     """Loaded indices are any int64: a bounds check must not be proved away by arithmetic that may overflow."""
     assert prove(i + 1 > i) is None

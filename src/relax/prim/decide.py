@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .bounds import EVERYTHING, Facts
+from .bounds import EVERYTHING, Facts, dtype_range
 from .expr import (
     EQ,
     GE,
@@ -20,7 +20,7 @@ from .expr import (
     Var,
 )
 from .normal import Normalizer
-from .poly import Poly, add, scaled, value_of, vanishes
+from .poly import Atom, Monomial, Poly, add, scaled, value_of, vanishes
 from .traits import has_effects
 
 _OPPOSITE: dict[type[CompareExpr], type[CompareExpr]] = {EQ: NE, NE: EQ, LT: GE, GE: LT, GT: LE, LE: GT}
@@ -92,9 +92,9 @@ def _assume_comparison(normalizer: Normalizer, facts: Facts, condition: CompareE
 def assume_nonnegative(normalizer: Normalizer, facts: Facts, p: Poly) -> None:
     """Add p ≥ 0: as a range, if it is of one variable."""
     terms = [(m, c) for m, c in p.items() if m]
-    if len(terms) == 1 and len(terms[0][0]) == 1 and isinstance(terms[0][0][0], Var):
-        ((var,), coefficient), number = terms[0], p.get((), 0)
-        assert isinstance(var, Var)
+    var = _ranged(terms[0][0]) if len(terms) == 1 else None
+    if var is not None:
+        coefficient, number = terms[0][1], p.get((), 0)
         low, high = facts.ranges.get(var, EVERYTHING)
         # c·x + k ≥ 0: x ≥ -k/c rounded up, or x ≤ k/-c rounded down.
         if coefficient > 0:
@@ -104,3 +104,17 @@ def assume_nonnegative(normalizer: Normalizer, facts: Facts, p: Poly) -> None:
         facts.ranges[var] = low, high
     elif terms:
         facts.nonnegative.append(p)
+
+
+def _ranged(monomial: Monomial) -> Var | None:
+    """The variable a monomial is, seen through a conversion that keeps every value."""
+    if len(monomial) != 1:
+        return None
+    factor = monomial[0]
+    while isinstance(factor, Atom) and factor.kind == "cast":
+        ((inner, _),) = factor.args[0].items()
+        (low, high), (least, most) = dtype_range(inner[0].dtype), dtype_range(factor.dtype)
+        if low < least or high > most:
+            return None
+        factor = inner[0]
+    return factor if isinstance(factor, Var) else None
