@@ -147,11 +147,13 @@ class Bounds:
 
     def _is_dimension_arithmetic(self, p: Poly) -> bool:
         """Whether a polynomial is of sizes and indices alone, which are taken not to overflow."""
-        return all(
-            self._is_bounded_var(factor) if isinstance(factor, Var) else self._is_bounded_atom(factor)
-            for monomial in p
-            for factor in monomial
-        )
+        for monomial in p:
+            for factor in monomial:
+                if not (
+                    self._is_bounded_var(factor) if isinstance(factor, Var) else self._is_bounded_atom(factor)
+                ):
+                    return False
+        return True
 
     def _is_bounded_var(self, var: Var) -> bool:
         """Whether a variable is a size, or lies between numbers or sizes; others may hold any int64."""

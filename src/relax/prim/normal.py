@@ -238,7 +238,8 @@ class Normalizer:
             return self._choice(expr)
         for law in INTRINSICS.get(name, ()):
             polys = [self.normal(arg) for arg in args]
-            result = self._apply(law, polys[0], polys[-1], expr.dtype)
+            fits = all(self.bounds.fits(poly, expr.dtype) for poly in polys)
+            result = self._apply(law, polys[0], polys[-1], expr.dtype, fits)
             if result is not None:
                 return reduced(result, expr.dtype)
         return self._opaque(expr, "count" if name in ("popcount", "clz") else None)
@@ -281,15 +282,16 @@ class Normalizer:
             value = fold_integers(kind, a, b)
             if value is not None:
                 return constant(wrap(value, dtype))
+        fits = self.bounds.fits(left, dtype) and self.bounds.fits(right, dtype)
         for law in LAWS[kind]:
-            result = self._apply(law, left, right, dtype)
+            result = self._apply(law, left, right, dtype, fits)
             if result is not None:
                 return self._kept(reduced(result, dtype))
         return self._unit(self._atom(kind, (left, right), dtype, node))
 
-    def _apply(self, law: Rule, left: Poly, right: Poly, dtype: DataType) -> Poly | None:
+    def _apply(self, law: Rule, left: Poly, right: Poly, dtype: DataType, fits: bool) -> Poly | None:
         exact = law.holds is EXACT
-        if exact and not (self.bounds.fits(left, dtype) and self.bounds.fits(right, dtype)):
+        if exact and not fits:
             return None
         for values in law.find(self.bounds, left, right):
             if self._passes(law.when, values, dtype) and (
