@@ -43,20 +43,26 @@ def choice(cx: Context, condition: PrimExpr, if_true: PrimExpr, if_false: PrimEx
     c = cx.value(condition)
     if c.lanes > 1 or not (needs_care(cx, if_true) or needs_care(cx, if_false)):
         return c.choose(cx.value(if_true), cx.value(if_false))
-    return either(cx, condition, c, lambda: cx.value(if_true), lambda: cx.value(if_false))
+    stable = not any(has_effects(part) for part in (condition, if_true, if_false))
+    return either(cx, condition, c, lambda: cx.value(if_true), lambda: cx.value(if_false), stable)
 
 
 def either(
-    cx: Context, condition: PrimExpr, c: Val, if_true: Callable[[], Val], if_false: Callable[[], Val]
+    cx: Context,
+    condition: PrimExpr,
+    c: Val,
+    if_true: Callable[[], Val],
+    if_false: Callable[[], Val],
+    stable: bool,
 ) -> Val:
-    """Branch, evaluate one of two values, and join."""
+    """Branch, evaluate one of two values, and join; `stable` says that no part of it changes memory."""
     b = cx.b
     then, otherwise, join = b.label("then"), b.label("else"), b.label("join")
     b.branch_if(c.ref, then, otherwise)
     arms: list[tuple[Val, str]] = []
     for label, compute, holds in ((then, if_true, True), (otherwise, if_false, False)):
         b.start(label)
-        with cx.sometimes(), cx.facts.condition(condition, holds, stable=not has_effects(condition)):
+        with cx.sometimes(), cx.facts.condition(condition, holds, stable):
             result = compute()
         arms.append((result, b.block))
         b.branch(join)

@@ -38,6 +38,7 @@ from ..prim import (
     StringImm,
     Sub,
 )
+from ..prim.traits import has_effects
 from ..tir import Broadcast, Ramp, Reduce
 from . import division
 from .choice import choice, either, needs_care
@@ -130,10 +131,10 @@ def _logic(cx: Context, expr: PrimExpr) -> Val:
         with cx.facts.condition(expr.a, not decided), cx.sometimes():
             b = cx.value(expr.b)
         return a.make(f"{'or' if decided else 'and'} {a.full_type} {a.ref}, {b.ref}")
-    outcome = a.constant(decided)
+    outcome, stable = a.constant(decided), not has_effects(expr)
     if decided:
-        return either(cx, expr.a, a, lambda: outcome, lambda: cx.value(expr.b))
-    return either(cx, expr.a, a, lambda: cx.value(expr.b), lambda: outcome)
+        return either(cx, expr.a, a, lambda: outcome, lambda: cx.value(expr.b), stable)
+    return either(cx, expr.a, a, lambda: cx.value(expr.b), lambda: outcome, stable)
 
 
 def _not(cx: Context, expr: PrimExpr) -> Val:

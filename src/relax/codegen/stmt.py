@@ -93,11 +93,6 @@ def _is_old_value(expr: PrimExpr, stmt: BufferStore) -> bool:
 
 # ------------------------------------------------------------------------------------- loops
 
-_LOOP_HINTS: Final = {
-    ForKind.VECTORIZED: '!"llvm.loop.vectorize.enable", i1 true',
-    ForKind.UNROLLED: '!"llvm.loop.unroll.enable"',
-}
-
 
 def _for(cx: Context, stmt: For) -> None:
     if stmt.kind is ForKind.THREAD_BINDING:
@@ -156,15 +151,11 @@ def counted_loop(cx: Context, stmt: For, start: Val, end: Val) -> None:
 
 
 def _loop_metadata(cx: Context, stmt: For) -> str:
-    hint = _LOOP_HINTS.get(stmt.kind)
-    if stmt.kind is ForKind.UNROLLED and is_const(stmt.extent):
-        hint = '!"llvm.loop.unroll.full"'
-    if hint is None and _is_row(stmt):
-        hint = '!"llvm.loop.unroll.disable"'
-    if hint is None:
+    """Hints for LLVM's passes. To force a transformation would make LLVM warn on stderr where it declines."""
+    if not _is_row(stmt):
         return ""
-    module = cx.b.module
-    return f", !llvm.loop {module.metadata(f'$self, {module.metadata(hint)}')}"
+    hint = cx.b.module.metadata('!"llvm.loop.unroll.disable"')
+    return ", !llvm.loop " + cx.b.module.metadata(f"$self, {hint}")
 
 
 def _is_row(stmt: For) -> bool:
@@ -173,7 +164,7 @@ def _is_row(stmt: For) -> bool:
     LLVM would unroll it before it looks for vectors, and then find none, or worse ones in the loop around.
     """
     extent = stmt.extent
-    if not isinstance(extent, IntImm) or extent.value < _ROW:
+    if not isinstance(extent, IntImm) or extent.value < _ROW or stmt.kind is ForKind.UNROLLED:
         return False
     inner: list[Node] = []
     walk(stmt.body, lambda node: inner.append(node) if isinstance(node, (For, While)) else None)
