@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from ..prim import BinaryExpr, Call, FloatImm, IntImm, PrimExpr, StringImm, Var, sub_expressions
+from ..prim import BinaryExpr, Call, PrimExpr, post_order
 from ..prim.intrin import is_pure
 from ..prim.traits import has_effects
 from ..tir import BufferLoad
@@ -16,19 +16,26 @@ from .formula import Val
 
 def needs_care(cx: Context, expr: PrimExpr) -> bool:
     """Whether evaluating an expression may fail or have effects: then it is evaluated only when needed."""
-    if isinstance(expr, (IntImm, FloatImm, Var, StringImm)):
-        return False
-    if isinstance(expr, Call) and (not is_pure(expr) or expr.intrinsic == "call_pure_extern"):
-        return True
-    if isinstance(expr, BufferLoad) and not _surely_in_bounds(cx, expr):
-        return True
-    if (
+    found = False
+
+    def visit(part: PrimExpr) -> None:
+        nonlocal found
+        found = found or _is_delicate(cx, part)
+
+    post_order(expr, visit)
+    return found
+
+
+def _is_delicate(cx: Context, expr: PrimExpr) -> bool:
+    if isinstance(expr, Call):
+        return not is_pure(expr) or expr.intrinsic == "call_pure_extern"
+    if isinstance(expr, BufferLoad):
+        return not _surely_in_bounds(cx, expr)
+    return (
         type(expr) in division.KINDS
         and expr.dtype.is_integer
         and not cx.facts.nonzero(cast(BinaryExpr, expr).b)
-    ):
-        return True
-    return any(needs_care(cx, part) for part in sub_expressions(expr))
+    )
 
 
 def _surely_in_bounds(cx: Context, expr: BufferLoad) -> bool:

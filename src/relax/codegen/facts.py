@@ -36,8 +36,8 @@ from ..prim import (
     Var,
     cast,
     is_const,
+    post_order,
     same,
-    sub_expressions,
 )
 from ..prim.intrin import is_pure
 from ..tir import BufferLoad
@@ -60,6 +60,17 @@ class Facts:
         self._assumed: list[PrimExpr] = []
         self._prover: Analyzer | None = None
         self._scopes: list[object] = []
+        self._intervals: dict[PrimExpr, Interval] = {}
+        """Answers under the present ranges: an expression may be shared by many others."""
+        self._fits: dict[PrimExpr, bool] = {}
+
+    def _set_range(self, var: Var, found: Interval | None) -> None:
+        if found is None:
+            self._ranges.pop(var, None)
+        else:
+            self._ranges[var] = found
+        self._intervals.clear()
+        self._fits.clear()
 
     @contextmanager
     def _scope(self, *conditions: PrimExpr) -> Generator[None]:
@@ -74,13 +85,13 @@ class Facts:
     def loop(self, var: Var, start: PrimExpr, extent: PrimExpr) -> Generator[None]:
         """In the body of a loop: `var` is in [start, start + extent)."""
         (low, start_high), high = self.interval(start), self.interval(extent)[1]
-        self._ranges[var] = (low, start_high + high - 1)
+        self._set_range(var, (low, start_high + high - 1))
         if is_const(start, 0):
             self._sizes[var] = extent
         runs = (GE(factor, IntImm(factor.dtype, 1)) for factor in self._factors(extent))
         with self._scope(GE(var, _like(start, var)), LT(var, _like(start, var) + _like(extent, var)), *runs):
             yield
-        del self._ranges[var]
+        self._set_range(var, None)
         self._sizes.pop(var, None)
 
     def _factors(self, extent: PrimExpr) -> Iterator[PrimExpr]:
@@ -97,10 +108,10 @@ class Facts:
         # A load's value was read once; another load of the same place may give something else.
         conditions = () if reads_memory(value) or not var.dtype.is_integer else (EQ(var, value),)
         if var.dtype.is_integer:
-            self._ranges[var] = self.interval(value)
+            self._set_range(var, self.interval(value))
         with self._scope(*conditions):
             yield
-        self._ranges.pop(var, None)
+        self._set_range(var, None)
 
     @contextmanager
     def condition(self, condition: PrimExpr, holds: bool = True, stable: bool = False) -> Generator[None]:
@@ -112,7 +123,7 @@ class Facts:
     def size(self, size: PrimExpr) -> None:
         """From here on: the size of a dimension, checked to be ≥ 0."""
         if isinstance(size, Var):
-            self._ranges[size] = (0, dtype_interval(size.dtype)[1])
+            self._set_range(size, (0, dtype_interval(size.dtype)[1]))
         if not isinstance(size, IntImm):
             self.assume(GE(size, IntImm(size.dtype, 0)))
 
@@ -163,22 +174,29 @@ class Facts:
 
     def fits(self, expr: PrimExpr) -> bool:
         """Whether nothing in an integer expression wraps around, so that it may be computed in 64 bits."""
-        if isinstance(expr, (Add, Sub, Mul)):
-            inside = self.fits(expr.a) and self.fits(expr.b)
-            return inside and _within(self._arithmetic(expr), expr.dtype)
-        if isinstance(expr, (FloorDiv, FloorMod, Min, Max)):
-            return self.fits(expr.a) and self.fits(expr.b)
-        return True
+        if not isinstance(expr, (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)):
+            return True
+        known = self._fits.get(expr)
+        if known is None:
+            known = self.fits(expr.a) and self.fits(expr.b)
+            if isinstance(expr, (Add, Sub, Mul)):
+                known = known and _within(self.range(expr), expr.dtype)
+            self._fits[expr] = known
+        return known
 
     def interval(self, expr: PrimExpr) -> Interval:
         """The least and the greatest value an integer expression can have."""
-        found = self._interval(expr)
-        whole = dtype_interval(expr.dtype)
-        return found if _within(found, expr.dtype) else whole
+        found = self.range(expr)
+        return found if _within(found, expr.dtype) else dtype_interval(expr.dtype)
 
     def range(self, expr: PrimExpr) -> Interval:
-        """The values an expression would have if nothing wrapped around."""
-        return self._interval(expr)
+        """The values an expression would have if its last operation did not wrap around."""
+        if isinstance(expr, (IntImm, Var)):
+            return self._interval(expr)
+        known = self._intervals.get(expr)
+        if known is None:
+            known = self._intervals[expr] = self._interval(expr)
+        return known
 
     def _interval(self, expr: PrimExpr) -> Interval:
         match expr:
@@ -236,9 +254,14 @@ def dtype_interval(dtype: DataType) -> Interval:
 
 def reads_memory(expr: PrimExpr) -> bool:
     """Whether the value of an expression depends on the contents of buffers, or on a call."""
-    if isinstance(expr, (BufferLoad, Call)) and not (isinstance(expr, Call) and is_pure(expr)):
-        return True
-    return any(reads_memory(part) for part in sub_expressions(expr))
+    found = False
+
+    def visit(part: PrimExpr) -> None:
+        nonlocal found
+        found = found or isinstance(part, BufferLoad) or (isinstance(part, Call) and not is_pure(part))
+
+    post_order(expr, visit)
+    return found
 
 
 def _conjuncts(condition: PrimExpr, holds: bool) -> Iterator[PrimExpr]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math as python_math
+import re
 from collections.abc import Callable
 from typing import Final, cast
 
@@ -22,6 +23,7 @@ from .formula import Val, suffix
 from .memory import from_memory
 from .types import element_type, is_small_float, memory_type, register_type
 
+_EXTERN_NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _PURE_LIBM: Final = "nounwind willreturn memory(none)"
 
 
@@ -201,8 +203,8 @@ def _reinterpret(cx: Context, call: Call) -> Val:
 def _extern(pure: bool) -> Intrinsic:
     def write(cx: Context, call: Call) -> Val:
         name = call.args[0]
-        if not isinstance(name, StringImm):
-            cx.report("E5903", "call_extern: the function's name must be a string", call)
+        if not isinstance(name, StringImm) or not _EXTERN_NAME.fullmatch(name.value):
+            cx.report("E5903", "call_extern: the first argument must be the name of a C function", call)
             return cx.anything(call.dtype)
         for arg in (*call.args[1:], call):
             if arg is not call or not call.dtype.is_void:

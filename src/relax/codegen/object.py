@@ -12,6 +12,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from ..ir import Diagnostic, DiagnosticError
 from ..target import Target
 from ..target.machine import target_machine
 
@@ -37,8 +38,13 @@ def machine_for(target: Target) -> Any:
 
 def optimised(text: str, target: Target) -> Any:
     """The LLVM module of an IR text, verified and optimised."""
-    module = llvm.parse_assembly(text)
-    module.verify()
+    try:
+        module = llvm.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        message = f"LLVM does not accept the code that was generated: {str(error).strip()}"
+        hint = "this is an error of relax, or a C function is called that the module itself defines"
+        raise DiagnosticError(Diagnostic("E5909", message, hint=hint)) from None
     options = llvm.create_pipeline_tuning_options(speed_level=target.opt_level)
     options.loop_vectorization = options.slp_vectorization = target.opt_level >= 2
     options.loop_interleaving = options.loop_unrolling = target.opt_level >= 2
