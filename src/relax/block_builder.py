@@ -330,12 +330,17 @@ class BlockBuilder(Normalizer):
     # -- the module
 
     def add_func(self, func: BaseFunc, func_name: str) -> GlobalVar:
-        """Add a function to the module under a name made unique; a function equal to one there is that one."""
+        """Add a function to the module under a name made unique; a function equal to one there is that one.
+
+        A function visible from outside is so under its new name (rule 13).
+        """
         table = self._hashes()
         known = self._equal_function(func, structural_hash(func))
         if known is not None:
             return known
         global_var = GlobalVar(self._unique_global_name(func_name))
+        if func.attrs.get("global_symbol", global_var.name_hint) != global_var.name_hint:
+            func = func.with_attr("global_symbol", global_var.name_hint)
         function = self._define(global_var, func)
         key = structural_hash(function)
         if function is not func:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, cast, final
 
 import numpy as np
 
@@ -188,14 +188,23 @@ def as_array(value: Any) -> np.ndarray[Any, Any]:
     return array
 
 
-def _array(value: Any) -> np.ndarray[Any, Any]:
+@final
+class ConstantData(np.ndarray[Any, Any]):
+    """The elements of a constant: a NumPy array that also answers to ``.numpy()``, as tensors do."""
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The elements as a plain NumPy array, not copied."""
+        return np.asarray(cast(Any, self))
+
+
+def _array(value: Any) -> ConstantData:
     """A read-only array with a dtype the language has."""
     array: np.ndarray[Any, Any] = as_array(value)
     DataType(array.dtype.name)
     if array.flags.writeable:
         array = np.array(array)
         array.flags.writeable = False
-    return array
+    return cast(Any, array).view(ConstantData)
 
 
 @final
@@ -203,7 +212,7 @@ def _array(value: Any) -> np.ndarray[Any, Any]:
 class Constant(Leaf):
     """A tensor constant; `data` is a read-only NumPy array (of an ml_dtypes type where NumPy has none)."""
 
-    data: np.ndarray[Any, Any] = child(converter=_array)
+    data: ConstantData = child(converter=_array)
 
     @property
     def dtype(self) -> DataType:

@@ -444,9 +444,6 @@ def test_a_match_cast_stays_before_what_its_variable_sizes():
         assert vm["main"](f32(1), np.zeros(m, "float32")).numpy().tolist() == [1] * m
 
 
-@pytest.mark.xfail(
-    strict=True, reason="add_func keeps the global_symbol 'main' that te.create_prim_func gives"
-)
 def test_kernels_of_te_are_added_under_any_name():
     a = relax.te.placeholder((2,), "float32", "a")
     kernel = relax.te.create_prim_func([a, relax.te.compute((2,), lambda i: a[i] * 2.0, "y")])

@@ -171,7 +171,11 @@ class Operator(Node):
             rest = iter(values)
             return self.checked_formula(call, [None if left_out else next(rest) for left_out in absent])
 
-        return builder.call_te(formula, *given, primfunc_name_hint=self.short_name.replace(".", "_"))
+        try:
+            return builder.call_te(formula, *given, primfunc_name_hint=self.short_name.replace(".", "_"))
+        except OperatorError as error:  # sizes became known since the call was derived, and do not fit
+            shown = [Shown(operand.name, arg, known_struct_info(arg)) for operand, arg in pairs]
+            raise diagnose(error, self.short_name, shown, call.span) from None
 
     def checked_formula(self, call: Call, values: Sequence[Any]) -> Any:
         """`formula`, whose kernel asserts what inference could not decide about the sizes at hand."""

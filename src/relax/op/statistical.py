@@ -11,7 +11,7 @@ from .. import topi
 from ..ir import DataType
 from ..prim import IntImm, PrimExpr, simplify
 from ..struct_info import TensorStructInfo
-from .dims import normalize_axes, tensor
+from .dims import check_later, compare_dims, normalize_axes, tensor
 from .errors import SHAPES, OperatorError
 from .operator import Array, Operator, operator
 
@@ -132,31 +132,31 @@ class ArgReduction(Operator):
         if x.dims is not None:
             axes = range(x.ndim) if self.axis is None else (self.require_axis(self.axis, x),)
             for d in axes:
-                size = x.dims[d or 0]
-                if isinstance(size, IntImm) and size.value == 0:
-                    raise OperatorError(
-                        SHAPES, f"dimension {d} is empty: nothing in it has an index", operand="x"
-                    )
+                self.require_something(x.dims[d or 0], f"dimension {d} is empty: nothing in it has an index")
         return _folded(x, None if self.axis is None else (self.axis,), self.keepdims, "int64")
 
+    def require_something(self, size: PrimExpr, message: str) -> None:
+        """Complain of a size proved to be 0; leave what is not known to the run time."""
+        verdict = compare_dims(size, IntImm("int64", 0))
+        if verdict == "equal":
+            raise OperatorError(SHAPES, message, operand="x")
+        if verdict == "unknown":
+            check_later(size > 0, message)
+
     def index(self, data: Array, best: Any) -> Array:
-        """NumPy's index of the best; -1 where there is nothing to choose from."""
+        """NumPy's index of the best; like NumPy, raises ValueError where there is nothing to choose from."""
         flat = data.reshape(-1) if self.axis is None else data
-        axis = 0 if self.axis is None else self.axis
-        if flat.shape[axis] == 0:
-            found: Array = np.full(np.sum(flat, axis).shape, -1, np.int64)
-        else:
-            found = np.asarray(best(flat, axis), np.int64)
+        found: Array = np.asarray(best(flat, 0 if self.axis is None else self.axis), np.int64)
         if not self.keepdims:
             return found
-        return found.reshape((1,) * data.ndim) if self.axis is None else np.expand_dims(found, axis)
+        return found.reshape((1,) * data.ndim) if self.axis is None else np.expand_dims(found, self.axis)
 
 
 @operator("relax.argmax")
 class ArgMax(ArgReduction):
     """The index of the greatest element along `axis`; the first of equals; a NaN is the greatest.
 
-    Without an axis, the row-major index in the whole tensor. Where a dimension turns out empty at run time, -1.
+    Without an axis, the row-major index in the whole tensor. A dimension that turns out empty is an error.
     """
 
     axis: int | None = None

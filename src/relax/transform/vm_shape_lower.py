@@ -245,7 +245,7 @@ class _FunctionLowering:
         self.compute(shape.values)
         for value in shape.values:
             args += [PrimValue(number) for number in self._code(value)]
-        var = self.call("vm.builtin.make_shape", args, ShapeStructInfo(ndim=len(shape.values)), "shape")
+        var = self.call("vm.builtin.make_shape", args, ShapeStructInfo(shape.values), "shape")
         self.shapes.put(shape, var)
         return var
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...expr import ShapeExpr, Var
 from ...ir import DataType, RelaxExpr
+from ...prim import IntImm
 from ...sinfo_text import prim_text, struct_info_text
 from ...struct_info import FuncStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo
 from ..program import Place, Program
@@ -50,6 +51,17 @@ def rule_14(program: Program) -> Iterator[Violation]:
         problem = _holder_problem(holder.shape, holder.info, holder.visible)
         if problem:
             yield Violation(14, f"the shape of a tensor annotation is {problem}", holder.place)
+    for item in program.annotations:
+        match item.info:
+            case TensorStructInfo(ShapeExpr(values)):
+                for d, size in enumerate(values):
+                    if isinstance(size, IntImm) and size.value < 0:
+                        message = (
+                            f"dimension {d} of a tensor annotation is {size.value}, and no size is negative"
+                        )
+                        yield Violation(14, message, item.place)
+            case _:
+                pass
 
 
 def _holder_problem(shape: RelaxExpr, info: TensorStructInfo, visible: bool) -> str:
