@@ -295,6 +295,23 @@ def test_a_call_must_fit_the_function_called():
     )  # fmt: skip
 
 
+def test_c_functions_that_cannot_be_called(kernels):
+    def func(*args):
+        return kernels.elementwise(lambda x: tir.call_extern("float32", *args, x), ["float32"], "float32")
+
+    wrong_name = ("E5903", "call_extern: the first argument must be the name of a C function")
+    assert diagnostics({"f": func("llvm.trap")})[0] == wrong_name
+    assert diagnostics({"f": func("")})[0] == wrong_name
+    half = kernels.elementwise(lambda x: tir.call_extern("float16", "g", x), ["float16"], "float16")
+    message = "call_extern g: a C function cannot take or return a float16"
+    assert diagnostics({"f": half})[0] == ("E5903", message)
+    ((code, message),) = diagnostics({"f": func(codegen.symbol_name("f"))})
+    assert code == "E5909"
+    assert message.startswith("LLVM does not accept the code that was generated")
+    with pytest.raises(ValueError, match="it needs symbols nobody here defines: no_such_function"):
+        codegen.build_module({"f": func("no_such_function")})
+
+
 def test_only_prim_funcs():
     with pytest.raises(DiagnosticError, match="main: only PrimFuncs can be compiled here"):
         codegen.build_module({"main": te.placeholder})

@@ -1,4 +1,16 @@
-"""Code generation: PrimFuncs to LLVM IR to machine code, and the cache of compiled kernels."""
+"""Code generation: PrimFuncs to LLVM IR to machine code, and the cache of compiled kernels.
+
+What compiled code promises:
+
+* Integers wrap around; division is defined for every pair but zero, which is an error; shifts beyond the width are
+  defined. An index outside of its buffer is an error, whether it depends on data or not. Errors are Python exceptions
+  that name the function; nothing a program does ends the process.
+* Floating point is rounded after every operation, without fast-math, with one exception: where a loop adds up a sum in
+  memory (``s[i] = s[i] + x``), the terms may be added in another order and a product may be fused into the addition.
+  float16, bfloat16 and the 8-bit floats are computed in float32 and rounded after every operation, sums included.
+* Results do not depend on the number of threads. (Parallel loops run serially so far.)
+* Parameters of a function with the attribute ``tir.noalias`` must not overlap if one of them is written.
+"""
 
 from __future__ import annotations
 
