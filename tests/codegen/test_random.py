@@ -117,7 +117,7 @@ class Generator:
         body = self.statement(depth - 1)
         self.vars.remove(var)
         self.sizes.pop(var, None)
-        return tir.For(var, start, extent, pick.choice(["serial", "serial", "vectorized", "unrolled"]), body)
+        return tir.For(var, start, extent, pick.choice(["serial", "serial", "unrolled"]), body)
 
     def statement(self, depth):
         kind = self.pick.random()
