@@ -59,9 +59,9 @@ class CrossLevel:
                 C[i, j] += A[i, r] * B[r, j]
 
     @R.function(pure=False)
-    def main(
-        x: R.Tensor(("m", "n"), "float32"), y: R.Tensor(("n", "k"), "float32")
-    ) -> R.Tensor(("m", "k * 2"), "float32"):
+    def main(x: R.Tensor(("m", "n"), "float32"), y: R.Tensor(("n", "k"), "float32")) -> R.Tensor(
+        ("m", "k * 2"), "float32"
+    ):
         m, n, k = T.int64(), T.int64(), T.int64()
         cls = CrossLevel
         with R.dataflow():

@@ -7,7 +7,7 @@ import pytest
 
 import relax
 
-PROGRAM = '''
+PROGRAM = """
 from relax.script import relax as R
 
 @R.function(pure=False)
@@ -22,7 +22,7 @@ def func(x: R.Tensor) -> R.Tensor:
         R.print("not executed")
     R.print(x) # this x is the function parameter
     return x
-'''
+"""
 
 
 def test_parses_and_prints():

@@ -7,7 +7,7 @@ import pytest
 
 import relax
 
-PROGRAM = '''
+PROGRAM = """
 from relax.script import relax as R
 
 @R.func
@@ -21,7 +21,7 @@ def relax_func(x: R.Tensor[(n, k), "f32"], w: R.Tensor[(k, m), "f32"]):
     # start a BindingBlock
     gv1 = R.call_packed("custom_inplace_update", gv0) ## <= side-effect binding
     return gv1
-'''
+"""
 
 
 @relax.register_func("custom_inplace_update", override=True)

@@ -9,7 +9,7 @@ import relax
 
 IMPORTS = "from relax.script import ir as I, relax as R, tir as T\nimport relax.script\n"
 
-USER_FACING = '''
+USER_FACING = """
 # Relax IRModule written in TVMScript
 @relax.script.ir_module
 class MyIRModule:
@@ -35,9 +35,9 @@ class MyIRModule:
 
         R.call_packed("custom_inplace_update", gv0) ## <= D0, D2
         return gv0
-'''
+"""
 
-CROSS_LEVEL = '''
+CROSS_LEVEL = """
 @relax.script.ir_module
 class MyIRModule:
     # define a PrimFunc to do matrix multiply
@@ -74,9 +74,9 @@ class MyIRModule:
         # call the registered "custom_tile" DPS PackedFunc and return the result
         gv2 = R.call_dps_packed("custom_tile", (gv1), (m, k * 2), dtype="float32")
         return gv2
-'''
+"""
 
-SHAPE_EXAMPLE = '''
+SHAPE_EXAMPLE = """
 @R.function
 def shape_example(x: R.Tensor[(n, 2, 2), "float32"]):
     with R.dataflow():
@@ -100,9 +100,9 @@ def shape_example(x: R.Tensor[(n, 2, 2), "float32"]):
         R.outputs(gv0)
 
     return gv0
-'''
+"""
 
-DATAFLOW = '''
+DATAFLOW = """
 @I.ir_module
 class Module:
     @T.prim_func
@@ -148,7 +148,7 @@ class Module:
             out = R.call_tir(linear1, (gv0, gv1, b), (1, 128), dtype="float32")
             R.output(out)
         return out
-'''
+"""
 
 PROGRAMS = {
     "user_facing": USER_FACING,

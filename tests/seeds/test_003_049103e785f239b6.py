@@ -7,7 +7,7 @@ import pytest
 
 import relax
 
-VALID = '''
+VALID = """
 from relax.script import relax as R
 
 @R.function(pure=False)
@@ -16,9 +16,9 @@ def main(x: R.Tensor(("m", "n"), "float32")) -> R.Tensor(("m", "n"), "float32"):
         "vm.builtin.copy", x, R.Tensor((m, n), "float32")
     )
     return y
-'''
+"""
 
-INVALID = '''
+INVALID = """
 from relax.script import relax as R, tir
 
 @R.function(pure=False)
@@ -29,9 +29,9 @@ def main(x: R.Tensor(("m", "n"), "float32")) -> R.Tensor(("m", "n"), "float32"):
         "my_packed_func", x, R.Tensor((m1, n1), "float32")
     )
     return y
-'''
+"""
 
-WITH_MATCH_CAST = '''
+WITH_MATCH_CAST = """
 from relax.script import relax as R, tir
 
 @R.function(pure=False)
@@ -45,7 +45,7 @@ def main(x: R.Tensor(("m", "n"), "float32")) -> R.Tensor(("m", "n"), "float32"):
         y, R.Tensor((m1, n1), "float32")
     )
     return y1
-'''
+"""
 
 
 @relax.register_func("my_packed_func", override=True)
