@@ -85,7 +85,8 @@ def _is_safe(j: Var, nest: _Nest) -> bool:
     target, place = nest.update.buffer, nest.update.indices
     if not place or _stride(place, j) != 1:
         return False
-    if any(j in free_vars(bound) for loop in nest.loops for bound in (loop.min, loop.extent)):
+    bounds = [bound for loop in nest.loops for bound in (loop.min, loop.extent)]
+    if any(j in free_vars(bound) or _loads(bound) for bound in bounds):
         return False
     if any(loop.loop_var in free_vars(index) for loop in nest.loops for index in place):
         return False
