@@ -18,8 +18,9 @@ from relax.expr import (
     Var,
     VarBinding,
 )
-from relax.ir import GlobalVar, IRModule, Op, set_slot
+from relax.ir import DiagnosticError, GlobalVar, IRModule, Op, assert_structural_equal, set_slot
 from relax.prim import expr as prim
+from relax.script import from_source
 from relax.struct_info import FuncStructInfo, PrimStructInfo, TensorStructInfo
 from relax.tir.buffer import BufferLoad, decl_buffer
 from relax.tir.stmt import BufferStore, Evaluate, For, IfThenElse, PrimFunc, SeqStmt
@@ -185,3 +186,38 @@ def test_an_empty_if_branch_and_long_programs_print_in_time():
     for _ in range(3000):
         value = Call(Op.get("relax.exp"), (value,))
     assert Function([x], value).script()
+
+
+def test_functions_whose_name_no_def_can_have():
+    """The decorator says the name; two that look alike in Python stay apart."""
+    body = '("n",), "float32")):\n        return x\n'
+    text = "from relax.script import ir as I, relax as R\n@I.ir_module\nclass Module:\n" + "".join(
+        f'    @R.function(name="{true}")\n    def {name}(x: R.Tensor({body}'
+        for true, name in (("a b", "first"), ("a.b", "second"), ("R", "third"), ("a_b", "fourth"))
+    )
+    mod = from_source(text)
+    assert [g.name_hint for g in mod.functions] == ["a b", "a.b", "R", "a_b"]
+    printed = mod.script()
+    assert '@R.function(name="a b")\n    def a_b_1(' in printed
+    assert "    @R.function\n    def a_b(" in printed
+    assert_structural_equal(from_source(printed), mod)
+
+
+@pytest.mark.parametrize(
+    "option, message",
+    [("name=3", "a function's name is a string"), ('name="g"', "the module already has a function `g`")],
+)
+def test_a_name_that_cannot_be(option, message):
+    text = f"""
+from relax.script import ir as I, relax as R
+@I.ir_module
+class Module:
+    @R.function
+    def g(x: R.Object):
+        return x
+    @R.function({option})
+    def f(x: R.Object):
+        return x
+"""
+    with pytest.raises(DiagnosticError, match=message):
+        from_source(text)

@@ -133,14 +133,17 @@ class ModuleParser(StatementParser):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         decorator = function_decorator(self, node)
-        self._declare(node.name, node)
+        self._declare(node.name, decorator.preset.get("name", node.name), node)
         self.tasks.append((decorator, node))
 
-    def _declare(self, name: str, node: ast.AST) -> GlobalVar:
-        if name in self.context.global_vars:
-            self.fail(DECLARATION, f"the module already has a function `{name}`", node)
-        made = self.context.global_vars[name] = GlobalVar(name)
-        return made
+    def _declare(self, name: str, symbol: Any, node: ast.AST) -> None:
+        """`name` is what the text calls the function, `symbol` its name in the module."""
+        if not isinstance(symbol, str):
+            self.fail(KIND, "a function's name is a string", node)
+        taken = {global_var.name_hint for global_var in self.context.global_vars.values()}
+        if name in self.context.global_vars or symbol in taken:
+            self.fail(DECLARATION, f"the module already has a function `{symbol}`", node)
+        self.context.global_vars[name] = GlobalVar(symbol)
 
     def visit_Assign(self, node: ast.Assign) -> None:
         """``name = function`` adds a function; other values are for the functions' expressions."""

@@ -106,6 +106,8 @@ class Printer:
         """The ranges of loop variables (by id)."""
         self.metadata: dict[str, list[Node]] = {}
         self.in_module = False
+        self.function_names: dict[str, str] = {}
+        """What the functions of the module are called in the text, by their names."""
         self._underlined = {id(node) for node in config.obj_to_underline}
         self._notes = {id(node): remark for node, remark in config.obj_to_annotate.items()}
         self.remarks: list[str] = []

@@ -31,6 +31,7 @@ def _module(p: Printer, node: IRModule) -> None:
     name = p.config.name or "Module"
     p.line(f"@{p.I('ir_module')}")
     p.line(f"class {name}:")
+    p.function_names = _function_names(node, {*p.reserved, name})
     with p.indented():
         start = len(p.lines)
         if node.attrs:
@@ -47,14 +48,21 @@ def _module(p: Printer, node: IRModule) -> None:
             p.line("pass")
 
 
+def _function_names(mod: IRModule, reserved: set[str]) -> dict[str, str]:
+    """Names for ``def``: a function's own, unless Python or the text has no such name to give."""
+    hints = [global_var.name_hint for global_var in mod.functions]
+    own = {hint for hint in hints if identifier(hint, "func") == hint and hint not in reserved}
+    table = NameTable({*reserved, *own})
+    return {hint: hint if hint in own else table.fresh(hint, "func") for hint in hints}
+
+
 def _global_function(p: Printer, global_var: GlobalVar, item: Any) -> None:
-    name = identifier(global_var.name_hint, "func")
-    if name != global_var.name_hint:
-        p.line(f"# named {global_var.name_hint!r}")
+    symbol = global_var.name_hint
+    name = p.function_names.get(symbol, identifier(symbol, "func"))
     if isinstance(item, Function):
-        function(p, item, name)
+        function(p, item, name, symbol=symbol)
     elif isinstance(item, PrimFunc):
-        prim_func(p, item, name)
+        prim_func(p, item, name, symbol=symbol)
     else:
         p.statement(item)
 

@@ -44,10 +44,10 @@ def var_name(p: Printer, node: Any) -> str:
 
 @prints(GlobalVar)
 def _global_var(p: Printer, node: GlobalVar) -> Text:
-    name = node.name_hint
+    name = p.function_names.get(node.name_hint, node.name_hint)
     if p.in_module and name.isidentifier() and not name.startswith("_"):
         return Text(f"{p.config.module_alias}.{name}")
-    return Text(f"{p.I('GlobalVar')}({string(name)})")
+    return Text(f"{p.I('GlobalVar')}({string(node.name_hint)})")
 
 
 @prints(ShapeExpr)
@@ -199,12 +199,14 @@ def _blocks_and_body(p: Printer, node: RelaxExpr) -> RelaxExpr:
 # ---------------------------------------------------------------------- functions
 
 
-def function(p: Printer, node: Function, name: str, local: bool = False) -> None:
-    """A function as a decorated ``def``."""
+def function(p: Printer, node: Function, name: str, local: bool = False, symbol: str | None = None) -> None:
+    """A function as a decorated ``def``; `symbol` is its true name, where that is not a name to give."""
     attrs = dict(node.attrs)
     options: list[str] = []
+    if symbol is not None and symbol != name:
+        options.append(f"name={string(symbol)}")
     if not local:
-        if attrs.get("global_symbol") == name:
+        if attrs.get("global_symbol") == (symbol or name):
             del attrs["global_symbol"]
         elif "global_symbol" not in attrs:
             options.append("private=True")

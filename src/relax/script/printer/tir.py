@@ -89,15 +89,17 @@ def declare_buffer(p: Printer, buffer: Buffer) -> str:
 # ---------------------------------------------------------------------- functions
 
 
-def prim_func(p: Printer, node: PrimFunc, name: str) -> None:
-    """A PrimFunc as a decorated ``def``."""
+def prim_func(p: Printer, node: PrimFunc, name: str, symbol: str | None = None) -> None:
+    """A PrimFunc as a decorated ``def``; `symbol` is its true name, where that is not a name to give."""
     attrs = dict(node.attrs)
-    option = ""
-    if attrs.get("global_symbol") == name:
+    options: list[str] = []
+    if symbol is not None and symbol != name:
+        options.append(f"name={string(symbol)}")
+    if attrs.get("global_symbol") == (symbol or name):
         del attrs["global_symbol"]
     elif "global_symbol" not in attrs:
-        option = "(private=True)"
-    p.line(f"@{p.T('prim_func')}{option}")
+        options.append("private=True")
+    p.line(f"@{p.T('prim_func')}" + (f"({', '.join(options)})" if options else ""))
     with p.scope():
         matched: list[tuple[str, Buffer]] = []
         params: list[str] = []

@@ -12,10 +12,12 @@ from .parser import RelaxParser
 
 
 class RelaxDialect(Dialect):
-    """The dialect of ``@R.function``. Options: private, pure, check_well_formed."""
+    """The dialect of ``@R.function``. Options: name (if no ``def`` can have it), private, pure,
+    check_well_formed.
+    """
 
     name = "relax"
-    options = frozenset({"private", "pure", "check_well_formed"})
+    options = frozenset({"name", "private", "pure", "check_well_formed"})
 
     def parse(self, task: FunctionTask) -> BaseFunc | None:
         parser = RelaxParser(task)

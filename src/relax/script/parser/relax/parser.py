@@ -81,7 +81,7 @@ class RelaxParser(NameReader):
                 body = self._body(node)
             attrs = dict(self.attrs)
             if not local and not options.get("private", False):
-                attrs = {"global_symbol": node.name, **attrs}
+                attrs = {"global_symbol": options.get("name", node.name), **attrs}
             pure = options.get("pure")
             if pure is None:
                 pure = not (self.older and has_effects(body))

@@ -12,10 +12,10 @@ from .parser import TirParser
 
 
 class TirDialect(Dialect):
-    """The dialect of ``@T.prim_func``. Options: private, check_well_formed."""
+    """The dialect of ``@T.prim_func``. Options: name (if the ``def`` cannot have it), private, check_well_formed."""
 
     name = "tir"
-    options = frozenset({"private", "check_well_formed"})
+    options = frozenset({"name", "private", "check_well_formed"})
 
     def parse(self, task: FunctionTask) -> BaseFunc | None:
         parser = TirParser(task)

@@ -53,7 +53,7 @@ class TirParser(TirReader):
             body = self.body(node.body, function=True)
         attrs = dict(self.attrs)
         if not options.get("private", False):
-            attrs = {"global_symbol": node.name, **attrs}
+            attrs = {"global_symbol": options.get("name", node.name), **attrs}
         buffer_map = {param: self.buffer_map[param] for param in self.params if param in self.buffer_map}
         return PrimFunc(
             tuple(self.params),
