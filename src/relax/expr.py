@@ -199,9 +199,12 @@ class ConstantData(np.ndarray[Any, Any]):
 
 def _array(value: Any) -> ConstantData:
     """A read-only array with a dtype the language has."""
+    if isinstance(value, ConstantData) and not value.flags.writeable:
+        return value
     array: np.ndarray[Any, Any] = as_array(value)
     DataType(array.dtype.name)
-    if array.flags.writeable:
+    # A read-only view may look at memory that its owner goes on writing to.
+    if array.flags.writeable or array.base is not None:
         array = np.array(array)
         array.flags.writeable = False
     return cast(Any, array).view(ConstantData)

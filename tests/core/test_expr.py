@@ -211,3 +211,16 @@ def test_programs_are_pickled_with_their_struct_info():
     binding = again["main"].body.blocks[0].bindings[0]
     assert struct_info_text(binding.var.struct_info) == 'R.Tensor((n, 4), "float32")'
     assert relax.analysis.well_formed(again)
+
+
+def test_a_constant_is_not_changed_through_the_array_it_was_made_of():
+    owner = np.zeros(3, "float32")
+    view = owner[:2]
+    view.flags.writeable = False
+    constants = [Constant(owner), Constant(view), Constant(owner.reshape(1, 3))]
+    owner[:] = 7
+    assert all((constant.data == 0).all() for constant in constants)
+    again = Constant(constants[0].data)
+    assert again.data is constants[0].data
+    assert type(again.data.numpy()) is np.ndarray
+    assert not again.data.numpy().flags.writeable

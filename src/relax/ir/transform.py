@@ -5,7 +5,7 @@
 
     mod = Sequential([MyPass(), Other(option=3)])(mod)
 
-    with PassContext(instruments=[VerifyInstrument(), TimingInstrument()]):
+    with PassContext(instruments=[VerifyInstrument(assert_well_formed), TimingInstrument()]):
         mod = pipeline(mod)
 
 A pass that changed nothing returns the very module it got, and the instruments are told so.
