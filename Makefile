@@ -6,11 +6,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check format clean
+.PHONY: help venv demo test coverage fuzz check format clean
 
 help:
 	@echo "make demo     run the examples"
 	@echo "make test     run the tests, documentation examples included"
+	@echo "make coverage the tests, measured: every branch of what defines the language is to be run"
+	@echo "make fuzz     random programs against the interpreter, for SECONDS=1800"
 	@echo "make check    lint, check formatting, types and the order of the rooms"
 	@echo "make format   format the sources and apply the safe fixes"
 	@echo "make venv     only make .venv, with everything a developer needs"
@@ -37,6 +39,14 @@ demo: $(VENV)/.installed-demo
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -n 2 tests
 
+coverage: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -q -n 2 --cov --cov-report=term tests
+
+SECONDS ?= 1800
+
+fuzz: $(VENV)/.installed-test
+	$(BIN)/python tools/fuzz.py --seconds $(SECONDS)
+
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -48,5 +58,5 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) .coverage .coverage.* .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
 	find src tests examples tools -name __pycache__ -type d -prune -exec rm -rf {} +
