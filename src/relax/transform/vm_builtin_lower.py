@@ -38,10 +38,10 @@ from ..expr import (
 from ..ir import Diagnostic, DiagnosticError, GlobalVar, IRModule, Op, RelaxExpr
 from ..op import operator_of
 from ..op.intrinsics import AssertOp, HintOnDevice, Print, ToVDevice
+from ..runtime_info import device_name
 from ..struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
 from .rebuild import carry_info, same_or, with_info
-from .runtime_info import device_name
 
 UNLOWERED = "E5101"
 """An operator that nothing lowers, or that cannot be lowered yet."""

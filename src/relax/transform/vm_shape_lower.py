@@ -53,6 +53,7 @@ from ..ir import BaseFunc, GlobalVar, IRModule, RelaxExpr, Span, StructInfo
 from ..prim import FloatImm, IntImm, PrimExpr, free_vars
 from ..prim import Var as PrimVar
 from ..runtime.match import ASSERT_IMM, ASSERT_SLOT, IGNORE, LOAD_SLOT, STORE
+from ..runtime_info import InfoMaker, device_name
 from ..sinfo_map import bound_in
 from ..sinfo_relations import is_base_of
 from ..sinfo_text import prim_text
@@ -66,7 +67,6 @@ from ..struct_info import (
 )
 from .decorators import module_pass
 from .rebuild import with_info
-from .runtime_info import InfoMaker, device_name
 from .shape_code import NodeTable, ShapeCode
 from .shape_needs import dims_in, shape_needs
 

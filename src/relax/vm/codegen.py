@@ -36,10 +36,10 @@ from ..runtime import ExecBuilder, ShapeTuple, nd
 from ..runtime.bytecode import Func, Imm, Operand, Reg
 from ..runtime.dtypes import ffi_dtype
 from ..runtime.info import FuncInfo
+from ..runtime_info import InfoMaker
 from ..scope import prim_func_struct_info
 from ..struct_info import ObjectStructInfo
 from ..tir import PrimFunc
-from ..transform.runtime_info import InfoMaker
 from ..transform.vm_shape_lower import LOWERED
 from .effects import written_params
 

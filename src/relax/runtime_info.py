@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ..ir import StructInfo
-from ..prim import (
+from .ir import StructInfo
+from .prim import (
     Add,
     Cast,
     Div,
@@ -19,8 +19,8 @@ from ..prim import (
     PrimExpr,
     Sub,
 )
-from ..prim import Var as PrimVar
-from ..runtime.info import (
+from .prim import Var as PrimVar
+from .runtime.info import (
     Dim,
     FuncInfo,
     Info,
@@ -30,7 +30,7 @@ from ..runtime.info import (
     TensorInfo,
     TupleInfo,
 )
-from ..struct_info import (
+from .struct_info import (
     FuncStructInfo,
     PrimStructInfo,
     ShapeStructInfo,
