@@ -1,64 +1,50 @@
-"""The examples in README.md and docs/*.md run.
-
-The ```python blocks of one file are one program: they run in order, in one namespace. A block that opens with
-```python no-run is left out; say beside it why. The program is written to a file, at the same line numbers as
-in the document, because the script decorators read their source, and so that an error points at the line of
-the document.
-"""
+"""The examples in README.md and docs/ run, and say what the documents show (see `documents.py`)."""
 
 from __future__ import annotations
 
 import re
-import runpy
 from pathlib import Path
 
 import pytest
+from documents import agrees, blocks_of, check, program, update
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^`]*)$")
-
-
-def program(text: str) -> str:
-    """The Python blocks of a document, each on the lines where it stands, all else blank."""
-    lines: list[str] = []
-    inside, runs, indent = False, False, 0
-    for line in text.splitlines():
-        fence = FENCE.match(line)
-        if fence and not inside:
-            words = fence["info"].split()
-            inside, runs, indent = (
-                True,
-                words[:1] == ["python"] and "no-run" not in words,
-                len(fence["indent"]),
-            )
-            lines.append("")
-        elif inside and line.strip() == "```":
-            inside = False
-            lines.append("")
-        else:
-            lines.append(line[indent:] if inside and runs else "")
-    if inside:
-        raise ValueError("a code block is not closed")
-    return "\n".join(lines).rstrip() + "\n"
-
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_examples_run(path, tmp_path, monkeypatch):
-    source = program(path.read_text(encoding="utf-8"))
-    file = tmp_path / f"{path.stem}.py"
-    file.write_text(source, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    runpy.run_path(str(file), run_name=f"example_{path.stem}")
+    check(path, tmp_path)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_within_the_repository_lead_somewhere(path):
     prose = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
-    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", prose)
-    missing = [t for t in targets if "://" not in t and not (path.parent / t).exists()]
-    assert not missing
+    for target, heading in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", prose):
+        if "://" in target:
+            continue
+        file = path.parent / target if target else path
+        assert file.exists(), target
+        if heading:
+            assert heading in headings(file), f"{target}#{heading}"
+
+
+def headings(path):
+    """The anchors of a document's headings, as they are made from their text."""
+    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    titles = re.findall(r"^#+ +(.*)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+# ------------------------------------------------------------------------------- the harness itself
+
+
+def document(folder, text):
+    path = folder / "document.md"
+    path.write_text(text, encoding="utf-8")
+    (folder / "run").mkdir(exist_ok=True)
+    return path, folder / "run"
 
 
 def test_blocks_keep_their_lines():
@@ -77,3 +63,68 @@ def test_blocks_in_lists_lose_their_indentation():
 def test_an_open_block_is_an_error():
     with pytest.raises(ValueError, match="not closed"):
         program("```python\na = 1\n")
+
+
+def test_only_a_text_block_right_after_belongs_to_a_block():
+    python, _, other, _ = blocks_of("```python\n```\n\n```text\n1\n```\n```python\n```\nso:\n```text\n```\n")
+    assert python.output is not None
+    assert other.output is None
+
+
+def test_what_a_block_prints_is_compared(tmp_path):
+    check(*document(tmp_path, "```python\nprint(1)\nprint(2)\n```\n```text\n1\n2\n```\n"))
+    (tmp_path / "run" / "1" / "program.py").unlink()
+    (tmp_path / "run" / "1").rmdir()
+    with pytest.raises(AssertionError, match="document.md:2: the text block differs"):
+        check(*document(tmp_path, "```python\nprint(1)\n```\n```text\n2\n```\n"))
+
+
+def test_a_block_that_fails_is_expected_to(tmp_path):
+    text = (
+        "```python fails\n1 // 0\n```\n```text\nZeroDivisionError: integer division or modulo by zero\n```\n"
+    )
+    check(*document(tmp_path, text))
+
+
+@pytest.mark.parametrize("fence", ["python fails\nx = 1", "python\nraise ValueError('x')"])
+def test_a_block_that_ends_otherwise_is_an_error(tmp_path, fence):
+    with pytest.raises((AssertionError, ValueError), match="should fail|x"):
+        check(*document(tmp_path, f"```{fence}\n```\n"))
+
+
+def test_an_error_names_the_lines_of_its_block(tmp_path):
+    text = """
+Prose.
+
+```python
+from relax.script import relax as R
+```
+
+```python fails
+@R.function
+def main(x: R.Tensor((2,), "float32")):
+    return y
+```
+```text
+old
+```
+"""
+    path, folder = document(tmp_path, text)
+    update(path, folder)
+    shown = path.read_text(encoding="utf-8")
+    assert "--> program.py:3:12" in shown
+    assert "old" not in shown
+
+
+def test_dots_stand_for_any_lines():
+    assert agrees("a\n...\nd", "a\nb\nc\nd")
+    assert not agrees("a\n...\nd", "a\nb\nc")
+    assert not agrees("a.c", "abc")
+
+
+def test_a_chapter_begins_with_the_prelude_of_its_book(tmp_path):
+    document(tmp_path, "```python prelude\nx = 1\n```\n```python\nx = 2\n```\n")
+    chapter = tmp_path / "document" / "chapter.md"
+    chapter.parent.mkdir()
+    chapter.write_text("```python\nassert x == 1\n```\n", encoding="utf-8")
+    check(chapter, tmp_path / "run")
