@@ -67,6 +67,10 @@ class Operator(Node):
     packed: ClassVar[str | None] = None
     """The packed function of the runtime that implements it, where a formula cannot (data-dependent shapes).
     It is called with the operands, then the attributes in order."""
+    total: ClassVar[bool] = False
+    """Whether a call gives a value whatever the elements of its operands are, provided their kinds, dtypes and sizes
+    are known and fit. False is the safe answer: a call that may fail stays where its error would be seen.
+    """
     view: ClassVar[bool] = False
     """Whether the result holds the first operand's elements in the same order, so that it may share its
     storage.

@@ -57,6 +57,8 @@ class Comparison(Binary):
 
     __slots__ = ()
 
+    total = True
+
     takes = (*NUMBERS, "bool")
     gives = "bool"
 
@@ -66,6 +68,8 @@ class Logic(Binary):
 
     __slots__ = ()
 
+    total = True
+
     takes = ("bool",)
 
 
@@ -73,6 +77,8 @@ class Bitwise(Binary):
     """The base of those on the bits of integers, and on bools."""
 
     __slots__ = ()
+
+    total = True
 
     takes = ("int", "uint", "bool")
 
@@ -128,6 +134,8 @@ def _truncated(x1: Array, x2: Array) -> Array:
 class Add(Binary):
     """x1 + x2; integers wrap around."""
 
+    total = True
+
     compute = topi.add
     reference = _rounded_once(np.add)
 
@@ -136,6 +144,8 @@ class Add(Binary):
 class Subtract(Binary):
     """x1 - x2; integers wrap around."""
 
+    total = True
+
     compute = topi.subtract
     reference = _rounded_once(np.subtract)
 
@@ -143,6 +153,8 @@ class Subtract(Binary):
 @operator("relax.multiply")
 class Multiply(Binary):
     """x1 · x2; integers wrap around."""
+
+    total = True
 
     compute = topi.multiply
     reference = _rounded_once(np.multiply)
@@ -213,6 +225,8 @@ class Power(Binary):
 class Maximum(Binary):
     """The larger of two; NaN if either is."""
 
+    total = True
+
     compute = topi.maximum
     reference = _rounded_once(np.maximum)
 
@@ -220,6 +234,8 @@ class Maximum(Binary):
 @operator("relax.minimum")
 class Minimum(Binary):
     """The smaller of two; NaN if either is."""
+
+    total = True
 
     compute = topi.minimum
     reference = _rounded_once(np.minimum)

@@ -76,6 +76,8 @@ class Full(Filled):
 class FullLike(Filled):
     """A tensor of x's shape, every element fill_value, converted to dtype (that of x, if none is given)."""
 
+    total = True
+
     dtype: DataType = VOID
 
     def infer(self, x: TensorStructInfo, fill_value: TensorStructInfo | PrimStructInfo) -> TensorStructInfo:
@@ -129,6 +131,8 @@ class SameLike(Operator):
     """The base of tensors of one number, shaped like another."""
 
     __slots__ = ()
+
+    total = True
 
     dtype: DataType
     number = 0

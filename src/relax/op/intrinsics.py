@@ -302,6 +302,8 @@ class CallBuiltinWithCtx(Intrinsic):
 class MakeClosure(Intrinsic):
     """A closure of a global function whose last parameters are given: the values it captures."""
 
+    total = True
+
     def infer(self, func: StructInfo, args: StructInfo) -> StructInfo: ...
 
     def infer_from_call(self, call: Call, builder: Any, func: StructInfo, args: StructInfo) -> StructInfo:
@@ -378,6 +380,8 @@ class InvokePureClosure(Intrinsic):
 class ShapeOf(Intrinsic):
     """The shape of a tensor, as a shape value."""
 
+    total = True
+
     propagates_vdevice: ClassVar[bool] = False
 
     def infer(self, expr: TensorStructInfo) -> ShapeStructInfo:
@@ -407,6 +411,8 @@ class TensorToShape(Intrinsic):
 class ShapeToTensor(Intrinsic):
     """A one-dimensional int64 tensor of a shape's dimensions."""
 
+    total = True
+
     def infer(self, expr: ShapeStructInfo) -> TensorStructInfo:
         return TensorStructInfo(None if expr.ndim == -1 else (expr.ndim,), "int64", None, 1)
 
@@ -417,6 +423,8 @@ class ShapeToTensor(Intrinsic):
 @operator("relax.null_value")
 class NullValue(Intrinsic):
     """The null object."""
+
+    total = True
 
     def infer(self) -> ObjectStructInfo:
         return ObjectStructInfo()

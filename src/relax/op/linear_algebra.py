@@ -26,6 +26,8 @@ class Matmul(Operator):
     the operands, if none is given), of 16-bit and narrower floats in float32, rounded once.
     """
 
+    total = True
+
     out_dtype: DataType = VOID
 
     def infer(self, x1: TensorStructInfo, x2: TensorStructInfo) -> TensorStructInfo:

@@ -69,6 +69,8 @@ class Take(Operator):
 class Where(Operator):
     """x1 where the condition holds, else x2; all three broadcast."""
 
+    total = True
+
     def prepare(self, arguments: Sequence[Any]) -> Sequence[Any]:
         return [arguments[0], *literals_like(arguments[1:], ("x1", "x2"))]
 

@@ -67,6 +67,8 @@ def require_sizes(operator: Operator, shape: ShapeStructInfo) -> None:
 class PermuteDims(Operator):
     """Dimension d of the result is dimension axes[d] of x; without axes they are reversed."""
 
+    total = True
+
     axes: tuple[int, ...] | None = None
 
     def infer(self, x: TensorStructInfo) -> TensorStructInfo:
@@ -189,6 +191,7 @@ def _left_over(dims: Sequence[PrimExpr], others: Sequence[PrimExpr]) -> PrimExpr
 class Flatten(Operator):
     """All elements of x in one dimension."""
 
+    total = True
     view = True
 
     def infer(self, x: TensorStructInfo) -> TensorStructInfo:
@@ -204,6 +207,7 @@ class Flatten(Operator):
 class ExpandDims(Operator):
     """x with new dimensions of size 1 at these places of the result."""
 
+    total = True
     view = True
     axis: tuple[int, ...]
 
@@ -299,6 +303,8 @@ def tensor_fields(tensors: TupleStructInfo, operand: str) -> list[TensorStructIn
 class Concat(Operator):
     """The tensors of a tuple one after the other along an axis. They agree in all other dimensions."""
 
+    total = True
+
     axis: int = 0
 
     def infer(self, tensors: TupleStructInfo) -> TensorStructInfo:
@@ -347,6 +353,8 @@ def _joined(shapes: Sequence[Sequence[PrimExpr]], axis: int) -> list[PrimExpr]:
 @operator("relax.stack")
 class Stack(Operator):
     """The tensors of a tuple, of one shape, along a new axis."""
+
+    total = True
 
     axis: int = 0
 
@@ -487,6 +495,8 @@ def _constant(value: PrimExpr | None, operand: str) -> int:
 class Flip(Operator):
     """x with the order of elements reversed along these axes."""
 
+    total = True
+
     axis: tuple[int, ...]
 
     def infer(self, data: TensorStructInfo) -> TensorStructInfo:
@@ -528,6 +538,8 @@ class Repeat(Operator):
 @operator("relax.tile")
 class Tile(Operator):
     """data side by side, repeats[d] times along dimension d; missing dimensions are new, missing counts 1."""
+
+    total = True
 
     repeats: tuple[int, ...]
 

@@ -41,6 +41,8 @@ class Reduction(Operator):
 
     __slots__ = ()
 
+    total = True
+
     axis: tuple[int, ...] | None
     keepdims: bool
 
@@ -185,6 +187,8 @@ class CumSum(Operator):
 
     The result has `dtype`, or the input's. Integers wrap around.
     """
+
+    total = True
 
     axis: int | None = None
     dtype: DataType | None = None

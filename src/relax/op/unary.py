@@ -26,6 +26,8 @@ class Unary(Operator):
 
     __slots__ = ()
 
+    total = True
+
     takes: ClassVar[tuple[str, ...]] = ("float",)
     gives: ClassVar[str | None] = None
 
@@ -340,6 +342,8 @@ class Clip(Operator):
     The bounds are numbers, or scalars of the program; beyond the values of an integer type they clip nothing.
     """
 
+    total = True
+
     compute = topi.clip
 
     def infer(self, x: TensorStructInfo, min: PrimStructInfo, max: PrimStructInfo) -> TensorStructInfo:
@@ -372,6 +376,8 @@ class Astype(Operator):
     A float to an integer truncates toward zero; what does not fit saturates and NaN gives 0. An integer to a
     narrower one wraps around. Anything but 0 is True as a bool.
     """
+
+    total = True
 
     dtype: DataType
 

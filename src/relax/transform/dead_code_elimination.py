@@ -10,8 +10,8 @@ Before   with R.dataflow():                       After   with R.dataflow():
 
 In a dataflow block an unused binding goes, whatever it computes: what stands there is pure, and removing a
 call or a match_cast makes a program only more defined (language.md §7.2). Outside, errors and effects stay, so
-only values that cannot fail go: leaves, tuple projections, closures, calls of operators that never fail, and
-an If of nothing but those.
+only values that cannot fail go: leaves, projections of known tuples, closures, calls of operators that are `total`
+on operands known to fit, and an If of nothing but those.
 
 A binding is used when its variable is, or a shape variable it binds: in an expression, an annotation or any
 struct info of what is kept. So the producer of a value that an impure call reads is kept, as is the
@@ -26,24 +26,19 @@ from typing import cast
 from ..expr import (
     Binding,
     BindingBlock,
-    Call,
     DataflowBlock,
     Function,
     If,
     MatchCast,
     SeqExpr,
-    TupleGetItem,
-    Var,
     VarBinding,
-    is_leaf,
 )
 from ..ir import IRModule, RelaxExpr
 from ..normalize import merge_blocks
 from ..sinfo_map import bound_in
-from ..struct_info import TupleStructInfo
 from .callgraph import entry_names, without_unreachable
 from .decorators import module_pass
-from .effects import never_fails
+from .effects import is_condition, never_fails
 from .rebuild import carry_info, same_or
 from .uses import Uses
 
@@ -126,16 +121,13 @@ class _Sweeper:
 def removable(value: RelaxExpr) -> bool:
     """Whether computing a value can be skipped outside a dataflow block: it has no effect and cannot fail."""
     match value:
-        case If(_, true_branch, false_branch):
-            return _removable_body(true_branch) and _removable_body(false_branch)
+        case If(cond, true_branch, false_branch):
+            branches = _removable_body(true_branch) and _removable_body(false_branch)
+            return branches and is_condition(cond.struct_info_)
         case Function():
             return True
-        case TupleGetItem(Var() as source):
-            return isinstance(source.struct_info_, TupleStructInfo)
-        case Call():
-            return never_fails(value)
         case _:
-            return is_leaf(value) and never_fails(value)
+            return never_fails(value)
 
 
 def _removable_body(expr: RelaxExpr) -> bool:

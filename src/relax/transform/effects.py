@@ -15,29 +15,18 @@ from ..expr import (
     TupleGetItem,
     Var,
 )
-from ..ir import GlobalVar, Node, Op, RelaxExpr, walk
+from ..ir import GlobalVar, Node, Op, RelaxExpr, StructInfo, walk
+from ..op import infer_call, operator_of
+from ..op.dims import collect_checks
+from ..op.intrinsics import Intrinsic
 from ..prim import Call as PrimCall
 from ..prim import Div, FloorDiv, FloorMod, IntImm, Let, Mod, PrimExpr, is_const, sub_expressions
-from ..struct_info import TensorStructInfo
-
-_TOTAL = frozenset({"relax.shape_of", "relax.null_value", "relax.shape_to_tensor", "relax.make_closure"})
-"""Operators that give a value whatever they are given of the kinds they take."""
+from ..struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
 
 
 def operators(text: str) -> frozenset[str]:
     """Names of operators from text."""
     return frozenset(f"relax.{name}" for name in text.split())
-
-
-_OF_KNOWN_TENSORS = operators("""
-    abs acos acosh add asin asinh astype atan atanh bitwise_and bitwise_not bitwise_or bitwise_xor ceil clip cos
-    cosh equal erf exp expand_dims floor full_like greater greater_equal isfinite isinf isnan less less_equal log
-    logical_and logical_not logical_or logical_xor maximum minimum multiply negative not_equal ones_like
-    permute_dims prod round rsqrt sigmoid sign sin sinh sqrt square subtract sum tan tanh trunc where zeros_like
-    nn.gelu nn.gelu_tanh nn.log_softmax nn.relu nn.silu nn.softmax
-""")
-"""Operators that give a value for any elements, once all shapes are known to fit: no indices, no integer division,
-no size that an argument says, no maximum of nothing."""
 
 
 def never_fails(expr: RelaxExpr) -> bool:
@@ -52,19 +41,49 @@ def never_fails(expr: RelaxExpr) -> bool:
         case PrimValue(value):
             return scalar_never_fails(value)
         case TupleGetItem(source):
-            return never_fails(source)
-        case Call(Op(name), args):
-            total = name in _TOTAL or (name in _OF_KNOWN_TENSORS and _is_known(expr))
-            return total and all(never_fails(arg) for arg in args)
+            return isinstance(source.struct_info_, TupleStructInfo) and never_fails(source)
+        case Call(Op(), args):
+            return _is_total(expr) and all(never_fails(arg) for arg in args)
         case _:
             return False  # an ExternFunc may be missing; an unknown function may do anything
 
 
-def _is_known(call: Call) -> bool:
-    """Whether dtypes and sizes of a call's tensors are known, so that inference has decided that they fit."""
-    infos = [call.struct_info_, *(arg.struct_info_ for arg in call.args)]
-    tensors = [info for info in infos if isinstance(info, TensorStructInfo)]
-    return len(tensors) == len(infos) and all(t.dims is not None and not t.dtype.is_void for t in tensors)
+def _is_total(call: Call) -> bool:
+    """Whether a call's operator gives a value for any elements, and the operands are known to be what it takes."""
+    operator = operator_of(call)
+    if operator is None or not operator.total:
+        return False
+    infos = [arg.struct_info_ for arg in call.args]
+    if isinstance(operator, Intrinsic):  # which ask for kinds alone
+        return not any(info is None or isinstance(info, ObjectStructInfo) for info in infos)
+    return all(map(_is_known, (*infos, call.struct_info_))) and not _leaves_checks(call)
+
+
+def _is_known(info: StructInfo | None) -> bool:
+    """Whether dtypes and sizes of tensors are known, so that inference compares them all."""
+    match info:
+        case TensorStructInfo():
+            return info.dims is not None and not info.dtype.is_void
+        case TupleStructInfo(fields):
+            return all(map(_is_known, fields))
+        case PrimStructInfo():
+            return True
+        case _:
+            return False
+
+
+def _leaves_checks(call: Call) -> bool:
+    """Whether inference leaves something about the sizes to be asserted when the call runs."""
+    with collect_checks() as checks:
+        infer_call(call)
+    return bool(checks)
+
+
+def is_condition(info: StructInfo | None) -> bool:
+    """Whether a value is known to be a bool scalar, which an If takes."""
+    if isinstance(info, PrimStructInfo):
+        return info.dtype.is_bool
+    return isinstance(info, TensorStructInfo) and info.ndim == 0 and info.dtype.is_bool
 
 
 def scalar_never_fails(expr: PrimExpr) -> bool:

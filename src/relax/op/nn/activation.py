@@ -23,6 +23,8 @@ class FloatUnary(Operator):
 
     __slots__ = ()
 
+    total = True
+
     def infer(self, data: TensorStructInfo) -> TensorStructInfo:
         self.require_dtype(data, "data", "float")
         return data
@@ -31,6 +33,8 @@ class FloatUnary(Operator):
 @operator("relax.nn.relu")
 class Relu(Operator):
     """max(x, 0); NaN stays NaN."""
+
+    total = True
 
     compute = topi.nn.relu
 
@@ -84,6 +88,8 @@ class Softmaxes(Operator):
     """The base of softmax and log_softmax."""
 
     __slots__ = ()
+
+    total = True
 
     axis: int
 
