@@ -42,7 +42,9 @@ def machine(program: str | IRModule) -> relax.VirtualMachine:
 def compiled(program: str | IRModule, function: str, *args: Any) -> Any:
     """Call a function of the compiled program."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RelaxWarning)  # what is only checked at run time; tests of warnings ask for them
+        warnings.simplefilter(
+            "ignore", RelaxWarning
+        )  # what is only checked at run time; tests of warnings ask for them
         return machine(program)[function](*args)
 
 
