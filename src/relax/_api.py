@@ -6,6 +6,7 @@ from . import (
     analysis,
     codegen,
     expr,
+    interpreter,
     ir,
     op,
     prim,
@@ -44,6 +45,7 @@ from .expr import (
     const,
     extern,
 )
+from .interpreter import interpret
 from .ir import DataType, DiagnosticError, GlobalVar, IRModule, Op, StructInfo, VDevice, instrument
 from .op import call_dps_packed, call_pure_packed, call_tir
 from .op import shape_of as get_shape_of
@@ -112,6 +114,8 @@ __all__ = [
     "get_pipeline",
     "get_shape_of",
     "instrument",
+    "interpret",
+    "interpreter",
     "ir",
     "op",
     "pipeline",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -127,7 +127,7 @@ def flat_memory(array: Array, function: str, name: str, strided: bool) -> Array:
 class ExpressionCompiler:
     """Turns expressions into closures."""
 
-    def __init__(self, externs: dict[str, Callable[..., Any]]) -> None:
+    def __init__(self, externs: Mapping[str, Callable[..., Any]]) -> None:
         self.externs = externs
 
     def global_function(self, name: str) -> Callable[[Sequence[Any]], None]:

@@ -60,9 +60,24 @@ def interpret(
     Raises TypeError or ValueError for arguments that do not fit, IndexError, ZeroDivisionError and AssertionError
     for what goes wrong in the program.
     """
-    compiler = _Compiler(module, dict(externs or {}), reverse_parallel)
-    with np.errstate(all="ignore"):
-        compiler.function(func)(args)
+    executable(func, module=module, externs=externs, reverse_parallel=reverse_parallel)(args)
+
+
+def executable(
+    func: PrimFunc,
+    *,
+    module: IRModule | None = None,
+    externs: Mapping[str, Callable[..., Any]] | None = None,
+    reverse_parallel: bool = False,
+) -> Callable[[Sequence[Any]], None]:
+    """The function on a sequence of arguments, prepared once for any number of calls; see `interpret`."""
+    prepared = _Compiler(module, {} if externs is None else externs, reverse_parallel).function(func)
+
+    def run(args: Sequence[Any]) -> None:
+        with np.errstate(all="ignore"):
+            prepared(args)
+
+    return run
 
 
 def _nothing(env: Env) -> None:
@@ -73,7 +88,7 @@ class _Compiler(ExpressionCompiler):
     """Turns statements into Python closures over the environment."""
 
     def __init__(
-        self, module: IRModule | None, externs: dict[str, Callable[..., Any]], reverse_parallel: bool
+        self, module: IRModule | None, externs: Mapping[str, Callable[..., Any]], reverse_parallel: bool
     ) -> None:
         super().__init__(externs)
         self.module = module
@@ -507,4 +522,4 @@ def _bind_array(
     env[buffer] = view
 
 
-__all__ = ["interpret"]
+__all__ = ["executable", "interpret"]

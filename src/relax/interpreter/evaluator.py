@@ -1,0 +1,362 @@
+"""What a Relax program computes (language.md §7): one case per expression, in the order the language gives them.
+
+Evaluation is strict, left to right, in one thread, and passes results by reference. Values are those of
+`relax.runtime.values`, so that packed functions are called and call back as they are by compiled programs.
+A function that returns `Steps` is an evaluation: ``value = yield evaluation`` is the value of another one (`steps.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any, Final, cast
+
+import numpy as np
+import tvm_ffi
+
+from ..expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    DataTypeImm,
+    ExternFunc,
+    Function,
+    If,
+    MatchCast,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from ..ir import GlobalVar, IRModule, Op, RelaxExpr
+from ..op.intrinsics import result_of
+from ..runtime.builtins import BUILTINS, bind_captured, tuple_getitem
+from ..runtime.closure import Closure
+from ..runtime.dtypes import ffi_dtype
+from ..runtime.ops import truth
+from ..runtime.tensor import tensor_of_numpy
+from ..runtime.values import export_value, import_value, kind_of
+from ..scope import prim_func_struct_info
+from ..struct_info import FuncStructInfo, ObjectStructInfo
+from ..tir import PrimFunc
+from . import matching
+from .intrinsics import INTRINSICS, callee_name
+from .kernels import Kernels
+from .matching import Place
+from .operators import evaluate_operator
+from .scope import Scope
+from .steps import Steps, run
+
+MAX_DEPTH: Final = 100_000
+
+
+@dataclass(frozen=True)
+class Code:
+    """A Relax function and the scope it was made in: what a closure consists of."""
+
+    function: Function
+    outer: Scope | None
+
+
+class Interpreter:
+    """Evaluates the functions of one module.
+
+    The module is taken to be well-formed; it may be in normal form or not. Subclasses may override `bound`, which
+    sees every value that a variable is bound to.
+    """
+
+    def __init__(self, mod: IRModule, *, max_depth: int = MAX_DEPTH) -> None:
+        self.mod = mod
+        self.max_depth = max_depth
+        self.failed_in_dataflow = False
+        """Whether the last error came out of a dataflow block, where an optimiser may make it vanish."""
+        self._kernels = Kernels(mod)
+        self._depth = 0
+        self._foreign: BaseException | None = None
+        self._located: tuple[BaseException, Scope] | None = None
+
+    # --------------------------------------------------------------------- called from outside
+
+    def __getitem__(self, name: str) -> Closure:
+        """An entry point, by name. Raises AttributeError, naming those there are."""
+        function = self.mod.get(name)
+        if isinstance(function, Function) and "global_symbol" in function.attrs:
+            return self.global_value(name)
+        entries = [
+            g.name_hint
+            for g, f in self.mod.functions.items()
+            if isinstance(f, Function) and "global_symbol" in f.attrs
+        ]
+        what = "does not exist" if function is None else "is private"
+        raise AttributeError(
+            f"function {name!r} {what}; the entry points are: {', '.join(entries) or 'none'}"
+        )
+
+    def invoke_closure(self, closure: Closure, *args: Any, **kwargs: Any) -> Any:
+        """Call a function with Python values, for Python values; parameters may be given by name."""
+        names = self._parameter_names(closure) or ()
+        given = list(args)
+        for name in names[len(args) :]:
+            if name in kwargs:
+                given.append(kwargs.pop(name))
+        if kwargs:
+            raise TypeError(
+                f"{closure.name}: there is no parameter {next(iter(kwargs))}; it has {_listed(names)}"
+            )
+        self._check_count(closure, len(given))
+        infos: Sequence[Any] = (closure.info.params if closure.info is not None else None) or ()
+        infos = infos if len(infos) == len(given) else [None] * len(given)
+        values: list[Any] = []
+        for name, value, info in zip(names or map(str, range(len(given))), given, infos, strict=True):
+            try:
+                values.append(import_value(value, info))
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"{closure.name}: parameter {name}: {error}") from None
+        if not self._depth:
+            self.failed_in_dataflow = False
+        return export_value(run(self.apply(closure, values)))
+
+    def call_raw(self, closure: Closure, args: Sequence[Any]) -> Any:
+        """Call a function with, and for, values of the machine: so packed functions call back."""
+        return run(self.apply(closure, [import_value(arg) for arg in args]))
+
+    def bound(self, var: Var, value: Any, scope: Scope) -> None:
+        """Called for every variable a binding binds, before anybody can read it."""
+
+    # ----------------------------------------------------------------------------- expressions
+
+    def value(self, expr: RelaxExpr, scope: Scope) -> Steps:
+        """The value of an expression."""
+        match expr:
+            case Constant(data):
+                return tensor_of_numpy(np.array(data))  # a fresh tensor each time
+            case Var():
+                return scope[expr]
+            case GlobalVar(name):
+                return self.global_value(name)
+            case Tuple(fields):
+                return tuple((yield self.values(fields, scope)))
+            case ShapeExpr(dims):
+                return tvm_ffi.Shape(tuple(cast(int, scope.evaluate(dim)) for dim in dims))
+            case PrimValue(number):
+                return scope.evaluate(number)
+            case StringImm(text):
+                return str(text)
+            case DataTypeImm(dtype):
+                return ffi_dtype(str(dtype))
+            case Function():
+                return self.closure(expr, scope, f"{scope.function}_function")
+            case If(cond, true_branch, false_branch):
+                chosen = truth((yield self.value(cond, scope)), "the condition of an if")
+                return (yield self.value(true_branch if chosen else false_branch, scope))
+            case Call():
+                return (yield self.call(expr, scope))
+            case ExternFunc(name):
+                return self.extern_value(name)
+            case TupleGetItem(source, index):
+                return tuple_getitem((yield self.value(source, scope)), index)
+            case SeqExpr():
+                return (yield self.sequence(expr, scope.inner()))
+            case _:
+                raise TypeError(f"{scope.function}: a {type(expr).__name__} has no value")
+
+    def values(self, exprs: Sequence[RelaxExpr], scope: Scope) -> Steps:
+        """The values of several expressions, left to right."""
+        found: list[Any] = []
+        for expr in exprs:
+            found.append((yield self.value(expr, scope)))
+        return found
+
+    # --------------------------------------------------------------------- sequences, bindings
+
+    def sequence(self, seq: SeqExpr, scope: Scope) -> Steps:
+        """Blocks in order, in a scope of their own; then the body."""
+        for block in seq.blocks:
+            yield self.block(block, scope)
+        return (yield self.value(seq.body, scope))
+
+    def block(self, block: BindingBlock, scope: Scope) -> Steps:
+        """Bindings in order. The DataflowVars of a dataflow block die with it."""
+        for binding in block.bindings:
+            try:
+                yield self.binding(binding, scope)
+            except Exception as error:
+                self._locate(error, scope, binding)
+                self.failed_in_dataflow |= isinstance(block, DataflowBlock)
+                raise
+        if isinstance(block, DataflowBlock):
+            scope.forget(b.var for b in block.bindings if isinstance(b.var, DataflowVar))
+
+    def binding(self, binding: Binding, scope: Scope) -> Steps:
+        """``var = value``, where an annotation is a claim to be checked; or a match_cast, which binds sizes."""
+        var = binding.var
+        match binding:
+            case VarBinding(_, Function() as function):
+                value = self.closure(function, scope, f"{scope.function}_{var.name_hint}")
+            case VarBinding(_, expr):
+                value = yield self.value(expr, scope)
+                if var.annotation is not None:
+                    place = Place(f"{scope.function}: the value of {var.name_hint}", var.name_hint)
+                    matching.check(value, var.annotation, scope, place)
+            case MatchCast(_, expr, info):
+                value = yield self.value(expr, scope)
+                name = matching.name_of(expr)
+                matching.match(value, info, scope, Place(f"{scope.function}: match_cast of {name}", name))
+            case _:
+                raise TypeError(f"{scope.function}: a {type(binding).__name__} is no binding")
+        self.bound(var, value, scope)
+        scope.define(var, value)
+
+    # --------------------------------------------------------------------------- function values
+
+    def global_value(self, name: str) -> Closure:
+        """A function of the module: a closure over nothing, or a PrimFunc."""
+        function = self.mod[name]
+        if isinstance(function, Function):
+            return self.closure(function, None, name)
+        assert isinstance(function, PrimFunc)
+        info = matching.function_info(prim_func_struct_info(function), Scope(name))
+        return Closure(self, name, function, (), info)
+
+    def closure(self, function: Function, scope: Scope | None, name: str) -> Closure:
+        """A function over the scope it stands in, with its run-time struct info: parameters, result, purity."""
+        params = [param.struct_info for param in function.params]
+        ret = function.ret_struct_info or ObjectStructInfo()
+        info = FuncStructInfo(params, ret, function.is_pure)
+        return Closure(
+            self, name, Code(function, scope), (), matching.function_info(info, scope or Scope(name))
+        )
+
+    def extern_value(self, name: str) -> Any:
+        """A function by its symbol: a PrimFunc of the module, else what the process has registered."""
+        for global_var, function in self.mod.functions.items():
+            if isinstance(function, PrimFunc) and function.attrs.get("global_symbol") == name:
+                return self.global_value(global_var.name_hint)
+        found = tvm_ffi.get_global_func(name, allow_missing=True)
+        if found is None:
+            found = BUILTINS.get(name)
+        if found is None:
+            raise ValueError(
+                f"the packed function {name!r} is neither in the module nor registered in this process; "
+                "relax.register_func makes one known"
+            )
+        return found
+
+    # ------------------------------------------------------------------------------------- calls
+
+    def call(self, call: Call, scope: Scope) -> Steps:
+        """The callee, then the arguments left to right, then the call."""
+        match call.op:
+            case Op(name) if name in INTRINSICS:
+                return (yield INTRINSICS[name](self, call, scope))
+            case Op():
+                args = yield self.values(call.args, scope)
+                return evaluate_operator(call, args, scope)
+            case ExternFunc("vm.builtin.make_closure"):
+                function, *captured = yield self.values(call.args, scope)
+                return bind_captured(function, tuple(captured))
+            case ExternFunc("vm.builtin.invoke_closure"):
+                function, *args = yield self.values(call.args, scope)
+            case _:
+                function = yield self.value(call.op, scope)
+                args = yield self.values(call.args, scope)
+        result = yield self.apply(function, args)
+        self.check_result(result, call, scope, callee_name(call.op))
+        return result
+
+    def check_result(self, result: Any, call: Call, scope: Scope, callee: str) -> None:
+        """What a call declares of its result (`sinfo_args`) is checked: nobody else knows what a callee returns."""
+        place = Place(f"{scope.function}: the result of {callee}", "the result")
+        matching.check(result, result_of(call.sinfo_args), scope, place)
+
+    def apply(self, function: Any, args: Sequence[Any]) -> Steps:
+        """Call a function value."""
+        if isinstance(function, Closure) and function.machine is self:
+            self._check_count(function, len(args))
+            args = (*args, *function.captured)
+            if isinstance(function.target, Code):
+                return (yield self.enter(function.name, function.target, args))
+            self._kernels.run(cast(PrimFunc, function.target), args)
+            return ()
+        return self._call_foreign(function, args)
+
+    def enter(self, name: str, code: Code, args: Sequence[Any]) -> Steps:
+        """Match the arguments, evaluate the body in a new scope, match the result."""
+        if self._depth >= self.max_depth:
+            raise RecursionError(
+                f"{name}: more than {self.max_depth} calls are under way; "
+                "Interpreter(..., max_depth=...) raises the limit"
+            )
+        self._depth += 1
+        scope = Scope(name, code.outer)
+        try:
+            matching.enter(code.function.params, args, scope)
+            result = yield self.value(code.function.body, scope)
+            if code.function.ret_struct_info is not None:
+                place = Place(f"{name}: result", "the result")
+                matching.match(result, code.function.ret_struct_info, scope, place)
+            return result
+        except Exception as error:
+            self._locate(error, scope)
+            raise
+        finally:
+            self._depth -= 1
+
+    def _call_foreign(self, function: Any, args: Sequence[Any]) -> Any:
+        """Call a packed function, a function of another machine, or a builtin."""
+        if isinstance(function, Closure):
+            return import_value(function.machine.call_raw(function, args))
+        if isinstance(function, FunctionType):  # a builtin, which takes and gives values as they are
+            return function(*args)
+        if not isinstance(function, tvm_ffi.Function):
+            raise TypeError(f"cannot call {kind_of(function)}")
+        try:
+            return import_value(function(*args))
+        except Exception as error:
+            self._foreign = error
+            raise
+
+    # ---------------------------------------------------------------------------------- complaints
+
+    def _parameter_names(self, closure: Closure) -> tuple[str, ...] | None:
+        if not isinstance(closure.target, Code):
+            return None
+        names = tuple(param.name_hint for param in closure.target.function.params)
+        return names[: len(names) - len(closure.captured)]
+
+    def _check_count(self, closure: Closure, found: int) -> None:
+        names = self._parameter_names(closure)
+        if names is not None and len(names) != found:
+            noun = "argument" if len(names) == 1 else "arguments"
+            raise TypeError(f"{closure.name}: expected {len(names)} {noun} {_listed(names)}, found {found}")
+
+    def _locate(self, error: Exception, scope: Scope, binding: Binding | None = None) -> None:
+        """Say in the error where it happened: once for each function that was under way.
+
+        Messages begin with the innermost function's name; those of packed functions are their own.
+        """
+        activation = scope.activation
+        if self._located is not None and self._located[0] is error:
+            if self._located[1] is activation:
+                return
+        elif error is not self._foreign:
+            message = error.args[0] if len(error.args) == 1 else None
+            if isinstance(message, str) and not message.startswith(f"{scope.function}: "):
+                error.args = (f"{scope.function}: {message}",)
+        self._located = error, activation
+        span = None if binding is None else getattr(binding, "value", binding).span or binding.span
+        note = f"  in Relax function {scope.function}" + (f" ({span})" if span is not None else "")
+        if hasattr(error, "add_note"):  # Python 3.11
+            error.add_note(note)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"({', '.join(names)})"

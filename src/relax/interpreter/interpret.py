@@ -1,0 +1,27 @@
+"""interpret: evaluate one function of a module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..analysis import assert_well_formed
+from ..ir import IRModule
+from .evaluator import Interpreter
+
+
+def interpret(mod: IRModule, func_name: str = "main", *args: Any, **kwargs: Any) -> Any:
+    """Evaluate an entry point of a module, as the definition of the language says, and give its result.
+
+        relax.interpret(mod, "main", x, w)
+
+    Takes and returns what ``VirtualMachine(build(mod))[func_name](*args)`` does: arrays or NDArrays, numbers,
+    shapes, tuples, functions; tensors among the arguments are passed by reference. The module may be any
+    well-formed one, in normal form or not, before or after any pass that keeps it a Relax program; nothing of it is
+    compiled. It is slow, and is meant to be compared with.
+
+    Raises DiagnosticError for a module that is not well-formed, AttributeError if there is no such entry point, and
+    otherwise what the program raises: TypeError and ValueError for values that do not match their annotations,
+    AssertionError, IndexError, ZeroDivisionError, …
+    """
+    assert_well_formed(mod, check_struct_info=False)
+    return Interpreter(mod)[func_name](*args, **kwargs)

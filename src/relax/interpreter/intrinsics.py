@@ -1,0 +1,204 @@
+"""The intrinsics (language.md §7.3): each is an evaluation that is given the call, and evaluates its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol, cast
+
+import tvm_ffi
+
+from ..expr import Call, ExternFunc, Var
+from ..ir import RelaxExpr
+from ..op import operator_of
+from ..op.intrinsics import AssertOp, CallTIRInplace, HintOnDevice, Print, ToVDevice
+from ..op.tir_calls import output_infos
+from ..runtime import ops
+from ..runtime.builtins import alloc_storage, alloc_tensor_in, bind_captured, shape_of, to_device
+from ..runtime.closure import Closure
+from ..runtime.info import PrimInfo
+from ..runtime.tensor import new_tensor, numpy_view
+from ..runtime_info import device_name
+from ..struct_info import TensorStructInfo
+from . import matching
+from .matching import Place, name_of
+from .scope import Scope
+from .steps import Steps
+
+
+class Evaluator(Protocol):
+    """What intrinsics need of the interpreter."""
+
+    def value(self, expr: RelaxExpr, scope: Scope) -> Steps:
+        """The value of an expression."""
+        ...
+
+    def values(self, exprs: Sequence[RelaxExpr], scope: Scope) -> Steps:
+        """The values of several, left to right."""
+        ...
+
+    def apply(self, function: Any, args: Sequence[Any]) -> Steps:
+        """Call a function value."""
+        ...
+
+    def check_result(self, result: Any, call: Call, scope: Scope, callee: str) -> None:
+        """Check a result against what the call declares."""
+        ...
+
+
+# ---------------------------------------------------------------------------- destination-passing style
+
+
+def call_tir(run: Evaluator, call: Call, scope: Scope) -> Steps:
+    """Allocate the outputs; call the function with inputs, integers and outputs; return the outputs.
+
+    One output is returned as it is, several as a tuple. In call_tir_inplace an output may be one of the inputs,
+    which must then fit; the function is passed that input once.
+    """
+    callee, inputs, *integers = yield run.values(call.args, scope)
+    infos = output_infos(call.sinfo_args)
+    operator = operator_of(call)
+    reused = operator.inplace_indices if isinstance(operator, CallTIRInplace) else (-1,) * len(infos)
+    outputs: list[Any] = []
+    for index, info in zip(reused, infos, strict=True):
+        if index < 0:
+            outputs.append(_allocate(info, scope))
+        else:
+            outputs.append(inputs[index])
+            matching.check(
+                inputs[index], info, scope, Place(f"{scope.function}: match_cast of argument {index}", "")
+            )
+    fresh = [output for index, output in zip(reused, outputs, strict=True) if index < 0]
+    yield run.apply(callee, _arranged(callee, inputs, tuple(*integers), fresh))
+    return outputs[0] if isinstance(call.sinfo_args[0], TensorStructInfo) else tuple(outputs)
+
+
+def _allocate(info: TensorStructInfo, scope: Scope) -> tvm_ffi.Tensor:
+    if isinstance(info.shape, Var):
+        shape = tuple(scope[info.shape])
+    else:
+        shape = tuple(cast(int, scope.evaluate(dim)) for dim in info.dims or ())
+    return fresh_tensor(shape, str(info.dtype))
+
+
+def fresh_tensor(shape: Sequence[int], dtype: str) -> tvm_ffi.Tensor:
+    """A tensor of unlikely contents: NaN, -1, True. Raises ValueError for a negative dimension."""
+    tensor = new_tensor(tuple(shape), dtype)
+    memory = numpy_view(tensor)
+    if dtype == "bool":
+        memory[...] = True
+    elif memory.size:
+        memory.reshape(-1).view("uint8")[...] = 0xFF
+    return tensor
+
+
+def _arranged(callee: Any, inputs: Any, integers: Any, outputs: Sequence[Any]) -> list[Any]:
+    """Integers stand before the outputs, or after them where the callee's signature ends in one."""
+    info = callee.info if isinstance(callee, Closure) else None
+    params = info.params if info is not None and info.params is not None else ()
+    if integers and params and isinstance(params[-1], PrimInfo):
+        return [*inputs, *outputs, *integers]
+    return [*inputs, *integers, *outputs]
+
+
+# -------------------------------------------------------------------------------- packed functions, closures
+
+
+def call_packed(run: Evaluator, call: Call, scope: Scope) -> Steps:
+    """call_pure_packed, call_inplace_packed: an ordinary call; only the compiler cares for what they promise."""
+    callee, *args = yield run.values(call.args, scope)
+    result = yield run.apply(callee, args)
+    run.check_result(result, call, scope, callee_name(call.args[0]))
+    return result
+
+
+def invoke(run: Evaluator, call: Call, scope: Scope) -> Steps:
+    """invoke_closure and kin: the arguments come as one tuple."""
+    callee, args = yield run.values(call.args, scope)
+    result = yield run.apply(callee, args)
+    run.check_result(result, call, scope, callee_name(call.args[0]))
+    return result
+
+
+def call_tir_dyn(run: Evaluator, call: Call, scope: Scope) -> Steps:
+    """The integers of the last argument, a shape, become the last arguments."""
+    callee, args = yield run.values(call.args, scope)
+    return (yield run.apply(callee, (*args[:-1], *args[-1])))
+
+
+def make_closure(run: Evaluator, call: Call, scope: Scope) -> Steps:
+    """A function whose last parameters are given."""
+    callee, captured = yield run.values(call.args, scope)
+    return bind_captured(callee, captured)
+
+
+def callee_name(callee: RelaxExpr) -> str:
+    """What messages call a callee."""
+    return callee.global_symbol if isinstance(callee, ExternFunc) else name_of(callee)
+
+
+# ---------------------------------------------------------------------------------- simple functions of values
+
+
+def _print(call: Call, *values: Any) -> tuple[()]:
+    ops.print(cast(Print, operator_of(call)).format, *values)
+    return ()
+
+
+def _assert(call: Call, condition: Any, *values: Any) -> tuple[()]:
+    ops.assert_op(condition, cast(AssertOp, operator_of(call)).format, *values)
+    return ()
+
+
+def _to_device(call: Call, tensor: Any) -> Any:
+    device = cast("ToVDevice | HintOnDevice", operator_of(call)).dst_vdevice
+    return to_device(tensor, device_name(device.target))
+
+
+def _end_of_life(call: Call, value: Any) -> tuple[()]:
+    return ()
+
+
+_SIMPLE: Final[dict[str, Callable[..., Any]]] = {
+    "relax.shape_of": lambda call, tensor: shape_of(tensor),
+    "relax.tensor_to_shape": lambda call, tensor: ops.tensor_to_shape(tensor),
+    "relax.shape_to_tensor": lambda call, shape: ops.shape_to_tensor(shape),
+    "relax.null_value": lambda call: None,
+    "relax.print": _print,
+    "relax.assert_op": _assert,
+    "relax.to_vdevice": _to_device,
+    "relax.hint_on_device": _to_device,
+    "relax.builtin.stop_lift_params": lambda call, tensor: tensor,
+    "relax.builtin.alloc_tensor": lambda call, shape, dtype, *_: fresh_tensor(shape, str(dtype)),
+    "relax.memory.alloc_storage": lambda call, size, device, scope, dtype: alloc_storage(size, dtype),
+    "relax.vm.alloc_storage": lambda call, size, device, dtype, scope: alloc_storage(size, dtype),
+    "relax.memory.alloc_tensor": lambda call, *args: alloc_tensor_in(*args),
+    "relax.vm.alloc_tensor": lambda call, *args: alloc_tensor_in(*args),
+    "relax.memory.kill_storage": _end_of_life,
+    "relax.memory.kill_tensor": _end_of_life,
+    "relax.vm.kill_object": _end_of_life,
+}
+
+
+def _simple(function: Callable[..., Any]) -> Intrinsic:
+    def evaluation(run: Evaluator, call: Call, scope: Scope) -> Steps:
+        return function(call, *(yield run.values(call.args, scope)))
+
+    return evaluation
+
+
+Intrinsic = Callable[[Evaluator, Call, Scope], Steps]
+
+INTRINSICS: Final[dict[str, Intrinsic]] = {
+    "relax.call_tir": call_tir,
+    "relax.call_tir_inplace": call_tir,
+    "relax.call_dps_packed": call_tir,
+    "relax.call_pure_packed": call_packed,
+    "relax.call_inplace_packed": call_packed,
+    "relax.call_builtin_with_ctx": invoke,
+    "relax.invoke_closure": invoke,
+    "relax.invoke_pure_closure": invoke,
+    "relax.vm.call_tir_dyn": call_tir_dyn,
+    "relax.make_closure": make_closure,
+    **{name: _simple(function) for name, function in _SIMPLE.items()},
+}
+"""The intrinsics by the names of their operators."""

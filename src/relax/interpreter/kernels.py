@@ -1,0 +1,53 @@
+"""PrimFuncs, executed from their TIR by an evaluator that checks every access to a buffer (`relax.tir.interpret`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import tvm_ffi
+
+from ..ir import IRModule
+from ..runtime.heap import ShapeHeap
+from ..runtime.registry import get_global_func
+from ..runtime.tensor import numpy_view
+from ..tir import PrimFunc
+from ..tir.interpret import executable
+
+
+class _PackedFunctions(Mapping[str, Callable[..., Any]]):
+    """The packed functions of the process, for calls out of TIR."""
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        return get_global_func(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The function of that name, `default` if there is none."""
+        return get_global_func(name, allow_missing=True) or default
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(tvm_ffi.registry.list_global_func_names())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class Kernels:
+    """The PrimFuncs of a module; each is prepared when it is first called."""
+
+    def __init__(self, mod: IRModule) -> None:
+        self._mod = mod
+        self._ready: dict[PrimFunc, Callable[[Sequence[Any]], None]] = {}
+
+    def run(self, func: PrimFunc, args: Sequence[Any]) -> None:
+        """Run a PrimFunc on values; tensors are written in place."""
+        ready = self._ready.get(func)
+        if ready is None:
+            ready = self._ready[func] = executable(func, module=self._mod, externs=_PackedFunctions())
+        ready([_argument(value) for value in args])
+
+
+def _argument(value: Any) -> Any:
+    if isinstance(value, ShapeHeap):
+        value = value.tensor
+    return numpy_view(value) if isinstance(value, tvm_ffi.Tensor) else value

@@ -1,0 +1,174 @@
+"""Matching a value against struct info (language.md §7.1): at match_cast, at function entry and exit.
+
+    Object   anything
+    Tensor   a tensor; its ndim, dtype and device; then dimension by dimension
+    Shape    a shape; its ndim; then dimension by dimension
+    Prim     a number of the dtype; then its value
+    Tuple    a tuple; its length; then field by field
+    Func     a closure whose run-time struct info fits, or, with derive_func, a packed function
+
+A dimension that is an unbound variable standing alone is bound; anything else is evaluated and compared.
+
+There are two rounds. `bind` goes to the binding positions, and matches what comes before them in the order above;
+`check` matches everything. At function entry all parameters are bound, left to right, before the first is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import tvm_ffi
+
+from ..expr import Var
+from ..ir import RelaxExpr, StructInfo
+from ..prim import IntImm, PrimExpr, free_vars
+from ..prim import Var as ShapeVar
+from ..runtime import match as values
+from ..runtime.closure import Closure
+from ..runtime.info import FuncInfo, mismatch
+from ..runtime.values import kind_of
+from ..runtime_info import InfoMaker, device_name
+from ..sinfo_map import bound_in
+from ..struct_info import (
+    FuncStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from .scope import Number, Scope
+
+
+@dataclass(frozen=True)
+class Place:
+    """What is matched, for messages."""
+
+    context: str
+    """What messages begin with: ``main: parameter x``."""
+    name: str
+    """What a shape variable is said to be bound by: ``x``."""
+
+    def field(self, index: int) -> Place:
+        """A field of the tuple that stands here."""
+        return replace(self, context=f"{self.context}[{index}]", name=f"{self.name}[{index}]")
+
+
+def enter(params: Sequence[Var], args: Sequence[Any], scope: Scope) -> None:
+    """Match the arguments of a function, and bind its parameters and shape variables in `scope`."""
+    matches = [
+        (value, param.struct_info, Place(f"{scope.function}: parameter {param.name_hint}", param.name_hint))
+        for param, value in zip(params, args, strict=True)
+    ]
+    for value, info, place in matches:
+        bind(value, info, scope, place)
+    for value, info, place in matches:
+        check(value, info, scope, place)
+    for param, value in zip(params, args, strict=True):
+        scope.define(param, value)
+
+
+def match(value: Any, info: StructInfo, scope: Scope, place: Place) -> None:
+    """Match one value: bind, then check."""
+    bind(value, info, scope, place)
+    check(value, info, scope, place)
+
+
+# ------------------------------------------------------------------------------------------- the rounds
+
+
+def bind(value: Any, info: StructInfo, scope: Scope, place: Place) -> None:
+    """Bind the shape variables that stand alone in `info` and have no value yet."""
+    if all(map(scope.knows, bound_in(info))):
+        return
+    check_kind(value, info, place)
+    if isinstance(info, TupleStructInfo):
+        for index, field in enumerate(info.fields):
+            bind(value[index], field, scope, place.field(index))
+        return
+    for where, dim, found in dimensions(value, info):
+        if isinstance(dim, ShapeVar) and not scope.knows(dim):
+            scope.define_size(dim, found, f"{place.name}, {where}" if where else place.name)
+
+
+def check(value: Any, info: StructInfo, scope: Scope, place: Place) -> None:
+    """Compare a value with struct info whose shape variables are bound."""
+    check_kind(value, info, place)
+    match info:
+        case TupleStructInfo(fields):
+            for index, field in enumerate(fields):
+                check(value[index], field, scope, place.field(index))
+        case FuncStructInfo():
+            _check_function(value, info, scope, place)
+        case TensorStructInfo(Var() as shape):
+            values.match_shape_value(value, scope[shape], place.context)
+        case _:
+            for where, dim, found in dimensions(value, info):
+                if found != scope.evaluate(dim):
+                    expected = str(dim.value) if isinstance(dim, IntImm) else scope.explain(dim)
+                    raise ValueError(
+                        f"{place.context}: {where or 'the value'} is {found}, expected {expected}"
+                    )
+
+
+def check_kind(value: Any, info: StructInfo, place: Place) -> None:
+    """Kind, rank, length, dtype and device; TypeError or ValueError if they differ."""
+    match info:
+        case TensorStructInfo(_, dtype, vdevice):
+            device = "cpu" if vdevice is None else device_name(vdevice.target)
+            values.check_tensor_info(value, info.ndim, str(dtype), place.context, device)
+        case ShapeStructInfo(_, ndim):
+            values.check_shape_info(value, ndim, place.context)
+        case PrimStructInfo(dtype):
+            values.check_prim_value_info(value, str(dtype), place.context)
+        case TupleStructInfo(fields):
+            values.check_tuple_info(value, len(fields), place.context)
+        case _:
+            pass
+
+
+def dimensions(value: Any, info: StructInfo) -> list[tuple[str, PrimExpr, Number]]:
+    """What `info` says of dimensions (or of a scalar), beside what they are: (where, expected, found)."""
+    match info:
+        case TensorStructInfo() if info.dims is not None:
+            expected, found = info.dims, value.shape
+        case ShapeStructInfo(dims) if dims is not None:
+            expected, found = dims, tuple(value)
+        case PrimStructInfo(_, expr) if expr is not None:
+            return [("", expr, value)]
+        case _:
+            return []
+    axes = range(len(expected))
+    return [(f"dimension {axis}", expected[axis], found[axis]) for axis in axes]
+
+
+# -------------------------------------------------------------------------------------------- functions
+
+
+def function_info(info: FuncStructInfo, scope: Scope) -> FuncInfo:
+    """What a function made here says of itself at run time: shape variables of the scope have their values."""
+
+    def resolve(dim: PrimExpr) -> int | None:
+        if isinstance(dim, IntImm) or not all(map(scope.knows, free_vars(dim))):
+            return None
+        return cast(int, scope.evaluate(dim))
+
+    return InfoMaker(resolve).func(info)
+
+
+def _check_function(value: Any, info: FuncStructInfo, scope: Scope, place: Place) -> None:
+    if info.params is None:
+        if isinstance(value, Closure) or not isinstance(value, tvm_ffi.Function):
+            raise TypeError(f"{place.context}: expected a packed function, found {kind_of(value)}")
+        return
+    if not isinstance(value, Closure):
+        raise TypeError(f"{place.context}: expected a Relax function, found {kind_of(value)}")
+    why = None if value.info is None else mismatch(value.info, function_info(info, scope))
+    if why is not None:
+        raise TypeError(f"{place.context}: the function {value.name} does not fit: {why}")
+
+
+def name_of(value: RelaxExpr) -> str:
+    """What a value is called in messages: the name of its variable, if it has one."""
+    return getattr(value, "name_hint", "a value")

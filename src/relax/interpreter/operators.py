@@ -1,0 +1,163 @@
+"""Operators, by their NumPy references.
+
+What inference asks of an operator's operands is asked again of the values: at run time every dimension is known, so
+what inference had to leave open is decided. The reference then computes the result, and must agree with what was
+inferred for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+import tvm_ffi
+
+from ..expr import Call
+from ..ir import RelaxExpr, StructInfo
+from ..op.base import Operator, infer_operands, operator_of
+from ..op.errors import OperatorError
+from ..op.known import known_struct_info
+from ..op.operands import Operand, is_absent
+from ..prim import const
+from ..runtime.builtins import BUILTINS
+from ..runtime.closure import Closure
+from ..runtime.dtypes import canonical_dtype
+from ..runtime.tensor import check_shape, numpy_view, tensor_of_numpy
+from ..runtime.values import is_tuple, kind_of
+from ..struct_info import (
+    FuncStructInfo,
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from .scope import Scope
+
+_PROGRAM_ERRORS = (ArithmeticError, AssertionError, LookupError, MemoryError, OSError, TypeError, ValueError)
+"""What a reference raises for operands it has no result for."""
+
+
+def evaluate_operator(call: Call, args: Sequence[Any], scope: Scope) -> Any:
+    """The value of an operator's call on the values of its arguments.
+
+    A tensor in the result is always a fresh one. Raises ValueError where there can be no tensor of the result's
+    shape, AssertionError for sizes that do not fit, and what the reference raises (IndexError,
+    ZeroDivisionError, …); messages begin with the function and the operator.
+    """
+    operator = operator_of(call)
+    if operator is None:
+        raise TypeError(f"{scope.function}: the operator {getattr(call.op, 'name', '?')} has no definition")
+    context = f"{scope.function}: {operator.short_name}"
+    _check_results(call.struct_info_, scope)
+    pairs = operator.arguments(call)
+    absent = [operand.optional and is_absent(arg) for operand, arg in pairs]
+    infos = [
+        None if left_out else _checked_info(operand, arg, value, context)
+        for left_out, (operand, arg), value in zip(absent, pairs, args, strict=True)
+    ]
+    try:
+        expected = infer_operands(operator, call, None, infos)
+    except OperatorError as error:
+        raise AssertionError(f"{context}: {error.message}") from None
+    operands = [None if left_out else _operand(value) for left_out, value in zip(absent, args, strict=True)]
+    try:
+        with np.errstate(all="ignore"):
+            result = _definition(operator)(*operands)
+    except _PROGRAM_ERRORS as error:
+        raise type(error)(f"{context}: {_message(error)}") from error
+    return _result(result, expected, context)
+
+
+def _check_results(info: StructInfo | None, scope: Scope) -> None:
+    """The results come first: a negative dimension is complained of before anything is computed."""
+    if isinstance(info, TensorStructInfo) and info.dims is not None and not info.dtype.is_void:
+        check_shape([cast(int, scope.evaluate(dim)) for dim in info.dims], str(info.dtype))
+    elif isinstance(info, TupleStructInfo):
+        for field in info.fields:
+            _check_results(field, scope)
+
+
+def _definition(operator: Operator) -> Callable[..., Any]:
+    """The reference; for an operator that only a function of the run time implements, that function."""
+    if operator.reference is not None or operator.packed is None:
+        return operator.evaluate
+    attributes = [getattr(operator, name) for name in operator.attribute_names]
+    implementation = BUILTINS[operator.packed]
+    return lambda *operands: implementation(*operands, *attributes)
+
+
+def _message(error: BaseException) -> str:
+    return str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+
+
+# ------------------------------------------------------------------------------------------- operands
+
+
+def info_of(value: Any, expr: RelaxExpr | None = None) -> StructInfo:
+    """All that struct info can say of a value; a number is of the dtype its expression has."""
+    match value:
+        case tvm_ffi.Tensor():
+            return TensorStructInfo(value.shape, canonical_dtype(value.dtype))
+        case tvm_ffi.Shape():
+            return ShapeStructInfo(tuple(cast("tuple[int, ...]", value)))
+        case bool() | int() | float():
+            known = None if expr is None else known_struct_info(expr)
+            natural = "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float64"
+            dtype = known.dtype if isinstance(known, PrimStructInfo) else natural
+            return PrimStructInfo(value=const(value, dtype))
+        case Closure() | tvm_ffi.Function():
+            return FuncStructInfo.opaque_func()
+        case _ if is_tuple(value):
+            return TupleStructInfo(tuple(info_of(field) for field in value))
+        case _:
+            return ObjectStructInfo()
+
+
+def _checked_info(operand: Operand, expr: RelaxExpr, value: Any, context: str) -> StructInfo:
+    info = info_of(value, expr)
+    if not operand.accepts(info):
+        raise TypeError(f"{context}: {operand.name} must be {operand.wanted}, found {kind_of(value)}")
+    return info
+
+
+def _operand(value: Any) -> Any:
+    """A value as references take it: arrays, tuples of ints, numbers, lists."""
+    if isinstance(value, tvm_ffi.Tensor):
+        return numpy_view(value)
+    if isinstance(value, tvm_ffi.Shape):
+        return tuple(cast("tuple[int, ...]", value))
+    return [_operand(field) for field in value] if is_tuple(value) else value
+
+
+# -------------------------------------------------------------------------------------------- results
+
+
+def _result(result: Any, expected: StructInfo, context: str) -> Any:
+    """A reference's result as a value: tensors with memory of their own, of the inferred dtype and shape."""
+    match expected:
+        case TensorStructInfo():
+            tensor = _fresh(result)
+            inferred = expected.dims if expected.dims is not None else tensor.shape
+            dims = [getattr(dim, "value", found) for dim, found in zip(inferred, tensor.shape, strict=False)]
+            agrees = expected.ndim in (-1, tensor.ndim) and dims == list(tensor.shape)
+            if not agrees or expected.dtype not in ("", canonical_dtype(tensor.dtype)):
+                found = info_of(tensor)
+                raise RuntimeError(
+                    f"{context}: the reference disagrees with inference: {found}, not {expected}"
+                )
+            return tensor
+        case TupleStructInfo(fields):
+            return tuple(_result(part, field, context) for part, field in zip(result, fields, strict=True))
+        case ShapeStructInfo():
+            return tvm_ffi.Shape(tuple(int(extent) for extent in result))
+        case PrimStructInfo():
+            return cast(Any, result).item() if isinstance(result, np.generic) else result
+        case _:
+            return result
+
+
+def _fresh(result: Any) -> tvm_ffi.Tensor:
+    array = numpy_view(result) if isinstance(result, tvm_ffi.Tensor) else result
+    return tensor_of_numpy(np.array(array, order="C"))
