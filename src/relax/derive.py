@@ -34,6 +34,8 @@ MATCH_CAST_HINT = "R.match_cast states what is only known at run time, and check
 def known_struct_info(expr: RelaxExpr, scopes: Scopes) -> StructInfo:
     """The struct info of a part. A part that has none is an error in the program."""
     info = scopes.global_struct_info(expr) if isinstance(expr, GlobalVar) else expr.struct_info_
+    if isinstance(info, FuncStructInfo) and isinstance(expr, (Var, GlobalVar)):
+        return scopes.with_own_variables(expr, info)
     if info is not None:
         return info
     if isinstance(expr, Var):
@@ -230,22 +232,12 @@ def derive_call_ret_struct_info(info: FuncStructInfo, call: Call, scopes: Scopes
             call.span,
             [f"{name}: {struct_info_text(info)}", *notes_of(call)],
         )
-    captured = () if isinstance(call.op, GlobalVar) else _captured(call.op, scopes)
-    fits, table, unmatched = fit_all(args, params, captured)
+    fits, table, unmatched = fit_all(args, params, scopes.shape_vars)
     for i, fit in enumerate(fits):
         if fit.verdict is not Verdict.YES:
             _argument_misfit(call, name, i, fit, params[i], scopes)
     ret = substitute_struct_info(info.ret, table, None, simplify_dim) if table else info.ret
     return erase(ret, unmatched)
-
-
-def _captured(callee: RelaxExpr, scopes: Scopes) -> Collection[PrimVar]:
-    """Shape variables that a local function's struct info mentions without binding them.
-
-    These are the ones in scope, but a function that calls itself binds its own anew.
-    """
-    own = scopes.own_shape_vars.get(callee, ()) if isinstance(callee, Var) else ()
-    return scopes.shape_vars.keys() - own if own else scopes.shape_vars
 
 
 def _argument_misfit(

@@ -65,7 +65,7 @@ from .scope import (
     set_global_struct_info,
 )
 from .sinfo_map import bound_in, shape_expressions
-from .sinfo_relations import Fit, Verdict, check_compatible, erase, fit_all
+from .sinfo_relations import Fit, Verdict, check_castable, check_compatible, erase
 from .sinfo_text import struct_info_text
 from .struct_info import ObjectStructInfo
 
@@ -387,8 +387,7 @@ class Normalizer(Scopes):
 
     def local_function(self, var: Var, function: Function) -> Function:
         """A function literal bound to a variable: it may call itself through that variable."""
-        params = [param.struct_info_ or ObjectStructInfo() for param in function.params]
-        self.own_shape_vars[var] = {v for v in bound_in(*params) if v not in self.shape_vars}
+        self.note_own(var, function)
         declared = function.ret_struct_info
         if var.struct_info_ is None and declared is not None:
             set_slot(var, "_struct_info", function_struct_info(function, declared))
@@ -396,6 +395,8 @@ class Normalizer(Scopes):
 
     def bind(self, var: Var, value: RelaxExpr, original: VarBinding | None = None) -> None:
         """Append ``var = value``; the variable's struct info is its annotation, else what was derived."""
+        if isinstance(value, Function):
+            self.note_own(var, value)
         info = known_struct_info(value, self)
         known = var.struct_info_
         if known is None:
@@ -447,11 +448,11 @@ class Normalizer(Scopes):
         """A cast brings new shape variables into scope; one that can never succeed is an error."""
         value = self.leaf(binding.value)
         info, cast = known_struct_info(value, self), binding.struct_info
-        fits, _, _ = fit_all([info], [cast], self.shape_vars)
-        if fits[0].verdict is Verdict.NO:
+        fit = check_castable(info, cast, self.shape_vars)
+        if fit.verdict is Verdict.NO:
             raise self.error(
                 "E3008",
-                f"this match_cast can never succeed: {fits[0].reason}",
+                f"this match_cast can never succeed: {fit.reason}",
                 binding.span,
                 [f"the value: {struct_info_text(info)}", f"cast to:   {struct_info_text(cast)}"],
             )

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import cast
 
 from .expr import Binding, BindingBlock, Function, Var
 from .ir import (
@@ -20,8 +21,9 @@ from .ir import (
     emit_warning,
 )
 from .ir.transform import PassContext
+from .prim.expr import PrimExpr
 from .prim.expr import Var as PrimVar
-from .sinfo_map import bound_in
+from .sinfo_map import bound_in, substitute_struct_info
 from .sinfo_relations import erase
 from .struct_info import (
     FuncStructInfo,
@@ -92,7 +94,7 @@ class Scopes:
         self.poisoned: set[Var] = set()
         self.failed: set[str] = set()
         """Global functions in error, whose result is therefore not known."""
-        self.own_shape_vars: dict[Var, set[PrimVar]] = {}
+        self.own_shape_vars: dict[Var, list[PrimVar]] = {}
         """For each variable bound to a function literal, what that function's parameters bind."""
         for global_var, function in (mod.functions if mod is not None else {}).items():
             self.declare(global_var, function)
@@ -117,6 +119,27 @@ class Scopes:
         if name in self.globals:
             return self.signatures.get(name)
         return global_var.struct_info_
+
+    def note_own(self, var: Var, function: Function) -> None:
+        """Remember which shape variables the parameters of a local function bind: those not in scope already."""
+        infos = [param.struct_info_ or ObjectStructInfo() for param in function.params]
+        own = [v for v in bound_in(*infos) if v not in self.shape_vars]
+        self.own_shape_vars.setdefault(var, own)
+
+    def with_own_variables(self, function: RelaxExpr, info: FuncStructInfo) -> StructInfo:
+        """A function's struct info as it is seen here.
+
+        What its parameters bind stands for any size; but in its own body (it may be recursive), or where a variable
+        object is bound a second time, that is in scope, and one size. Then the struct info gets new variables.
+        """
+        if isinstance(function, GlobalVar):
+            own = list(bound_in(*(info.params or ())))
+        else:
+            own = self.own_shape_vars.get(cast(Var, function), [])
+        fresh: dict[PrimVar, PrimExpr] = {
+            v: PrimVar(v.name, v.dtype, span=v.span) for v in own if v in self.shape_vars
+        }
+        return substitute_struct_info(info, fresh) if fresh else info
 
     # -- scopes
 

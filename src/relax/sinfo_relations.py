@@ -233,17 +233,25 @@ class _Comparison:
             wanted, found = f"{len(expected.params)} parameters", f"{len(value.params)}"
             self.differ(Level.DIFFERENT, path, wanted, found)
             return
-        table, unmatched = match_dimensions(value.params, expected.params, self.in_scope)
+        table, free = match_own(value.params, expected.params, self.in_scope)
         params = [substitute_struct_info(p, table, None, simplify_dim) for p in value.params]
-        # Contravariant: whatever may be passed as expected must be accepted.
-        inner = _Comparison(self.in_scope, unmatched)
-        for i, (p, e) in enumerate(zip(params, expected.params, strict=True)):
+        # What the parameters bind is in scope in function types among them, and in the result.
+        outer, self.in_scope = self.in_scope, {*self.in_scope, *bound_in(*expected.params)}
+        self.parameters(params, expected.params, free, path)
+        ret = erase(substitute_struct_info(value.ret, table, None, simplify_dim), free)
+        self.compare(ret, expected.ret, (*path, "result"))
+        self.in_scope = outer
+
+    def parameters(
+        self, value: list[StructInfo], expected: tuple[StructInfo, ...], free: Iterable[PrimVar], path: Path
+    ) -> None:
+        """Contravariant: whatever may be passed as expected must be accepted. `free` may become anything."""
+        inner = _Comparison(self.in_scope, free)
+        for i, (p, e) in enumerate(zip(value, expected, strict=True)):
             inner.compare(e, p, (*path, f"parameter {i}"))
         if inner.fit.level < self.fit.level:
             found = inner.fit  # its two sides stand the other way round
             self.fit = Fit(found.level, found.part, found.found, found.expected)
-        ret = erase(substitute_struct_info(value.ret, table, None, simplify_dim), unmatched)
-        self.compare(ret, expected.ret, (*path, "result"))
 
     def packed(self, value: FuncStructInfo, expected: FuncStructInfo, path: Path) -> None:
         if (value.params is None) is not (expected.params is None):
@@ -252,6 +260,25 @@ class _Comparison:
             self.differ(
                 Level.DIFFERENT, (*path, "derivation"), f"{expected.derive_func}", f"{value.derive_func}"
             )
+
+
+class _CastComparison(_Comparison):
+    """Whether a value described by one struct info can turn out to have the other.
+
+    A function may accept more than its struct info says, and have no effect though it is not said to be pure. So only
+    the number of its parameters and its result can oppose a cast.
+    """
+
+    def func(self, value: FuncStructInfo, expected: FuncStructInfo, path: Path) -> None:
+        super().func(value.replace(purity=expected.purity), expected, path)
+
+    def parameters(
+        self, value: list[StructInfo], expected: tuple[StructInfo, ...], free: Iterable[PrimVar], path: Path
+    ) -> None:
+        pass
+
+    def packed(self, value: FuncStructInfo, expected: FuncStructInfo, path: Path) -> None:
+        super().packed(value.replace(derive_func=expected.derive_func), expected, path)
 
 
 _METHODS: dict[type, str] = {
@@ -295,6 +322,18 @@ def match_dimensions(
     return table, own - table.keys()
 
 
+def match_own(
+    params: Iterable[StructInfo], others: Iterable[StructInfo], in_scope: Collection[PrimVar]
+) -> tuple[dict[PrimVar, PrimExpr], set[PrimVar]]:
+    """`match_dimensions` of two functions' parameters. What is not matched becomes new variables, and these are free.
+
+    (Two signatures may bind the same variable object, and mean different things by it.)
+    """
+    table, unmatched = match_dimensions(params, others, in_scope)
+    fresh = {var: PrimVar(var.name, var.dtype, span=var.span) for var in unmatched}
+    return {**table, **fresh}, set(fresh.values())
+
+
 def _match(pattern: StructInfo, value: StructInfo, own: set[PrimVar], table: dict[PrimVar, PrimExpr]) -> None:
     match pattern, value:
         case TupleStructInfo(fields), TupleStructInfo(others):
@@ -323,10 +362,21 @@ def _match_dims(
             table.setdefault(dim, value)
 
 
+def check_castable(value: StructInfo, cast: StructInfo, in_scope: Collection[PrimVar] = ()) -> Fit:
+    """Whether a match_cast of a value can succeed; incompatible if it is proved that it never will.
+
+    Variables of the cast that stand alone and are not in scope are bound by it.
+    """
+    table, unmatched = match_dimensions([cast], [value], in_scope)
+    comparison = _CastComparison(in_scope, unmatched)
+    comparison.compare(value, substitute_struct_info(cast, table, None, simplify_dim), ())
+    return comparison.fit
+
+
 def fit_all(
     values: Iterable[StructInfo], patterns: Iterable[StructInfo], in_scope: Collection[PrimVar] = ()
 ) -> tuple[list[Fit], dict[PrimVar, PrimExpr], set[PrimVar]]:
-    """Match values against patterns (parameters, a cast): binding positions first, then everything is compared.
+    """Match values against patterns (parameters): binding positions first, then everything is compared.
 
     Returns how each value fits, what the patterns' own variables became, and those that are not known.
     """
@@ -346,8 +396,11 @@ def fit_all(
 # ------------------------------------------------------------------------------------ least upper bound
 
 
-def struct_info_lca(lhs: StructInfo, rhs: StructInfo) -> StructInfo:
-    """The least upper bound: what is known of a value that has one of two struct infos."""
+def struct_info_lca(lhs: StructInfo, rhs: StructInfo, in_scope: Collection[PrimVar] = ()) -> StructInfo:
+    """The least upper bound: what is known of a value that has one of two struct infos.
+
+    `in_scope` are the shape variables that function types mention without binding them.
+    """
     if lhs is rhs:
         return lhs
     match lhs, rhs:
@@ -362,9 +415,10 @@ def struct_info_lca(lhs: StructInfo, rhs: StructInfo) -> StructInfo:
                 return lhs
             return PrimStructInfo(dtype)
         case TupleStructInfo(fields), TupleStructInfo(others) if len(fields) == len(others):
-            return TupleStructInfo([struct_info_lca(a, b) for a, b in zip(fields, others, strict=True)])
+            pairs = zip(fields, others, strict=True)
+            return TupleStructInfo([struct_info_lca(a, b, in_scope) for a, b in pairs])
         case FuncStructInfo(), FuncStructInfo():
-            return _func_lca(lhs, rhs)
+            return _func_lca(lhs, rhs, in_scope)
         case _:
             return lhs if isinstance(lhs, ObjectStructInfo) else ObjectStructInfo()
 
@@ -388,7 +442,7 @@ def _equal_dims(lhs: tuple[PrimExpr, ...], rhs: tuple[PrimExpr, ...]) -> bool:
     )
 
 
-def _func_lca(lhs: FuncStructInfo, rhs: FuncStructInfo) -> StructInfo:
+def _func_lca(lhs: FuncStructInfo, rhs: FuncStructInfo, in_scope: Collection[PrimVar]) -> StructInfo:
     purity = lhs.purity and rhs.purity
     if lhs.params is None or rhs.params is None:
         if lhs.params is not None or rhs.params is not None:
@@ -397,16 +451,33 @@ def _func_lca(lhs: FuncStructInfo, rhs: FuncStructInfo) -> StructInfo:
         return FuncStructInfo.opaque_func(derive_func=derive, purity=purity)
     if len(lhs.params) != len(rhs.params):
         return ObjectStructInfo()
-    # Compared in the variables of the left one.
-    table, _ = match_dimensions(rhs.params, lhs.params)
-    params = [substitute_struct_info(p, table, None, simplify_dim) for p in rhs.params]
-    if not all(
-        subtype(a, b) is Verdict.YES and subtype(b, a) is Verdict.YES
-        for a, b in zip(lhs.params, params, strict=True)
-    ):
+    params, ret = _renamed(rhs.params, rhs.ret, lhs.params, in_scope)
+    back, _ = _renamed(lhs.params, lhs.ret, rhs.params, in_scope)
+    # In both directions: (n, m) is not (k, k), though each of n and m can be k.
+    if not (_same_params(lhs.params, params, in_scope) and _same_params(rhs.params, back, in_scope)):
         return ObjectStructInfo()
-    ret = struct_info_lca(lhs.ret, substitute_struct_info(rhs.ret, table, None, simplify_dim))
+    ret = struct_info_lca(lhs.ret, ret, {*in_scope, *bound_in(*lhs.params)})
     return lhs if ret is lhs.ret and purity == lhs.purity else FuncStructInfo(lhs.params, ret, purity)
+
+
+Params = tuple[StructInfo, ...]
+
+
+def _renamed(
+    params: Params, ret: StructInfo, others: Params, in_scope: Collection[PrimVar]
+) -> tuple[Params, StructInfo]:
+    """Parameters and result in the shape variables that other parameters bind in the same places."""
+    table, _ = match_own(params, others, in_scope)
+    new = [substitute_struct_info(info, table, None, simplify_dim) for info in (*params, ret)]
+    return tuple(new[:-1]), new[-1]
+
+
+def _same_params(lhs: Params, rhs: Params, in_scope: Collection[PrimVar]) -> bool:
+    inner = {*in_scope, *bound_in(*lhs)}
+    return all(
+        check_compatible(a, b, inner).level is check_compatible(b, a, inner).level is Level.SAME
+        for a, b in zip(lhs, rhs, strict=True)
+    )
 
 
 # ------------------------------------------------------------------------------------ erasure
@@ -480,12 +551,14 @@ __all__ = [
     "Fit",
     "Level",
     "Verdict",
+    "check_castable",
     "check_compatible",
     "erase",
     "erase_to_well_defined",
     "fit_all",
     "is_base_of",
     "match_dimensions",
+    "match_own",
     "same_vdevice",
     "struct_info_lca",
     "subtype",
