@@ -383,7 +383,7 @@ def recursive_local_function_without_annotation(module: IRModule, draw: Draw) ->
         blocks = (*known.function.body.blocks, BindingBlock([call]))
         body = known.function.body.replace(blocks=blocks)
         return change(module, known.function, body=body, ret_struct_info=None)
-    site = pick(draw, places.sites)
+    site = pick(draw, places.ordinary)
     if site is None:
         return None
     f, p, again = site.new_var("rec"), Var("p", ObjectStructInfo()), Var("again")

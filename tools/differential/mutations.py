@@ -17,14 +17,19 @@ from hypothesis import strategies as st
 
 import relax
 from relax.analysis import check_well_formed
+from relax.expr import Function
 from relax.ir import Diagnostic, DiagnosticError, IRModule
 from relax.script import from_source
 from relax.transform import Normalize
 
-from . import mutate_annotations, mutate_rules
+from . import mutate_annotations, mutate_derivation, mutate_rules
 from .mutate_tree import LOST, SAME, Draw, Mutation
 
-MUTATIONS: tuple[Mutation, ...] = (*mutate_rules.TABLE, *mutate_annotations.TABLE)
+MUTATIONS: tuple[Mutation, ...] = (*mutate_rules.TABLE, *mutate_annotations.TABLE, *mutate_derivation.TABLE)
+
+
+INTERPRETED = frozenset({"rules"})
+"""The stages whose errors the interpreter finds too."""
 
 
 class Unrefused(AssertionError):
@@ -66,8 +71,9 @@ def _check_tree(broken: IRModule, mutation: Mutation) -> tuple[Diagnostic, ...]:
 def _check_build(broken: IRModule, mutation: Mutation) -> None:
     """Neither compiled nor interpreted, with the same complaint."""
     _expect(refusal(lambda: relax.build(broken, "llvm")), mutation, "build", broken)
-    name = next((g.name_hint for g, f in broken.items() if "global_symbol" in f.attrs), "main")
-    if hasattr(relax, "interpret"):
+    entries = [g.name_hint for g, f in broken.items() if "global_symbol" in f.attrs and isinstance(f, Function)]
+    name = next(iter(entries), "main")
+    if mutation.stage in INTERPRETED and hasattr(relax, "interpret"):
         # Without arguments: a program that is refused is not even entered.
         _expect(refusal(lambda: relax.interpret(broken, name)), mutation, "interpret", broken)
 
