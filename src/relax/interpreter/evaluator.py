@@ -7,7 +7,7 @@ A function that returns `Steps` is an evaluation: ``value = yield evaluation`` i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, Final, cast
@@ -354,8 +354,9 @@ class Interpreter:
         self._located = error, activation
         span = None if binding is None else getattr(binding, "value", binding).span or binding.span
         note = f"  in Relax function {scope.function}" + (f" ({span})" if span is not None else "")
-        if hasattr(error, "add_note"):  # Python 3.11
-            error.add_note(note)
+        add_note: Callable[[str], None] | None = getattr(error, "add_note", None)  # Python 3.11
+        if add_note is not None:
+            add_note(note)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -154,29 +154,60 @@ def _to_device(call: Call, tensor: Any) -> Any:
     return to_device(tensor, device_name(device.target))
 
 
+def _null(call: Call) -> None:
+    return None
+
+
+def _itself(call: Call, value: Any) -> Any:
+    return value
+
+
+def _alloc_tensor(call: Call, shape: Any, dtype: Any, *_: Any) -> tvm_ffi.Tensor:
+    return fresh_tensor(shape, str(dtype))
+
+
+def _memory_alloc_storage(call: Call, size: Any, device: Any, memory_scope: Any, dtype: Any) -> Any:
+    return alloc_storage(size, dtype)
+
+
+def _vm_alloc_storage(call: Call, size: Any, device: Any, dtype: Any, memory_scope: Any) -> Any:
+    return alloc_storage(size, dtype)
+
+
 def _end_of_life(call: Call, value: Any) -> tuple[()]:
     return ()
 
 
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of the values alone."""
+
+    def of_call(call: Call, *values: Any) -> Any:
+        return function(*values)
+
+    return of_call
+
+
 _SIMPLE: Final[dict[str, Callable[..., Any]]] = {
-    "relax.shape_of": lambda call, tensor: shape_of(tensor),
-    "relax.tensor_to_shape": lambda call, tensor: ops.tensor_to_shape(tensor),
-    "relax.shape_to_tensor": lambda call, shape: ops.shape_to_tensor(shape),
-    "relax.null_value": lambda call: None,
+    "relax.shape_of": _plain(shape_of),
+    "relax.tensor_to_shape": _plain(ops.tensor_to_shape),
+    "relax.shape_to_tensor": _plain(ops.shape_to_tensor),
+    "relax.null_value": _null,
     "relax.print": _print,
     "relax.assert_op": _assert,
     "relax.to_vdevice": _to_device,
     "relax.hint_on_device": _to_device,
-    "relax.builtin.stop_lift_params": lambda call, tensor: tensor,
-    "relax.builtin.alloc_tensor": lambda call, shape, dtype, *_: fresh_tensor(shape, str(dtype)),
-    "relax.memory.alloc_storage": lambda call, size, device, scope, dtype: alloc_storage(size, dtype),
-    "relax.vm.alloc_storage": lambda call, size, device, dtype, scope: alloc_storage(size, dtype),
-    "relax.memory.alloc_tensor": lambda call, *args: alloc_tensor_in(*args),
-    "relax.vm.alloc_tensor": lambda call, *args: alloc_tensor_in(*args),
+    "relax.builtin.stop_lift_params": _itself,
+    "relax.builtin.alloc_tensor": _alloc_tensor,
+    "relax.memory.alloc_storage": _memory_alloc_storage,
+    "relax.vm.alloc_storage": _vm_alloc_storage,
+    "relax.memory.alloc_tensor": _plain(alloc_tensor_in),
+    "relax.vm.alloc_tensor": _plain(alloc_tensor_in),
     "relax.memory.kill_storage": _end_of_life,
     "relax.memory.kill_tensor": _end_of_life,
     "relax.vm.kill_object": _end_of_life,
 }
+
+Intrinsic = Callable[[Evaluator, Call, Scope], Steps]
 
 
 def _simple(function: Callable[..., Any]) -> Intrinsic:
@@ -185,8 +216,6 @@ def _simple(function: Callable[..., Any]) -> Intrinsic:
 
     return evaluation
 
-
-Intrinsic = Callable[[Evaluator, Call, Scope], Steps]
 
 INTRINSICS: Final[dict[str, Intrinsic]] = {
     "relax.call_tir": call_tir,

@@ -66,6 +66,7 @@ from ..struct_info import (
     TupleStructInfo,
 )
 from .decorators import module_pass
+from .lambda_lift import CAPTURED
 from .rebuild import with_info
 from .shape_code import NodeTable, ShapeCode
 from .shape_needs import dims_in, shape_needs
@@ -119,7 +120,10 @@ class _FunctionLowering:
         self.code.begin(self.heap)
         body = cast(SeqExpr, func.body)
         self.later = shape_needs(func)
-        self._enter(func.params)
+        captured = func.attrs.get(CAPTURED, 0)
+        self._enter(
+            (*func.params[len(func.params) - captured :], *func.params[: len(func.params) - captured])
+        )
         self._blocks(body)
         self.span = body.body.span
         result = self._leaf(body.body)
@@ -143,7 +147,10 @@ class _FunctionLowering:
     # ---------------------------------------------------------------------------- entry and exit
 
     def _enter(self, params: Sequence[Var]) -> None:
-        """First bind what stands alone anywhere in the signature, then check every parameter."""
+        """First bind what stands alone anywhere in the signature, then check every parameter.
+
+        What a closure captured was known before it is called, and comes first.
+        """
         infos = [param.struct_info_ or _OBJECT for param in params]
         matches = [
             _Match(self, param, info, f"{self.name}: parameter {param.name_hint}", param.name_hint)
