@@ -2,6 +2,7 @@
 
 Operators bring their own rule: the fact ``FInferStructInfo`` on an Op is called with the call and the block builder,
 and ``FPurity`` says whether calling it is free of effects (a bool, or a function of the call; pure if not said).
+``takes_sinfo_args`` False says that the rule derives the result, so that a call must not state it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from .sinfo_map import substitute_struct_info
 from .sinfo_relations import Fit, Verdict, erase, fit_all, struct_info_lca
 from .sinfo_text import struct_info_text
 from .struct_info import (
+    DEFAULT_DERIVATION,
     FuncStructInfo,
     ObjectStructInfo,
     PrimStructInfo,
@@ -28,7 +30,14 @@ from .struct_info import (
     get_derivation,
 )
 
-MATCH_CAST_HINT = "R.match_cast states what is only known at run time, and checks it there"
+
+def silencing_hint(expr: RelaxExpr, expected: StructInfo) -> str:
+    """How to say that a value is as expected, so that it is checked at run time without a warning."""
+    name = getattr(expr, "name_hint", "") or "..."
+    return (
+        f"write R.match_cast({name}, {struct_info_text(expected)}) in its place: what is only known at run time "
+        "is then checked where you say so, without a warning"
+    )
 
 
 def known_struct_info(expr: RelaxExpr, scopes: Scopes) -> StructInfo:
@@ -107,8 +116,11 @@ def derive_tuple_get_item(expr: TupleGetItem, scopes: Scopes) -> StructInfo:
                 expr.span,
                 [_note(expr.tuple_value, info)],
             )
-        case ObjectStructInfo():
+        case ObjectStructInfo() if expr.index >= 0:
             return info
+        case ObjectStructInfo():
+            message = f"index {expr.index} is out of range for any tuple"
+            raise scopes.error("E3009", message, expr.span, [_note(expr.tuple_value, info)])
         case _:
             raise scopes.error("E3009", "only tuples have fields", expr.span, [_note(expr.tuple_value, info)])
 
@@ -125,9 +137,12 @@ def derive_if(expr: If, scopes: Scopes) -> StructInfo:
         )
     if verdict is Verdict.POSSIBLY:
         message = "the condition of this if may not be a bool scalar; it is checked at run time"
-        scopes.misfit(3010, message, span, [_note(expr.cond, info)], MATCH_CAST_HINT)
+        hint = silencing_hint(expr.cond, TensorStructInfo((), "bool"))
+        scopes.misfit(3010, message, span, [_note(expr.cond, info)], hint)
     return struct_info_lca(
-        known_struct_info(expr.true_branch, scopes), known_struct_info(expr.false_branch, scopes)
+        known_struct_info(expr.true_branch, scopes),
+        known_struct_info(expr.false_branch, scopes),
+        scopes.shape_vars,
     )
 
 
@@ -150,18 +165,20 @@ def _is_bool_scalar(info: StructInfo) -> Verdict:
 
 def derive_call(call: Call, scopes: Scopes) -> StructInfo:
     """What a call returns, by the kind of its callee."""
+    for arg in call.args:
+        known_struct_info(arg, scopes)
     if isinstance(call.op, Op):
         return _derive_op_call(call, call.op, scopes)
     info = known_struct_info(call.op, scopes)
     match info:
         case FuncStructInfo(params) if params is not None:
+            if call.sinfo_args:
+                raise _needless_sinfo_args(call, scopes)
             return derive_call_ret_struct_info(info, call, scopes)
         case FuncStructInfo():
-            return _derive_packed_call(call, info, scopes)
+            return _derive_packed_call(call, info.derive_func, scopes)
         case ObjectStructInfo():
-            for arg in call.args:
-                known_struct_info(arg, scopes)
-            return call.sinfo_args[0] if len(call.sinfo_args) == 1 else ObjectStructInfo()
+            return _derive_packed_call(call, DEFAULT_DERIVATION, scopes)
         case _:
             raise scopes.error(
                 "E3003",
@@ -171,49 +188,68 @@ def derive_call(call: Call, scopes: Scopes) -> StructInfo:
             )
 
 
+def _needless_sinfo_args(call: Call, scopes: Scopes) -> DiagnosticError:
+    name = callee_text(call.op)
+    given = ", ".join(map(struct_info_text, call.sinfo_args))
+    return scopes.error(
+        "E3016",
+        f"a call of {name} takes no sinfo_args: what it returns is derived",
+        call.span,
+        [f"found sinfo_args {given}"],
+        "leave them out, and state what is only known at run time with R.match_cast",
+    )
+
+
 def _derive_op_call(call: Call, op: Op, scopes: Scopes) -> StructInfo:
     infer: Callable[[Call, Any], StructInfo] | None = op.get_attr("FInferStructInfo")
-    for arg in call.args:
-        known_struct_info(arg, scopes)
-    if infer is None:
-        if len(call.sinfo_args) == 1:
-            return call.sinfo_args[0]
-        raise scopes.error(
-            "E3013",
-            f"{op.name}: this operator has no struct-info rule",
-            call.span,
-            hint="register FInferStructInfo on it, or give the call one sinfo_arg",
-        )
+    if infer is not None:
+        if call.sinfo_args and op.get_attr("takes_sinfo_args") is False:
+            raise _needless_sinfo_args(call, scopes)
+        return _ask(infer, call, op.name, scopes)
+    if len(call.sinfo_args) == 1:
+        return call.sinfo_args[0]
+    raise scopes.error(
+        "E3013",
+        f"{op.name}: this operator has no struct-info rule",
+        call.span,
+        hint="register FInferStructInfo on it, or give the call one sinfo_arg",
+    )
+
+
+def _ask(rule: Callable[[Call, Any], StructInfo], call: Call, name: str, scopes: Scopes) -> StructInfo:
+    """What an operator's or a packed function's own rule says of a call; it is told about here if it fails."""
     try:
-        return infer(call, scopes)
+        info: Any = rule(call, scopes)
     except DiagnosticError as error:
         raise DiagnosticError(
             [
                 replace(
                     d,
-                    span=d.span or call.span,
+                    span=d.span or call.span or scopes.span,
                     label=d.label or scopes.where,
                     notes=d.notes or notes_of(call),
                 )
                 for d in error.diagnostics
             ]
         ) from error
-    except (TypeError, ValueError) as error:
-        raise scopes.error("E3100", f"{op.name}: {error}", call.span, notes_of(call)) from error
+    except (TypeError, ValueError, AttributeError, LookupError) as error:
+        raise scopes.error("E3100", f"{name}: {error}", call.span, notes_of(call)) from error
+    if isinstance(info, StructInfo):
+        return info
+    message = f"{name}: its rule gave no struct info, but {type(info).__name__}"
+    raise scopes.error("E3100", message, call.span, notes_of(call))
 
 
-def _derive_packed_call(call: Call, info: FuncStructInfo, scopes: Scopes) -> StructInfo:
-    for arg in call.args:
-        known_struct_info(arg, scopes)
-    derive = get_derivation(info.derive_func or "")
+def _derive_packed_call(call: Call, derivation: str | None, scopes: Scopes) -> StructInfo:
+    derive = get_derivation(derivation or "")
     if derive is None:
         raise scopes.error(
             "E3012",
-            f"the derivation {info.derive_func!r} is not registered",
+            f"the derivation {derivation!r} is not registered",
             call.span,
-            hint="register it with relax.register_derivation(name, function)",
+            hint="register it with relax.struct_info.register_derivation(name, function)",
         )
-    return derive(call, scopes)
+    return _ask(derive, call, callee_text(call.op), scopes)
 
 
 def derive_call_ret_struct_info(info: FuncStructInfo, call: Call, scopes: Scopes) -> StructInfo:
@@ -235,7 +271,8 @@ def derive_call_ret_struct_info(info: FuncStructInfo, call: Call, scopes: Scopes
     fits, table, unmatched = fit_all(args, params, scopes.shape_vars)
     for i, fit in enumerate(fits):
         if fit.verdict is not Verdict.YES:
-            _argument_misfit(call, name, i, fit, params[i], scopes)
+            expected = substitute_struct_info(params[i], table, None, simplify_dim)
+            _argument_misfit(call, name, i, fit, expected, scopes)
     ret = substitute_struct_info(info.ret, table, None, simplify_dim) if table else info.ret
     return erase(ret, unmatched)
 
@@ -252,7 +289,7 @@ def _argument_misfit(
     if fit.verdict is Verdict.NO:
         raise scopes.error("E3001", f"{name}: argument {index}: {fit.reason}", span, notes)
     message = f"{name}: argument {index} may not fit, it is checked at run time: {fit.reason}"
-    scopes.misfit(3001, message, span, notes, MATCH_CAST_HINT)
+    scopes.misfit(3001, message, span, notes, silencing_hint(arg, expected))
 
 
 def check_purity(call: Call, scopes: Scopes) -> None:
@@ -314,7 +351,6 @@ def _counted(number: int, what: str) -> str:
 
 
 __all__ = [
-    "MATCH_CAST_HINT",
     "callee_text",
     "check_purity",
     "derive_call",
@@ -323,5 +359,6 @@ __all__ = [
     "is_pure_call",
     "known_struct_info",
     "notes_of",
+    "silencing_hint",
     "use_span",
 ]

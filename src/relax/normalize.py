@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 
 from .call_graph import callees_first
 from .derive import (
-    MATCH_CAST_HINT,
     check_purity,
     derive_struct_info,
     is_pure_call,
     known_struct_info,
+    silencing_hint,
     use_span,
 )
 from .expr import (
@@ -347,7 +347,7 @@ class Normalizer(Scopes):
                 raise self.error("E3007", message, span, notes)
             if expr.struct_info_ is None:
                 message = f"what {subject} returns may not fit its declaration, it is checked at run time: {fit.reason}"
-                self.misfit(3007, message, span, notes, MATCH_CAST_HINT)
+                self.misfit(3007, message, span, notes, silencing_hint(body.body, expected))
         return expected
 
     # -- bindings

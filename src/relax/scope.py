@@ -266,6 +266,8 @@ def prim_func_struct_info(function: PrimFunc) -> FuncStructInfo:
         buffer = function.buffer_map.get(param)
         if buffer is not None:
             params.append(TensorStructInfo(buffer.shape, buffer.dtype))
+        elif param.dtype.is_handle:
+            params.append(ObjectStructInfo())
         else:
             # An integer binds a shape variable: sizes of buffers may be said in it.
             params.append(PrimStructInfo(param.dtype, param if param.dtype.is_integer else None))

@@ -64,6 +64,8 @@ class Operator(Node):
 
     pure: ClassVar[bool] = True
     """Whether a call has no effect but its result."""
+    takes_sinfo_args: ClassVar[bool] = False
+    """Whether a call says itself what it returns, in its sinfo_args: some intrinsics'."""
     packed: ClassVar[str | None] = None
     """The packed function of the runtime that implements it, where a formula cannot (data-dependent shapes).
     It is called with the operands, then the attributes in order."""

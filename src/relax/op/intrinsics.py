@@ -77,6 +77,8 @@ class CallTIR(Intrinsic):
     older spelling gives shapes and a dtype: ``call_tir(f, args, (m, n), dtype="float32")``.
     """
 
+    takes_sinfo_args: ClassVar[bool] = True
+
     def infer(
         self, gvar: StructInfo, args: StructInfo, tir_vars: ShapeStructInfo | None = None
     ) -> StructInfo: ...
@@ -123,6 +125,8 @@ class CallTIRInplace(Intrinsic):
 
     The PrimFunc takes inputs, integers and the fresh outputs. The reused arguments must not be used again.
     """
+
+    takes_sinfo_args: ClassVar[bool] = True
 
     inplace_indices: tuple[int, ...]
 
@@ -199,6 +203,8 @@ def check_inplace_indices(indices: tuple[int, ...], results: int, args: StructIn
 class CallDPSPacked(Intrinsic):
     """Allocate the outputs, call a packed function with inputs and outputs; return the outputs."""
 
+    takes_sinfo_args: ClassVar[bool] = True
+
     def infer(self, func: StructInfo, args: StructInfo) -> StructInfo: ...
 
     def infer_from_call(self, call: Call, builder: Any, func: StructInfo, args: StructInfo) -> StructInfo:
@@ -227,6 +233,8 @@ def call_packed(func: Any, *args: Any, sinfo_args: Any = None) -> Call:
 class CallPurePacked(Intrinsic):
     """Call a packed function of which the caller says that it has no visible effect."""
 
+    takes_sinfo_args: ClassVar[bool] = True
+
     def infer(self, func: StructInfo, *args: StructInfo) -> StructInfo: ...
 
     def infer_from_call(self, call: Call, builder: Any, func: StructInfo, *args: StructInfo) -> StructInfo:
@@ -251,6 +259,8 @@ class CallInplacePacked(Intrinsic):
 
     Result i is the argument `inplace_indices[i]`, or (-1) a new value.
     """
+
+    takes_sinfo_args: ClassVar[bool] = True
 
     inplace_indices: tuple[int, ...]
 
@@ -280,6 +290,7 @@ class CallInplacePacked(Intrinsic):
 class CallBuiltinWithCtx(Intrinsic):
     """Call a builtin of the machine, which gets the machine as its first argument. It may have any effect."""
 
+    takes_sinfo_args: ClassVar[bool] = True
     pure: ClassVar[bool] = False
 
     def infer(self, func: StructInfo, args: StructInfo) -> StructInfo: ...
@@ -341,6 +352,7 @@ def _partial(info: FuncStructInfo, kept: int, captured: tuple[StructInfo, ...]) 
 class InvokeClosure(Intrinsic):
     """Call a closure; it may have any effect."""
 
+    takes_sinfo_args: ClassVar[bool] = True
     pure: ClassVar[bool] = False
 
     def infer(self, closure: StructInfo, args: StructInfo) -> StructInfo: ...
@@ -359,6 +371,8 @@ class InvokeClosure(Intrinsic):
 @operator("relax.invoke_pure_closure")
 class InvokePureClosure(Intrinsic):
     """Call a closure that has no visible effect."""
+
+    takes_sinfo_args: ClassVar[bool] = True
 
     def infer(self, closure: StructInfo, args: StructInfo) -> StructInfo: ...
 

@@ -86,6 +86,7 @@ def operator(name: str) -> Callable[[type[T]], type[T]]:
             operator_class=made,
             FInferStructInfo=infer_call,
             FPurity=made.pure,
+            takes_sinfo_args=made.takes_sinfo_args,
             FLegalize=legalize_call,
             reference=made.reference,
         )

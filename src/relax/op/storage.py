@@ -211,6 +211,7 @@ class VMKillObject(Intrinsic):
 class VMCallTIRDyn(Intrinsic):
     """Call a kernel; the last argument is a shape, whose integers become its last arguments."""
 
+    takes_sinfo_args: ClassVar[bool] = True
     pure: ClassVar[bool] = False
 
     def infer(self, func: StructInfo, args: StructInfo) -> StructInfo: ...
