@@ -9,7 +9,7 @@ from ...ir import DataType, RelaxExpr
 from ...prim import IntImm
 from ...sinfo_text import prim_text, struct_info_text
 from ...struct_info import FuncStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo
-from ..program import Place, Program
+from ..program import Program
 from .shape_vars import is_bound_later
 from .violation import Violation
 
@@ -50,7 +50,12 @@ def rule_14(program: Program) -> Iterator[Violation]:
     for holder in program.shape_holders:
         problem = _holder_problem(holder.shape, holder.info, holder.visible)
         if problem:
-            yield Violation(14, f"the shape of a tensor annotation is {problem}", holder.place)
+            yield Violation(
+                14,
+                f"the shape of a tensor annotation is {problem}",
+                holder.place,
+                "write the dimensions, or a variable in scope that holds a shape of as many",
+            )
     for item in program.annotations:
         match item.info:
             case TensorStructInfo(ShapeExpr(values)):
@@ -59,7 +64,7 @@ def rule_14(program: Program) -> Iterator[Violation]:
                         message = (
                             f"dimension {d} of a tensor annotation is {size.value}, and no size is negative"
                         )
-                        yield Violation(14, message, item.place)
+                        yield Violation(14, message, item.place, "sizes are 0 or more")
             case _:
                 pass
 
@@ -128,6 +133,7 @@ def rule_19(program: Program) -> Iterator[Violation]:
                     19,
                     f"a prim annotation has dtype {shown}, expected an int, uint or float type",
                     item.place,
+                    "R.Object describes a value that is no number",
                 )
 
 
@@ -136,7 +142,7 @@ def rule_20(program: Program) -> Iterator[Violation]:
     for dtype, place in program.dtypes:
         problem = _dtype_problem(dtype)
         if problem:
-            yield _unsupported(dtype, problem, place)
+            yield Violation(20, f"the dtype {dtype!s} {problem}", place, _dtype_hint(dtype))
 
 
 def _dtype_problem(dtype: DataType) -> str:
@@ -150,8 +156,10 @@ def _dtype_problem(dtype: DataType) -> str:
     return ""
 
 
-def _unsupported(dtype: DataType, problem: str, place: Place) -> Violation:
-    return Violation(20, f"the dtype {dtype!s} {problem}", place)
+def _dtype_hint(dtype: DataType) -> str:
+    if dtype.lanes != 1:
+        return "vectors belong to loops (TIR); a tensor holds their elements one by one"
+    return "take the next wider one"
 
 
 def rule_22(program: Program) -> Iterator[Violation]:

@@ -46,7 +46,10 @@ def rule_18(program: Program) -> Iterator[Violation]:
         dtype = item.node.value.dtype
         if not (dtype.is_integer or dtype.is_float or dtype.is_bool) or dtype.lanes != 1:
             yield Violation(
-                18, f"a prim value has dtype {dtype!s}, expected an integer, float or bool scalar", item.place
+                18,
+                f"a prim value has dtype {dtype!s}, expected an integer, float or bool scalar",
+                item.place,
+                "vectors and handles belong to loops (TIR)",
             )
 
 

@@ -51,7 +51,12 @@ def rule_2(program: Program) -> Iterator[Violation]:
     for use in _invisible(program):
         name = use.var.name_hint
         if use.var not in program.definitions:
-            yield Violation(2, f"the variable {name} is used but never bound", use.place)
+            yield Violation(
+                2,
+                f"the variable {name} is used but never bound",
+                use.place,
+                "bind it before, or make it a parameter",
+            )
         elif not isinstance(use.var, DataflowVar) and _is_over(program, use):
             yield Violation(
                 2,
@@ -65,7 +70,13 @@ def rule_3(program: Program) -> Iterator[Violation]:
     """No use before the binding."""
     for use in _invisible(program):
         if use.var in program.definitions and not _is_over(program, use):
-            yield Violation(3, f"the variable {use.var.name_hint} is used before it is bound", use.place)
+            name = use.var.name_hint
+            yield Violation(
+                3,
+                f"the variable {name} is used before it is bound",
+                use.place,
+                f"move the binding of {name} up",
+            )
 
 
 def rule_11(program: Program) -> Iterator[Violation]:

@@ -55,6 +55,10 @@ def _prim(p: Printer, node: PrimStructInfo) -> Text:
         implied = node.dtype == ("bool" if value.dtype.is_bool else "int64")
     elif isinstance(value, prim.FloatImm) and value.dtype == node.dtype:
         text, implied = number(value.value), node.dtype == "float64"
+    elif (
+        isinstance(value, prim.IntImm) and value.dtype == "int64"
+    ):  # another dtype than is said: broken, and shown
+        text, implied = f"{p.T('int64')}({value.value})", False
     else:
         text, implied = dimension(p, value), node.dtype == value.dtype
     if implied:
