@@ -43,9 +43,6 @@ from .decorators import module_pass
 from .rebuild import with_info
 from .uses import Uses, bound_variables, uses_of
 
-CAPTURED = "relax.captured"
-"""The attribute that says how many of a lifted function's parameters, its last, hold what it captured."""
-
 
 @module_pass
 def LambdaLift(mod: IRModule) -> IRModule:
@@ -163,8 +160,6 @@ class _Lifter(BlockBuilder):
             arguments.append(ShapeExpr(values))
         inner = cast(Function, sub.node(func))
         attrs = {k: v for k, v in inner.attrs.items() if k != "global_symbol"}
-        if params:
-            attrs[CAPTURED] = attrs.get(CAPTURED, 0) + len(params)
         lifted = Function(
             (*inner.params, *params), inner.body, inner.ret_struct_info, inner.is_pure, attrs, span=func.span
         )

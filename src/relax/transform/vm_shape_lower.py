@@ -49,7 +49,7 @@ from ..expr import (
     Var,
     VarBinding,
 )
-from ..ir import BaseFunc, GlobalVar, IRModule, RelaxExpr, Span, StructInfo
+from ..ir import BaseFunc, GlobalVar, IRModule, Node, RelaxExpr, Span, StructInfo, walk
 from ..prim import FloatImm, IntImm, PrimExpr, free_vars
 from ..prim import Var as PrimVar
 from ..runtime.match import ASSERT_IMM, ASSERT_SLOT, IGNORE, LOAD_SLOT, STORE
@@ -66,7 +66,6 @@ from ..struct_info import (
     TupleStructInfo,
 )
 from .decorators import module_pass
-from .lambda_lift import CAPTURED
 from .rebuild import with_info
 from .shape_code import NodeTable, ShapeCode
 from .shape_needs import dims_in, shape_needs
@@ -87,20 +86,40 @@ def VMShapeLower(mod: IRModule, *, emit_err_ctx: bool = True) -> IRModule:
     `emit_err_ctx` is TVM's option; a failed check names what it checked whatever is said here.
     """
     code = ShapeCode({g.name_hint for g in mod.functions})
+    captured = _captured(mod)
     functions: dict[GlobalVar, BaseFunc] = {}
     for global_var, function in mod.functions.items():
         if isinstance(function, Function) and not function.attrs.get(LOWERED):
-            function = _FunctionLowering(global_var.name_hint, code).lower(function)
+            name = global_var.name_hint
+            function = _FunctionLowering(name, code, captured.get(name, 0)).lower(function)
         functions[global_var] = function
     return mod.with_functions({**functions, **code.functions})
+
+
+def _captured(mod: IRModule) -> dict[str, int]:
+    """For functions that closures are made of, how many parameters, the last ones, hold what is captured."""
+    found: dict[str, int] = {}
+
+    def visit(item: Node) -> None:
+        match item:
+            case Call(ExternFunc("vm.builtin.make_closure"), (GlobalVar(name), *values)):
+                found[name] = max(len(values), found.get(name, 0))
+            case _:
+                pass
+
+    for function in mod.functions.values():
+        if isinstance(function, Function):
+            walk(function, visit)
+    return found
 
 
 class _FunctionLowering:
     """Lowers one function."""
 
-    def __init__(self, name: str, code: ShapeCode) -> None:
+    def __init__(self, name: str, code: ShapeCode, captured: int) -> None:
         self.name = name
         self.code = code
+        self.captured = captured
         self.heap = with_info(Var("shape_heap"), _OBJECT)
         self.slots: dict[PrimVar, int] = {}
         self.computed: NodeTable[int] = NodeTable()
