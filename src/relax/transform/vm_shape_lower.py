@@ -139,10 +139,8 @@ class _FunctionLowering:
         self.code.begin(self.heap)
         body = cast(SeqExpr, func.body)
         self.later = shape_needs(func)
-        captured = func.attrs.get(CAPTURED, 0)
-        self._enter(
-            (*func.params[len(func.params) - captured :], *func.params[: len(func.params) - captured])
-        )
+        given = len(func.params) - self.captured
+        self._enter((*func.params[given:], *func.params[:given]))
         self._blocks(body)
         self.span = body.body.span
         result = self._leaf(body.body)
