@@ -7,7 +7,7 @@ Shapes and checks (passes: VMShapeLower). `heap` is the function's shape heap, `
 messages begin ("main: parameter w"). Slots and codes are integers; see ``match``.
 
     vm.builtin.alloc_shape_heap(size, *notes) -> heap           first thing in a function that needs one
-    vm.builtin.check_tensor_info(v, ndim, dtype, context)       ndim -1, dtype None: anything
+    vm.builtin.check_tensor_info(v, ndim, dtype, context, device?)   ndim -1, dtype None: anything
     vm.builtin.check_shape_info(v, ndim, context)
     vm.builtin.check_prim_value_info(v, dtype, context)
     vm.builtin.check_tuple_info(v, length, context)
@@ -22,8 +22,8 @@ messages begin ("main: parameter w"). Slots and codes are integers; see ``match`
 
 Values (passes: VMBuiltinLower, the bytecode generator)
 
-    vm.builtin.alloc_tensor(shape, dtype) -> tensor             fresh memory
-    vm.builtin.alloc_storage(shape, dtype) -> storage           memory to be cut into tensors
+    vm.builtin.alloc_tensor(shape, dtype, device?) -> tensor    fresh memory
+    vm.builtin.alloc_storage(shape, dtype, device?) -> storage  memory to be cut into tensors
     vm.builtin.alloc_tensor_in(storage, byte_offset, shape, dtype) -> tensor
     vm.builtin.copy(v) -> v                                     the same value
     vm.builtin.copy_tensor(t) -> t                              a fresh tensor with its contents
@@ -35,8 +35,11 @@ Values (passes: VMBuiltinLower, the bytecode generator)
     vm.builtin.make_closure(function, *captured) -> closure     captured: its last parameters
     vm.builtin.invoke_closure(f, *args)                         a closure or a packed function
     vm.builtin.call_tir_dyn(kernel, *args, shape)               the shape's integers become arguments
-    vm.builtin.to_device(t, device) -> t
+    vm.builtin.to_device(t, device) -> t                        itself, if it is there; else a copy
     relax.run.*                                                 see ``ops``
+
+A device is given as an integer, which counts the devices of the machine: the module's virtual devices in their
+order. The machine puts the device itself in its place when it loads the program (`DEVICE_ARGUMENTS`).
 
 Arguments are registers, constants, integers, or entries of the function table. The result of a kernel, or of
 a function called for its effect, is None. Tensors a packed function returns are made compact before anything
@@ -53,6 +56,7 @@ import tvm_ffi
 
 from . import match, ops
 from .closure import Closure
+from .devices import Device
 from .dtypes import canonical_dtype, itemsize
 from .heap import ShapeHeap
 from .info import (
@@ -68,10 +72,21 @@ from .info import (
     variables,
 )
 from .tensor import copy_tensor, new_tensor, view_tensor
+from .tensor import to_device as tensor_to_device
 from .values import describe_shape, is_tuple, kind_of
 
 MAKE_CLOSURE: Final = "vm.builtin.make_closure"
 INVOKE_CLOSURE: Final = "vm.builtin.invoke_closure"
+
+DEVICE_ARGUMENTS: Final[dict[str, int]] = {
+    "vm.builtin.alloc_tensor": 2,
+    "vm.builtin.alloc_storage": 2,
+    "vm.builtin.to_device": 1,
+    "vm.builtin.check_tensor_info": 4,
+}
+"""Which argument of a builtin, if it is given, is a device."""
+ALLOCATIONS: Final = ("vm.builtin.alloc_tensor", "vm.builtin.alloc_storage")
+"""Builtins that use the machine's first device where none is given."""
 
 
 def alloc_shape_heap(size: int, *notes: str) -> ShapeHeap:
@@ -84,14 +99,14 @@ def shape_heap_floats(heap: ShapeHeap) -> tvm_ffi.Tensor:
     return heap.floats()
 
 
-def alloc_tensor(shape: tuple[int, ...], dtype: str) -> tvm_ffi.Tensor:
+def alloc_tensor(shape: tuple[int, ...], dtype: str, device: Device | None = None) -> tvm_ffi.Tensor:
     """A fresh tensor."""
-    return new_tensor(shape, dtype)
+    return new_tensor(shape, dtype, device)
 
 
-def alloc_storage(size: tuple[int, ...], dtype: str) -> tvm_ffi.Tensor:
+def alloc_storage(size: tuple[int, ...], dtype: str, device: Device | None = None) -> tvm_ffi.Tensor:
     """Memory for a shape's number of elements of `dtype`; it lives as long as a tensor in it does."""
-    return new_tensor((math.prod(size) * itemsize(str(dtype)),), "uint8")
+    return new_tensor((math.prod(size) * itemsize(str(dtype)),), "uint8", device)
 
 
 def alloc_tensor_in(
@@ -161,11 +176,11 @@ def call_tir_dyn(kernel: Callable[..., Any], *args: Any) -> Any:
     return kernel(*args[:-1], *args[-1])
 
 
-def to_device(tensor: tvm_ffi.Tensor, device: str) -> tvm_ffi.Tensor:
-    """The tensor on a device, which for now is the host's."""
-    if device.partition(":")[0] != "cpu":
-        raise ValueError(f"there is no device {device}; this runtime has cpu only")
-    return tensor
+def to_device(tensor: Any, device: Device) -> tvm_ffi.Tensor:
+    """The tensor on a device: itself if it is there, else a copy."""
+    if not isinstance(tensor, tvm_ffi.Tensor):
+        raise TypeError(f"to_vdevice: expected a tensor, found {kind_of(tensor)}")
+    return tensor_to_device(tensor, device)
 
 
 def bind_captured(function: Closure, captured: tuple[Any, ...]) -> Closure:

@@ -135,6 +135,8 @@ class Program:
     """Machine values: tensors, shapes, strings, dtypes, numbers, None; and Infos for checks of closures."""
     entries: list[FunctionEntry] = field(default_factory=list[FunctionEntry])
     functions: dict[str, FunctionCode] = field(default_factory=dict[str, FunctionCode])
+    devices: list[str] = field(default_factory=list[str])
+    """The devices that integers in calls of builtins count, as ``"cpu:1"``: the module's virtual devices."""
 
 
 def verify(program: Program) -> None:

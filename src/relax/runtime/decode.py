@@ -14,9 +14,31 @@ from typing import Any, Final
 
 import tvm_ffi
 
-from .builtins import BUILTINS, INVOKE_CLOSURE, MAKE_CLOSURE, bind_captured
-from .bytecode import VOID, Call, Const, Func, FunctionCode, Goto, If, Imm, Operand, Reg, Ret, dead_after
+from .builtins import (
+    ALLOCATIONS,
+    BUILTINS,
+    DEVICE_ARGUMENTS,
+    INVOKE_CLOSURE,
+    MAKE_CLOSURE,
+    bind_captured,
+)
+from .bytecode import (
+    VOID,
+    Call,
+    Const,
+    Func,
+    FunctionCode,
+    Goto,
+    If,
+    Imm,
+    Operand,
+    Program,
+    Reg,
+    Ret,
+    dead_after,
+)
 from .closure import Closure, Machine
+from .devices import Device, cpu
 from .executable import Executable
 from .values import import_value, kind_of
 
@@ -82,9 +104,10 @@ def _picker(indices: Sequence[int]) -> Callable[[list[Any]], Sequence[Any]]:
 class Linker:
     """Resolves an executable's function table for one machine, and decodes its functions."""
 
-    def __init__(self, machine: Machine, executable: Executable) -> None:
+    def __init__(self, machine: Machine, executable: Executable, devices: Sequence[Device]) -> None:
         self.machine = machine
         self.executable = executable
+        self.devices = devices
         self.library = executable.library()
         self.codes = {name: Code(function) for name, function in executable.functions.items()}
         self.targets = self._resolve_all()
@@ -128,6 +151,8 @@ class Linker:
             return make_closure
         if name == INVOKE_CLOSURE:
             return invoke_foreign
+        if name in ALLOCATIONS and self.devices[0] != cpu():
+            return _on_device(BUILTINS[name], self.devices[0])
         return BUILTINS.get(name) or tvm_ffi.get_global_func(name, True)
 
     # --------------------------------------------------------------------------------- decoding
@@ -145,12 +170,21 @@ class Linker:
                 code.registers.append(self._value(operand))
             return places[operand]
 
+        def device_place(operand: Operand) -> int:
+            if not isinstance(operand, Imm):
+                return place(operand)
+            code.registers.append(self.devices[operand.value])
+            return len(code.registers) - 1
+
         drops = dead_after(function)
         for pc, instruction in enumerate(function.code):
             match instruction:
                 case Call():
                     following = function.code[pc + 1] if pc + 1 < len(function.code) else None
                     indices = [place(arg) for arg in instruction.args]
+                    at = DEVICE_ARGUMENTS.get(self.executable.program.entries[instruction.func].name, VOID)
+                    if 0 <= at < len(indices):
+                        indices[at] = device_place(instruction.args[at])
                     code.ops.append(self._call(instruction, indices, drops[pc], following))
                 case Ret(src):
                     code.ops.append(Op(RET, src=place(src)))
@@ -196,6 +230,28 @@ class Linker:
         if entry.kind == "kernel":
             return Closure(self.machine, entry.name, target, (), entry.info)
         return target if isinstance(target, tvm_ffi.Function) else tvm_ffi.convert_func(target)
+
+
+def devices_used(program: Program) -> list[int]:
+    """The numbers of the devices that a program's instructions name, ascending."""
+    used: set[int] = set()
+    for function in program.functions.values():
+        for instruction in function.code:
+            if isinstance(instruction, Call):
+                at = DEVICE_ARGUMENTS.get(program.entries[instruction.func].name, len(instruction.args))
+                operand = instruction.args[at] if at < len(instruction.args) else None
+                if isinstance(operand, Imm):
+                    used.add(operand.value)
+    return sorted(used)
+
+
+def _on_device(allocate: Callable[..., Any], first: Device) -> Callable[..., Any]:
+    """An allocation that uses the machine's first device if it is given none."""
+
+    def call(shape: Any, dtype: Any, device: Device = first) -> Any:
+        return allocate(shape, dtype, device)
+
+    return call
 
 
 def importing(function: tvm_ffi.Function) -> Callable[..., Any]:

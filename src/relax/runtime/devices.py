@@ -1,6 +1,8 @@
 """Devices: where a tensor lives.
 
-The object is tvm-ffi's own; this runtime computes on the CPU.
+The object is tvm-ffi's own. This runtime computes on the host, which may be seen as several devices: ``cpu(0)``,
+``cpu(1)``, … have one memory, but a tensor belongs to one of them, and goes to another by being copied. NumPy's
+arrays belong to ``cpu(0)``.
 """
 
 from __future__ import annotations
@@ -13,15 +15,24 @@ _CPU = tvm_ffi.device("cpu", 0)
 
 
 def cpu(index: int = 0) -> Device:
-    """The host processor and its memory."""
+    """The host processor and its memory, as device number `index`."""
     return _CPU if index == 0 else tvm_ffi.device("cpu", index)
 
 
 def device(name: str, index: int = 0) -> Device:
-    """A device by name: ``device("cpu")``, ``device("cpu", 0)``, or by its target: ``device("llvm")`` is the CPU."""
-    return tvm_ffi.device("cpu" if name == "llvm" else name, index)
+    """A device by name: ``device("cpu", 1)``, ``device("cpu:1")``, or by its target: ``device("llvm")`` is the CPU."""
+    kind, colon, number = name.partition(":")
+    if colon and number.isdigit():
+        name, index = kind, int(number)
+    return cpu(index) if name in ("llvm", "cpu") else tvm_ffi.device(name, index)
 
 
 def is_cpu(dev: Device) -> bool:
     """Whether memory on `dev` is the host's."""
     return dev.type == "cpu"
+
+
+def require_host(dev: Device, what: str) -> None:
+    """Complain, in the words of `what`, unless `dev` is one this runtime has."""
+    if not is_cpu(dev):
+        raise ValueError(f"{what}: there is no memory on {dev}; this runtime has cpu only")

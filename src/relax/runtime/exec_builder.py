@@ -182,6 +182,10 @@ class ExecBuilder:
         jump = code[pc]
         code[pc] = If(jump.cond, offset) if isinstance(jump, If) else Goto(offset)
 
+    def set_devices(self, devices: Iterable[str]) -> None:
+        """Name the devices (``"cpu:1"``) that integers in calls of builtins count."""
+        self._program.devices = list(devices)
+
     def get(self, native: bytes = b"", triple: str = "", features: Iterable[str] = ()) -> Executable:
         """The executable. Names that are no function of it are packed functions, unless declared kernels."""
         for index, entry in enumerate(self._program.entries):

@@ -76,6 +76,11 @@ class Executable:
         return self.program.constants
 
     @property
+    def devices(self) -> list[str]:
+        """What the module's virtual devices stand for, in their order: ``["cpu:0", "cpu:1"]``."""
+        return self.program.devices
+
+    @property
     def functions(self) -> dict[str, FunctionCode]:
         """The functions, by name, private ones included."""
         return self.program.functions
@@ -114,6 +119,8 @@ class Executable:
             f"{_count(len(self.constants), 'constant')}, {_count(len(self.kernels), 'kernel')} "
             f"({target}{len(self.native)} bytes of native code)"
         ]
+        if self.devices:
+            lines.append(f"# devices: {', '.join(self.devices)}")
         lines += [f"c{i} = {constant_text(value)}" for i, value in enumerate(self.constants)]
         for function in self.functions.values():
             lines += ["", *self._function_text(function)]
@@ -186,6 +193,9 @@ class Executable:
         meta.uint(len(self.features))
         for feature in self.features:
             meta.text(feature)
+        meta.uint(len(self.devices))
+        for device in self.devices:
+            meta.text(device)
         constants.uint(len(self.constants))
         for value in self.constants:
             write_constant(constants, data, value)
@@ -210,8 +220,10 @@ class Executable:
                 raise ExecutableError(f"it has no section {absent[0]}")
             meta = Reader(sections["META"], "META")
             triple, features = meta.text(), meta.many(Reader.text)
+            devices = list(meta.many(Reader.text))
             functions = Reader(sections["FUNC"], "FUNC")
             program = read_functions(functions)
+            program.devices = devices
             constants = Reader(sections["CNST"], "CNST")
             program.constants = list(constants.many(lambda r: read_constant(r, sections["DATA"])))
             for reader in (meta, functions, constants):

@@ -2,7 +2,7 @@
 
     file      magic (8 bytes) | version u32 | sections u32 | length of the file u64 | SHA-256 of the rest (32)
               then per section: tag (4 bytes) | zeros u32 | offset u64 | size u64; then the sections
-    META      target triple, CPU features
+    META      target triple, CPU features, devices
     CNST      the constants, tagged; tensors refer to DATA
     FUNC      the function table and the code
     DATA      the contents of tensors, each at a multiple of 64 bytes
@@ -42,7 +42,7 @@ from .info import Dim, FuncInfo, Info, ObjectInfo, PrimInfo, ShapeInfo, TensorIn
 from .tensor import ALIGNMENT, check_shape, new_tensor, numpy_view
 
 MAGIC: Final = b"\x89RELAX\r\n"  # the \r\n shows a file mangled by a text-mode transfer
-VERSION: Final = 1
+VERSION: Final = 2
 
 _HEADER = struct.Struct("<8sIIQ32s")
 _ENTRY = struct.Struct("<4sIQQ")

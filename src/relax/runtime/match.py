@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 import tvm_ffi
 
 from .closure import Closure
+from .devices import Device, is_cpu
 from .heap import ShapeHeap
 from .info import FuncInfo, mismatch, substitute
 from .info_text import parse_info
@@ -33,16 +34,19 @@ LOAD_SLOT: Final = 1
 """A dimension of a new shape is what is in the slot."""
 
 
-def check_tensor_info(value: Any, ndim: int, dtype: str | None, context: str, device: str = "cpu") -> None:
-    """A tensor, of `ndim` dimensions (-1: any), of `dtype` (None or "": any), on `device`."""
+def check_tensor_info(
+    value: Any, ndim: int, dtype: str | None, context: str, device: Device | None = None
+) -> None:
+    """A tensor, of `ndim` dimensions (-1: any), of `dtype` (None or "": any), on `device` (None: on the host)."""
     if not isinstance(value, tvm_ffi.Tensor):
         raise TypeError(f"{context}: expected a tensor, found {kind_of(value)}")
     if ndim >= 0 and value.ndim != ndim:
         raise ValueError(f"{context}: expected rank {ndim}, found rank {value.ndim} (shape {value.shape})")
     if dtype and value.dtype != dtype:
         raise TypeError(f"{context}: expected dtype {dtype}, found {value.dtype}")
-    if value.device.type != device.partition(":")[0]:
-        raise ValueError(f"{context}: expected a tensor on {device}, found one on {value.device}")
+    place = value.device
+    if place != device if device is not None else not is_cpu(place):
+        raise ValueError(f"{context}: expected a tensor on {device or 'cpu'}, found one on {place}")
 
 
 def check_shape_info(value: Any, ndim: int, context: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
-from .devices import Device, cpu, device, is_cpu
+from .devices import Device, cpu, device, is_cpu, require_host
 from .dtypes import Array, canonical_dtype, dtype_of_numpy
 from .tensor import (
     compact_tensor,
@@ -114,9 +114,8 @@ class NDArray:
         """Copy the contents into `target`, or into a fresh tensor on a device."""
         if isinstance(target, NDArray):
             return target.copyfrom(self)
-        if not is_cpu(target):
-            raise ValueError(f"copyto: there is no memory on {target} to copy to; this runtime has cpu only")
-        return NDArray(copy_tensor(self.tensor))
+        require_host(target, "copyto")
+        return NDArray(copy_tensor(self.tensor, target))
 
     def view(self, shape: Sequence[int]) -> NDArray:
         """The same memory under another shape of as many elements."""
@@ -179,7 +178,7 @@ class NDArray:
         return view.copy() if copy else view
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return array, (self.numpy(),)
+        return _restored, (self.numpy(), self.device.index)
 
     def __repr__(self) -> str:
         contents = str(numpy_view(self.tensor)) if is_cpu(self.device) else "…"
@@ -187,23 +186,31 @@ class NDArray:
 
 
 def empty(shape: Sequence[int] | int, dtype: object = "float32", device: Device | None = None) -> NDArray:
-    """A tensor with unspecified contents, aligned to 64 bytes."""
-    _require_cpu(device)
+    """A tensor with unspecified contents, aligned to 64 bytes, on a device of the host."""
+    if device is not None:
+        require_host(device, "empty")
     dims = (shape,) if isinstance(shape, int) else shape
-    return NDArray(new_tensor([int(extent) for extent in dims], canonical_dtype(dtype)))
+    return NDArray(new_tensor([int(extent) for extent in dims], canonical_dtype(dtype), device))
 
 
 def array(source: object, device: Device | None = None, dtype: object = None) -> NDArray:
     """A fresh tensor with the contents of `source`: numbers, lists, NumPy, DLPack producers, NDArray.
 
     The contents are copied, so that later changes of `source` do not show; ``from_dlpack`` shares instead.
+    `device` is one of the host's: ``relax.cpu()``, ``relax.cpu(1)``, … .
     """
-    _require_cpu(device)
+    if device is not None:
+        require_host(device, "array")
     value = _as_numpy(source)
     if not value.dtype.isnative:
         value = value.astype(value.dtype.newbyteorder("="))
     name = dtype_of_numpy(value.dtype) if dtype is None else canonical_dtype(dtype)
-    return NDArray(copy_of_numpy(value, name))
+    return NDArray(copy_of_numpy(value, name, device))
+
+
+def _restored(value: Array, index: int) -> NDArray:
+    """What pickle makes an array from."""
+    return array(value, cpu(index))
 
 
 def from_dlpack(source: Any) -> NDArray:
@@ -213,11 +220,6 @@ def from_dlpack(source: Any) -> NDArray:
     if is_ndarray(source):
         return NDArray(tensor_of_numpy(source))
     return NDArray(tvm_ffi.from_dlpack(source))
-
-
-def _require_cpu(device: Device | None) -> None:
-    if device is not None and not is_cpu(device):
-        raise ValueError(f"there is no memory on {device} to allocate; this runtime has cpu only")
 
 
 def _as_numpy(source: Any) -> Array:

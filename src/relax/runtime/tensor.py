@@ -2,6 +2,7 @@
 
 A tensor of the machine is *compact*: row-major, without gaps, at offset 0, in host memory. Fresh ones are
 aligned to 64 bytes; imported ones share the memory of whoever made them, aligned to their element.
+It belongs to one of the host's devices, which its views and compact copies keep; `to_device` moves it.
 Everything here speaks the raw object; ``nd.NDArray`` is the face it shows to users.
 
 The layouts used are those of DLPack and of tvm-ffi's C header, which are stable ABIs:
@@ -21,7 +22,7 @@ from typing import Any, Final, cast
 import numpy as np
 import tvm_ffi
 
-from .devices import is_cpu
+from .devices import Device, is_cpu, require_host
 from .dtypes import DLPACK_CODES, NUMPY_DTYPES, Array, canonical_dtype, dtype_of_numpy, itemsize
 
 ALIGNMENT: Final = 64
@@ -93,8 +94,8 @@ def _layout(shape: tuple[int, ...], dtype: str) -> tuple[int, int, int, int, int
     return total, header, ndim, *DLPACK_CODES[dtype], dims
 
 
-def new_tensor(shape: Sequence[int], dtype: str) -> tvm_ffi.Tensor:
-    """A fresh, uninitialised tensor in host memory, aligned to 64 bytes.
+def new_tensor(shape: Sequence[int], dtype: str, device: Device | None = None) -> tvm_ffi.Tensor:
+    """A fresh, uninitialised tensor in host memory, aligned to 64 bytes, on a device of the host (None: the first).
 
     Header, shape, strides and data are one allocation which the tensor's end gives back by plain ``free``:
     no Python runs then, so a tensor may die on any thread, and after the interpreter.
@@ -104,7 +105,8 @@ def new_tensor(shape: Sequence[int], dtype: str) -> tvm_ffi.Tensor:
     if not address:
         raise MemoryError(f"out of memory: a {dtype} tensor of shape {_tuple(shape)} needs {total} bytes")
     at = address + _MANAGED.size
-    fields = _MANAGED.pack(address + header, _CPU, 0, ndim, code, bits, 1, at, at + 8 * ndim, 0, 0, _FREE)
+    place = 0 if device is None else device.index
+    fields = _MANAGED.pack(address + header, _CPU, place, ndim, code, bits, 1, at, at + 8 * ndim, 0, 0, _FREE)
     ctypes.memmove(address, fields + dims, len(fields) + len(dims))
     return tvm_ffi.from_dlpack(_capsule_new(address, b"dltensor", None))
 
@@ -123,7 +125,7 @@ def view_tensor(
     dims = (ctypes.c_int64 * (2 * ndim))(*shape, *compact_strides(shape))
     at = ctypes.addressof(dims)
     data = source.data_ptr() + byte_offset
-    prototype = _DLTENSOR.pack(data, _CPU, 0, ndim, code, bits, 1, at, at + 8 * ndim, 0)
+    prototype = _DLTENSOR.pack(data, _CPU, source.device.index, ndim, code, bits, 1, at, at + 8 * ndim, 0)
     view, managed = ctypes.c_void_p(), ctypes.c_void_p()
     if _create_view(source.__chandle__(), prototype, ctypes.byref(view)):
         raise MemoryError("out of memory: cannot make a view of a tensor")
@@ -189,9 +191,9 @@ def tensor_of_numpy(array: Array) -> tvm_ffi.Tensor:
     return tvm_ffi.from_dlpack(capsule)
 
 
-def copy_of_numpy(array: Array, dtype: str) -> tvm_ffi.Tensor:
+def copy_of_numpy(array: Array, dtype: str, device: Device | None = None) -> tvm_ffi.Tensor:
     """A fresh tensor with the array's elements, converted to `dtype`."""
-    tensor = new_tensor(array.shape, dtype)
+    tensor = new_tensor(array.shape, dtype, device)
     if array.size:
         numpy_view(tensor)[...] = array
     return tensor
@@ -203,15 +205,31 @@ def compact_tensor(tensor: tvm_ffi.Tensor) -> tvm_ffi.Tensor:
         raise ValueError(f"expected a tensor on cpu, found one on {tensor.device}")
     dtype = canonical_dtype(tensor.dtype)
     if not tensor.is_contiguous() or not tensor.__chandle__():  # no handle: memory lent for one call only
-        return copy_of_numpy(numpy_view(tensor), dtype)
+        return copy_of_numpy(numpy_view(tensor), dtype, tensor.device)
     if tensor.data_ptr() % itemsize(dtype):
-        return copy_of_numpy(np.copy(_unaligned_view(tensor, dtype)), dtype)
+        return copy_of_numpy(np.copy(_unaligned_view(tensor, dtype)), dtype, tensor.device)
     return view_tensor(tensor, tensor.shape) if _byte_offset(tensor) else tensor
 
 
-def copy_tensor(tensor: tvm_ffi.Tensor) -> tvm_ffi.Tensor:
-    """A fresh tensor with the same contents."""
-    fresh = new_tensor(tensor.shape, canonical_dtype(tensor.dtype))
+def device_of(tensor: tvm_ffi.Tensor) -> Device:
+    """The device a tensor belongs to."""
+    return tensor.device
+
+
+def to_device(tensor: tvm_ffi.Tensor, device: Device) -> tvm_ffi.Tensor:
+    """The tensor itself if it is on `device`, else a copy there. ValueError for a device this runtime has not."""
+    if tensor.device == device:
+        return tensor
+    require_host(device, "to_device")
+    require_host(tensor.device, "to_device")
+    return copy_tensor(tensor, device)
+
+
+def copy_tensor(tensor: tvm_ffi.Tensor, device: Device | None = None) -> tvm_ffi.Tensor:
+    """A fresh tensor with the same contents, on a device of the host (None: where the tensor is)."""
+    fresh = new_tensor(
+        tensor.shape, canonical_dtype(tensor.dtype), tensor.device if device is None else device
+    )
     if tensor.is_contiguous():
         nbytes = tensor.numel() * itemsize(canonical_dtype(tensor.dtype))
         ctypes.memmove(fresh.data_ptr(), tensor.data_ptr(), nbytes)

@@ -17,8 +17,22 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from .closure import Closure
-from .decode import CALL, CALL_VM, GOTO, IF, INVOKE, RET, Code, Linker, LinkError, Op, invoke_foreign
-from .devices import Device, is_cpu
+from .decode import (
+    CALL,
+    CALL_VM,
+    GOTO,
+    IF,
+    INVOKE,
+    RET,
+    Code,
+    Linker,
+    LinkError,
+    Op,
+    devices_used,
+    invoke_foreign,
+)
+from .devices import Device, cpu, is_cpu
+from .devices import device as named_device
 from .executable import Executable
 from .registry import get_global_func
 from .timing import BenchmarkResult, Report, measure
@@ -74,7 +88,9 @@ class VirtualMachine:
         Parameters
         ----------
         device
-            Where to run: ``relax.cpu()``.
+            Where to run: ``relax.cpu()``. For a program with virtual devices, one device for each, in the
+            module's order: ``[relax.cpu(0), relax.cpu(1)]``. By default what they are called: ``"llvm:1"`` is
+            ``relax.cpu(1)``.
         memory_cfg
             Taken for compatibility; there is one kind of allocator.
         profile
@@ -84,15 +100,12 @@ class VirtualMachine:
         """
         if not isinstance(executable, Executable):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"expected a relax.Executable, found {type(executable).__name__}")
-        devices = [device] if isinstance(device, Device) else list(device or ())
-        for dev in devices:
-            if not is_cpu(dev):
-                raise ValueError(f"this runtime runs on cpu only, not on {dev}")
         del memory_cfg
+        self.devices = _devices(executable, device)
         self.executable = executable
         self.max_depth = max_depth
         self._profile = profile
-        self._codes = Linker(self, executable).link()
+        self._codes = Linker(self, executable, self.devices).link()
         self._instrument: Instrument | None = None
         self._saved: dict[str, Callable[..., Any]] = {}
         self._inputs: dict[str, list[Any]] = {}
@@ -373,6 +386,26 @@ class VirtualMachine:
             return False
         answer = self._instrument(target, name, before, export_value(value), *map(export_value, args))
         return before and answer == VMInstrumentReturnKind.SKIP_RUN
+
+
+def _devices(executable: Executable, given: Device | Sequence[Device] | None) -> list[Device]:
+    """The devices of a machine; ValueError unless those the program uses are there, and are the host's."""
+    listed = [given] if isinstance(given, Device) else list(given or ())
+    known = listed or [named_device(name) for name in executable.devices] or [cpu()]
+    used = devices_used(executable.program)
+    for index in used:
+        if not 0 <= index < len(known):
+            wanted = f" ({executable.devices[index]})" if 0 <= index < len(executable.devices) else ""
+            have = f"{len(known)} device{'s' * (len(known) != 1)} ({', '.join(map(str, known))})"
+            needed = ", ".join(f"relax.cpu({i})" for i in range(index + 1))
+            raise ValueError(
+                f"the program places tensors on its virtual device {index}{wanted}, and the machine is given "
+                f"{have}; give one for each: VirtualMachine(executable, [{needed}])"
+            )
+    for dev in [*listed, *(known[index] for index in used)]:
+        if not is_cpu(dev):
+            raise ValueError(f"this runtime runs on cpu only, not on {dev}")
+    return known
 
 
 def _parameter_names(closure: Closure) -> tuple[str, ...] | None:
