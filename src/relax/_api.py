@@ -47,6 +47,7 @@ from .expr import (
 )
 from .interpreter import interpret
 from .ir import DataType, DiagnosticError, GlobalVar, IRModule, Op, StructInfo, VDevice, instrument
+from .ir.codes import explain
 from .op import call_dps_packed, call_pure_packed, call_tir
 from .op import shape_of as get_shape_of
 from .struct_info import (
@@ -108,6 +109,7 @@ __all__ = [
     "call_tir",
     "codegen",
     "const",
+    "explain",
     "expr",
     "expr_functor",
     "extern",

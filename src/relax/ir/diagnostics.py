@@ -8,8 +8,8 @@
        = x: R.Tensor((n, 784), "float32")      last dimension 784
        = help: transpose w
 
-Codes are stable: E0xxx general, E1xxx parsing, E2xxx well-formedness (E20RR is rule RR of language.md §5),
-E3xxx struct info and operators, E4xxx passes and building, E5xxx TIR. Warnings share the ranges with a W.
+Codes are stable, and each is declared in `codes/`, with what it means: E1xxx parsing, E2xxx well-formedness (E20RR is rule
+RR of the language), E3xxx struct info and operators, E4xxx passes and building, E5xxx loops; W is a warning.
 """
 
 from __future__ import annotations

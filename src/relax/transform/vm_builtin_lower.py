@@ -43,7 +43,7 @@ from ..struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
 from .rebuild import carry_info, same_or, with_info
 
-UNLOWERED = "E5101"
+UNLOWERED = "E4101"
 """An operator that nothing lowers, or that cannot be lowered yet."""
 
 

@@ -45,7 +45,7 @@ from .effects import written_params
 
 _Bound = VarBinding | MatchCast
 
-NOT_LOWERED = "E5102"
+NOT_LOWERED = "E4102"
 """An expression that bytecode has nothing for: a pass that should have removed it did not run."""
 
 _READERS = frozenset(

@@ -23,7 +23,7 @@ from ..transform.vm_builtin_lower import VMBuiltinLower
 from ..transform.vm_shape_lower import VMShapeLower
 from .codegen import generate
 
-NO_ENTRY = "E5103"
+NO_ENTRY = "E4103"
 """A module without a Relax function that can be called from outside."""
 
 

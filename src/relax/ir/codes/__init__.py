@@ -1,0 +1,8 @@
+"""Every diagnostic code, with its title, what it means, and the way out."""
+
+from __future__ import annotations
+
+from . import compiling, programs
+from .code import CODES, Code, explain, explanation
+
+__all__ = ["CODES", "Code", "compiling", "explain", "explanation", "programs"]

@@ -1,0 +1,55 @@
+"""Diagnostic codes: what is said of one, and how it is declared.
+
+A code is declared in `programs.py` or `compiling.py` and nowhere else; docs/diagnostics shows each with a program that
+causes it. Codes are stable: one that is no longer used is not given to something else.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import textwrap
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What is said of a code: a title without a full stop, and two paragraphs."""
+
+    code: str
+    title: str
+    meaning: str
+    way_out: str
+
+
+CODES: dict[str, Code] = {}
+"""All of them, by their codes."""
+
+
+def declare(code: str, title: str, meaning: str, way_out: str) -> None:
+    """Make a code known. Raises ValueError for one that is."""
+    if code in CODES:
+        raise ValueError(f"the diagnostic code {code} is declared twice")
+    CODES[code] = Code(code, title, meaning, way_out)
+
+
+def explain(code: str) -> None:
+    """Print what a diagnostic code means, and the way out: ``relax.explain("E3102")``.
+
+    Raises ValueError for what is no code, naming those that look like it.
+    """
+    sys.stdout.write(explanation(code))
+
+
+def explanation(code: str) -> str:
+    """The text that `explain` prints."""
+    known = CODES.get(code.strip().upper())
+    if known is None:
+        close = difflib.get_close_matches(code.upper(), CODES, 3)
+        hint = f"; there are {', '.join(sorted(close))}" if close else ""
+        raise ValueError(f"{code!r} is no diagnostic code{hint}")
+    meaning, way_out = (textwrap.fill(text, 88) for text in (known.meaning, known.way_out))
+    return f"{known.code}: {known.title}\n\n{meaning}\n\n{way_out}\n"
+
+
+__all__ = ["CODES", "Code", "declare", "explain", "explanation"]
