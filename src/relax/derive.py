@@ -8,14 +8,13 @@ and ``FPurity`` says whether calling it is free of effects (a bool, or a functio
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from .dims import simplify_dim
 from .expr import Call, DataflowVar, If, TupleGetItem, Var
 from .ir import DiagnosticError, GlobalVar, Op, RelaxExpr, Span, StructInfo
-from .prim.expr import Var as PrimVar
 from .scope import PoisonedError, Scopes
 from .sinfo_map import substitute_struct_info
 from .sinfo_relations import Fit, Verdict, erase, fit_all, struct_info_lca
@@ -78,7 +77,7 @@ def _unknown_global(global_var: GlobalVar, scopes: Scopes) -> DiagnosticError:
         )
     close = difflib.get_close_matches(name, scopes.globals, 1)
     known = ", ".join(scopes.globals) or "none"
-    hint = f"did you mean {close[0]}?" if close else ""
+    hint = f"did you mean {close[0]}?" if close else "call one that the module has, or add it"
     return scopes.error(
         "E3011", f"the module has no function {name}", global_var.span, [f"it has: {known}"], hint
     )
@@ -115,14 +114,18 @@ def derive_tuple_get_item(expr: TupleGetItem, scopes: Scopes) -> StructInfo:
                 f"index {expr.index} is out of range for a tuple of {len(fields)}",
                 expr.span,
                 [_note(expr.tuple_value, info)],
+                f"its fields are 0 to {len(fields) - 1}" if fields else "the empty tuple has no fields",
             )
         case ObjectStructInfo() if expr.index >= 0:
             return info
         case ObjectStructInfo():
             message = f"index {expr.index} is out of range for any tuple"
-            raise scopes.error("E3009", message, expr.span, [_note(expr.tuple_value, info)])
+            note = _note(expr.tuple_value, info)
+            raise scopes.error("E3009", message, expr.span, [note], "fields are counted from 0")
         case _:
-            raise scopes.error("E3009", "only tuples have fields", expr.span, [_note(expr.tuple_value, info)])
+            note = _note(expr.tuple_value, info)
+            hint = "R.take picks elements of a tensor"
+            raise scopes.error("E3009", "only tuples have fields", expr.span, [note], hint)
 
 
 def derive_if(expr: If, scopes: Scopes) -> StructInfo:
@@ -185,6 +188,7 @@ def derive_call(call: Call, scopes: Scopes) -> StructInfo:
                 "only functions can be called",
                 use_span(call.op) or call.span,
                 [f"{callee_text(call.op)}: {struct_info_text(info)}"],
+                "call a function of the module, a local function, or a value annotated as R.Callable(...)",
             )
 
 
@@ -267,6 +271,7 @@ def derive_call_ret_struct_info(info: FuncStructInfo, call: Call, scopes: Scopes
             f"{name} takes {_counted(len(params), 'argument')}, found {len(args)}",
             call.span,
             [f"{name}: {struct_info_text(info)}", *notes_of(call)],
+            "give one argument for each parameter",
         )
     fits, table, unmatched = fit_all(args, params, scopes.shape_vars)
     for i, fit in enumerate(fits):
@@ -287,7 +292,8 @@ def _argument_misfit(
         f"expected {struct_info_text(expected)}",
     ]
     if fit.verdict is Verdict.NO:
-        raise scopes.error("E3001", f"{name}: argument {index}: {fit.reason}", span, notes)
+        hint = "give a value of what the parameter declares, or declare the parameter as what it is given"
+        raise scopes.error("E3001", f"{name}: argument {index}: {fit.reason}", span, notes, hint)
     message = f"{name}: argument {index} may not fit, it is checked at run time: {fit.reason}"
     scopes.misfit(3001, message, span, notes, silencing_hint(arg, expected))
 

@@ -344,7 +344,8 @@ class Normalizer(Scopes):
             notes = [f"returns {struct_info_text(found)}", f"declared {struct_info_text(expected)}"]
             if fit.verdict is Verdict.NO:
                 message = f"{subject} does not return what it declares: {fit.reason}"
-                raise self.error("E3007", message, span, notes)
+                hint = "declare what the function returns, or return what it declares"
+                raise self.error("E3007", message, span, notes, hint)
             if expr.struct_info_ is None:
                 message = f"what {subject} returns may not fit its declaration, it is checked at run time: {fit.reason}"
                 self.misfit(3007, message, span, notes, silencing_hint(body.body, expected))
@@ -426,7 +427,8 @@ class Normalizer(Scopes):
         name = var.name_hint
         if fit.verdict is Verdict.NO:
             message = f"the value does not fit the annotation of {name}: {fit.reason}"
-            raise self.error("E3006", message, span, notes)
+            hint = "leave the annotation out to get what was derived"
+            raise self.error("E3006", message, span, notes, hint)
         if var.annotation is not None:
             message = f"the annotation of {name} claims more than was derived, it is checked at run time: {fit.reason}"
             hint = f"write {name} = R.match_cast(..., {struct_info_text(known)})"
@@ -455,6 +457,7 @@ class Normalizer(Scopes):
                 f"this match_cast can never succeed: {fit.reason}",
                 binding.span,
                 [f"the value: {struct_info_text(info)}", f"cast to:   {struct_info_text(cast)}"],
+                "cast to what the value may be, or leave the match_cast out",
             )
         self.add_shape_vars(bound_in(cast))
         var = binding.var
@@ -469,6 +472,7 @@ class Normalizer(Scopes):
                     f"the match_cast does not give what {var.name_hint} is declared to be: {fit.reason}",
                     var.span or binding.span,
                     [f"declared {struct_info_text(known)}", f"cast to  {struct_info_text(cast)}"],
+                    "leave the annotation out: the variable is what the match_cast says",
                 )
         self.append(binding if value is binding.value else binding.replace(value=value))
 
