@@ -8,8 +8,8 @@
        = x: R.Tensor((n, 784), "float32")      last dimension 784
        = help: transpose w
 
-Codes are stable, and each is declared in `codes/`, with what it means: E1xxx parsing, E2xxx well-formedness (E20RR is rule
-RR of the language), E3xxx struct info and operators, E4xxx passes and building, E5xxx loops; W is a warning.
+Codes are stable, and each is declared in `codes/`, with what it means: E1xxx parsing, E2xxx well-formedness (E20RR is
+rule RR of the language), E3xxx struct info and operators, E4xxx passes and building, E5xxx loops; W is a warning.
 """
 
 from __future__ import annotations

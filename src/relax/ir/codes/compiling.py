@@ -9,29 +9,29 @@ from .code import declare
 declare(
     "E4001",
     "operators that cannot be legalized",
-    "LegalizeOps replaces operators by PrimFuncs made from their formulas. These operators have no formula, or too "
-    "little is known of their operands. All of them, of all functions, are listed.",
+    "LegalizeOps replaces operators by PrimFuncs made from their formulas. These operators have no "
+    "formula, or too little is known of their operands. All of them, of all functions, are listed.",
     'Match_cast the operands to what is known, or give a rule: `LegalizeOps({"my.op": rule})`.',
 )
 declare(
     "E4002",
     "a call that CallTIRRewrite cannot take",
-    "CallTIRRewrite makes allocations explicit. It needs calls outside of dataflow blocks, whose arguments and integers "
-    "are known one by one.",
+    "CallTIRRewrite makes allocations explicit. It needs calls outside of dataflow blocks, whose "
+    "arguments and integers are known one by one.",
     "Run ToNonDataflow first; match_cast tuples and shapes to their fields.",
 )
 declare(
     "E4003",
     "parameters that cannot be bound",
-    "BindParams was given a name that no parameter has, a value that does not fit the parameter, a parameter twice, or "
-    "a function that others call with all its parameters.",
+    "BindParams was given a name that no parameter has, a value that does not fit the parameter, a "
+    "parameter twice, or a function that others call with all its parameters.",
     "Bind parameters of an entry point, by their names or their Vars.",
 )
 declare(
     "E4004",
     "shape variables that cannot be bound",
-    "BindSymbolicVars was given a name that no signature has or that means several variables, or a value that is no "
-    "size.",
+    "BindSymbolicVars was given a name that no signature has or that means several variables, or a value "
+    "that is no size.",
     "Use the names of the signatures, and integers from zero on.",
 )
 declare(
@@ -43,8 +43,9 @@ declare(
 declare(
     "E4006",
     "a value used after it was reused in place",
-    "An in-place call takes over the memory of an argument, which, under whatever name, must not be used afterwards. A "
-    "constant, a value from outside a local function and a value given twice cannot be taken over either.",
+    "An in-place call takes over the memory of an argument, which, under whatever name, must not be used "
+    "afterwards. A constant, a value from outside a local function and a value given twice cannot be "
+    "taken over either.",
     "Use the result of the call, put the other uses before it, or allocate: index -1, or `R.call_tir`.",
 )
 declare(
@@ -56,37 +57,38 @@ declare(
 declare(
     "E4101",
     "an operator that nothing lowers",
-    "When bytecode is made, an operator is left that neither a PrimFunc nor a function of the machine computes. The "
-    "pipeline that should have lowered it was left out, or stopped early.",
+    "When bytecode is made, an operator is left that neither a PrimFunc nor a function of the machine "
+    "computes. The pipeline that should have lowered it was left out, or stopped early.",
     "Use the default pipeline, or run LegalizeOps and CallTIRRewrite in your own.",
 )
 declare(
     "E4102",
     "an expression that bytecode cannot hold",
-    "When bytecode is made, something is left that a pass should have removed: a local function, a nested block.",
+    "When bytecode is made, something is left that a pass should have removed: a local function, a "
+    "nested block.",
     "Use the default pipeline, or run Normalize and LambdaLift in your own.",
 )
 declare(
     "E4103",
     "no Relax function to call",
-    "`relax.build` makes a program for the virtual machine, which calls Relax functions; the module has no public one.",
+    "`relax.build` makes a program for the virtual machine, which calls Relax functions; the module has "
+    "no public one.",
     "Add a Relax function, or compile the PrimFuncs by themselves with `relax.codegen.build_module`.",
 )
-
 # ------------------------------------------------------------------------------------ E5: loops
 
 declare(
     "E5001",
     "a tensor expression that is no function",
-    "`te.create_prim_func` takes the inputs and outputs of a computation. Something among them is no tensor, is given "
-    "twice, or the computation needs an input that is not given.",
+    "`te.create_prim_func` takes the inputs and outputs of a computation. Something among them is no "
+    "tensor, is given twice, or the computation needs an input that is not given.",
     "List every placeholder, then every output, each once.",
 )
 declare(
     "E5010",
     "a view that cannot be lowered",
-    "`T.match_buffer` inside a block gives a part of a buffer another name. Accesses of its elements are rewritten; a "
-    "pointer to it, or a shape that does not follow the region, cannot be.",
+    "`T.match_buffer` inside a block gives a part of a buffer another name. Accesses of its elements are "
+    "rewritten; a pointer to it, or a shape that does not follow the region, cannot be.",
     "Access the elements, or use the buffer behind the view.",
 )
 declare(
@@ -99,40 +101,42 @@ declare(
     "E5012",
     "a block that is not opaque",
     "LowerOpaqueBlock was given a block with variables, an init or views.",
-    "Run LowerInitBlock, LowerMatchBuffer and ConvertBlocksToOpaque first; `tir.lower` runs all passes in order.",
+    "Run LowerInitBlock, LowerMatchBuffer and ConvertBlocksToOpaque first; `tir.lower` runs all passes "
+    "in order.",
 )
 declare(
     "E5020",
     "values that do not fit a PrimFunc",
-    "`specialize` was given a value for something that is no parameter and no size of the function, or a buffer that "
-    "does not fit.",
+    "`specialize` was given a value for something that is no parameter and no size of the function, or a "
+    "buffer that does not fit.",
     "Give sizes and scalars by their variables, tensors by a buffer of the same rank and dtype.",
 )
 declare(
     "E5101",
     "a variable that nothing binds",
-    "Inside a PrimFunc a variable is a parameter, a size of a parameter's buffer, or bound by a loop, a block or a let "
-    "around its use.",
+    "Inside a PrimFunc a variable is a parameter, a size of a parameter's buffer, or bound by a loop, a "
+    "block or a let around its use.",
     "Make it a parameter, or move the use into the scope.",
 )
 declare(
     "E5102",
     "a buffer without storage",
-    "A buffer is used outside of the scope of its storage: no parameter holds it and no block around allocates it.",
+    "A buffer is used outside of the scope of its storage: no parameter holds it and no block around "
+    "allocates it.",
     "Match it to a parameter, or allocate it in a block around every use.",
 )
 declare(
     "E5103",
     "a variable bound inside its own scope",
-    "A loop, a block or a let binds a variable that is bound around it already. Variables are objects: two of one name "
-    "are fine.",
+    "A loop, a block or a let binds a variable that is bound around it already. Variables are objects: "
+    "two of one name are fine.",
     "Make a new variable.",
 )
 declare(
     "E5104",
     "wrong dtypes in loops",
-    "The bounds of a loop are integers of the loop variable's dtype, conditions are bool, a region has as many "
-    "dimensions as its buffer, and a let's value has the dtype of its variable.",
+    "The bounds of a loop are integers of the loop variable's dtype, conditions are bool, a region has "
+    "as many dimensions as its buffer, and a let's value has the dtype of its variable.",
     "Cast, or compare with zero.",
 )
 declare(
@@ -144,7 +148,8 @@ declare(
 declare(
     "E5106",
     "an init that uses a reduction variable",
-    "The init of a block runs once per result, before the reduction, when its reduction variables have no value.",
+    "The init of a block runs once per result, before the reduction, when its reduction variables have "
+    "no value.",
     "Index the init's store with the spatial variables only.",
 )
 declare(
@@ -168,15 +173,15 @@ declare(
 declare(
     "E5903",
     "a call without code",
-    "An intrinsic is called for which there is no code, a function is called that is not in the module, or its "
-    "arguments do not fit.",
+    "An intrinsic is called for which there is no code, a function is called that is not in the module, "
+    "or its arguments do not fit.",
     "Use an intrinsic the hint names, add the function to the module, or correct the arguments.",
 )
 declare(
     "E5904",
     "an expression or a statement without code",
-    "Something is left that should have been lowered, such as a reduction or a block, or an operation is not defined "
-    "for its dtype.",
+    "Something is left that should have been lowered, such as a reduction or a block, or an operation is "
+    "not defined for its dtype.",
     "Make PrimFuncs with `te.create_prim_func`; lower them with `tir.lower`.",
 )
 declare(
@@ -194,8 +199,8 @@ declare(
 declare(
     "E5907",
     "a size that cannot be found",
-    "A dimension, a stride or an offset of a parameter's buffer uses a variable that no parameter gives: it must stand "
-    "alone in some dimension, to be read from the argument.",
+    "A dimension, a stride or an offset of a parameter's buffer uses a variable that no parameter gives: "
+    "it must stand alone in some dimension, to be read from the argument.",
     "Pass the variable as a parameter of its own.",
 )
 declare(
@@ -207,7 +212,7 @@ declare(
 declare(
     "E5909",
     "code that LLVM rejects",
-    "LLVM does not accept the code that was generated. Either a C function is called whose name the module itself "
-    "defines, or this is an error of the compiler.",
+    "LLVM does not accept the code that was generated. Either a C function is called whose name the "
+    "module itself defines, or this is an error of the compiler.",
     "Rename the function. If none is called: please report it, with the program.",
 )

@@ -9,18 +9,20 @@ from .code import declare
 declare(
     "E1001",
     "not a program of the script language",
-    "The text is not Python, or uses a statement or an expression that has no meaning in a script: `while`, `try`, "
-    "`del`, `yield`, a set, an assignment to anything but a name.",
-    "Write what is meant with what the script has. A loop known at parse time is a `for` over a Python range; one that "
-    "is not is a recursive function, or a loop in a `T.prim_func`. Values are immutable: assign a new name.",
+    "The text is not Python, or uses a statement or an expression that has no meaning in a script: "
+    "`while`, `try`, `del`, `yield`, a set, an assignment to anything but a name.",
+    "Write what is meant with what the script has. A loop known at parse time is a `for` over a Python "
+    "range; one that is not is a recursive function, or a loop in a `T.prim_func`. Values are immutable: "
+    "assign a new name.",
 )
 declare(
     "E1002",
     "a name that is not defined",
-    "No parameter, binding, function or Python variable of this name is visible here. What a branch or a dataflow block "
-    "binds is not visible after it, unless it is given out. The note names the rule of the language that is broken.",
-    "Correct the spelling, move the binding before the use, list the variable in `R.output(...)`, or declare a shape "
-    "variable: `n = T.int64()`.",
+    "No parameter, binding, function or Python variable of this name is visible here. What a branch or a "
+    "dataflow block binds is not visible after it, unless it is given out. The note names the rule of "
+    "the language that is broken.",
+    "Correct the spelling, move the binding before the use, list the variable in `R.output(...)`, or "
+    "declare a shape variable: `n = T.int64()`.",
 )
 declare(
     "E1003",
@@ -43,39 +45,38 @@ declare(
 declare(
     "E1006",
     "not allowed in text",
-    "A program given as text to `from_source` may come from anywhere. It is interpreted, never executed, and may not "
-    "reach Python objects beyond the script's own, nor compute without bound.",
+    "A program given as text to `from_source` may come from anywhere. It is interpreted, never executed, "
+    "and may not reach Python objects beyond the script's own, nor compute without bound.",
     "Compute the value in Python and pass it in `extra_vars`, or write the program as a decorated function.",
 )
 declare(
     "E1007",
     "no source text",
-    "The decorators read the text of what they decorate. Functions made by `exec`, or typed at the plain interactive "
-    "prompt before Python 3.13, have none.",
+    "The decorators read the text of what they decorate. Functions made by `exec`, or typed at the plain "
+    "interactive prompt before Python 3.13, have none.",
     "Put the program in a file or a notebook cell, or give its text to `relax.script.from_source`.",
 )
 declare(
     "E1008",
     "a wrong declaration",
-    "A decorator, a signature or a member of a module is not as it must be: an option that does not exist, a default "
-    "value, `*args`, two functions of one name, a class with a base.",
+    "A decorator, a signature or a member of a module is not as it must be: an option that does not "
+    "exist, a default value, `*args`, two functions of one name, a class with a base.",
     "Declare it as the message says.",
 )
 declare(
     "E1009",
     "an annotation that is missing or no struct info",
-    "Every parameter says what it is. An annotation is struct info: `R.Tensor`, `R.Shape`, `R.Prim`, `R.Tuple`, "
-    "`R.Callable` or `R.Object`; in a PrimFunc, `T.Buffer`, `T.handle` or a scalar type.",
+    "Every parameter says what it is. An annotation is struct info: `R.Tensor`, `R.Shape`, `R.Prim`, "
+    "`R.Tuple`, `R.Callable` or `R.Object`; in a PrimFunc, `T.Buffer`, `T.handle` or a scalar type.",
     "Annotate it. What is not known may be left out: `R.Tensor(ndim=2)`, `R.Tensor`, `R.Object`.",
 )
 declare(
     "E1010",
     "a statement in the wrong place",
-    "A statement stands where the language has no place for it: control flow or a return in a dataflow block, "
-    "`R.output` outside of one, a PrimFunc inside a Relax function, code after a return.",
+    "A statement stands where the language has no place for it: control flow or a return in a dataflow "
+    "block, `R.output` outside of one, a PrimFunc inside a Relax function, code after a return.",
     "Move it, as the hint says. Control flow goes after the dataflow block that computes its condition.",
 )
-
 # ------------------------------------------------------------------------------------ E2: well-formedness
 
 declare(
@@ -87,8 +88,8 @@ declare(
 declare(
     "E2002",
     "rule 2: a variable is bound exactly once",
-    "Every variable is a parameter or is bound by one binding, and is not used in its own value, unless that is a "
-    "function, which may call itself. Two variables may have one name: that is shadowing.",
+    "Every variable is a parameter or is bound by one binding, and is not used in its own value, unless "
+    "that is a function, which may call itself. Two variables may have one name: that is shadowing.",
     "Bind the variable, add it to the parameters, or make a new `Var` for the second binding.",
 )
 declare(
@@ -100,22 +101,22 @@ declare(
 declare(
     "E2004",
     "rule 4: what a return annotation may mention",
-    "A return annotation uses only shape variables that the parameters bind, or an outer function. What the body binds "
-    "is not known to the caller.",
+    "A return annotation uses only shape variables that the parameters bind, or an outer function. What "
+    "the body binds is not known to the caller.",
     "Name the dimension in a parameter, or leave it open in the result: `R.Tensor(ndim=1)`.",
 )
 declare(
     "E2005",
     "rule 5: a shape variable is bound before it is used",
-    "A shape variable gets its value from a parameter, or from a `R.match_cast`, in a dimension where it stands alone. "
-    "Here it is used before that, or nothing binds it at all.",
+    "A shape variable gets its value from a parameter, or from a `R.match_cast`, in a dimension where it "
+    "stands alone. Here it is used before that, or nothing binds it at all.",
     "Move the match_cast up, or let the signature bind the variable.",
 )
 declare(
     "E2006",
     "rule 6: each shape variable of a signature stands alone once",
-    "From `m * n` alone neither `m` nor `n` can be found. Each variable of a signature needs a dimension, of any "
-    "parameter, that is just this variable.",
+    "From `m * n` alone neither `m` nor `n` can be found. Each variable of a signature needs a "
+    "dimension, of any parameter, that is just this variable.",
     'Give the variable a dimension of its own, or pass it: `n: R.Prim(value="n")`, `s: R.Shape(["n"])`.',
 )
 declare(
@@ -127,8 +128,8 @@ declare(
 declare(
     "E2008",
     "rule 8: a recursive function says what it returns",
-    "What a function returns is derived from its body. A function that is called in its own body, directly or through "
-    "others, must say it, since the call would have to be derived first.",
+    "What a function returns is derived from its body. A function that is called in its own body, "
+    "directly or through others, must say it, since the call would have to be derived first.",
     'Write the return annotation: `-> R.Tensor((n,), "float32")`, or `-> R.Object` if nothing is known.',
 )
 declare(
@@ -140,7 +141,8 @@ declare(
 declare(
     "E2010",
     "rule 10: ndim agrees with the shape",
-    "Both the dimensions and their number are given, and they disagree; or the number is none (-1 stands for unknown).",
+    "Both the dimensions and their number are given, and they disagree; or the number is none (-1 stands "
+    "for unknown).",
     "Leave `ndim` out where dimensions are given.",
 )
 declare(
@@ -158,15 +160,15 @@ declare(
 declare(
     "E2013",
     "rule 13: the global_symbol is the function's name",
-    "A function's `global_symbol` attribute, the name by which it is called from outside, differs from its name in the "
-    "module.",
+    "A function's `global_symbol` attribute, the name by which it is called from outside, differs from "
+    "its name in the module.",
     "Rename one. `@R.function` sets the attribute by itself.",
 )
 declare(
     "E2014",
     "rule 14: the shape of a tensor annotation is known",
-    "The dimensions of a tensor annotation use only shape variables in scope; a shape held by a variable needs that "
-    "variable to be in scope and to hold a shape of the same rank. No size is negative.",
+    "The dimensions of a tensor annotation use only shape variables in scope; a shape held by a variable "
+    "needs that variable to be in scope and to hold a shape of the same rank. No size is negative.",
     "An annotation only describes. Bind new shape variables with `R.match_cast`, which checks.",
 )
 declare(
@@ -184,8 +186,8 @@ declare(
 declare(
     "E2017",
     "rule 17: a function has parameters or a derivation",
-    "The struct info of a function gives either the parameters, for a closure, or the name of the derivation that finds "
-    "the result, for a packed function; not both, not neither.",
+    "The struct info of a function gives either the parameters, for a closure, or the name of the "
+    "derivation that finds the result, for a packed function; not both, not neither.",
     "Leave one of them out.",
 )
 declare(
@@ -203,13 +205,15 @@ declare(
 declare(
     "E2020",
     "rule 20: supported dtypes",
-    "The dtype has a width that is not supported, or more than one lane. Vectors exist inside PrimFuncs only.",
+    "The dtype has a width that is not supported, or more than one lane. Vectors exist inside PrimFuncs "
+    "only.",
     "Use int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64, an 8-bit float or bool.",
 )
 declare(
     "E2021",
     "rule 21: forced purity is purity",
-    "The attribute `relax.force_pure` says that a function is pure whatever it calls; `pure=False` says that it is not.",
+    "The attribute `relax.force_pure` says that a function is pure whatever it calls; `pure=False` says "
+    "that it is not.",
     "Drop one of the two.",
 )
 declare(
@@ -221,15 +225,16 @@ declare(
 declare(
     "E2101",
     "not in normal form",
-    "In normal form the parts of a binding's value are leaves, a SeqExpr stands only as the body of a function or of a "
-    "branch, and neighbouring blocks of one kind are one. Passes keep it; a program built by hand may not have it.",
+    "In normal form the parts of a binding's value are leaves, a SeqExpr stands only as the body of a "
+    "function or of a branch, and neighbouring blocks of one kind are one. Passes keep it; a program "
+    "built by hand may not have it.",
     "Build the program with a `BlockBuilder`, or run `relax.transform.Normalize()`.",
 )
 declare(
     "E2102",
     "an ordinary block inside a dataflow block",
-    "A SeqExpr used as a value is flattened into its surroundings. One with an ordinary block cannot become part of a "
-    "dataflow block: its bindings may be impure.",
+    "A SeqExpr used as a value is flattened into its surroundings. One with an ordinary block cannot "
+    "become part of a dataflow block: its bindings may be impure.",
     "Make the inner block a dataflow block, or bind the value outside.",
 )
 declare(
@@ -241,8 +246,8 @@ declare(
 declare(
     "E2104",
     "several blocks where one is expected",
-    "An expression with blocks of the other kind was flattened into the open block, which splits it. `end_block` gives "
-    "one block only.",
+    "An expression with blocks of the other kind was flattened into the open block, which splits it. "
+    "`end_block` gives one block only.",
     "Use `end_blocks`, which gives them all.",
 )
 declare(
@@ -251,14 +256,13 @@ declare(
     "After normalisation every expression has struct info. This one was put in without.",
     "Emit it through a `BlockBuilder`, or run `relax.transform.Normalize()`.",
 )
-
 # ------------------------------------------------------------------------------------ E3: struct info
 
 declare(
     "E3001",
     "an argument that does not fit its parameter",
-    "A call of a function gives an argument whose struct info is proved not to match the parameter's: another kind, "
-    "rank, dtype or dimension, or a function that is impure where a pure one is expected.",
+    "A call of a function gives an argument whose struct info is proved not to match the parameter's: "
+    "another kind, rank, dtype or dimension, or a function that is impure where a pure one is expected.",
     "Change the argument, or generalise the parameter: a dimension may be a variable.",
 )
 declare(
@@ -276,21 +280,24 @@ declare(
 declare(
     "E3004",
     "an impure call in a dataflow block",
-    "What stands in a dataflow block may be reordered, duplicated or removed, so a call with visible effects cannot "
-    "stand there.",
-    "Move the call out of the block. A packed function without visible effects is called by `R.call_pure_packed`.",
+    "What stands in a dataflow block may be reordered, duplicated or removed, so a call with visible "
+    "effects cannot stand there.",
+    "Move the call out of the block. A packed function without visible effects is called by "
+    "`R.call_pure_packed`.",
 )
 declare(
     "E3005",
     "an impure call in a pure function",
     "Functions are pure unless they say otherwise, and a pure function makes no call with visible effects.",
-    "Declare the function with `@R.function(pure=False)`. If the effects are invisible outside of it, set the attribute "
-    "`relax.force_pure`; a packed function without effects is called by `R.call_pure_packed`.",
+    "Declare the function with `@R.function(pure=False)`. If the effects are invisible outside of it, "
+    "set the attribute `relax.force_pure`; a packed function without effects is called by "
+    "`R.call_pure_packed`.",
 )
 declare(
     "E3006",
     "a value that does not fit its annotation",
-    "The struct info derived for a value is proved incompatible with the annotation of the variable it is bound to.",
+    "The struct info derived for a value is proved incompatible with the annotation of the variable it "
+    "is bound to.",
     "Correct the annotation, or leave it out: it is derived.",
 )
 declare(
@@ -302,7 +309,8 @@ declare(
 declare(
     "E3008",
     "a match_cast that never succeeds",
-    "A match_cast checks at run time what is not known before. Here it is known before, and the check would fail.",
+    "A match_cast checks at run time what is not known before. Here it is known before, and the check "
+    "would fail.",
     "Correct the dimensions or the dtype. To change a shape use `R.reshape`; to change a dtype, `R.astype`.",
 )
 declare(
@@ -326,8 +334,8 @@ declare(
 declare(
     "E3012",
     "a derivation that is not registered",
-    "The struct info of a packed function names a derivation that finds the result's struct info, and there is none of "
-    "that name.",
+    "The struct info of a packed function names a derivation that finds the result's struct info, and "
+    "there is none of that name.",
     "Register it with `relax.struct_info.register_derivation(name, function)` before the program is parsed.",
 )
 declare(
@@ -339,14 +347,15 @@ declare(
 declare(
     "E3014",
     "a variable without a binding",
-    "The struct info of a variable is asked for where nothing has bound it: it comes later, in another scope, or never.",
+    "The struct info of a variable is asked for where nothing has bound it: it comes later, in another "
+    "scope, or never.",
     "Bind it first. A local function that calls itself needs a return annotation.",
 )
 declare(
     "E3015",
     "no tensor expression",
-    "`call_te` and `emit_te` turn Relax values into arguments of a function over tensor expressions. This value has no "
-    "such form, or the function does not return tensors.",
+    "`call_te` and `emit_te` turn Relax values into arguments of a function over tensor expressions. "
+    "This value has no such form, or the function does not return tensors.",
     "Match_cast the value to a tensor, a shape or a scalar; return a `te.Tensor` or a list of them.",
 )
 declare(
@@ -358,17 +367,18 @@ declare(
 declare(
     "E3101",
     "operands of the wrong number or kind",
-    "An operator was given too many or too few operands, or one that is not of the kind it takes: a tensor, a tuple of "
-    "tensors, a shape, a scalar.",
-    "Give what the message asks for. A shape becomes a tensor by `R.shape_to_tensor`, a tensor a shape by "
-    "`R.tensor_to_shape`.",
+    "An operator was given too many or too few operands, or one that is not of the kind it takes: a "
+    "tensor, a tuple of tensors, a shape, a scalar.",
+    "Give what the message asks for. A shape becomes a tensor by `R.shape_to_tensor`, a tensor a shape "
+    "by `R.tensor_to_shape`.",
 )
 declare(
     "E3102",
     "shapes that do not fit each other",
-    "The shapes of an operator's operands are proved to disagree. The notes say which dimension of which operand.",
-    "Reshape, transpose or broadcast an operand. A dimension that is only known at run time may be a variable, which "
-    "is checked then.",
+    "The shapes of an operator's operands are proved to disagree. The notes say which dimension of which "
+    "operand.",
+    "Reshape, transpose or broadcast an operand. A dimension that is only known at run time may be a "
+    "variable, which is checked then.",
 )
 declare(
     "E3103",
@@ -397,44 +407,49 @@ declare(
 declare(
     "E3110",
     "an output that cannot be allocated",
-    "A call in destination-passing style allocates its outputs, so their shapes and dtypes must be given in full.",
+    "A call in destination-passing style allocates its outputs, so their shapes and dtypes must be given "
+    "in full.",
     "Give every dimension, as an integer or as an expression over shape variables in scope, and the dtype.",
 )
 declare(
     "E3111",
     "a call_tir that does not fit its PrimFunc",
-    "Arguments, integers or outputs of the call are proved not to fit the parameters of the PrimFunc, or their number "
-    "differs; or the callee is no PrimFunc. All that is wrong is listed.",
+    "Arguments, integers or outputs of the call are proved not to fit the parameters of the PrimFunc, or "
+    "their number differs; or the callee is no PrimFunc. All that is wrong is listed.",
     "Change the call, or make the PrimFunc general: sizes may be variables.",
 )
 declare(
     "E3112",
     "an output that cannot reuse its argument",
-    "An in-place call names, for an output, an argument that does not exist, is given twice, or differs from the output "
-    "in shape or dtype.",
+    "An in-place call names, for an output, an argument that does not exist, is given twice, or differs "
+    "from the output in shape or dtype.",
     "Name the argument by its index, counted from 0; -1 allocates a new output.",
 )
 declare(
     "W3001",
     "an argument that may not fit",
-    "Whether an argument fits its parameter cannot be decided at compile time. The function checks it when it is entered.",
+    "Whether an argument fits its parameter cannot be decided at compile time. The function checks it "
+    "when it is entered.",
     "Say what is expected with a match_cast, at the place where it is to be checked.",
 )
 declare(
     "W3006",
     "an annotation that claims more than is known",
-    "An annotation describes; this one says more than was derived of the value. A check at run time is added.",
+    "An annotation describes; this one says more than was derived of the value. A check at run time is "
+    "added.",
     "Write the check: `R.match_cast`. Or leave the annotation out.",
 )
 declare(
     "W3007",
     "a result that may not fit the return annotation",
-    "Whether the result fits the return annotation cannot be decided at compile time. It is checked before returning.",
+    "Whether the result fits the return annotation cannot be decided at compile time. It is checked "
+    "before returning.",
     "Match_cast what is returned, or annotate less.",
 )
 declare(
     "W3010",
     "a condition that may be no bool scalar",
-    "It is not known whether the condition of an `if` is a bool of rank 0. It is checked when the `if` is reached.",
+    "It is not known whether the condition of an `if` is a bool of rank 0. It is checked when the `if` "
+    "is reached.",
     'Match_cast the condition to `R.Tensor((), "bool")`.',
 )
