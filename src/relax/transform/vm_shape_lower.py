@@ -173,8 +173,10 @@ class _FunctionLowering:
             _Match(self, param, info, f"{self.name}: parameter {param.name_hint}", param.name_hint)
             for param, info in zip(params, infos, strict=True)
         ]
+        first = True  # as long as nothing is left to check of the parameters before
         for match in matches:
-            match.bind()
+            match.bind(constants=first)
+            first = first and match.is_settled()
         for match in matches:
             match.check()
 
@@ -380,15 +382,19 @@ class _Match:
 
     # -- first pass
 
-    def bind(self) -> None:
-        """Bind variables that stand alone here and have no value yet."""
+    def bind(self, constants: bool = True) -> None:
+        """Bind variables that stand alone here and have no value yet.
+
+        With `constants`, constant dimensions beside them are compared on the way: where that is their turn.
+        """
         new = [var for var in bound_in(self.info) if not self.lowering.is_bound(var)]
         if not new:
             return
         self._check_kind()
         if isinstance(self.info, TupleStructInfo):
             for field in self._tuple_fields():
-                field.bind()
+                field.bind(constants)
+                constants = constants and field.is_settled()
             return
         codes: list[int] = []
         dims = dims_in(self.info)
@@ -399,12 +405,26 @@ class _Match:
                 )
                 codes += [STORE, self.lowering.define(dim, where)]
                 self.settled.add(axis)
-            elif isinstance(dim, IntImm):
+            elif isinstance(dim, IntImm) and constants:
                 codes += [ASSERT_IMM, dim.value]
                 self.settled.add(axis)
             else:
                 codes += [IGNORE, 0]
+                constants = False
         self._emit_match(codes)
+
+    def is_settled(self) -> bool:
+        """Whether `check` has nothing left to do."""
+        if isinstance(self.info, TupleStructInfo):
+            return self.fields is not None and all(field.is_settled() for field in self.fields)
+        if isinstance(self.info, ObjectStructInfo):
+            return True
+        return self.kind_checked and len(self.settled) == len(dims_in(self.info)) and not self._is_other()
+
+    def _is_other(self) -> bool:
+        """Whether more than a kind and dimensions is to be checked."""
+        held = isinstance(self.info, TensorStructInfo) and isinstance(self.info.shape, Var)
+        return held or isinstance(self.info, FuncStructInfo)
 
     # -- second pass
 
