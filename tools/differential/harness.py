@@ -1,0 +1,301 @@
+"""Running a function and writing down all that can be seen of it: result, error, effects, mutation, sharing.
+
+The packed functions that generated programs call:
+
+    fuzz.record(*values)    appends a copy of its arguments to a log
+    fuzz.increment(t)       adds 1 to every element in place, and returns the tensor
+    fuzz.add_to(a, b)       adds b to a in place, and returns a
+    fuzz.identity(v)        its argument
+    fuzz.pair(a, b)         a tuple of its arguments
+    fuzz.double(t)          a new tensor, t + t
+    fuzz.sum(*values)       the sum of all that is finite in its arguments, an int64 tensor of rank 0
+    fuzz.shape(t)           the shape of t
+    fuzz.rank(t)            the number of its dimensions
+    fuzz.kind(v)            a number that tells what sort of value v is, an int64 tensor of rank 0
+    fuzz.apply(f, *args)    what f gives
+    fuzz.fail(t)            fails if t has a dimension of 2, else t + t
+    fuzz.double_dps(t, o)   writes t + t to o
+    fuzz.both_dps(t, o, p)  writes t to o, and t + t to p
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tvm_ffi
+
+import relax
+from relax.ir import RelaxWarning
+from relax.runtime import PackedFunc, nd, register_func
+from relax.runtime.closure import Closure
+from relax.runtime.info import TensorInfo
+
+LOG: list[Any] = []
+"""What has been recorded since the run began."""
+
+
+# ------------------------------------------------------------------------------------ packed functions
+
+
+def _record(*values: Any) -> tuple[()]:
+    LOG.append(tuple(map(snapshot, values)))
+    return ()
+
+
+def _increment(tensor: nd.NDArray) -> nd.NDArray:
+    array = tensor.numpy()
+    return tensor.copyfrom(array + np.ones((), array.dtype))
+
+
+def _add_to(a: nd.NDArray, b: nd.NDArray) -> nd.NDArray:
+    return a.copyfrom(a.numpy() + b.numpy())
+
+
+def _twice(tensor: nd.NDArray) -> Any:
+    array = tensor.numpy()
+    with np.errstate(all="ignore"):
+        return np.asarray(array + array)
+
+
+def _sum(*values: Any) -> Any:
+    total = 0
+    for value in values:
+        array = np.asarray(value.numpy() if isinstance(value, nd.NDArray) else value, "float64")
+        total += int(np.where(np.isfinite(array), array, 0).sum())
+    return np.array(total, "int64")
+
+
+def _kind(value: Any) -> Any:
+    names = ("NDArray", "Shape", "tuple", "str", "bool", "int", "float", "dtype", "NoneType", "PackedFunc", "Closure")
+    name = type(value).__name__
+    return np.array(names.index(name) if name in names else len(names), "int64")
+
+
+def _fail(tensor: nd.NDArray) -> Any:
+    if 2 in tensor.shape:
+        raise ValueError(f"fuzz.fail: a dimension of 2 in {tensor.shape}")
+    return _twice(tensor)
+
+
+def _both(tensor: nd.NDArray, first: nd.NDArray, second: nd.NDArray) -> None:
+    first.copyfrom(tensor)
+    second.copyfrom(_twice(tensor))
+
+
+PACKED: dict[str, Callable[..., Any]] = {
+    "fuzz.record": _record,
+    "fuzz.increment": _increment,
+    "fuzz.add_to": _add_to,
+    "fuzz.identity": lambda value: value,
+    "fuzz.pair": lambda a, b: (a, b),
+    "fuzz.double": _twice,
+    "fuzz.sum": _sum,
+    "fuzz.shape": lambda tensor: relax.ShapeTuple(tensor.shape),
+    "fuzz.rank": lambda tensor: tensor.ndim,
+    "fuzz.kind": _kind,
+    "fuzz.apply": lambda function, *args: function(*args),
+    "fuzz.fail": _fail,
+    "fuzz.double_dps": lambda tensor, out: out.copyfrom(_twice(tensor)) and None,
+    "fuzz.both_dps": _both,
+}
+
+for _name, _function in PACKED.items():
+    register_func(_name, _function, override=True)
+
+
+# ------------------------------------------------------------------------------------------ what is seen
+
+
+@dataclass(frozen=True)
+class Array:
+    """The contents of a tensor at some time."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: Any = field(compare=False)
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}{list(self.shape)} {np.array2string(self.data, separator=', ')}"
+
+
+def snapshot(value: Any) -> Any:
+    """A value as it is now."""
+    if isinstance(value, nd.NDArray):
+        return Array(value.dtype, tuple(value.shape), value.numpy())
+    if isinstance(value, relax.ShapeTuple):
+        return ("shape", *value)
+    if isinstance(value, tuple):
+        return tuple(map(snapshot, value))
+    if isinstance(value, Closure):
+        return "a Relax function"
+    if isinstance(value, (PackedFunc, tvm_ffi.Function)):
+        return "a packed function"
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    return type(value).__name__, str(value)
+
+
+@dataclass
+class Outcome:
+    """All that can be seen of a run."""
+
+    result: Any = None
+    error: tuple[str, str] | None = None
+    """The type and the message."""
+    log: list[Any] = field(default_factory=list)
+    printed: str = ""
+    args: list[Any] = field(default_factory=list)
+    """The arguments afterwards."""
+    sharing: tuple[int, ...] = ()
+    """For each tensor among arguments and results, which is the first that has the same memory."""
+    called: list[Outcome] = field(default_factory=list)
+    """Of functions among the results: what calling them gives."""
+    optional: bool = False
+    """Whether the error came out of a dataflow block, where an optimiser may make it vanish (language.md §7.2)."""
+
+
+def run(function: Callable[..., Any], args: Sequence[Any], depth: int = 1) -> Outcome:
+    """Call a function with copies of arguments."""
+    given = [_copy(arg) for arg in args]
+    outcome = Outcome()
+    LOG.clear()
+    value: Any = None
+    with contextlib.redirect_stdout(io.StringIO()) as printed, np.errstate(all="ignore"), quiet():
+        try:
+            value = function(*given)
+        except Exception as error:  # noqa: BLE001 (whatever it is, it is to be the same elsewhere)
+            outcome.error = type(error).__name__, _first_line(error)
+    outcome.log, outcome.printed = list(LOG), printed.getvalue()
+    outcome.result, outcome.args = snapshot(value), [snapshot(arg) for arg in given]
+    outcome.sharing = _sharing([*_tensors(given), *_tensors(value)])
+    if depth:
+        outcome.called = [
+            run(found, arguments, depth - 1)
+            for found in _closures(value)
+            if (arguments := _arguments(found)) is not None
+        ]
+    return outcome
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).splitlines()
+    return lines[0] if lines else ""
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return nd.array(value)
+    if isinstance(value, tuple) and not isinstance(value, relax.ShapeTuple):
+        return tuple(map(_copy, value))
+    return value
+
+
+def _tensors(value: Any) -> Iterator[nd.NDArray]:
+    if isinstance(value, nd.NDArray):
+        yield value
+    elif isinstance(value, (tuple, list)) and not isinstance(value, relax.ShapeTuple):
+        for item in value:
+            yield from _tensors(item)
+
+
+def _sharing(tensors: list[nd.NDArray]) -> tuple[int, ...]:
+    places = [tensor.data_ptr() if tensor.size else -index - 1 for index, tensor in enumerate(tensors)]
+    return tuple(places.index(place) for place in places)
+
+
+def _closures(value: Any) -> Iterator[Closure]:
+    if isinstance(value, Closure):
+        yield value
+    elif isinstance(value, tuple) and not isinstance(value, relax.ShapeTuple):
+        for item in value:
+            yield from _closures(item)
+
+
+def _arguments(closure: Closure) -> list[Any] | None:
+    """Arguments for a function that came back, if its information says which."""
+    if closure.info is None or closure.info.params is None:
+        return None
+    found: list[Any] = []
+    for param in closure.info.params:
+        if not isinstance(param, TensorInfo) or param.dims is None or not all(isinstance(d, int) for d in param.dims):
+            return None
+        found.append(np.ones(tuple(param.dims), param.dtype or "float32"))
+    return found
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """No warnings: generated programs leave much to run-time checks."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RelaxWarning)
+        yield
+
+
+# ---------------------------------------------------------------------------------------- comparing
+
+TOLERANCE = {"float16": 2e-2, "float32": 1e-4, "float64": 1e-8}
+"""Relative and absolute, where functions of the reals took part; else everything is compared exactly."""
+
+
+def difference(expected: Outcome, found: Outcome, exact: bool = True) -> str | None:
+    """What `found` does that `expected` does not allow, in words; None if all is well."""
+    if expected.error is not None and expected.optional:
+        # The error may vanish, and the program go on; what was to be seen before it is still seen, in that order.
+        seen = found.log[: len(expected.log)]
+        return _difference(expected.log, seen, exact, "the effects before the error") or (
+            None if found.printed.startswith(expected.printed) else f"printed {found.printed!r}, expected {expected.printed!r}"
+        )
+    if expected.error != found.error:
+        return f"error: expected {_error_text(expected)}, found {_error_text(found)}"
+    pairs = (
+        (tuple(expected.log), tuple(found.log), "the effects"),
+        (expected.printed, found.printed, "what was printed"),
+        (expected.result, found.result, "the result"),
+        (tuple(expected.args), tuple(found.args), "the arguments afterwards"),
+        (expected.sharing, found.sharing, "which tensors of arguments and results share memory"),
+    )
+    for wanted, got, what in pairs:
+        if (text := _difference(wanted, got, exact, what)) is not None:
+            return text
+    if len(expected.called) != len(found.called):
+        return "functions among the results: their information says different things of their parameters"
+    for wanted, got in zip(expected.called, found.called):
+        if (text := difference(wanted, got, exact)) is not None:
+            return f"calling a function among the results: {text}"
+    return None
+
+
+def _error_text(outcome: Outcome) -> str:
+    return "none" if outcome.error is None else f"{outcome.error[0]}: {outcome.error[1]}"
+
+
+def _difference(expected: Any, found: Any, exact: bool, where: str) -> str | None:
+    if isinstance(expected, (tuple, list)) and isinstance(found, (tuple, list)):
+        if len(expected) != len(found):
+            return f"{where}: expected {expected}, found {found}"
+        for index, (wanted, got) in enumerate(zip(expected, found)):
+            if (text := _difference(wanted, got, exact, f"{where}[{index}]")) is not None:
+                return text
+        return None
+    if isinstance(expected, Array) and isinstance(found, Array):
+        same = expected == found and _equal(expected.data, found.data, exact)
+    else:
+        same = expected == found and type(expected) is type(found)
+    return None if same else f"{where}: expected {expected!r}, found {found!r}"
+
+
+def _equal(expected: Any, found: Any, exact: bool) -> bool:
+    if expected.dtype.name not in TOLERANCE:
+        return bool(np.array_equal(expected, found))
+    if exact:
+        same = np.array_equal(expected, found, equal_nan=True)
+        numbers = ~np.isnan(expected)
+        return bool(same and np.array_equal(np.signbit(expected[numbers]), np.signbit(found[numbers])))
+    tolerance = TOLERANCE[expected.dtype.name]
+    return bool(np.allclose(found, expected, tolerance, tolerance, equal_nan=True))

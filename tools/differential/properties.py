@@ -1,0 +1,294 @@
+"""What must hold of every program: each property is a function of a module's text and arguments that raises Failure.
+
+    agrees(text, cases)             every execution mode does what the interpreter does
+    passes_keep(text, cases)        each pass, alone, keeps what a program does, well-formedness, and is idempotent
+    orders_keep(text, cases)        so do passes in random orders that make sense
+    prints_and_parses(text, cases)  printing and parsing is the identity, before and after each pass
+    saves_and_loads(text, cases)    a saved executable is the executable, a saved module the module
+    derives_truly(text, cases)      every value is as its variable's struct info says
+    rejects(text, cases)            a program in which one rule is broken is rejected, and the rule is named
+
+A case is a list of arguments of main. `exact` says that results are compared exactly (`generator.Program.exact`).
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import relax
+from relax import transform
+from relax.analysis import assert_well_formed
+from relax.interpreter import Interpreter
+from relax.ir import DiagnosticError, IRModule, assert_structural_equal, structural_equal
+from relax.ir.transform import Pass, PassContext, VerifyInstrument
+
+from . import harness
+from .generator import HEADER
+from .harness import Outcome
+
+Case = Sequence[Any]
+
+
+class Failure(AssertionError):
+    """A property does not hold. `kind` is the sort of failure, without what is particular to the program."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(f"{kind}: {message}")
+        self.kind = kind
+
+
+def parse(text: str) -> IRModule:
+    """A module, from text without imports."""
+    with harness.quiet():
+        mod = relax.script.from_source(HEADER + text)
+    assert isinstance(mod, IRModule)
+    return mod
+
+
+# -------------------------------------------------------------------------------------------- running
+
+
+def interpreted(mod: IRModule, cases: Iterable[Case]) -> list[Outcome]:
+    """What the interpreter does."""
+    outcomes: list[Outcome] = []
+    for case in cases:
+        interpreter = Interpreter(mod)
+        outcome = harness.run(interpreter["main"], case)
+        outcome.optional = interpreter.failed_in_dataflow
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _machine(mod: IRModule, mode: str) -> Callable[..., Any]:
+    with harness.quiet(), PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
+        return relax.VirtualMachine(relax.build(mod, "llvm", exec_mode=mode), relax.cpu())["main"]
+
+
+MODES: dict[str, Callable[[IRModule], Callable[..., Any]]] = {
+    "bytecode": lambda mod: _machine(mod, "bytecode"),
+}
+"""The execution modes: for each, how a module's main is made callable."""
+
+
+def _attempt(kind: str, action: Callable[[], Any]) -> Any:
+    """What an action gives; that it fails is a failure."""
+    try:
+        return action()
+    except Failure:
+        raise
+    except Exception as error:
+        first = next((line for line in str(error).splitlines() if line.strip()), "")
+        raise Failure(f"{kind} {type(error).__name__}", f"{first}\n{error}") from error
+
+
+def _compare(
+    kind: str, expected: Iterable[Outcome], found: Iterable[Outcome], exact: bool, cases: Sequence[Case]
+) -> None:
+    for wanted, got, case in zip(expected, found, cases, strict=True):
+        text = harness.difference(wanted, got, exact)
+        if text is not None:
+            what = text.split(":")[0].split("[")[0]
+            raise Failure(f"{kind}: {what}", f"{text}\nfor arguments {list(case)}")
+
+
+# ----------------------------------------------------------------------------------------- properties
+
+
+def agrees(text: str, cases: Sequence[Case], exact: bool = True, modes: Sequence[str] | None = None) -> None:
+    """Every execution mode agrees with the interpreter on values, effects and their order, sharing and errors."""
+    mod = parse(text)
+    expected = interpreted(mod, cases)
+    for mode in modes or MODES:
+        main = _attempt(f"building for {mode}", lambda: MODES[mode](mod))  # noqa: B023
+        _compare(mode, expected, [harness.run(main, case) for case in cases], exact, cases)
+
+
+GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
+    name: getattr(transform, name)
+    for name in (
+        "Normalize",
+        "CanonicalizeBindings",
+        "FoldConstant",
+        "EliminateCommonSubexpr",
+        "DeadCodeElimination",
+        "RemoveUnusedFunctions",
+        "LambdaLift",
+        "LegalizeOps",
+        "RewriteDataflowReshape",
+    )
+}
+"""Passes from program to program, in no particular order."""
+
+LOWERING: dict[str, Callable[[], Pass]] = {
+    name: getattr(transform, name)
+    for name in ("LegalizeOps", "ToNonDataflow", "RemovePurityChecking", "CallTIRRewrite")
+}
+"""Passes that go down, in this order."""
+
+
+def _apply(name: str, make: Callable[[], Pass], mod: IRModule) -> IRModule:
+    def apply() -> IRModule:
+        with harness.quiet():
+            after = make()(mod)
+        assert_well_formed(after)
+        return after
+
+    return _attempt(f"after {name}", apply)
+
+
+def _idempotent(name: str, make: Callable[[], Pass], mod: IRModule) -> None:
+    again = _apply(f"{name} twice", make, mod)
+    if again is not mod and not structural_equal(again, mod):
+        raise Failure(f"{name} is not idempotent", f"once\n{mod.script()}\ntwice\n{again.script()}")
+
+
+def passes_keep(text: str, cases: Sequence[Case], exact: bool = True, names: Sequence[str] | None = None) -> None:
+    """Each pass alone keeps what a program does; the lowering ones come after those they need."""
+    mod = parse(text)
+    expected = interpreted(mod, cases)
+    for name, make in GRAPH_PASSES.items():
+        if names is None or name in names:
+            after = _apply(name, make, mod)
+            _compare(f"after {name}", expected, interpreted(after, cases), exact, cases)
+            _idempotent(name, make, after)
+    lowered = mod
+    for name, make in LOWERING.items():
+        lowered = _apply(name, make, lowered)
+        if names is None or name in names:
+            _compare(f"after lowering to {name}", expected, interpreted(lowered, cases), exact, cases)
+            _idempotent(name, make, lowered)
+
+
+def orders_keep(text: str, cases: Sequence[Case], exact: bool = True, seed: int | None = None) -> None:
+    """Passes in a random order that makes sense: graph passes anywhere, the lowering ones in theirs."""
+    mod = parse(text)
+    chosen = random.Random(len(text) if seed is None else seed)
+    order: list[str] = []
+    for step in list(LOWERING)[: chosen.randrange(len(LOWERING) + 1)]:
+        order += [chosen.choice(list(GRAPH_PASSES)) for _ in range(chosen.randrange(3))] + [step]
+    order += [chosen.choice(list(GRAPH_PASSES)) for _ in range(chosen.randrange(1, 4))]
+    expected = interpreted(mod, cases)
+    made = {**GRAPH_PASSES, **LOWERING}
+    for done, name in enumerate(order):
+        mod = _apply(" → ".join(order[: done + 1]), made[name], mod)
+        found = interpreted(mod, cases)
+        _compare(f"after {' → '.join(order[: done + 1])}", expected, found, exact, cases)
+
+
+def prints_and_parses(text: str, cases: Sequence[Case] = (), exact: bool = True) -> None:
+    """The printed module parses to the same module, which prints the same, before and after each pass."""
+    mod = parse(text)
+    _round_trip("as written", mod)
+    for step in transform.pipeline.DEFAULT:
+        make = step.make
+        name = getattr(make, "__name__", str(make))
+        mod = _apply(name, make, mod)
+        _round_trip(f"after {name}", mod)
+
+
+def _round_trip(where: str, mod: IRModule) -> None:
+    shown = mod.script()
+
+    def again() -> IRModule:
+        with harness.quiet():
+            found = relax.script.from_source(shown)
+        assert isinstance(found, IRModule)
+        return found
+
+    parsed = _attempt(f"parsing what was printed {where}:", again)
+    try:
+        assert_structural_equal(parsed, mod)
+    except Exception as error:
+        raise Failure(f"printed and parsed {where}: another module", f"{error}\n{shown}") from error
+    if parsed.script() != shown:
+        raise Failure(f"printed and parsed {where}: printed anew", f"{shown}\n{parsed.script()}")
+
+
+def saves_and_loads(text: str, cases: Sequence[Case], exact: bool = True) -> None:
+    """An executable that was saved and loaded is the same text, and does the same; a module saved as JSON is the same."""
+    mod = parse(text)
+    json = relax.ir.save_json(mod)
+    if not structural_equal(relax.ir.load_json(json), mod):
+        raise Failure("a module saved and loaded is another one", mod.script())
+    with harness.quiet():
+        executable = _attempt("building", lambda: relax.build(mod, "llvm"))
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "program.rxe")
+        executable.save(path)
+        loaded = _attempt("loading", lambda: relax.load_executable(path))
+    if loaded.as_text() != executable.as_text():
+        raise Failure("an executable saved and loaded is another text", loaded.as_text())
+    before, after = (relax.VirtualMachine(ex, relax.cpu())["main"] for ex in (executable, loaded))
+    expected = [harness.run(before, case) for case in cases]
+    _compare("loaded", expected, [harness.run(after, case) for case in cases], exact, cases)
+
+
+class _Checking(Interpreter):
+    """An interpreter that compares every value with the struct info of its variable."""
+
+    def bound(self, var: Any, value: Any, scope: Any) -> None:
+        info = var.struct_info_
+        if info is None:
+            return
+        try:
+            check_info(value, info, scope, f"{scope.function}: {var.name_hint}")
+        except Exception as error:
+            raise _Untrue(f"{var.name_hint} in {scope.function}: {info} derived; {error}") from error
+
+
+class _Untrue(BaseException):
+    """A value is not as was derived. (Not an Exception: packed functions would hand it on as one of the program.)"""
+
+
+def check_info(value: Any, info: Any, scope: Any, where: str) -> None:
+    """Compare a value with struct info. Raises what a match_cast would."""
+    from relax.interpreter import matching
+
+    matching.check(value, info, scope, matching.Place(where, where))
+
+
+def derives_truly(text: str, cases: Sequence[Case], exact: bool = True) -> None:
+    """At run time every value is as the struct info derived for its variable says, in the program and when lowered."""
+    mod = parse(text)
+    _derived("as written", mod, cases)
+    with harness.quiet():
+        lowered = transform.Sequential([transform.LegalizeOps(), transform.LambdaLift()])(mod)
+    _derived("after LegalizeOps and LambdaLift", lowered, cases)
+
+
+def _derived(where: str, mod: IRModule, cases: Sequence[Case]) -> None:
+    for case in cases:
+        try:
+            harness.run(_Checking(mod)["main"], case)
+        except _Untrue as error:
+            raise Failure(f"untrue struct info {where}", f"{error}\nfor arguments {list(case)}") from error
+
+
+def rejects(text: str, cases: Sequence[Case] = (), exact: bool = True, seed: int | None = None) -> None:
+    """A program in which one rule is broken is rejected by a diagnostic that names the rule."""
+    from . import mutations
+
+    mutations.check(text, len(text) if seed is None else seed)
+
+
+PROPERTIES: dict[str, Callable[..., None]] = {
+    function.__name__: function
+    for function in (
+        agrees,
+        passes_keep,
+        orders_keep,
+        prints_and_parses,
+        saves_and_loads,
+        derives_truly,
+        rejects,
+    )
+}
+"""Every property, by name."""
+
+__all__ = ["MODES", "PROPERTIES", "Case", "DiagnosticError", "Failure", "subprocess", "sys", *PROPERTIES]
