@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # programs, table
 
-from programs import MODES  # noqa: E402
+from programs import MODES
 
 
 @pytest.fixture(params=MODES)
