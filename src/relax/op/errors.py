@@ -35,6 +35,19 @@ DEVICES: Final = "E3106"
 """Operands on different virtual devices."""
 
 
+HINTS: Final = {
+    OPERANDS: "give what relax.op.{name} takes: help() of it tells",
+    SHAPES: "reshape or broadcast one of them; R.match_cast states a shape that is only known at run time",
+    DTYPES: "R.astype converts",
+    AXES: "axes count from 0, or from the end as -1",
+    ATTRIBUTES: "help() of relax.op.{name} tells its attributes",
+    "E3110": "say the output as R.Tensor(shape, dtype), or several of them in a list",
+    "E3111": "pass what the PrimFunc declares: inputs, integers (tir_vars), outputs",
+    "E3112": "give for each result the argument it reuses, or -1 for a fresh one",
+}
+"""What to do about an error of an operator that does not say more."""
+
+
 class OperatorError(Exception):
     """An operator's complaint about its operands or attributes.
 
@@ -85,7 +98,8 @@ def diagnose(
             remark = f"given as {shown.operand}"
         notes.append(f"{head:<{width}}    {remark}" if remark else head)
     message = f"{op_name}: {error.message}"
-    return DiagnosticError(Diagnostic(error.code, message, span, notes=tuple(notes), hint=error.hint))
+    hint = error.hint or HINTS.get(error.code, "").format(name=op_name)
+    return DiagnosticError(Diagnostic(error.code, message, span, notes=tuple(notes), hint=hint))
 
 
 def _info_text(info: StructInfo | None) -> str:
