@@ -243,8 +243,35 @@ def test_everything_without_code_is_reported_at_once(kernels):
         ("E5905", "buffer stray is used where it has no storage"),
         ("E5906", "loop i is bound to a GPU's threads; the target is a CPU"),
         ("E5907", "free, in dimension 0 of buffer B, stands alone in no dimension of any parameter"),
-        ("E5902", "the variable free has no value here"),
     ]
+
+
+def test_an_error_points_at_its_statement():
+    from relax.script import from_source
+
+    func = from_source("""
+@T.prim_func
+def f(a: T.Buffer((8,), "float32")):
+    for i in range(8):
+        a[i] = T.float32(1)
+    for i in T.thread_binding(8, thread="threadIdx.x"):
+        a[i] = T.cast(T.cast(a[i], "int4"), "float32")
+""")
+    with pytest.raises(DiagnosticError) as caught:
+        codegen.build_module({"f": func})
+    assert [(d.code, d.span.line, d.span.column) for d in caught.value.diagnostics] == [("E5906", 6, 5)]
+    with pytest.raises(DiagnosticError) as caught:
+        codegen.build_module({"f": from_source(SMALL_INTEGER)})
+    assert [(d.code, d.span.line, d.span.column) for d in caught.value.diagnostics] == [("E5901", 5, 9)]
+
+
+SMALL_INTEGER = """
+@T.prim_func
+def f(a: T.Buffer((8,), "float32")):
+    for i in range(8):
+        b = T.alloc_buffer((1,), "int4")
+        b[0] = T.cast(a[i], "int4")
+"""
 
 
 def test_the_message_names_the_function_and_close_names(kernels):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from ..ir import DataType, Diagnostic, DiagnosticError
+from ..ir import DataType, Diagnostic, DiagnosticError, Span
 from ..prim import IntImm, PrimExpr, Var
 from ..target import Target
 from ..tir import Buffer, PrimFunc
@@ -44,13 +44,14 @@ class Unit:
     small_floats: SmallFloats
     functions: dict[str, PrimFunc]
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    unbound: set[Var] = field(default_factory=set[Var])
+    """Variables of signatures that nothing binds: they have been reported, their uses need not be."""
 
     def report(self, function: str, diagnostic: Diagnostic) -> None:
         """Note an error; the same one is noted once per function."""
         label = diagnostic.label or f"in PrimFunc {function}"
-        diagnostic = Diagnostic(
-            diagnostic.code, diagnostic.message, diagnostic.span, label, diagnostic.notes, diagnostic.hint
-        )
+        span = diagnostic.span or self.functions[function].span
+        diagnostic = replace(diagnostic, span=span, label=label)
         if diagnostic not in self.diagnostics:
             self.diagnostics.append(diagnostic)
 
@@ -70,6 +71,8 @@ class Context:
         self.storage: dict[Buffer, Storage] = {}
         self.flags: dict[PrimExpr, str] = {}
         """Fast-math flags of single operations: those of a reduction's update."""
+        self.place: Span | None = None
+        """Where the statement being written stands, for complaints about what has no place of its own."""
         self.error_label = "error"
         self.stack_bytes = 0
         self.checked = False
@@ -140,12 +143,13 @@ class Context:
         wide = self.wide.get(var)
         if wide is not None:
             return wide.to(element_type(var.dtype))
-        self.report(
-            "E5902",
-            f"the variable {var.name} has no value here",
-            var,
-            "a shape variable must stand alone in a dimension of some parameter's buffer, or be a parameter",
-        )
+        if var not in self.unit.unbound:
+            self.report(
+                "E5902",
+                f"the variable {var.name} has no value here",
+                var,
+                "a shape variable must stand alone in a dimension of some parameter's buffer, or be a parameter",
+            )
         return self.anything(var.dtype)
 
     @contextmanager
@@ -175,9 +179,8 @@ class Context:
 
     def report(self, code: str, message: str, node: PrimExpr | None = None, hint: str = "") -> None:
         """Note an error in the program being compiled."""
-        self.unit.report(
-            self.name, Diagnostic(code, message, node.span if node is not None else None, hint=hint)
-        )
+        own = node.span if node is not None and not node.__is_variable__ else None
+        self.unit.report(self.name, Diagnostic(code, message, own or self.place, hint=hint))
 
     # ------------------------------------------------------------------ failing
 

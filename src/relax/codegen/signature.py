@@ -57,6 +57,7 @@ def signature(unit: Unit, name: str, func: PrimFunc) -> Signature:
     for place, expr in compared:
         for var in free_vars(expr):
             if var not in bound and var not in scalars:
+                unit.unbound.add(var)
                 _report_unbound(unit, name, var, place)
     return Signature(params, bound, tuple(compared))
 

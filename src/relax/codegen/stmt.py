@@ -9,9 +9,10 @@ when compiling, never by the number of threads.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, cast
 
-from ..ir import GlobalVar, Node, structural_equal, walk
+from ..ir import DiagnosticError, GlobalVar, Node, structural_equal, walk
 from ..prim import Add, Call, IntImm, Mul, PrimExpr, Sub, is_const
 from ..tir import (
     AllocBuffer,
@@ -44,11 +45,16 @@ from .types import is_small_float
 def write(cx: Context, stmt: Stmt) -> None:
     """Write the code of a statement."""
     cx.forget()
+    outer, cx.place = cx.place, stmt.span or cx.place
     rule = _RULES.get(type(stmt))
     if rule is None:
         cx.report("E5904", f"there is no code for a {type(stmt).__name__}; lower the function first")
-        return
-    rule(cx, stmt)
+    else:
+        try:
+            rule(cx, stmt)
+        except DiagnosticError as error:  # a dtype without code: nothing can be written in its place
+            raise DiagnosticError(replace(d, span=d.span or cx.place) for d in error.diagnostics) from None
+    cx.place = outer
 
 
 def _seq(cx: Context, stmt: SeqStmt) -> None:
