@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeGuard
+from typing import Any, ClassVar, TypeAlias, TypeGuard
 
 from ..ir import set_slot
 from .bounds import EVERYTHING, Facts, dtype_range
-from .decide import assume, decide
+from .decide import assume, decide, decide_by_cases, where_defined
 from .expr import (
     EQ,
     GE,
@@ -52,6 +52,8 @@ class Relation(str, enum.Enum):
     DIFFERENT = "different"
     UNKNOWN = "unknown"
 
+
+_Decider: TypeAlias = "Callable[[Normalizer, CompareExpr], bool | None]"
 
 EQUAL, DIFFERENT, UNKNOWN = Relation.EQUAL, Relation.DIFFERENT, Relation.UNKNOWN
 
@@ -279,15 +281,22 @@ def _prove(normalizer: Normalizer, condition: PrimExpr) -> bool | None:
         return bool(condition.value)
     if not condition.dtype.is_bool or condition.dtype.lanes != 1 or has_effects(condition):
         return None
-    known = _prove_as_written(normalizer, condition)
-    if known is not None or (
-        _is_comparison(condition) and all(map(normalizer.is_plain, (condition.a, condition.b)))
-    ):
+    known = _prove_as_written(normalizer, condition, decide)
+    if known is not None:
         return known
-    simplified = Simplifier(normalizer.facts, normalizer).simplify(condition)
-    if isinstance(simplified, IntImm):
-        return bool(simplified.value)
-    return None if simplified is condition else _prove_as_written(normalizer, simplified)
+    if not (_is_comparison(condition) and all(map(normalizer.is_plain, (condition.a, condition.b)))):
+        simplified = Simplifier(normalizer.facts, normalizer).simplify(condition)
+        if isinstance(simplified, IntImm):
+            return bool(simplified.value)
+        known = None if simplified is condition else _prove_as_written(normalizer, simplified, decide)
+    return _prove_as_written(normalizer, condition, _decide_where_defined) if known is None else known
+
+
+def _decide_where_defined(normalizer: Normalizer, condition: CompareExpr) -> bool | None:
+    """Decide a comparison with all there is: what it divides by is not 0, then proof by cases."""
+    inner = where_defined(normalizer, condition)
+    known = None if inner is normalizer else decide(inner, condition)
+    return decide_by_cases(inner, condition) if known is None else known
 
 
 def _is_comparison(condition: PrimExpr) -> TypeGuard[CompareExpr]:
@@ -296,23 +305,23 @@ def _is_comparison(condition: PrimExpr) -> TypeGuard[CompareExpr]:
     )
 
 
-def _prove_as_written(normalizer: Normalizer, condition: PrimExpr) -> bool | None:
+def _prove_as_written(normalizer: Normalizer, condition: PrimExpr, decider: _Decider) -> bool | None:
     if isinstance(condition, IntImm):
         return bool(condition.value)
     if isinstance(condition, Not):
-        inner = _prove_as_written(normalizer, condition.a)
+        inner = _prove_as_written(normalizer, condition.a, decider)
         return None if inner is None else not inner
     if isinstance(condition, (And, Or)):
         decisive = isinstance(condition, Or)
-        first = _prove_as_written(normalizer, condition.a)
+        first = _prove_as_written(normalizer, condition.a, decider)
         if first is decisive:
             return decisive
-        second = _prove_as_written(normalizer, condition.b)
+        second = _prove_as_written(normalizer, condition.b, decider)
         return decisive if second is decisive else None if None in (first, second) else not decisive
     if isinstance(condition, Call) and condition.intrinsic == "likely":
-        return _prove_as_written(normalizer, condition.args[0])
+        return _prove_as_written(normalizer, condition.args[0], decider)
     if _is_comparison(condition):
-        known = decide(normalizer, condition)
+        known = decider(normalizer, condition)
         if known is not None:
             return known
     return normalizer.facts.truths.get(normalizer.key(condition)) if normalizer.facts.truths else None
@@ -330,6 +339,8 @@ def _relation(normalizer: Normalizer, a: PrimExpr, b: PrimExpr) -> Relation:
             x, y = simplifier.simplify(a), simplifier.simplify(b)
             if x is not a or y is not b:
                 known = decide(normalizer, EQ(x, y))
+        if known is None:
+            known = _decide_where_defined(normalizer, EQ(a, b))
         return UNKNOWN if known is None else EQUAL if known else DIFFERENT
     if a.dtype != b.dtype:
         return UNKNOWN

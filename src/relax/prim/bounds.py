@@ -5,8 +5,9 @@
     sum of the ranges of the terms
     c·(x // c) is x - r, 0 ≤ r < c                         a quotient gives way to its dividend
     c·(x // c) ≤ x   and   c·(x // c) ≥ x - c + 1
+    x // y ≤ x  for x ≥ 0, y ≥ 1
     max(x, y) is x or y, and at least either               a maximum to its operands, a choice to its arms
-    p ≤ p + k·g  for a known g ≥ 0, k ≥ 0                   an inequality cancels a term
+    p ≤ p + k·m·g  for a known g ≥ 0, k ≥ 0, m ≥ 0          an inequality cancels a term
     x = least + x', x' ≥ 0                                  products of variables with a positive minimum
 
 The search is bounded in depth and in steps. Arithmetic is that of unbounded integers; whether an expression of
@@ -41,6 +42,8 @@ class Facts:
 
     values: dict[Var, PrimExpr] = field(default_factory=dict[Var, PrimExpr])
     """Variables that stand for expressions."""
+    solved: dict[Var, Poly] = field(default_factory=dict[Var, Poly])
+    """Variables that equations give in terms of others; none of them occurs in any other fact."""
     ranges: dict[Var, Interval] = field(default_factory=dict[Var, Interval])
     nonnegative: list[Poly] = field(default_factory=list[Poly])
     """Polynomials known to be ≥ 0."""
@@ -51,6 +54,7 @@ class Facts:
     def copy(self) -> Facts:
         return Facts(
             dict(self.values),
+            dict(self.solved),
             dict(self.ranges),
             list(self.nonnegative),
             list(self.nonzero),
@@ -59,7 +63,9 @@ class Facts:
 
     @property
     def empty(self) -> bool:
-        return not (self.values or self.ranges or self.nonnegative or self.nonzero or self.truths)
+        return not (
+            self.values or self.solved or self.ranges or self.nonnegative or self.nonzero or self.truths
+        )
 
 
 def dtype_range(dtype: DataType) -> Interval:
@@ -88,8 +94,10 @@ def interval_power(a: Interval, exponent: int) -> Interval:
 class Bounds:
     """Bounds of polynomials under some facts."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, rank: dict[Factor, int]) -> None:
         self.facts = facts
+        self.rank = rank
+        """The order in which factors occurred; shared with the normalizer."""
         self._fuel = 0
         self._atom_ranges: dict[Atom, Interval] = {}
         self._remainders: dict[Atom, Atom] = {}
@@ -306,10 +314,12 @@ class Bounds:
             # c·y·(x // y) with a divisor that stands beside its quotient; y ≥ 1 where there is a value.
             ((y, scale),) = divisor.items() if len(divisor) == 1 else (((), 0),)
             left = without(others, y) if scale == 1 else None
-            if left is None or self.monomial_range(y)[0] < 0 or self.monomial_range(left)[0] < 0:
-                return
-            least = add(add(dividend, divisor, -1), {(): 1})
-            yield [put(dividend if coefficient > 0 else least, left)], 1
+            if left is not None and self.monomial_range(y)[0] >= 0 and self.monomial_range(left)[0] >= 0:
+                least = add(add(dividend, divisor, -1), {(): 1})
+                yield [put(dividend if coefficient > 0 else least, left)], 1
+            elif coefficient > 0 and self._direct(dividend)[0] >= 0 and self._direct(divisor)[0] >= 0:
+                if self.monomial_range(others)[0] >= 0:
+                    yield [put(dividend)], 1
         elif number > 0 and self.monomial_range(others)[0] >= 0:
             least = add(dividend, {(): 1 - number})
             yield [put(dividend if coefficient > 0 else least, others, number)], number
@@ -317,11 +327,12 @@ class Bounds:
     def _with_inequalities(self, p: Poly) -> Iterator[tuple[list[Poly], int]]:
         for known in self.facts.nonnegative:
             for monomial, b in known.items():
-                a = p.get(monomial, 0)
-                if monomial and a * b < 0:
-                    common = math.gcd(a, b)
-                    scale = abs(b) // common
-                    yield [add(scaled(p, scale), known, abs(a) // common)], scale
+                for mine, a in p.items() if monomial else ():
+                    left = without(mine, monomial) if a * b < 0 else None
+                    if left is not None and self.monomial_range(left)[0] >= 0:
+                        common = math.gcd(a, b)
+                        times = times_monomial(known, left, abs(a) // common)
+                        yield [add(scaled(p, abs(b) // common), times)], abs(b) // common
 
     def _shifted(self, p: Poly) -> Iterator[tuple[list[Poly], int]]:
         """p as polynomial of x' = x - least, for the variables with a least value above 0."""

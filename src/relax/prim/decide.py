@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from .bounds import EVERYTHING, Facts, dtype_range
+from .cases import Claim, claim_by_cases
 from .expr import (
     EQ,
     GE,
@@ -14,14 +17,17 @@ from .expr import (
     Call,
     CompareExpr,
     IntImm,
+    Let,
     Not,
     Or,
     PrimExpr,
+    Select,
     Var,
 )
-from .normal import Normalizer
+from .functor import sub_expressions
+from .normal import DIVISIONS, Normalizer
 from .poly import Atom, Monomial, Poly, add, scaled, value_of, vanishes
-from .traits import has_effects
+from .traits import has_effects, may_fail
 
 _OPPOSITE: dict[type[CompareExpr], type[CompareExpr]] = {EQ: NE, NE: EQ, LT: GE, GE: LT, GT: LE, LE: GT}
 
@@ -49,6 +55,55 @@ def decide(normalizer: Normalizer, expr: CompareExpr) -> bool | None:
     if kind in (LT, GT):  # difference < 0
         return True if bounds.upper(difference) < 0 else False if bounds.lower(difference) >= 0 else None
     return True if bounds.upper(difference) <= 0 else False if bounds.lower(difference) > 0 else None
+
+
+def decide_by_cases(normalizer: Normalizer, expr: CompareExpr) -> bool | None:
+    """The same for what `decide` leaves open: see `cases`. For proofs only, as it takes longer."""
+    dtype, bounds, kind = expr.a.dtype, normalizer.bounds, type(expr)
+    left, right = normalizer.normal(expr.a), normalizer.normal(expr.b)
+    if not (bounds.fits(left, dtype) and bounds.fits(right, dtype)):
+        return None
+    difference = add(left, right, -1)
+    if kind in (EQ, NE):
+        claim = claim_by_cases(normalizer, difference, (Claim.ZERO, Claim.NONZERO))
+        return None if claim is None else (claim is Claim.ZERO) is (kind is EQ)
+    if kind in (GT, GE):
+        difference = scaled(difference, -1)
+    if kind in (LT, GT):
+        difference = add(difference, {(): 1})
+    claim = claim_by_cases(normalizer, difference, (Claim.NONPOSITIVE, Claim.POSITIVE))
+    return None if claim is None else claim is Claim.NONPOSITIVE
+
+
+def where_defined(normalizer: Normalizer, *exprs: PrimExpr) -> Normalizer:
+    """The normalizer for questions about where these have a value: what they divide by is not 0 there."""
+    facts = normalizer.facts.copy()
+    for expr in exprs:
+        for divisor in _divisors(expr):
+            p = normalizer.normal(divisor)
+            if normalizer.bounds.fits(p, divisor.dtype) and not normalizer.bounds.is_nonzero(p):
+                facts.nonzero.append(p)
+                if normalizer.bounds.lower(p) >= 0:
+                    for monomial, coefficient in p.items() if len(p) == 1 else ():
+                        for factor in monomial if coefficient > 0 else ():
+                            assume_nonnegative(normalizer, facts, {(factor,): 1, (): -1})
+                    assume_nonnegative(normalizer, facts, add(p, {(): -1}))
+    return normalizer if len(facts.nonzero) == len(normalizer.facts.nonzero) else normalizer.under(facts)
+
+
+def _divisors(expr: PrimExpr) -> Iterator[PrimExpr]:
+    """What an expression divides by whenever it is evaluated, numbers aside."""
+    pending, seen = [expr], set[int]()
+    while pending:
+        part = pending.pop()
+        if id(part) in seen or not may_fail(part) or isinstance(part, (Select, Let)):
+            continue
+        seen.add(id(part))
+        if isinstance(part, Call):
+            continue
+        if isinstance(part, DIVISIONS) and part.dtype.is_integer and not isinstance(part.b, IntImm):
+            yield part.b
+        pending += sub_expressions(part)
 
 
 def assume(normalizer: Normalizer, facts: Facts, condition: PrimExpr, holds: bool = True) -> bool:

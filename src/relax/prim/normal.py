@@ -7,7 +7,7 @@ asks whether a difference vanishes, the simplifier writes it back where that is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, cast
 
 from ..ir import DataType, Node
@@ -58,16 +58,25 @@ from .poly import (
     multiply,
     reduced,
     scaled,
+    times_monomial,
     value_of,
 )
 from .rules import EXACT, INTRINSICS, LAWS, Check, Rule
 from .traits import fails_itself, has_effects, may_fail
 
-_DIVISIONS = (FloorDiv, FloorMod, Div, Mod)
+DIVISIONS = (FloorDiv, FloorMod, Div, Mod)
+
+
+_EXCHANGED = (*DIVISIONS, Max, Min, Select)
+"""Kinds of atoms whose operands `Normalizer.exchange` goes into."""
 
 
 class _Inexact(Exception):
     """A rule's right side has an operand that may wrap around."""
+
+
+class Overgrown(Exception):
+    """A polynomial would get more terms than are worked with."""
 
 
 class Quantity:
@@ -116,10 +125,10 @@ class Normalizer:
 
     def __init__(self, facts: Facts, assume_defined: bool = False) -> None:
         self.facts = facts
-        self.bounds = Bounds(facts)
-        self.assume_defined = assume_defined
         self.rank: dict[Factor, int] = {}
         """Factors in order of first occurrence."""
+        self.bounds = Bounds(facts, self.rank)
+        self.assume_defined = assume_defined
         self._atoms: dict[Any, Atom] = {}
         self._done: dict[int, tuple[PrimExpr, Poly]] = {}
 
@@ -150,6 +159,9 @@ class Normalizer:
         value = self.facts.values.get(var)
         if value is not None:
             return self.normal(value)
+        solved = self.facts.solved.get(var)
+        if solved is not None:
+            return solved
         self.rank.setdefault(var, len(self.rank))
         return {(var,): 1}
 
@@ -182,7 +194,7 @@ class Normalizer:
         if isinstance(expr, (Min, Max)):
             operands = list(_flatten(expr, type(expr)))
             if len(operands) > 2:
-                return self._extremum(type(expr), [self.normal(part) for part in operands], expr)
+                return self._extremum(type(expr), [self.normal(part) for part in operands], expr.dtype, expr)
         return self.operate(type(expr), self.normal(expr.a), self.normal(expr.b), expr.dtype, expr)
 
     def _cast(self, expr: PrimExpr) -> Poly:
@@ -277,6 +289,7 @@ class Normalizer:
         self, kind: type[BinaryExpr], left: Poly, right: Poly, dtype: DataType, node: PrimExpr | None = None
     ) -> Poly:
         """The polynomial of an operation on two polynomials."""
+        left, right = self._kept(left), self._kept(right)
         a, b = value_of(left), value_of(right)
         if a is not None and b is not None:
             value = fold_integers(kind, a, b)
@@ -330,12 +343,17 @@ class Normalizer:
             raise _Inexact
         return self.operate(cast("type[BinaryExpr]", type(pattern)), left, right, dtype)
 
-    def _extremum(self, kind: type[Min] | type[Max], operands: list[Poly], node: PrimExpr) -> Poly:
-        """The maximum (or minimum) of more than two."""
-        dtype = node.dtype
+    def _extremum(
+        self,
+        kind: type[Min] | type[Max],
+        operands: list[Poly],
+        dtype: DataType,
+        node: PrimExpr | None = None,
+    ) -> Poly:
+        """The maximum (or minimum) of more than two; `node` is what it is if arithmetic on them may wrap around."""
         sign = 1 if kind is Max else -1
         operands = [scaled(operand, sign) for operand in operands]
-        if not all(self.bounds.fits(operand, dtype) for operand in operands):
+        if node is not None and not all(self.bounds.fits(operand, dtype) for operand in operands):
             return self._opaque(node)
         kept: list[Poly] = []
         lost: Poly = {}
@@ -355,10 +373,56 @@ class Normalizer:
         if len(kept) == 1:
             result = add(kept[0], shared)
         elif len(kept) == 2:
-            result = add(self.operate(Max, kept[0], kept[1], dtype), shared)
+            both = self.operate(kind, scaled(kept[0], sign), scaled(kept[1], sign), dtype)
+            result = add(scaled(both, sign), shared)
         else:
             result = add(self._unit(self._atom(Max, tuple(kept), dtype, None)), shared)
         return add(scaled(result, sign), lost)
+
+    # --------------------------------------------------------------------------------------- exchanging
+
+    def exchange(self, p: Poly, images: Mapping[Factor, Poly]) -> Poly:
+        """`p` with factors replaced by polynomials of the same value, wherever they stand.
+
+        What stands in an opaque atom (a load, a conversion) stays; its value is the same. Raises Overgrown if the
+        result has more terms than are worked with.
+        """
+        done: dict[Factor, Poly] = dict(images)
+        return self._exchanged(p, done)
+
+    def _exchanged(self, p: Poly, done: dict[Factor, Poly]) -> Poly:
+        if all(self._image(factor, done) is None for monomial in p for factor in monomial):
+            return p
+        result: Poly = {}
+        for monomial, coefficient in p.items():
+            term: Poly = {(): coefficient}
+            for factor in monomial:
+                image = self._image(factor, done)
+                if image is not None and len(term) * len(image) > TOO_LARGE:
+                    raise Overgrown
+                term = times_monomial(term, (factor,)) if image is None else multiply(term, image)
+            result = add(result, term)
+        return self._kept(result)
+
+    def _image(self, factor: Factor, done: dict[Factor, Poly]) -> Poly | None:
+        """What a factor becomes; None if it stays."""
+        known = done.get(factor)
+        if known is None and isinstance(factor, Atom) and factor.kind in _EXCHANGED and factor.exact:
+            args = tuple(self._exchanged(arg, done) for arg in factor.args)
+            changed = any(new is not old for new, old in zip(args, factor.args, strict=True))
+            known = done[factor] = self._with_args(factor, args) if changed else self._unit(factor)
+        return None if known is None or (len(known) == 1 and known.get((factor,)) == 1) else known
+
+    def _with_args(self, atom: Atom, args: tuple[Poly, ...]) -> Poly:
+        if atom.kind is Select:
+            return args[0] if args[0] == args[1] else self._unit(self._choice_atom(atom, args))
+        if atom.kind is Max and len(args) > 2:
+            return self._extremum(Max, list(args), atom.dtype)
+        return self.operate(atom.kind, args[0], args[1], atom.dtype)
+
+    def _choice_atom(self, atom: Atom, args: tuple[Poly, ...]) -> Atom:
+        """The choice between other values by the same condition."""
+        return self._atom(Select, args, atom.dtype, None, ("like", id(atom)))
 
     def is_plain(self, expr: PrimExpr) -> bool:
         """Whether an integer expression is a polynomial over variables, quotients and maxima only."""
@@ -382,7 +446,7 @@ class Normalizer:
         if atom is None:
             exact = kind == "cast" or all(self.bounds.fits(arg, dtype) for arg in args)
             partial = any(is_partial(m) for arg in args for m in arg)
-            if kind in _DIVISIONS:
+            if kind in DIVISIONS:
                 partial = partial or not (
                     self.bounds.is_nonzero(args[1]) and self.bounds.fits(args[1], dtype)
                 )
@@ -402,7 +466,7 @@ class Normalizer:
     def _fails(self, expr: PrimExpr) -> bool:
         if not may_fail(expr):
             return False
-        if isinstance(expr, _DIVISIONS) and expr.dtype.is_integer and expr.dtype.lanes == 1:
+        if isinstance(expr, DIVISIONS) and expr.dtype.is_integer and expr.dtype.lanes == 1:
             divisor = self.normal(expr.b)
             nonzero = self.bounds.is_nonzero(divisor) and self.bounds.fits(divisor, expr.dtype)
             fails = not nonzero
@@ -414,7 +478,7 @@ class Normalizer:
         """A normalizer with more facts, whose atoms are the same objects as this one's."""
         inner = Normalizer(facts, self.assume_defined if assume_defined is None else assume_defined)
         inner._atoms = dict(self._atoms)
-        inner.rank = dict(self.rank)
+        inner.rank.update(self.rank)
         return inner
 
     # --------------------------------------------------------------------------------------------- keys

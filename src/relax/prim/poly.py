@@ -137,6 +137,20 @@ def ghosts(p: Poly) -> Poly:
     return {m: 0 for m in p if is_partial(m)}
 
 
+def factors_of(p: Poly) -> dict[Factor, None]:
+    """All factors of a polynomial, those of the operands of its atoms included, each once."""
+    found: dict[Factor, None] = {}
+    pending = [p]
+    while pending:
+        for monomial in pending.pop():
+            for factor in monomial:
+                if factor not in found:
+                    found[factor] = None
+                    if isinstance(factor, Atom):
+                        pending += factor.args
+    return found
+
+
 def content(p: Poly) -> int:
     """The greatest common divisor of the coefficients, the constant term's not counted; 0 without others."""
     return math.gcd(*(c for m, c in p.items() if m))

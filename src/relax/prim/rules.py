@@ -3,7 +3,7 @@
 A rule says that `left` may be replaced by `right` (same value, same failures) where its side condition holds.
 In the patterns
 
-    x y z      stand for any expression        a b c g k   for integer constants        p q   for conditions
+    w x y z    stand for any expression        a b c g k   for integer constants        p q   for conditions
 
 and a condition is a function of those: of a constant it gets the number; of an expression something whose
 comparisons mean "provably, for every value". `bits` is the width of the dtype. `holds` says where:
@@ -129,7 +129,7 @@ def _check(condition: Condition | None) -> Check | None:
     return None if condition is None else Check(condition, tuple(inspect.signature(condition).parameters))
 
 
-x, y, z = (Var(name, "int64") for name in "xyz")
+w, x, y, z = (Var(name, "int64") for name in "wxyz")
 a, b, c, g, k = (Var(name, "int64") for name in "abcgk")
 p, q = (Var(name, "bool") for name in "pq")
 f = Var("f", "float32")
@@ -147,8 +147,12 @@ LAWS: dict[type[BinaryExpr], tuple[Rule, ...]] = {
         rule((x * y + z) // y, x + z // y, EXACT, find=split.multiples),
         rule(x // c, k, EXACT, lambda x, c, k: c > 0 and k * c <= x < (k + 1) * c, find=split.one_quotient),
         rule(x // y, zero, EXACT, lambda x, y: 0 <= x < y, find=split.symbolic),
+        rule((-x) // (-y), x // y, EXACT, find=split.negative_divisor),
+        rule((-x) // y, -((x + y - one) // y), EXACT, lambda y: y >= 0, find=split.negative),
         rule((x * g + y) // (c * g), x // c, EXACT, lambda y, c, g: c > 0 and 0 <= y < g, find=split.common_factor),
-        rule((x // a + y) // b, (x + y * a) // (a * b), EXACT, lambda a, b: a > 0 and b > 0, find=split.nested),
+        rule((x * y) // (z * y), x // z, EXACT, defined=lambda y: y != 0, find=split.shared_factor),
+        rule((x * y + z) // (w * y), x // w, EXACT, lambda w, y, z: w >= 0 and 0 <= z < y, find=split.shared_factor_of_some),
+        rule((x // y + z) // w, (x + z * y) // (y * w), EXACT, lambda w, y: w >= 0 and y >= 0, find=split.nested),
     ),
     FloorMod: (
         rule(x % y, x - y * (x // y), INTEGER),

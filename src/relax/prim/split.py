@@ -7,11 +7,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from functools import reduce
+from typing import TypeAlias, cast
 
 from .bounds import Bounds
 from .expr import FloorDiv, IntImm, PrimExpr, Var
-from .poly import Atom, Poly, add, constant, times_monomial, value_of, without
+from .poly import (
+    TOO_LARGE,
+    Atom,
+    Factor,
+    Monomial,
+    Poly,
+    add,
+    constant,
+    scaled,
+    times_monomial,
+    value_of,
+    without,
+)
 
 Values: TypeAlias = "dict[str, Poly | int]"
 Finder: TypeAlias = "Callable[[Bounds, Poly, Poly], Iterator[Values]]"
@@ -120,9 +133,74 @@ def common_factor(bounds: Bounds, dividend: Poly, divisor: Poly) -> Iterator[Val
             yield {"x": quotient, "y": rest, "g": factor, "c": number // factor}
 
 
+def _leads_negative(bounds: Bounds, p: Poly) -> bool:
+    """Whether the term that stands first has a negative coefficient; one of p and -p does, whatever its spelling."""
+    terms = [(m, c) for m, c in p.items() if m and c]
+    if not terms:
+        return p.get((), 0) < 0
+    rank = bounds.rank
+    _, coefficient = min(terms, key=lambda term: sorted(rank.get(factor, len(rank)) for factor in term[0]))
+    return coefficient < 0
+
+
+def negative(bounds: Bounds, dividend: Poly, divisor: Poly) -> Iterator[Values]:
+    """-x over y, where x is led by a positive term."""
+    if _leads_negative(bounds, dividend):
+        yield {"x": scaled(dividend, -1), "y": divisor}
+
+
+def negative_divisor(bounds: Bounds, dividend: Poly, divisor: Poly) -> Iterator[Values]:
+    """-x over -y, where y is led by a positive term."""
+    if value_of(divisor) is None and _leads_negative(bounds, divisor):
+        yield {"x": scaled(dividend, -1), "y": scaled(divisor, -1)}
+
+
+def _common(a: Monomial, b: Monomial) -> Monomial:
+    """The factors two monomials share."""
+    rest = list(b)
+    shared: list[Factor] = []
+    for factor in a:
+        for i, other in enumerate(rest):
+            if other is factor:
+                shared.append(factor)
+                del rest[i]
+                break
+    return tuple(shared)
+
+
+def _shared_factors(dividend: Poly, divisor: Poly) -> Iterator[Values]:
+    """x*y + z over w*y, for each product y of variables that the divisor shares with a term of the dividend."""
+    content = reduce(_common, divisor) if divisor else ()
+    candidates = {_common(monomial, content) for monomial in dividend}
+    for factors in sorted(candidates - {()}, key=len, reverse=True):
+        below = {cast("Monomial", without(m, factors)): c for m, c in divisor.items()}
+        quotient: Poly = {}
+        rest: Poly = {}
+        for monomial, coefficient in dividend.items():
+            left = without(monomial, factors)
+            if left is None:
+                rest[monomial] = coefficient
+            else:
+                quotient[left] = coefficient
+        yield {"x": quotient, "y": {factors: 1}, "z": rest, "w": below}
+
+
+def shared_factor(bounds: Bounds, dividend: Poly, divisor: Poly) -> Iterator[Values]:
+    """x*y over z*y: y divides every term of both."""
+    for values in _shared_factors(dividend, divisor):
+        if not values["z"]:
+            yield {"x": values["x"], "y": values["y"], "z": values["w"]}
+
+
+def shared_factor_of_some(bounds: Bounds, dividend: Poly, divisor: Poly) -> Iterator[Values]:
+    """x*y + z over w*y, with something left over."""
+    for values in _shared_factors(dividend, divisor):
+        if values["z"]:
+            yield values
+
+
 def nested(bounds: Bounds, dividend: Poly, divisor: Poly) -> Iterator[Values]:
-    """x // a + y over b, if there is just one quotient by a constant to choose."""
-    number = value_of(divisor)
+    """x // y + z over w, if there is just one quotient to choose."""
     inner = [
         (monomial, factor)
         for monomial, coefficient in dividend.items()
@@ -133,13 +211,12 @@ def nested(bounds: Bounds, dividend: Poly, divisor: Poly) -> Iterator[Values]:
         and factor.kind is FloorDiv
         and factor.exact
     ]
-    if number is None or len(inner) != 1:
-        return
-    monomial, quotient = inner[0]
-    by = value_of(quotient.args[1])
-    if by is not None:
+    if len(inner) == 1:
+        monomial, quotient = inner[0]
+        x, y = quotient.args
         rest = {m: c for m, c in dividend.items() if m is not monomial}
-        yield {"x": quotient.args[0], "a": by, "y": rest, "b": number}
+        if len(rest) * len(y) <= TOO_LARGE and len(divisor) * len(y) <= TOO_LARGE:
+            yield {"x": x, "y": y, "z": rest, "w": divisor}
 
 
 def common_terms(bounds: Bounds, left: Poly, right: Poly) -> Iterator[Values]:

@@ -1,0 +1,253 @@
+"""Proof by cases, for what the normal form and the bounds leave open.
+
+A claim about a polynomial holds if it holds in every case of one of these divisions into cases:
+
+    max(x, y)         is x, where x ≥ y, or y, where y ≥ x; a choice is one of its arms
+    n in x // c       n = c·q + r for each r in 0 .. c-1               (c small; or each value of n, if they are few)
+    n in x // y       x = y·q + r with 0 ≤ r < y, solved for n         (one case)
+    n·m               n = 0, or n = n' + 1                             (n ≥ 0)
+
+The cases of a case are divided in turn. Before any of this, the claim is tried on numbers: one that fails for some is
+not provable, and that ends most searches that would find nothing. The rest ends by the number of cases.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass, field
+
+from .bounds import Bound, Interval
+from .expr import FloorDiv, Max, Select, SizeVar, Var
+from .normal import Normalizer, Overgrown
+from .poly import Atom, Factor, Poly, add, constant, factors_of, multiply, scaled, value_of
+from .sample import rootless, samples
+
+CASES = 40
+"""How many cases one claim may be divided into."""
+MODULUS = 12
+"""The largest number of remainders that is tried one by one."""
+
+
+class Claim(enum.Enum):
+    """What is to be shown of a polynomial."""
+
+    ZERO = "= 0"
+    NONZERO = "≠ 0"
+    NONPOSITIVE = "≤ 0"
+    POSITIVE = "> 0"
+
+
+def holds_for(claim: Claim, value: int) -> bool:
+    """Whether a claim is true of a number."""
+    match claim:
+        case Claim.ZERO:
+            return value == 0
+        case Claim.NONZERO:
+            return value != 0
+        case Claim.NONPOSITIVE:
+            return value <= 0
+        case Claim.POSITIVE:
+            return value > 0
+
+
+def holds(normalizer: Normalizer, p: Poly, claim: Claim) -> bool:
+    """Whether a claim follows from normal form and bounds."""
+    bounds = normalizer.bounds
+    match claim:
+        case Claim.ZERO:
+            return not any(p.values()) or bounds.upper(p) <= 0 <= bounds.lower(p)
+        case Claim.NONZERO:
+            return bounds.is_nonzero(p)
+        case Claim.NONPOSITIVE:
+            return bounds.upper(p) <= 0
+        case Claim.POSITIVE:
+            return bounds.lower(p) > 0
+
+
+def claim_by_cases(normalizer: Normalizer, p: Poly, claims: tuple[Claim, Claim]) -> Claim | None:
+    """Which of two opposite claims about `p` holds, None if neither can be shown."""
+    values = list(samples(p, normalizer.facts))
+    plausible = [claim for claim in claims if all(holds_for(claim, value) for value in values)]
+    if Claim.NONZERO in plausible and rootless(p):
+        return Claim.NONZERO
+    try:
+        return next((c for c in plausible if _divisible(p) and _Search().shows(normalizer, p, c)), None)
+    except Overgrown:
+        return None
+
+
+def _divisible(p: Poly) -> bool:
+    """Whether there is anything to divide into cases."""
+    return any(len(m) > 1 or (m and isinstance(m[0], Atom) and m[0].args) for m in p)
+
+
+@dataclass
+class _Case:
+    """What factors become in a case, and what is known there."""
+
+    images: dict[Factor, Poly] = field(default_factory=dict[Factor, Poly])
+    nonnegative: list[Poly] = field(default_factory=list[Poly])
+    ranges: dict[Var, Interval] = field(default_factory=dict[Var, Interval])
+
+
+class _Search:
+    """One search, which ends when its cases are used up."""
+
+    def __init__(self) -> None:
+        self.left = CASES
+        self.positive: set[Factor] = set()
+        """Variables that stand for another one less 1; not divided again."""
+
+    def shows(self, normalizer: Normalizer, p: Poly, claim: Claim) -> bool:
+        """Whether the claim holds in every case."""
+        if holds(normalizer, p, claim):
+            return True
+        cases = self.division(normalizer, p)
+        self.left -= len(cases)
+        if not cases or self.left < 0:
+            return False
+        for case in cases:
+            inner = _inside(normalizer, case)
+            if inner is not None and not self.shows(inner, inner.exchange(p, case.images), claim):
+                return False
+        return True
+
+    def division(self, normalizer: Normalizer, p: Poly) -> list[_Case]:
+        """The cases to look at next; none if nothing is left to divide."""
+        factors = factors_of(p)
+        atoms = [f for f in factors if isinstance(f, Atom) and f.exact and f.args]
+        return (
+            _by_arm(atoms)
+            or _by_remainder(normalizer, atoms)
+            or _by_quotient(normalizer, atoms)
+            or self.by_zero(normalizer, p)
+        )
+
+    def by_zero(self, normalizer: Normalizer, p: Poly) -> list[_Case]:
+        """n = 0, or n = n' + 1, for a size in a product."""
+        for monomial in p if len(self.positive) < 3 else ():
+            for factor in monomial if len(monomial) > 1 else ():
+                if isinstance(factor, Var) and factor not in self.positive:
+                    low, high = normalizer.bounds.variable_range(factor)
+                    if low == 0:
+                        less = _fresh(factor, 0)
+                        self.positive.add(less)
+                        above = _Case({factor: {(less,): 1, (): 1}}, ranges={less: (0, high - 1)})
+                        return [_Case({factor: {}}), above]
+        return []
+
+
+def _inside(normalizer: Normalizer, case: _Case) -> Normalizer | None:
+    """The normalizer inside a case; None if what is known excludes the case."""
+    outer = normalizer.facts
+    facts = outer.copy()
+    facts.ranges.update(case.ranges)
+    facts.nonnegative = list(case.nonnegative)
+    facts.nonzero = []
+    inner = normalizer.under(facts)
+    if any(inner.bounds.upper(known) < 0 for known in case.nonnegative):
+        return None
+    for known in outer.nonnegative:
+        now = inner.exchange(known, case.images)
+        value = value_of(now)
+        if value is None:
+            facts.nonnegative.append(now)
+        elif value < 0:
+            return None
+    facts.nonzero += [inner.exchange(known, case.images) for known in outer.nonzero]
+    return None if {} in facts.nonzero else inner
+
+
+def _by_arm(atoms: list[Atom]) -> list[_Case]:
+    """A maximum is one of its operands, a choice one of its arms; an inner one first."""
+    for atom in atoms:
+        if atom.kind not in (Max, Select):
+            continue
+        below = {f.kind for arg in atom.args for f in factors_of(arg) if isinstance(f, Atom)}
+        if below.isdisjoint((Max, Select)):
+            return [_Case({atom: arm}, _largest(atom, arm)) for arm in atom.args]
+    return []
+
+
+def _largest(atom: Atom, arm: Poly) -> list[Poly]:
+    others = () if atom.kind is Select else (other for other in atom.args if other is not arm)
+    return [add(arm, other, -1) for other in others]
+
+
+def _by_remainder(normalizer: Normalizer, atoms: list[Atom]) -> list[_Case]:
+    """A variable below a quotient by a number, by its remainders; or by its values, if they are not more."""
+    moduli: dict[Factor, int] = {}
+    for atom in atoms:
+        number = value_of(atom.args[1]) if atom.kind is FloorDiv else None
+        for factor in dict.fromkeys(f for m in atom.args[0] for f in m) if number else ():
+            if isinstance(factor, Var) or not factor.args:
+                coefficients = [c for m, c in atom.args[0].items() if factor in m]
+                modulus = (number or 1) // math.gcd(number or 1, *coefficients)
+                moduli[factor] = math.lcm(moduli.get(factor, 1), modulus)
+    choices = {f: modulus for f, modulus in moduli.items() if 1 < modulus <= MODULUS}
+    if not choices:
+        return []
+    factor = min(choices, key=lambda f: choices[f])
+    modulus = choices[factor]
+    low, high = normalizer.bounds.factor_range(factor)
+    if high - low < modulus:
+        return [_Case({factor: constant(value)}) for value in range(int(low), int(high) + 1)]
+    quotient = _fresh(factor, low)
+    return [
+        _Case(
+            {factor: {(quotient,): modulus} | constant(r)},
+            ranges={quotient: (_floor(low - r + modulus - 1, modulus), _floor(high - r, modulus))},
+        )
+        for r in range(modulus)
+    ]
+
+
+def _by_quotient(normalizer: Normalizer, atoms: list[Atom]) -> list[_Case]:
+    """x over y: x = y·q + r, solved for a variable that stands alone in x."""
+    bounds = normalizer.bounds
+    for atom in atoms:
+        if atom.kind is not FloorDiv or bounds.lower(atom.args[1]) < 1:
+            continue
+        x, y = atom.args
+        variable = lone_variable(x, y)
+        if variable is None:
+            continue
+        sign = x[variable,]
+        low = bounds.lower(x)
+        quotient, remainder = _fresh(variable, low), _fresh(variable, 0)
+        whole = add(multiply(y, {(quotient,): 1}), {(remainder,): 1})
+        image = scaled(add(whole, {m: c for m, c in x.items() if m != (variable,)}, -1), sign)
+        known = [add(add(y, {(remainder,): 1}, -1), {(): -1})]
+        least, most = bounds.factor_range(variable)
+        known += [] if math.isinf(least) else [add(image, constant(-int(least)))]
+        known += [] if math.isinf(most) else [add(constant(int(most)), image, -1)]
+        ranges: dict[Var, Interval] = {remainder: (0, math.inf)}
+        ranges[quotient] = (0, math.inf) if low >= 0 else _BOUNDED
+        return [_Case({variable: image}, known, ranges)]
+    return []
+
+
+def lone_variable(x: Poly, *others: Poly) -> Factor | None:
+    """A variable (or opaque value) that occurs in `x` as a term of its own, ±1 times, and nowhere else."""
+    for monomial, coefficient in x.items():
+        if len(monomial) == 1 and coefficient in (1, -1):
+            (factor,) = monomial
+            rest = {m: c for m, c in x.items() if m != monomial}
+            alone = isinstance(factor, Var) or not factor.args
+            if alone and not any(factor in factors_of(p) for p in (rest, *others)):
+                return factor
+    return None
+
+
+_BOUNDED: Interval = (-(2**63) + 1, 2**63 - 2)
+"""Of a value computed from sizes: arithmetic on them is taken not to overflow."""
+
+
+def _fresh(like: Factor, low: Bound) -> Var:
+    """A new variable, which is no dimension unless it is ≥ 0."""
+    return SizeVar("q", like.dtype) if low >= 0 else Var("q", like.dtype)
+
+
+def _floor(a: Bound, b: int) -> Bound:
+    return a if math.isinf(a) else int(a) // b

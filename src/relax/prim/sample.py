@@ -1,0 +1,98 @@
+"""Trying a polynomial on numbers: what is refuted by an example need not be proved.
+
+An example gives small values, within what is known, to the variables and to whatever is opaque. A refutation that rests
+on a value an opaque part cannot have costs an answer, never its truth.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+from .bounds import Bounds, Facts
+from .expr import Max, Min, Select, Var, fold_integers
+from .poly import Atom, Factor, Poly
+
+POINTS = 24
+"""How many assignments are tried."""
+_STEPS = (0, 1, 2, 3, 5, 4, 8, 7, 13, 6, 31, 12, 64, 9, 100, 11)
+
+
+def samples(p: Poly, facts: Facts) -> Iterator[int]:
+    """Values that `p` has where the facts hold; none if it makes a choice, whose condition is not looked at."""
+    bounds = Bounds(facts, {})
+    for point in range(POINTS):
+        sample = _Point(point, bounds)
+        try:
+            value = sample.value(p)
+            if all(sample.value(q) >= 0 for q in facts.nonnegative) and all(map(sample.value, facts.nonzero)):
+                yield value
+        except (ZeroDivisionError, _Choice):
+            continue
+
+
+class _Choice(Exception):
+    """A choice is met: its condition is no polynomial."""
+
+
+class _Point:
+    """An assignment, made as it is asked for."""
+
+    def __init__(self, number: int, bounds: Bounds) -> None:
+        self.number = number
+        self.bounds = bounds
+        self.known: dict[Factor, int] = {}
+
+    def value(self, p: Poly) -> int:
+        """The value of a polynomial. Raises ZeroDivisionError where it has none."""
+        return sum(c * math.prod(self.factor(f) for f in m) for m, c in p.items())
+
+    def factor(self, factor: Factor) -> int:
+        known = self.known.get(factor)
+        if known is None:
+            computed = None if isinstance(factor, Var) or not factor.exact else self.computed(factor)
+            known = self.known[factor] = self.chosen(factor) if computed is None else computed
+        return known
+
+    def computed(self, atom: Atom) -> int | None:
+        """The value of an operation, None if the atom is not one."""
+        if atom.kind is Select:
+            raise _Choice
+        args = [self.value(arg) for arg in atom.args]
+        if atom.kind in (Max, Min):
+            return max(args) if atom.kind is Max else min(args)
+        if atom.kind == "cast":
+            return args[0]
+        if len(args) != 2:
+            return None
+        result = fold_integers(atom.kind, *args)
+        if result is None:
+            raise ZeroDivisionError
+        return result
+
+    def chosen(self, factor: Factor) -> int:
+        """A value in the factor's range: in the first points the same for all, then mixed."""
+        number, place = self.number, len(self.known)
+        step = _STEPS[number if number < 3 else (number * (2 * place + 1) + place * place) % len(_STEPS)]
+        low, high = self.bounds.factor_range(factor)
+        if math.isinf(low) or low < -64:
+            return max(-7, -int(min(-low, 7))) + step if math.isinf(high) or high > 64 else int(high) - step
+        return int(low) + (step if math.isinf(high) else step % (int(high) - int(low) + 1))
+
+
+def rootless(p: Poly) -> bool:
+    """Whether `p` is never 0, by its remainders modulo a small number: 2·n + 1, n·(n + 1) - 2·m - 1, n·n - 3."""
+    return any(_rootless(p, modulus) for modulus in (2, 3, 4))
+
+
+def _rootless(p: Poly, modulus: int) -> bool:
+    terms = [(m, c % modulus) for m, c in p.items() if c % modulus]
+    factors = list(dict.fromkeys(f for m, _ in terms for f in m))
+    if modulus ** len(factors) > 64:
+        return False
+    for point in itertools.product(range(modulus), repeat=len(factors)):
+        value = dict(zip(factors, point, strict=True))
+        if sum(c * math.prod(value[f] for f in m) for m, c in terms) % modulus == 0:
+            return False
+    return True
