@@ -29,6 +29,15 @@ from .structural import (
     structural_equal,
     structural_hash,
 )
+from .vdevice import (
+    find_vdevice,
+    listed_vdevices,
+    parse_vdevice,
+    same_vdevice,
+    target_kind,
+    vdevice_index,
+    vdevice_text,
+)
 
 __all__ = [
     "BaseExpr",
@@ -54,18 +63,25 @@ __all__ = [
     "children_of",
     "emit_warning",
     "fields_of",
+    "find_vdevice",
     "first_difference",
     "instrument",
     "label",
+    "listed_vdevices",
     "load_json",
     "map_children",
     "node",
+    "parse_vdevice",
     "register_op",
+    "same_vdevice",
     "save_json",
     "set_slot",
     "structural_equal",
     "structural_hash",
+    "target_kind",
     "transform",
     "update_struct_info",
+    "vdevice_index",
+    "vdevice_text",
     "walk",
 ]

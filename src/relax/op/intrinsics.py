@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..expr import Call
-from ..ir import GlobalVar, RelaxExpr, StructInfo, VDevice, child
+from ..ir import GlobalVar, RelaxExpr, StructInfo, VDevice, child, parse_vdevice
 from ..prim import IntImm
+from ..runtime.devices import Device, is_cpu
 from ..sinfo_map import substitute_struct_info
 from ..sinfo_relations import Level, check_compatible, erase, match_dimensions
 from ..struct_info import (
@@ -490,13 +491,13 @@ class AssertOp(Intrinsic):
 
 
 def as_vdevice(value: Any) -> VDevice:
-    """A virtual device, given as one or by its target's name."""
+    """A virtual device, given as one, by text, or by a device of the machine (``relax.cpu(1)``)."""
     if isinstance(value, VDevice):
         return value
     if isinstance(value, str):
-        target, _, index = value.partition(":")
-        if not index or index.isdigit():
-            return VDevice(target, int(index or 0))
+        return parse_vdevice(value)
+    if isinstance(value, Device):
+        return VDevice("llvm" if is_cpu(value) else value.type, value.index)
     raise ValueError(f'expected a VDevice or text such as "llvm:0", found {value!r}')
 
 

@@ -11,7 +11,7 @@ import inspect
 from typing import Any
 
 from ...expr import Call, ExternFunc, Tuple
-from ...ir import Node, Op, StructInfo, structural_equal
+from ...ir import Node, Op, StructInfo, VDevice, structural_equal
 from ...op.base import Operator, expand_operands, operator_of
 from ...op.errors import OperatorError
 from ...op.operands import ABSENT, is_absent
@@ -19,6 +19,7 @@ from ...op.operator import public_function
 from ...struct_info import TupleStructInfo
 from .core import Printer, Text, prints
 from .literals import metadata_reference, string, value_text
+from .struct_info import vdevice_reference
 
 _NAMED_CALLEES = frozenset({
     "relax.call_pure_packed", "relax.call_dps_packed", "relax.call_inplace_packed",
@@ -84,7 +85,8 @@ def _attributes(p: Printer, operator: Operator, parameters: Any) -> list[str]:
         value = getattr(operator, name)
         default = parameters[name].default if name in parameters else inspect.Parameter.empty
         if default is inspect.Parameter.empty or not _is_default(operator, name, value, default):
-            parts.append(f"{name}={value_text(p, value)}")
+            text = vdevice_reference(p, value) if isinstance(value, VDevice) else value_text(p, value)
+            parts.append(f"{name}={text}")
     return parts
 
 

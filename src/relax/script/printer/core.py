@@ -13,12 +13,12 @@ What a function raises on broken IR is caught here, and a placeholder printed: p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-from ...ir import Node
+from ...ir import Node, VDevice
 from ...ir.printing import plain
 from ...prim.expr import Var
 from ...tir.buffer import Range
@@ -106,6 +106,8 @@ class Printer:
         """The ranges of loop variables (by id)."""
         self.metadata: dict[str, list[Node]] = {}
         self.in_module = False
+        self.vdevices: Sequence[VDevice] = ()
+        """The virtual devices the module lists."""
         self.function_names: dict[str, str] = {}
         """What the functions of the module are called in the text, by their names."""
         self._underlined = {id(node) for node in config.obj_to_underline}

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from ...expr import Function
-from ...ir import GlobalVar, IRModule, Node
+from ...ir import GlobalVar, IRModule, Node, listed_vdevices
 from ...ir.printing import register_printer
 from ...tir.stmt import PrimFunc
 from ..highlight import print_highlighted
@@ -27,7 +27,7 @@ OMITTED = "# Metadata omitted. Use show_meta=True in script() method to show it.
 
 @prints_statement(IRModule)
 def _module(p: Printer, node: IRModule) -> None:
-    p.in_module = True
+    p.in_module, p.vdevices = True, listed_vdevices(node)
     name = p.config.name or "Module"
     p.line(f"@{p.I('ir_module')}")
     p.line(f"class {name}:")

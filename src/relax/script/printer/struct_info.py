@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...expr import ShapeExpr
-from ...ir import VDevice
+from ...ir import VDevice, vdevice_index, vdevice_text
+from ...ir.vdevice import VDEVICES
 from ...prim import expr as prim
 from ...struct_info import (
     FuncStructInfo,
@@ -89,17 +90,21 @@ def _tensor(p: Printer, node: TensorStructInfo) -> Text:
     if not node.dtype.is_void:
         parts.append(f'dtype="{node.dtype!s}"')
     if node.vdevice is not None:
-        parts.append(f"vdevice={_placed(p, node.vdevice)}")
+        parts.append(f"vdevice={vdevice_reference(p, node.vdevice)}")
     if node.ndim not in (implied, -1):
         parts.append(f"ndim={node.ndim}")
     return Text(f"{p.R('Tensor')}({', '.join(parts)})" if parts else p.R("Tensor"))
 
 
-def _placed(p: Printer, device: VDevice) -> str:
-    if not device.target.isidentifier():
+def vdevice_reference(p: Printer, device: VDevice) -> str:
+    """As text if that names the device: by its place in the module's list, or where there is no module, by itself."""
+    if p.in_module:
+        known = vdevice_index(device, p.vdevices) is not None
+        return string(vdevice_text(device, p.vdevices)) if known else p.text(device)
+    if not device.target.isidentifier() or device.target == VDEVICES or ":" in device.memory_scope:
         return p.text(device)
     scope = "" if device.memory_scope == "global" else f":{device.memory_scope}"
-    return f'"{device.target}:{device.vdevice_id}{scope}"'
+    return string(f"{device.target}:{device.vdevice_id}{scope}")
 
 
 @prints(VDevice)

@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 
 from ....expr import ShapeExpr
 from ....expr import Var as RelaxVar
-from ....ir import DataType, DiagnosticContext, RelaxExpr, StructInfo, VDevice
+from ....ir import DataType, DiagnosticContext, RelaxExpr, StructInfo, VDevice, parse_vdevice
 from ....op.known import known_struct_info
 from ....prim import expr as prim
 from ....struct_info import (
@@ -57,18 +57,14 @@ class _Loose(Evaluator):
         return parse_vdevice(text)
 
 
-def parse_vdevice(text: str) -> VDevice:
-    """``"cuda:1"``, ``"cuda:1:shared"``."""
-    parts = text.split(":")
-    if len(parts) > 3 or (len(parts) > 1 and not parts[1].isdigit()):
-        raise ValueError(f"vdevice {text!r} is not of the form target:index or target:index:scope")
-    index = int(parts[1]) if len(parts) > 1 else 0
-    return VDevice(parts[0], index, parts[2] if len(parts) > 2 else "global")
-
-
 def _reader() -> Dimensions:
     current: Any = Evaluator.current()
     return current if hasattr(current, "dimension_text") else _Loose()
+
+
+def as_vdevice(value: Any) -> Any:
+    """A virtual device, also if it is given as text, which is read in the module being parsed."""
+    return _reader().vdevice(value) if isinstance(value, str) else value
 
 
 def _dims(values: Any, reader: Dimensions) -> tuple[prim.PrimExpr, ...]:
@@ -142,7 +138,7 @@ class _Tensor(StructInfoForm):
                 ndim = known.ndim
         elif shape is not None:
             where = ShapeExpr(_dims(shape, reader))
-        device = reader.vdevice(vdevice) if isinstance(vdevice, str) else vdevice
+        device = as_vdevice(vdevice)
         kind = DataType("" if dtype is None else dtype)
         return TensorStructInfo(where, kind, device, ndim)
 

@@ -12,11 +12,12 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ....ir import BaseFunc, DiagnosticError, RelaxExpr, StructInfo, VDevice
+from ....ir import BaseFunc, DiagnosticError, RelaxExpr, StructInfo, VDevice, find_vdevice, parse_vdevice
+from ....ir.vdevice import VDEVICES
 from ....prim import expr as prim
 from ..core import FunctionTask, ScriptSource, StatementParser
 from ..core.diagnostics import ANNOTATION, POISON, SYNTAX, UNDEFINED, Poisoned, close
-from .annotations import FORMS, StructInfoForm, as_struct_info, parse_vdevice
+from .annotations import FORMS, StructInfoForm, as_struct_info
 
 
 class NameReader(StatementParser):
@@ -173,13 +174,11 @@ class NameReader(StatementParser):
             return prim.dimension(self.eval(self._quoted(self._form, stripped)))
 
     def vdevice(self, text: str) -> VDevice:
-        """A virtual device given as text: one of the module's, or a new one."""
-        made = parse_vdevice(text)
-        infos: Sequence[VDevice] = self.module.global_infos.get("vdevice", ()) if self.module else ()
-        for known in infos:
-            if known.target == made.target and known.vdevice_id == made.vdevice_id:
-                return known
-        return made
+        """A virtual device given as text: one the module lists; outside of a module, a new one."""
+        if self.module is None:
+            return parse_vdevice(text)
+        infos: Sequence[VDevice] = self.module.global_infos.get(VDEVICES, ())
+        return find_vdevice(text, infos)
 
 
 def _can_be_dimension(value: Any) -> bool:

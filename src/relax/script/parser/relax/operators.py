@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import relax.op as op
 
 from ....op.operator import public_function, public_names
 from ..core import Namespace
+from .annotations import as_vdevice
 
 OLDER_NAMES = {"dot": "matmul"}
+
+_PLACING = ("relax.to_vdevice", "relax.hint_on_device")
+
+
+def _placing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An operator with a virtual device, which may be given as text that names one of the module's."""
+
+    @functools.wraps(function)
+    def call(data: Any, dst_vdevice: Any) -> Any:
+        return function(data, as_vdevice(dst_vdevice))
+
+    return call
 
 
 class OperatorNamespace(Namespace):
@@ -41,7 +56,7 @@ def _member(prefix: str, name: str) -> Any:
     if not name.startswith("_"):
         function = public_function(prefix + name)
         if function is not None:
-            return function
+            return _placing(function) if prefix + name in _PLACING else function
         if public_names(f"{prefix}{name}."):
             return OperatorNamespace(f"{prefix}{name}.")
     raise AttributeError(f"R has no operator {(prefix + name).removeprefix('relax.')!r}")

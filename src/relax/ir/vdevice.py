@@ -1,0 +1,92 @@
+"""Virtual devices in a module: which it lists, how one is named by text, and where it stands in the list.
+
+In text a device is named as TVM names it: ``"vdevice:2"`` is the third of the list; ``"llvm:1"`` the second of those
+whose target is of the kind llvm; ``"llvm"`` is ``"llvm:0"``. A scope behind that (``"llvm:1:shared"``) must be the
+device's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from .expr import VDevice
+from .module import IRModule
+
+VDEVICES = "vdevice"
+"""The key of a module's global infos under which its virtual devices are listed."""
+
+
+def listed_vdevices(mod: IRModule | None) -> tuple[VDevice, ...]:
+    """The virtual devices of a module, in order."""
+    return () if mod is None else mod.global_infos.get(VDEVICES, ())
+
+
+def target_kind(vdevice: VDevice) -> str:
+    """The first word of a device's target: ``llvm`` of ``llvm -mcpu=x``."""
+    return vdevice.target.split()[0] if vdevice.target.split() else "llvm"
+
+
+def same_vdevice(a: VDevice | None, b: VDevice | None) -> bool:
+    """Whether two virtual devices are the same one, field by field."""
+    if a is None or b is None:
+        return a is b
+    return (a.target, a.vdevice_id, a.memory_scope) == (b.target, b.vdevice_id, b.memory_scope)
+
+
+def vdevice_index(vdevice: VDevice, listed: Sequence[VDevice]) -> int | None:
+    """Where a device stands in a list; None if it is not in it."""
+    return next((i for i, known in enumerate(listed) if same_vdevice(known, vdevice)), None)
+
+
+def vdevice_text(vdevice: VDevice, listed: Sequence[VDevice] = ()) -> str:
+    """The text that names a device of the list; of another, what it says of itself: target kind and index."""
+    kind = target_kind(vdevice)
+    peers = [known for known in listed if target_kind(known) == kind]
+    index = vdevice_index(vdevice, peers)
+    return f"{kind}:{vdevice.vdevice_id if index is None else index}"
+
+
+def parse_vdevice(text: str) -> VDevice:
+    """The device that text describes where no module lists any: ``"cuda:1"``, ``"cuda:1:shared"``."""
+    kind, index, scope = _parts(text)
+    return VDevice(kind, index, scope or "global")
+
+
+def find_vdevice(text: str, listed: Sequence[VDevice]) -> VDevice:
+    """The device of a list that text names. Raises ValueError, saying which there are, if it names none."""
+    kind, index, scope = _parts(text)
+    peers = [known for known in listed if kind in (VDEVICES, target_kind(known))]
+    if index >= len(peers):
+        known = ", ".join(dict.fromkeys(_names(listed))) or "no virtual device"
+        raise ValueError(f"the module has no virtual device {text!r}; it lists {known}")
+    found = peers[index]
+    if scope not in ("", found.memory_scope):
+        raise ValueError(f"the memory scope of virtual device {text!r} is {found.memory_scope!r}")
+    return found
+
+
+def _names(listed: Sequence[VDevice]) -> Iterator[str]:
+    counts: dict[str, int] = {}
+    for vdevice in listed:
+        kind = target_kind(vdevice)
+        yield f'"{kind}:{counts.get(kind, 0)}"'
+        counts[kind] = counts.get(kind, 0) + 1
+
+
+def _parts(text: str) -> tuple[str, int, str]:
+    parts = text.split(":")
+    if not parts[0] or len(parts) > 3 or (len(parts) > 1 and not parts[1].isdigit()):
+        raise ValueError(f"vdevice {text!r} is not of the form target:index or target:index:scope")
+    return parts[0], int(parts[1]) if len(parts) > 1 else 0, parts[2] if len(parts) > 2 else ""
+
+
+__all__ = [
+    "VDEVICES",
+    "find_vdevice",
+    "listed_vdevices",
+    "parse_vdevice",
+    "same_vdevice",
+    "target_kind",
+    "vdevice_index",
+    "vdevice_text",
+]
