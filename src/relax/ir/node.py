@@ -302,9 +302,17 @@ def _map_value(value: Any, function: Callable[[Node], Node]) -> Any:
 
 
 def walk(value: Node, pre: Callable[[Node], bool | None]) -> None:
-    """Call `pre` on a node and everything below, outermost first; below a node where it returns False, stop."""
+    """Call `pre` on a node and everything below, outermost first; below a node where it returns False, stop.
+
+    An object that occurs in several places is visited once, a variable wherever it occurs.
+    """
     stack = [value]
+    seen: set[int] = set()
     while stack:
         item = stack.pop()
+        if not item.__is_variable__:
+            if id(item) in seen:
+                continue
+            seen.add(id(item))
         if pre(item) is not False:
             stack.extend(reversed(list(children_of(item))))

@@ -58,7 +58,7 @@ def structural_hash(value: Any, map_free_vars: bool = False) -> int:
     """
     hasher = _Hasher(map_free_vars)
     hasher.feed(value, False)
-    return int.from_bytes(hasher.digest.digest(), "little")
+    return hasher.result()
 
 
 def variable_facts(variable: Node) -> tuple[Any, ...]:
@@ -77,6 +77,8 @@ class _Comparer:
         self.bound: list[Node] = []
         """Variables of the left side in the order they were bound; a function's end when it ends."""
         self.path: list[str] = []
+        self.same: set[tuple[int, int]] = set()
+        """Pairs of nodes, by id, found equal since a variable was last bound: an object may occur in many places."""
 
     def differ(self, lhs: Any, rhs: Any) -> Difference:
         return Difference("".join(self.path), lhs, rhs)
@@ -113,6 +115,7 @@ class _Comparer:
         self.backward[rhs] = lhs
         if defining:
             self.bound.append(lhs)
+            self.same.clear()
         return self.at(".facts", variable_facts(lhs), variable_facts(rhs), defining)
 
     def scope(self, lhs: Node, rhs: Node, defining: bool) -> Difference | None:
@@ -122,9 +125,13 @@ class _Comparer:
         for variable in self.bound[start:]:
             del self.backward[self.forward.pop(variable)]
         del self.bound[start:]
+        self.same.clear()
         return found
 
     def fields(self, lhs: Node, rhs: Node, defining: bool) -> Difference | None:
+        pair = (id(lhs), id(rhs))
+        if not defining and pair in self.same:
+            return None
         for spec in lhs.__node_fields__:
             if spec.kind == "label":
                 continue
@@ -136,6 +143,8 @@ class _Comparer:
             )
             if found is not None:
                 return found
+        if not defining:
+            self.same.add(pair)
         return None
 
     def sequence(self, lhs: tuple[Any, ...], rhs: tuple[Any, ...], defining: bool) -> Difference | None:
@@ -173,27 +182,32 @@ class _Comparer:
 
 
 class _Hasher:
+    """Every node has a digest of its own, made of those below it, so that an object in many places is hashed once.
+
+    A variable counts by its number; what is said of it where it is first met goes into a digest beside.
+    """
+
     def __init__(self, map_free_vars: bool) -> None:
         self.map_free_vars = map_free_vars
         self.numbers: dict[Node, int] = {}
         self.bound: list[Node] = []
-        self.digest = hashlib.blake2b(digest_size=8)
+        self.facts = _new_digest()
+        self.digest = _new_digest()
+        self.known: dict[int, bytes] = {}
+        """Digests of nodes, by id, since a variable was last bound."""
+
+    def result(self) -> int:
+        """The hash of what was fed."""
+        self.digest.update(self.facts.digest())
+        return int.from_bytes(self.digest.digest()[:8], "little")
 
     def feed(self, value: Any, defining: bool) -> None:
         update = self.digest.update
         if isinstance(value, Node):
             if value.__is_variable__:
                 self.variable(value, defining)
-                return
-            update(b"N" + node_key(type(value)).encode())
-            start = len(self.bound)
-            for spec in value.__node_fields__:
-                if spec.kind != "label":
-                    self.feed(getattr(value, spec.name), defining or spec.kind == "binder")
-            if value.__is_scope__:
-                for variable in self.bound[start:]:
-                    del self.numbers[variable]
-                del self.bound[start:]
+            else:
+                update(self.node(value, defining))
         elif isinstance(value, (tuple, list)):
             items = cast("tuple[Any, ...]", value)
             update(b"T" + len(items).to_bytes(8, "little"))
@@ -208,18 +222,45 @@ class _Hasher:
         else:
             update(_scalar_bytes(value))
 
+    def node(self, value: Node, defining: bool) -> bytes:
+        """The digest of a node that is no variable."""
+        known = None if defining else self.known.get(id(value))
+        if known is not None:
+            return known
+        outer, self.digest = self.digest, _new_digest(b"N" + node_key(type(value)).encode())
+        start = len(self.bound)
+        for spec in value.__node_fields__:
+            if spec.kind != "label":
+                self.feed(getattr(value, spec.name), defining or spec.kind == "binder")
+        if value.__is_scope__:
+            for variable in self.bound[start:]:
+                del self.numbers[variable]
+            del self.bound[start:]
+            self.known.clear()
+        made, self.digest = self.digest.digest(), outer
+        if not defining:
+            self.known[id(value)] = made
+        return made
+
     def variable(self, value: Node, defining: bool) -> None:
         number = self.numbers.get(value)
-        if number is not None:
-            self.digest.update(b"V" + number.to_bytes(8, "little"))
-        elif defining or self.map_free_vars:
-            self.numbers[value] = len(self.numbers)
+        if number is None and (defining or self.map_free_vars):
+            number = self.numbers[value] = len(self.numbers)
             if defining:
                 self.bound.append(value)
+                self.known.clear()
+            outer, self.digest = self.digest, self.facts
             self.digest.update(b"B" + node_key(type(value)).encode())
             self.feed(variable_facts(value), defining)
-        else:
+            self.digest = outer
+        if number is None:
             self.digest.update(b"F" + id(value).to_bytes(8, "little"))
+        else:
+            self.digest.update(b"V" + number.to_bytes(8, "little"))
+
+
+def _new_digest(start: bytes = b"") -> hashlib.blake2b:
+    return hashlib.blake2b(start, digest_size=16)
 
 
 def _by_name(table: dict[Any, Any]) -> dict[str, Any] | None:

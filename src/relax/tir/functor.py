@@ -5,6 +5,9 @@ that changes nothing returns the very object it got, and unchanged parts are sha
 
 Variables and buffers are leaves of a walk (what a buffer's shape says is visited only where asked for), and a
 rewrite that changes a buffer changes every use of it to the same new buffer.
+
+An expression may be one object in several places: ``e = e + e``, sixty times, is sixty nodes and 2**60 paths. Within
+one expression of a statement each object is visited once; what it became the first time stands in the other places.
 """
 
 from __future__ import annotations
@@ -14,8 +17,8 @@ from typing import Any, TypeVar, cast
 
 from ..ir import Node, children_of, map_children
 from ..ir.node import NODE_CLASSES
-from ..prim.expr import PrimExpr, Var, convert, match_dtypes
-from .buffer import Buffer
+from ..prim.expr import FloatImm, IntImm, Let, PrimExpr, Var, convert, match_dtypes
+from .buffer import Buffer, Reduce
 
 N = TypeVar("N", bound=Node)
 
@@ -40,11 +43,56 @@ def post_order_visit(node: Node, visit: Callable[[Node], Any]) -> None:
 
 
 def pre_order_visit(node: Node, visit: Callable[[Node], bool | None]) -> None:
-    """Call `visit` on a node and everything below, wholes before parts; where it returns False, not below."""
-    if visit(node) is False or node.__is_variable__:
-        return
-    for below in children_of(node):
-        pre_order_visit(below, visit)
+    """Call `visit` on a node and everything below, wholes before parts; where it returns False, not below.
+
+    An object that occurs in several places is visited once.
+    """
+    seen: set[int] = set()
+
+    def walk(part: Node) -> None:
+        if id(part) in seen:
+            return
+        seen.add(id(part))
+        if visit(part) is not False and not part.__is_variable__:
+            for below in children_of(part):
+                walk(below)
+
+    walk(node)
+
+
+class _Memory:
+    """What was made of the objects of the expression being walked; empty between expressions.
+
+    What is learnt inside a Let or a Reduce, where more is known, is forgotten behind it.
+    """
+
+    __slots__ = ("_results",)
+
+    def __init__(self) -> None:
+        self._results: dict[int, tuple[Node, Any]] | None = None
+
+    def visit(self, node: Node, method: Callable[[Any], Any]) -> Any:
+        """What `method` makes of an expression, called once for each object below the outermost one."""
+        results = self._results
+        if results is None:
+            self._results = {}
+            try:
+                return method(node)
+            finally:
+                self._results = None
+        known = results.get(id(node))
+        if known is not None:
+            return known[1]
+        size = len(results)
+        made = method(node)
+        if isinstance(node, (Let, Reduce)):
+            for key in list(results)[size:]:
+                del results[key]
+        results[id(node)] = (node, made)  # the node is kept alive, lest another one get its id
+        return made
+
+
+_LEAVES = (Var, IntImm, FloatImm)
 
 
 class StmtExprVisitor:
@@ -55,6 +103,7 @@ class StmtExprVisitor:
 
     def __init__(self) -> None:
         self._methods: dict[type[Node], Callable[[Any], None]] = {}
+        self._shared = _Memory()
 
     def visit(self, node: Node) -> None:
         """Dispatch on the node's class."""
@@ -63,7 +112,10 @@ class StmtExprVisitor:
         if method is None:
             method = getattr(self, f"visit_{kind.__name__}", self.visit_default)
             self._methods[kind] = method
-        method(node)
+        if isinstance(node, PrimExpr) and not isinstance(node, _LEAVES):
+            self._shared.visit(node, method)
+        else:
+            method(node)
 
     def visit_default(self, node: Node) -> None:
         """What is done with a node of which no method speaks: visit its parts."""
@@ -86,6 +138,7 @@ class StmtExprMutator:
     def __init__(self) -> None:
         self._methods: dict[type[Node], Callable[[Any], Node]] = {}
         self._buffers: dict[Buffer, Buffer] = {}
+        self._shared = _Memory()
 
     def visit(self, node: N) -> N:
         """Dispatch on the node's class."""
@@ -95,6 +148,8 @@ class StmtExprMutator:
             method = getattr(self, f"visit_{kind.__name__}", self.visit_default)
             self._methods[kind] = method
         # A method may answer with another kind of node: the caller's field takes any of its base class.
+        if isinstance(node, PrimExpr) and not isinstance(node, _LEAVES):
+            return cast(N, self._shared.visit(node, method))
         return cast(N, method(node))
 
     def visit_default(self, node: Node) -> Node:
@@ -124,7 +179,7 @@ class _Substitution(StmtExprMutator):
         self._done: dict[int, Node] = {}
 
     def visit(self, node: N) -> N:
-        known = self._done.get(id(node))
+        known = self._done.get(id(node))  # also across the expressions of a statement
         if known is None:
             known = self._done[id(node)] = super().visit(node)
         return cast(N, known)
@@ -174,16 +229,23 @@ class _FunctionMutator(StmtExprMutator):
     ) -> None:
         super().__init__()
         self.before, self.after, self.kinds = before, after, kinds
+        self._replaced = _Memory()
 
     def visit(self, node: N) -> N:
         if not isinstance(node, self.kinds):
             return super().visit(node)
+        if isinstance(node, PrimExpr) and not isinstance(node, _LEAVES):
+            return cast(N, self._replaced.visit(node, self.replaced))
+        return cast(N, self.replaced(node))
+
+    def replaced(self, node: Node) -> Node:
+        """What the user's functions, and the walk between them, make of a node."""
         replaced = self.before(node) if self.before is not None else None
         if replaced is not None:
-            return cast(N, replaced)
+            return replaced
         result = super().visit(node)
         changed = self.after(result) if self.after is not None else None
-        return result if changed is None else cast(N, changed)
+        return result if changed is None else changed
 
 
 def _node_class(kind: type[Node] | str) -> type[Node]:
