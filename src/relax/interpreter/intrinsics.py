@@ -15,9 +15,10 @@ from ..op.tir_calls import output_infos
 from ..runtime import ops
 from ..runtime.builtins import alloc_storage, alloc_tensor_in, bind_captured, shape_of, to_device
 from ..runtime.closure import Closure
+from ..runtime.devices import device
 from ..runtime.info import PrimInfo
 from ..runtime.tensor import new_tensor, numpy_view
-from ..runtime_info import device_name
+from ..runtime_info import runtime_device
 from ..struct_info import TensorStructInfo
 from . import matching
 from .matching import Place, name_of
@@ -151,7 +152,7 @@ def _assert(call: Call, condition: Any, *values: Any) -> tuple[()]:
 
 def _to_device(call: Call, tensor: Any) -> Any:
     device = cast("ToVDevice | HintOnDevice", operator_of(call)).dst_vdevice
-    return to_device(tensor, device_name(device.target))
+    return to_device(tensor, runtime_device(device))
 
 
 def _null(call: Call) -> None:

@@ -27,9 +27,10 @@ from ..prim import IntImm, PrimExpr, free_vars
 from ..prim import Var as ShapeVar
 from ..runtime import match as values
 from ..runtime.closure import Closure
+from ..runtime.devices import device
 from ..runtime.info import FuncInfo, mismatch
 from ..runtime.values import kind_of
-from ..runtime_info import InfoMaker, device_name
+from ..runtime_info import InfoMaker, runtime_device
 from ..sinfo_map import bound_in
 from ..struct_info import (
     FuncStructInfo,
@@ -116,8 +117,8 @@ def check_kind(value: Any, info: StructInfo, place: Place) -> None:
     """Kind, rank, length, dtype and device; TypeError or ValueError if they differ."""
     match info:
         case TensorStructInfo(_, dtype, vdevice):
-            device = "cpu" if vdevice is None else device_name(vdevice.target)
-            values.check_tensor_info(value, info.ndim, str(dtype), place.context, device)
+            device = None if vdevice is None else runtime_device(vdevice)
+            values.check_tensor_info(value, info.ndim, str(dtype), place.context, place_of)
         case ShapeStructInfo(_, ndim):
             values.check_shape_info(value, ndim, place.context)
         case PrimStructInfo(dtype):
