@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from .ir import StructInfo
+from .ir import StructInfo, VDevice, target_kind
 from .prim import (
     Add,
     Cast,
@@ -20,6 +20,7 @@ from .prim import (
     Sub,
 )
 from .prim import Var as PrimVar
+from .runtime.devices import Device, device
 from .runtime.info import (
     Dim,
     FuncInfo,
@@ -66,7 +67,7 @@ class InfoMaker:
         match info:
             case TensorStructInfo():
                 dims = None if info.dims is None else tuple(map(self.dim, info.dims))
-                device = "" if info.vdevice is None else device_name(info.vdevice.target)
+                device = "" if info.vdevice is None else device_name(info.vdevice)
                 return TensorInfo(dims, str(info.dtype), info.ndim, device)
             case ShapeStructInfo(values, ndim):
                 return ShapeInfo(None if values is None else tuple(map(self.dim, values)), ndim)
@@ -115,7 +116,12 @@ class InfoMaker:
         return self._names[var]
 
 
-def device_name(target: str) -> str:
-    """The runtime's name of the device a target's code runs on."""
-    kind = target.split()[0] if target else "llvm"
-    return "cpu" if kind in ("llvm", "c", "cpu") else kind
+def device_name(vdevice: VDevice) -> str:
+    """The runtime's name of the device that a virtual device is, if a machine is not told otherwise: ``"cpu:1"``."""
+    kind = target_kind(vdevice)
+    return f"{'cpu' if kind in ('llvm', 'c', 'cpu') else kind}:{vdevice.vdevice_id}"
+
+
+def runtime_device(vdevice: VDevice) -> Device:
+    """That device itself."""
+    return device(device_name(vdevice))

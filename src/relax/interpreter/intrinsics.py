@@ -15,7 +15,6 @@ from ..op.tir_calls import output_infos
 from ..runtime import ops
 from ..runtime.builtins import alloc_storage, alloc_tensor_in, bind_captured, shape_of, to_device
 from ..runtime.closure import Closure
-from ..runtime.devices import device
 from ..runtime.info import PrimInfo
 from ..runtime.tensor import new_tensor, numpy_view
 from ..runtime_info import runtime_device

@@ -27,7 +27,6 @@ from ..prim import IntImm, PrimExpr, free_vars
 from ..prim import Var as ShapeVar
 from ..runtime import match as values
 from ..runtime.closure import Closure
-from ..runtime.devices import device
 from ..runtime.info import FuncInfo, mismatch
 from ..runtime.values import kind_of
 from ..runtime_info import InfoMaker, runtime_device
@@ -118,7 +117,7 @@ def check_kind(value: Any, info: StructInfo, place: Place) -> None:
     match info:
         case TensorStructInfo(_, dtype, vdevice):
             device = None if vdevice is None else runtime_device(vdevice)
-            values.check_tensor_info(value, info.ndim, str(dtype), place.context, place_of)
+            values.check_tensor_info(value, info.ndim, str(dtype), place.context, device)
         case ShapeStructInfo(_, ndim):
             values.check_shape_info(value, ndim, place.context)
         case PrimStructInfo(dtype):
