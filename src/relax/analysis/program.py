@@ -174,8 +174,8 @@ class Program:
     ifs_in_dataflow: list[At] = field(default_factory=list[At])
     calls_in_dataflow: list[At] = field(default_factory=list[At])
     """Calls of functions (not operators) directly inside dataflow blocks."""
-    recursive_uses: list[At] = field(default_factory=list[At])
-    """Uses of a local function's variable inside that function, directly inside a dataflow block."""
+    recursive_calls: list[At] = field(default_factory=list[At])
+    """Calls of a local function inside that function, directly inside a dataflow block."""
     prim_values: list[At] = field(default_factory=list[At])
     dtypes: list[tuple[DataType, Place]] = field(default_factory=list[tuple[DataType, Place]])
     recursive: dict[str, int] = field(default_factory=dict[str, int])
@@ -221,6 +221,13 @@ class _Collector:
         """The variable whose value, which is not a function, is being walked."""
         self.local_functions: dict[Var, list[bool]] = {}
         """The local functions being walked, and whether each was found to use its own variable."""
+        self.for_output = False
+        """Whether the annotation being walked is of a variable seen after its dataflow block."""
+        self.unbound: set[PrimVar] = set()
+        """Shape variables of which a use without a binding was recorded."""
+        self.walked: list[set[RelaxExpr]] = [set()]
+        """For each scope, the calls and tuples that were walked and bind nothing: a graph of them is walked once."""
+        self.bound_count = 0
         self.span: Span | None = None
 
     # -- places and scopes
@@ -232,9 +239,11 @@ class _Collector:
     def enter(self, kind: Literal["function", "sequence", "dataflow"]) -> None:
         self.scope = Scope(self.scope, kind, self.scope.function)
         self.entered.append(([], []))
+        self.walked.append(set())
 
     def leave(self) -> None:
         variables, shape_vars = self.entered.pop()
+        self.walked.pop()
         for var in variables:
             self.visible.pop(var, None)
         for var in shape_vars:
@@ -244,6 +253,7 @@ class _Collector:
 
     def define(self, var: Var, place: Place, *, is_param: bool = False) -> None:
         """Bind a variable; in a dataflow block an ordinary one goes to the scope around."""
+        self.bound_count += 1
         self.program.definitions.setdefault(var, []).append(Definition(var, place, is_param))
         level = -1
         scope = self.scope
@@ -270,15 +280,24 @@ class _Collector:
 
     def expr(self, expr: RelaxExpr) -> None:
         handler = _EXPRS.get(type(expr))
-        if handler is None:
+        if handler is None or expr in self.walked[-1]:
             return
         outer = self.span
         if expr.span is not None and not isinstance(expr, Var):
             self.span = expr.span
+        bound_before = self.bound_count
         handler(self, expr)
+        if bound_before == self.bound_count and isinstance(expr, (Call, Tuple, TupleGetItem)):
+            self.walked[-1].add(expr)
         self.span = outer
 
     def use(self, var: Var) -> None:
+        self.mention(var)
+        if var in self.local_functions:
+            self.local_functions[var][0] = True
+
+    def mention(self, var: Var) -> None:
+        """A variable stands in an expression, or as the shape of an annotation: is it visible?"""
         scope = self.visible.get(var)
         if var is self.binding:
             self.program.uses.append(Use(var, self.place(), "own value"))
@@ -290,10 +309,6 @@ class _Collector:
             and scope.function_scope is not self.scope.function_scope
         ):
             self.program.uses.append(Use(var, self.place(), "captured"))
-        if var in self.local_functions:
-            self.local_functions[var][0] = True
-            if self.scope.dataflow_block is not None:
-                self.program.recursive_uses.append(At(var, self.place()))
 
     def operator(self, op: Op) -> None:
         self.program.ops_as_values.append(At(op, self.place()))
@@ -310,6 +325,8 @@ class _Collector:
             self.expr(call.op)
             if self.scope.dataflow_block is not None:
                 self.program.calls_in_dataflow.append(At(call, self.place(call)))
+                if call.op in self.local_functions:
+                    self.program.recursive_calls.append(At(call.op, self.place(call)))
         for arg in call.args:
             self.expr(arg)
         for info in call.sinfo_args:
@@ -339,6 +356,7 @@ class _Collector:
     def prim_value(self, expr: PrimValue) -> None:
         place = self.place(expr)
         self.program.prim_values.append(At(expr, place))
+        self.program.dtypes.append((expr.value.dtype, place))
         self.scalar(expr.value, place, "expression")
 
     def dtype_imm(self, expr: DataTypeImm) -> None:
@@ -416,7 +434,10 @@ class _Collector:
         if described is not None and not (
             isinstance(binding, MatchCast) and described is binding.struct_info
         ):
-            self.annotation(described, self.place(described, var, binding))
+            self.for_output = self.scope.kind == "dataflow" and not isinstance(var, DataflowVar)
+            known = () if var.annotation is not None else self.unbound
+            self.annotation(described, self.place(described, var, binding), "", frozenset(known))
+            self.for_output = False
         self.define(var, self.place(var, binding))
 
     def own_value(self, var: Var, value: RelaxExpr) -> None:
@@ -442,8 +463,7 @@ class _Collector:
                     for value in shape.values:
                         self.scalar(value, place, position or "tensor", own)
                 elif shape is not None:
-                    visible = isinstance(shape, Var) and shape in self.visible
-                    self.program.shape_holders.append(ShapeHolder(info, shape, visible, place))
+                    self.shape_holder(info, shape, place)
             case ShapeStructInfo(values):
                 for value in values or ():
                     self.scalar(value, place, position or "shape", own)
@@ -460,6 +480,14 @@ class _Collector:
                     self.annotation(item, place, position, inner)
             case _:
                 return
+
+    def shape_holder(self, info: TensorStructInfo, shape: RelaxExpr, place: Place) -> None:
+        """A shape that is not written out: a variable in scope. A dataflow variable is in scope in its block only."""
+        visible = isinstance(shape, Var) and shape in self.visible
+        if visible and isinstance(shape, DataflowVar):
+            visible = not self.for_output
+            self.mention(shape)
+        self.program.shape_holders.append(ShapeHolder(info, shape, visible, place))
 
     def cast_annotation(self, info: StructInfo, place: Place) -> None:
         """A match_cast's: dimension by dimension, a new variable standing alone is bound, others are used."""
@@ -502,14 +530,17 @@ class _Collector:
         position: Literal["expression", "tensor", "shape", "prim", "parameter", "result"],
         own: frozenset[PrimVar] = frozenset(),
     ) -> None:
-        variables = (value,) if isinstance(value, PrimVar) else free_vars(value)
-        for var in variables:
-            if var not in self.shape_visible and var not in own:
-                self.program.shape_uses.append(ShapeUse(var, place, position))
-                # Told once, not at every use that follows from it.
+        for var in (value,) if isinstance(value, PrimVar) else free_vars(value):
+            if var in self.shape_visible or var in own:
+                continue
+            use = ShapeUse(var, place, position)
+            if use not in self.program.shape_uses[-8:]:
+                self.program.shape_uses.append(use)
+            self.unbound.add(var)
+            if position == "parameter":
+                # The signature is at fault, once, and not what follows from it.
                 self.shape_visible[var] = self.scope
-                if self.entered:
-                    self.entered[-1][1].append(var)
+                self.entered[-1][1].append(var)
 
 
 _EXPRS: dict[type, Callable[[_Collector, Any], None]] = {

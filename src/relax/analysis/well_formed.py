@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from ..ir import BaseFunc, Diagnostic, DiagnosticError, IRModule, RelaxExpr
 from .derived import check_derived
+from .nodes import BROKEN_NODE, check_nodes
 from .normal_form import check_normal_form
 from .program import collect
 from .rules import RULES
@@ -21,10 +22,15 @@ Checked = IRModule | BaseFunc | RelaxExpr
 def check_well_formed(obj: Checked) -> list[Diagnostic]:
     """Every violation of the rules in a module, a function or an expression, in the order of the source.
 
-    Any program can be checked: rules speak of normal form and struct info nowhere.
+    Any program can be checked: rules speak of normal form and struct info nowhere. Of one whose nodes are not sound
+    (see nodes.py) only that is reported. Raises TypeError if it is no program at all.
     """
-    program = collect(obj)
-    found = [violation.diagnostic() for rule in RULES for violation in rule(program)]
+    if not isinstance(obj, (IRModule, BaseFunc, RelaxExpr)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"expected an IRModule, a function or an expression, found {type(obj).__name__}")
+    found = check_nodes(obj)
+    if not found:
+        program = collect(obj)
+        found = [violation.diagnostic() for rule in RULES for violation in rule(program)]
     return sorted(found, key=_position)
 
 
@@ -35,8 +41,10 @@ def _position(diagnostic: Diagnostic) -> tuple[str, int, int]:
 
 def check_normalized(obj: Checked) -> list[Diagnostic]:
     """What is wrong with a program after normalisation: rules, normal form, struct info, purity."""
-    found = check_well_formed(obj) + check_normal_form(obj)
-    return found or check_derived(obj)
+    found = check_well_formed(obj)
+    if not any(d.code == BROKEN_NODE for d in found):
+        found = (found + check_normal_form(obj)) or check_derived(obj)
+    return found
 
 
 def assert_well_formed(obj: Checked, check_struct_info: bool = True) -> None:

@@ -26,7 +26,7 @@ def rule_7(program: Program) -> Iterator[Violation]:
             yield Violation(
                 7, f"a dataflow block has no {kind} calls, found one of {callee}", item.place, hint
             )
-    for item in program.recursive_uses:
+    for item in program.recursive_calls:
         name = item.node.name_hint
         yield Violation(7, f"a dataflow block has no recursive calls, found one of {name}", item.place, hint)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...expr import DataflowVar, Var
+from ...ir import Span
 from ..program import Program, Use
 from .violation import Violation
 
@@ -92,11 +93,12 @@ def rule_11(program: Program) -> Iterator[Violation]:
 
 
 def _invisible(program: Program) -> Iterator[Use]:
-    """The first use of each variable that is not visible where it is used."""
-    seen: set[Var] = set()
+    """Each use of a variable that is not visible there; one of several in one place."""
+    seen: set[tuple[Var, str, Span | None]] = set()
     for use in program.uses:
-        if use.problem == "invisible" and use.var not in seen:
-            seen.add(use.var)
+        key = use.var, use.place.scope.function, use.place.span
+        if use.problem == "invisible" and key not in seen:
+            seen.add(key)
             yield use
 
 

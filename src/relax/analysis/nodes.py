@@ -1,0 +1,172 @@
+"""Whether a program is made of sound nodes: every field of its declared type, and no node inside itself.
+
+Constructors take what they are given, so a program can hold None where an expression belongs. All that looks at a
+program (rules, derivation, printing) may rely on declared types; here they are checked, from the declarations
+themselves. Loops (PrimFunc) and the attributes of operators have checks of their own.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Iterator
+from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+
+from ..ir import BaseFunc, Diagnostic, IRModule, Node, RelaxExpr, Span, StructInfo
+from ..ir.node import NODE_CLASSES, node_key
+from ..tir.stmt import PrimFunc
+
+BROKEN_NODE = "E2100"
+_HINT = "build nodes from nodes; `replace` copies one with some fields changed"
+
+Problem = tuple[str, Any, str]
+"""The path to a value inside a field, the value, and what was expected."""
+Check = Callable[[Any, str], Iterator[Problem]]
+
+
+def check_nodes(obj: IRModule | BaseFunc | RelaxExpr) -> list[Diagnostic]:
+    """Every field that does not hold what it is declared to, and every node that contains itself."""
+    found: list[Diagnostic] = []
+    finished: set[Node] = set()
+    path: dict[Node, None] = {}
+    work: list[tuple[Node, Span | None, bool]] = [(obj, None, False)]
+    while work:
+        node, span, is_left = work.pop()
+        if is_left:
+            del path[node]
+            finished.add(node)
+        elif node in path:
+            found.append(_broken(f"this {type(node).__name__} contains itself", span))
+        elif node not in finished:
+            path[node] = None
+            here = node.span or span
+            if node_key(type(node)) not in NODE_CLASSES:
+                found.append(
+                    _broken(f"{type(node).__name__} is no kind of node, only what kinds have in common", here)
+                )
+            found += [_broken(f"{_owner(node)}{text}", here) for text in _problems(node)]
+            work.append((node, span, True))
+            below = [(item, here, False) for item in _below(node)]
+            work += reversed(below)
+    return found
+
+
+def _broken(message: str, span: Span | None) -> Diagnostic:
+    return Diagnostic(BROKEN_NODE, f"broken node: {message}", span, hint=_HINT)
+
+
+def _owner(node: Node) -> str:
+    name: object = getattr(node, "name_hint", None) or getattr(node, "name", None)
+    return f"{type(node).__name__} {name}: " if isinstance(name, str) else f"{type(node).__name__}: "
+
+
+def _problems(node: Node) -> Iterator[str]:
+    for name, check in _checks(type(node)):
+        value: Any = getattr(node, name, None)
+        for path, item, expected in check(value, name.removeprefix("_")):
+            yield f"{path} is {_shown(item)}, expected {expected}"
+
+
+def _shown(value: Any) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _below(node: Node) -> Iterator[Node]:
+    for name, _ in _checks(type(node)):
+        yield from _nodes_in(getattr(node, name, None), name == "attrs")
+
+
+def _nodes_in(value: Any, is_attrs: bool) -> Iterator[Node]:
+    match value:
+        case Node() if not is_attrs:
+            yield value
+        case tuple():
+            for item in cast("tuple[Any, ...]", value):
+                yield from _nodes_in(item, is_attrs)
+        case dict():
+            for key, item in cast("dict[Any, Any]", value).items():
+                yield from _nodes_in(key, is_attrs)
+                yield from _nodes_in(item, is_attrs)
+        case _:
+            pass
+
+
+# ------------------------------------------------------------------------------------ declarations
+
+
+@functools.cache
+def _checks(cls: type[Node]) -> tuple[tuple[str, Check], ...]:
+    """A check for each field of a node class, and for the struct info that derivation writes."""
+    if issubclass(cls, PrimFunc):
+        return ()
+    hints = get_type_hints(cls)
+    checks = [(spec.name, _check(hints[spec.name])) for spec in cls.__node_fields__]
+    if issubclass(cls, RelaxExpr):
+        checks.append(("_struct_info", _check(StructInfo | None)))
+    return tuple(checks)
+
+
+def _check(declared: Any) -> Check:
+    """The check of a declared type: a class, a union, a tuple, a dict, or Any."""
+    origin, args = get_origin(declared), get_args(declared)
+    if declared is Any:
+        return _anything
+    if origin in (Union, types.UnionType):
+        return _union(args)
+    if origin is tuple:
+        return _tuple(_check(args[0]))
+    if origin is dict:
+        return _dict(_check(args[0]), _check(args[1]))
+    return _instance((declared,), declared.__name__)
+
+
+def _anything(value: Any, path: str) -> Iterator[Problem]:
+    return iter(())
+
+
+def _instance(classes: tuple[type, ...], expected: str) -> Check:
+    def check(value: Any, path: str) -> Iterator[Problem]:
+        if not isinstance(value, classes):
+            yield path, value, expected
+
+    return check
+
+
+def _union(options: tuple[Any, ...]) -> Check:
+    """None, or one other type; or classes."""
+    rest = [option for option in options if option is not types.NoneType]
+    if len(rest) > 1:
+        return _instance(tuple(rest), " or ".join(option.__name__ for option in rest))
+    inner = _check(rest[0])
+
+    def check(value: Any, path: str) -> Iterator[Problem]:
+        if value is not None:
+            yield from inner(value, path)
+
+    return check
+
+
+def _tuple(inner: Check) -> Check:
+    def check(value: Any, path: str) -> Iterator[Problem]:
+        if not isinstance(value, tuple):
+            yield path, value, "tuple"
+            return
+        for i, item in enumerate(cast("tuple[Any, ...]", value)):
+            yield from inner(item, f"{path}[{i}]")
+
+    return check
+
+
+def _dict(keys: Check, values: Check) -> Check:
+    def check(value: Any, path: str) -> Iterator[Problem]:
+        if not isinstance(value, dict):
+            yield path, value, "dict"
+            return
+        for key, item in cast("dict[Any, Any]", value).items():
+            yield from keys(key, f"a key of {path}")
+            yield from values(item, f"{path}[{getattr(key, 'name_hint', key)!r}]")
+
+    return check
+
+
+__all__ = ["BROKEN_NODE", "check_nodes"]
