@@ -62,6 +62,7 @@ from .scope import (
     PoisonedError,
     Scopes,
     function_struct_info,
+    nested_too_deeply,
     set_global_struct_info,
 )
 from .sinfo_map import bound_in, shape_expressions
@@ -553,19 +554,29 @@ def normalize_module(mod: IRModule) -> IRModule:
 
 
 def _global_function(normalizer: Normalizer, global_var: GlobalVar, function: Function) -> Function:
+    result = _whole_function(normalizer, function, global_var.name_hint)
+    if result is None:
+        normalizer.failed.add(global_var.name_hint)
+        return function
+    normalizer.functions[global_var.name_hint] = result
+    normalizer.signatures[global_var.name_hint] = result.struct_info
+    set_global_struct_info(global_var, result.struct_info)
+    return result
+
+
+def _whole_function(normalizer: Normalizer, function: Function, name: str) -> Function | None:
+    """A global function in normal form; None if it is in error, which is then reported."""
     try:
-        result = normalizer.function_body(function, global_var.name_hint)
+        return normalizer.function_body(function, name)
     except DiagnosticError as error:
         normalizer.report(error)
     except PoisonedError:
         pass
-    else:
-        normalizer.functions[global_var.name_hint] = result
-        normalizer.signatures[global_var.name_hint] = result.struct_info
-        set_global_struct_info(global_var, result.struct_info)
-        return result
-    normalizer.failed.add(global_var.name_hint)
-    return function
+    except RecursionError:
+        what = f"an expression in {name}" if name else "an expression"
+        diagnostic = nested_too_deeply(what, "brought into normal form", function.span)
+        normalizer.report(DiagnosticError(diagnostic))
+    return None
 
 
 def normalize_function(function: Function, mod: IRModule | None = None, name: str = "") -> Function:
@@ -574,14 +585,8 @@ def normalize_function(function: Function, mod: IRModule | None = None, name: st
     Raises DiagnosticError with all that is wrong in it.
     """
     normalizer = Normalizer(mod, collect=True)
-    try:
-        result = normalizer.function_body(function, name or function.attrs.get("global_symbol", ""))
-    except DiagnosticError as error:
-        normalizer.report(error)
-        result = function
-    except PoisonedError:
-        result = function
-    if normalizer.diagnostics:
+    result = _whole_function(normalizer, function, name or function.attrs.get("global_symbol", ""))
+    if normalizer.diagnostics or result is None:
         raise DiagnosticError(normalizer.diagnostics)
     return result
 

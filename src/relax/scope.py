@@ -19,6 +19,7 @@ from .ir import (
     Span,
     StructInfo,
     emit_warning,
+    listed_vdevices,
 )
 from .ir.transform import PassContext
 from .prim.expr import PrimExpr
@@ -96,6 +97,8 @@ class Scopes:
         """Global functions in error, whose result is therefore not known."""
         self.own_shape_vars: dict[Var, list[PrimVar]] = {}
         """For each variable bound to a function literal, what that function's parameters bind."""
+        self.vdevices = listed_vdevices(mod)
+        """The virtual devices the module lists."""
         for global_var, function in (mod.functions if mod is not None else {}).items():
             self.declare(global_var, function)
 
@@ -242,6 +245,12 @@ class Scopes:
         self.diagnostics.extend(error.diagnostics)
 
 
+def nested_too_deeply(what: str, done: str, span: Span | None) -> Diagnostic:
+    """The complaint when walking a program meets the interpreter's recursion limit."""
+    hint = "bind parts of the expression to variables"
+    return Diagnostic("E2106", f"{what} is nested too deeply to be {done}", span, hint=hint)
+
+
 def set_global_struct_info(global_var: GlobalVar, info: StructInfo) -> None:
     """Write what is known of a global function to its name; the module is asked first, this is for show."""
     object.__setattr__(global_var, "_struct_info", info)
@@ -289,6 +298,7 @@ __all__ = [
     "Scope",
     "Scopes",
     "function_struct_info",
+    "nested_too_deeply",
     "prim_func_struct_info",
     "set_global_struct_info",
     "signature_of",

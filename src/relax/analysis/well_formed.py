@@ -10,6 +10,7 @@ The rules themselves are in `rules/`, one function each; what they look at is co
 from __future__ import annotations
 
 from ..ir import BaseFunc, Diagnostic, DiagnosticError, IRModule, RelaxExpr
+from ..scope import nested_too_deeply
 from .derived import check_derived
 from .nodes import BROKEN_NODE, check_nodes
 from .normal_form import check_normal_form
@@ -28,9 +29,13 @@ def check_well_formed(obj: Checked) -> list[Diagnostic]:
     if not isinstance(obj, (IRModule, BaseFunc, RelaxExpr)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"expected an IRModule, a function or an expression, found {type(obj).__name__}")
     found = check_nodes(obj)
-    if not found:
+    if found:
+        return sorted(found, key=_position)
+    try:
         program = collect(obj)
         found = [violation.diagnostic() for rule in RULES for violation in rule(program)]
+    except RecursionError:
+        return [nested_too_deeply("the program", "checked", obj.span)]
     return sorted(found, key=_position)
 
 
