@@ -242,9 +242,9 @@ class _Arguments:
         return info
 
     def vdevice(self) -> VDevice | None:
-        """The device all tensors are on, if they agree on one."""
-        first = self.vdevices[0] if self.vdevices else None
-        return first if all(same_vdevice(first, other) for other in self.vdevices) else None
+        """The device of those tensors of which it is known, if they agree on one."""
+        known = [vdevice for vdevice in self.vdevices if vdevice is not None]
+        return known[0] if known and all(same_vdevice(known[0], other) for other in known) else None
 
     def integers(self, func: PrimFunc) -> list[PrimExpr]:
         """What is passed as `tir_vars`: the caller's expressions for parameters that are no argument's."""

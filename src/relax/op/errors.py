@@ -32,7 +32,9 @@ AXES: Final = "E3104"
 ATTRIBUTES: Final = "E3105"
 """An attribute with a value the operator does not take."""
 DEVICES: Final = "E3106"
-"""Operands on different virtual devices."""
+"""Values that must be on one virtual device are on different ones."""
+UNLISTED_DEVICE: Final = "E3107"
+"""A virtual device that the module does not list."""
 
 
 HINTS: Final = {

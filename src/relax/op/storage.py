@@ -7,10 +7,12 @@ one is a value of its own: two are never merged.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from ..expr import Call, DataTypeImm, PrimValue, StringImm
-from ..ir import DataType, RelaxExpr, StructInfo
+from ..ir import DataType, RelaxExpr, StructInfo, VDevice
+from ..prim import IntImm
 from ..struct_info import (
     ObjectStructInfo,
     PrimStructInfo,
@@ -31,6 +33,16 @@ def tensor_like(call: Call, shape: int, dtype: int) -> TensorStructInfo:
         raise OperatorError(OPERANDS, "dtype must be a dtype literal", operand="dtype")
     given = call.args[shape]
     return TensorStructInfo(given, kind.value)
+
+
+def listed_device(index: RelaxExpr, builder: Any) -> VDevice | None:
+    """The virtual device that an argument counts in the list of the module being built, None if there is none."""
+    listed: Sequence[VDevice] = getattr(builder, "vdevices", ())
+    match index:
+        case PrimValue(IntImm(_, number)) if 0 <= number < len(listed):
+            return listed[number]
+        case _:
+            return None
 
 
 def _dtype(value: Any) -> RelaxExpr:
@@ -60,7 +72,9 @@ class BuiltinAllocTensor(Intrinsic):
     ) -> TensorStructInfo: ...
 
     def infer_from_call(self, call: Call, builder: Any, *infos: StructInfo) -> StructInfo:
-        return tensor_like(call, 0, 1)
+        info = tensor_like(call, 0, 1)
+        device = listed_device(call.args[2], builder)
+        return info if device is None else info.replace(vdevice=device)
 
     @staticmethod
     def make(shape: Any, dtype: Any, runtime_device_index: Any = 0, storage_scope: Any = "global") -> Call:

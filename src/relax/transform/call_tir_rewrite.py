@@ -33,6 +33,7 @@ from ..struct_info import FuncStructInfo, ShapeStructInfo, TensorStructInfo, Tup
 from .decorators import module_pass
 from .inplace import check_reuse
 from .remove_purity_checking import force_pure
+from .vdevice_operand import VDeviceOperands
 
 _DPS = frozenset({"relax.call_tir", "relax.call_dps_packed", "relax.call_tir_inplace"})
 
@@ -86,7 +87,7 @@ class _Rewriter(Normalizer):
         return var
 
     def outputs(self, call: Call) -> list[TensorStructInfo]:
-        info = call.sinfo_args[0]
+        info = call.struct_info  # that of sinfo_args, and where the tensors are
         infos = info.fields if isinstance(info, TupleStructInfo) else (info,)
         return [cast(TensorStructInfo, field) for field in infos]
 
@@ -126,7 +127,7 @@ class _Rewriter(Normalizer):
         return var
 
     def allocate(self, info: TensorStructInfo, call: Call) -> Var:
-        device = 0 if info.vdevice is None else info.vdevice.vdevice_id
+        device = VDeviceOperands(self.vdevices).index(info.vdevice, call.span, self.where)
         scope = "global" if info.vdevice is None else info.vdevice.memory_scope
         made = builtin.alloc_tensor(info.shape, info.dtype, device, scope)
         return self.emit(made.replace(span=call.span), "alloc")

@@ -27,6 +27,7 @@ from ..expr import (
     Function,
     If,
     MatchCast,
+    PrimValue,
     SeqExpr,
     ShapeExpr,
     StringImm,
@@ -35,13 +36,24 @@ from ..expr import (
     Var,
     VarBinding,
 )
-from ..ir import Diagnostic, DiagnosticError, GlobalVar, IRModule, Op, RelaxExpr
+from ..ir import (
+    Diagnostic,
+    DiagnosticError,
+    GlobalVar,
+    IRModule,
+    Op,
+    RelaxExpr,
+    StructInfo,
+    VDevice,
+    listed_vdevices,
+)
 from ..op import operator_of
 from ..op.intrinsics import AssertOp, HintOnDevice, Print, ToVDevice
-from ..runtime_info import device_name
+from ..prim import IntImm
 from ..struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
 from .rebuild import carry_info, same_or, with_info
+from .vdevice_operand import VDeviceOperands
 
 UNLOWERED = "E4101"
 """An operator that nothing lowers, or that cannot be lowered yet."""
@@ -50,7 +62,7 @@ UNLOWERED = "E4101"
 @module_pass
 def VMBuiltinLower(mod: IRModule) -> IRModule:
     """Call builtins of the machine in place of operators. Raises DiagnosticError for operators left over."""
-    lowering = _BuiltinLowering()
+    lowering = _BuiltinLowering(VDeviceOperands(listed_vdevices(mod)))
     functions = {g: lowering.function(f) if isinstance(f, Function) else f for g, f in mod.functions.items()}
     if lowering.errors:
         raise DiagnosticError(lowering.errors)
@@ -62,7 +74,8 @@ Lowered = tuple[str, Sequence[RelaxExpr]]
 
 
 class _BuiltinLowering:
-    def __init__(self) -> None:
+    def __init__(self, devices: VDeviceOperands) -> None:
+        self.devices = devices
         self.errors: list[Diagnostic] = []
         self._new: list[Binding] = []
         self._where = ""
@@ -112,7 +125,7 @@ class _BuiltinLowering:
         if name in _REMARKS:
             return Tuple(())
         if name in ("relax.call_pure_packed", "relax.call_inplace_packed"):
-            return self._direct(call, call.args[0], call.args[1:])
+            return self._placed(self._direct(call, call.args[0], call.args[1:]))
         if name == "relax.call_builtin_with_ctx":
             return self._direct(call, call.args[0], self.fields(call.args[1]))
         if name in _RULES:
@@ -136,6 +149,40 @@ class _BuiltinLowering:
         if isinstance(callee, GlobalVar):
             return Call(callee, tuple(args), span=call.span)
         return self._packed(call, ("vm.builtin.invoke_closure", (callee, *args)))
+
+    def _placed(self, call: Call) -> RelaxExpr:
+        """What the runtime's own functions return is on the host's first device, and goes where it belongs."""
+        if not (self.devices.listed and isinstance(call.op, ExternFunc)):
+            return call
+        if not call.op.global_symbol.startswith("relax.run."):
+            return call
+        infos = call.sinfo_args
+        info = infos[0] if len(infos) == 1 else TupleStructInfo(infos)
+        return self._moved(with_info(call, info), info)
+
+    def _moved(self, value: RelaxExpr, info: StructInfo) -> RelaxExpr:
+        """A value, with its tensors on the devices that `info` says."""
+        if isinstance(info, TensorStructInfo):
+            args = (self._named(value, _unplaced(info)), self.device(info.vdevice, value))
+            return with_info(
+                Call(ExternFunc("vm.builtin.to_device"), args, None, (info,), span=value.span), info
+            )
+        if not isinstance(info, TupleStructInfo) or not info.fields:
+            return value
+        whole = self._named(value, _unplaced(info))
+        fields: list[RelaxExpr] = []
+        for index, field in enumerate(info.fields):
+            item = self._named(TupleGetItem(whole, index, span=value.span), _unplaced(field))
+            fields.append(self._named(self._moved(item, field), field))
+        return with_info(Tuple(tuple(fields), span=value.span), info)
+
+    def _named(self, value: RelaxExpr, info: StructInfo) -> Var:
+        """A value bound to a variable."""
+        if isinstance(value, Var):
+            return value
+        var = with_info(Var("value", span=value.span), info)
+        self._new.append(VarBinding(var, value if value.struct_info_ else with_info(value, info)))
+        return var
 
     def fields(self, args: RelaxExpr) -> Sequence[RelaxExpr]:
         """The arguments in a tuple: its fields, taken out one by one if it is a variable."""
@@ -164,6 +211,14 @@ class _BuiltinLowering:
                 return arg
         return None
 
+    def device(self, vdevice: VDevice | None, expr: RelaxExpr) -> RelaxExpr:
+        """A virtual device as an argument."""
+        try:
+            return self.devices.operand(vdevice, expr.span, self._where)
+        except DiagnosticError as error:
+            self.errors += error.diagnostics
+            return PrimValue(0)
+
     # ---------------------------------------------------------------------------------- complaints
 
     def _refuse(self, call: Call, name: str) -> None:
@@ -177,6 +232,17 @@ class _BuiltinLowering:
 
     def _error(self, message: str, expr: RelaxExpr, hint: str = "", notes: Sequence[str] = ()) -> None:
         self.errors.append(Diagnostic(UNLOWERED, message, expr.span, self._where, tuple(notes), hint))
+
+
+def _unplaced(info: StructInfo) -> StructInfo:
+    """Struct info without the devices of tensors."""
+    match info:
+        case TensorStructInfo():
+            return info if info.vdevice is None else info.replace(vdevice=None)
+        case TupleStructInfo(fields):
+            return TupleStructInfo(tuple(map(_unplaced, fields)))
+        case _:
+            return info
 
 
 def _shape_leaf(shape: RelaxExpr) -> RelaxExpr:
@@ -217,17 +283,23 @@ def _assert(lowering: _BuiltinLowering, call: Call) -> Lowered:
 
 def _to_device(lowering: _BuiltinLowering, call: Call) -> Lowered:
     device = cast("ToVDevice | HintOnDevice", operator_of(call)).dst_vdevice
-    return "vm.builtin.to_device", (call.args[0], StringImm(device_name(device.target)))
+    return "vm.builtin.to_device", (call.args[0], lowering.device(device, call))
 
 
 def _alloc_tensor(lowering: _BuiltinLowering, call: Call) -> Lowered:
-    return "vm.builtin.alloc_tensor", call.args[:2]
+    return "vm.builtin.alloc_tensor", (*call.args[:2], *_device_argument(call.args[2]))
 
 
 def _alloc_storage(lowering: _BuiltinLowering, call: Call) -> Lowered:
     """(size, device, dtype, scope) and (size, device, scope, dtype) say the same."""
     dtype = call.args[2 if cast(Op, call.op).name == "relax.vm.alloc_storage" else 3]
-    return "vm.builtin.alloc_storage", (call.args[0], dtype)
+    return "vm.builtin.alloc_storage", (call.args[0], dtype, *_device_argument(call.args[1]))
+
+
+def _device_argument(index: RelaxExpr) -> tuple[RelaxExpr, ...]:
+    """The number of a device, unless it is that of the first, which needs no mention."""
+    first = isinstance(index, PrimValue) and isinstance(index.value, IntImm) and index.value.value == 0
+    return () if first else (index,)
 
 
 _REMARKS = frozenset({"relax.memory.kill_storage", "relax.memory.kill_tensor", "relax.vm.kill_object"})

@@ -49,11 +49,22 @@ from ..expr import (
     Var,
     VarBinding,
 )
-from ..ir import BaseFunc, GlobalVar, IRModule, Node, RelaxExpr, Span, StructInfo, walk
+from ..ir import (
+    BaseFunc,
+    GlobalVar,
+    IRModule,
+    Node,
+    RelaxExpr,
+    Span,
+    StructInfo,
+    listed_vdevices,
+    same_vdevice,
+    walk,
+)
 from ..prim import FloatImm, IntImm, PrimExpr, free_vars
 from ..prim import Var as PrimVar
 from ..runtime.match import ASSERT_IMM, ASSERT_SLOT, IGNORE, LOAD_SLOT, STORE
-from ..runtime_info import InfoMaker, device_name
+from ..runtime_info import InfoMaker
 from ..sinfo_map import bound_in
 from ..sinfo_relations import is_base_of
 from ..sinfo_text import prim_text
@@ -69,6 +80,7 @@ from .decorators import module_pass
 from .rebuild import with_info
 from .shape_code import NodeTable, ShapeCode
 from .shape_needs import dims_in, shape_needs
+from .vdevice_operand import VDeviceOperands
 
 LOWERED = "relax.shapes_lowered"
 """The attribute of a function that this pass has lowered; it is left alone when met again."""
@@ -87,11 +99,12 @@ def VMShapeLower(mod: IRModule, *, emit_err_ctx: bool = True) -> IRModule:
     """
     code = ShapeCode({g.name_hint for g in mod.functions})
     captured = _captured(mod)
+    devices = VDeviceOperands(listed_vdevices(mod))
     functions: dict[GlobalVar, BaseFunc] = {}
     for global_var, function in mod.functions.items():
         if isinstance(function, Function) and not function.attrs.get(LOWERED):
             name = global_var.name_hint
-            function = _FunctionLowering(name, code, captured.get(name, 0)).lower(function)
+            function = _FunctionLowering(name, code, captured.get(name, 0), devices).lower(function)
         functions[global_var] = function
     return mod.with_functions({**functions, **code.functions})
 
@@ -116,9 +129,10 @@ def _captured(mod: IRModule) -> dict[str, int]:
 class _FunctionLowering:
     """Lowers one function."""
 
-    def __init__(self, name: str, code: ShapeCode, captured: int) -> None:
+    def __init__(self, name: str, code: ShapeCode, captured: int, devices: VDeviceOperands) -> None:
         self.name = name
         self.code = code
+        self.devices = devices
         self.captured = captured
         self.heap = with_info(Var("shape_heap"), _OBJECT)
         self.slots: dict[PrimVar, int] = {}
@@ -479,8 +493,10 @@ class _Match:
         match self.info:
             case TensorStructInfo(_, dtype, vdevice):
                 ndim = self.info.ndim
-                device = [] if vdevice is None else [StringImm(device_name(vdevice.target))]
-                args = [self.value, PrimValue(ndim), DataTypeImm(dtype), StringImm(self.context), *device]
+                args = [self.value, PrimValue(ndim), DataTypeImm(dtype), StringImm(self.context)]
+                if vdevice is not None:
+                    where = f"in {self.lowering.name}"
+                    args.append(self.lowering.devices.operand(vdevice, self.lowering.span, where))
                 self.lowering.call("vm.builtin.check_tensor_info", args, _UNIT)
             case ShapeStructInfo(_, ndim):
                 self._call("vm.builtin.check_shape_info", [self.value, PrimValue(ndim)])
@@ -529,7 +545,7 @@ def _same_kind(info: StructInfo, known: StructInfo) -> bool:
     """Whether kind, rank, length and dtype of a value are known to be as `info` says."""
     match info, known:
         case (TensorStructInfo(_, dtype, vdevice), TensorStructInfo(_, known_dtype, known_vdevice)):
-            placed = vdevice is None or (known_vdevice is not None and vdevice.target == known_vdevice.target)
+            placed = vdevice is None or same_vdevice(vdevice, known_vdevice)
             return placed and info.ndim in (-1, known.ndim) and dtype in ("", known_dtype)
         case (ShapeStructInfo(_, ndim), ShapeStructInfo(_, known_ndim)):
             return ndim in (-1, known_ndim)

@@ -30,13 +30,13 @@ from ..expr import (
     Var,
     VarBinding,
 )
-from ..ir import Diagnostic, DiagnosticError, GlobalVar, IRModule, RelaxExpr, Span
+from ..ir import Diagnostic, DiagnosticError, GlobalVar, IRModule, RelaxExpr, Span, listed_vdevices
 from ..prim import FloatImm, IntImm, PrimExpr
 from ..runtime import ExecBuilder, ShapeTuple, nd
 from ..runtime.bytecode import Func, Imm, Operand, Reg
 from ..runtime.dtypes import ffi_dtype
 from ..runtime.info import FuncInfo
-from ..runtime_info import InfoMaker
+from ..runtime_info import InfoMaker, device_name
 from ..scope import prim_func_struct_info
 from ..struct_info import ObjectStructInfo
 from ..tir import PrimFunc
@@ -68,6 +68,7 @@ def generate(builder: ExecBuilder, mod: IRModule) -> None:
 
     Raises DiagnosticError, with all that was found, for what is not lowered.
     """
+    builder.set_devices([device_name(vdevice) for vdevice in listed_vdevices(mod)])
     generator = _Generator(builder, mod)
     for global_var, function in mod.functions.items():
         if isinstance(function, Function):
