@@ -15,6 +15,7 @@ from typing import Any
 from .dims import simplify_dim
 from .expr import Call, DataflowVar, If, TupleGetItem, Var
 from .ir import DiagnosticError, GlobalVar, Op, RelaxExpr, Span, StructInfo
+from .ir.parts import argument_span, condition_span
 from .scope import PoisonedError, Scopes
 from .sinfo_map import substitute_struct_info
 from .sinfo_relations import Fit, Verdict, erase, fit_all, struct_info_lca
@@ -132,7 +133,7 @@ def derive_if(expr: If, scopes: Scopes) -> StructInfo:
     """The least upper bound of the branches; the condition must be a bool scalar."""
     info = known_struct_info(expr.cond, scopes)
     verdict = _is_bool_scalar(info)
-    span = use_span(expr.cond) or expr.span
+    span = use_span(expr.cond) or condition_span(expr.span) or expr.span
     hint = "compare, or cast, to get a bool of rank 0"
     if verdict is Verdict.NO:
         raise scopes.error(
@@ -286,7 +287,7 @@ def _argument_misfit(
     call: Call, name: str, index: int, fit: Fit, expected: StructInfo, scopes: Scopes
 ) -> None:
     arg = call.args[index]
-    span = use_span(arg) or call.span
+    span = use_span(arg) or argument_span(call.span, index, len(call.args)) or call.span
     notes = [
         f"found {struct_info_text(arg.struct_info_)}",
         f"expected {struct_info_text(expected)}",

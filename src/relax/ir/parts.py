@@ -1,0 +1,67 @@
+"""Parts of what a span covers: the argument of a call, the condition of an ``if``.
+
+A variable's node is shared by all its uses, so it does not know where it is used. A complaint about one use finds the
+place by reading the text of the expression around it once more. Where that is not Python of the expected form (a span
+made by hand, a call that a pass has put in the place of another), the answer is None.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from .span import Span
+
+
+def argument_span(call: Span | None, index: int, count: int) -> Span | None:
+    """Where argument `index` of a call stands, if the text is a call of `count` plain positional arguments."""
+    node = _statement(call)
+    value = node.value if isinstance(node, ast.Expr) else None
+    if call is None or not isinstance(value, ast.Call):
+        return None
+    if value.keywords or len(value.args) != count or any(isinstance(a, ast.Starred) for a in value.args):
+        return None
+    return _span_of(value.args[index], call)
+
+
+def condition_span(statement: Span | None) -> Span | None:
+    """Where the condition of an ``if`` stands."""
+    node = _statement(statement)
+    return _span_of(node.test, statement) if isinstance(node, ast.If) and statement is not None else None
+
+
+def _statement(span: Span | None) -> ast.stmt | None:
+    """What the text of a span says, at its own columns, from line 2 on."""
+    if span is None:
+        return None
+    lines = [span.source.line(number) for number in range(span.line, span.end_line + 1)]
+    lines[-1] = lines[-1][: span.end_column - 1]
+    lines[0] = " " * (span.column - 1) + lines[0][span.column - 1 :]
+    try:
+        # In parentheses, or in a block, text may begin at any column.
+        head = "if 1:\n" if span.column > 1 else "\n"
+        tree = ast.parse(head + "\n".join(lines))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    body = tree.body[0].body if isinstance(tree.body[0], ast.If) and span.column > 1 else tree.body
+    return body[0] if len(body) == 1 else None
+
+
+def _span_of(node: ast.expr, around: Span) -> Span:
+    first, last = around.line - 2 + node.lineno, around.line - 2 + (node.end_lineno or node.lineno)
+    return Span(
+        around.source,
+        first,
+        _column(around, first, node.col_offset),
+        last,
+        _column(around, last, node.end_col_offset or node.col_offset),
+    )
+
+
+def _column(around: Span, line: int, offset: int) -> int:
+    """Python counts UTF-8 bytes; in the first line, what stands before the span was replaced by spaces."""
+    text = around.source.line(line)
+    lead = around.column - 1 if line == around.line else 0
+    return lead + len(text[lead:].encode()[: offset - lead].decode(errors="replace")) + 1
+
+
+__all__ = ["argument_span", "condition_span"]
