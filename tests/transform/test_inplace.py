@@ -9,6 +9,7 @@ from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
 from relax.transform import CallTIRRewrite
+from relax.vm import build
 
 
 @T.prim_func(private=True)
@@ -160,3 +161,22 @@ def test_chains_of_in_place_calls_are_fine(check):
 
     text = CallTIRRewrite()(Before).script()
     assert text.count("alloc_tensor") == 1
+
+
+def test_a_use_that_would_be_removed_is_refused_as_well():
+    """Whether a program is accepted does not depend on what the optimiser leaves of it."""
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            with R.dataflow():
+                y = R.add(x, x)
+                z = R.call_tir_inplace(double, (y,), [0], R.Tensor((4,), "float32"))
+                unused = R.add(y, z)
+                w = R.negative(x)
+                R.output(w)
+            return w
+
+    with pytest.raises(DiagnosticError, match="y is used after it was reused in place"):
+        build(Module, "llvm")

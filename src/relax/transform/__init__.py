@@ -19,6 +19,7 @@ from .bind_params import BindParams
 from .bind_symbolic_vars import BindSymbolicVars
 from .call_tir_rewrite import CallTIRRewrite
 from .canonicalize_bindings import CanonicalizeBindings
+from .check_reuse import CheckReuse
 from .dead_code_elimination import DeadCodeElimination
 from .decorators import (
     DataflowBlockPass,
@@ -46,6 +47,7 @@ __all__ = [
     "BindSymbolicVars",
     "CallTIRRewrite",
     "CanonicalizeBindings",
+    "CheckReuse",
     "DataflowBlockPass",
     "DeadCodeElimination",
     "DumpInstrument",

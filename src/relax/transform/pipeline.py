@@ -9,6 +9,7 @@ from ..ir import Diagnostic, DiagnosticError
 from ..ir.transform import Pass, Sequential
 from .call_tir_rewrite import CallTIRRewrite
 from .canonicalize_bindings import CanonicalizeBindings
+from .check_reuse import CheckReuse
 from .dead_code_elimination import DeadCodeElimination
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .fold_constant import FoldConstant
@@ -32,6 +33,7 @@ class Step(NamedTuple):
 
 GRAPH: tuple[Step, ...] = (
     Step(Normalize, "everything after it reads normal form and struct info"),
+    Step(CheckReuse, "a program that breaks its promises is told so before anything of it is removed"),
     Step(CanonicalizeBindings, "one name per value, so that the next passes see through aliases"),
     Step(FoldConstant, "what depends on constants only is computed now, before it becomes kernels"),
     Step(EliminateCommonSubexpr, "what is computed twice is computed once"),

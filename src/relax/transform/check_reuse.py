@@ -1,0 +1,17 @@
+"""Refuse a module in which an argument is used after an in-place call has reused it (language.md §7.3).
+
+What the pass finds depends on the program as it was written: it runs before others remove or merge bindings.
+"""
+
+from __future__ import annotations
+
+from ..ir import IRModule
+from .decorators import module_pass
+from .inplace import check_reuse
+
+
+@module_pass
+def CheckReuse(mod: IRModule) -> IRModule:
+    """The module itself, in normal form. Raises DiagnosticError (E4006) with every argument used again."""
+    check_reuse(mod)
+    return mod
