@@ -12,7 +12,7 @@ from __future__ import annotations
 from ..ir import DataType, Node
 from ..prim import BinaryExpr, Cast, CompareExpr, IntImm, PrimExpr, Var, cast
 from .buffer import Buffer, BufferLoad, BufferRegion, IterVar, Ramp, Range
-from .functor import StmtExprMutator
+from .functor import StmtExprMutator, pre_order_visit
 from .stmt import Block, BlockRealize, BufferStore, For, MatchBufferRegion, PrimFunc
 from .usage import shape_vars_bound_by
 
@@ -27,6 +27,8 @@ class _IndexRewriter(StmtExprMutator):
         super().__init__()
         self.dtype = dtype
         self.renamed: dict[Var, Var] = {}
+        self.converted: dict[PrimExpr, PrimExpr] = {}
+        """What `convert` made of an expression, by object."""
 
     def rename(self, var: Var) -> Var:
         if var.dtype == self.dtype or not var.dtype.is_integer:
@@ -55,6 +57,13 @@ class _IndexRewriter(StmtExprMutator):
     def convert(self, expr: PrimExpr) -> PrimExpr:
         if expr.dtype.element_of == self.dtype or not expr.dtype.is_integer:
             return expr
+        known = self.converted.get(expr)
+        if known is None:
+            known = self.converted[expr] = self.rewritten(expr)
+        return known
+
+    def rewritten(self, expr: PrimExpr) -> PrimExpr:
+        """An expression of another dtype in the wanted one."""
         match expr:
             case IntImm(_, value):
                 return IntImm(self.dtype, value)
@@ -137,13 +146,16 @@ class _IndexRewriter(StmtExprMutator):
 
 
 def _has_index(expr: PrimExpr, dtype: DataType) -> bool:
-    match expr:
-        case Cast(_, value):
-            return value.dtype == dtype
-        case BinaryExpr():
-            return _has_index(expr.a, dtype) or _has_index(expr.b, dtype)
-        case _:
-            return False
+    """Whether arithmetic has an index among its operands: a variable of the wanted dtype, cast back."""
+    found = False
+
+    def visit(part: Node) -> bool:
+        nonlocal found
+        found = found or (isinstance(part, Cast) and part.value.dtype == dtype)
+        return isinstance(part, BinaryExpr)
+
+    pre_order_visit(expr, visit)
+    return found
 
 
 __all__ = ["force_index_dtype"]

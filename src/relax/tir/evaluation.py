@@ -42,9 +42,12 @@ from ..prim import (
     Sub,
     Var,
     evaluate,
+    post_order,
+    sub_expressions,
 )
 from ..prim.evaluate import convert_value
 from ..prim.expr import fold_integers, wrap
+from ..prim.traits import has_effects
 from .buffer import Broadcast, BufferLoad, Ramp
 
 Env: TypeAlias = dict[Node, Any]
@@ -129,13 +132,32 @@ class ExpressionCompiler:
 
     def __init__(self, externs: Mapping[str, Callable[..., Any]]) -> None:
         self.externs = externs
+        self._shared: dict[PrimExpr, Value | None] | None = None
+        """While an expression is being compiled: its objects that occur in several places, and what they became."""
 
     def global_function(self, name: str) -> Callable[[Sequence[Any]], None]:
         """A function that the program calls by its global name."""
         raise ValueError(f"interpret: there is no function {name}")
 
     def expr(self, expr: PrimExpr) -> Value:
-        """An expression, executable."""
+        """An expression, executable. An object that occurs in it several times is compiled, and evaluated, once."""
+        if self._shared is not None:
+            if expr not in self._shared:
+                return self.fresh(expr)
+            known = self._shared[expr]
+            if known is None:
+                known = self._shared[expr] = _kept(expr, self.fresh(expr))
+            return known
+        shared = _shared_objects(expr)
+        self._shared = dict.fromkeys(shared)
+        try:
+            value = self.fresh(expr)
+        finally:
+            self._shared = None
+        return _anew(shared, value) if shared else value
+
+    def fresh(self, expr: PrimExpr) -> Value:
+        """An expression, executable, compiled anew."""
         match expr:
             case IntImm(dtype, value):
                 fixed = bool(value) if dtype.is_bool else value
@@ -240,6 +262,48 @@ class ExpressionCompiler:
             return 0 if result is None else result
 
         return run
+
+
+def _shared_objects(expr: PrimExpr) -> list[PrimExpr]:
+    """The objects that occur several times in an expression: those whose value is the same each time.
+
+    Not what may have an effect, or stands below something that may; nor what a Let binds variables for.
+    """
+    counts: dict[PrimExpr, int] = {}
+    varied = False
+
+    def visit(part: PrimExpr) -> None:
+        nonlocal varied
+        varied = varied or isinstance(part, Let) or has_effects(part)
+        for below in sub_expressions(part):
+            counts[below] = counts.get(below, 0) + 1
+
+    post_order(expr, visit)
+    if varied:
+        return []
+    return [part for part, count in counts.items() if count > 1 and sub_expressions(part)]
+
+
+def _kept(expr: PrimExpr, value: Value) -> Value:
+    """A value that is computed once, and then found in the environment."""
+
+    def run(env: Env) -> Any:
+        if expr not in env:
+            env[expr] = value(env)
+        return env[expr]
+
+    return run
+
+
+def _anew(shared: Sequence[PrimExpr], value: Value) -> Value:
+    """A value in whose evaluation nothing counts that was kept for an earlier one."""
+
+    def run(env: Env) -> Any:
+        for part in shared:
+            env.pop(part, None)
+        return value(env)
+
+    return run
 
 
 def _variable(var: Var) -> Value:

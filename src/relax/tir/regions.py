@@ -142,26 +142,41 @@ def bounds_of(expr: PrimExpr, domain: dict[Var, Interval | None]) -> Interval | 
     """The least and greatest value of an expression, its variables in `domain` ranging over their
     intervals.
     """
-    if not any(var in domain for var in free_vars(expr)):
-        return expr, expr
-    match expr:
-        case Var():
-            return domain[expr]
-        case Add() | Sub() | Min() | Max() | Mul():
-            a, b = bounds_of(expr.a, domain), bounds_of(expr.b, domain)
-            return None if a is None or b is None else _combine(expr, a, b)
-        case FloorDiv(a, IntImm() as b) if b.value > 0:
-            inner = bounds_of(a, domain)
-            return None if inner is None else (inner[0] // b, inner[1] // b)
-        case FloorMod(_, IntImm() as b) if b.value > 0:
-            return const(0, b.dtype), const(b.value - 1, b.dtype)
-        case Cast(dtype, value) if (
-            dtype.is_integer and value.dtype.is_integer and dtype.bits >= value.dtype.bits
-        ):
-            inner = bounds_of(value, domain)
-            return None if inner is None else (inner[0].astype(dtype), inner[1].astype(dtype))
-        case _:
-            return None
+    return _Bounds(domain).of(expr)
+
+
+class _Bounds:
+    """The bounds of each object in an expression, asked for once."""
+
+    def __init__(self, domain: dict[Var, Interval | None]) -> None:
+        self.domain = domain
+        self.done: dict[PrimExpr, Interval | None] = {}
+
+    def of(self, expr: PrimExpr) -> Interval | None:
+        if expr not in self.done:
+            fixed = not any(var in self.domain for var in free_vars(expr))
+            self.done[expr] = (expr, expr) if fixed else self.varying(expr)
+        return self.done[expr]
+
+    def varying(self, expr: PrimExpr) -> Interval | None:
+        match expr:
+            case Var():
+                return self.domain[expr]
+            case Add() | Sub() | Min() | Max() | Mul():
+                a, b = self.of(expr.a), self.of(expr.b)
+                return None if a is None or b is None else _combine(expr, a, b)
+            case FloorDiv(a, IntImm() as b) if b.value > 0:
+                inner = self.of(a)
+                return None if inner is None else (inner[0] // b, inner[1] // b)
+            case FloorMod(_, IntImm() as b) if b.value > 0:
+                return const(0, b.dtype), const(b.value - 1, b.dtype)
+            case Cast(dtype, value) if (
+                dtype.is_integer and value.dtype.is_integer and dtype.bits >= value.dtype.bits
+            ):
+                inner = self.of(value)
+                return None if inner is None else (inner[0].astype(dtype), inner[1].astype(dtype))
+            case _:
+                return None
 
 
 def _combine(expr: PrimExpr, a: Interval, b: Interval) -> Interval | None:

@@ -20,7 +20,7 @@ from ..op import infer_call, operator_of
 from ..op.dims import collect_checks
 from ..op.intrinsics import Intrinsic
 from ..prim import Call as PrimCall
-from ..prim import Div, FloorDiv, FloorMod, IntImm, Let, Mod, PrimExpr, is_const, sub_expressions
+from ..prim import Div, FloorDiv, FloorMod, IntImm, Let, Mod, PrimExpr, is_const, post_order
 from ..struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
 
 
@@ -88,15 +88,20 @@ def is_condition(info: StructInfo | None) -> bool:
 
 def scalar_never_fails(expr: PrimExpr) -> bool:
     """Whether a scalar expression divides by nothing that may be zero, and calls nothing."""
-    match expr:
-        case Div(_, b) | Mod(_, b) | FloorDiv(_, b) | FloorMod(_, b):
-            if not isinstance(b, IntImm) or is_const(b, 0):
-                return False
-        case PrimCall() | Let():
-            return False
-        case _:
-            pass
-    return all(scalar_never_fails(part) for part in sub_expressions(expr))
+    fails = False
+
+    def visit(part: PrimExpr) -> None:
+        nonlocal fails
+        match part:
+            case Div(_, b) | Mod(_, b) | FloorDiv(_, b) | FloorMod(_, b):
+                fails = fails or not isinstance(b, IntImm) or is_const(b, 0)
+            case PrimCall() | Let():
+                fails = True
+            case _:
+                pass
+
+    post_order(expr, visit)
+    return not fails
 
 
 def has_impure_call(func: Function) -> bool:

@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...ir import Node, children_of
+from ...ir import Node
 from ...prim import EQ, PrimExpr, Var
 from ..buffer import Buffer
-from ..functor import StmtExprMutator, post_order_visit, substitute
+from ..functor import StmtExprMutator, post_order_visit, pre_order_visit, substitute
 from ..renew import renew_bound_vars
 from ..statements import conjunction, conjuncts, seq_of
 from ..stmt import (
@@ -173,18 +173,14 @@ def _alone(realize: BlockRealize, loop: Stmt) -> bool:
     others: set[Buffer] = set()
     written: set[Buffer] = set()
 
-    def visit(node: Node) -> None:
-        if node is realize.block:
-            return
+    def visit(node: Node) -> bool:
         if isinstance(node, Buffer):
             others.add(node)
         elif isinstance(node, BufferStore):
             written.add(node.buffer)
-        if not node.__is_variable__:
-            for below in children_of(node):
-                visit(below)
+        return node is not realize.block
 
-    visit(loop)
+    pre_order_visit(loop, visit)
     inits = {s.buffer for s in _stores(realize.block.init)}
     body_writes = {s.buffer for s in _stores(realize.block.body)}
     return not (inits & others) and not ((touched - inits) & (written | body_writes))

@@ -86,6 +86,8 @@ class _Vectorizer:
         self.var, self.start, self.lanes = var, start, lanes
         self.ramp = Ramp(start, const(1, var.dtype), lanes)
         self.lets: dict[Var, Var] = {}
+        self.done: dict[PrimExpr, PrimExpr] = {}
+        """Vector forms of expressions, by object; good as long as `lets` stays."""
 
     # ------------------------------------------------------------------ statements
 
@@ -141,10 +143,12 @@ class _Vectorizer:
             return stmt.replace(value=vector, body=self.stmt(body))
         wide = Var(var.name, vector.dtype)
         self.lets[var] = wide
+        self.done.clear()
         try:
             inner = self.vector_stmt(body)
         finally:
             del self.lets[var]
+            self.done.clear()
         return LetStmt(wide, vector, inner, span=stmt.span)
 
     def indices(self, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
@@ -166,8 +170,13 @@ class _Vectorizer:
         """The vector of the values in all iterations; the expression itself where they are equal."""
         if isinstance(expr, Var):
             return self.ramp if expr is self.var else self.lets.get(expr, expr)
-        if not self.varies(expr):
-            return expr
+        known = self.done.get(expr)
+        if known is None:
+            known = self.done[expr] = self.vector(expr) if self.varies(expr) else expr
+        return known
+
+    def vector(self, expr: PrimExpr) -> PrimExpr:
+        """The vector form of an expression that depends on the loop variable."""
         if expr.dtype.lanes != 1:
             raise _NoVectorFormError
         rule = _RULES.get(type(expr))
