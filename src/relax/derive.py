@@ -32,12 +32,10 @@ from .struct_info import (
 
 
 def silencing_hint(expr: RelaxExpr, expected: StructInfo) -> str:
-    """How to say that a value is as expected, so that it is checked at run time without a warning."""
-    name = getattr(expr, "name_hint", "") or "..."
-    return (
-        f"write R.match_cast({name}, {struct_info_text(expected)}) in its place: what is only known at run time "
-        "is then checked where you say so, without a warning"
-    )
+    """How to say that a value is as expected: it is checked at run time all the same, and not warned of."""
+    name = getattr(expr, "name_hint", "")
+    cast = f"{name or 'checked'} = R.match_cast({name or '...'}, {struct_info_text(expected)})"
+    return f"to silence this, write {cast} before it, which makes the same check"
 
 
 def known_struct_info(expr: RelaxExpr, scopes: Scopes) -> StructInfo:

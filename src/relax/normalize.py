@@ -64,11 +64,13 @@ from .scope import (
     function_struct_info,
     nested_too_deeply,
     set_global_struct_info,
+    with_result,
 )
 from .sinfo_map import bound_in, shape_expressions
 from .sinfo_relations import Fit, Verdict, check_castable, check_compatible, erase
 from .sinfo_text import struct_info_text
-from .struct_info import ObjectStructInfo
+from .struct_info import FuncStructInfo, ObjectStructInfo
+from .substitute import substitute
 
 _T = TypeVar("_T", bound=RelaxExpr)
 
@@ -390,6 +392,9 @@ class Normalizer(Scopes):
     def local_function(self, var: Var, function: Function) -> Function:
         """A function literal bound to a variable: it may call itself through that variable."""
         self.note_own(var, function)
+        annotated = var.annotation
+        if function.ret_struct_info is None and isinstance(annotated, FuncStructInfo):
+            function = with_result(function, annotated, self.shape_vars)
         declared = function.ret_struct_info
         if var.struct_info_ is None and declared is not None:
             set_slot(var, "_struct_info", function_struct_info(function, declared))
@@ -432,11 +437,13 @@ class Normalizer(Scopes):
             raise self.error("E3006", message, span, notes, hint)
         if var.annotation is not None:
             message = f"the annotation of {name} claims more than was derived, it is checked at run time: {fit.reason}"
-            hint = f"write {name} = R.match_cast(..., {struct_info_text(known)})"
+            shown = getattr(value, "name_hint", "...")
+            hint = f"to silence this, write {name} = R.match_cast({shown}, {struct_info_text(known)}) instead"
             self.misfit(3006, message, span, notes, hint)
         if not is_leaf(value):
             unchecked = self.new_var("", value.span)
-            self.bind(unchecked, value)
+            # A function that calls itself does so by the variable it is bound to.
+            self.bind(unchecked, substitute(value, {var: unchecked}))
             value = unchecked
         self.append(MatchCast(var, value, known, span=span))
 

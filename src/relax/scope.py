@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import cast
@@ -25,7 +25,7 @@ from .ir.transform import PassContext
 from .prim.expr import PrimExpr
 from .prim.expr import Var as PrimVar
 from .sinfo_map import bound_in, substitute_struct_info
-from .sinfo_relations import erase
+from .sinfo_relations import erase, match_own
 from .struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -290,6 +290,18 @@ def function_struct_info(function: Function, ret: StructInfo) -> FuncStructInfo:
     return FuncStructInfo(erased, erase(ret, (), function.params), function.is_pure)
 
 
+def with_result(function: Function, annotated: FuncStructInfo, in_scope: Collection[PrimVar]) -> Function:
+    """A function with the result its variable is annotated with, said in its own shape variables.
+
+    Calls of itself are derived by the annotation; so what it returns must be checked against that.
+    """
+    params = [param.struct_info_ or ObjectStructInfo() for param in function.params]
+    if annotated.params is None or len(annotated.params) != len(params):
+        return function
+    table, free = match_own(annotated.params, params, in_scope)
+    return function.replace(ret_struct_info=erase(substitute_struct_info(annotated.ret, table), free))
+
+
 __all__ = [
     "FORCE_PURE",
     "Frame",
@@ -302,4 +314,5 @@ __all__ = [
     "prim_func_struct_info",
     "set_global_struct_info",
     "signature_of",
+    "with_result",
 ]
