@@ -33,8 +33,9 @@ def module(program: str | IRModule) -> IRModule:
     return _parsed(program) if isinstance(program, str) else program
 
 
+@functools.cache
 def machine(program: str | IRModule) -> relax.VirtualMachine:
-    """A program compiled, every pass verified on the way, and loaded."""
+    """A program compiled, every pass verified on the way, and loaded; once for each program."""
     with PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
         return relax.VirtualMachine(relax.build(module(program), "llvm"), relax.cpu())
 

@@ -371,11 +371,15 @@ def test_numbers_are_what_the_dtype_says(run):
     """Operators compute in the dtype of their operands: integers wrap around, floats have infinities and NaN."""
     program = """
     @R.function
-    def main(i: R.Tensor(("n",), "int8"), f: R.Tensor(("m",), "float32")):
+    def main(i: R.Tensor(("n",), "int8"), f: R.Tensor(("m",), "float32"), big: R.Tensor((), "float32")):
         a = R.add(i, i)
-        b = R.subtract(R.multiply(f, R.const(float("inf"), "float32")), R.multiply(f, R.const(float("inf"), "float32")))
-        return (a, b)
-    """.replace('float("inf")', "3e38 * 10")
-    a, b = run(program, "main", np.array([100, -128, 1], "int8"), floats(1, -1))
+        b = R.multiply(f, big)
+        c = R.subtract(b, b)
+        return (a, b, c)
+    """
+    a, b, c = run(
+        program, "main", np.array([100, -128, 1], "int8"), floats(10, -10), np.array(3e38, "float32")
+    )
     assert a.numpy().tolist() == [-56, 0, 2]
-    assert np.isnan(b.numpy()).all()
+    assert b.numpy().tolist() == [np.inf, -np.inf]
+    assert np.isnan(c.numpy()).all()
