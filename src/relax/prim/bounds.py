@@ -33,7 +33,17 @@ INF = math.inf
 EVERYTHING: Interval = (-INF, INF)
 
 DEPTH = 4
-FUEL = 60
+FUEL = 400
+"""How many terms of relaxed polynomials one search looks at."""
+
+
+class Budget:
+    """What a proof that asks for many bounds may look at in all, counted as `FUEL` is."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, terms: float = math.inf) -> None:
+        self.left = terms
 
 
 @dataclass
@@ -94,8 +104,9 @@ def interval_power(a: Interval, exponent: int) -> Interval:
 class Bounds:
     """Bounds of polynomials under some facts."""
 
-    def __init__(self, facts: Facts, rank: dict[Factor, int]) -> None:
+    def __init__(self, facts: Facts, rank: dict[Factor, int], budget: Budget | None = None) -> None:
         self.facts = facts
+        self.budget = Budget() if budget is None else budget
         self.rank = rank
         """The order in which factors occurred; shared with the normalizer."""
         self._fuel = 0
@@ -106,7 +117,7 @@ class Bounds:
     # ------------------------------------------------------------------------------------- questions
 
     def upper(self, p: Poly, depth: int = DEPTH, fuel: int = FUEL) -> Bound:
-        """No value of `p` is larger than this. The search goes `depth` relaxations deep, and takes `fuel` in all."""
+        """No value of `p` is larger than this. The search goes `depth` relaxations deep, and looks at `fuel` terms in all."""
         self._fuel = fuel
         return self._upper(p, depth)
 
@@ -115,9 +126,11 @@ class Bounds:
         if depth == 0 or not self._may_improve(p):
             return best
         for relaxed, divisor in self._relaxations(p):
-            if self._fuel <= 0:
+            if self._fuel <= 0 or self.budget.left <= 0:
                 break
-            self._fuel -= len(relaxed)
+            work = 1 + sum(map(len, relaxed))
+            self._fuel -= work
+            self.budget.left -= work
             bound = max(self._upper(q, depth - 1) for q in relaxed)
             best = min(best, bound if math.isinf(bound) else bound // divisor)
         return best
@@ -151,7 +164,7 @@ class Bounds:
             return True
         if not self._may_improve(p):
             return False
-        return self.upper(p, 2, 12) <= high and -self.upper(scaled(p, -1), 2, 12) >= low
+        return self.upper(p, 2, 60) <= high and -self.upper(scaled(p, -1), 2, 60) >= low
 
     def _is_dimension_arithmetic(self, p: Poly) -> bool:
         """Whether a polynomial is of sizes and indices alone, which are taken not to overflow."""

@@ -17,14 +17,16 @@ import enum
 import math
 from dataclasses import dataclass, field
 
-from .bounds import Bound, Interval
+from .bounds import Bound, Bounds, Budget, Interval
 from .expr import FloorDiv, Max, Select, SizeVar, Var
 from .normal import Normalizer, Overgrown
-from .poly import Atom, Factor, Poly, add, constant, factors_of, multiply, scaled, value_of
+from .poly import Atom, Factor, Poly, add, constant, factors_of, multiply, scaled, times_monomial, value_of
 from .sample import rootless, samples
 
 CASES = 40
 """How many cases one claim may be divided into."""
+TERMS = 3000
+"""How many terms the bounds may look at for one claim; and a claim has so many hundredths of it at most."""
 MODULUS = 12
 """The largest number of remainders that is tried one by one."""
 
@@ -56,23 +58,53 @@ def holds(normalizer: Normalizer, p: Poly, claim: Claim) -> bool:
     bounds = normalizer.bounds
     match claim:
         case Claim.ZERO:
-            return not any(p.values()) or bounds.upper(p) <= 0 <= bounds.lower(p)
+            return not any(p.values()) or (_nonpositive(bounds, p) and _nonpositive(bounds, scaled(p, -1)))
         case Claim.NONZERO:
             return bounds.is_nonzero(p)
         case Claim.NONPOSITIVE:
-            return bounds.upper(p) <= 0
+            return _nonpositive(bounds, p)
         case Claim.POSITIVE:
-            return bounds.lower(p) > 0
+            return _nonpositive(bounds, add(constant(1), p, -1))
+
+
+def _nonpositive(bounds: Bounds, p: Poly) -> bool:
+    return bounds.upper(p) <= 0 or _is_below_one(bounds, p)
+
+
+def _is_below_one(bounds: Bounds, p: Poly) -> bool:
+    """Whether y·p < y for the divisor y ≥ 1 of quotients in `p`: c·y·(x // y) ≤ c·x, or c·(x - y + 1) for c < 0."""
+    for divisor in [f.args[1] for m in p for f in m if isinstance(f, Atom) and f.kind is FloorDiv and f.exact]:
+        if value_of(divisor) is not None or bounds.lower(divisor) < 1:
+            continue
+        most = scaled(divisor, -1)
+        for monomial, coefficient in p.items():
+            factor = monomial[0] if len(monomial) == 1 else None
+            if isinstance(factor, Atom) and factor.kind is FloorDiv and factor.exact and factor.args[1] == divisor:
+                dividend = factor.args[0]
+                least = add(add(dividend, divisor, -1), constant(1))
+                most = add(most, dividend if coefficient > 0 else least, coefficient)
+            else:
+                most = add(most, times_monomial(divisor, monomial), coefficient)
+        if bounds.upper(most) < 0:
+            return True
+    return False
 
 
 def claim_by_cases(normalizer: Normalizer, p: Poly, claims: tuple[Claim, Claim]) -> Claim | None:
     """Which of two opposite claims about `p` holds, None if neither can be shown."""
-    values = list(samples(p, normalizer.facts))
-    plausible = [claim for claim in claims if all(holds_for(claim, value) for value in values)]
+    if not _divisible(p):
+        return None
+    plausible = list(claims)
+    for value in samples(p, normalizer.facts):
+        plausible = [claim for claim in plausible if holds_for(claim, value)]
+        if not plausible:
+            return None
     if Claim.NONZERO in plausible and rootless(p):
         return Claim.NONZERO
+    budget = Budget(TERMS)
     try:
-        return next((c for c in plausible if _divisible(p) and _Search().shows(normalizer, p, c)), None)
+        inside = normalizer.under(normalizer.facts, budget=budget)
+        return next((claim for claim in plausible if _Search(budget).shows(inside, p, claim)), None)
     except Overgrown:
         return None
 
@@ -94,18 +126,21 @@ class _Case:
 class _Search:
     """One search, which ends when its cases are used up."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget) -> None:
         self.left = CASES
+        self.budget = budget
         self.positive: set[Factor] = set()
         """Variables that stand for another one less 1; not divided again."""
 
     def shows(self, normalizer: Normalizer, p: Poly, claim: Claim) -> bool:
         """Whether the claim holds in every case."""
+        if len(p) * 100 > TERMS:
+            return False
         if holds(normalizer, p, claim):
             return True
         cases = self.division(normalizer, p)
         self.left -= len(cases)
-        if not cases or self.left < 0:
+        if not cases or self.left < 0 or self.budget.left <= 0:
             return False
         for case in cases:
             inner = _inside(normalizer, case)

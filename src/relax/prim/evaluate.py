@@ -50,17 +50,18 @@ FLOAT64 = DataType("float64")
 Value: TypeAlias = "int | float | bool"
 
 
-def evaluate(expr: PrimExpr, env: Mapping[Var, Any] | None = None) -> Value:
+def evaluate(expr: PrimExpr, env: Mapping[Var, Any] | None = None, *, checked: bool = False) -> Value:
     """The value of an expression, given those of its variables (which are converted to their dtypes).
 
     Raises ZeroDivisionError naming the expression for an integer division by zero, KeyError for a variable
     without a value, and TypeError for what has no value outside of a running program (a load, an extern call).
+    With `checked`, as for sizes, int64 arithmetic that would wrap around raises OverflowError.
     """
     values = {} if env is None else {var: _to_dtype(value, var.dtype) for var, value in env.items()}
-    return _evaluate(expr, values)
+    return _evaluate(expr, values, checked)
 
 
-def _evaluate(expr: PrimExpr, env: dict[Var, Value]) -> Value:
+def _evaluate(expr: PrimExpr, env: dict[Var, Value], checked: bool) -> Value:
     match expr:
         case IntImm():
             return bool(expr.value) if expr.dtype.is_bool else expr.value
@@ -71,26 +72,28 @@ def _evaluate(expr: PrimExpr, env: dict[Var, Value]) -> Value:
                 raise KeyError(f"the variable {expr.name} has no value")
             return env[expr]
         case And():
-            return bool(_evaluate(expr.a, env)) and bool(_evaluate(expr.b, env))
+            return bool(_evaluate(expr.a, env, checked)) and bool(_evaluate(expr.b, env, checked))
         case Or():
-            return bool(_evaluate(expr.a, env)) or bool(_evaluate(expr.b, env))
+            return bool(_evaluate(expr.a, env, checked)) or bool(_evaluate(expr.b, env, checked))
         case Not():
-            return not _evaluate(expr.a, env)
+            return not _evaluate(expr.a, env, checked)
         case BinaryExpr():
-            return _binary(expr, _evaluate(expr.a, env), _evaluate(expr.b, env))
+            return _binary(expr, _evaluate(expr.a, env, checked), _evaluate(expr.b, env, checked), checked)
         case Select():
-            return _evaluate(expr.true_value if _evaluate(expr.condition, env) else expr.false_value, env)
+            return _evaluate(
+                expr.true_value if _evaluate(expr.condition, env, checked) else expr.false_value, env, checked
+            )
         case Cast():
-            return convert_value(_evaluate(expr.value, env), expr.dtype)
+            return convert_value(_evaluate(expr.value, env, checked), expr.dtype)
         case Let():
-            return _evaluate(expr.body, {**env, expr.var: _evaluate(expr.value, env)})
+            return _evaluate(expr.body, {**env, expr.var: _evaluate(expr.value, env, checked)}, checked)
         case Call():
-            return _call(expr, env)
+            return _call(expr, env, checked)
         case _:
             raise TypeError(f"a {type(expr).__name__} has no value outside of a running program: {expr}")
 
 
-def _binary(expr: BinaryExpr, a: Value, b: Value) -> Value:
+def _binary(expr: BinaryExpr, a: Value, b: Value, checked: bool) -> Value:
     dtype = expr.a.dtype
     if dtype.is_float:
         result = _FLOAT[type(expr)](float(a), float(b))
@@ -98,7 +101,12 @@ def _binary(expr: BinaryExpr, a: Value, b: Value) -> Value:
     result = fold_integers(type(expr), int(a), int(b))
     if result is None:
         raise ZeroDivisionError(f"division by zero in {expr}")
-    return bool(result) if expr.dtype.is_bool else wrap(int(result), dtype)
+    if expr.dtype.is_bool:
+        return bool(result)
+    value = wrap(int(result), dtype)
+    if checked and value != result and dtype == "int64":
+        raise OverflowError("a size does not fit into 64 bits")
+    return value
 
 
 def _quotient(a: float, b: float) -> float:
@@ -163,11 +171,11 @@ def _to_dtype(value: Any, dtype: DataType) -> Value:
     return float(value) if dtype.is_float else wrap(int(value), dtype)
 
 
-def _call(expr: Call, env: dict[Var, Value]) -> Value:
+def _call(expr: Call, env: dict[Var, Value], checked: bool) -> Value:
     name, args = expr.intrinsic, expr.args
     if name == "if_then_else":
-        return _evaluate(args[1] if _evaluate(args[0], env) else args[2], env)
-    values = [_evaluate(arg, env) for arg in args if name not in _NOT_EVALUATED]
+        return _evaluate(args[1] if _evaluate(args[0], env, checked) else args[2], env, checked)
+    values = [_evaluate(arg, env, checked) for arg in args if name not in _NOT_EVALUATED]
     if name == "likely":
         return bool(values[0])
     if name == "reinterpret":

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, cast
 
 from ..ir import DataType, Node
 from . import split
-from .bounds import Bounds, Facts
+from .bounds import Bounds, Budget, Facts
 from .expr import (
     EQ,
     GE,
@@ -123,11 +123,11 @@ def _poly(value: Any) -> Poly:
 class Normalizer:
     """Normal forms under some facts. With `assume_defined`, failures need not be kept: for proofs only."""
 
-    def __init__(self, facts: Facts, assume_defined: bool = False) -> None:
+    def __init__(self, facts: Facts, assume_defined: bool = False, budget: Budget | None = None) -> None:
         self.facts = facts
         self.rank: dict[Factor, int] = {}
         """Factors in order of first occurrence."""
-        self.bounds = Bounds(facts, self.rank)
+        self.bounds = Bounds(facts, self.rank, budget)
         self.assume_defined = assume_defined
         self._atoms: dict[Any, Atom] = {}
         self._done: dict[int, tuple[PrimExpr, Poly]] = {}
@@ -474,9 +474,13 @@ class Normalizer:
             fails = fails_itself(expr)
         return fails or any(self._fails(part) for part in sub_expressions(expr))
 
-    def under(self, facts: Facts, assume_defined: bool | None = None) -> Normalizer:
+    def under(
+        self, facts: Facts, assume_defined: bool | None = None, budget: Budget | None = None
+    ) -> Normalizer:
         """A normalizer with more facts, whose atoms are the same objects as this one's."""
-        inner = Normalizer(facts, self.assume_defined if assume_defined is None else assume_defined)
+        if assume_defined is None:
+            assume_defined = self.assume_defined
+        inner = Normalizer(facts, assume_defined, self.bounds.budget if budget is None else budget)
         inner._atoms = dict(self._atoms)
         inner.rank.update(self.rank)
         return inner

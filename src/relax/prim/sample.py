@@ -11,7 +11,9 @@ import math
 from collections.abc import Iterator
 
 from .bounds import Bounds, Facts
-from .expr import Max, Min, Select, Var, fold_integers
+from .evaluate import evaluate
+from .expr import Max, Select, Var, fold_integers
+from .functor import free_vars, sub_expressions
 from .poly import Atom, Factor, Poly
 
 POINTS = 24
@@ -20,7 +22,7 @@ _STEPS = (0, 1, 2, 3, 5, 4, 8, 7, 13, 6, 31, 12, 64, 9, 100, 11)
 
 
 def samples(p: Poly, facts: Facts) -> Iterator[int]:
-    """Values that `p` has where the facts hold; none if it makes a choice, whose condition is not looked at."""
+    """Values that `p` has where the facts hold; none if it makes a choice by what is not known."""
     bounds = Bounds(facts, {})
     for point in range(POINTS):
         sample = _Point(point, bounds)
@@ -28,12 +30,12 @@ def samples(p: Poly, facts: Facts) -> Iterator[int]:
             value = sample.value(p)
             if all(sample.value(q) >= 0 for q in facts.nonnegative) and all(map(sample.value, facts.nonzero)):
                 yield value
-        except (ZeroDivisionError, _Choice):
+        except (ZeroDivisionError, _Opaque):
             continue
 
 
-class _Choice(Exception):
-    """A choice is met: its condition is no polynomial."""
+class _Opaque(Exception):
+    """A choice is met whose condition has no value here."""
 
 
 class _Point:
@@ -58,10 +60,10 @@ class _Point:
     def computed(self, atom: Atom) -> int | None:
         """The value of an operation, None if the atom is not one."""
         if atom.kind is Select:
-            raise _Choice
+            return self.value(atom.args[0 if self.condition(atom) else 1])
         args = [self.value(arg) for arg in atom.args]
-        if atom.kind in (Max, Min):
-            return max(args) if atom.kind is Max else min(args)
+        if atom.kind is Max:
+            return max(args)
         if atom.kind == "cast":
             return args[0]
         if len(args) != 2:
@@ -70,6 +72,18 @@ class _Point:
         if result is None:
             raise ZeroDivisionError
         return result
+
+    def condition(self, atom: Atom) -> bool:
+        """Whether a choice takes its first arm."""
+        if atom.node is None:
+            raise _Opaque
+        condition, _, _ = sub_expressions(atom.node)
+        solved = self.bounds.facts.solved
+        env = {v: self.value(solved[v]) if v in solved else self.factor(v) for v in free_vars(condition)}
+        try:
+            return bool(evaluate(condition, env))
+        except TypeError as error:  # a load, a call
+            raise _Opaque from error
 
     def chosen(self, factor: Factor) -> int:
         """A value in the factor's range: in the first points the same for all, then mixed."""
