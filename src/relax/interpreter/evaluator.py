@@ -39,6 +39,7 @@ from ..expr import (
 from ..ir import GlobalVar, IRModule, Op, RelaxExpr
 from ..op.intrinsics import result_of
 from ..runtime.builtins import BUILTINS, bind_captured, tuple_getitem
+from ..runtime.calling import bind_arguments, check_count
 from ..runtime.closure import Closure
 from ..runtime.dtypes import ffi_dtype
 from ..runtime.ops import truth
@@ -102,24 +103,7 @@ class Interpreter:
 
     def invoke_closure(self, closure: Closure, *args: Any, **kwargs: Any) -> Any:
         """Call a function with Python values, for Python values; parameters may be given by name."""
-        names = self._parameter_names(closure) or ()
-        given = list(args)
-        for name in names[len(args) :]:
-            if name in kwargs:
-                given.append(kwargs.pop(name))
-        if kwargs:
-            raise TypeError(
-                f"{closure.name}: there is no parameter {next(iter(kwargs))}; it has {_listed(names)}"
-            )
-        self._check_count(closure, len(given))
-        infos: Sequence[Any] = (closure.info.params if closure.info is not None else None) or ()
-        infos = infos if len(infos) == len(given) else [None] * len(given)
-        values: list[Any] = []
-        for name, value, info in zip(names or map(str, range(len(given))), given, infos, strict=True):
-            try:
-                values.append(import_value(value, info))
-            except (TypeError, ValueError) as error:
-                raise type(error)(f"{closure.name}: parameter {name}: {error}") from None
+        values = bind_arguments(closure, _parameter_names(closure), args, kwargs)
         if not self._depth:
             self.failed_in_dataflow = False
         return export_value(run(self.apply(closure, values)))
@@ -280,7 +264,7 @@ class Interpreter:
     def apply(self, function: Any, args: Sequence[Any]) -> Steps:
         """Call a function value."""
         if isinstance(function, Closure) and function.machine is self:
-            self._check_count(function, len(args))
+            check_count(function, _parameter_names(function), len(args))
             args = (*args, *function.captured)
             if isinstance(function.target, Code):
                 return (yield self.enter(function.name, function.target, args))
@@ -326,18 +310,6 @@ class Interpreter:
 
     # ---------------------------------------------------------------------------------- complaints
 
-    def _parameter_names(self, closure: Closure) -> tuple[str, ...] | None:
-        if not isinstance(closure.target, Code):
-            return None
-        names = tuple(param.name_hint for param in closure.target.function.params)
-        return names[: len(names) - len(closure.captured)]
-
-    def _check_count(self, closure: Closure, found: int) -> None:
-        names = self._parameter_names(closure)
-        if names is not None and len(names) != found:
-            noun = "argument" if len(names) == 1 else "arguments"
-            raise TypeError(f"{closure.name}: expected {len(names)} {noun} {_listed(names)}, found {found}")
-
     def _locate(self, error: Exception, scope: Scope, binding: Binding | None = None) -> None:
         """Say in the error where it happened: once for each function that was under way.
 
@@ -359,5 +331,9 @@ class Interpreter:
             add_note(note)
 
 
-def _listed(names: Sequence[str]) -> str:
-    return f"({', '.join(names)})"
+def _parameter_names(closure: Closure) -> tuple[str, ...] | None:
+    """Names of the parameters that are left for the caller."""
+    if not isinstance(closure.target, Code):
+        return None
+    names = tuple(param.name_hint for param in closure.target.function.params)
+    return names[: len(names) - len(closure.captured)]

@@ -79,8 +79,8 @@ class Scope:
         return {var: holder.sizes[var] for var, holder in holders if holder is not None}
 
     def evaluate(self, expr: PrimExpr) -> Number:
-        """The value of an expression over shape variables. Raises ZeroDivisionError for a division by zero."""
-        return evaluate(expr, self.known(free_vars(expr)))
+        """The value of an expression over shape variables. Raises ZeroDivisionError and OverflowError."""
+        return evaluate(expr, self.known(free_vars(expr)), checked=True)
 
     def explain(self, expr: PrimExpr) -> str:
         """An expected dimension, for messages: ``n = 784 (n was bound by x, dimension 1)``."""

@@ -46,7 +46,11 @@ class Take(Operator):
     def reference(self, x: Array, indices: Array) -> Array:
         axis = 0 if self.axis is None else self.axis
         x = np.ravel(x) if self.axis is None else x
-        index, size = np.asarray(indices, np.int64), x.shape[axis]
+        index: Array = np.asarray(indices)
+        size: int = x.shape[axis]
+        if index.dtype == np.uint64:  # what does not fit int64 stays large
+            index = index % np.uint64(size or 1) if self.mode == "wrap" else np.minimum(index, 2**63 - 1)
+        index = index.astype(np.int64)
         if self.mode == "wrap":
             return np.take(x, index % size if size else index, axis)
         if self.mode == "clip":

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from .calling import bind_arguments, check_count
 from .closure import Closure
 from .decode import (
     CALL,
@@ -154,30 +155,7 @@ class VirtualMachine:
         return kernel(*values, *closure.captured)
 
     def _bind(self, closure: Closure, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-        """The arguments, in order, as values of the machine."""
-        names = _parameter_names(closure)
-        given: list[Any] = list(args)
-        if kwargs and names is not None:
-            for name in names[len(args) :]:
-                if name in kwargs:
-                    given.append(kwargs.pop(name))
-                elif kwargs:
-                    raise TypeError(f"{closure.name}: there is no argument for parameter {name}")
-        if kwargs:
-            name = next(iter(kwargs))
-            what = "given twice" if names is not None and name in names else "not known"
-            raise TypeError(f"{closure.name}: parameter {name} is {what}; it has {_listed(names)}")
-        _check_count(closure, len(given))
-        infos = closure.info.params if closure.info is not None and closure.info.params is not None else ()
-        expected = infos if len(infos) == len(given) else (None,) * len(given)
-        values: list[Any] = []
-        for index, (value, info) in enumerate(zip(given, expected, strict=True)):
-            try:
-                values.append(import_value(value, info))
-            except (TypeError, ValueError) as error:  # an array no tensor can hold, or on another device
-                name = names[index] if names is not None else str(index)
-                raise type(error)(f"{closure.name}: parameter {name}: {error}") from None
-        return values
+        return bind_arguments(closure, _parameter_names(closure), args, kwargs)
 
     # ------------------------------------------------------------------------------ state kept
 
@@ -417,14 +395,7 @@ def _parameter_names(closure: Closure) -> tuple[str, ...] | None:
 
 
 def _check_count(closure: Closure, found: int) -> None:
-    names = _parameter_names(closure)
-    if names is not None and len(names) != found:
-        noun = "argument" if len(names) == 1 else "arguments"
-        raise TypeError(f"{closure.name}: expected {len(names)} {noun} {_listed(names)}, found {found}")
-
-
-def _listed(names: Sequence[str] | None) -> str:
-    return f"({', '.join(names or ())})"
+    check_count(closure, _parameter_names(closure), found)
 
 
 def _locate(error: Exception, code: Code, pc: int, frames: Sequence[_Frame]) -> None:

@@ -253,6 +253,11 @@ def take(x: te.Tensor, indices: Any, axis: int | None = None, mode: str = "fast"
 
     def read(*i: Any) -> PrimExpr:
         raw = indices(*i[axis : axis + count]) if isinstance(indices, te.Tensor) else convert(indices)
+        if raw.dtype == "uint64":  # what does not fit int64 stays large
+            limit = const(2**63 - 1, "uint64")
+            raw = (
+                intrin.floormod(raw, cast_expr("uint64", size)) if mode == "wrap" else intrin.min(raw, limit)
+            )
         index = cast_expr("int64", raw)
         before, after = i[:axis], i[axis + count :]
         if mode == "wrap":

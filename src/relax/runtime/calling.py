@@ -1,0 +1,51 @@
+"""Calling a function with Python values: arguments by position and by name become values of the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .closure import Closure
+from .values import import_value
+
+
+def bind_arguments(
+    closure: Closure, names: Sequence[str] | None, args: Sequence[Any], kwargs: dict[str, Any]
+) -> list[Any]:
+    """The arguments, in order, as values of the machine; `names` are those of the parameters, None if not known.
+
+    Raises TypeError for a wrong number or name, TypeError and ValueError for what is no value.
+    """
+    given: list[Any] = list(args)
+    if kwargs and names is not None:
+        for name in names[len(args) :]:
+            if name in kwargs:
+                given.append(kwargs.pop(name))
+            elif kwargs:
+                raise TypeError(f"{closure.name}: there is no argument for parameter {name}")
+    if kwargs:
+        name = next(iter(kwargs))
+        what = "given twice" if names is not None and name in names else "not known"
+        raise TypeError(f"{closure.name}: parameter {name} is {what}; it has {_listed(names)}")
+    check_count(closure, names, len(given))
+    infos = closure.info.params if closure.info is not None and closure.info.params is not None else ()
+    expected = infos if len(infos) == len(given) else (None,) * len(given)
+    values: list[Any] = []
+    for index, (value, info) in enumerate(zip(given, expected, strict=True)):
+        try:
+            values.append(import_value(value, info))
+        except (TypeError, ValueError) as error:  # an array no tensor can hold, or on another device
+            name = names[index] if names is not None else str(index)
+            raise type(error)(f"{closure.name}: parameter {name}: {error}") from None
+    return values
+
+
+def check_count(closure: Closure, names: Sequence[str] | None, found: int) -> None:
+    """Raise TypeError unless as many arguments are given as there are parameters, where that is known."""
+    if names is not None and len(names) != found:
+        noun = "argument" if len(names) == 1 else "arguments"
+        raise TypeError(f"{closure.name}: expected {len(names)} {noun} {_listed(names)}, found {found}")
+
+
+def _listed(names: Sequence[str] | None) -> str:
+    return f"({', '.join(names or ())})"
