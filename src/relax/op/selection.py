@@ -46,11 +46,8 @@ class Take(Operator):
     def reference(self, x: Array, indices: Array) -> Array:
         axis = 0 if self.axis is None else self.axis
         x = np.ravel(x) if self.axis is None else x
-        index: Array = np.asarray(indices)
         size: int = x.shape[axis]
-        if index.dtype == np.uint64:  # what does not fit int64 stays large
-            index = index % np.uint64(size or 1) if self.mode == "wrap" else np.minimum(index, 2**63 - 1)
-        index = index.astype(np.int64)
+        index = _as_int64(indices, size if self.mode == "wrap" else 0)
         if self.mode == "wrap":
             return np.take(x, index % size if size else index, axis)
         if self.mode == "clip":
@@ -67,6 +64,13 @@ class Take(Operator):
         found = np.take(x, np.where(outside, 0, index), axis)
         lifted = outside.reshape(outside.shape + (1,) * (x.ndim - axis % x.ndim - 1))
         return np.where(lifted, np.array(np.nan, x.dtype), found)
+
+
+def _as_int64(indices: Array, modulus: int) -> Array:
+    """Indices as int64; what only uint64 holds stays large, or (with a modulus) is counted modulo it."""
+    if np.asarray(indices).dtype == np.uint64:
+        indices = indices % np.uint64(modulus) if modulus else np.minimum(indices, np.uint64(2**63 - 1))
+    return np.asarray(indices, np.int64)
 
 
 @operator("relax.where")
