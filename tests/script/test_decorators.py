@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import linecache
 
 import numpy as np
@@ -229,12 +230,43 @@ def test_no_source():
 
 
 def test_wrong_objects():
-    with pytest.raises(DiagnosticError, match="R.function decorates functions, not a int"):
+    with pytest.raises(DiagnosticError, match="R.function decorates functions, found a value of type int"):
         R.function(3)
-    with pytest.raises(DiagnosticError, match="ir_module decorates classes, not a int"):
+    with pytest.raises(DiagnosticError, match="ir_module decorates classes, found a value of type int"):
         I.ir_module(3)
     with pytest.raises(DiagnosticError, match="R.function has no option `privat`"):
         R.function(privat=True)
+
+
+@pytest.mark.parametrize(
+    "program, message, place",
+    [
+        ("@R.function(puer=3)\ndef f(x: R.Object):\n    return x", "R.function has no option `puer`", (1, 2, 20)),
+        ("@I.ir_module\nclass M:\n  @R.function(puer=3)\n  def f(x: R.Object):\n    return x", "R.function has no option `puer`", (3, 4, 22)),
+        ("@R.function\nclass A: ...", "R.function decorates functions, found a class", (1, 2, 12)),
+        ("@I.ir_module\ndef f(): ...", "ir_module decorates classes, found a function", (1, 2, 13)),
+        ('@R.function\ndef f(x: R.Tensor((2,), "int24")):\n    return x', "unknown dtype 'int24'", (2, 10, 33)),
+        ('@R.function\ndef f(x: R.Tensor(("n +",))):\n    return x', "in 'n +': invalid syntax", (2, 10, 28)),
+        ('@R.function\ndef f(x: R.Object, ü: R.Tensor(1.5)):\n    return ü', "expected a tuple or list of dimensions, found float", (2, 23, 36)),
+        ("@R.function\ndef f(x: R.Tuple(R.Tensor, 3)):\n    return x", "expected struct info such as R.Tensor(...), found int", (2, 10, 30)),
+        ("@R.function\ndef f(x: R.Tensor(shap=3)):\n    return x", "R.Tensor(shape, dtype, vdevice, ndim): got an unexpected keyword argument 'shap'", (2, 10, 26)),
+        ("@R.function\nasync def f(x: R.Object):\n    return x", "a program is a plain `def`, found an async function", (1, 1, 12)),
+        ("f = R.function(lambda x: x)", "a program is a plain `def`, found a lambda", (1, 1, 28)),
+    ],
+)  # fmt: skip
+def test_what_python_evaluates_is_diagnosed_at_its_place(tmp_path, program, message, place):
+    # Python calls decorators, and evaluates annotations, before any parser reads them.
+    file = tmp_path / "program.py"
+    file.write_text(program, encoding="utf-8")
+    with pytest.raises(DiagnosticError) as caught:
+        exec(compile(program, str(file), "exec", dont_inherit=True), {"R": R, "I": I})
+    (found,) = caught.value.diagnostics
+    assert found.message == message
+    line, column, end = place
+    if sys.version_info < (3, 11):  # then only the line is known
+        assert found.span.line == line
+    else:
+        assert (found.span.line, found.span.column, found.span.end_column) == (line, column, end)
 
 
 def test_decorating_later():

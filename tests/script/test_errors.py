@@ -27,8 +27,8 @@ def body(text):
         ("return R.expp(x)", ("E1003", 1, 12, "`R` has no member `expp`")),
         ("return R.nn.rel(x)", ("E1003", 1, 12, "`R.nn` has no member `rel`")),
         ("return x.foo", ("E1006", 1, 12, "text given to from_source may not use the attribute `foo` of a value of type Var")),
-        ("return R.reshape(x)", ("E1004", 1, 12, "R.reshape: relax.op.reshape(x, shape): missing a required argument: 'shape'")),
-        ("return R.exp(x, axes=1)", ("E1004", 1, 12, "R.exp: relax.op.exp(x): got an unexpected keyword argument 'axes'")),
+        ("return R.reshape(x)", ("E1004", 1, 12, "R.reshape(x, shape): missing a required argument: 'shape'")),
+        ("return R.exp(x, axes=1)", ("E1004", 1, 12, "R.exp(x): got an unexpected keyword argument 'axes'")),
         ("return 3(x)", ("E1005", 1, 12, "3 is a int, which cannot be called")),
         ("x[0] = x\nreturn x", ("E1001", 1, 5, "only names can be assigned: values are immutable")),
         ("del x\nreturn x", ("E1001", 1, 5, "del cannot be used here")),
@@ -68,6 +68,10 @@ def body(text):
         ("def f(a: R.Object):\n    return a\nreturn x", ("E1008", 1, 5, "function `f` has no decorator")),
         ("return R.match_shape(x)", ("E1004", 1, 12, "match_shape takes a value and the dimensions to match it with")),
         ("y = 1 / 0\nreturn x", ("E1005", 1, 9, "division by zero")),
+        ("return R.exp(R.match_cast(x, R.Tensor((2, 4))))", ("E1010", 1, 18, "a match_cast is a binding: it cannot stand inside an expression")),
+        ("return R.sum(x=R.match_cast(x, R.Tensor((2, 4))))", ("E1010", 1, 20, "a match_cast is a binding: it cannot stand inside an expression")),
+        ("y = (R.match_cast(x, R.Tensor((2, 4))), x)\nreturn y", ("E1010", 1, 10, "a match_cast is a binding: it cannot stand inside an expression")),
+        ("y = R.match_cast(x, R.Tensor((2, 4))) + x\nreturn y", ("E1010", 1, 9, "a match_cast is a binding: it cannot stand inside an expression")),
         ("return R.add(x, sinfo)", ("E1002", 1, 21, "`sinfo` is not defined")),
     ],
 )  # fmt: skip
@@ -191,6 +195,32 @@ def test_an_operators_complaint_is_placed_at_its_call():
     assert len(found) == 1
     assert (found[0].span.line, found[0].span.column) == (5, 9)
     assert found[0].code.startswith("E3")
+
+
+def test_several_match_casts_in_one_assignment():
+    parse(
+        HEAD
+        + "    y, z = R.match_cast(x, R.Tensor((2, 4))), R.match_cast(x, R.Tensor((3, 4)))\n    return (y, z)"
+    )
+
+
+def test_an_error_of_a_tuple_is_placed_at_the_tuple():
+    (found,) = errors(HEAD + "    y = (x, R.Op('relax.exp'))\n    return y")
+    assert (found.code, found.span.line, found.span.column) == ("E2009", 4, 9)
+
+
+def test_an_error_of_the_result_is_placed_at_the_return():
+    text = '@R.function\ndef f(x: R.Tensor((2,), "float32")) -> R.Tensor((3,), "float32"):\n    y = R.exp(x)\n    return y'
+    (found,) = errors(text)
+    assert (found.code, found.span.line, found.span.column) == ("E3007", 4, 5)
+
+
+def test_what_to_write_instead():
+    found = errors(HEAD + "    while c:\n        pass\n    return x")
+    assert (
+        found[0].hint
+        == "a loop whose length is not known is a recursive function, or stands in a T.prim_func"
+    )
 
 
 def test_two_functions_of_one_name():

@@ -60,7 +60,7 @@ def _derive(expr: RelaxExpr) -> StructInfo | None:
             infer = expr.op.get_attr("FInferStructInfo") if isinstance(expr.op, Op) else None
             try:
                 return None if infer is None else infer(expr, None)
-            except DiagnosticError:
+            except (DiagnosticError, TypeError, ValueError, AttributeError, LookupError):
                 return None  # normalisation will report it, with its place
         case _:
             return None

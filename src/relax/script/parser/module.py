@@ -59,7 +59,12 @@ class ModuleDecorator:
         if cls is None:
             return ModuleDecorator(check)
         if not isinstance(cls, type):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise error(DECLARATION, f"ir_module decorates classes, not a {type(cls).__name__}", None)
+            span = capture.caller_span(cast(Any, sys)._getframe(1))
+            found = (
+                "a function" if capture.is_python_function(cls) else f"a value of type {type(cls).__name__}"
+            )
+            hint = "a function is decorated with @R.function or @T.prim_func"
+            raise error(DECLARATION, f"ir_module decorates classes, found {found}", span, hint=hint)
         frame = cast(Any, sys)._getframe(1)
         source, node = capture.class_source(cls, frame)
         scopes = Scopes(capture.class_environment(cls, frame))

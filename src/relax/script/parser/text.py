@@ -37,7 +37,8 @@ def from_source(
     diagnostics = DiagnosticContext()
     scopes = Scopes((dict(extra_vars or {}), library_namespaces(), BUILTINS))
     parser = TextParser(source, scopes, diagnostics, check_well_formed)
-    parser.visit_body(source.tree.body)
+    with parser.active():
+        parser.visit_body(source.tree.body)
     diagnostics.finish()
     if parser.result is None:
         raise error(DECLARATION, f"{name} defines no function and no module", None)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import itertools
+import linecache
 import textwrap
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
-from .diagnostics import NO_SOURCE, fail
+from ....ir import Source, Span
+from .diagnostics import DECLARATION, NO_SOURCE, fail
 from .source import Definition, ScriptSource, file_source
 
 
@@ -26,6 +29,9 @@ def function_source(function: Callable[..., Any]) -> tuple[ScriptSource, ast.Fun
     """
     code: types.CodeType = function.__code__  # type: ignore[attr-defined]
     module_globals: dict[str, Any] = function.__globals__  # type: ignore[attr-defined]
+    if code.co_name == "<lambda>" or code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        found = "a lambda" if code.co_name == "<lambda>" else "an async function"
+        fail(DECLARATION, f"a program is a plain `def`, found {found}", _line(code, module_globals))
     found = _find(code.co_filename, module_globals, ast.FunctionDef, code.co_name, code.co_firstlineno)
     if found is None:
         found = _from_inspect(function, ast.FunctionDef)
@@ -46,6 +52,15 @@ def class_source(cls: type, frame: types.FrameType) -> tuple[ScriptSource, ast.C
     source, node = found
     assert isinstance(node, ast.ClassDef)
     return source, node
+
+
+def _line(code: types.CodeType, module_globals: dict[str, Any]) -> Span | None:
+    """The line on which a function's definition starts."""
+    lines = linecache.getlines(code.co_filename, module_globals)
+    source = Source(code.co_filename, "".join(lines))
+    text = source.line(code.co_firstlineno)
+    indent = len(text) - len(text.lstrip())
+    return Span(source, code.co_firstlineno, indent + 1, code.co_firstlineno, len(text) + 1) if text else None
 
 
 def _no_source(kind: str, name: str) -> NoReturn:
@@ -115,6 +130,31 @@ def is_ir_module(decorator: ast.expr) -> bool:
         decorator = decorator.func
     name = decorator.attr if isinstance(decorator, ast.Attribute) else getattr(decorator, "id", "")
     return name == "ir_module"
+
+
+def caller_span(frame: types.FrameType) -> Span | None:
+    """The expression a running Python frame is evaluating (its line, before Python 3.11); None without its text.
+
+    For what Python itself evaluates, before any parser sees it: decorators and annotations.
+    """
+    code, line = frame.f_code, frame.f_lineno
+    lines = linecache.getlines(code.co_filename, frame.f_globals)
+    if not 1 <= line <= len(lines):
+        return None
+    source = Source(code.co_filename, "".join(lines))
+    text = source.line(line)
+    indent = len(text) - len(text.lstrip())
+    whole = Span(source, line, indent + 1, line, len(text) + 1)
+    positions: Callable[[], Iterator[tuple[int | None, ...]]] | None = getattr(code, "co_positions", None)
+    if positions is None:
+        return whole
+    first, last, start, end = next(itertools.islice(positions(), frame.f_lasti // 2, None))
+    if first is None or last is None or start is None or end is None or not first <= last <= len(lines):
+        return whole
+    columns = [
+        len(source.line(n).encode()[:c].decode(errors="replace")) for n, c in ((first, start), (last, end))
+    ]
+    return Span(source, first, columns[0] + 1, last, columns[1] + 1)
 
 
 def environment(function: Callable[..., Any], frame: types.FrameType) -> tuple[Mapping[str, Any], ...]:

@@ -44,6 +44,7 @@ from typing import Any, cast
 from ....ir import BaseFunc, DiagnosticContext, GlobalVar, IRModule
 from . import capture
 from .diagnostics import DECLARATION, close, fail
+from .evaluator import Evaluator
 from .scope import Scopes
 from .source import ScriptSource
 
@@ -129,14 +130,17 @@ class FunctionDecorator:
 
     def __call__(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
         """Parse a Python function; or, with keyword arguments only, the decorator with these options."""
+        frame = cast(Any, sys)._getframe(1)
         unknown = [key for key in options if key not in self.dialect.options]
         if unknown:
             hint = close(unknown[0], self.dialect.options)
-            fail(DECLARATION, f"{self.script_name} has no option `{unknown[0]}`", None, hint=hint)
+            # In text, the evaluator knows the place.
+            span = capture.caller_span(frame) if Evaluator.current() is None else None
+            fail(DECLARATION, f"{self.script_name} has no option `{unknown[0]}`", span, hint=hint)
         made = FunctionDecorator(self.script_name, self.dialect, {**self.preset, **options})
         if function is None:
             return made
-        return made.parse_python(function, cast(Any, sys)._getframe(1))
+        return made.parse_python(function, frame)
 
     def __repr__(self) -> str:
         options = ", ".join(f"{key}={value!r}" for key, value in self.preset.items())
@@ -145,9 +149,10 @@ class FunctionDecorator:
     def parse_python(self, function: Callable[..., Any], frame: Any) -> Any:
         """Parse a function object defined by the code running in `frame`."""
         if not capture.is_python_function(function):
-            fail(
-                DECLARATION, f"{self.script_name} decorates functions, not a {type(function).__name__}", None
-            )
+            found = "a class" if isinstance(function, type) else f"a value of type {type(function).__name__}"
+            message = f"{self.script_name} decorates functions, found {found}"
+            hint = "a class is decorated with @I.ir_module" if isinstance(function, type) else ""
+            fail(DECLARATION, message, capture.caller_span(frame), hint=hint)
         if capture.in_module_class(frame):
             return function
         source, node = capture.function_source(function)

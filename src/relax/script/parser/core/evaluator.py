@@ -137,7 +137,7 @@ class Evaluator:
             text = str(problem.args[0]) if isinstance(problem, KeyError) and problem.args else str(problem)
             text = text or type(problem).__name__
             code = CALL if what else KIND
-            message = text if not what or text.startswith(what) else f"{what}: {text}"
+            message = _message(what, text)
             notes = _raised_at(problem) if self.trusted else ()
             raise error(code, message, self.span(node), notes=notes) from problem
 
@@ -404,6 +404,14 @@ def _if_then_else(condition: Any, then: Any, other: Any) -> prim.PrimExpr:
         raise TypeError(f"the condition has dtype {condition.dtype}, expected bool")
     a, b = prim.match_dtypes(operators.as_operand(then), operators.as_operand(other))
     return prim.Call(a.dtype, "tir.if_then_else", (condition, a, b))
+
+
+def _message(called: str, text: str) -> str:
+    """An error's text after the name of what was called, unless it says that name itself, if by its longer path."""
+    own = "relax.op." + called.partition(".")[2] + "("
+    if called.startswith("R.") and text.startswith(own):
+        return f"{called}({text.removeprefix(own)}"
+    return text if not called or text.startswith(called) else f"{called}: {text}"
 
 
 def _raised_at(problem: Exception) -> tuple[str, ...]:

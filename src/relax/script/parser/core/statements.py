@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 from ....ir import DiagnosticError
 from .diagnostics import POISON, SYNTAX, Poisoned, error
@@ -19,6 +19,9 @@ class StatementParser(Evaluator):
     an error with a clear message. A statement that fails is reported and skipped; the names it would have
     defined are poisoned, so that their uses are not reported again.
     """
+
+    instead: ClassVar[Mapping[type[ast.AST], str]] = {}
+    """What to write instead of a statement that the dialect does not have."""
 
     def visit_body(self, body: Sequence[ast.stmt]) -> None:
         """Visit statements in order, collecting the errors of each."""
@@ -44,7 +47,8 @@ class StatementParser(Evaluator):
         method: Callable[[Any], None] | None = getattr(self, f"visit_{type(node).__name__}", None)
         if method is None:
             name = _STATEMENTS.get(type(node), type(node).__name__)
-            self.fail(SYNTAX, f"{name} cannot be used here", node)
+            hint = self.instead.get(type(node), "")
+            self.fail(SYNTAX, f"{name} cannot be used here", node, hint=hint)
         method(node)
 
     def poison(self, node: ast.stmt) -> None:

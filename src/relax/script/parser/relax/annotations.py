@@ -8,12 +8,14 @@ scope; elsewhere each call makes new variables for the names in its text.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from ....expr import ShapeExpr
 from ....expr import Var as RelaxVar
-from ....ir import DataType, DiagnosticContext, RelaxExpr, StructInfo, VDevice, parse_vdevice
+from ....ir import DataType, DiagnosticContext, DiagnosticError, RelaxExpr, StructInfo, VDevice, parse_vdevice
 from ....op.known import known_struct_info
 from ....prim import expr as prim
 from ....struct_info import (
@@ -24,7 +26,8 @@ from ....struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from ..core import Evaluator, Scopes, ScriptSource, SpecialForm
+from ..core import Evaluator, Scopes, ScriptSource, SpecialForm, capture
+from ..core.diagnostics import KIND, error
 
 
 class Dimensions(Protocol):
@@ -47,7 +50,10 @@ class _Loose(Evaluator):
         return made
 
     def dimension_text(self, text: str) -> prim.PrimExpr:
-        self.source = ScriptSource.parse(text.strip())
+        try:
+            self.source = ScriptSource.parse(text.strip())
+        except DiagnosticError as problem:
+            raise ValueError(f"in {text!r}: {problem.diagnostics[0].message}") from None
         statements = self.source.tree.body
         if len(statements) != 1 or not isinstance(statements[0], ast.Expr):
             raise ValueError(f"{text!r} is not an expression")
@@ -92,13 +98,29 @@ class StructInfoForm(SpecialForm):
     """Whether the first argument holds dimensions."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> StructInfo:
-        return self.build(*args, **kwargs)
+        """What Python makes of ``R.Tensor(...)``. Raises DiagnosticError at the caller's place if it is nothing."""
+        try:
+            return self._build(args, kwargs)
+        except (TypeError, ValueError) as problem:
+            if Evaluator.current() is not None:
+                raise
+            span = capture.caller_span(cast(Any, sys)._getframe(1))
+            raise error(KIND, str(problem), span) from problem
+
+    def _build(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> StructInfo:
+        """`build`, whose signature is shown under the name that scripts know."""
+        try:
+            inspect.signature(self.build).bind(*args, **keywords)
+        except TypeError as problem:
+            names = ", ".join(inspect.signature(self.build).parameters)
+            raise TypeError(f"{self!r}({names}): {problem}") from None
+        return self.build(*args, **keywords)
 
     def script_call(self, evaluator: Evaluator, node: ast.Call) -> StructInfo:
         parser: Any = evaluator
         if not hasattr(parser, "reading_dimensions"):
             args, keywords = evaluator.arguments(node)
-            return self.build(*args, **keywords)
+            return self._build(args, keywords)
         with parser.reading_form(node):
             args: list[Any] = []
             for i, arg in enumerate(node.args):
@@ -109,7 +131,7 @@ class StructInfoForm(SpecialForm):
                 with parser.reading_dimensions(self.has_dimensions and keyword.arg in _DIMENSION_KEYWORDS):
                     value = evaluator.eval(keyword.value)
                 keywords.update(value if keyword.arg is None else {keyword.arg: value})
-            return self.build(*args, **keywords)
+            return self._build(args, keywords)
 
     def __repr__(self) -> str:
         return f"R.{type(self).__name__[1:]}"

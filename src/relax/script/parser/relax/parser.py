@@ -7,10 +7,10 @@ value while parsing only serves to read literals and the older spellings that de
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NoReturn, cast
+from typing import Any, ClassVar, NoReturn, cast
 
 from ....expr import (
     Binding,
@@ -58,6 +58,18 @@ from .statements import DataflowFrame, MatchCastValue
 class RelaxParser(NameReader):
     """Parses one function, and the functions inside it."""
 
+    instead: ClassVar[Mapping[type[ast.AST], str]] = {
+        ast.While: "a loop whose length is not known is a recursive function, or stands in a T.prim_func",
+        ast.Assert: "R.assert_op checks a condition at run time, R.match_cast what a value is",
+        ast.Raise: "R.assert_op fails at run time",
+        ast.Try: "a program cannot catch errors; catch them where it is called",
+        ast.Delete: "nothing need be deleted: values go when nobody uses them",
+        ast.Import: "import it outside, before the program",
+        ast.ImportFrom: "import it outside, before the program",
+        ast.Match: "use if and else",
+        ast.ClassDef: "a module is a class of its own, under @I.ir_module",
+    }
+
     def __init__(self, task: FunctionTask) -> None:
         super().__init__(task)
         self.seq = SeqBuilder()
@@ -66,6 +78,10 @@ class RelaxParser(NameReader):
         self.ret_struct_info: StructInfo | None = None
         self.older = is_older_spelling(task.node)
         self._statement: ast.stmt = task.node
+        self._returned: ast.Return | None = None
+        """The last return of the function at work: where its result comes from."""
+        self._unpacked = False
+        """Whether a tuple is being read whose items are bound one by one."""
 
     # ------------------------------------------------------------------ functions
 
@@ -120,7 +136,9 @@ class RelaxParser(NameReader):
 
     def _body(self, node: ast.FunctionDef) -> SeqExpr:
         statements = [s for i, s in enumerate(node.body) if not (i == 0 and is_docstring(s))]
+        self._returned = None
         result = self.statements(statements)
+        span = self.span(self._returned or node)
         if result is None:
             if not self.diagnostics.errors:
                 self.fail(
@@ -130,7 +148,7 @@ class RelaxParser(NameReader):
                     hint="end it with `return`",
                 )
             result = Tuple(())
-        return self.seq.finish(result, self.span(node))
+        return self.seq.finish(result, span)
 
     def known_info(self, expr: RelaxExpr) -> StructInfo | None:
         """What is known of a value so far."""
@@ -151,6 +169,34 @@ class RelaxParser(NameReader):
         if isinstance(function, RelaxExpr) and keywords:
             self.fail(KIND, "a call of a function takes no keyword arguments", node)
         return super().invoke(function, args, keywords, node)
+
+    def arguments(self, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
+        args, keywords = super().arguments(node)
+        for keyword in node.keywords:
+            if keyword.arg is not None:
+                self._no_match_cast(keywords[keyword.arg], keyword.value)
+        return args, keywords
+
+    def items(self, nodes: Iterable[ast.expr]) -> Iterator[Any]:
+        for node in nodes:
+            for value in super().items([node]):
+                if not self._unpacked:
+                    self._no_match_cast(value, node)
+                yield value
+
+    def binary(self, name: str, a: Any, b: Any, node: ast.AST) -> Any:
+        for value in (a, b):
+            self._no_match_cast(value, node)
+        return super().binary(name, a, b, node)
+
+    def _no_match_cast(self, value: Any, node: ast.AST) -> None:
+        if isinstance(value, MatchCastValue):
+            self.fail(
+                PLACE,
+                "a match_cast is a binding: it cannot stand inside an expression",
+                node,
+                hint="give it a name in a line of its own: y = R.match_cast(...)",
+            )
 
     # ------------------------------------------------------------------ statements
 
@@ -186,6 +232,7 @@ class RelaxParser(NameReader):
         return Tuple(())
 
     def _return(self, node: ast.Return) -> RelaxExpr:
+        self._returned = node
         return Tuple(()) if node.value is None else self.expression(node.value)
 
     def visit_Return(self, node: ast.Return) -> None:
@@ -234,7 +281,14 @@ class RelaxParser(NameReader):
         self._emit("_", value, None, node)
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        value = self.eval(node.value)
+        # ``a, b = R.match_cast(...), R.match_cast(...)`` is two bindings.
+        self._unpacked = isinstance(node.value, ast.Tuple) and isinstance(
+            node.targets[0], (ast.Tuple, ast.List)
+        )
+        try:
+            value = self.eval(node.value)
+        finally:
+            self._unpacked = False
         for target in node.targets:
             value = self._assign(target, value, None, node)
 
@@ -315,7 +369,7 @@ class RelaxParser(NameReader):
             var = kind(name or "gv", info if info is not None else value.struct_info, span=var_span)
             binding = MatchCast(var, value.value, value.struct_info, span=self.span(node))
         else:
-            expr = self._convert(value, node)
+            expr = self._convert(value, getattr(node, "value", None) or node)
             var = kind(name or ("lv" if self.dataflow else "gv"), info, span=var_span)
             binding = VarBinding(var, expr, span=self.span(node))
             known = known_struct_info(expr) if info is None else None
