@@ -6,8 +6,6 @@ parameter, or into a match_cast.
 
 from __future__ import annotations
 
-from hypothesis import strategies as st
-
 from relax.expr import DataTypeImm, MatchCast, ShapeExpr, Tuple, Var
 from relax.ir import DataType, IRModule, StructInfo
 from relax.op import zeros
@@ -21,9 +19,9 @@ from relax.struct_info import (
     TupleStructInfo,
 )
 
+from .choices import Choices
 from .mutate_tree import (
     LOST,
-    Draw,
     Site,
     Table,
     any_tensor,
@@ -38,38 +36,38 @@ from .mutate_tree import (
 TABLE = Table()
 
 
-def annotate(module: IRModule, draw: Draw, info: StructInfo) -> IRModule | None:
+def annotate(module: IRModule, choices: Choices, info: StructInfo) -> IRModule | None:
     """The module with struct info, as it is or in a tuple, somewhere where it binds no shape variable."""
-    site = pick(draw, scan(module).sites)
-    return None if site is None else annotate_at(module, draw, site, info)
+    site = pick(choices, scan(module).sites)
+    return None if site is None else annotate_at(module, choices, site, info)
 
 
-def annotate_at(module: IRModule, draw: Draw, site: Site, info: StructInfo) -> IRModule:
+def annotate_at(module: IRModule, choices: Choices, site: Site, info: StructInfo) -> IRModule:
     """The same at a given place: a binding of a value that was there."""
-    value = any_tensor(draw, site)
-    if draw(st.booleans()):
+    value = any_tensor(choices, site)
+    if choices.chance(50):
         info, value = TupleStructInfo((info, ObjectStructInfo())), Tuple((value, value))
     return insert(module, site, site.bind("described", value, info.replace(span=site.span)))
 
 
-def describe(module: IRModule, draw: Draw, info: StructInfo) -> IRModule | None:
+def describe(module: IRModule, choices: Choices, info: StructInfo) -> IRModule | None:
     """The module with struct info that mentions no shape variable anywhere an annotation can stand."""
-    kind = draw(st.sampled_from(["binding", "parameter", "match_cast"]))
+    kind = choices.pick(["binding", "parameter", "match_cast"])
     places = scan(module)
     if kind == "binding":
-        return annotate(module, draw, info)
+        return annotate(module, choices, info)
     if kind == "parameter":
-        known = pick(draw, places.functions)
+        known = pick(choices, places.functions)
         if known is None:
             return None
         span = known.function.span
         param = Var("extra", info.replace(span=span), span=span)
         return rewrite(module, {known.function: with_param(known.function, param)})
-    site = pick(draw, places.sites)
+    site = pick(choices, places.sites)
     if site is None:
         return None
     cast = MatchCast(
-        site.new_var("cast"), any_tensor(draw, site), info.replace(span=site.span), span=site.span
+        site.new_var("cast"), any_tensor(choices, site), info.replace(span=site.span), span=site.span
     )
     return insert(module, site, cast)
 
@@ -78,7 +76,7 @@ def describe(module: IRModule, draw: Draw, info: StructInfo) -> IRModule | None:
 
 
 @TABLE.declare("E2010")
-def ndim_is_another_number(module: IRModule, draw: Draw) -> IRModule | None:
+def ndim_is_another_number(module: IRModule, choices: Choices) -> IRModule | None:
     """Say an ndim that is not the number of dimensions, or no number of dimensions at all."""
     infos = [
         TensorStructInfo((4, 5), ndim=3),
@@ -87,107 +85,105 @@ def ndim_is_another_number(module: IRModule, draw: Draw) -> IRModule | None:
         TensorStructInfo(ndim=-2),
         ShapeStructInfo(ndim=-3),
     ]
-    return describe(module, draw, draw(st.sampled_from(infos)))
+    return describe(module, choices, choices.pick(infos))
 
 
 @TABLE.declare("E2014")
-def tensor_annotation_over_unbound_size(module: IRModule, draw: Draw) -> IRModule | None:
+def tensor_annotation_over_unbound_size(module: IRModule, choices: Choices) -> IRModule | None:
     """Say in a tensor annotation a size that nothing binds."""
     size = new_size()
-    return annotate(
-        module, draw, TensorStructInfo(draw(st.sampled_from([(size,), (2, size + 1)])), "float32")
-    )
+    return annotate(module, choices, TensorStructInfo(choices.pick([(size,), (2, size + 1)]), "float32"))
 
 
 @TABLE.declare("E2014")
-def size_is_negative(module: IRModule, draw: Draw) -> IRModule | None:
+def size_is_negative(module: IRModule, choices: Choices) -> IRModule | None:
     """Say a negative size in a tensor annotation."""
-    return describe(module, draw, TensorStructInfo((draw(st.integers(-9, -1)),), "float32"))
+    return describe(module, choices, TensorStructInfo((choices.integer(-9, -1),), "float32"))
 
 
 @TABLE.declare("E2014", text={"E1002"})
-def shape_is_held_by_an_unbound_variable(module: IRModule, draw: Draw) -> IRModule | None:
+def shape_is_held_by_an_unbound_variable(module: IRModule, choices: Choices) -> IRModule | None:
     """Let an annotation's shape be a variable that nothing binds."""
     stray = Var("stray", ShapeStructInfo(ndim=1))
-    return annotate(module, draw, TensorStructInfo(stray, "float32"))
+    return annotate(module, choices, TensorStructInfo(stray, "float32"))
 
 
 @TABLE.declare("E2014")
-def shape_is_held_by_a_tensor(module: IRModule, draw: Draw) -> IRModule | None:
+def shape_is_held_by_a_tensor(module: IRModule, choices: Choices) -> IRModule | None:
     """Let an annotation's shape be a variable that holds a tensor."""
     found = [(s, v) for s in scan(module).sites for v in s.tensors()]
-    chosen = pick(draw, found)
+    chosen = pick(choices, found)
     if chosen is None:
         return None
-    return annotate_at(module, draw, chosen[0], TensorStructInfo(chosen[1], "float32", ndim=1))
+    return annotate_at(module, choices, chosen[0], TensorStructInfo(chosen[1], "float32", ndim=1))
 
 
 @TABLE.declare("E2014")
-def shape_variable_of_another_rank(module: IRModule, draw: Draw) -> IRModule | None:
+def shape_variable_of_another_rank(module: IRModule, choices: Choices) -> IRModule | None:
     """Let an annotation's shape be a variable that holds a shape of another rank."""
-    site = pick(draw, scan(module).sites)
+    site = pick(choices, scan(module).sites)
     if site is None:
         return None
     shape = site.bind("s", ShapeExpr((2, 3)), ShapeStructInfo((2, 3)))
     info = TensorStructInfo(shape.var, "float32", ndim=1, span=site.span)
-    return insert(module, site, shape, site.bind("described", any_tensor(draw, site), info))
+    return insert(module, site, shape, site.bind("described", any_tensor(choices, site), info))
 
 
 @TABLE.declare("E2014", text={"E1005"})
-def shape_is_computed_in_the_annotation(module: IRModule, draw: Draw) -> IRModule | None:
+def shape_is_computed_in_the_annotation(module: IRModule, choices: Choices) -> IRModule | None:
     """Let an annotation's shape be a call."""
-    return annotate(module, draw, TensorStructInfo(zeros((2,), "int64"), "float32", ndim=2))
+    return annotate(module, choices, TensorStructInfo(zeros((2,), "int64"), "float32", ndim=2))
 
 
 @TABLE.declare("E2015")
-def shape_annotation_over_unbound_size(module: IRModule, draw: Draw) -> IRModule | None:
+def shape_annotation_over_unbound_size(module: IRModule, choices: Choices) -> IRModule | None:
     """Say in a shape annotation a size that nothing binds."""
     size = new_size()
-    return annotate(module, draw, ShapeStructInfo(draw(st.sampled_from([(size,), (2, size * 2)]))))
+    return annotate(module, choices, ShapeStructInfo(choices.pick([(size,), (2, size * 2)])))
 
 
 @TABLE.declare("E2016")
-def prim_annotation_over_unbound_size(module: IRModule, draw: Draw) -> IRModule | None:
+def prim_annotation_over_unbound_size(module: IRModule, choices: Choices) -> IRModule | None:
     """Say in a prim annotation a value that nothing binds."""
     size = new_size()
-    return annotate(module, draw, PrimStructInfo(value=draw(st.sampled_from([size, size + 1]))))
+    return annotate(module, choices, PrimStructInfo(value=choices.pick([size, size + 1])))
 
 
 @TABLE.declare("E2017")
-def function_described_twice(module: IRModule, draw: Draw) -> IRModule | None:
+def function_described_twice(module: IRModule, choices: Choices) -> IRModule | None:
     """Describe a function by params and by a derivation."""
     params = (TensorStructInfo((4,), "float32"),)
     both = FuncStructInfo(params, ObjectStructInfo(), derive_func="relax.default_derivation")
-    return describe(module, draw, both)
+    return describe(module, choices, both)
 
 
 @TABLE.declare("E2017", text=LOST)
-def function_not_described(module: IRModule, draw: Draw) -> IRModule | None:
+def function_not_described(module: IRModule, choices: Choices) -> IRModule | None:
     """Describe a function by neither params nor a derivation."""
-    return describe(module, draw, FuncStructInfo(None, ObjectStructInfo()))
+    return describe(module, choices, FuncStructInfo(None, ObjectStructInfo()))
 
 
 @TABLE.declare("E2019")
-def prim_annotation_of_no_number(module: IRModule, draw: Draw) -> IRModule | None:
+def prim_annotation_of_no_number(module: IRModule, choices: Choices) -> IRModule | None:
     """Describe a scalar as a handle, or as nothing."""
-    return describe(module, draw, PrimStructInfo(draw(st.sampled_from(["handle", ""]))))
+    return describe(module, choices, PrimStructInfo(choices.pick(["handle", ""])))
 
 
 @TABLE.declare("E2020")
-def unsupported_dtype(module: IRModule, draw: Draw) -> IRModule | None:
+def unsupported_dtype(module: IRModule, choices: Choices) -> IRModule | None:
     """Use a dtype with lanes, or of a width the language does not have."""
-    dtype = DataType(draw(st.sampled_from(["float32x4", "int4", "uint4", "int64x2", "boolx8"])))
-    if draw(st.booleans()):
-        return describe(module, draw, TensorStructInfo((2,), dtype))
-    site = pick(draw, scan(module).sites)
+    dtype = DataType(choices.pick(["float32x4", "int4", "uint4", "int64x2", "boolx8"]))
+    if choices.chance(50):
+        return describe(module, choices, TensorStructInfo((2,), dtype))
+    site = pick(choices, scan(module).sites)
     return None if site is None else insert(module, site, site.bind("dtype", DataTypeImm(dtype)))
 
 
 @TABLE.declare("E2022")
-def prim_value_of_another_dtype(module: IRModule, draw: Draw) -> IRModule | None:
+def prim_value_of_another_dtype(module: IRModule, choices: Choices) -> IRModule | None:
     """Say in a prim annotation a value of another dtype."""
     wrong = [PrimStructInfo("int32", IntImm("int64", 3)), PrimStructInfo("bool", IntImm("int8", 1))]
-    return describe(module, draw, draw(st.sampled_from(wrong)))
+    return describe(module, choices, choices.pick(wrong))
 
 
 __all__ = ["TABLE", "annotate", "describe"]

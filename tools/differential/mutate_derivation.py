@@ -7,7 +7,6 @@ annotation that is there.
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import strategies as st
 
 from relax import op
 from relax.call_graph import global_vars_in
@@ -27,7 +26,8 @@ from relax.expr import (
     VarBinding,
     const,
 )
-from relax.ir import GlobalVar, IRModule, RelaxExpr, StructInfo
+from relax.ir import GlobalVar, IRModule, Op, RelaxExpr, StructInfo
+from relax.op.intrinsics import Intrinsic
 from relax.scope import FORCE_PURE
 from relax.struct_info import (
     FuncStructInfo,
@@ -38,8 +38,8 @@ from relax.struct_info import (
     TupleStructInfo,
 )
 
+from .choices import Choices
 from .mutate_tree import (
-    Draw,
     Known,
     Places,
     Site,
@@ -96,9 +96,9 @@ def wrong_values(info: StructInfo) -> list[RelaxExpr]:
     return values
 
 
-def put(module: IRModule, draw: Draw, value: RelaxExpr) -> IRModule | None:
+def put(module: IRModule, choices: Choices, value: RelaxExpr) -> IRModule | None:
     """The module with a value bound somewhere."""
-    site = pick(draw, scan(module).sites)
+    site = pick(choices, scan(module).sites)
     return None if site is None else insert(module, site, site.bind("wrong", value))
 
 
@@ -124,7 +124,7 @@ def _local_call(site: Site, args: list[RelaxExpr]) -> tuple[VarBinding, VarBindi
 
 
 @TABLE.declare("E3001", stage=DERIVE)
-def incompatible_argument(module: IRModule, draw: Draw) -> IRModule | None:
+def incompatible_argument(module: IRModule, choices: Choices) -> IRModule | None:
     """Give a function an argument that its parameter cannot be."""
     places = scan(module)
     found: list[tuple[Call, int, RelaxExpr]] = []
@@ -132,56 +132,74 @@ def incompatible_argument(module: IRModule, draw: Draw) -> IRModule | None:
         info = _called(module, places, call)
         for i, param in enumerate(info.params if info is not None else ()):
             found += [(call, i, value) for value in wrong_values(param)]
-    if found and draw(st.booleans()):
-        call, index, value = pick(draw, found)
+    if found and choices.chance(50):
+        call, index, value = pick(choices, found)
         args = (*call.args[:index], value, *call.args[index + 1 :])
         return change(module, call, args=args)
-    site = pick(draw, places.sites)
+    site = pick(choices, places.sites)
     if site is None:
         return None
-    wrong = draw(st.sampled_from(wrong_values(TensorStructInfo((2,), "float32"))))
+    wrong = choices.pick(wrong_values(TensorStructInfo((2,), "float32")))
     return insert(module, site, *_local_call(site, [wrong]))
 
 
 @TABLE.declare("E3002", stage=DERIVE)
-def wrong_number_of_arguments(module: IRModule, draw: Draw) -> IRModule | None:
+def wrong_number_of_arguments(module: IRModule, choices: Choices) -> IRModule | None:
     """Call a function with one argument more, or with none."""
     places = scan(module)
     found = [call for _, call in places.calls() if _called(module, places, call) is not None]
-    if found and draw(st.booleans()):
-        call = pick(draw, found)
+    if found and choices.chance(50):
+        call = pick(choices, found)
         more = (*call.args, PrimValue(1))
-        args = call.args[:-1] if call.args and draw(st.booleans()) else more
+        args = call.args[:-1] if call.args and choices.chance(50) else more
         return change(module, call, args=args)
-    site = pick(draw, places.sites)
+    site = pick(choices, places.sites)
     if site is None:
         return None
-    args = draw(st.sampled_from([[], [const([1.0, 2.0]), const([1.0, 2.0])]]))
+    args = choices.pick([[], [const([1.0, 2.0]), const([1.0, 2.0])]])
     return insert(module, site, *_local_call(site, args))
 
 
 @TABLE.declare("E3003", stage=DERIVE)
-def call_of_no_function(module: IRModule, draw: Draw) -> IRModule | None:
+def call_of_no_function(module: IRModule, choices: Choices) -> IRModule | None:
     """Call a tensor."""
     found = [(s, v) for s in scan(module).sites for v in s.tensors()]
-    chosen = pick(draw, found)
+    chosen = pick(choices, found)
     if chosen is None:
         return None
     site, var = chosen
     return insert(module, site, site.bind("wrong", Call(var, [PrimValue(1)])))
 
 
+@TABLE.declare("E3016", stage=DERIVE, text={"E3016", "E1004"})
+def sinfo_args_of_a_call_that_takes_none(module: IRModule, choices: Choices) -> IRModule | None:
+    """Give sinfo_args to the call of an operator or a Relax function, whose result is derived."""
+    places = scan(module)
+    calls = [
+        call
+        for _, call in places.calls()
+        if isinstance(call.op, Op | Var | GlobalVar) and not call.sinfo_args
+    ]
+    calls = [c for c in calls if isinstance(c.op, Op) or _called(module, places, c) is not None]
+    calls = [c for c in calls if not isinstance(c.attrs, Intrinsic)]
+    call = pick(choices, calls)
+    info = TensorStructInfo(None, "float32", ndim=1)
+    if call is None:
+        return put(module, choices, op.exp(const([1.0])).replace(sinfo_args=(info,)))
+    return change(module, call, sinfo_args=(info,))
+
+
 @TABLE.declare("E3011", stage=DERIVE, text={"E1003"})
-def call_of_unknown_function(module: IRModule, draw: Draw) -> IRModule | None:
+def call_of_unknown_function(module: IRModule, choices: Choices) -> IRModule | None:
     """Call a global function that the module does not have."""
-    return put(module, draw, Call(GlobalVar("nowhere"), []))
+    return put(module, choices, Call(GlobalVar("nowhere"), []))
 
 
 @TABLE.declare("E3012", stage=DERIVE)
-def unregistered_derivation(module: IRModule, draw: Draw) -> IRModule | None:
+def unregistered_derivation(module: IRModule, choices: Choices) -> IRModule | None:
     """Call a packed function whose derivation is not registered."""
     places = scan(module)
-    site = pick(draw, places.ordinary)
+    site = pick(choices, places.ordinary)
     if site is None:
         return None
     info = FuncStructInfo.opaque_func(derive_func="differential.unknown", purity=True)
@@ -199,36 +217,36 @@ def _must_be_pure(site: Site) -> bool:
     return site.owner.is_pure and not site.owner.attrs.get(FORCE_PURE, False)
 
 
-def _impure(draw: Draw, site: Site) -> Call:
+def _impure(choices: Choices, site: Site) -> Call:
     """A call with effects."""
-    value = any_tensor(draw, site)
+    value = any_tensor(choices, site)
     calls = [
         op.call_packed("differential.unknown", value, sinfo_args=TensorStructInfo(ndim=1)),
         op.print(value, format="{}"),
         op.assert_op(Constant(np.array(True)), format="never"),
     ]
-    return draw(st.sampled_from(calls))
+    return choices.pick(calls)
 
 
 @TABLE.declare("E3004", stage=DERIVE)
-def impure_call_in_dataflow_block(module: IRModule, draw: Draw) -> IRModule | None:
+def impure_call_in_dataflow_block(module: IRModule, choices: Choices) -> IRModule | None:
     """Make a call with effects inside a dataflow block."""
     forced = [s for s in scan(module).dataflow if not s.owner.attrs.get(FORCE_PURE, False)]
-    site = pick(draw, forced)
-    return None if site is None else insert(module, site, site.bind("effect", _impure(draw, site)))
+    site = pick(choices, forced)
+    return None if site is None else insert(module, site, site.bind("effect", _impure(choices, site)))
 
 
 @TABLE.declare("E3005", stage=DERIVE)
-def impure_call_in_pure_function(module: IRModule, draw: Draw) -> IRModule | None:
+def impure_call_in_pure_function(module: IRModule, choices: Choices) -> IRModule | None:
     """Make a call with effects in a function that is pure."""
-    site = pick(draw, [s for s in scan(module).ordinary if _must_be_pure(s)])
-    return None if site is None else insert(module, site, site.bind("effect", _impure(draw, site)))
+    site = pick(choices, [s for s in scan(module).ordinary if _must_be_pure(s)])
+    return None if site is None else insert(module, site, site.bind("effect", _impure(choices, site)))
 
 
 @TABLE.declare("E3005", stage=DERIVE)
-def impure_local_function_called_in_pure_function(module: IRModule, draw: Draw) -> IRModule | None:
+def impure_local_function_called_in_pure_function(module: IRModule, choices: Choices) -> IRModule | None:
     """Call a local function declared impure in a function that is pure."""
-    site = pick(draw, [s for s in scan(module).ordinary if _must_be_pure(s)])
+    site = pick(choices, [s for s in scan(module).ordinary if _must_be_pure(s)])
     if site is None:
         return None
     made, called = _local_call(site, [const([1.0, 2.0])])
@@ -239,7 +257,7 @@ def impure_local_function_called_in_pure_function(module: IRModule, draw: Draw) 
 
 
 @TABLE.declare("E3006", stage=DERIVE)
-def annotation_contradicts_the_value(module: IRModule, draw: Draw) -> IRModule | None:
+def annotation_contradicts_the_value(module: IRModule, choices: Choices) -> IRModule | None:
     """Annotate a variable with what its value cannot be."""
     found = [
         (s, v, wrong)
@@ -247,7 +265,7 @@ def annotation_contradicts_the_value(module: IRModule, draw: Draw) -> IRModule |
         for v in s.tensors()
         for wrong in contradictions(v.struct_info)
     ]
-    chosen = pick(draw, found)
+    chosen = pick(choices, found)
     if chosen is None:
         return None
     site, var, wrong = chosen
@@ -255,19 +273,19 @@ def annotation_contradicts_the_value(module: IRModule, draw: Draw) -> IRModule |
 
 
 @TABLE.declare("E3006", stage=DERIVE)
-def match_cast_to_something_else_than_declared(module: IRModule, draw: Draw) -> IRModule | None:
+def match_cast_to_something_else_than_declared(module: IRModule, choices: Choices) -> IRModule | None:
     """Annotate the variable of a match_cast with what the cast does not give."""
-    site = pick(draw, scan(module).sites)
+    site = pick(choices, scan(module).sites)
     if site is None:
         return None
-    value = any_tensor(draw, site)
+    value = any_tensor(choices, site)
     info = TensorStructInfo(None, tensor_info(value).dtype, ndim=tensor_info(value).ndim)
-    wrong = draw(st.sampled_from(contradictions(info)))
+    wrong = choices.pick(contradictions(info))
     return insert(module, site, MatchCast(site.new_var("wrong", wrong), value, info, span=site.span))
 
 
 @TABLE.declare("E3007", stage=DERIVE)
-def return_annotation_contradicts_the_body(module: IRModule, draw: Draw) -> IRModule | None:
+def return_annotation_contradicts_the_body(module: IRModule, choices: Choices) -> IRModule | None:
     """Declare a result that a function, which nobody calls, does not return."""
     called = {g for f in module.functions.values() if isinstance(f, Function) for g in global_vars_in(f)}
     found: list[tuple[Known, StructInfo]] = []
@@ -275,7 +293,7 @@ def return_annotation_contradicts_the_body(module: IRModule, draw: Draw) -> IRMo
         if isinstance(known.var, GlobalVar) and known.name not in called:
             info = known.function.body.struct_info
             found += [(known, wrong) for wrong in contradictions(info)]
-    chosen = pick(draw, found)
+    chosen = pick(choices, found)
     if chosen is None:
         return None
     known, wrong = chosen
@@ -283,7 +301,7 @@ def return_annotation_contradicts_the_body(module: IRModule, draw: Draw) -> IRMo
 
 
 @TABLE.declare("E3008", stage=DERIVE)
-def match_cast_never_succeeds(module: IRModule, draw: Draw) -> IRModule | None:
+def match_cast_never_succeeds(module: IRModule, choices: Choices) -> IRModule | None:
     """Cast a tensor to what it cannot be."""
     found = [
         (s, v, wrong)
@@ -291,7 +309,7 @@ def match_cast_never_succeeds(module: IRModule, draw: Draw) -> IRModule | None:
         for v in s.tensors()
         for wrong in contradictions(v.struct_info)
     ]
-    chosen = pick(draw, found)
+    chosen = pick(choices, found)
     if chosen is None:
         return None
     site, var, wrong = chosen
@@ -302,48 +320,46 @@ def match_cast_never_succeeds(module: IRModule, draw: Draw) -> IRModule | None:
 
 
 @TABLE.declare("E3009", stage=DERIVE)
-def field_of_no_tuple(module: IRModule, draw: Draw) -> IRModule | None:
+def field_of_no_tuple(module: IRModule, choices: Choices) -> IRModule | None:
     """Take a field of a tensor."""
     found = [(s, v) for s in scan(module).sites for v in s.tensors()]
-    chosen = pick(draw, found)
+    chosen = pick(choices, found)
     if chosen is None:
         return None
     site, var = chosen
-    return insert(module, site, site.bind("wrong", TupleGetItem(var, draw(st.integers(0, 2)))))
+    return insert(module, site, site.bind("wrong", TupleGetItem(var, choices.integer(0, 2))))
 
 
 @TABLE.declare("E3009", stage=DERIVE, text={"E3009", "E1005"})
-def tuple_index_out_of_range(module: IRModule, draw: Draw) -> IRModule | None:
+def tuple_index_out_of_range(module: IRModule, choices: Choices) -> IRModule | None:
     """Take a field that a tuple does not have."""
     places = scan(module)
     found = [(b, b.value) for b in places.bindings if isinstance(b.value, TupleGetItem)]
     found = [(b, v) for b, v in found if isinstance(v.tuple_value.struct_info_, TupleStructInfo)]
-    if found and draw(st.booleans()):
-        bound, value = pick(draw, found)
+    if found and choices.chance(50):
+        bound, value = pick(choices, found)
         size = len(value.tuple_value.struct_info.fields)
-        return change(module, value, index=draw(st.sampled_from([size, size + 7, -1])))
-    site = pick(draw, places.sites)
+        return change(module, value, index=choices.pick([size, size + 7, -1]))
+    site = pick(choices, places.sites)
     if site is None:
         return None
-    made = site.bind("pair", Tuple([any_tensor(draw, site), PrimValue(1)]))
-    return insert(
-        module, site, made, site.bind("wrong", TupleGetItem(made.var, draw(st.sampled_from([2, -1]))))
-    )
+    made = site.bind("pair", Tuple([any_tensor(choices, site), PrimValue(1)]))
+    return insert(module, site, made, site.bind("wrong", TupleGetItem(made.var, choices.pick([2, -1]))))
 
 
 @TABLE.declare("E3010", stage=DERIVE)
-def condition_is_no_bool_scalar(module: IRModule, draw: Draw) -> IRModule | None:
+def condition_is_no_bool_scalar(module: IRModule, choices: Choices) -> IRModule | None:
     """Let an if ask for something that is no bool scalar."""
     places = scan(module)
     wrong = [const(1.0), const([True, False]), PrimValue(1), ShapeExpr((1,)), const(1, "int32")]
-    cond = draw(st.sampled_from(wrong))
+    cond = choices.pick(wrong)
     found = [b.value for b in places.bindings if isinstance(b.value, If)]
-    if found and draw(st.booleans()):
-        return change(module, pick(draw, found), cond=cond)
-    site = pick(draw, places.ordinary)
+    if found and choices.chance(50):
+        return change(module, pick(choices, found), cond=cond)
+    site = pick(choices, places.ordinary)
     if site is None:
         return None
-    value = any_tensor(draw, site)
+    value = any_tensor(choices, site)
     return insert(module, site, site.bind("wrong", If(cond, SeqExpr((), value), SeqExpr((), value))))
 
 

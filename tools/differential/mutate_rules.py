@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import strategies as st
+from typing import Any
 
 from relax.call_graph import call_graph, recursive_groups
 from relax.expr import (
@@ -18,22 +18,22 @@ from relax.expr import (
     SeqExpr,
     ShapeExpr,
     Tuple,
+    TupleGetItem,
     Var,
     VarBinding,
 )
 from relax.ir import GlobalVar, IRModule, Op, set_slot
 from relax.op import call_pure_packed, negative
-from relax.prim import IntImm
-from relax.prim import const as prim_const
+from relax.prim import StringImm as PrimString
 from relax.scope import FORCE_PURE
 from relax.sinfo_map import bound_in
 from relax.struct_info import ObjectStructInfo, ShapeStructInfo, TensorStructInfo
-from relax.tir import Broadcast, PrimFunc
+from relax.tir import PrimFunc
 
+from .choices import Choices
 from .mutate_tree import (
     LOST,
     Bound,
-    Draw,
     Known,
     Places,
     Site,
@@ -60,13 +60,13 @@ UNDEFINED = {"E1002"}
 
 
 @TABLE.declare("E2001", text=UNDEFINED)
-def use_dataflow_var_outside_its_block(module: IRModule, draw: Draw) -> IRModule | None:
+def use_dataflow_var_outside_its_block(module: IRModule, choices: Choices) -> IRModule | None:
     """Use a dataflow variable after its block."""
     found: list[tuple[DataflowVar, Site]] = []
     for seq, end in scan(module).sequences:
         for block in seq.blocks:
             found += [(b.var, end) for b in block.bindings if isinstance(b.var, DataflowVar)]
-    chosen = pick(draw, found)
+    chosen = pick(choices, found)
     if chosen is None:
         return None
     var, end = chosen
@@ -74,10 +74,10 @@ def use_dataflow_var_outside_its_block(module: IRModule, draw: Draw) -> IRModule
 
 
 @TABLE.declare("E2001", text=LOST)
-def bind_dataflow_var_in_ordinary_block(module: IRModule, draw: Draw) -> IRModule | None:
+def bind_dataflow_var_in_ordinary_block(module: IRModule, choices: Choices) -> IRModule | None:
     """Bind a dataflow variable outside of every dataflow block."""
     bound = pick(
-        draw, [b for b in scan(module).bindings if _renewable(b.binding.var) and not b.site.in_dataflow]
+        choices, [b for b in scan(module).bindings if _renewable(b.binding.var) and not b.site.in_dataflow]
     )
     if bound is None:
         return None
@@ -94,9 +94,9 @@ def _renewable(var: Var) -> bool:
 
 
 @TABLE.declare("E2001", text=LOST)
-def dataflow_var_as_parameter(module: IRModule, draw: Draw) -> IRModule | None:
+def dataflow_var_as_parameter(module: IRModule, choices: Choices) -> IRModule | None:
     """Give a function a dataflow variable as a parameter."""
-    known = pick(draw, scan(module).functions)
+    known = pick(choices, scan(module).functions)
     if known is None:
         return None
     param = DataflowVar("extra", ObjectStructInfo(), span=known.function.span)
@@ -107,9 +107,9 @@ def dataflow_var_as_parameter(module: IRModule, draw: Draw) -> IRModule | None:
 
 
 @TABLE.declare("E2002", text=UNDEFINED)
-def use_unbound_variable(module: IRModule, draw: Draw) -> IRModule | None:
+def use_unbound_variable(module: IRModule, choices: Choices) -> IRModule | None:
     """Use a variable that nothing binds, in the place of another."""
-    chosen = _operand(scan(module), draw)
+    chosen = _operand(scan(module), choices)
     if chosen is None:
         return None
     bound, index, var = chosen
@@ -118,10 +118,10 @@ def use_unbound_variable(module: IRModule, draw: Draw) -> IRModule | None:
 
 
 @TABLE.declare("E2002", text=LOST)
-def bind_variable_twice(module: IRModule, draw: Draw) -> IRModule | None:
+def bind_variable_twice(module: IRModule, choices: Choices) -> IRModule | None:
     """Bind the same variable again."""
     plain = [b for b in scan(module).bindings if _repeatable(b)]
-    bound = pick(draw, plain)
+    bound = pick(choices, plain)
     if bound is None or bound.site.block is None:
         return None
     again = bound.binding.replace(value=bound.value)
@@ -137,9 +137,9 @@ def _repeatable(bound: Bound) -> bool:
 
 
 @TABLE.declare("E2002", text=UNDEFINED)
-def use_variable_in_its_own_value(module: IRModule, draw: Draw) -> IRModule | None:
+def use_variable_in_its_own_value(module: IRModule, choices: Choices) -> IRModule | None:
     """Use a variable in the value it is bound to."""
-    chosen = _operand(scan(module), draw)
+    chosen = _operand(scan(module), choices)
     if chosen is None:
         return None
     bound, index, _ = chosen
@@ -147,28 +147,28 @@ def use_variable_in_its_own_value(module: IRModule, draw: Draw) -> IRModule | No
 
 
 @TABLE.declare("E2002", text=UNDEFINED)
-def use_variable_of_a_branch_outside(module: IRModule, draw: Draw) -> IRModule | None:
+def use_variable_of_a_branch_outside(module: IRModule, choices: Choices) -> IRModule | None:
     """Use what a branch of an if binds, after the if."""
     found: list[tuple[Var, Site]] = []
     for bound in scan(module).bindings:
         if isinstance(bound.value, If):
             inner = [v for b in (bound.value.true_branch, bound.value.false_branch) for v in _plain_vars(b)]
             found += [(v, _after(bound.site)) for v in inner]
-    chosen = pick(draw, found)
+    chosen = pick(choices, found)
     return (
         None if chosen is None else insert(module, chosen[1], chosen[1].bind("escaped", Tuple([chosen[0]])))
     )
 
 
 @TABLE.declare("E2002", text=UNDEFINED)
-def use_variable_of_a_function_outside(module: IRModule, draw: Draw) -> IRModule | None:
+def use_variable_of_a_function_outside(module: IRModule, choices: Choices) -> IRModule | None:
     """Use what a local function binds, or its parameter, outside of it."""
     found: list[tuple[Var, Site]] = []
     for known in scan(module).functions:
         if known.site is not None:
             inner = [*known.function.params, *_plain_vars(known.function.body)]
             found += [(v, _after(known.site)) for v in inner]
-    chosen = pick(draw, found)
+    chosen = pick(choices, found)
     return (
         None if chosen is None else insert(module, chosen[1], chosen[1].bind("escaped", Tuple([chosen[0]])))
     )
@@ -184,7 +184,7 @@ def _after(site: Site) -> Site:
 
 
 @TABLE.declare("E2003", text=UNDEFINED)
-def use_variable_before_its_binding(module: IRModule, draw: Draw) -> IRModule | None:
+def use_variable_before_its_binding(module: IRModule, choices: Choices) -> IRModule | None:
     """Use a variable that a later binding of the same scope binds."""
     found: list[tuple[Bound, int, Var]] = []
     for bound in scan(module).bindings:
@@ -192,13 +192,13 @@ def use_variable_before_its_binding(module: IRModule, draw: Draw) -> IRModule | 
         if not bound.site.in_dataflow:
             later = [v for v in later if not isinstance(v, DataflowVar)]
         found += [(bound, i, v) for i, _ in operands(bound.value) for v in later]
-    chosen = pick(draw, found)
+    chosen = pick(choices, found)
     return None if chosen is None else _with_operand(module, *chosen)
 
 
-def _operand(places: Places, draw: Draw) -> tuple[Bound, int, Var] | None:
+def _operand(places: Places, choices: Choices) -> tuple[Bound, int, Var] | None:
     """A variable that a binding's value uses as an argument or field."""
-    return pick(draw, [(b, i, v) for b in places.bindings for i, v in operands(b.value)])
+    return pick(choices, [(b, i, v) for b in places.bindings for i, v in operands(b.value)])
 
 
 def _with_operand(module: IRModule, bound: Bound, index: int, new: Var) -> IRModule:
@@ -209,9 +209,9 @@ def _with_operand(module: IRModule, bound: Bound, index: int, new: Var) -> IRMod
 
 
 @TABLE.declare("E2004")
-def return_annotation_uses_unbound_size(module: IRModule, draw: Draw) -> IRModule | None:
+def return_annotation_uses_unbound_size(module: IRModule, choices: Choices) -> IRModule | None:
     """Say in a return annotation a size that nothing binds."""
-    known = pick(draw, scan(module).functions)
+    known = pick(choices, scan(module).functions)
     if known is None:
         return None
     info = TensorStructInfo((new_size(),), "float32", span=known.function.span)
@@ -219,10 +219,10 @@ def return_annotation_uses_unbound_size(module: IRModule, draw: Draw) -> IRModul
 
 
 @TABLE.declare("E2004")
-def return_annotation_uses_size_of_a_match_cast(module: IRModule, draw: Draw) -> IRModule | None:
+def return_annotation_uses_size_of_a_match_cast(module: IRModule, choices: Choices) -> IRModule | None:
     """Say in a return annotation a size that only a match_cast in the body binds."""
     found = [(b.site.owner, size) for b in _casts(scan(module)) for size in _new_sizes(b)]
-    chosen = pick(draw, found)
+    chosen = pick(choices, found)
     if chosen is None:
         return None
     function, size = chosen
@@ -230,19 +230,19 @@ def return_annotation_uses_size_of_a_match_cast(module: IRModule, draw: Draw) ->
 
 
 @TABLE.declare("E2005")
-def use_unbound_size(module: IRModule, draw: Draw) -> IRModule | None:
+def use_unbound_size(module: IRModule, choices: Choices) -> IRModule | None:
     """Make a shape of a size that nothing binds."""
-    site = pick(draw, scan(module).sites)
+    site = pick(choices, scan(module).sites)
     if site is None:
         return None
     return insert(module, site, site.bind("shape", ShapeExpr([new_size()])))
 
 
 @TABLE.declare("E2005")
-def use_size_before_its_match_cast(module: IRModule, draw: Draw) -> IRModule | None:
+def use_size_before_its_match_cast(module: IRModule, choices: Choices) -> IRModule | None:
     """Make a shape of a size before the match_cast that binds it."""
     found = [(b.site, size) for b in _casts(scan(module)) for size in _new_sizes(b)]
-    chosen = pick(draw, found)
+    chosen = pick(choices, found)
     if chosen is None:
         return None
     site, size = chosen
@@ -250,29 +250,29 @@ def use_size_before_its_match_cast(module: IRModule, draw: Draw) -> IRModule | N
 
 
 @TABLE.declare("E2005")
-def use_size_before_it_within_a_match_cast(module: IRModule, draw: Draw) -> IRModule | None:
+def use_size_before_it_within_a_match_cast(module: IRModule, choices: Choices) -> IRModule | None:
     """Write a match_cast that mentions a size in one dimension and binds it in the next."""
-    site = pick(draw, scan(module).sites)
+    site = pick(choices, scan(module).sites)
     if site is None:
         return None
     size = new_size()
     info = TensorStructInfo((size + 1, size), "float32", span=site.span)
     var = site.new_var("cast")
-    return insert(module, site, MatchCast(var, any_tensor(draw, site), info, span=site.span))
+    return insert(module, site, MatchCast(var, any_tensor(choices, site), info, span=site.span))
 
 
 @TABLE.declare("E2005")
-def sinfo_args_mention_unbound_size(module: IRModule, draw: Draw) -> IRModule | None:
+def sinfo_args_mention_unbound_size(module: IRModule, choices: Choices) -> IRModule | None:
     """Let the sinfo_args of a call mention a size that is not in scope: they never bind."""
     places = scan(module)
     info = TensorStructInfo((new_size(),), "float32")
     calls = [call for _, call in places.calls() if call.sinfo_args]
-    if calls and draw(st.booleans()):
-        return change(module, pick(draw, calls), sinfo_args=(info,))
-    site = pick(draw, places.sites)
+    if calls and choices.chance(50):
+        return change(module, pick(choices, calls), sinfo_args=(info,))
+    site = pick(choices, places.sites)
     if site is None:
         return None
-    call = call_pure_packed("differential.unknown", any_tensor(draw, site), sinfo_args=info)
+    call = call_pure_packed("differential.unknown", any_tensor(choices, site), sinfo_args=info)
     return insert(module, site, site.bind("called", call))
 
 
@@ -286,13 +286,13 @@ def _new_sizes(bound: Bound) -> list:
 
 
 @TABLE.declare("E2006")
-def size_never_alone_in_signature(module: IRModule, draw: Draw) -> IRModule | None:
+def size_never_alone_in_signature(module: IRModule, choices: Choices) -> IRModule | None:
     """Give a function a parameter whose size is an expression over a variable that no parameter binds."""
-    known = pick(draw, scan(module).functions)
+    known = pick(choices, scan(module).functions)
     if known is None:
         return None
     size = new_size()
-    dims = draw(st.sampled_from([(2 * size,), (4, size + 1), (size * size,)]))
+    dims = choices.pick([(2 * size,), (4, size + 1), (size * size,)])
     param = Var("extra", TensorStructInfo(dims, "float32"), span=known.function.span)
     return rewrite(module, {known.function: with_param(known.function, param)})
 
@@ -301,21 +301,21 @@ def size_never_alone_in_signature(module: IRModule, draw: Draw) -> IRModule | No
 
 
 @TABLE.declare("E2007", text={"E1010"})
-def if_in_dataflow_block(module: IRModule, draw: Draw) -> IRModule | None:
+def if_in_dataflow_block(module: IRModule, choices: Choices) -> IRModule | None:
     """Put an if into a dataflow block."""
-    site = pick(draw, scan(module).dataflow)
+    site = pick(choices, scan(module).dataflow)
     if site is None:
         return None
-    value = any_tensor(draw, site)
+    value = any_tensor(choices, site)
     branch = If(Constant(True), SeqExpr((), value), SeqExpr((), value))
     return insert(module, site, site.bind("chosen", branch))
 
 
 @TABLE.declare("E2007")
-def recursive_call_in_dataflow_block(module: IRModule, draw: Draw) -> IRModule | None:
+def recursive_call_in_dataflow_block(module: IRModule, choices: Choices) -> IRModule | None:
     """Let a function call itself in a dataflow block of its own."""
     site = pick(
-        draw, [s for s in scan(module).dataflow if _annotated(module, s.name) and _is_global(module, s)]
+        choices, [s for s in scan(module).dataflow if _annotated(module, s.name) and _is_global(module, s)]
     )
     if site is None:
         return None
@@ -324,11 +324,11 @@ def recursive_call_in_dataflow_block(module: IRModule, draw: Draw) -> IRModule |
 
 
 @TABLE.declare("E2007")
-def mutually_recursive_call_in_dataflow_block(module: IRModule, draw: Draw) -> IRModule | None:
+def mutually_recursive_call_in_dataflow_block(module: IRModule, choices: Choices) -> IRModule | None:
     """Let a function call, in a dataflow block, another one that leads back to it."""
-    helper = GlobalVar("helper")
+    helper = GlobalVar("leads_back")
     sites = [s for s in scan(module).dataflow if _annotated(module, s.name) and _is_global(module, s)]
-    site = pick(draw, sites)
+    site = pick(choices, sites)
     if site is None or helper.name_hint in module:
         return None
     owner = site.owner
@@ -342,9 +342,9 @@ def mutually_recursive_call_in_dataflow_block(module: IRModule, draw: Draw) -> I
 
 
 @TABLE.declare("E2007")
-def local_recursion_in_dataflow_block(module: IRModule, draw: Draw) -> IRModule | None:
+def local_recursion_in_dataflow_block(module: IRModule, choices: Choices) -> IRModule | None:
     """Let a local function call itself in a dataflow block of its own."""
-    site = pick(draw, scan(module).ordinary)
+    site = pick(choices, scan(module).ordinary)
     if site is None:
         return None
     f, p = site.new_var("rec"), Var("p", ObjectStructInfo())
@@ -357,9 +357,9 @@ def local_recursion_in_dataflow_block(module: IRModule, draw: Draw) -> IRModule 
 
 
 @TABLE.declare("E2008")
-def recursive_function_without_annotation(module: IRModule, draw: Draw) -> IRModule | None:
+def recursive_function_without_annotation(module: IRModule, choices: Choices) -> IRModule | None:
     """Let a global function call itself and drop its return annotation."""
-    known = pick(draw, [k for k in scan(module).functions if isinstance(k.var, GlobalVar)])
+    known = pick(choices, [k for k in scan(module).functions if isinstance(k.var, GlobalVar)])
     if known is None:
         return None
     function = known.function
@@ -372,18 +372,18 @@ def recursive_function_without_annotation(module: IRModule, draw: Draw) -> IRMod
 
 
 @TABLE.declare("E2008")
-def recursive_local_function_without_annotation(module: IRModule, draw: Draw) -> IRModule | None:
+def recursive_local_function_without_annotation(module: IRModule, choices: Choices) -> IRModule | None:
     """Let a local function call itself, without a return annotation."""
     places = scan(module)
     existing = [k for k in places.functions if k.site is not None and _unannotated(k)]
-    known = pick(draw, existing) if existing and draw(st.booleans()) else None
+    known = pick(choices, existing) if existing and choices.chance(50) else None
     if known is not None:
         end = _end(module, known.function)
         call = end.bind("again", Call(known.var, known.function.params))
         blocks = (*known.function.body.blocks, BindingBlock([call]))
         body = known.function.body.replace(blocks=blocks)
         return change(module, known.function, body=body, ret_struct_info=None)
-    site = pick(draw, places.ordinary)
+    site = pick(choices, places.ordinary)
     if site is None:
         return None
     f, p, again = site.new_var("rec"), Var("p", ObjectStructInfo()), Var("again")
@@ -414,22 +414,35 @@ def _is_global(module: IRModule, site: Site) -> bool:
 # ------------------------------------------------------------------------------- 9, 11, 18: values
 
 
+@TABLE.declare("E2100", text=LOST)
+def part_is_missing(module: IRModule, choices: Choices) -> IRModule | None:
+    """Leave out what a node must have: the value of a projection, a branch of an if, the value of a binding."""
+    site = pick(choices, scan(module).ordinary)
+    if site is None:
+        return None
+    nothing: Any = None
+    if choices.chance(30):
+        return insert(module, site, VarBinding(site.new_var("nothing"), nothing, span=site.span))
+    values = [TupleGetItem(nothing, 0), If(Constant(True), SeqExpr((), nothing), SeqExpr((), Tuple(())))]
+    return insert(module, site, site.bind("nothing", choices.pick(values)))
+
+
 @TABLE.declare("E2009")
-def operator_as_a_value(module: IRModule, draw: Draw) -> IRModule | None:
+def operator_as_a_value(module: IRModule, choices: Choices) -> IRModule | None:
     """Put an operator into a tuple, or bind it, or give it to a call."""
-    site = pick(draw, scan(module).sites)
+    site = pick(choices, scan(module).sites)
     if site is None:
         return None
     operator = Op.get("relax.exp")
-    values = [Tuple([operator]), with_operand(negative(any_tensor(draw, site)), 0, operator)]
-    return insert(module, site, site.bind("operator", draw(st.sampled_from(values))))
+    values = [Tuple([operator]), with_operand(negative(any_tensor(choices, site)), 0, operator)]
+    return insert(module, site, site.bind("operator", choices.pick(values)))
 
 
 @TABLE.declare("E2011")
-def closure_captures_dataflow_variable(module: IRModule, draw: Draw) -> IRModule | None:
+def closure_captures_dataflow_variable(module: IRModule, choices: Choices) -> IRModule | None:
     """Let a function literal in a dataflow block mention a dataflow variable."""
     found = [(s, v) for s in scan(module).dataflow for v in s.variables if isinstance(v, DataflowVar)]
-    chosen = pick(draw, found)
+    chosen = pick(choices, found)
     if chosen is None:
         return None
     site, var = chosen
@@ -438,46 +451,42 @@ def closure_captures_dataflow_variable(module: IRModule, draw: Draw) -> IRModule
     return insert(module, site, VarBinding(site.new_var("capture"), literal, span=site.span))
 
 
-@TABLE.declare("E2018", text={"E2018", "E1005", "E1004"})
-def prim_value_of_several_lanes(module: IRModule, draw: Draw) -> IRModule | None:
-    """Make a prim value of a vector."""
-    site = pick(draw, scan(module).sites)
+@TABLE.declare("E2018", text={"E2018", "E1005"})
+def prim_value_of_no_number(module: IRModule, choices: Choices) -> IRModule | None:
+    """Make a prim value of a scalar that is a handle."""
+    site = pick(choices, scan(module).sites)
     if site is None:
         return None
-    lanes = draw(st.sampled_from([2, 4, 16]))
-    value = PrimValue(
-        Broadcast(draw(st.sampled_from([IntImm("int64", 1), prim_const(1.5, "float32")])), lanes)
-    )
-    return insert(module, site, site.bind("vector", value))
+    return insert(module, site, site.bind("handle", PrimValue(PrimString("text"))))
 
 
 # ------------------------------------------------------------------------------- 12, 13, 21: functions
 
 
 @TABLE.declare("E2012")
-def no_entry_point(module: IRModule, draw: Draw) -> IRModule | None:
+def no_entry_point(module: IRModule, choices: Choices) -> IRModule | None:
     """Make every function private."""
     edits = {f: f.without_attr("global_symbol") for f in module.functions.values()}
     return rewrite(module, edits)
 
 
 @TABLE.declare("E2013")
-def global_symbol_is_another_name(module: IRModule, draw: Draw) -> IRModule | None:
+def global_symbol_is_another_name(module: IRModule, choices: Choices) -> IRModule | None:
     """Let the global_symbol of a function differ from its name."""
     found = [
         f for f in module.functions.values() if "global_symbol" in f.attrs and not isinstance(f, PrimFunc)
     ]
-    function = pick(draw, found)
+    function = pick(choices, found)
     if function is None:
         return None
-    symbol = draw(st.sampled_from(["other", "Main", ""]))
+    symbol = choices.pick(["other", "Main", ""])
     return rewrite(module, {function: function.with_attr("global_symbol", symbol)})
 
 
 @TABLE.declare("E2021")
-def forced_pure_but_impure(module: IRModule, draw: Draw) -> IRModule | None:
+def forced_pure_but_impure(module: IRModule, choices: Choices) -> IRModule | None:
     """Give an impure function the attribute relax.force_pure."""
-    known = pick(draw, scan(module).functions)
+    known = pick(choices, scan(module).functions)
     if known is None:
         return None
     function = known.function.replace(is_pure=False, attrs={**known.function.attrs, FORCE_PURE: True})

@@ -1,8 +1,7 @@
 """What mutations are made with: a map of a program's places, and changes at one of them that leave the rest alone.
 
-A mutation is a function ``(module, draw) -> IRModule | None``. It looks for the places where it applies, draws one, and
-returns the module with that place broken; None where the program has no such place. `draw` takes a hypothesis strategy
-and gives a value: the `draw` of a composite strategy, or `data.draw`.
+A mutation is a function ``(module, choices) -> IRModule | None``. It looks for the places where it applies, chooses one,
+and returns the module with that place broken; None where the program has no such place.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
-from hypothesis import strategies as st
 
 from relax.expr import (
     Binding,
@@ -36,15 +34,16 @@ from relax.sinfo_map import bound_in
 from relax.struct_info import TensorStructInfo
 from relax.tir import PrimFunc
 
+from .choices import Choices
+
 T = TypeVar("T")
 _ONES = np.ones(2, "float32")
-Draw = Callable[[st.SearchStrategy[Any]], Any]
-Mutate = Callable[[IRModule, Draw], "IRModule | None"]
+Mutate = Callable[[IRModule, Choices], "IRModule | None"]
 
 
-def pick(draw: Draw, items: Sequence[T]) -> T | None:
-    """One of the items, drawn; None if there is none."""
-    return draw(st.sampled_from(list(items))) if items else None
+def pick(choices: Choices, items: Sequence[T]) -> T | None:
+    """One of the items; None if there is none."""
+    return choices.pick(items) if items else None
 
 
 # ---------------------------------------------------------------------------------- mutations, declared
@@ -323,9 +322,9 @@ def with_operand(value: Any, index: int, new: RelaxExpr) -> RelaxExpr:
     return value.replace(**{name: (*parts[:index], new, *parts[index + 1 :])})
 
 
-def any_tensor(draw: Draw, site: Site) -> RelaxExpr:
+def any_tensor(choices: Choices, site: Site) -> RelaxExpr:
     """A tensor visible at a place; a constant if there is none."""
-    found = pick(draw, site.tensors())
+    found = pick(choices, site.tensors())
     return found if found is not None else Constant(_ONES)
 
 
@@ -345,7 +344,6 @@ __all__ = [
     "LOST",
     "SAME",
     "Bound",
-    "Draw",
     "Known",
     "Mutate",
     "Mutation",
