@@ -34,8 +34,9 @@ class Both:
 
     def __call__(self, mod: Any, *args: Any, function: str = "main") -> Any:
         copies = copied(args, {})
+        whole = relax.IRModule.from_expr(mod) if isinstance(mod, relax.Function) else mod
         outcome = outcome_of(lambda: self.compiled(mod, *args, function=function), args)
-        compare(outcome, outcome_of(lambda: relax.interpret(mod, function, *copies), copies))
+        compare(outcome, outcome_of(lambda: relax.interpret(whole, function, *copies), copies))
         print(outcome.printed, end="")
         if outcome.error is not None:
             raise outcome.error
@@ -70,7 +71,7 @@ def describe(error: Exception | None) -> str:
 
 def copied(value: Any, memo: dict[int, Any]) -> Any:
     """Arguments with tensors of their own; what was one tensor stays one."""
-    if isinstance(value, (tuple, list)):
+    if type(value) in (tuple, list):
         return type(value)(copied(item, memo) for item in value)
     if isinstance(value, np.ndarray):
         return memo.setdefault(id(value), value.copy())
