@@ -66,7 +66,7 @@ class Take(Operator):
         return np.where(lifted, np.array(np.nan, x.dtype), found)
 
 
-def _as_int64(indices: Array, modulus: int) -> Array:
+def _as_int64(indices: Array, modulus: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Indices as int64; what only uint64 holds stays large, or (with a modulus) is counted modulo it."""
     if np.asarray(indices).dtype == np.uint64:
         indices = indices % np.uint64(modulus) if modulus else np.minimum(indices, np.uint64(2**63 - 1))
