@@ -204,6 +204,14 @@ def test_rule_3_no_use_before_the_binding():
     assert checked(module(Function([x], SeqExpr([BindingBlock([binds, uses])], y)))) == []
 
 
+def test_rule_3_what_a_later_dataflow_block_gives_is_bound_too_late_not_never():
+    program = Text("y = R.exp(z)\nwith R.dataflow():\n    z = R.exp(x)\n    R.output(z)")
+    x, y, z = Var("x", vector()), Var("y"), Var("z")
+    uses = BindingBlock([VarBinding(y, EXP(z).replace(span=program.at("R.exp(z)")))])
+    broken = Function([x], SeqExpr([uses, DataflowBlock([VarBinding(z, EXP(x))])], y))
+    assert checked(module(broken)) == [("E2003", 1, 5, "rule 3: the variable z is used before it is bound")]
+
+
 # -------------------------------------------------------------------------------- 4, 5, 6: shape variables
 
 
@@ -249,6 +257,20 @@ def test_rule_5_a_shape_variable_in_an_expression_is_bound():
     """
     assert only(text.format("4")) == ("E2005", 5, 9, "rule 5: the shape variable m is not bound here")
     parse(text.format('"m"'))
+
+
+def test_rule_5_a_match_cast_in_a_later_dataflow_block_binds_too_late():
+    text = """
+    @R.function
+    def main(x: R.Tensor(ndim=1, dtype="float32")):
+        m = T.int64()
+        y: R.Tensor((m,), "float32") = x
+        with R.dataflow():
+            z = R.match_cast(x, R.Tensor((m,), "float32"))
+            R.output(z)
+        return (y, z)
+    """
+    assert only(text) == ("E2005", 5, 8, "rule 5: the shape variable m is used before it is bound")
 
 
 def test_rule_5_within_a_match_cast_a_variable_is_bound_before_it_is_used():

@@ -8,7 +8,7 @@ records and word the complaint.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ..call_graph import call_graph, recursive_groups
@@ -97,11 +97,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A variable is bound; `is_param` as a parameter."""
+    """A variable is bound; `is_param` as a parameter. `scope` is where it is visible from then on."""
 
     var: Var
     place: Place
     is_param: bool
+    scope: Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,12 +255,12 @@ class _Collector:
     def define(self, var: Var, place: Place, *, is_param: bool = False) -> None:
         """Bind a variable; in a dataflow block an ordinary one goes to the scope around."""
         self.bound_count += 1
-        self.program.definitions.setdefault(var, []).append(Definition(var, place, is_param))
         level = -1
         scope = self.scope
         if scope.kind == "dataflow" and not isinstance(var, DataflowVar) and len(self.entered) > 1:
             level = -2
             scope = scope.parent or scope
+        self.program.definitions.setdefault(var, []).append(Definition(var, place, is_param, scope))
         if var not in self.visible:
             self.visible[var] = scope
             if self.entered:
@@ -267,12 +268,14 @@ class _Collector:
 
     def define_shape_vars(self, variables: Iterable[PrimVar], place: Place) -> None:
         """Bind shape variables; those a dataflow block binds are seen after it."""
+        level, scope = -1, self.scope
+        if scope.kind == "dataflow" and len(self.entered) > 1:
+            level, scope = -2, scope.parent or scope
         for var in variables:
-            self.program.shape_definitions.setdefault(var, []).append(place)
+            self.program.shape_definitions.setdefault(var, []).append(replace(place, scope=scope))
             if var in self.shape_visible:
                 continue
-            level = -2 if self.scope.kind == "dataflow" and len(self.entered) > 1 else -1
-            self.shape_visible[var] = self.scope
+            self.shape_visible[var] = scope
             if self.entered:
                 self.entered[level][1].append(var)
 
