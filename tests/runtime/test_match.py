@@ -214,10 +214,23 @@ def vector(dim, dtype=F32):
         (func(PrimInfo("int64", "n"), ret=vector("n")), func(PrimInfo("int64", "k"), ret=vector("k")), None),
         (func(), func(ObjectInfo()), "it takes 0 arguments, expected 1 argument"),
         (func(pure=False), func(pure=True), "it is impure, expected a pure function"),
+        (func(vector("n")), func(TensorInfo(None, F32, 1)), None),  # any vector will do
+        (func(TupleInfo((ShapeInfo(("n", "m"), 2),))), func(TupleInfo((ShapeInfo(None, 2),))), None),
+        (func(PrimInfo("int64", "n")), func(PrimInfo("int64")), None),
         (
-            func(vector("n")),
-            func(TensorInfo(None, F32, 1)),
+            func(vector("n"), ret=vector("n")),
+            func(TensorInfo(None, F32, 1), ret=vector("n")),
+            'its result is R.Tensor((n,), dtype="float32"), expected R.Tensor((n,), dtype="float32")',
+        ),
+        (
+            func(vector("n"), vector("n")),
+            func(TensorInfo(None, F32, 1), TensorInfo(None, F32, 1)),
             'its parameter 0 is R.Tensor((n,), dtype="float32"), expected R.Tensor(dtype="float32", ndim=1)',
+        ),
+        (
+            func(ShapeInfo(("n", ("+", "m", 1)), 2)),
+            func(ShapeInfo(None, 2)),
+            "its parameter 0 is R.Shape([n, m + 1]), expected R.Shape(ndim=2)",
         ),
         (
             func(vector("n", "int8")),

@@ -46,7 +46,7 @@ class Take(Operator):
     def reference(self, x: Array, indices: Array) -> Array:
         axis = 0 if self.axis is None else self.axis
         x = np.ravel(x) if self.axis is None else x
-        size: int = x.shape[axis]
+        size = x.shape[axis]
         index = _as_int64(indices, size if self.mode == "wrap" else 0)
         if self.mode == "wrap":
             return np.take(x, index % size if size else index, axis)

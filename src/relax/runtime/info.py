@@ -265,6 +265,8 @@ def mismatch(actual: FuncInfo, expected: FuncInfo) -> str | None:
     params = [substitute(param, own) for param in actual.params]
     for mine, theirs in zip(params, expected.params, strict=True):
         bind(mine, theirs, env)
+    free = _free_sizes(params, env)
+    params = [_without(param, free) for param in params]
     for index, (mine, theirs) in enumerate(zip(params, expected.params, strict=True)):
         takes = substitute(mine, env)
         if not is_subtype(theirs, takes):
@@ -273,6 +275,44 @@ def mismatch(actual: FuncInfo, expected: FuncInfo) -> str | None:
     if not is_subtype(returns, expected.ret):
         return f"its result is {substitute(returns, names)}, expected {expected.ret}"
     return None
+
+
+def _free_sizes(params: Iterable[Info], env: Mapping[str, Dim]) -> set[str]:
+    """The variables that stand alone, once, and where nothing expected stands in their place: any size will do."""
+    count: dict[str, int] = {}
+
+    def visit(info: Info) -> None:
+        match info:
+            case ShapeInfo(dims=dims) | TensorInfo(dims=dims) if dims is not None:
+                for dim in dims:
+                    for name in _names(dim):
+                        count[name] = count.get(name, 0) + (1 if name == dim else 2)
+            case PrimInfo(value=value) if value is not None:
+                for name in _names(value):
+                    count[name] = count.get(name, 0) + (1 if name == value else 2)
+            case TupleInfo(fields):
+                for field in fields:
+                    visit(field)
+            case _:
+                for name in variables((info,)):
+                    count[name] = count.get(name, 0) + 2
+
+    for param in params:
+        visit(param)
+    return {name for name, uses in count.items() if uses == 1 and name not in env}
+
+
+def _without(info: Info, free: set[str]) -> Info:
+    """The info where dimensions that may be anything are not mentioned, as far as none is left beside them."""
+    match info:
+        case ShapeInfo(dims=dims) | TensorInfo(dims=dims) if dims and free.issuperset(dims):
+            return replace(info, dims=None, ndim=len(dims))
+        case PrimInfo(value=str(name)) if name in free:
+            return replace(info, value=None)
+        case TupleInfo(fields):
+            return TupleInfo(tuple(_without(field, free) for field in fields))
+        case _:
+            return info
 
 
 def is_subtype(a: Info, b: Info) -> bool:
@@ -310,20 +350,13 @@ def variables(infos: Iterable[Info]) -> set[str]:
     """Names of the shape variables that occur."""
     found: set[str] = set()
 
-    def visit(dim: Dim) -> None:
-        if isinstance(dim, str):
-            found.add(dim)
-        elif isinstance(dim, tuple) and dim[0] != "slot":
-            for part in dim[1:]:
-                visit(part)
-
     def walk(info: Info) -> None:
         match info:
             case PrimInfo(value=value) if value is not None:
-                visit(value)
+                found.update(_names(value))
             case ShapeInfo(dims=dims) | TensorInfo(dims=dims) if dims is not None:
                 for dim in dims:
-                    visit(dim)
+                    found.update(_names(dim))
             case TupleInfo(fields):
                 for field in fields:
                     walk(field)
@@ -337,3 +370,12 @@ def variables(infos: Iterable[Info]) -> set[str]:
     for info in infos:
         walk(info)
     return found
+
+
+def _names(dim: Dim) -> list[str]:
+    """The shape variables in a dimension, as often as they occur."""
+    if isinstance(dim, str):
+        return [dim]
+    if not isinstance(dim, tuple) or dim[0] == "slot":
+        return []
+    return [name for part in dim[1:] for name in _names(part)]
