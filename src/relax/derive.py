@@ -293,6 +293,8 @@ def _argument_misfit(
     if fit.verdict is Verdict.NO:
         hint = "give a value of what the parameter declares, or declare the parameter as what it is given"
         raise scopes.error("E3001", f"{name}: argument {index}: {fit.reason}", span, notes, hint)
+    if scopes.awaits_placing(fit):
+        return
     message = f"{name}: argument {index} may not fit, it is checked at run time: {fit.reason}"
     scopes.misfit(3001, message, span, notes, silencing_hint(arg, expected))
 
@@ -308,8 +310,17 @@ def check_purity(call: Call, scopes: Scopes) -> None:
         hint = "move it out of the dataflow block"
     else:
         hint = "declare the function with pure=False"
-    hint += ", or, if it has no visible effect, call it through R.call_pure_packed"
+    if _is_packed(call):
+        hint += ", or, if it has no visible effect, call it through R.call_pure_packed"
     raise scopes.error(code, f"the call of {name} is impure, inside {region}", call.span, hint=hint)
+
+
+def _is_packed(call: Call) -> bool:
+    """Whether a call is one of a packed function, directly or by `call_packed`."""
+    info = call.op.struct_info_
+    return callee_text(call.op) == "relax.call_packed" or (
+        isinstance(info, FuncStructInfo) and info.params is None
+    )
 
 
 def is_pure_call(call: Call, scopes: Scopes | None = None) -> bool:

@@ -349,7 +349,7 @@ class Normalizer(Scopes):
                 message = f"{subject} does not return what it declares: {fit.reason}"
                 hint = "declare what the function returns, or return what it declares"
                 raise self.error("E3007", message, span, notes, hint)
-            if expr.struct_info_ is None:
+            if expr.struct_info_ is None and not self.awaits_placing(fit):
                 message = f"what {subject} returns may not fit its declaration, it is checked at run time: {fit.reason}"
                 self.misfit(3007, message, span, notes, silencing_hint(body.body, expected))
         return expected
@@ -435,7 +435,7 @@ class Normalizer(Scopes):
             message = f"the value does not fit the annotation of {name}: {fit.reason}"
             hint = "leave the annotation out to get what was derived"
             raise self.error("E3006", message, span, notes, hint)
-        if var.annotation is not None:
+        if var.annotation is not None and not self.awaits_placing(fit):
             message = f"the annotation of {name} claims more than was derived, it is checked at run time: {fit.reason}"
             shown = getattr(value, "name_hint", "...")
             hint = f"to silence this, write {name} = R.match_cast({shown}, {struct_info_text(known)}) instead"

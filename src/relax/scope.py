@@ -25,7 +25,7 @@ from .ir.transform import PassContext
 from .prim.expr import PrimExpr
 from .prim.expr import Var as PrimVar
 from .sinfo_map import bound_in, substitute_struct_info
-from .sinfo_relations import erase, match_own
+from .sinfo_relations import Fit, Level, erase, match_own
 from .struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -237,6 +237,10 @@ class Scopes:
         emit_warning(
             Diagnostic(f"W{number}", message, span or self.span, self.where, tuple(notes), hint, "warning")
         )
+
+    def awaits_placing(self, fit: Fit) -> bool:
+        """Whether a misfit is only that a device is not known, in a module in which RealizeVDevice finds that out."""
+        return fit.level is Level.UNPLACED and bool(self.vdevices)
 
     def report(self, error: DiagnosticError) -> None:
         """Keep an error, when collecting; else raise it."""

@@ -7,6 +7,7 @@ expected, and keeps the gravest thing it finds, on a scale from `DIFFERENT` to `
     MISSING         the value's kind, rank or dtype is not known where the expected one is
     MISSING_SHAPE   its dimensions are not known where the expected ones are
     UNPROVED        both are known, and the prover can neither prove nor refute that they are equal
+    UNPLACED        the value's device is not known where the expected one is; propagation may find it yet
     SAME            the value is at least as specific as expected
 
 A subtype is SAME (UNPROVED: possibly); a value is compatible when SAME, incompatible when DIFFERENT, else possibly.
@@ -21,7 +22,7 @@ from typing import Any
 
 from .dims import Verdict, compare_dims, define_dim, simplify_dim
 from .expr import ShapeExpr, Var
-from .ir import RelaxExpr, StructInfo, VDevice, structural_equal
+from .ir import RelaxExpr, StructInfo, VDevice, same_vdevice, vdevice_text
 from .ir.expr import register_is_base_of
 from .prim import uses
 from .prim.expr import PrimExpr
@@ -46,7 +47,8 @@ class Level(enum.IntEnum):
     MISSING = 1
     MISSING_SHAPE = 2
     UNPROVED = 3
-    SAME = 4
+    UNPLACED = 4
+    SAME = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ class _Comparison:
             found = str(value.dtype) or "an unknown dtype"
             self.differ(level, (*path, "dtype"), str(expected.dtype), found)
         if expected.vdevice is not None and not same_vdevice(value.vdevice, expected.vdevice):
-            level = Level.MISSING_SHAPE if value.vdevice is None else Level.DIFFERENT
+            level = Level.UNPLACED if value.vdevice is None else Level.DIFFERENT
             self.differ(level, (*path, "vdevice"), _device(expected.vdevice), _device(value.vdevice))
         if not self.rank(value.ndim, expected.ndim, path) or expected.shape is None:
             return
@@ -295,12 +297,7 @@ def _count(info: TupleStructInfo) -> str:
 
 
 def _device(device: VDevice | None) -> str:
-    return "an unknown device" if device is None else f"{device.target}:{device.vdevice_id}"
-
-
-def same_vdevice(a: VDevice | None, b: VDevice | None) -> bool:
-    """Whether two virtual devices are the same one, field by field."""
-    return a is b or (a is not None and b is not None and structural_equal(a, b))
+    return "an unknown device" if device is None else vdevice_text(device)
 
 
 # ------------------------------------------------------------------------------------ matching, calls
@@ -559,7 +556,6 @@ __all__ = [
     "is_base_of",
     "match_dimensions",
     "match_own",
-    "same_vdevice",
     "struct_info_lca",
     "subtype",
 ]

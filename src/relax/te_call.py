@@ -37,11 +37,11 @@ from .ir import (
     RelaxExpr,
     StructInfo,
     VDevice,
+    same_vdevice,
 )
 from .prim import PrimExpr, SizeVar, cast, free_vars, substitute
 from .prim.expr import Var as PrimVar
 from .sinfo_map import used_in
-from .sinfo_relations import same_vdevice
 from .sinfo_text import struct_info_text
 from .struct_info import (
     PrimStructInfo,

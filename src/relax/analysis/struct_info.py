@@ -39,6 +39,7 @@ _RESULTS = {
     Level.MISSING: BaseCheckResult.FAIL_L1,
     Level.MISSING_SHAPE: BaseCheckResult.FAIL_L2,
     Level.UNPROVED: BaseCheckResult.FAIL_L2,
+    Level.UNPLACED: BaseCheckResult.FAIL_L2,
     Level.SAME: BaseCheckResult.PASS,
 }
 

@@ -22,6 +22,8 @@ from ..ir import (
     Span,
     StructInfo,
     VDevice,
+    same_vdevice,
+    vdevice_text,
 )
 from ..prim import PrimExpr
 from ..struct_info import (
@@ -391,13 +393,13 @@ def _common_vdevice(
         for vdevice in _vdevices(info):
             if found is None:
                 found = operand.name, vdevice
-            elif _device_facts(found[1]) != _device_facts(vdevice):
+            elif not same_vdevice(found[1], vdevice):
                 raise OperatorError(
                     DEVICES,
                     "the operands are on different devices",
                     remarks={
-                        found[0]: f"on {_device_text(found[1])}",
-                        operand.name: f"on {_device_text(vdevice)}",
+                        found[0]: f"on {vdevice_text(found[1])}",
+                        operand.name: f"on {vdevice_text(vdevice)}",
                     },
                     hint="move one of them with R.to_vdevice",
                 )
@@ -412,18 +414,16 @@ def _vdevices(info: StructInfo | None) -> list[VDevice]:
     return []
 
 
-def _device_facts(vdevice: VDevice) -> tuple[str, int, str]:
-    return vdevice.target, vdevice.vdevice_id, vdevice.memory_scope
-
-
-def _device_text(vdevice: VDevice) -> str:
-    return f"{vdevice.target}:{vdevice.vdevice_id}"
-
-
 def _placed(info: StructInfo, vdevice: VDevice) -> StructInfo:
-    """The result's info with its tensors on a device, where they do not say otherwise."""
+    """The result's info with its tensors on the device of the operands; one that says otherwise is an error."""
     if isinstance(info, TensorStructInfo):
-        return info if info.vdevice is not None else info.replace(vdevice=vdevice)
+        if info.vdevice is None:
+            return info.replace(vdevice=vdevice)
+        if not same_vdevice(info.vdevice, vdevice):
+            found = f"the operands are on {vdevice_text(vdevice)}, the result on {vdevice_text(info.vdevice)}"
+            raise OperatorError(DEVICES, found, hint="move the operands with R.to_vdevice")
+        return info
     if isinstance(info, TupleStructInfo):
-        return TupleStructInfo(tuple(_placed(field, vdevice) for field in info.fields))
+        new = tuple(_placed(field, vdevice) for field in info.fields)
+        return info if all(a is b for a, b in zip(new, info.fields, strict=True)) else TupleStructInfo(new)
     return info

@@ -188,7 +188,7 @@ def check_inplace_indices(indices: tuple[int, ...], results: int, args: StructIn
     seen: set[int] = set()
     for index in indices:
         if index < -1 or (count is not None and index >= count):
-            known = "" if count is None else f"; there are {count} arguments"
+            known = "" if count is None else f"; there are {count}, counted from 0"
             raise OperatorError(
                 INPLACE, f"inplace_indices: there is no argument {index}{known}", operand="args"
             )
@@ -203,6 +203,8 @@ def check_inplace_indices(indices: tuple[int, ...], results: int, args: StructIn
 @operator("relax.call_dps_packed")
 class CallDPSPacked(Intrinsic):
     """Allocate the outputs, call a packed function with inputs and outputs; return the outputs."""
+
+    propagates_vdevice: ClassVar[bool] = False
 
     takes_sinfo_args: ClassVar[bool] = True
 
@@ -234,6 +236,8 @@ def call_packed(func: Any, *args: Any, sinfo_args: Any = None) -> Call:
 class CallPurePacked(Intrinsic):
     """Call a packed function of which the caller says that it has no visible effect."""
 
+    propagates_vdevice: ClassVar[bool] = False
+
     takes_sinfo_args: ClassVar[bool] = True
 
     def infer(self, func: StructInfo, *args: StructInfo) -> StructInfo: ...
@@ -260,6 +264,8 @@ class CallInplacePacked(Intrinsic):
 
     Result i is the argument `inplace_indices[i]`, or (-1) a new value.
     """
+
+    propagates_vdevice: ClassVar[bool] = False
 
     takes_sinfo_args: ClassVar[bool] = True
 
@@ -291,6 +297,8 @@ class CallInplacePacked(Intrinsic):
 class CallBuiltinWithCtx(Intrinsic):
     """Call a builtin of the machine, which gets the machine as its first argument. It may have any effect."""
 
+    propagates_vdevice: ClassVar[bool] = False
+
     takes_sinfo_args: ClassVar[bool] = True
     pure: ClassVar[bool] = False
 
@@ -313,6 +321,8 @@ class CallBuiltinWithCtx(Intrinsic):
 @operator("relax.make_closure")
 class MakeClosure(Intrinsic):
     """A closure of a global function whose last parameters are given: the values it captures."""
+
+    propagates_vdevice: ClassVar[bool] = False
 
     total = True
 
@@ -353,6 +363,8 @@ def _partial(info: FuncStructInfo, kept: int, captured: tuple[StructInfo, ...]) 
 class InvokeClosure(Intrinsic):
     """Call a closure; it may have any effect."""
 
+    propagates_vdevice: ClassVar[bool] = False
+
     takes_sinfo_args: ClassVar[bool] = True
     pure: ClassVar[bool] = False
 
@@ -372,6 +384,8 @@ class InvokeClosure(Intrinsic):
 @operator("relax.invoke_pure_closure")
 class InvokePureClosure(Intrinsic):
     """Call a closure that has no visible effect."""
+
+    propagates_vdevice: ClassVar[bool] = False
 
     takes_sinfo_args: ClassVar[bool] = True
 

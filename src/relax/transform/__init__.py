@@ -35,10 +35,12 @@ from .fold_constant import FoldConstant
 from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
 from .normalize import Normalize
+from .realize_vdevice import RealizeVDevice
 from .remove_purity_checking import RemovePurityChecking
 from .remove_unused_functions import RemoveUnusedFunctions
 from .rewrite_dataflow_reshape import RewriteDataflowReshape
 from .to_non_dataflow import ToNonDataflow
+from .update_vdevice import UpdateVDevice
 from .vm_builtin_lower import VMBuiltinLower
 from .vm_shape_lower import VMShapeLower
 
@@ -66,12 +68,14 @@ __all__ = [
     "PassInstrument",
     "PrintIRAfterAll",
     "PrintIRBeforeAll",
+    "RealizeVDevice",
     "RemovePurityChecking",
     "RemoveUnusedFunctions",
     "RewriteDataflowReshape",
     "Sequential",
     "TimingInstrument",
     "ToNonDataflow",
+    "UpdateVDevice",
     "VMBuiltinLower",
     "VMShapeLower",
     "VerifyInstrument",

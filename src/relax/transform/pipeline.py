@@ -16,6 +16,7 @@ from .fold_constant import FoldConstant
 from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
 from .normalize import Normalize
+from .realize_vdevice import RealizeVDevice
 from .remove_purity_checking import RemovePurityChecking
 from .remove_unused_functions import RemoveUnusedFunctions
 from .rewrite_dataflow_reshape import RewriteDataflowReshape
@@ -33,6 +34,10 @@ class Step(NamedTuple):
 
 GRAPH: tuple[Step, ...] = (
     Step(Normalize, "everything after it reads normal form and struct info"),
+    Step(
+        RealizeVDevice,
+        "hints become copies, which are values like others, before anybody looks for equal ones",
+    ),
     Step(CheckReuse, "a program that breaks its promises is told so before anything of it is removed"),
     Step(CanonicalizeBindings, "one name per value, so that the next passes see through aliases"),
     Step(FoldConstant, "what depends on constants only is computed now, before it becomes kernels"),

@@ -1,0 +1,185 @@
+"""Write down where tensors are, once that is found out (`vdevices`): the rewriting half of propagation.
+
+It stands below the passes, since it is part of what a program means: the interpreter needs it as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from ..expr import Call, Constant, Function, MatchCast, SeqExpr, Var, VarBinding
+from ..ir import (
+    BaseFunc,
+    DiagnosticError,
+    GlobalVar,
+    IRModule,
+    Node,
+    RelaxExpr,
+    StructInfo,
+    VDevice,
+    listed_vdevices,
+    same_vdevice,
+    set_slot,
+)
+from ..normalize import normalize_module
+from ..op.base import operator_of
+from ..op.intrinsics import HintOnDevice, ToVDevice
+from ..struct_info import TensorStructInfo, TupleStructInfo
+from ..visitor import ExprMutator
+from .vdevices import Place, Placement, Places, place_vdevices, placed
+
+
+def realize_vdevices(mod: IRModule) -> IRModule:
+    """The module with every device it implies said; itself if there is none to say, or it lists none.
+
+    Struct infos of parameters, results, calls and casts name devices; hints are gone, or have become copies; constants
+    and tensors made from nothing are moved to where they are used. Raises DiagnosticError for what is on two devices
+    at once, for devices the module does not list, and for what normalisation finds.
+    """
+    if not listed_vdevices(mod):
+        return mod
+    mod = normalize_module(mod)
+    placement = place_vdevices(mod)
+    if placement.diagnostics:
+        raise DiagnosticError(placement.diagnostics)
+    functions = {g: f for g, f in mod.functions.items() if isinstance(f, Function)}
+    signatures = mod.with_functions({**mod.functions, **_signatures(functions, placement)})
+    realizer = _Realizer(signatures, placement)
+    new: dict[GlobalVar, BaseFunc] = {g: realizer.function(f) for g, f in functions.items()}
+    return normalize_module(mod.with_functions({g: new.get(g, f) for g, f in mod.functions.items()}))
+
+
+def _signatures(functions: dict[GlobalVar, Function], placement: Placement) -> dict[GlobalVar, BaseFunc]:
+    """What calls are derived from while bodies are rewritten: functions with their new signatures."""
+    made: dict[GlobalVar, BaseFunc] = {}
+    for global_var, function in functions.items():
+        places = placement.functions[function]
+        infos = [
+            placed(param.struct_info, place)
+            for param, place in zip(function.params, places.params, strict=True)
+        ]
+        ret = None if function.ret_struct_info is None else placed(function.ret_struct_info, places.ret)
+        same = all(info is param.struct_info for info, param in zip(infos, function.params, strict=True))
+        if ret is not None and not (same and ret is function.ret_struct_info):
+            params = [Var(param.name_hint, info) for param, info in zip(function.params, infos, strict=True)]
+            made[global_var] = Function.create_empty(params, ret, function.is_pure, function.attrs)
+    return made
+
+
+class _Realizer(ExprMutator):
+    """Rewrites functions as a placement says."""
+
+    def __init__(self, mod: IRModule, placement: Placement) -> None:
+        super().__init__(mod)
+        self.placement = placement
+        self.owner: Node = mod
+        self.next_constant = 0
+
+    def function(self, func: Function) -> BaseFunc:
+        """A global function, rewritten; itself if nothing is new."""
+        new = self.visit_function_(func)
+        assert isinstance(new, Function)
+        return new
+
+    @contextmanager
+    def owned(self, owner: Node) -> Generator[None]:
+        """While the parts of what a variable is bound to, or the body of a sequence, are visited."""
+        outer = self.owner, self.next_constant
+        self.owner, self.next_constant = owner, 0
+        try:
+            yield
+        finally:
+            self.owner, self.next_constant = outer
+
+    # -- functions and variables
+
+    def visit_function_(self, op: Function) -> RelaxExpr:
+        places = self.placement.functions[op]
+        ret = op.ret_struct_info
+        new_ret = None if ret is None else placed(ret, places.ret)
+        return super().visit_function_(op.replace(ret_struct_info=new_ret))
+
+    def visit_var_def_(self, var: Var) -> Var:
+        new = super().visit_var_def_(var)
+        info = new.struct_info_
+        known = info if info is None else placed(info, self.places(var))
+        if known is info:
+            return new
+        new = type(var)(var.name_hint, known if var.annotation is not None else None, span=var.span)
+        set_slot(new, "_struct_info", known)
+        self.var_remap_[var] = new
+        return new
+
+    def places(self, var: Var) -> Places:
+        return self.placement.variables.get(var)
+
+    # -- bindings
+
+    def visit_seq_expr_(self, op: SeqExpr) -> RelaxExpr:
+        with self.owned(op):
+            return super().visit_seq_expr_(op)
+
+    def visit_var_binding_(self, binding: VarBinding) -> None:
+        places = self.places(binding.var)
+        with self.owned(binding.var):
+            if isinstance(binding.value, Function):
+                super().visit_var_binding_(binding)
+                return
+            value = self.visit_expr(binding.value)
+        if isinstance(value, Call) and isinstance(places, Place) and places.vdevice is not None:
+            value = self.made_at(value, places.vdevice)
+        self.re_emit_binding(binding, value)
+
+    def made_at(self, value: Call, vdevice: VDevice) -> RelaxExpr:
+        """What an operator makes of no tensors, or of constants, is put where it is needed."""
+        info, operator = value.struct_info, operator_of(value)
+        if (
+            operator is None
+            or value.sinfo_args
+            or not isinstance(info, TensorStructInfo)
+            or info.vdevice is not None
+        ):
+            return value
+        return self.moved(self.builder_.emit(value), vdevice)
+
+    def moved(self, value: RelaxExpr, vdevice: VDevice) -> RelaxExpr:
+        call = ToVDevice(vdevice).call(value)
+        return self.builder_.normalize(call.replace(span=value.span))
+
+    def visit_match_cast_(self, binding: MatchCast) -> None:
+        info = placed(binding.struct_info, self.places(binding.var))
+        with self.owned(binding.var):
+            super().visit_match_cast_(binding.replace(struct_info=info))
+
+    # -- expressions
+
+    def visit_constant_(self, op: Constant) -> RelaxExpr:
+        places = self.placement.constants[self.owner]
+        place = places[self.next_constant]
+        self.next_constant += 1
+        vdevice = None if place is None else place.vdevice
+        return op if vdevice is None else self.builder_.emit(self.moved(op, vdevice))
+
+    def visit_call_(self, op: Call) -> RelaxExpr:
+        operator = operator_of(op)
+        places = self.places(self.owner) if isinstance(self.owner, Var) else None
+        infos = op.sinfo_args
+        new_infos = (placed(infos[0], places),) if len(infos) == 1 else _all_placed(infos, places)
+        new = super().visit_call_(op.replace(sinfo_args=new_infos))
+        if isinstance(operator, HintOnDevice) and isinstance(new, Call):
+            data = new.args[0]
+            info = data.struct_info
+            if isinstance(info, TensorStructInfo) and same_vdevice(info.vdevice, operator.dst_vdevice):
+                return data
+            return ToVDevice(operator.dst_vdevice).call(data).replace(span=op.span)
+        return new
+
+
+def _all_placed(infos: tuple[StructInfo, ...], places: Places) -> tuple[StructInfo, ...]:
+    together = placed(TupleStructInfo(infos), places)
+    assert isinstance(together, TupleStructInfo)
+    return together.fields
+
+
+__all__ = ["realize_vdevices"]

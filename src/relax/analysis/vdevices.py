@@ -1,0 +1,555 @@
+"""Where tensors are: what a module says of virtual devices, propagated (language.md §6).
+
+Every tensor a program computes has a place; what must be on one device shares one, as far as the program says so:
+
+    an operator's tensor operands and its results         a variable and what it is bound to or cast to
+    a function's result and what its calls give           a parameter and its arguments, backwards
+    an If and its branches, backwards; forwards where they agree
+
+From what annotations, `to_vdevice` and results say, knowledge spreads over these until nothing changes: so it goes
+backwards from results as well as forwards. Then hints have their turn, in order, where still nothing is known;
+then match_casts that name a device, where they do not contradict each other. Two devices for one place are an
+error, which names what says the one and what says the other.
+
+A constant takes the device of its use; an operand of a kernel is no use, since kernels read the host's memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, cast
+
+from ..expr import (
+    Binding,
+    Call,
+    Constant,
+    Function,
+    If,
+    MatchCast,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from ..ir import (
+    Diagnostic,
+    GlobalVar,
+    IRModule,
+    Node,
+    Op,
+    RelaxExpr,
+    Span,
+    StructInfo,
+    VDevice,
+    listed_vdevices,
+    same_vdevice,
+    vdevice_index,
+    vdevice_text,
+)
+from ..op.base import Operator, operator_of
+from ..op.errors import DEVICES, UNLISTED_DEVICE
+from ..op.intrinsics import CallInplacePacked, HintOnDevice, ToVDevice
+from ..struct_info import FuncStructInfo, TensorStructInfo, TupleStructInfo
+
+
+@dataclass(frozen=True)
+class Known:
+    """A device, what is said to be there, and where that is said."""
+
+    vdevice: VDevice
+    text: str
+    span: Span | None
+
+
+class Place:
+    """Where one tensor is. Places that must be the same are joined: `find` gives the one that stands for all."""
+
+    __slots__ = ("known", "parent")
+
+    def __init__(self, known: Known | None = None) -> None:
+        self.parent: Place | None = None
+        self.known = known
+
+    def find(self) -> Place:
+        """The place that stands for this one."""
+        root = self
+        while root.parent is not None:
+            root = root.parent
+        here = self
+        while here.parent is not None:
+            here.parent, here = root, here.parent
+        return root
+
+    @property
+    def vdevice(self) -> VDevice | None:
+        """The device, None if it is not known."""
+        known = self.find().known
+        return None if known is None else known.vdevice
+
+
+@dataclass(eq=False)
+class FuncPlaces:
+    """Where the parameters and the result of a function are."""
+
+    name: str
+    params: tuple[Places, ...]
+    ret: Places
+    closed: bool = False
+    """Whether all its calls are seen."""
+
+
+Places: TypeAlias = "Place | tuple[Places, ...] | FuncPlaces | None"
+"""The places in a value, shaped as its struct info; None where there are none, or nothing is known of them."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A value that becomes another in one case of several: a branch, an argument."""
+
+    place: Place
+    what: str
+    span: Span | None
+    where: str
+
+
+@dataclass(eq=False)
+class Join:
+    """A place that is one of several: known where all of them are known, and agree; they are where it is."""
+
+    result: Place
+    parts: list[Part]
+    forward: bool = True
+    backward: bool = True
+    callee: FuncPlaces | None = None
+    """The function whose parameter `result` is: it is known forwards only if all calls are seen."""
+
+
+@dataclass(eq=False)
+class Placement:
+    """Where everything in a module is. `diagnostics` says what is wrong; the rest holds if there are none."""
+
+    variables: dict[Var, Places] = field(default_factory=dict[Var, Places])
+    functions: dict[Function, FuncPlaces] = field(default_factory=dict[Function, FuncPlaces])
+    """By function: the module's, and literals."""
+    constants: dict[Node, list[Place | None]] = field(default_factory=dict[Node, "list[Place | None]"])
+    """For each variable (or SeqExpr) the constants in what it is bound to (or in its body), in order."""
+    diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
+
+
+def place_vdevices(mod: IRModule) -> Placement:
+    """Find out where the tensors of a module in normal form are."""
+    return _Placer(mod).run()
+
+
+def placed(info: StructInfo, places: Places) -> StructInfo:
+    """The struct info with the devices that are known; the very object if it says them all."""
+    match info, places:
+        case (TensorStructInfo(), Place()):
+            vdevice = places.vdevice
+            return info if vdevice is None or info.vdevice is not None else info.replace(vdevice=vdevice)
+        case (TupleStructInfo(fields), tuple()) if len(fields) == len(places):
+            new = tuple(placed(item, place) for item, place in zip(fields, places, strict=True))
+            return info if _same(new, fields) else TupleStructInfo(new, span=info.span)
+        case (FuncStructInfo(params), FuncPlaces()) if params is not None and len(params) == len(
+            places.params
+        ):
+            new = tuple(placed(item, place) for item, place in zip(params, places.params, strict=True))
+            ret = placed(info.ret, places.ret)
+            return info if _same(new, params) and ret is info.ret else info.replace(params=new, ret=ret)
+        case _:
+            return info
+
+
+def _same(new: Sequence[object], old: Sequence[object]) -> bool:
+    return all(a is b for a, b in zip(new, old, strict=True))
+
+
+def leaves(places: Places) -> list[Place]:
+    """The tensors in a value, through tuples."""
+    match places:
+        case Place():
+            return [places]
+        case tuple():
+            return [leaf for item in places for leaf in leaves(item)]
+        case _:
+            return []
+
+
+class _Placer:
+    """Walks the functions of a module, says what shares a place, and spreads what is known."""
+
+    def __init__(self, mod: IRModule) -> None:
+        self.mod = mod
+        self.listed = listed_vdevices(mod)
+        self.out = Placement()
+        self.globals: dict[str, FuncPlaces] = {}
+        self.joins: list[Join] = []
+        self.joins_of: dict[Place, Join] = {}
+        """For a parameter of a function, its arguments."""
+        self.hints: list[tuple[Place, Known]] = []
+        self.casts: list[tuple[Place, Known]] = []
+        self.owner: Node = mod
+        self.where = ""
+        self.reported: set[object] = set()
+
+    def run(self) -> Placement:
+        functions = [(g, f) for g, f in self.mod.functions.items() if isinstance(f, Function)]
+        for global_var, function in functions:
+            places = self.signature(function, global_var.name_hint)
+            places.closed = "global_symbol" not in function.attrs
+            self.globals[global_var.name_hint] = places
+        for global_var, function in functions:
+            self.where = f"in {global_var.name_hint}"
+            self.body(function, self.globals[global_var.name_hint])
+        self.spread()
+        for place, known in self.hints:
+            self.learn(place, known)
+        for place, known in _agreed(self.casts):
+            self.learn(place, known)
+        return self.out
+
+    # ------------------------------------------------------------------------ places of struct info
+
+    def places(self, info: StructInfo | None, text: str, span: Span | None) -> Places:
+        """New places for a value of this struct info, which is called `text`."""
+        match info:
+            case TensorStructInfo(vdevice=vdevice):
+                return Place(None if vdevice is None else self.known(vdevice, text, span))
+            case TupleStructInfo(fields):
+                return tuple(self.places(item, f"{text}[{i}]", span) for i, item in enumerate(fields))
+            case FuncStructInfo(params, ret) if params is not None:
+                places = tuple(
+                    self.places(item, f"parameter {i} of {text}", span) for i, item in enumerate(params)
+                )
+                return FuncPlaces(text, places, self.places(ret, f"the result of {text}", span))
+            case _:
+                return None
+
+    def known(self, vdevice: VDevice, text: str, span: Span | None) -> Known:
+        """Something said of a device, which the module must list."""
+        key = (vdevice.target, vdevice.vdevice_id, vdevice.memory_scope)
+        if vdevice_index(vdevice, self.listed) is None and key not in self.reported:
+            self.reported.add(key)
+            message = (
+                f"{text}: the module does not list the virtual device {vdevice.target}:{vdevice.vdevice_id}"
+            )
+            known = ", ".join(vdevice_text(item, self.listed) for item in self.listed)
+            hint = 'list it in I.module_global_infos({"vdevice": [...]})'
+            self.complain(UNLISTED_DEVICE, message, span, (f"it lists {known}",), hint)
+        return Known(vdevice, text, span)
+
+    # ------------------------------------------------------------------------------------ functions
+
+    def signature(self, function: Function, name: str) -> FuncPlaces:
+        params: list[Places] = []
+        for param in function.params:
+            info, text = param.struct_info_, f"parameter {param.name_hint} of {name}"
+            places = self.places(info, text, param.span or (None if info is None else info.span))
+            self.out.variables[param] = places
+            params.append(places)
+        ret = function.ret_struct_info
+        span = None if ret is None else ret.span
+        result = self.places(ret, f"the result of {name}", span or function.span)
+        made = self.out.functions[function] = FuncPlaces(name, tuple(params), result)
+        return made
+
+    def body(self, function: Function, places: FuncPlaces) -> None:
+        result = self.sequence(cast(SeqExpr, function.body))
+        ret = function.ret_struct_info
+        span = None if ret is None else ret.span
+        self.connect(places.ret, result, f"the result of {places.name}", span or function.span)
+
+    def sequence(self, seq: SeqExpr) -> Places:
+        for block in seq.blocks:
+            for binding in block.bindings:
+                self.binding(binding)
+        outer, self.owner = self.owner, seq
+        result = self.value(seq.body)
+        self.owner = outer
+        return result
+
+    # ------------------------------------------------------------------------------------- bindings
+
+    def binding(self, binding: Binding) -> None:
+        var = binding.var
+        outer, self.owner = self.owner, var
+        match binding:
+            case VarBinding(_, Function() as function):
+                own = self.local_function(var, function)
+            case VarBinding(_, value):
+                span = value.span or binding.span or var.span
+                own = self.places(var.struct_info_, var.name_hint, var.span or span)
+                self.connect(own, self.bound(var, value, own), var.name_hint, span)
+            case MatchCast(_, value, info):
+                span = info.span or binding.span or var.span
+                own = self.places(info, var.name_hint, span)
+                self.cast(own, self.value(value), f"the match_cast to {var.name_hint}", span)
+            case _:
+                raise TypeError(f"a {type(binding).__name__} is no binding")
+        self.out.variables[var] = own
+        self.owner = outer
+
+    def local_function(self, var: Var, function: Function) -> FuncPlaces:
+        """A function literal, which may call itself by its variable; an annotation of that is the function's own."""
+        places = self.signature(function, var.name_hint)
+        places.closed = True
+        self.out.variables[var] = places
+        self.body(function, places)
+        own = self.places(var.struct_info_, var.name_hint, var.span)
+        self.connect(own, places, var.name_hint, function.span, escapes=False)
+        return places
+
+    def cast(self, own: Places, value: Places, what: str, span: Span | None) -> None:
+        """A cast that names a device is a check; one that does not leaves the value where it is."""
+        match own, value:
+            case (Place(), Place()) if own.known is not None and value.find().known is None:
+                self.casts.append((value, own.known))
+            case (tuple(), tuple()) if len(own) == len(value):
+                for mine, theirs in zip(own, value, strict=True):
+                    self.cast(mine, theirs, what, span)
+            case _:
+                self.connect(own, value, what, span)
+
+    def bound(self, var: Var, value: RelaxExpr, own: Places) -> Places:
+        """The places of what a variable is bound to."""
+        match value:
+            case If(cond, yes, no):
+                self.value(cond)
+                branches = [self.sequence(cast(SeqExpr, yes)), self.sequence(cast(SeqExpr, no))]
+                self.join(own, branches, f"the if that gives {var.name_hint}", value.span)
+                return own
+            case Call():
+                return self.call(value, var)
+            case TupleGetItem(source, index):
+                fields = self.value(source)
+                return fields[index] if isinstance(fields, tuple) and index < len(fields) else None
+            case _:
+                return self.value(value)
+
+    def value(self, leaf: RelaxExpr, kernel: bool = False) -> Places:
+        """The places of a leaf; a function that is not called here may be called by anybody."""
+        match leaf:
+            case Var():
+                return _escaped(self.out.variables.get(leaf))
+            case GlobalVar(name):
+                return _escaped(self.globals.get(name))
+            case Tuple(fields):
+                return tuple(self.value(item, kernel) for item in fields)
+            case Constant():
+                place = None if kernel else Place()
+                self.out.constants.setdefault(self.owner, []).append(place)
+                return place
+            case _:
+                return None
+
+    # ---------------------------------------------------------------------------------------- calls
+
+    def call(self, call: Call, var: Var) -> Places:
+        """The places of a call's result."""
+        if isinstance(call.op, Op):
+            return self.operator_call(call, var)
+        args = tuple(self.value(arg) for arg in call.args)
+        result = self.places(call.struct_info_, var.name_hint, call.span)
+        callee = self.globals.get(call.op.name_hint) if isinstance(call.op, GlobalVar) else None
+        if isinstance(call.op, Var):
+            known = self.out.variables.get(call.op)
+            callee = known if isinstance(known, FuncPlaces) else None
+        self.apply(callee, args, result, call.span)
+        return result
+
+    def operator_call(self, call: Call, var: Var) -> Places:
+        operator = operator_of(call)
+        kernel = operator is not None and operator.propagates_vdevice
+        args = tuple(self.value(arg, kernel) for arg in call.args)
+        result = self.places(call.struct_info_, var.name_hint, call.span)
+        match operator:
+            case ToVDevice(dst):
+                return Place(self.known(dst, f"what to_vdevice gives {var.name_hint}", call.span))
+            case HintOnDevice(dst):
+                known = self.known(dst, f"what hint_on_device gives {var.name_hint}", call.span)
+                self.hints += [(place, known) for place in leaves(args[0])]
+                return Place(known)
+            case CallInplacePacked(indices):
+                parts = result if isinstance(result, tuple) else (result,)
+                for part, index in zip(parts, indices, strict=True):
+                    if index >= 0:
+                        self.connect(part, args[index + 1], "call_inplace_packed", call.span)
+            case None:
+                pass
+            case _:
+                self.by_name(operator, args, result, call.span)
+        return result
+
+    def by_name(
+        self, operator: Operator, args: tuple[Places, ...], result: Places, span: Span | None
+    ) -> None:
+        match operator.short_name:
+            case "invoke_closure" | "invoke_pure_closure":
+                callee, given = args
+                self.apply(callee, given, result, span)
+            case "make_closure":
+                self.captured(args[0], args[1], result, span)
+            case "call_dps_packed":
+                for place in leaves(result):
+                    parts = [Part(arg, "call_dps_packed", span, self.where) for arg in leaves(args[1])]
+                    self.joins.append(Join(place, parts, backward=False))
+            case _ if operator.propagates_vdevice:
+                together = [*leaves(args), *leaves(result)]
+                for other in together[1:]:
+                    self.connect(together[0], other, operator.short_name, span)
+            case _:
+                pass
+
+    def apply(self, callee: Places, args: Places, result: Places, span: Span | None) -> None:
+        """A call: arguments are where the parameters are, its result is where the function's is."""
+        if not isinstance(callee, FuncPlaces) or not isinstance(args, tuple):
+            return
+        for index, (param, arg) in enumerate(zip(callee.params, args, strict=False)):
+            self.argument(callee, param, arg, f"argument {index} of {callee.name}", span)
+        self.connect(callee.ret, result, f"the result of {callee.name}", span)
+
+    def argument(self, callee: FuncPlaces, param: Places, arg: Places, what: str, span: Span | None) -> None:
+        match param, arg:
+            case (Place(), Place()):
+                join = self.joins_of.get(param)
+                if join is None:
+                    join = self.joins_of[param] = Join(param, [], callee=callee)
+                    self.joins.append(join)
+                join.parts.append(Part(arg, what, span, self.where))
+            case (tuple(), tuple()):
+                for mine, theirs in zip(param, arg, strict=False):
+                    self.argument(callee, mine, theirs, what, span)
+            case _:
+                self.connect(param, arg, what, span)
+
+    def captured(self, callee: Places, values: Places, result: Places, span: Span | None) -> None:
+        """make_closure: the last parameters are given, those before them are the result's."""
+        if not isinstance(callee, FuncPlaces) or not isinstance(values, tuple):
+            return
+        kept = len(callee.params) - len(values)
+        for param, value in zip(callee.params[kept:], values, strict=False):
+            self.argument(callee, param, value, f"what {callee.name} captures", span)
+        if isinstance(result, FuncPlaces):
+            self.connect(result, FuncPlaces(callee.name, callee.params[:kept], callee.ret), callee.name, span)
+
+    # --------------------------------------------------------------------------------- what is one
+
+    def connect(self, a: Places, b: Places, what: str, span: Span | None, escapes: bool = True) -> None:
+        """Two values that are one."""
+        match a, b:
+            case (Place(), Place()):
+                self.unite(a, b, what, span)
+            case (tuple(), tuple()):
+                for mine, theirs in zip(a, b, strict=False):
+                    self.connect(mine, theirs, what, span)
+            case (FuncPlaces(), FuncPlaces()) if a is not b:
+                if escapes:
+                    a.closed = b.closed = False
+                for mine, theirs in zip(a.params, b.params, strict=False):
+                    self.connect(mine, theirs, f"a parameter of {what}", span)
+                self.connect(a.ret, b.ret, f"the result of {what}", span)
+            case _:
+                pass
+
+    def unite(self, a: Place, b: Place, what: str, span: Span | None) -> None:
+        a, b = a.find(), b.find()
+        if a is b:
+            return
+        if a.known is not None and b.known is not None and not same_vdevice(a.known.vdevice, b.known.vdevice):
+            self.conflict(what, span, a.known, b.known)
+            return
+        b.parent, a.known = a, a.known or b.known
+
+    def join(self, result: Places, parts: Sequence[Places], what: str, span: Span | None) -> None:
+        """A value that is one of several."""
+        match result:
+            case Place():
+                found = [Part(part, what, span, self.where) for part in parts if isinstance(part, Place)]
+                self.joins.append(Join(result, found, forward=len(found) == len(parts)))
+            case tuple():
+                for index, item in enumerate(result):
+                    fields = [part[index] for part in parts if isinstance(part, tuple) and index < len(part)]
+                    self.join(item, fields, what, span)
+            case _:
+                for part in parts:
+                    self.connect(result, part, what, span)
+
+    # ------------------------------------------------------------------------------------ spreading
+
+    def learn(self, place: Place, known: Known) -> None:
+        """Something that holds where nothing is known yet."""
+        root = place.find()
+        if root.known is None:
+            root.known = known
+            self.spread()
+
+    def spread(self) -> None:
+        """Let what is known go through the joins, backwards and forwards, until nothing changes."""
+        changed = True
+        while changed:
+            changed = False
+            for join in (*reversed(self.joins), *self.joins):
+                changed |= self.pass_join(join)
+
+    def pass_join(self, join: Join) -> bool:
+        """Let what is known go through one join; whether anything was learnt."""
+        result, changed = join.result.find(), False
+        if result.known is not None:
+            for part in join.parts if join.backward else ():
+                place = part.place.find()
+                if place.known is None:
+                    place.known, changed = result.known, True
+                elif not same_vdevice(place.known.vdevice, result.known.vdevice):
+                    self.where = part.where
+                    self.conflict(part.what, part.span, result.known, place.known)
+            return changed
+        others = [place for part in join.parts if (place := part.place.find()) is not result]
+        open_end = join.callee is not None and not join.callee.closed
+        if not join.forward or open_end or not others:
+            return False
+        first = others[0].known
+        if first is None or not all(same_vdevice(first.vdevice, place.vdevice) for place in others):
+            return False
+        result.known = first
+        return True
+
+    # ----------------------------------------------------------------------------------- complaints
+
+    def conflict(self, what: str, span: Span | None, a: Known, b: Known) -> None:
+        key = (what, span, a, b)
+        if key in self.reported:
+            return
+        self.reported.add(key)
+        message = f"{what}: what must be on one virtual device is on two"
+        notes = tuple(self.told(known) for known in (a, b))
+        self.complain(DEVICES, message, span, notes, "move one of them with R.to_vdevice")
+
+    def told(self, known: Known) -> str:
+        place = "" if known.span is None else f" ({known.span})"
+        return f"{known.text} is on {vdevice_text(known.vdevice, self.listed)}{place}"
+
+    def complain(self, code: str, message: str, span: Span | None, notes: tuple[str, ...], hint: str) -> None:
+        self.out.diagnostics.append(Diagnostic(code, message, span, self.where, notes, hint))
+
+
+def _escaped(places: Places) -> Places:
+    if isinstance(places, FuncPlaces):
+        places.closed = False
+    return places
+
+
+def _agreed(casts: Iterable[tuple[Place, Known]]) -> list[tuple[Place, Known]]:
+    """What casts say of places on which they agree."""
+    said: dict[Place, list[Known]] = {}
+    for place, known in casts:
+        said.setdefault(place.find(), []).append(known)
+    return [
+        (place, known[0])
+        for place, known in said.items()
+        if all(same_vdevice(known[0].vdevice, other.vdevice) for other in known)
+    ]
+
+
+__all__ = ["FuncPlaces", "Place", "Placement", "Places", "leaves", "place_vdevices", "placed"]
