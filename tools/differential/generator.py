@@ -103,7 +103,7 @@ def _program(choices: Choices, effects: bool | None, failing: bool | None) -> Pr
     params = _parameters(choices)
     scope.pool = [Value(name, kind, 255 if _is_uint8(kind) else 3) for name, kind in params]
     scope.steps(choices.integer(2, 11))
-    chosen = [scope.find(lambda _: True) for _ in range(choices.integer(1, 4))]
+    chosen = [scope.find(lambda _: True) for _ in range(choices.integer(2, 5))]
     results = [value for value in chosen if value is not None]
     kind = Tuple(tuple(hide(value.kind, {"n", "m"}) for value in results))
     scope.line(f"return ({''.join(value.name + ', ' for value in results)})")
@@ -172,7 +172,7 @@ def inputs(program: Program, sizes: Mapping[str, int], seed: int, broken: bool =
 
 
 def _wrong(array: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[Any, Any]:
-    options = [array.astype("int32" if array.dtype != np.int32 else "int64"), array[None]]
+    options = [np.zeros(array.shape, "int32" if array.dtype != np.int32 else "int64"), array[None]]
     if array.ndim:
         options += [np.concatenate([array, array[:1]]), np.concatenate([array, np.zeros_like(array)]), array[:-1]]
     return np.array(options[int(rng.integers(len(options)))])

@@ -14,19 +14,22 @@ A case is a list of arguments of main. `exact` says that results are compared ex
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import hypothesis
+from hypothesis import strategies as st
+
 import relax
 from relax import transform
 from relax.analysis import assert_well_formed
-from relax.interpreter import Interpreter
-from relax.ir import DiagnosticError, IRModule, assert_structural_equal, structural_equal
+from relax.interpreter import Interpreter, matching
+from relax.ir import IRModule, assert_structural_equal, structural_equal
 from relax.ir.transform import Pass, PassContext, VerifyInstrument
+from relax.transform.pipeline import DEFAULT
 
 from . import harness
 from .generator import HEADER
@@ -93,8 +96,13 @@ def _compare(
     for wanted, got, case in zip(expected, found, cases, strict=True):
         text = harness.difference(wanted, got, exact)
         if text is not None:
-            what = text.split(":")[0].split("[")[0]
-            raise Failure(f"{kind}: {what}", f"{text}\nfor arguments {list(case)}")
+            raise Failure(f"{kind}: {_sort(text)}", f"{text}\nfor arguments {list(case)}")
+
+
+def _sort(text: str) -> str:
+    """What stays of a difference when the program shrinks: where it is, and the types of errors."""
+    found = re.match(r"error: expected (\w+)(?:: .*)?, found (\w+)", text)
+    return f"error {found[1]} {found[2]}" if found else text.split(":")[0].split("[")[0]
 
 
 # ----------------------------------------------------------------------------------------- properties
@@ -185,7 +193,7 @@ def prints_and_parses(text: str, cases: Sequence[Case] = (), exact: bool = True)
     """The printed module parses to the same module, which prints the same, before and after each pass."""
     mod = parse(text)
     _round_trip("as written", mod)
-    for step in transform.pipeline.DEFAULT:
+    for step in DEFAULT:
         make = step.make
         name = getattr(make, "__name__", str(make))
         mod = _apply(name, make, mod)
@@ -248,8 +256,6 @@ class _Untrue(BaseException):
 
 def check_info(value: Any, info: Any, scope: Any, where: str) -> None:
     """Compare a value with struct info. Raises what a match_cast would."""
-    from relax.interpreter import matching
-
     matching.check(value, info, scope, matching.Place(where, where))
 
 
@@ -272,9 +278,22 @@ def _derived(where: str, mod: IRModule, cases: Sequence[Case]) -> None:
 
 def rejects(text: str, cases: Sequence[Case] = (), exact: bool = True, seed: int | None = None) -> None:
     """A program in which one rule is broken is rejected by a diagnostic that names the rule."""
-    from . import mutations
+    from .mutations import MUTATIONS, Unrefused, check
 
-    mutations.check(text, len(text) if seed is None else seed)
+    with harness.quiet():
+        mod = transform.Normalize()(parse(text))
+    number = len(text) if seed is None else seed
+
+    @hypothesis.seed(number)
+    @hypothesis.settings(max_examples=3, database=None, deadline=None, phases=[hypothesis.Phase.generate])
+    @hypothesis.given(st.data())
+    def attempt(data: Any) -> None:
+        check(mod, data.draw(st.sampled_from(MUTATIONS)), data.draw)
+
+    try:
+        attempt()
+    except Unrefused as error:
+        raise Failure(f"not rejected: {str(error).splitlines()[0]}", str(error)) from error
 
 
 PROPERTIES: dict[str, Callable[..., None]] = {
@@ -291,4 +310,4 @@ PROPERTIES: dict[str, Callable[..., None]] = {
 }
 """Every property, by name."""
 
-__all__ = ["MODES", "PROPERTIES", "Case", "DiagnosticError", "Failure", "subprocess", "sys", *PROPERTIES]
+__all__ = ["MODES", "PROPERTIES", "Case", "Failure", *PROPERTIES]

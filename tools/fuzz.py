@@ -1,0 +1,221 @@
+"""make fuzz: random programs against the interpreter, for as long as it is given.
+
+    python tools/fuzz.py --seconds 1800 --seed 7 --jobs 2 --property agrees --out found/
+
+Each program is checked for the properties of `differential.properties`. The first failure is reduced to a small program,
+printed as a ready test and, with --out, written to a file; the exit status is then 1. It is 1 too if at the end a
+construct or an operator that the generator knows has not occurred (given enough programs for all of them to).
+The same seed makes the same programs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing as mp
+import os
+import random
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+ENOUGH = 3000
+"""After so many programs, every feature is expected to have occurred."""
+OPERATORS_OF_THE_MACHINE = frozenset(
+    f"R.{name}"
+    for name in """
+    builtin.alloc_tensor builtin.stop_lift_params call_builtin_with_ctx make_closure memory.alloc_storage
+    memory.alloc_tensor memory.kill_storage memory.kill_tensor vm.alloc_storage vm.alloc_tensor vm.call_tir_dyn
+    vm.kill_object read_tensor_from_file
+""".split()
+)
+"""What passes make and programs do not write; and what reads a file."""
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Random programs against the interpreter.")
+    parser.add_argument("--seconds", type=float, default=60, help="how long (60)")
+    parser.add_argument("--seed", type=int, default=None, help="where to begin; by default another each time")
+    parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
+    parser.add_argument("--property", action="append", help="only this property; may be repeated")
+    parser.add_argument("--out", type=Path, help="a directory for ready tests of what fails")
+    parser.add_argument("--keep-going", action="store_true", help="report all sorts of failures, not only the first")
+    parser.add_argument("--reduce-seconds", type=float, default=120, help="how long to reduce a failure (120)")
+    return parser.parse_args()
+
+
+# ------------------------------------------------------------------------------------------- one process
+
+EVERY = {"passes_keep": 6, "orders_keep": 4, "saves_and_loads": 4, "rejects": 3, "prints_and_parses": 2}
+"""Properties that take long are checked of one program in so many."""
+
+
+def check(seed: str, index: int, names: list[str] | None) -> tuple[Counter[str], list[dict[str, Any]]]:
+    """Make one program and check it: the features it has, and the failures."""
+    from differential import properties
+    from differential.generator import SIZES, inputs, random_program
+
+    chosen = random.Random(seed)
+    program = random_program(seed)
+    sizes = chosen.sample(SIZES, 3)
+    cases = [inputs(program, s, chosen.randrange(1 << 30), broken=chosen.random() < 0.06) for s in sizes]
+    failures: list[dict[str, Any]] = []
+    for number, (name, holds) in enumerate(properties.PROPERTIES.items()):
+        if names is not None and name not in names:
+            continue
+        if names is None and (index + number) % EVERY.get(name, 1):
+            continue
+        kind = failure_of(holds, program.text, cases, program.exact)
+        if kind is not None:
+            failures.append({"seed": seed, "property": name, "kind": kind[0], "message": kind[1]})
+            break
+    return program.features, failures
+
+
+def failure_of(holds: Any, text: str, cases: list[list[Any]], exact: bool) -> tuple[str, str] | None:
+    """How a program fails a property: the kind and the message; None if it does not."""
+    from differential.properties import Failure
+
+    try:
+        holds(text, cases, exact=exact)
+    except Failure as failure:
+        return failure.kind, str(failure)
+    except Exception as error:  # noqa: BLE001 (a crash is a finding too)
+        return f"crash {type(error).__name__}", traceback.format_exc()
+    return None
+
+
+def reduced(failure: dict[str, Any], seconds: float) -> str:
+    """The ready test of a failure."""
+    from differential import properties
+    from differential.generator import SIZES, inputs, random_program
+    from differential.reducer import ready_test, reduce
+
+    program = random_program(failure["seed"])
+    chosen = random.Random(failure["seed"])
+    sizes = chosen.sample(SIZES, 3)
+    cases = [inputs(program, s, chosen.randrange(1 << 30), broken=chosen.random() < 0.06) for s in sizes]
+    holds = properties.PROPERTIES[failure["property"]]
+
+    def fails(text: str, some: list[list[Any]]) -> str | None:
+        found = failure_of(holds, text, some, program.exact)
+        return None if found is None else found[0]
+
+    text, cases = reduce(program.text, cases, fails, seconds)
+    found = failure_of(holds, text, cases, program.exact)
+    return ready_test(failure["property"], text, cases, program.exact, found[1] if found else "")
+
+
+def work(job: int, options: argparse.Namespace, results: Any) -> None:
+    """A process: programs until the time is over."""
+    until = time.monotonic() + options.seconds
+    index = job
+    while time.monotonic() < until:
+        try:
+            features, failures = check(f"{options.seed}:{index}", index // options.jobs, options.property)
+        except Exception:  # noqa: BLE001 (an error of the generator, or not a Failure)
+            failures = [{"seed": f"{options.seed}:{index}", "property": "generator", "kind": "generator",
+                         "message": traceback.format_exc()}]  # fmt: skip
+            features = Counter()
+        results.put((index, features, failures))
+        index += options.jobs
+    results.put((job, None, None))
+
+
+# -------------------------------------------------------------------------------------------- the whole
+
+
+def run(options: argparse.Namespace) -> int:
+    """All processes: progress, failures, statistics."""
+    context = mp.get_context("spawn")
+    results = context.Queue()
+    workers = [context.Process(target=work, args=(j, options, results), daemon=True) for j in range(options.jobs)]
+    for worker in workers:
+        worker.start()
+    features: Counter[str] = Counter()
+    failures: dict[tuple[str, str], dict[str, Any]] = {}
+    programs, running, start, shown = 0, len(workers), time.monotonic(), time.monotonic()
+    while running:
+        try:
+            _, found, failed = results.get(timeout=5)
+        except Empty:
+            if not any(worker.is_alive() for worker in workers):
+                print("a process died: look for a crash of compiled code")
+                return 1
+            continue
+        if found is None:
+            running -= 1
+            continue
+        programs += 1
+        features.update(set(found))
+        for failure in failed:
+            failures.setdefault((failure["property"], failure["kind"]), failure)
+        if failures and not options.keep_going:
+            break
+        if time.monotonic() - shown > 10:
+            shown = time.monotonic()
+            rate = programs / (shown - start)
+            print(f"{programs} programs, {rate:.1f}/s, {len(features)} constructs, {len(failures)} sorts of failures", flush=True)
+    for worker in workers:
+        worker.terminate()
+    status = report_features(features, programs)
+    for number, failure in enumerate(failures.values()):
+        report_failure(failure, options, number)
+        status = 1
+    print(f"{programs} programs with seed {options.seed}: {len(failures)} sorts of failures")
+    return status
+
+
+def report_features(features: Counter[str], programs: int) -> int:
+    """Print how many programs had each construct; 1 if one that is known had none."""
+    from differential.generator import all_features
+
+    from relax.ir import Op
+
+    known = set(all_features())
+    known |= {"R." + name.removeprefix("relax.") for name in Op.list_op_names() if name.startswith("relax.")}
+    known -= OPERATORS_OF_THE_MACHINE
+    print("programs with each construct:")
+    rows = [f"{name} {features[name]}" for name in sorted(known | set(features), key=lambda n: -features[n])]
+    print("  " + ", ".join(rows))
+    missing = sorted(name for name in known if not features[name])
+    if missing and programs >= ENOUGH:
+        print(f"never made: {', '.join(missing)}")
+        return 1
+    return 0
+
+
+def report_failure(failure: dict[str, Any], options: argparse.Namespace, number: int) -> None:
+    """Reduce a failure and show it as a test."""
+    print(f"\n{failure['property']} fails for the program of seed {failure['seed']!r}:\n{failure['message'][:3000]}")
+    if failure["property"] == "generator":
+        return
+    text = reduced(failure, options.reduce_seconds)
+    print("\n" + text)
+    if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
+        path = options.out / f"test_found_{options.seed}_{number}.py"
+        path.write_text(text)
+        print(f"written to {path}")
+
+
+def main() -> int:
+    """Run with a kernel cache of its own, so that the user's does not grow."""
+    options = arguments()
+    if options.seed is None:
+        options.seed = random.SystemRandom().randrange(1_000_000)
+    print(f"seed {options.seed}, {options.jobs} processes, {options.seconds:g} seconds")
+    with tempfile.TemporaryDirectory(prefix="relax-fuzz-") as cache:
+        os.environ["RELAX_CACHE_DIR"] = cache
+        return run(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
