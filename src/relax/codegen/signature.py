@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..ir import Diagnostic
 from ..prim import PrimExpr, Var, free_vars
-from ..tir import Buffer, PrimFunc
+from ..tir import Buffer, PrimFunc, promised_apart
 from .context import Unit
 
 
@@ -41,6 +41,8 @@ class Signature:
     bound: dict[Var, Place]
     """Variables beside the parameters, in the order in which they are passed."""
     compared: tuple[tuple[Place, PrimExpr], ...]
+    apart: tuple[tuple[int, int], ...] = ()
+    """Pairs of parameters that must not overlap: the first is written."""
 
 
 def signature(unit: Unit, name: str, func: PrimFunc) -> Signature:
@@ -59,7 +61,7 @@ def signature(unit: Unit, name: str, func: PrimFunc) -> Signature:
             if var not in bound and var not in scalars:
                 unit.unbound.add(var)
                 _report_unbound(unit, name, var, place)
-    return Signature(params, bound, tuple(compared))
+    return Signature(params, bound, tuple(compared), tuple(promised_apart(func)))
 
 
 def _places(params: tuple[tuple[Var, Buffer | None], ...]) -> Iterator[tuple[Place, PrimExpr]]:

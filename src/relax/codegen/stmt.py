@@ -9,7 +9,6 @@ when compiling, never by the number of threads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final, cast
 
 from ..ir import DiagnosticError, GlobalVar, Node, structural_equal, walk
@@ -53,7 +52,7 @@ def write(cx: Context, stmt: Stmt) -> None:
         try:
             rule(cx, stmt)
         except DiagnosticError as error:  # a dtype without code: nothing can be written in its place
-            raise DiagnosticError(replace(d, span=d.span or cx.place) for d in error.diagnostics) from None
+            raise error.placed(cx.place) from None
     cx.place = outer
 
 

@@ -11,6 +11,7 @@ dimension against the sizes the parameters bind. Errors name the function, the a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import Final
 
 from ..ir import DataType
@@ -28,7 +29,7 @@ from ..prim import (
     Var,
     free_vars,
 )
-from ..tir import Buffer
+from ..tir import Buffer, overlap_message
 from . import support
 from .builder import FunctionBuilder, Operand, quoted
 from .calls import inner_symbol
@@ -59,6 +60,7 @@ class Wrapper:
         self.b = FunctionBuilder(unit.module, head)
         self.cx = Context(unit, self.b, name, rules)
         self.tensors: dict[int, Operand] = {}
+        self.spans: dict[int, tuple[Val, Val]] = {}
 
     def write(self) -> None:
         """Write the whole function into the module."""
@@ -76,6 +78,7 @@ class Wrapper:
             self.bind(var, place)
         for place, expr in known.compared:
             self.compare(place, expr)
+        self.require_apart()
         arguments = iter(operands)
         passed = [
             next(arguments) if buffer is None else f"ptr {self.data(i, buffer)}"
@@ -160,6 +163,48 @@ class Wrapper:
         self.b.branch(join)
         self.b.start(join)
         return found.make(f"phi i64 [ {found.ref}, %{stated} ], [ {compact.ref}, %{absent} ]")
+
+    # ------------------------------------------------------------------ overlaps
+
+    def require_apart(self) -> None:
+        """Check that what is written overlaps nothing else, where the function promises so: one test for all pairs."""
+        pairs = [(pair, self.apart(*pair)) for pair in self.known.apart]
+        if not pairs:
+            return
+        fine = reduce(lambda a, b: a & b, (apart for _, apart in pairs))
+        good, bad = self.b.label("apart"), self.b.label("overlap")
+        self.b.branch_if(fine.ref, good, bad, hint="then")
+        with self.b.cold(bad), self.cx.sometimes():
+            for (i, j), apart in pairs:
+                names = (escaped(self.buffer(k).name) for k in (i, j))
+                self.cx.fail_unless(apart, "ValueError", overlap_message(*names))
+            self.b.branch(good)
+        self.b.start(good)
+
+    def buffer(self, i: int) -> Buffer:
+        buffer = self.known.params[i][1]
+        assert buffer is not None
+        return buffer
+
+    def apart(self, i: int, j: int) -> Val:
+        """Whether two arguments share no byte."""
+        (first, first_end), (second, second_end) = self.span(i), self.span(j)
+        start, end = first.intrinsic("umax", second), first_end.intrinsic("umin", second_end)
+        return start.make(f"icmp uge i64 {start.ref}, {end.ref}", "i1")
+
+    def span(self, i: int) -> tuple[Val, Val]:
+        """Addresses of an argument's first byte, and of the one behind its last; if strided, its first element's."""
+        if i not in self.spans:
+            buffer, tensor = self.buffer(i), self.tensors[i]
+            size = self.cx.i64(max(buffer.dtype.bits // 8, 1) * max(buffer.dtype.lanes, 1))
+            shape = self.field(tensor, 7, "ptr") if buffer.ndim else ""
+            for axis in range(buffer.ndim):
+                extent = self.entry(shape, axis)
+                size = size * (extent.intrinsic("umin", self.cx.i64(1)) if buffer.strides else extent)
+            data = Val(self.b, "i64", 1, self.b.op(f"ptrtoint ptr {self.field(tensor, 0, 'ptr')} to i64"))
+            start = data + Val(self.b, "i64", 1, self.field(tensor, 9, "i64"))
+            self.spans[i] = start, start + size
+        return self.spans[i]
 
     # ------------------------------------------------------------------ sizes
 

@@ -160,6 +160,7 @@ from .stmt import (
 from .transform.lower import lower
 from .usage import undefined_buffers, undefined_vars
 from .well_formed import verify_well_formed
+from .written import overlap_message, promised_apart, written_params
 
 __all__ = [
     "EQ",
@@ -282,11 +283,13 @@ __all__ = [
     "min_value",
     "nan",
     "nearbyint",
+    "overlap_message",
     "popcount",
     "post_order_visit",
     "pow",
     "power",
     "pre_order_visit",
+    "promised_apart",
     "reinterpret",
     "renew_bound_vars",
     "round",
@@ -310,4 +313,5 @@ __all__ = [
     "undefined_buffers",
     "undefined_vars",
     "verify_well_formed",
+    "written_params",
 ]

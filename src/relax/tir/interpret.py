@@ -41,6 +41,7 @@ from .stmt import (
     While,
 )
 from .usage import free_vars
+from .written import overlap_message, promised_apart
 
 Array = np.ndarray[Any, Any]
 Run = Callable[[Env], None]
@@ -122,6 +123,7 @@ class _Compiler(ExpressionCompiler):
     def binder(self, func: PrimFunc, name: str) -> Callable[[Sequence[Any]], Env]:
         params, buffer_map = func.params, func.buffer_map
         layouts = {param: self.layout(buffer) for param, buffer in buffer_map.items()}
+        apart = promised_apart(func)
 
         def bind(args: Sequence[Any]) -> Env:
             if len(args) != len(params):
@@ -137,6 +139,10 @@ class _Compiler(ExpressionCompiler):
             for param, arg in zip(params, args, strict=True):
                 if param in buffer_map:
                     _bind_array(env, name, buffer_map[param], arg, layouts[param])
+            for i, j in apart:
+                if _overlap(args[i], args[j]):
+                    names = buffer_map[params[i]].name, buffer_map[params[j]].name
+                    raise ValueError(f"{name}: {overlap_message(*names)}")
             return env
 
         return bind
@@ -523,3 +529,12 @@ def _bind_array(
 
 
 __all__ = ["executable", "interpret"]
+
+
+def _overlap(a: Array, b: Array) -> bool:
+    """Whether two arrays share memory; of one with gaps, only the first element counts."""
+    if not a.size or not b.size:
+        return False
+    spans = [(x.ctypes.data, x.nbytes if x.flags.c_contiguous else x.itemsize) for x in (a, b)]
+    (first, first_size), (second, second_size) = spans
+    return first < second + second_size and second < first + first_size

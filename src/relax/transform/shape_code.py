@@ -97,7 +97,10 @@ def _prim_func(pending: _Pending, size: int) -> PrimFunc:
     has_floats = any(value.dtype.is_float for value in pending.stores.values())
     params = (heap, view) if has_floats else (heap,)
     buffers = {heap: ints, view: floats} if has_floats else {heap: ints}
-    attrs = {"global_symbol": pending.global_var.name_hint, "tir.noalias": True, "tir.is_host_func": True}
+    # With floats there are two views of one heap: no promise that they are apart.
+    attrs = {"global_symbol": pending.global_var.name_hint, "tir.is_host_func": True}
+    if not has_floats:
+        attrs["tir.noalias"] = True
     return PrimFunc(params, body=seq_of(stores), buffer_map=buffers, attrs=attrs)
 
 

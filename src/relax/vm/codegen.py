@@ -39,9 +39,8 @@ from ..runtime.info import FuncInfo
 from ..runtime_info import InfoMaker, device_name
 from ..scope import prim_func_struct_info
 from ..struct_info import ObjectStructInfo
-from ..tir import PrimFunc
+from ..tir import PrimFunc, written_params
 from ..transform.vm_shape_lower import LOWERED
-from .effects import written_params
 
 _Bound = VarBinding | MatchCast
 

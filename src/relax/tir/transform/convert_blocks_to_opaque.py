@@ -32,9 +32,8 @@ class _Conversion(StmtExprMutator):
     def visit_BlockRealize(self, node: BlockRealize) -> BlockRealize:
         block = node.block
         if block.init is not None:
-            raise DiagnosticError(
-                Diagnostic("E5011", f"block {block.name_hint} still has an init: run LowerInitBlock first")
-            )
+            message, hint = f"block {block.name_hint} still has an init", "run LowerInitBlock first"
+            raise DiagnosticError(Diagnostic("E5011", message, node.span or block.span, hint=hint))
         values = [self.visit(value) for value in node.iter_values]
         for iter_var, value in zip(block.iter_vars, values, strict=True):
             self.values[iter_var.var] = value

@@ -11,12 +11,14 @@ is handed on (to an extern call) is refused: E5010.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...ir import Diagnostic, DiagnosticError, Node
 from ...prim import PrimExpr, Var, const
 from ..buffer import Buffer, BufferLoad, BufferRegion, Ramp, Range
 from ..functor import StmtExprMutator
 from ..layout import element_offset, strides_of
-from ..stmt import Block, BufferStore, MatchBufferRegion, PrimFunc
+from ..stmt import Block, BufferStore, MatchBufferRegion, PrimFunc, Stmt
 from .passes import prim_func_pass
 
 
@@ -62,6 +64,12 @@ class _Lowering(StmtExprMutator):
         for name, value in zip(names, values, strict=False):
             if isinstance(name, Var) and name not in self.values:
                 self.values[name] = value.astype(name.dtype)
+
+    def visit(self, node: Any) -> Any:
+        try:
+            return super().visit(node)
+        except DiagnosticError as error:
+            raise error.placed(node.span if isinstance(node, Stmt) else None) from None
 
     def visit_Var(self, node: Var) -> PrimExpr:
         if node in self.pointers:

@@ -30,6 +30,7 @@ class _Lowering(StmtExprMutator):
                 Diagnostic(
                     "E5012",
                     f"block {block.name_hint} still has variables, an init or views",
+                    node.span or block.span,
                     hint="run LowerInitBlock, LowerMatchBuffer and ConvertBlocksToOpaque first",
                 )
             )

@@ -1,17 +1,18 @@
-"""Which of its arguments a kernel may change."""
+"""Which of its arguments a kernel may change, and which must therefore be apart from the others."""
 
 from __future__ import annotations
 
 from ..ir import GlobalVar, Node, walk
 from ..prim import Call, PrimExpr, Var
-from ..tir import BufferLoad, BufferStore, DeclBuffer, MatchBufferRegion, PrimFunc
+from .buffer import BufferLoad
+from .stmt import BufferStore, DeclBuffer, MatchBufferRegion, PrimFunc
 
 
-def written_params(func: PrimFunc) -> frozenset[int]:
+def written_params(func: PrimFunc, *, handed_on: bool = True) -> frozenset[int]:
     """Positions of the tensor parameters that the function may write.
 
-    A buffer is written if it, or another view of its memory, is stored to, or if its pointer is handed to a
-    call, of which nothing is known.
+    A buffer is written if it, or another view of its memory, is stored to; and, with `handed_on`, if its pointer is
+    handed to a call, of which nothing is known.
     """
     written: set[Var] = set()
     views: dict[Var, Var] = {}
@@ -24,7 +25,7 @@ def written_params(func: PrimFunc) -> frozenset[int]:
                 views[buffer.data] = source.buffer.data
             case DeclBuffer(buffer):
                 views.setdefault(buffer.data, buffer.data)
-            case Call(_, op, args):
+            case Call(_, op, args) if handed_on:
                 whole = isinstance(op, GlobalVar) or node.intrinsic in _BY_ADDRESS
                 for arg in args:
                     written.update(_pointers(arg, whole))
@@ -57,3 +58,23 @@ def _pointers(arg: PrimExpr, whole: bool) -> list[Var]:
             return [buffer.data]
         case _:
             return []
+
+
+def promised_apart(func: PrimFunc) -> list[tuple[int, int]]:
+    """Pairs of tensor parameters that a call must not give overlapping memory: (one that is stored to, another).
+
+    There are none without the attribute ``tir.noalias``: then whatever is stored is seen through the other one.
+    """
+    if not func.attrs.get("tir.noalias"):
+        return []
+    written = written_params(func, handed_on=False)
+    tensors = [i for i, param in enumerate(func.params) if param in func.buffer_map]
+    return [(i, j) for i in tensors if i in written for j in tensors if j > i or (j < i and j not in written)]
+
+
+def overlap_message(written: str, other: str) -> str:
+    """What is said of two arguments that `promised_apart` names and that overlap; names of their buffers."""
+    return (
+        f"argument {other} overlaps argument {written}, which is written; "
+        "the function promises (tir.noalias) to be right only if they are apart"
+    )
