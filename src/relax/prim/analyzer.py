@@ -13,6 +13,7 @@ import enum
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias, TypeGuard
 
@@ -40,6 +41,7 @@ from .expr import (
     match_dtypes,
     nonnegative_epoch,
 )
+from .learn import learn
 from .normal import Normalizer
 from .simplify import Simplifier
 from .traits import has_effects
@@ -53,6 +55,9 @@ class Relation(str, enum.Enum):
     UNKNOWN = "unknown"
 
 
+_State: TypeAlias = (
+    "tuple[Facts, tuple[PrimExpr, ...], Normalizer | None, Simplifier | None, Normalizer | None, int]"
+)
 _Decider: TypeAlias = "Callable[[Normalizer, CompareExpr], bool | None]"
 
 EQUAL, DIFFERENT, UNKNOWN = Relation.EQUAL, Relation.DIFFERENT, Relation.UNKNOWN
@@ -70,17 +75,31 @@ class ConstIntBound:
 
 
 class Analyzer:
-    """Simplifies and proves under facts given with `bind` and `constraint_scope`; spelled as TVM's.
+    """Simplifies and proves under facts given with `bind`, `assume` and `constraint_scope`; spelled as TVM's.
 
-    A fact holds for every later question; `constraint_scope` takes its facts back at the end of the ``with``.
+    A fact holds for every later question; `constraint_scope` takes its facts back at the end of the ``with``. The
+    simplifier sees what the facts say as they were given; the prover, also what follows from solving the equations
+    among them: see `learn`. Facts that contradict each other make everything provable.
     """
 
     def __init__(self) -> None:
         self._facts = Facts()
+        """What the simplifier knows."""
+        self._conditions: tuple[PrimExpr, ...] = ()
+        self._given: Normalizer | None = None
         self._simplifier: Simplifier | None = None
         self._prover: Normalizer | None = None
+        self._learnt = 0
+        """How many of the conditions the prover has learnt."""
 
     # ------------------------------------------------------------------------------------------- facts
+
+    def copy(self) -> Analyzer:
+        """An analyzer that knows the same, and learns on its own from here."""
+        other = Analyzer()
+        self._prove_with()
+        other._restore((self._facts.copy(), *self._state()[1:]))
+        return other
 
     def bind(self, var: Var, expr: Any, override: bool = False) -> None:
         """Let `var` stand for an expression, or lie in a range (anything with `min` and `extent`).
@@ -94,7 +113,6 @@ class Analyzer:
         if override:
             self._facts.values.pop(var, None)
             self._facts.ranges.pop(var, None)
-            self._prover = None
         low, extent = getattr(expr, "min", None), getattr(expr, "extent", None)
         if low is None or extent is None:
             _, value = match_dtypes(var, expr)
@@ -103,13 +121,13 @@ class Analyzer:
                     f"Analyzer.bind: {var.name} has dtype {var.dtype!s}, its value {value.dtype!s}"
                 )
             self._facts.values[var] = value
-            self._changed()
+            self._start_over()
             return
         self._facts.ranges[var] = EVERYTHING
+        self._start_over()
         _, low = match_dtypes(var, low)
-        assume(self._normalizer, self._facts, binary(GE, var, low))
-        assume(self._normalizer, self._facts, binary(LT, var, low + extent))
-        self._changed()
+        self.assume(binary(GE, var, low))
+        self.assume(binary(LT, var, low + extent))
 
     def update(self, var: Var, bound: ConstIntBound, override: bool = False) -> None:
         """Set the constant range of a variable."""
@@ -117,30 +135,60 @@ class Analyzer:
             -math.inf if bound.min_value <= ConstIntBound.NEG_INF else bound.min_value,
             math.inf if bound.max_value >= ConstIntBound.POS_INF else bound.max_value,
         )
-        self._changed()
+        self._start_over()
+
+    def assume(self, condition: Any) -> None:
+        """Take a condition as true from here on."""
+        condition = convert(condition)
+        facts = self._facts.copy()
+        if self._given is None:
+            self._given = Normalizer(self._facts, assume_defined=True)
+        if assume(self._given, facts, condition):
+            self._facts, self._given, self._simplifier = facts, self._given.under(facts), None
+            self._conditions += (condition,)
 
     @contextmanager
     def constraint_scope(self, condition: Any) -> Generator[Analyzer]:
         """Take a condition as true inside the ``with``."""
-        prover, simplifier = self._normalizer, self._simplifier
-        before, facts = self._facts, self._facts.copy()
-        if assume(prover, facts, convert(condition)):
-            self._facts = facts
-            self._changed()
+        before = self._state()
+        self.assume(condition)
         try:
             yield self
         finally:
-            self._facts, self._prover, self._simplifier = before, prover, simplifier
+            self._restore(before)
 
-    def _changed(self) -> None:
-        old = self._prover
-        self._prover = None if old is None else old.under(self._facts)
-        self._simplifier = None
+    def _state(self) -> _State:
+        return (
+            self._facts,
+            self._conditions,
+            self._given,
+            self._simplifier,
+            self._prover,
+            self._learnt,
+        )
 
-    @property
-    def _normalizer(self) -> Normalizer:
+    def _restore(self, state: _State) -> None:
+        (
+            self._facts,
+            self._conditions,
+            self._given,
+            self._simplifier,
+            self._prover,
+            self._learnt,
+        ) = state
+
+    def _start_over(self) -> None:
+        """Forget what was worked out: a value or a range was given anew."""
+        self._given = self._simplifier = self._prover = None
+
+    def _prove_with(self) -> Normalizer:
+        """The prover's normalizer, under all that is known."""
         if self._prover is None:
-            self._prover = Normalizer(self._facts, assume_defined=True)
+            facts = Facts(values=dict(self._facts.values), ranges=dict(self._facts.ranges))
+            self._prover, self._learnt = Normalizer(facts, assume_defined=True), 0
+        for condition in self._conditions[self._learnt :]:
+            self._prover = learn(self._prover, condition)
+        self._learnt = len(self._conditions)
         return self._prover
 
     # --------------------------------------------------------------------------------------- questions
@@ -150,16 +198,14 @@ class Analyzer:
         if self._facts.empty:
             return simplify(expr)
         if self._simplifier is None:
-            self._simplifier = Simplifier(
-                self._facts, self._normalizer.under(self._facts, assume_defined=False)
-            )
+            self._simplifier = Simplifier(self._facts)
         return self._simplifier.simplify(convert(expr))
 
     rewrite_simplify = canonical_simplify = simplify
 
     def prove(self, condition: Any) -> bool | None:
         """Whether a condition always holds (True), never does (False), or neither is known (None)."""
-        return _prove(self._normalizer, convert(condition))
+        return _prove(self._prove_with(), convert(condition))
 
     def can_prove(self, condition: Any) -> bool:
         """Whether a condition is known to hold."""
@@ -167,7 +213,7 @@ class Analyzer:
 
     def prove_equal(self, a: Any, b: Any) -> Relation:
         """Whether two expressions have equal values always, never, or it is not known."""
-        return _relation(self._normalizer, convert(a), convert(b))
+        return _relation(self._prove_with(), convert(a), convert(b))
 
     def can_prove_equal(self, a: Any, b: Any) -> bool:
         """Whether two expressions are known to be equal."""
@@ -202,17 +248,34 @@ class Analyzer:
             return (0, 1) if known is None else (int(known), int(known))
         if not value.dtype.is_integer or value.dtype.lanes != 1 or has_effects(value):
             return low, high
-        p = self._normalizer.normal(value)
-        if not self._normalizer.bounds.fits(p, value.dtype):
+        normalizer = self._prove_with()
+        p = normalizer.normal(value)
+        if not normalizer.bounds.fits(p, value.dtype):
             return low, high
-        below, above = self._normalizer.bounds.interval(p)
+        below, above = normalizer.bounds.interval(p)
         return max(low, below), min(high, above)
 
 
-# ------------------------------------------------------------------------------------- without any facts
+# ------------------------------------------------------------------------------------- without an analyzer
 
 _NOTHING = Facts()
 """No facts; those who add some copy it first."""
+
+_IN_SCOPE: ContextVar[Analyzer | None] = ContextVar("the facts in scope", default=None)
+
+
+@contextmanager
+def facts_in_scope(facts: Analyzer | None) -> Generator[None]:
+    """Inside the ``with``, `prove`, `prove_equal`, `prove_shape_equal` and `const_int_bound` use these facts.
+
+    `simplify` does not: how a dimension is written never depends on where it stands. None hides what is in
+    scope outside.
+    """
+    token = _IN_SCOPE.set(facts)
+    try:
+        yield
+    finally:
+        _IN_SCOPE.reset(token)
 
 
 def simplify(expr: Any) -> PrimExpr:
@@ -236,11 +299,15 @@ def simplify(expr: Any) -> PrimExpr:
 
 
 def prove(condition: Any) -> bool | None:
-    """Whether a condition holds for all values of its variables (True), for none (False), or it is not known."""
+    """Whether a condition holds for all values of its variables (True), for none (False), or it is not known.
+
+    The values are those that the facts in scope allow: see `facts_in_scope`. So with the other questions.
+    """
     expr = convert(condition)
     if isinstance(expr, IntImm):
         return bool(expr.value)
-    return _prove(Normalizer(_NOTHING, assume_defined=True), expr)
+    facts = _IN_SCOPE.get()
+    return _prove(Normalizer(_NOTHING, assume_defined=True), expr) if facts is None else facts.prove(expr)
 
 
 def prove_equal(a: Any, b: Any) -> Relation:
@@ -250,6 +317,9 @@ def prove_equal(a: Any, b: Any) -> Relation:
     left, right = convert(a), convert(b)
     if isinstance(left, IntImm) and isinstance(right, IntImm):
         return EQUAL if left.value == right.value else DIFFERENT
+    facts = _IN_SCOPE.get()
+    if facts is not None:
+        return facts.prove_equal(left, right)
     if isinstance(left, Var) and isinstance(right, Var) and left.dtype == right.dtype:
         return EQUAL if left is right else UNKNOWN
     if isinstance(left, IntImm):
@@ -269,8 +339,8 @@ def prove_shape_equal(a: Sequence[Any], b: Sequence[Any]) -> Relation:
 
 
 def const_int_bound(expr: Any) -> ConstIntBound:
-    """Between which constants an integer expression lies, without further facts."""
-    return Analyzer().const_int_bound(expr)
+    """Between which constants an integer expression lies."""
+    return (_IN_SCOPE.get() or Analyzer()).const_int_bound(expr)
 
 
 # ------------------------------------------------------------------------------------------------ proofs

@@ -117,7 +117,7 @@ class Bounds:
     # ------------------------------------------------------------------------------------- questions
 
     def upper(self, p: Poly, depth: int = DEPTH, fuel: int = FUEL) -> Bound:
-        """No value of `p` is larger than this. The search goes `depth` relaxations deep, and looks at `fuel` terms in all."""
+        """No value of `p` is larger than this. The search goes `depth` relaxations deep, over `fuel` terms in all."""
         self._fuel = fuel
         return self._upper(p, depth)
 
@@ -330,9 +330,8 @@ class Bounds:
             if left is not None and self.monomial_range(y)[0] >= 0 and self.monomial_range(left)[0] >= 0:
                 least = add(add(dividend, divisor, -1), {(): 1})
                 yield [put(dividend if coefficient > 0 else least, left)], 1
-            elif coefficient > 0 and self._direct(dividend)[0] >= 0 and self._direct(divisor)[0] >= 0:
-                if self.monomial_range(others)[0] >= 0:
-                    yield [put(dividend)], 1
+            elif coefficient > 0 and min(self._direct(dividend)[0], self._direct(divisor)[0]) >= 0:
+                yield from [([put(dividend)], 1)] if self.monomial_range(others)[0] >= 0 else []
         elif number > 0 and self.monomial_range(others)[0] >= 0:
             least = add(dividend, {(): 1 - number})
             yield [put(dividend if coefficient > 0 else least, others, number)], number

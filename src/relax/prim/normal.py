@@ -415,10 +415,11 @@ class Normalizer:
 
     def _with_args(self, atom: Atom, args: tuple[Poly, ...]) -> Poly:
         if atom.kind is Select:
-            return args[0] if args[0] == args[1] else self._unit(self._choice_atom(atom, args))
-        if atom.kind is Max and len(args) > 2:
-            return self._extremum(Max, list(args), atom.dtype)
-        return self.operate(atom.kind, args[0], args[1], atom.dtype)
+            same = all(arg == args[0] for arg in args)
+            return args[0] if same else self._unit(self._choice_atom(atom, args))
+        if len(args) == 2:
+            return self.operate(atom.kind, args[0], args[1], atom.dtype)
+        return self._extremum(Max, list(args), atom.dtype)
 
     def _choice_atom(self, atom: Atom, args: tuple[Poly, ...]) -> Atom:
         """The choice between other values by the same condition."""

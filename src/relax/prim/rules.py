@@ -151,7 +151,7 @@ LAWS: dict[type[BinaryExpr], tuple[Rule, ...]] = {
         rule((-x) // y, -((x + y - one) // y), EXACT, lambda y: y >= 0, find=split.negative),
         rule((x * g + y) // (c * g), x // c, EXACT, lambda y, c, g: c > 0 and 0 <= y < g, find=split.common_factor),
         rule((x * y) // (z * y), x // z, EXACT, defined=lambda y: y != 0, find=split.shared_factor),
-        rule((x * y + z) // (w * y), x // w, EXACT, lambda w, y, z: w >= 0 and 0 <= z < y, find=split.shared_factor_of_some),
+        rule((x * y + z) // (w * y), x // w, EXACT, lambda w, y, z: w >= 0 and 0 <= z < y, find=split.shared_by_some),
         rule((x // y + z) // w, (x + z * y) // (y * w), EXACT, lambda w, y: w >= 0 and y >= 0, find=split.nested),
     ),
     FloorMod: (

@@ -45,6 +45,8 @@ class _Point:
         self.number = number
         self.bounds = bounds
         self.known: dict[Factor, int] = {}
+        self.chosen_by: set[Atom] = set()
+        """The choices whose condition is being evaluated."""
 
     def value(self, p: Poly) -> int:
         """The value of a polynomial. Raises ZeroDivisionError where it has none."""
@@ -75,11 +77,13 @@ class _Point:
 
     def condition(self, atom: Atom) -> bool:
         """Whether a choice takes its first arm."""
-        if atom.node is None:
+        if atom.node is None or atom in self.chosen_by:
             raise _Opaque
+        self.chosen_by.add(atom)  # what a variable was solved for may be a choice by that variable
         condition, _, _ = sub_expressions(atom.node)
         solved = self.bounds.facts.solved
         env = {v: self.value(solved[v]) if v in solved else self.factor(v) for v in free_vars(condition)}
+        self.chosen_by.discard(atom)
         try:
             return bool(evaluate(condition, env))
         except TypeError as error:  # a load, a call

@@ -192,7 +192,7 @@ def shared_factor(bounds: Bounds, dividend: Poly, divisor: Poly) -> Iterator[Val
             yield {"x": values["x"], "y": values["y"], "z": values["w"]}
 
 
-def shared_factor_of_some(bounds: Bounds, dividend: Poly, divisor: Poly) -> Iterator[Values]:
+def shared_by_some(bounds: Bounds, dividend: Poly, divisor: Poly) -> Iterator[Values]:
     """x*y + z over w*y, with something left over."""
     for values in _shared_factors(dividend, divisor):
         if values["z"]:

@@ -1,0 +1,130 @@
+"""What a prover learns from a condition that holds: inequalities, values, and equations solved for a variable.
+
+    n == 2·k            n is 2·k from here on
+    n % 4 == 1          n is 4·q + 1, for a new q
+    n % m == 0          n is m·q; and m is not 0, or the condition would have had no value
+    m <= n, n != 0      kept as they are, said in what the variables are by now
+
+An equation that cannot be solved for a variable is kept as two inequalities. A variable that was solved for
+occurs in no fact any more; what was known of its range is said of its value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .bounds import Facts, Interval, dtype_range
+from .cases import lone_variable
+from .decide import assume, assume_nonnegative, where_defined
+from .expr import EQ, NE, And, Call, CompareExpr, FloorDiv, IntImm, Not, Or, PrimExpr, SizeVar, Var
+from .normal import Normalizer, Overgrown
+from .poly import Atom, Factor, Poly, add, constant, content, factors_of, multiply, scaled, value_of
+
+
+def learn(normalizer: Normalizer, condition: PrimExpr, holds: bool = True) -> Normalizer:
+    """The normalizer for where a condition holds (or does not)."""
+    for part, truth in conjuncts(condition, holds):
+        normalizer = _learn(normalizer, part, truth)
+    return normalizer
+
+
+def conjuncts(condition: PrimExpr, holds: bool = True) -> Iterator[tuple[PrimExpr, bool]]:
+    """The conditions that are known to hold, or not to hold, where one holds (or does not)."""
+    if isinstance(condition, Not):
+        yield from conjuncts(condition.a, not holds)
+    elif isinstance(condition, Call) and condition.intrinsic == "likely":
+        yield from conjuncts(condition.args[0], holds)
+    elif isinstance(condition, And if holds else Or):
+        yield from conjuncts(condition.a, holds)
+        yield from conjuncts(condition.b, holds)
+    elif isinstance(condition, (EQ, NE)) and isinstance(condition.b, IntImm) and condition.a.dtype.is_bool:
+        yield from conjuncts(condition.a, holds is (bool(condition.b.value) is isinstance(condition, EQ)))
+    else:
+        yield condition, holds
+
+
+def _learn(normalizer: Normalizer, condition: PrimExpr, holds: bool) -> Normalizer:
+    if isinstance(condition, CompareExpr):
+        normalizer = where_defined(normalizer, condition)
+    equation = _equation(normalizer, condition, holds)
+    facts = normalizer.facts.copy()
+    if not assume(normalizer, facts, condition, holds):
+        return normalizer
+    solution = None if equation is None else _solution(normalizer, equation, facts.ranges)
+    if solution is not None:
+        try:
+            return _substituted(normalizer, facts, *solution)
+        except Overgrown:
+            pass
+    return normalizer.under(facts)
+
+
+def _equation(normalizer: Normalizer, condition: PrimExpr, holds: bool) -> Poly | None:
+    """The polynomial that is 0, if the condition is an equation between integers."""
+    if not isinstance(condition, EQ if holds else NE):
+        return None
+    assert isinstance(condition, (EQ, NE))
+    a, b = condition.a, condition.b
+    if not (a.dtype.is_integer and a.dtype.lanes == 1):
+        return None
+    left, right = normalizer.normal(a), normalizer.normal(b)
+    if not (normalizer.bounds.fits(left, a.dtype) and normalizer.bounds.fits(right, a.dtype)):
+        return None
+    p = add(left, right, -1)
+    divisor = content(p)
+    if divisor > 1 and p.get((), 0) % divisor == 0:
+        p = {m: c // divisor for m, c in p.items()}
+    return p
+
+
+def _solution(normalizer: Normalizer, p: Poly, ranges: dict[Var, Interval]) -> tuple[Var, Poly] | None:
+    """A variable and what it is, if p = 0."""
+    variable = lone_variable(p)
+    if isinstance(variable, Var):
+        rest = {m: c for m, c in p.items() if m != (variable,)}
+        return variable, scaled(rest, -p[variable,])
+    for monomial in p:
+        for atom in monomial:
+            if isinstance(atom, Atom) and atom.kind is FloorDiv and atom.exact:
+                for q in (p, scaled(p, -1)):
+                    found = _remainder_solution(normalizer, q, atom, ranges)
+                    if found is not None:
+                        return found
+    return None
+
+
+def _remainder_solution(
+    normalizer: Normalizer, p: Poly, atom: Atom, ranges: dict[Var, Interval]
+) -> tuple[Var, Poly] | None:
+    """x - y·(x // y) - r = 0: a variable of x, with x = y·q + r."""
+    x, y = atom.args
+    remainder = add(add(x, multiply(y, {(atom,): 1}), -1), p, -1)
+    variable = lone_variable(x, y, remainder)
+    if not isinstance(variable, Var) or atom in factors_of(remainder):
+        return None
+    low, high = normalizer.bounds.interval({(atom,): 1})
+    least, most = dtype_range(atom.dtype)
+    quotient = SizeVar("q", atom.dtype) if low >= 0 else Var("q", atom.dtype)
+    ranges[quotient] = max(low, least + 1), min(high, most - 1)
+    whole = add(multiply(y, {(quotient,): 1}), remainder)
+    rest = {m: c for m, c in x.items() if m != (variable,)}
+    return variable, scaled(add(whole, rest, -1), x[variable,])
+
+
+def _substituted(normalizer: Normalizer, facts: Facts, variable: Var, image: Poly) -> Normalizer:
+    """The normalizer under these facts, with a variable replaced in them by what it is."""
+    low, high = normalizer.bounds.variable_range(variable)
+    least, most = dtype_range(variable.dtype)
+    new = facts.copy()
+    new.solved, new.nonnegative, new.nonzero = {}, [], []
+    inner = normalizer.under(new)
+    images: dict[Factor, Poly] = {variable: image}
+    new.solved = {v: inner.exchange(p, images) for v, p in facts.solved.items()} | {variable: image}
+    known = [inner.exchange(p, images) for p in facts.nonnegative]
+    known += [add(image, constant(-int(low)))] if low > least else []
+    known += [add(constant(int(high)), image, -1)] if high < most else []
+    for p in known:
+        if value_of(p) is None:
+            assume_nonnegative(inner, new, p)
+    new.nonzero = [p for p in (inner.exchange(p, images) for p in facts.nonzero) if value_of(p) is None]
+    return inner.under(new)
