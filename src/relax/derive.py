@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from .dims import simplify_dim
-from .expr import Call, DataflowVar, If, TupleGetItem, Var
+from .expr import Call, DataflowVar, If, Tuple, TupleGetItem, Var
 from .ir import DiagnosticError, GlobalVar, Op, RelaxExpr, Span, StructInfo
 from .ir.parts import argument_span, condition_span
 from .scope import PoisonedError, Scopes
@@ -43,6 +43,8 @@ def known_struct_info(expr: RelaxExpr, scopes: Scopes) -> StructInfo:
     info = scopes.global_struct_info(expr) if isinstance(expr, GlobalVar) else expr.struct_info_
     if isinstance(info, FuncStructInfo) and isinstance(expr, (Var, GlobalVar)):
         return scopes.with_own_variables(expr, info)
+    if isinstance(expr, Tuple):
+        return _tuple_struct_info(expr, scopes)
     if info is not None:
         return info
     if isinstance(expr, Var):
@@ -61,6 +63,14 @@ def known_struct_info(expr: RelaxExpr, scopes: Scopes) -> StructInfo:
         message = f"the operator {expr.name} is used as a value"
         raise scopes.error("E2009", message, expr.span, hint="operators can only be called")
     return expr.struct_info
+
+
+def _tuple_struct_info(expr: Tuple, scopes: Scopes) -> StructInfo:
+    fields = [known_struct_info(field, scopes) for field in expr.fields]
+    known = expr.struct_info
+    if isinstance(known, TupleStructInfo) and all(a is b for a, b in zip(known.fields, fields, strict=True)):
+        return known
+    return TupleStructInfo(fields)
 
 
 def _unknown_global(global_var: GlobalVar, scopes: Scopes) -> DiagnosticError:
