@@ -1,10 +1,11 @@
-"""What the tests of pitfalls share: building with every pass verified, and packed functions that mutate, keep and pass on."""
+"""What the tests of pitfalls share: the ways a program runs, and packed functions that mutate, keep and pass on."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from relax.runtime import nd, register_func, remove_global_func
 
 sys.path.insert(0, str(Path(__file__).parent))  # pitfall_helpers, relax_fuzz
+
+from pitfall_helpers import Interpreted, machine
 
 
 def _increment(tensor: nd.NDArray) -> None:
@@ -34,3 +37,9 @@ def packed_functions() -> Iterator[None]:
     yield
     for name in PACKED:
         remove_global_func(name)
+
+
+@pytest.fixture(params=["compiled", "interpreted"])
+def run(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
+    """``run(Module)["main"](x)``, once as a compiled program and once by the definition of the language."""
+    return machine if request.param == "compiled" else Interpreted

@@ -1,7 +1,9 @@
-"""Compile a program with every pass verified, and run it."""
+"""Run a program: compiled with every pass verified, or interpreted."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,18 @@ def machine(mod: Any) -> VirtualMachine:
         mod = parse(mod)
     with PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
         return VirtualMachine(relax.build(mod, "llvm"))
+
+
+class Interpreted:
+    """A module, a function or a text as the interpreter runs it, under the interface of a machine."""
+
+    def __init__(self, mod: Any) -> None:
+        if isinstance(mod, str):
+            mod = parse(mod)
+        self.mod = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        return functools.partial(relax.interpret, self.mod, name)
 
 
 def parse(text: str) -> IRModule:

@@ -39,12 +39,18 @@ class Kernels:
         self._mod = mod
         self._ready: dict[PrimFunc, Callable[[Sequence[Any]], None]] = {}
 
-    def run(self, func: PrimFunc, args: Sequence[Any]) -> None:
-        """Run a PrimFunc on values; tensors are written in place."""
+    def run(self, func: PrimFunc, args: Sequence[Any], name: str) -> None:
+        """Run a PrimFunc on values; tensors are written in place. Messages begin with the name."""
         ready = self._ready.get(func)
         if ready is None:
-            ready = self._ready[func] = executable(func, module=self._mod, externs=_PackedFunctions())
-        ready([_argument(value) for value in args])
+            externs = _PackedFunctions()
+            ready = self._ready[func] = executable(func, module=self._mod, externs=externs, name=name)
+        try:
+            ready([_argument(value) for value in args])
+        except Exception as error:
+            if len(error.args) == 1 and not str(error).startswith(f"{name}: "):
+                error.args = (f"{name}: {error}",)
+            raise
 
 
 def _argument(value: Any) -> Any:

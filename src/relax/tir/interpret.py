@@ -70,9 +70,13 @@ def executable(
     module: IRModule | None = None,
     externs: Mapping[str, Callable[..., Any]] | None = None,
     reverse_parallel: bool = False,
+    name: str = "main",
 ) -> Callable[[Sequence[Any]], None]:
-    """The function on a sequence of arguments, prepared once for any number of calls; see `interpret`."""
-    prepared = _Compiler(module, {} if externs is None else externs, reverse_parallel).function(func)
+    """The function on a sequence of arguments, prepared once for any number of calls; see `interpret`.
+
+    `name` is what a function without a global_symbol is called in messages.
+    """
+    prepared = _Compiler(module, {} if externs is None else externs, reverse_parallel).function(func, name)
 
     def run(args: Sequence[Any]) -> None:
         with np.errstate(all="ignore"):
@@ -99,9 +103,9 @@ class _Compiler(ExpressionCompiler):
 
     # ------------------------------------------------------------------ functions
 
-    def function(self, func: PrimFunc) -> Callable[[Sequence[Any]], None]:
+    def function(self, func: PrimFunc, name: str) -> Callable[[Sequence[Any]], None]:
         """The function on a sequence of arguments."""
-        name = str(func.attrs.get("global_symbol", "main"))
+        name = str(func.attrs.get("global_symbol", name))
         bind = self.binder(func, name)
         body = self.stmt(func.body)
 
@@ -117,7 +121,7 @@ class _Compiler(ExpressionCompiler):
             if not isinstance(callee, PrimFunc):
                 raise ValueError(f"interpret: the function {name} is not in the module")
             self.functions[name] = lambda args: self.functions[name](args)  # it may call itself
-            self.functions[name] = self.function(callee)
+            self.functions[name] = self.function(callee, name)
         return self.functions[name]
 
     def binder(self, func: PrimFunc, name: str) -> Callable[[Sequence[Any]], Env]:
