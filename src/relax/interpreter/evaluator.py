@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 import numpy as np
 import tvm_ffi
 
+from ..analysis.realize_vdevices import realize_vdevices
 from ..expr import (
     Binding,
     BindingBlock,
@@ -36,17 +37,18 @@ from ..expr import (
     Var,
     VarBinding,
 )
-from ..ir import GlobalVar, IRModule, Op, RelaxExpr
+from ..ir import GlobalVar, IRModule, Op, RelaxExpr, StructInfo, listed_vdevices
 from ..op.intrinsics import result_of
 from ..runtime.builtins import BUILTINS, bind_captured, tuple_getitem
 from ..runtime.calling import bind_arguments, check_count
 from ..runtime.closure import Closure
 from ..runtime.dtypes import ffi_dtype
 from ..runtime.ops import truth
-from ..runtime.tensor import tensor_of_numpy
+from ..runtime.tensor import tensor_of_numpy, to_device
 from ..runtime.values import export_value, import_value, kind_of
+from ..runtime_info import runtime_device
 from ..scope import prim_func_struct_info
-from ..struct_info import FuncStructInfo, ObjectStructInfo
+from ..struct_info import FuncStructInfo, ObjectStructInfo, TensorStructInfo, TupleStructInfo
 from ..tir import PrimFunc
 from . import matching
 from .intrinsics import INTRINSICS, callee_name
@@ -75,11 +77,13 @@ class Interpreter:
     """
 
     def __init__(self, mod: IRModule, *, max_depth: int = MAX_DEPTH) -> None:
-        self.mod = mod
+        self.mod = realize_vdevices(mod)
+        self.devices = [runtime_device(vdevice) for vdevice in listed_vdevices(mod)]
+        """What the module's virtual devices are; empty if it lists none."""
         self.max_depth = max_depth
         self.failed_in_dataflow = False
         """Whether the last error came out of a dataflow block, where an optimiser may make it vanish."""
-        self._kernels = Kernels(mod)
+        self._kernels = Kernels(self.mod)
         self._depth = 0
         self._foreign: BaseException | None = None
         self._located: tuple[BaseException, Scope] | None = None
@@ -243,7 +247,7 @@ class Interpreter:
                 return (yield INTRINSICS[name](self, call, scope))
             case Op():
                 args = yield self.values(call.args, scope)
-                return evaluate_operator(call, args, scope)
+                return self.placed(evaluate_operator(call, args, scope), call.struct_info_)
             case ExternFunc("vm.builtin.make_closure"):
                 function, *captured = yield self.values(call.args, scope)
                 return bind_captured(function, tuple(captured))
@@ -255,6 +259,16 @@ class Interpreter:
         result = yield self.apply(function, args)
         self.check_result(result, call, scope, callee_name(call.op))
         return result
+
+    def placed(self, value: Any, info: StructInfo | None) -> Any:
+        """A fresh result on the device its struct info says; on the first of the module's, if it says none."""
+        match info:
+            case TensorStructInfo(vdevice=vdevice) if self.devices and isinstance(value, tvm_ffi.Tensor):
+                return to_device(value, self.devices[0] if vdevice is None else runtime_device(vdevice))
+            case TupleStructInfo(fields) if self.devices:
+                return tuple(self.placed(part, field) for part, field in zip(value, fields, strict=True))
+            case _:
+                return value
 
     def check_result(self, result: Any, call: Call, scope: Scope, callee: str) -> None:
         """What a call declares of its result (`sinfo_args`) is checked: nobody else knows what a callee returns."""
@@ -268,7 +282,7 @@ class Interpreter:
             args = (*args, *function.captured)
             if isinstance(function.target, Code):
                 return (yield self.enter(function.name, function.target, args))
-            self._kernels.run(cast(PrimFunc, function.target), args)
+            self._kernels.run(cast(PrimFunc, function.target), args, function.name)
             return ()
         return self._call_foreign(function, args)
 

@@ -15,6 +15,7 @@ from ..op.tir_calls import output_infos
 from ..runtime import ops
 from ..runtime.builtins import alloc_storage, alloc_tensor_in, bind_captured, shape_of, to_device
 from ..runtime.closure import Closure
+from ..runtime.devices import Device
 from ..runtime.info import PrimInfo
 from ..runtime.tensor import new_tensor, numpy_view
 from ..runtime_info import runtime_device
@@ -27,6 +28,8 @@ from .steps import Steps
 
 class Evaluator(Protocol):
     """What intrinsics need of the interpreter."""
+
+    devices: list[Device]
 
     def value(self, expr: RelaxExpr, scope: Scope) -> Steps:
         """The value of an expression."""
@@ -55,13 +58,14 @@ def call_tir(run: Evaluator, call: Call, scope: Scope) -> Steps:
     which must then fit; the function is passed that input once.
     """
     callee, inputs, *integers = yield run.values(call.args, scope)
-    infos = output_infos(call.sinfo_args)
+    # Where the outputs are is said by what was derived of the call.
+    infos = output_infos(call.sinfo_args if call.struct_info_ is None else (call.struct_info_,))
     operator = operator_of(call)
     reused = operator.inplace_indices if isinstance(operator, CallTIRInplace) else (-1,) * len(infos)
     outputs: list[Any] = []
     for index, info in zip(reused, infos, strict=True):
         if index < 0:
-            outputs.append(_allocate(info, scope))
+            outputs.append(_allocate(info, scope, run))
         else:
             outputs.append(inputs[index])
             matching.check(
@@ -72,17 +76,23 @@ def call_tir(run: Evaluator, call: Call, scope: Scope) -> Steps:
     return outputs[0] if isinstance(call.sinfo_args[0], TensorStructInfo) else tuple(outputs)
 
 
-def _allocate(info: TensorStructInfo, scope: Scope) -> tvm_ffi.Tensor:
+def _allocate(info: TensorStructInfo, scope: Scope, run: Evaluator) -> tvm_ffi.Tensor:
     if isinstance(info.shape, Var):
         shape = tuple(scope[info.shape])
     else:
         shape = tuple(cast(int, scope.evaluate(dim)) for dim in info.dims or ())
-    return fresh_tensor(shape, str(info.dtype))
+    device = _counted(run, 0) if info.vdevice is None else runtime_device(info.vdevice)
+    return fresh_tensor(shape, str(info.dtype), device)
 
 
-def fresh_tensor(shape: Sequence[int], dtype: str) -> tvm_ffi.Tensor:
+def _counted(run: Evaluator, number: int) -> Device | None:
+    """A device by its number in the module's list; None, which is the host's first, if it lists none."""
+    return run.devices[number] if number < len(run.devices) else None
+
+
+def fresh_tensor(shape: Sequence[int], dtype: str, device: Device | None = None) -> tvm_ffi.Tensor:
     """A tensor of unlikely contents: NaN, -1, True. Raises ValueError for a negative dimension."""
-    tensor = new_tensor(tuple(shape), dtype)
+    tensor = new_tensor(tuple(shape), dtype, device)
     memory = numpy_view(tensor)
     if dtype == "bool":
         memory[...] = True
@@ -125,6 +135,24 @@ def call_tir_dyn(run: Evaluator, call: Call, scope: Scope) -> Steps:
     return (yield run.apply(callee, (*args[:-1], *args[-1])))
 
 
+def builtin_alloc_tensor(run: Evaluator, call: Call, scope: Scope) -> Steps:
+    """A fresh tensor on a device that is given by its number."""
+    shape, dtype, number, _ = yield run.values(call.args, scope)
+    return fresh_tensor(shape, str(dtype), _counted(run, number))
+
+
+def memory_alloc_storage(run: Evaluator, call: Call, scope: Scope) -> Steps:
+    """Memory for so many elements, on a device that is given by its number."""
+    size, number, _, dtype = yield run.values(call.args, scope)
+    return alloc_storage(size, dtype, _counted(run, number))
+
+
+def vm_alloc_storage(run: Evaluator, call: Call, scope: Scope) -> Steps:
+    """The same; the dtype comes before the scope."""
+    size, number, dtype, _ = yield run.values(call.args, scope)
+    return alloc_storage(size, dtype, _counted(run, number))
+
+
 def make_closure(run: Evaluator, call: Call, scope: Scope) -> Steps:
     """A function whose last parameters are given."""
     callee, captured = yield run.values(call.args, scope)
@@ -162,18 +190,6 @@ def _itself(call: Call, value: Any) -> Any:
     return value
 
 
-def _alloc_tensor(call: Call, shape: Any, dtype: Any, *_: Any) -> tvm_ffi.Tensor:
-    return fresh_tensor(shape, str(dtype))
-
-
-def _memory_alloc_storage(call: Call, size: Any, device: Any, memory_scope: Any, dtype: Any) -> Any:
-    return alloc_storage(size, dtype)
-
-
-def _vm_alloc_storage(call: Call, size: Any, device: Any, dtype: Any, memory_scope: Any) -> Any:
-    return alloc_storage(size, dtype)
-
-
 def _end_of_life(call: Call, value: Any) -> tuple[()]:
     return ()
 
@@ -197,9 +213,6 @@ _SIMPLE: Final[dict[str, Callable[..., Any]]] = {
     "relax.to_vdevice": _to_device,
     "relax.hint_on_device": _to_device,
     "relax.builtin.stop_lift_params": _itself,
-    "relax.builtin.alloc_tensor": _alloc_tensor,
-    "relax.memory.alloc_storage": _memory_alloc_storage,
-    "relax.vm.alloc_storage": _vm_alloc_storage,
     "relax.memory.alloc_tensor": _plain(alloc_tensor_in),
     "relax.vm.alloc_tensor": _plain(alloc_tensor_in),
     "relax.memory.kill_storage": _end_of_life,
@@ -228,6 +241,9 @@ INTRINSICS: Final[dict[str, Intrinsic]] = {
     "relax.invoke_pure_closure": invoke,
     "relax.vm.call_tir_dyn": call_tir_dyn,
     "relax.make_closure": make_closure,
+    "relax.builtin.alloc_tensor": builtin_alloc_tensor,
+    "relax.memory.alloc_storage": memory_alloc_storage,
+    "relax.vm.alloc_storage": vm_alloc_storage,
     **{name: _simple(function) for name, function in _SIMPLE.items()},
 }
 """The intrinsics by the names of their operators."""
