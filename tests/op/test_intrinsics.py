@@ -243,7 +243,7 @@ def test_in_place_results():
     ("indices", "message"),
     [
         ([0, 0], "2 inplace_indices for 1 output"),
-        ([2], "there is no argument 2; there are 2 arguments"),
+        ([2], "there is no argument 2; there are 2, counted from 0"),
         ([-2], "there is no argument -2"),
         ([-1], "inplace_indices names no argument"),
         ([1], "output 0 cannot reuse argument 1: dimension 0: expected 4, found 2"),

@@ -51,8 +51,10 @@ def test_a_later_use():
             return z
 
     assert refused(Before) == ["a is used after it was reused in place"]
-    with pytest.raises(DiagnosticError, match=r"it was reused at .*test_inplace.py:\d+:17"):
+    with pytest.raises(DiagnosticError, match=r"it was reused at .*test_inplace.py:\d+:17") as caught:
         CallTIRRewrite()(Before)
+    span = caught.value.diagnostics[0].span
+    assert span.source.line(span.line)[span.column - 1 :] == "R.add(a, y)"  # where it is used, not bound
 
 
 def test_a_later_use_under_another_name():

@@ -94,6 +94,21 @@ def test_operators_left_over_are_reported_together():
         "add: nothing says how to compute this operator here",
     ]
     assert all(d.span is not None for d in caught.value.diagnostics)
+    first = caught.value.diagnostics[0]
+    assert first.notes == ('x: R.Tensor((n,), "float32")',)
+    assert first.hint == "run LegalizeOps and CallTIRRewrite before, as the default pipeline does"
+
+
+def test_an_operator_left_over_because_too_little_is_known():
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor(dtype="float32")) -> R.Tensor(dtype="float32"):
+            return R.exp(x)
+
+    with pytest.raises(DiagnosticError) as caught:
+        VMBuiltinLower()(Before)
+    assert caught.value.diagnostics[0].hint == "match_cast the argument: its rank is not known here"
 
 
 def test_call_tir_must_have_been_rewritten():

@@ -18,7 +18,7 @@ import unicodedata
 import warnings
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from .span import Span
@@ -94,6 +94,10 @@ class DiagnosticError(Exception):
             diagnostics = (diagnostics,)
         self.diagnostics: tuple[Diagnostic, ...] = tuple(diagnostics)
         super().__init__("\n\n".join(d.render() for d in self.diagnostics))
+
+    def placed(self, span: Span | None) -> DiagnosticError:
+        """The same errors, those without a place put at `span`."""
+        return DiagnosticError(d if d.span is not None else replace(d, span=span) for d in self.diagnostics)
 
     def __str__(self) -> str:
         text = "\n\n".join(d.render() for d in self.diagnostics)

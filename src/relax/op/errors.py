@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ..expr import Var
-from ..ir import Diagnostic, DiagnosticError, RelaxExpr, StructInfo
+from ..ir import Diagnostic, DiagnosticError, GlobalVar, RelaxExpr, StructInfo
 from ..ir.span import Span
 from ..sinfo_text import struct_info_text
 
@@ -83,7 +83,7 @@ class Shown:
     label: str = field(init=False)
 
     def __post_init__(self) -> None:
-        name = self.expr.name_hint if isinstance(self.expr, Var) else self.operand
+        name = self.expr.name_hint if isinstance(self.expr, (Var, GlobalVar)) else self.operand
         object.__setattr__(self, "label", name)
 
 

@@ -16,7 +16,7 @@ from ..ir import BaseFunc, Diagnostic, DiagnosticError, RelaxExpr, StructInfo
 from ..prim import PrimExpr
 from ..prim import cast as prim_cast
 from ..prim.expr import INT64
-from ..sinfo_relations import Fit, Level, fit_all
+from ..sinfo_relations import Level, fit_all
 from ..struct_info import (
     FuncStructInfo,
     PrimStructInfo,
@@ -192,8 +192,8 @@ def check_signature(
     values = [_as_passed(info, param) for (_, info), param in zip(given, func.params, strict=True)]
     fits, _, _ = fit_all(values, func.params)
     wrong = [
-        _misfit(name, fit, info, param)
-        for (name, info), fit, param in zip(given, fits, func.params, strict=True)
+        f"{name} does not fit: {fit.reason}"
+        for (name, _), fit in zip(given, fits, strict=True)
         if fit.level is Level.DIFFERENT
     ]
     if wrong:
@@ -236,10 +236,6 @@ def _as_passed(info: StructInfo, param: StructInfo) -> StructInfo:
             value: PrimExpr | None = None if info.value is None else prim_cast(param.dtype, info.value)
             return PrimStructInfo(param.dtype, value)
     return info
-
-
-def _misfit(name: str, fit: Fit, info: StructInfo, param: StructInfo) -> str:
-    return f"{name}, {info}, does not fit the parameter {param} ({fit.reason})"
 
 
 def _count_text(func: FuncStructInfo, inputs: list[Any], ints: list[Any], outs: list[Any]) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
+from ..derive import use_span
 from ..expr import (
     Binding,
     Call,
@@ -83,6 +84,8 @@ class _Walk:
         self.values: dict[Var, Value] = {}
         self.taken: dict[Storage, Span | None] = {}
         self.outside: Storages = frozenset()
+        self.place: Span | None = None
+        """Where what is being read stands: a variable knows only where it was bound."""
 
     def function(self, func: Function, var: RelaxExpr) -> None:
         own = [own_storages(param, param.struct_info_) for param in func.params]
@@ -102,8 +105,10 @@ class _Walk:
         if isinstance(expr, SeqExpr):
             for block in expr.blocks:
                 for binding in block.bindings:
+                    self.place = use_span(getattr(binding, "value", binding.var)) or binding.span
                     self.values[binding.var] = self.binding(binding)
             body = expr.body
+            self.place = expr.span
         self.use(body)
         return self.held(body)
 
@@ -174,7 +179,8 @@ class _Walk:
         for storage in storages & self.taken.keys():
             origin = storage.name_hint if isinstance(storage, Var) else "a constant"
             alias = "" if what == origin else f", which is {origin},"
-            self.report(f"{what}{alias} is used after it was reused in place", expr.span, storage)
+            place = use_span(expr) or self.place
+            self.report(f"{what}{alias} is used after it was reused in place", place, storage)
 
     def take(self, call: Call) -> None:
         """Mark the storages of the arguments a call reuses."""

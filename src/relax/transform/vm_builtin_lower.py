@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import cast
 
+from ..derive import notes_of
 from ..expr import (
     Binding,
     BindingBlock,
@@ -223,12 +224,13 @@ class _BuiltinLowering:
 
     def _refuse(self, call: Call, name: str) -> None:
         short = name.removeprefix("relax.")
-        operands = [f"argument {i}: {arg.struct_info_}" for i, arg in enumerate(call.args)]
-        unknown = any("ndim" not in text and "R.Tensor()" in text for text in operands)
-        hint = "match_cast the argument: its rank or dtype is not known here" if unknown else ""
-        if short in ("call_tir", "call_tir_inplace", "call_dps_packed"):
+        hint = "run LegalizeOps and CallTIRRewrite before, as the default pipeline does"
+        if any(isinstance(i, TensorStructInfo) and i.ndim == -1 for i in _infos(call)):
+            hint = "match_cast the argument: its rank is not known here"
+        elif short in ("call_tir", "call_tir_inplace", "call_dps_packed"):
             hint = "run CallTIRRewrite before VMBuiltinLower"
-        self._error(f"{short}: nothing says how to compute this operator here", call, hint, operands)
+        message = f"{short}: nothing says how to compute this operator here"
+        self._error(message, call, hint, notes_of(call))
 
     def _error(self, message: str, expr: RelaxExpr, hint: str = "", notes: Sequence[str] = ()) -> None:
         self.errors.append(Diagnostic(UNLOWERED, message, expr.span, self._where, tuple(notes), hint))
@@ -243,6 +245,10 @@ def _unplaced(info: StructInfo) -> StructInfo:
             return TupleStructInfo(tuple(map(_unplaced, fields)))
         case _:
             return info
+
+
+def _infos(call: Call) -> list[StructInfo | None]:
+    return [arg.struct_info_ for arg in call.args]
 
 
 def _shape_leaf(shape: RelaxExpr) -> RelaxExpr:

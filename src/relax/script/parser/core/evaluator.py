@@ -8,7 +8,6 @@ guilty part.
 from __future__ import annotations
 
 import ast
-import dataclasses
 import itertools
 import threading
 import traceback
@@ -145,10 +144,7 @@ class Evaluator:
         """The same errors, those without a place put at `node`."""
         if all(d.span is not None for d in problem.diagnostics):
             return problem
-        span = self.span(node)
-        return DiagnosticError(
-            d if d.span is not None else dataclasses.replace(d, span=span) for d in problem.diagnostics
-        )
+        return problem.placed(self.span(node))
 
     # ------------------------------------------------------------------ leaves
 
