@@ -126,9 +126,11 @@ def test_what_a_branch_binds_does_not_escape(run):
     """
     for chosen, value in ((True, 3), (False, 1)):
         assert run(program.format("r"), "main", floats(1), truth(chosen)).numpy().tolist() == [value]
-    ((code, message),) = rejects(program.format("inner"))
-    assert code == "E1002"
-    assert "inner" in message
+    with pytest.raises(relax.DiagnosticError) as caught:
+        module(program.format("inner"))
+    (diagnostic,) = caught.value.diagnostics
+    assert (diagnostic.code, diagnostic.message) == ("E1002", "`inner` is not defined")
+    assert diagnostic.hint == "what a branch or a local function binds is seen only there; make it the result"
 
 
 # -------------------------------------------------------------------------------------------- shadowing

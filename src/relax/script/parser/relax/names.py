@@ -119,6 +119,8 @@ class NameReader(StatementParser):
         if self._reading_dims and self._binding_dims:
             return self.new_size(node.id)
         hint = close(node.id, self.scopes.names())
+        if any(part.lineno < node.lineno for part in self._bindings_of(node.id)):
+            hint = "what a branch or a local function binds is seen only there; make it the result"
         if node.id in self.hidden:
             hint = f"it is local to its dataflow block; list it in R.output(..., {node.id})"
         if self._reading_dims:
@@ -137,12 +139,17 @@ class NameReader(StatementParser):
             ]
         if self._reading_dims:
             return ["rule 5: a shape variable is bound, by a parameter or a match_cast, before it is used"]
-        if any(
-            isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and part.id == node.id
-            for part in ast.walk(self._function)
-        ):
+        if self._bindings_of(node.id):
             return ["rule 3: a variable is used only after its binding, and where that is in scope"]
         return ["rule 2: a variable is a parameter, or is bound once"]
+
+    def _bindings_of(self, name: str) -> list[ast.Name]:
+        """Where the function text binds a name."""
+        return [
+            part
+            for part in ast.walk(self._function)
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and part.id == name
+        ]
 
     def _in_return_annotation(self, node: ast.Name) -> bool:
         return any(
@@ -161,6 +168,10 @@ class NameReader(StatementParser):
 
     def dimension_text(self, text: str) -> prim.PrimExpr:
         """A dimension given as text: a name, or an expression over names in scope."""
+        return prim.dimension(self.scalar_text(text))
+
+    def scalar_text(self, text: str) -> prim.PrimExpr:
+        """The same of any dtype: the value of a Prim may be a bool or a float."""
         stripped = text.strip()
         if stripped.isidentifier():
             value = self.scopes.local(stripped)
@@ -171,7 +182,7 @@ class NameReader(StatementParser):
             known = self.sizes.get(stripped)
             return self.new_size(stripped) if known is None else known
         with self.binding_dimensions(), self.reading_dimensions():
-            return prim.dimension(self.eval(self._quoted(self._form, stripped)))
+            return as_scalar(self.eval(self._quoted(self._form, stripped)))
 
     def vdevice(self, text: str) -> VDevice:
         """A virtual device given as text: one the module lists; outside of a module, a new one."""
