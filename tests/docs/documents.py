@@ -183,21 +183,26 @@ def agrees(shown: str, said: str) -> bool:
 
 def check(path: Path, folder: Path) -> None:
     """Run a document. Raises AssertionError where it does not say what it shows."""
-    for block, said in Runner(path, folder).run():
-        where = f"{path.name}:{block.line}"
-        if "fails" in block.words and said.error is None:
-            raise AssertionError(f"{where}: this block should fail, and does not")
-        if "fails" not in block.words and said.error is not None:
-            raise said.error
+    for block, said in _expected(path, folder):
         if block.output is not None and not agrees("\n".join(block.output.lines), said.text):
-            difference = difflib.ndiff(block.output.lines, said.text.splitlines())
-            raise AssertionError(f"{where}: the text block differs:\n" + "\n".join(difference))
+            difference = "\n".join(difflib.ndiff(block.output.lines, said.text.splitlines()))
+            raise AssertionError(f"{path.name}:{block.line}: the text block differs:\n{difference}")
+
+
+def _expected(path: Path, folder: Path) -> Iterator[tuple[Block, Said]]:
+    """Run a document; its blocks must fail if, and only if, they are marked so."""
+    for block, said in Runner(path, folder).run():
+        if "fails" in block.words and said.error is None:
+            raise AssertionError(f"{path.name}:{block.line}: this block should fail, and does not")
+        if "fails" not in block.words and said.error is not None:
+            raise AssertionError(f"{path.name}:{block.line}: this block fails") from said.error
+        yield block, said
 
 
 def update(path: Path, folder: Path) -> None:
     """Write into the text blocks of a document what its blocks say today."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    for block, said in reversed(list(Runner(path, folder).run())):
+    for block, said in reversed(list(_expected(path, folder))):
         if block.output is not None and not agrees("\n".join(block.output.lines), said.text):
             start = block.output.line - 1
             lines[start : start + len(block.output.lines)] = said.text.splitlines()
