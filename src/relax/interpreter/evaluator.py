@@ -270,6 +270,10 @@ class Interpreter:
             case _:
                 return value
 
+    def operator(self, call: Call, args: Sequence[Any], scope: Scope) -> Any:
+        """The value of an operator that is no intrinsic: by its reference."""
+        return evaluate_operator(call, args, scope)
+
     def check_result(self, result: Any, call: Call, scope: Scope, callee: str) -> None:
         """What a call declares of its result (`sinfo_args`) is checked: nobody else knows what a callee returns."""
         place = Place(f"{scope.function}: the result of {callee}", "the result")
@@ -335,7 +339,8 @@ class Interpreter:
                 return
         elif error is not self._foreign:
             message = error.args[0] if len(error.args) == 1 else None
-            if isinstance(message, str) and not message.startswith(f"{scope.function}: "):
+            own = f"{scope.function}: ", "Assertion Failed"  # what R.assert_op says is the program's own
+            if isinstance(message, str) and not message.startswith(own):
                 error.args = (f"{scope.function}: {message}",)
         self._located = error, activation
         span = None if binding is None else getattr(binding, "value", binding).span or binding.span

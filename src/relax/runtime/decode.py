@@ -207,8 +207,8 @@ class Linker:
         if isinstance(target, tvm_ffi.Function) and not kernel:
             target = importing(target)
             foreign = True
-        else:  # what a program asserts and prints is its own business, like a packed function's
-            foreign = entry.name.startswith("relax.run.")
+        else:  # what a program asserts is its own message, like that of a packed function
+            foreign = entry.name == "relax.run.assert_op"
         return Op(CALL, dst, target, pick, drop, name=entry.name, foreign=foreign)
 
     def _value(self, operand: Operand) -> Any:
