@@ -451,6 +451,16 @@ def test_shape_variables_in_any_order_and_inside_tuples():
         """)
 
 
+def test_the_value_of_a_prim_is_of_any_dtype():
+    """In a signature it is quoted, as dimensions are, and need not be an integer."""
+    check("""
+        @R.function
+        def main(p: R.Prim(value="n"), q: R.Prim(value="n * 2 == 4")) -> R.Tuple(R.Prim(value='T.Cast("float64", n)'), R.Prim(value="n < 3")):
+            n = T.int64()
+            return (R.prim_value(T.Cast("float64", n)), R.prim_value(n < 3))
+        """)
+
+
 def test_a_variable_that_holds_the_shape():
     check("""
         @R.function

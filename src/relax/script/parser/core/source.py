@@ -54,7 +54,20 @@ class ScriptSource:
             raise DiagnosticError(Diagnostic(SYNTAX, "the program is nested too deeply", span)) from None
         except ValueError as problem:  # null bytes
             raise DiagnosticError(Diagnostic(SYNTAX, str(problem), Span(source, 1, 1, 1, 2))) from None
-        return ScriptSource(source, tree)
+        result = ScriptSource(source, tree)
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.Lambda)):
+                result._check_parameters(node.args)
+        return result
+
+    def _check_parameters(self, args: ast.arguments) -> None:
+        """Python finds parameters of one name only when it compiles."""
+        names: set[str] = set()
+        for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs):
+            if arg.arg in names:
+                message, hint = f"two parameters are called `{arg.arg}`", "give one of them another name"
+                raise DiagnosticError(Diagnostic(SYNTAX, message, self.span(arg), hint=hint))
+            names.add(arg.arg)
 
     def definitions(self) -> dict[str, list[Definition]]:
         """Every function and class of the text, nested ones included, by name."""

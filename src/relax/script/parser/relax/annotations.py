@@ -35,6 +35,8 @@ class Dimensions(Protocol):
 
     def dimension_text(self, text: str) -> prim.PrimExpr: ...
 
+    def scalar_text(self, text: str) -> prim.PrimExpr: ...
+
     def vdevice(self, text: str) -> VDevice: ...
 
 
@@ -50,6 +52,9 @@ class _Loose(Evaluator):
         return made
 
     def dimension_text(self, text: str) -> prim.PrimExpr:
+        return prim.dimension(self.scalar_text(text))
+
+    def scalar_text(self, text: str) -> prim.PrimExpr:
         try:
             self.source = ScriptSource.parse(text.strip())
         except DiagnosticError as problem:
@@ -57,10 +62,15 @@ class _Loose(Evaluator):
         statements = self.source.tree.body
         if len(statements) != 1 or not isinstance(statements[0], ast.Expr):
             raise ValueError(f"{text!r} is not an expression")
-        return prim.dimension(self.eval(statements[0].value))
+        return as_scalar(self.eval(statements[0].value))
 
     def vdevice(self, text: str) -> VDevice:
         return parse_vdevice(text)
+
+
+def as_scalar(value: Any) -> prim.PrimExpr:
+    """What a text stands for: an expression of any dtype; a number is an int64."""
+    return value if isinstance(value, prim.PrimExpr) else prim.dimension(value)
 
 
 def _reader() -> Dimensions:
@@ -85,6 +95,12 @@ def _dims(values: Any, reader: Dimensions) -> tuple[prim.PrimExpr, ...]:
 
 def _dim(value: Any, reader: Dimensions) -> prim.PrimExpr:
     return reader.dimension_text(value) if isinstance(value, str) else prim.dimension(value)
+
+
+def _rank(ndim: Any) -> int:
+    if not isinstance(ndim, int) or isinstance(ndim, bool):
+        raise TypeError(f"ndim is the number of dimensions, found {type(ndim).__name__}")
+    return ndim
 
 
 _DIMENSION_KEYWORDS = frozenset({"shape", "values", "value"})
@@ -162,7 +178,7 @@ class _Tensor(StructInfoForm):
             where = ShapeExpr(_dims(shape, reader))
         device = as_vdevice(vdevice)
         kind = DataType("" if dtype is None else dtype)
-        return TensorStructInfo(where, kind, device, ndim)
+        return TensorStructInfo(where, kind, device, _rank(ndim))
 
     def __getitem__(self, index: Any) -> TensorStructInfo:
         shape, dtype = index if _is_shape_and_dtype(index) else (index, None)
@@ -202,8 +218,8 @@ class _Shape(StructInfoForm):
 
     def build(self, values: Any = None, ndim: int = -1) -> ShapeStructInfo:
         if values is None:
-            return ShapeStructInfo(None, ndim)
-        return ShapeStructInfo(_dims(values, _reader()), ndim)
+            return ShapeStructInfo(None, _rank(ndim))
+        return ShapeStructInfo(_dims(values, _reader()), _rank(ndim))
 
 
 class _Prim(StructInfoForm):
@@ -213,7 +229,7 @@ class _Prim(StructInfoForm):
         if dtype is None and value is None:
             raise TypeError("R.Prim: give a dtype or a value")
         if isinstance(value, str):
-            value = _reader().dimension_text(value)
+            value = _reader().scalar_text(value)
         if value is not None and not isinstance(value, prim.PrimExpr):
             default = (
                 "float64" if isinstance(value, float) else "bool" if isinstance(value, bool) else "int64"

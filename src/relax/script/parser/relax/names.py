@@ -17,7 +17,7 @@ from ....ir.vdevice import VDEVICES
 from ....prim import expr as prim
 from ..core import FunctionTask, ScriptSource, StatementParser
 from ..core.diagnostics import ANNOTATION, POISON, SYNTAX, UNDEFINED, Poisoned, close
-from .annotations import FORMS, StructInfoForm, as_struct_info
+from .annotations import FORMS, StructInfoForm, as_scalar, as_struct_info
 
 
 class NameReader(StatementParser):
