@@ -188,13 +188,18 @@ CASES += [
     Case("relax.take", [x(2, 3), 1], {"axis": 1}),
     Case("relax.take", [x(2, 3), np.zeros((0,), "int32")], {"axis": 0}),
     Case("relax.take", [x(2, 0), np.array([1])], {"axis": 0}),
+    *(Case("relax.take", [x(0, 0), np.array([1])], {"axis": 0, "mode": m}) for m in ("fast", "wrap", "clip")),
     Case("relax.take", [x(3), np.array([-9, -1, 2, 3, 9])], {"axis": 0, "mode": "clip"}),
     Case("relax.take", [x(3), np.array([-9, -1, 2, 3, 9])], {"axis": 0, "mode": "wrap"}),
     Case("relax.take", [x(2, 3), np.array([-9, -1, 2, 3, 9])], {"axis": 1, "mode": "nan"}),
 ]
 CASES += [
-    Case("relax.take", [x(3), np.array([0, bad], dtype)], {"axis": 0}, raises=(IndexError, ""))
+    Case("relax.take", [x(3), np.array([0, bad], dtype)], {"axis": 0}, raises=(IndexError, "index"))
     for bad, dtype in ((3, "int64"), (-4, "int32"), (200, "uint8"), (2**31 - 1, "int32"))
+]
+CASES += [
+    Case("relax.take", [x(0, 2), np.array([0])], {"axis": 0, "mode": mode}, raises=(IndexError, "index"))
+    for mode in ("fast", "wrap", "clip")
 ]
 CASES += [
     Case("relax.where", [x(2, 3, dtype="bool"), x(2, 3, dtype=dtype), x(2, 3, dtype=dtype)])

@@ -21,7 +21,7 @@ class Take(Operator):
     """x at the indices, along an axis; without axis, of x flattened. A negative index counts from the end.
 
     The mode says what an index out of range means: "fast" is an error at run time, "clip" takes the nearest element,
-    "wrap" counts modulo the size, "nan" gives NaN (floats only).
+    "wrap" counts modulo the size, "nan" gives NaN (floats only). Where the result has no elements, none is read.
     """
 
     axis: int | None = None
@@ -44,25 +44,29 @@ class Take(Operator):
     compute = topi.take
 
     def reference(self, x: Array, indices: Array) -> Array:
-        axis = 0 if self.axis is None else self.axis
+        axis = 0 if self.axis is None else self.axis % x.ndim
         x = np.ravel(x) if self.axis is None else x
         size = x.shape[axis]
         index = _as_int64(indices, size if self.mode == "wrap" else 0)
+        shape = (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
+        if 0 in shape:
+            return np.empty(shape, x.dtype)  # nothing is read, so that no index is out of range
+        if not size and self.mode in ("wrap", "clip"):
+            raise IndexError("an index is out of range for size 0")
         if self.mode == "wrap":
-            return np.take(x, index % size if size else index, axis)
+            return np.take(x, index % size, axis)
         if self.mode == "clip":
             return np.take(x, np.maximum(np.minimum(index, size - 1), 0), axis)
         index = np.where(index < 0, index + size, index)
         outside = (index < 0) | (index >= size)
         if self.mode == "fast":
             if outside.any():
-                raise IndexError(f"take: an index is out of range for size {size}")
+                raise IndexError(f"an index is out of range for size {size}")
             return np.take(x, index, axis)
-        shape = (*x.shape[:axis], *index.shape, *x.shape[axis % x.ndim + 1 :])
         if not size:
             return np.full(shape, np.nan, x.dtype)
         found = np.take(x, np.where(outside, 0, index), axis)
-        lifted = outside.reshape(outside.shape + (1,) * (x.ndim - axis % x.ndim - 1))
+        lifted = outside.reshape(outside.shape + (1,) * (x.ndim - axis - 1))
         return np.where(lifted, np.array(np.nan, x.dtype), found)
 
 

@@ -220,7 +220,9 @@ class CumSum(Operator):
         flat = data.reshape(-1) if self.axis is None else data
         axis = 0 if self.axis is None else self.axis
         wide = _widened(flat.astype(kind))
-        total = np.cumsum(wide, axis, dtype=wide.dtype)
+        total = np.cumsum(wide, axis, dtype=wide.dtype) + wide.dtype.type(
+            0
+        )  # sums begin with 0: of -0.0 it is 0.0
         if self.exclusive:
             total = np.roll(total, 1, axis)
             first: list[Any] = [slice(None)] * flat.ndim

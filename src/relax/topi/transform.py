@@ -256,12 +256,15 @@ def take(x: te.Tensor, indices: Any, axis: int | None = None, mode: str = "fast"
         if raw.dtype == "uint64":  # what does not fit int64 stays large
             limit = const(2**63 - 1, "uint64")
             raw = (
-                intrin.floormod(raw, cast_expr("uint64", size)) if mode == "wrap" else intrin.min(raw, limit)
+                intrin.floormod(raw, cast_expr("uint64", intrin.max(size, const(1, "int64"))))
+                if mode == "wrap"
+                else intrin.min(raw, limit)
             )
         index = cast_expr("int64", raw)
         before, after = i[:axis], i[axis + count :]
         if mode == "wrap":
-            return x(*before, intrin.floormod(index, size), *after)
+            # Of nothing, nothing can be taken: the index that is read is then out of range.
+            return x(*before, intrin.floormod(index, intrin.max(size, const(1, "int64"))), *after)
         if mode == "clip":
             inside = intrin.max(intrin.min(index, size - 1), const(0, "int64"))
             return x(*before, inside, *after)
