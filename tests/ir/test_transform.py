@@ -218,3 +218,53 @@ def test_an_error_inside_a_pass_says_which():
     with PassContext(), pytest.raises(ZeroDivisionError) as caught:
         Sequential([Nothing(), Failing()])(mod)
     assert caught.value.__notes__[0] == "in pass Failing (passes before it: test.Nothing)"
+
+
+def test_required_passes_run_before():
+    ran = []
+
+    def declare(name, required=()):
+        @module_pass(name=name, required=required)
+        def note(mod: IRModule, ctx: PassContext) -> IRModule:
+            ran.append(name)
+            return mod
+
+        return note
+
+    declare("test.First")
+    declare("test.Second", ["First"])
+    third = declare("test.Third", ["test.Second", "test.First"])
+    third(mod)
+    assert ran == ["test.First", "test.Second", "test.First", "test.Third"]
+
+    @function_pass(kind=Func, required=["AddOne"])
+    def Double(func: Func, mod: IRModule) -> Func:
+        return func.replace(number=2 * func.number)
+
+    assert Double()(mod)["f"].number == 4
+    assert Sequential([Double()], required=["AddOne"])(mod)["f"].number == 6
+    with PassContext(disabled_pass=["AddOne"]):
+        assert Double()(mod)["f"].number == 2
+
+
+def test_passes_that_cannot_be_required():
+    @module_pass(required=["AddOnce"])
+    def Late(mod: IRModule) -> IRModule:
+        return mod
+
+    with pytest.raises(
+        ValueError, match=r"pass Late requires AddOnce: there is no pass 'AddOnce' \(similar: AddOne"
+    ):
+        Late()(mod)
+
+    @module_pass(required=["Egg"])
+    def Hen(mod: IRModule) -> IRModule:
+        return mod
+
+    @module_pass(required=["Hen"])
+    def Egg(mod: IRModule) -> IRModule:
+        return mod
+
+    with pytest.raises(ValueError, match="passes require each other: Hen -> Egg -> Hen"):
+        Hen()(mod)
+    assert AddOne()(mod)["f"].number == 2  # nothing is left waiting

@@ -13,10 +13,12 @@ A pass that changed nothing returns the very module it got, and the instruments 
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,11 +31,34 @@ from .module import IRModule
 
 @dataclass(frozen=True, slots=True)
 class PassInfo:
-    """A pass's name, the least optimisation level it runs at, and what must have run before."""
+    """A pass's name, the least optimisation level it runs at, and the passes that are run right before it.
+
+    Those in `required` are found by the names they were declared under; see `pass_by_name`.
+    """
 
     name: str
     opt_level: int = 0
     required: tuple[str, ...] = ()
+
+
+_DECLARED: dict[str, Callable[[], Pass]] = {}
+
+
+def declare_pass(name: str, make: Callable[[], Pass]) -> None:
+    """Make a pass known to those that require it; the last one of a name counts."""
+    _DECLARED[name.rpartition(".")[2]] = make
+
+
+def pass_by_name(name: str) -> Pass:
+    """A pass as it was last declared under a name (of ``relax.LambdaLift`` the last part counts), with its defaults.
+
+    Raises ValueError if none was.
+    """
+    make = _DECLARED.get(name.rpartition(".")[2])
+    if make is None:
+        close = ", ".join(difflib.get_close_matches(name, _DECLARED, 3)) or "none is close"
+        raise ValueError(f"there is no pass {name!r} (similar: {close})")
+    return make()
 
 
 class PassInstrument:
@@ -121,6 +146,7 @@ class Pass:
         info = self.info
         if not context.runs(info) or not all(i.should_run(mod, info) for i in context.instruments):
             return mod
+        mod = self._prepared(mod)
         for instrument in context.instruments:
             instrument.run_before_pass(mod, info)
         context.depth += 1
@@ -138,8 +164,32 @@ class Pass:
             instrument.run_after_pass(result, info, result is not mod)
         return result
 
+    def _prepared(self, mod: IRModule) -> IRModule:
+        """The module after the required passes."""
+        info = self.info
+        if not info.required:
+            return mod
+        waiting = _WAITING.get()
+        if info.name in waiting:
+            circle = " -> ".join([*waiting[waiting.index(info.name) :], info.name])
+            raise ValueError(f"passes require each other: {circle}")
+        token = _WAITING.set((*waiting, info.name))
+        try:
+            for name in info.required:
+                try:
+                    step = pass_by_name(name)
+                except ValueError as error:
+                    raise ValueError(f"pass {info.name} requires {name}: {error}") from None
+                mod = step(mod)
+        finally:
+            _WAITING.reset(token)
+        return mod
+
     def __repr__(self) -> str:
         return f"<pass {self.info.name}>"
+
+
+_WAITING: ContextVar[tuple[str, ...]] = ContextVar("passes whose required passes are being run", default=())
 
 
 def _name_the_pass(error: Exception, name: str, before: list[str]) -> None:
@@ -202,7 +252,9 @@ def made_pass(
 ) -> Any:
     """A pass of the decorated function, or a subclass of `cls` of the decorated class."""
     if not inspect.isclass(target):
-        return cls(info, rewrite(target))
+        made = cls(info, rewrite(target))
+        declare_pass(info.name, lambda: made)
+        return made
     if not hasattr(target, method):
         raise TypeError(f"{target.__name__}: a {cls.__name__} class needs a method {method}")
 
@@ -219,6 +271,7 @@ def made_pass(
     Made.__name__ = Made.__qualname__ = target.__name__
     Made.__doc__ = target.__doc__
     Made.__module__ = target.__module__
+    declare_pass(info.name, Made)
     return Made
 
 
@@ -241,7 +294,7 @@ def module_pass(
     def decorate(target: Any) -> Any:
         info = PassInfo(name or target.__name__, opt_level, tuple(required or ()))
         if is_our_style(target, subjects=1):
-            return _factory(target, info.name, opt_level, lambda mod, options: target(mod, **options))
+            return _factory(target, info, lambda mod, options: target(mod, **options))
         return made_pass(target, info, ModulePass, "transform_module", _module_rewrite)
 
     return decorate if pass_func is None else decorate(pass_func)
@@ -252,6 +305,7 @@ def function_pass(
     *,
     opt_level: int = 0,
     name: str | None = None,
+    required: Sequence[str] | None = None,
     kind: type[BaseFunc] = BaseFunc,
 ) -> Any:
     """Make ``f(func, mod, **options) -> function`` a pass factory, run on each function of class `kind`."""
@@ -263,15 +317,14 @@ def function_pass(
                 updated[global_var] = inner(func, mod, **options) if isinstance(func, kind) else func
             return mod.with_functions(updated)
 
-        return _factory(inner, name or inner.__name__, opt_level, run)
+        return _factory(inner, PassInfo(name or inner.__name__, opt_level, tuple(required or ())), run)
 
     return decorate if function is None else decorate(function)
 
 
 def _factory(
     inner: Callable[..., Any],
-    name: str,
-    opt_level: int,
+    info: PassInfo,
     run: Callable[[IRModule, dict[str, Any]], IRModule],
 ) -> Callable[..., Pass]:
     """``factory(*args, **options)`` binds the options by `inner`'s own signature."""
@@ -281,12 +334,13 @@ def _factory(
 
     def factory(*args: Any, **options: Any) -> Pass:
         bound = options_signature.bind(*args, **options)
-        return ModulePass(PassInfo(name, opt_level), lambda mod: run(mod, bound.arguments))
+        return ModulePass(info, lambda mod: run(mod, bound.arguments))
 
-    factory.__name__ = factory.__qualname__ = name
+    factory.__name__ = factory.__qualname__ = info.name
     factory.__doc__ = inner.__doc__
     factory.__module__ = inner.__module__
     factory.__signature__ = options_signature  # type: ignore[attr-defined]
+    declare_pass(info.name, factory)
     return factory
 
 

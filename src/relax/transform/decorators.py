@@ -64,7 +64,9 @@ def function_pass(
     def decorate(target: Any) -> Any:
         info = PassInfo(name or target.__name__, opt_level, tuple(required or ()))
         if is_our_style(target, subjects=2):
-            return ir_transform.function_pass(target, opt_level=opt_level, name=info.name, kind=Function)
+            return ir_transform.function_pass(
+                target, opt_level=opt_level, name=info.name, required=info.required, kind=Function
+            )
         return made_pass(target, info, FunctionPass, "transform_function", _function_rewrite)
 
     return decorate if pass_func is None else decorate(pass_func)
