@@ -194,11 +194,11 @@ CASES += [
     Case("relax.take", [x(2, 3), np.array([-9, -1, 2, 3, 9])], {"axis": 1, "mode": "nan"}),
 ]
 CASES += [
-    Case("relax.take", [x(3), np.array([0, bad], dtype)], {"axis": 0}, raises=(IndexError, "index"))
+    Case("relax.take", [x(3), np.array([0, bad], dtype)], {"axis": 0}, raises=(IndexError, ""))
     for bad, dtype in ((3, "int64"), (-4, "int32"), (200, "uint8"), (2**31 - 1, "int32"))
 ]
 CASES += [
-    Case("relax.take", [x(0, 2), np.array([0])], {"axis": 0, "mode": mode}, raises=(IndexError, "index"))
+    Case("relax.take", [x(0, 2), np.array([0])], {"axis": 0, "mode": mode}, raises=(IndexError, ""))
     for mode in ("fast", "wrap", "clip")
 ]
 CASES += [
