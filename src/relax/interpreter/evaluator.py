@@ -247,7 +247,7 @@ class Interpreter:
                 return (yield INTRINSICS[name](self, call, scope))
             case Op():
                 args = yield self.values(call.args, scope)
-                return self.placed(evaluate_operator(call, args, scope), call.struct_info_)
+                return self.placed(self.operator(call, args, scope), call.struct_info_)
             case ExternFunc("vm.builtin.make_closure"):
                 function, *captured = yield self.values(call.args, scope)
                 return bind_captured(function, tuple(captured))

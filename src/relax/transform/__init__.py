@@ -17,6 +17,7 @@ from ..ir.transform import (
 )
 from .bind_params import BindParams
 from .bind_symbolic_vars import BindSymbolicVars
+from .bisect import Bisection, bisect
 from .call_tir_rewrite import CallTIRRewrite
 from .canonicalize_bindings import CanonicalizeBindings
 from .check_reuse import CheckReuse
@@ -47,6 +48,7 @@ from .vm_shape_lower import VMShapeLower
 __all__ = [
     "BindParams",
     "BindSymbolicVars",
+    "Bisection",
     "CallTIRRewrite",
     "CanonicalizeBindings",
     "CheckReuse",
@@ -79,6 +81,7 @@ __all__ = [
     "VMBuiltinLower",
     "VMShapeLower",
     "VerifyInstrument",
+    "bisect",
     "dataflowblock_pass",
     "function_pass",
     "module_pass",

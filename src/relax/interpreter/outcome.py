@@ -1,0 +1,192 @@
+"""What can be seen of a run: its result or error, its effects, and what it made of its arguments.
+
+Two outcomes are compared as language.md §7.2 says: what an optimiser may change is no difference.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+import tvm_ffi
+
+from ..expr import Call, ExternFunc, Function
+from ..ir import IRModule, Node, walk
+from ..runtime.closure import Closure
+from ..runtime.nd import NDArray
+from ..runtime.registry import get_global_func, register_func, remove_global_func
+from ..runtime.values import PackedFunc
+from .evaluator import Interpreter
+
+Run = Callable[..., Any]
+
+TOLERANCES: Mapping[str, float] = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-4, "float64": 1e-9}
+"""Relative and absolute: kernels may sum in another order than the reference. 8-bit floats: 0.3."""
+
+
+@dataclass
+class Outcome:
+    """All that is seen of one run."""
+
+    result: Any = None
+    error: Exception | None = None
+    optional: bool = False
+    """Whether the error came out of a dataflow block, where an optimiser may make it vanish."""
+    effects: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+    """Impure calls of packed functions: (name, arguments as they were, …)."""
+    printed: str = ""
+    args: tuple[Any, ...] = ()
+    """The arguments afterwards."""
+
+    def difference(self, other: Outcome) -> str | None:
+        """What `other` does that is not allowed where this is what the program does; None if it does the same."""
+        if self.error is not None and self.optional:
+            return None
+        if type(self.error) is not type(other.error):
+            return f"expected {_error_text(self.error)}, found {_error_text(other.error)}"
+        return (
+            _difference(tuple(self.effects), tuple(other.effects), "effects")
+            or _difference(self.printed, other.printed, "what is printed")
+            or _difference(self.result, other.result, "result")
+            or _difference(self.args, other.args, "arguments afterwards")
+        )
+
+
+def interpreted(mod: IRModule, func_name: str, args: Sequence[Any], watched: Sequence[str] = ()) -> Outcome:
+    """What the interpreter sees of a function on copies of arguments."""
+    interpreter = Interpreter(mod)
+    outcome = observed(interpreter[func_name], args, watched)
+    outcome.optional = outcome.error is not None and interpreter.failed_in_dataflow
+    return outcome
+
+
+def observed(function: Run, args: Sequence[Any], watched: Sequence[str] = ()) -> Outcome:
+    """What is seen of a call on copies of arguments; calls of the packed functions `watched` are effects."""
+    outcome = Outcome()
+    given = [_copy(arg) for arg in args]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), _watching(watched, outcome.effects):
+        try:
+            outcome.result = snapshot(function(*given))
+        except Exception as error:  # noqa: BLE001 (it is what is compared)
+            outcome.error = error
+    outcome.printed = printed.getvalue()
+    outcome.args = tuple(map(snapshot, given))
+    return outcome
+
+
+def impure_symbols(mod: IRModule) -> tuple[str, ...]:
+    """The packed functions that a module only calls for their effects; purely called ones may be called at will."""
+    impure: set[str] = set()
+    others: set[str] = set()
+
+    def visit(item: Node) -> None:
+        if isinstance(item, Call):
+            if isinstance(item.op, ExternFunc):
+                impure.add(item.op.global_symbol)
+            others.update(arg.global_symbol for arg in item.args if isinstance(arg, ExternFunc))
+
+    for function in mod.functions.values():
+        if isinstance(function, Function):
+            walk(function, visit)
+    return tuple(sorted(impure - others))
+
+
+@contextlib.contextmanager
+def _watching(names: Sequence[str], effects: list[tuple[Any, ...]]) -> Generator[None]:
+    """Have calls of packed functions written down before they are made."""
+    replaced: dict[str, PackedFunc] = {}
+    try:
+        for name in names:
+            function = tvm_ffi.get_global_func(name, allow_missing=True)
+            if function is not None:
+                replaced[name] = original = get_global_func(name)
+                register_func(name, _recorder(name, original, effects), override=True)
+        yield
+    finally:
+        for name, original in replaced.items():
+            remove_global_func(name)
+            register_func(name, original, override=True)
+
+
+def _recorder(name: str, function: PackedFunc, effects: list[tuple[Any, ...]]) -> Run:
+    def call(*args: Any) -> Any:
+        effects.append((name, *map(snapshot, args)))
+        return function(*args)
+
+    return call
+
+
+# --------------------------------------------------------------------------------------------- values
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, NDArray):
+        return value.copyto(value.device)
+    if isinstance(value, np.ndarray):
+        return np.array(cast(Any, value))
+    if isinstance(value, tuple | list) and not isinstance(value, tvm_ffi.Shape):
+        return tuple(_copy(item) for item in cast("Sequence[Any]", value))
+    return value
+
+
+def snapshot(value: Any) -> Any:
+    """A value as it is now: arrays are copied, of functions only their kind is kept."""
+    if isinstance(value, NDArray):
+        return np.array(value.numpy())
+    if isinstance(value, np.ndarray):
+        return np.array(cast(Any, value))
+    if isinstance(value, tvm_ffi.Shape):
+        return ("shape", *cast("tuple[int, ...]", value))
+    if isinstance(value, tuple | list):
+        return tuple(snapshot(item) for item in cast("Sequence[Any]", value))
+    if isinstance(value, Closure):
+        return "a Relax function"
+    return "a packed function" if isinstance(value, PackedFunc) else value
+
+
+def _difference(expected: Any, found: Any, where: str) -> str | None:
+    """Where two snapshots differ, in words."""
+    if _both(expected, found, np.ndarray):
+        return _array_difference(expected, found, where)
+    if _both(expected, found, tuple):
+        if len(expected) != len(found):
+            return f"{where}: expected {len(expected)}, found {len(found)}"
+        pairs = enumerate(zip(expected, found, strict=True))
+        parts = (_difference(a, b, f"{where}[{i}]") for i, (a, b) in pairs)
+        return next(filter(None, parts), None)
+    same = type(expected) is type(found) and (expected == found or (expected != expected and found != found))
+    return None if same else f"{where}: expected {expected!r}, found {found!r}"
+
+
+def _both(a: Any, b: Any, kind: type) -> bool:
+    return isinstance(a, kind) and isinstance(b, kind)
+
+
+def _array_difference(expected: np.ndarray[Any, Any], found: np.ndarray[Any, Any], where: str) -> str | None:
+    if expected.shape != found.shape or expected.dtype != found.dtype:
+        return f"{where}: expected {expected.dtype}{list(expected.shape)}, found {found.dtype}{list(found.shape)}"
+    if expected.dtype.kind in "biu":
+        close: Any = expected == found
+    else:
+        tolerance = TOLERANCES.get(expected.dtype.name, 0.3)
+        wide = (array.astype(np.float64) for array in (found, expected))
+        close = np.isclose(*wide, rtol=tolerance, atol=tolerance, equal_nan=True)
+    wrong = np.argwhere(~np.asarray(close))
+    if not len(wrong):
+        return None
+    first = tuple(int(i) for i in wrong[0])
+    at = f"[{', '.join(map(str, first))}]" if first else ""
+    more = f" ({len(wrong)} of {expected.size} elements differ)" if len(wrong) > 1 else ""
+    return f"{where}: expected {expected[first]} at {at or 'the scalar'}, found {found[first]}{more}"
+
+
+def _error_text(error: Exception | None) -> str:
+    if error is None:
+        return "no error"
+    first = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}: {first}"
