@@ -75,6 +75,13 @@ declare(
     "no public one.",
     "Add a Relax function, or compile the PrimFuncs by themselves with `relax.codegen.build_module`.",
 )
+declare(
+    "E4104",
+    "a device without code",
+    "Code is generated for host devices. A value is moved to a virtual device of another target.",
+    'List the device with a host target: `I.vdevice("llvm", 1)`.',
+)
+
 # ------------------------------------------------------------------------------------ E5: loops
 
 declare(

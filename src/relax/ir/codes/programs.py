@@ -223,6 +223,13 @@ declare(
     'Give the value only, or cast it: `R.Prim(value=T.Cast("int32", n))`.',
 )
 declare(
+    "E2100",
+    "a node with a wrong field",
+    "A node built by hand holds, in a field, a value that is not of the kind the field is declared with: "
+    "a Python number where an expression belongs, a string where a variable belongs.",
+    "Build nodes from nodes, or through a `BlockBuilder`, which converts.",
+)
+declare(
     "E2101",
     "not in normal form",
     "In normal form the parts of a binding's value are leaves, a SeqExpr stands only as the body of a "
@@ -256,6 +263,13 @@ declare(
     "After normalisation every expression has struct info. This one was put in without.",
     "Emit it through a `BlockBuilder`, or run `relax.transform.Normalize()`.",
 )
+declare(
+    "E2106",
+    "nested too deeply",
+    "Expressions are walked by recursion, and this one has more levels than the Python interpreter's stack takes.",
+    "Bind parts of the expression to variables: what is in normal form is flat.",
+)
+
 # ------------------------------------------------------------------------------------ E3: struct info
 
 declare(
@@ -359,6 +373,13 @@ declare(
     "Match_cast the value to a tensor, a shape or a scalar; return a `te.Tensor` or a list of them.",
 )
 declare(
+    "E3016",
+    "sinfo_args of a call that takes none",
+    "What a call of a Relax function or of an ordinary operator returns is derived. Only intrinsic calls, "
+    "such as `R.call_tir` and calls of packed functions, are told it.",
+    "Leave the sinfo_args out. To check a result at run time, match_cast it.",
+)
+declare(
     "E3100",
     "an operator's rule failed",
     "The struct-info rule that was registered for an operator raised an error of its own, which is shown.",
@@ -403,6 +424,13 @@ declare(
     "operands on different devices",
     "The operands of an operator are annotated with different virtual devices.",
     "Move one with `R.to_vdevice`.",
+)
+declare(
+    "E3107",
+    "a device that the module does not list",
+    "A value is moved to a virtual device that is not among those of `I.module_global_infos`, or its index is "
+    "beyond them.",
+    "List the device in the module.",
 )
 declare(
     "E3110",
