@@ -27,7 +27,7 @@ from .ir.expr import register_is_base_of
 from .prim import uses
 from .prim.expr import PrimExpr
 from .prim.expr import Var as PrimVar
-from .sinfo_map import bound_in, map_struct_info, substitute_struct_info
+from .sinfo_map import bound_in, map_struct_info, substitute_struct_info, used_in
 from .sinfo_text import dims_text, prim_text, struct_info_text
 from .struct_info import (
     DEFAULT_DERIVATION,
@@ -110,6 +110,7 @@ def is_base_of(base: StructInfo, derived: StructInfo) -> bool:
 register_is_base_of(is_base_of)
 
 Path = tuple[str, ...]
+Params = tuple[StructInfo, ...]
 
 
 class _Comparison:
@@ -235,18 +236,16 @@ class _Comparison:
             wanted, found = f"{len(expected.params)} parameters", f"{len(value.params)}"
             self.differ(Level.DIFFERENT, path, wanted, found)
             return
-        table, free = match_own(value.params, expected.params, self.in_scope)
-        params = [substitute_struct_info(p, table, None, simplify_dim) for p in value.params]
+        expected_params, expected_ret = _apart(expected.params, expected.ret, value, self.in_scope)
+        table, free = match_own(value.params, expected_params, self.in_scope)
+        params, ret = _substituted(value.params, value.ret, table)
         # What the parameters bind is in scope in function types among them, and in the result.
-        outer, self.in_scope = self.in_scope, {*self.in_scope, *bound_in(*expected.params)}
-        self.parameters(params, expected.params, free, path)
-        ret = erase(substitute_struct_info(value.ret, table, None, simplify_dim), free)
-        self.compare(ret, expected.ret, (*path, "result"))
+        outer, self.in_scope = self.in_scope, {*self.in_scope, *bound_in(*expected_params)}
+        self.parameters(params, expected_params, free, path)
+        self.compare(erase(ret, free), expected_ret, (*path, "result"))
         self.in_scope = outer
 
-    def parameters(
-        self, value: list[StructInfo], expected: tuple[StructInfo, ...], free: Iterable[PrimVar], path: Path
-    ) -> None:
+    def parameters(self, value: Params, expected: Params, free: Iterable[PrimVar], path: Path) -> None:
         """Contravariant: whatever may be passed as expected must be accepted. `free` may become anything."""
         inner = _Comparison(self.in_scope, free)
         for i, (p, e) in enumerate(zip(value, expected, strict=True)):
@@ -274,9 +273,7 @@ class _CastComparison(_Comparison):
     def func(self, value: FuncStructInfo, expected: FuncStructInfo, path: Path) -> None:
         super().func(value.replace(purity=expected.purity), expected, path)
 
-    def parameters(
-        self, value: list[StructInfo], expected: tuple[StructInfo, ...], free: Iterable[PrimVar], path: Path
-    ) -> None:
+    def parameters(self, value: Params, expected: Params, free: Iterable[PrimVar], path: Path) -> None:
         pass
 
     def packed(self, value: FuncStructInfo, expected: FuncStructInfo, path: Path) -> None:
@@ -448,23 +445,36 @@ def _func_lca(lhs: FuncStructInfo, rhs: FuncStructInfo, in_scope: Collection[Pri
         return FuncStructInfo.opaque_func(derive_func=derive, purity=purity)
     if len(lhs.params) != len(rhs.params):
         return ObjectStructInfo()
-    params, ret = _renamed(rhs.params, rhs.ret, lhs.params, in_scope)
-    back, _ = _renamed(lhs.params, lhs.ret, rhs.params, in_scope)
+    params, ret = _apart(lhs.params, lhs.ret, rhs, in_scope)
+    there, other_ret = _renamed(rhs.params, rhs.ret, params, in_scope)
+    back, _ = _renamed(params, ret, rhs.params, in_scope)
     # In both directions: (n, m) is not (k, k), though each of n and m can be k.
-    if not (_same_params(lhs.params, params, in_scope) and _same_params(rhs.params, back, in_scope)):
+    if not (_same_params(params, there, in_scope) and _same_params(rhs.params, back, in_scope)):
         return ObjectStructInfo()
-    ret = struct_info_lca(lhs.ret, ret, {*in_scope, *bound_in(*lhs.params)})
-    return lhs if ret is lhs.ret and purity == lhs.purity else FuncStructInfo(lhs.params, ret, purity)
+    new_ret = struct_info_lca(ret, other_ret, {*in_scope, *bound_in(*params)})
+    return lhs if new_ret is ret and purity == lhs.purity else FuncStructInfo(params, new_ret, purity)
 
 
-Params = tuple[StructInfo, ...]
+def _apart(
+    params: Params, ret: StructInfo, other: StructInfo, in_scope: Collection[PrimVar]
+) -> tuple[Params, StructInfo]:
+    """Parameters and result with new shape variables for their own, where another info means something else by them."""
+    used = used_in(other)
+    own = [var for var in bound_in(*params) if var in used and var not in in_scope]
+    fresh: dict[PrimVar, PrimExpr] = {var: PrimVar(var.name, var.dtype, span=var.span) for var in own}
+    return _substituted(params, ret, fresh) if fresh else (params, ret)
 
 
 def _renamed(
     params: Params, ret: StructInfo, others: Params, in_scope: Collection[PrimVar]
 ) -> tuple[Params, StructInfo]:
     """Parameters and result in the shape variables that other parameters bind in the same places."""
-    table, _ = match_own(params, others, in_scope)
+    return _substituted(params, ret, match_own(params, others, in_scope)[0])
+
+
+def _substituted(
+    params: Params, ret: StructInfo, table: Mapping[PrimVar, PrimExpr]
+) -> tuple[Params, StructInfo]:
     new = [substitute_struct_info(info, table, None, simplify_dim) for info in (*params, ret)]
     return tuple(new[:-1]), new[-1]
 
