@@ -166,9 +166,7 @@ class Operator(Node):
         neither.
         """
         if self.packed is not None:
-            attributes = tuple(_as_value(getattr(self, name)) for name in self.attribute_names)
-            arguments = (ExternFunc(self.packed), *call.args, *attributes)
-            return _plain_call("relax.call_pure_packed", arguments, (call.struct_info,), call.span)
+            return self.packed_call(self.packed, call)
         if self.compute is None or not self.can_compute(call):
             return call
         pairs = self.arguments(call)
@@ -184,6 +182,12 @@ class Operator(Node):
         except OperatorError as error:  # sizes became known since the call was derived, and do not fit
             shown = [Shown(operand.name, arg, known_struct_info(arg)) for operand, arg in pairs]
             raise diagnose(error, self.short_name, shown, call.span) from None
+
+    def packed_call(self, function: str, call: Call) -> Call:
+        """The call as one of a packed function of the runtime, which takes the operands, then the attributes."""
+        attributes = tuple(_as_value(getattr(self, name)) for name in self.attribute_names)
+        arguments = (ExternFunc(function), *call.args, *attributes)
+        return _plain_call("relax.call_pure_packed", arguments, (call.struct_info,), call.span)
 
     def checked_formula(self, call: Call, values: Sequence[Any]) -> Any:
         """`formula`, whose kernel asserts what inference could not decide about the sizes at hand."""

@@ -120,6 +120,14 @@ class Reshape(Operator):
     compute = topi.reshape
     reference = np.reshape
 
+    def legalize(self, builder: Any, call: Call) -> RelaxExpr:
+        """A kernel, if it is known how many dimensions there are; else a function of the runtime."""
+        x, shape = (known_struct_info(arg) for arg in call.args)
+        ranked = isinstance(x, TensorStructInfo) and x.ndim != -1 and not x.dtype.is_void
+        if ranked and isinstance(shape, ShapeStructInfo) and shape.ndim != -1:
+            return Operator.legalize(self, builder, call)
+        return self.packed_call("relax.run.reshape", call)
+
 
 def _written_shape(x: Any, shape: Any) -> Any:
     """A shape written down, with its 0s and -1 replaced; anything else as it is."""

@@ -6,6 +6,7 @@ taken as well, so that other executors of the language can use them.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any, cast
@@ -59,6 +60,20 @@ def nonzero(data: Any) -> tvm_ffi.Tensor:
     if not array.ndim:
         return tensor_of_numpy(np.zeros((0, int(array != 0)), np.int64))
     return tensor_of_numpy(np.asarray(np.nonzero(array), np.int64))
+
+
+def reshape(data: Any, shape: Sequence[int]) -> tvm_ffi.Tensor:
+    """A fresh tensor of this shape with the elements of `data` in order. AssertionError if there are not as many."""
+    array = _array(data, "reshape")
+    if not isinstance(shape, tvm_ffi.Shape):
+        raise TypeError(f"reshape: shape must be a shape, found {kind_of(shape)}")
+    dims = cast("tuple[int, ...]", tuple(shape))
+    for size in dims:
+        if size < 0:
+            raise AssertionError(f"reshape: a size must be ≥ 0, found {size}")
+    if math.prod(dims) != array.size:
+        raise AssertionError("reshape: the numbers of elements differ")
+    return tensor_of_numpy(array.reshape(dims).copy())
 
 
 def read_tensor_from_file(path: str) -> tvm_ffi.Tensor:
@@ -147,6 +162,7 @@ def truth(value: Any, context: str) -> bool:
 OPERATORS = {
     "relax.run.unique": unique,
     "relax.run.nonzero": nonzero,
+    "relax.run.reshape": reshape,
     "relax.run.read_tensor_from_file": read_tensor_from_file,
     "relax.run.print": print,
     "relax.run.assert_op": assert_op,

@@ -54,6 +54,7 @@ _READERS = frozenset(
         "vm.builtin.read_if_cond",
         "relax.run.unique",
         "relax.run.nonzero",
+        "relax.run.reshape",
         "relax.run.tensor_to_shape",
         "relax.run.print",
         "relax.run.assert_op",
