@@ -186,7 +186,7 @@ class BlockBuilder(Normalizer):
         own = set(scope.variables).difference(signature)
         bound = set(scope.shape_vars).difference(bound_in(*(p.struct_info for p in signature)))
         assert body.struct_info_ is not None
-        result = erase(body.struct_info_, bound, own)
+        result = erase(scope.defined(body.struct_info_), bound, own)
         object.__setattr__(seq, "_struct_info", result)
         function = Function(signature, seq, result, opened.pure, attrs)
         return self.add_func(function, opened.name)

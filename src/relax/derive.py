@@ -18,7 +18,7 @@ from .ir import DiagnosticError, GlobalVar, Op, RelaxExpr, Span, StructInfo
 from .ir.parts import argument_span, condition_span
 from .scope import PoisonedError, Scopes
 from .sinfo_map import substitute_struct_info
-from .sinfo_relations import Fit, Verdict, erase, fit_all, struct_info_lca
+from .sinfo_relations import Fit, Verdict, erase, fit_all, is_base_of, struct_info_lca
 from .sinfo_text import struct_info_text
 from .struct_info import (
     DEFAULT_DERIVATION,
@@ -151,11 +151,22 @@ def derive_if(expr: If, scopes: Scopes) -> StructInfo:
         message = "the condition of this if may not be a bool scalar; it is checked at run time"
         hint = silencing_hint(expr.cond, TensorStructInfo((), "bool"))
         scopes.misfit(3010, message, span, [_note(expr.cond, info)], hint)
-    return struct_info_lca(
-        known_struct_info(expr.true_branch, scopes),
-        known_struct_info(expr.false_branch, scopes),
-        scopes.shape_vars,
+    then = known_struct_info(expr.true_branch, scopes)
+    other = known_struct_info(expr.false_branch, scopes)
+    return _bound_by_condition(expr.cond, then, other, scopes) or struct_info_lca(
+        then, other, scopes.shape_vars
     )
+
+
+def _bound_by_condition(
+    cond: RelaxExpr, then: StructInfo, other: StructInfo, scopes: Scopes
+) -> StructInfo | None:
+    """The info of one branch, if the other's is at least as specific where the condition sends the program there."""
+    for holds, here, there in ((True, then, other), (False, other, then)):
+        with scopes.given(cond, holds), scopes.knowing():
+            if is_base_of(there, here):
+                return there
+    return None
 
 
 def _is_bool_scalar(info: StructInfo) -> Verdict:

@@ -45,6 +45,7 @@ from .expr import (
     VarBinding,
     is_leaf,
 )
+from .facts import call_facts, cast_facts
 from .ir import (
     BaseFunc,
     DiagnosticError,
@@ -67,7 +68,7 @@ from .scope import (
     with_result,
 )
 from .sinfo_map import bound_in, shape_expressions
-from .sinfo_relations import Fit, Verdict, check_castable, check_compatible, erase
+from .sinfo_relations import Fit, Verdict, check_castable, check_compatible, erase, match_dimensions
 from .sinfo_text import struct_info_text
 from .struct_info import FuncStructInfo, ObjectStructInfo
 from .substitute import substitute
@@ -131,6 +132,10 @@ class Normalizer(Scopes):
         if not self.frames:
             raise self.error("E2103", "there is no open block to put a binding into", binding.span)
         self.frames[-1].bindings.append(binding)
+        if isinstance(binding, MatchCast):
+            self.learn(*cast_facts(binding.value.struct_info_, binding.struct_info))
+        elif isinstance(binding, VarBinding):
+            self.learn(*call_facts(binding.value))
         self.add_variable(binding.var)
         self.values[binding.var] = binding
 
@@ -219,8 +224,10 @@ class Normalizer(Scopes):
                 hint="end the dataflow block before it",
             )
         cond = self.leaf(expr.cond)
-        true_branch = self.scope_body(expr.true_branch)
-        false_branch = self.scope_body(expr.false_branch)
+        with self.given(cond, True):
+            true_branch = self.scope_body(expr.true_branch)
+        with self.given(cond, False):
+            false_branch = self.scope_body(expr.false_branch)
         return self.derived(expr.replace(cond=cond, true_branch=true_branch, false_branch=false_branch))
 
     def visit_seq(self, expr: SeqExpr) -> RelaxExpr:
@@ -251,7 +258,8 @@ class Normalizer(Scopes):
     def derived(self, expr: _T) -> _T:
         """The expression with its struct info written, unless it has some already."""
         if expr.struct_info_ is None:
-            set_slot(expr, "_struct_info", derive_struct_info(expr, self))
+            with self.knowing():
+                set_slot(expr, "_struct_info", derive_struct_info(expr, self))
         return expr
 
     # -- scopes
@@ -282,7 +290,7 @@ class Normalizer(Scopes):
             result = SeqExpr(blocks, body, span=expr.span)
         if result.struct_info_ is None:
             info = known_struct_info(body, self)
-            set_slot(result, "_struct_info", erase(info, set(scope.shape_vars), set(scope.variables)))
+            set_slot(result, "_struct_info", scope.erased(info))
         return result
 
     def check_escape(self, body: RelaxExpr) -> None:
@@ -340,7 +348,8 @@ class Normalizer(Scopes):
         expected = expr.ret_struct_info
         if expected is None or expected is found:
             return found
-        fit = check_compatible(found, expected, self.shape_vars)
+        with self.knowing():
+            fit = check_compatible(found, expected, self.shape_vars)
         if fit.verdict is not Verdict.YES:
             subject = name or "this function"
             span = use_span(body.body) or body.span or expr.span
@@ -409,7 +418,8 @@ class Normalizer(Scopes):
         if known is None:
             set_slot(var, "_struct_info", self.visible(var, info))
         elif known is not info:
-            fit = check_compatible(info, known, self.shape_vars)
+            with self.knowing():
+                fit = check_compatible(info, known, self.shape_vars)
             if fit.verdict is not Verdict.YES:
                 self.bind_checked(var, value, info, known, fit, original)
                 return
@@ -458,22 +468,29 @@ class Normalizer(Scopes):
         """A cast brings new shape variables into scope; one that can never succeed is an error."""
         value = self.leaf(binding.value)
         info, cast = known_struct_info(value, self), binding.struct_info
-        fit = check_castable(info, cast, self.shape_vars)
+        with self.knowing():
+            fit = check_castable(info, cast, self.shape_vars)
         if fit.verdict is Verdict.NO:
             raise self.error(
                 "E3008",
                 f"this match_cast can never succeed: {fit.reason}",
                 binding.span,
-                [f"the value: {struct_info_text(info)}", f"cast to:   {struct_info_text(cast)}"],
+                [
+                    f"the value: {struct_info_text(info)}",
+                    f"cast to:   {struct_info_text(cast)}",
+                    *self.known_about(info, cast),
+                ],
                 "cast to what the value may be, or leave the match_cast out",
             )
+        self.define(match_dimensions((cast,), (info,), self.shape_vars)[0])
         self.add_shape_vars(bound_in(cast))
         var = binding.var
         known = var.struct_info_
         if known is None:
             set_slot(var, "_struct_info", self.visible(var, cast))
         elif known is not cast:
-            fit = check_compatible(cast, known, self.shape_vars)
+            with self.knowing():
+                fit = check_compatible(cast, known, self.shape_vars)
             if fit.verdict is not Verdict.YES:
                 raise self.error(
                     "E3006",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Collection, Generator, Iterable, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import cast
 
+from .dims import simplify_dim
 from .expr import Binding, BindingBlock, Function, Var
+from .facts import condition_facts, with_facts
 from .ir import (
     BaseFunc,
     Diagnostic,
@@ -22,10 +24,13 @@ from .ir import (
     listed_vdevices,
 )
 from .ir.transform import PassContext
+from .prim import Analyzer, facts_in_scope, free_vars, substitute
+from .prim import cast as cast_scalar
 from .prim.expr import PrimExpr
 from .prim.expr import Var as PrimVar
-from .sinfo_map import bound_in, substitute_struct_info
+from .sinfo_map import bound_in, substitute_struct_info, used_in
 from .sinfo_relations import Fit, Level, erase, match_own
+from .sinfo_text import prim_text
 from .struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -58,6 +63,20 @@ class Scope:
     variables: list[Var] = field(default_factory=list[Var])
     shape_vars: list[PrimVar] = field(default_factory=list[PrimVar])
     is_function: bool = False
+    definitions: dict[PrimVar, PrimExpr] = field(default_factory=dict[PrimVar, PrimExpr])
+    """What a MatchCast says of shape variables it binds, in those of the scopes around."""
+    outside: Analyzer | None = None
+    """The facts known where the scope was entered."""
+
+    def defined(self, info: StructInfo) -> StructInfo:
+        """The same with shape variables replaced by what they are, in those of the scopes around."""
+        return (
+            substitute_struct_info(info, self.definitions, None, simplify_dim) if self.definitions else info
+        )
+
+    def erased(self, info: StructInfo) -> StructInfo:
+        """What stays known of a value outside of the scope."""
+        return erase(self.defined(info), set(self.shape_vars), set(self.variables))
 
 
 @dataclass(slots=True)
@@ -87,6 +106,8 @@ class Scopes:
         self.function_scopes: list[FunctionScope] = []
         self.shape_vars: Counter[PrimVar] = Counter()
         """The shape variables in scope, with the number of scopes that bring them in."""
+        self.facts: Analyzer | None = None
+        """What is known of shape variables here, None if nothing is: see `facts`. Never changed, only replaced."""
         self.collect = collect
         self.warn = warn
         self.diagnostics: list[Diagnostic] = []
@@ -148,7 +169,7 @@ class Scopes:
 
     def begin_scope(self, params: Iterable[Var] | None = None) -> None:
         """Enter a scope; parameters bring in the shape variables of their annotations."""
-        scope = Scope(is_function=params is not None)
+        scope = Scope(is_function=params is not None, outside=self.facts)
         self.scopes.append(scope)
         for param in params or ():
             self.add_variable(param)
@@ -158,6 +179,7 @@ class Scopes:
     def end_scope(self) -> Scope:
         """Leave a scope. What it bound is no longer visible."""
         scope = self.scopes.pop()
+        self.facts = scope.outside
         for var in scope.shape_vars:
             self.shape_vars[var] -= 1
             if not self.shape_vars[var]:
@@ -176,15 +198,50 @@ class Scopes:
                 if self.scopes:
                     self.scopes[-1].shape_vars.append(var)
 
+    def define(self, values: Mapping[PrimVar, PrimExpr]) -> None:
+        """Record what shape variables are that come into the innermost scope."""
+        if self.scopes:
+            known = self.scopes[-1].definitions
+            for var, value in values.items():
+                known[var] = cast_scalar(var.dtype, simplify_dim(substitute(value, known)))
+
     @contextmanager
     def detached(self) -> Generator[None]:
         """Outside of every scope, block and function: where a global function is derived."""
-        state = self.scopes, self.frames, self.function_scopes, self.shape_vars
+        state = self.scopes, self.frames, self.function_scopes, self.shape_vars, self.facts
         self.scopes, self.frames, self.function_scopes, self.shape_vars = [], [], [], Counter()
+        self.facts = None
         try:
             yield
         finally:
-            self.scopes, self.frames, self.function_scopes, self.shape_vars = state
+            self.scopes, self.frames, self.function_scopes, self.shape_vars, self.facts = state
+
+    # -- facts
+
+    def learn(self, *conditions: PrimExpr) -> None:
+        """Take conditions on shape variables as true from here to the end of the innermost scope."""
+        self.facts = with_facts(self.facts, conditions)
+
+    @contextmanager
+    def given(self, cond: RelaxExpr, holds: bool) -> Generator[None]:
+        """Where the condition of an If holds, or does not."""
+        outside = self.facts
+        self.learn(*condition_facts(cond.struct_info_, holds))
+        try:
+            yield
+        finally:
+            self.facts = outside
+
+    def known_about(self, *infos: StructInfo) -> list[str]:
+        """A note for a complaint that may rest on facts: what is known of the shape variables that infos mention."""
+        variables = {var for info in infos for var in used_in(info)}
+        conditions = () if self.facts is None else self.facts.conditions
+        texts = [prim_text(c) for c in conditions if not variables.isdisjoint(free_vars(c))]
+        return [f"known here: {', '.join(texts)}"] if texts else []
+
+    def knowing(self) -> AbstractContextManager[None]:
+        """Inside the ``with``, the prover uses the facts in scope here."""
+        return facts_in_scope(self.facts)
 
     def open_frame(self, is_dataflow: bool) -> None:
         """Begin a block."""

@@ -49,7 +49,7 @@ from .prim.expr import PrimExpr
 from .prim.expr import Var as PrimVar
 from .scope import FORCE_PURE, FunctionScope
 from .sinfo_map import map_struct_info
-from .sinfo_relations import erase, is_base_of
+from .sinfo_relations import is_base_of
 from .struct_info import (
     FuncStructInfo,
     PrimStructInfo,
@@ -340,8 +340,10 @@ class ExprMutator(_Dispatcher):
 
     def visit_if_(self, op: If) -> RelaxExpr:
         cond = self.visit_expr(op.cond)
-        true_branch = self.visit_with_new_scope(op.true_branch)
-        false_branch = self.visit_with_new_scope(op.false_branch)
+        with self.builder_.given(cond, True):
+            true_branch = self.visit_with_new_scope(op.true_branch)
+        with self.builder_.given(cond, False):
+            false_branch = self.visit_with_new_scope(op.false_branch)
         if cond is op.cond and true_branch is op.true_branch and false_branch is op.false_branch:
             return op
         return If(cond, true_branch, false_branch, span=op.span)
@@ -367,7 +369,7 @@ class ExprMutator(_Dispatcher):
         if same and body is op.body:
             return op
         result = SeqExpr(blocks, body, span=op.span)
-        set_slot(result, "_struct_info", erase(body.struct_info, set(scope.shape_vars), set(scope.variables)))
+        set_slot(result, "_struct_info", scope.erased(body.struct_info))
         return result
 
     def visit_function_(self, op: Function) -> RelaxExpr:

@@ -94,6 +94,11 @@ class Analyzer:
 
     # ------------------------------------------------------------------------------------------- facts
 
+    @property
+    def conditions(self) -> tuple[PrimExpr, ...]:
+        """What was assumed, as it was given, oldest first."""
+        return self._conditions
+
     def copy(self) -> Analyzer:
         """An analyzer that knows the same, and learns on its own from here."""
         other = Analyzer()
