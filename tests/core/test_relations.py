@@ -14,6 +14,7 @@ from relax.sinfo_map import bound_in, substitute_struct_info, used_in
 from relax.sinfo_relations import (
     Level,
     Verdict,
+    check_castable,
     check_compatible,
     erase,
     erase_to_well_defined,
@@ -91,12 +92,29 @@ SUBTYPES = [
     (Func([Tensor((n,))], Tensor((n,))), Func([Tensor((4,))], Tensor((4,))), YES),
     (Func([Tensor((n,))], Tensor((n,))), Func([Tensor((4,))], Tensor((5,))), NO),
     (Func([Tensor((n, n))], OBJECT), Func([Tensor((4, 5))], OBJECT), NO),
+    # Inside a function type its own variables are one size each, also in function types within.
+    (Func([Func([Tensor((n,))], OBJECT), Tensor((n,))], OBJECT),
+     Func([Func([Tensor((m,))], OBJECT), Tensor((m,))], OBJECT), YES),
+    (Func([Tensor((n,))], Func([Tensor((n,))], OBJECT)), Func([Tensor((m,))], Func([Tensor((k,))], OBJECT)), POSSIBLY),
+    (Func([Tensor((n,))], Func([Tensor((k,))], OBJECT)), Func([Tensor((m,))], Func([Tensor((m,))], OBJECT)), YES),
+    # A variable of the value that nothing determines is any size, and not one the result can be said in.
+    (Func([Tensor((n,))], OBJECT), Func([Tensor(ndim=1)], OBJECT), YES),
+    (Func([Tensor((n,))], Tensor((n,))), Func([Tensor(ndim=1)], Tensor(ndim=1)), YES),
+    (Func([Tensor((n,))], Tensor((n,))), Func([Tensor(ndim=1)], Tensor((4,))), NO),
+    (Func([Tensor((n, n))], OBJECT), Func([Tensor(ndim=2)], OBJECT), NO),
+    (Func([Tensor((n, m))], OBJECT), Func([Tensor(ndim=2)], OBJECT), YES),
+    (Func([Prim(value=n)], OBJECT), Func([Prim("int64")], OBJECT), YES),
+    (Func([Prim(value=4)], OBJECT), Func([Prim("int64")], OBJECT), NO),
+    # Both sides may bind the same variable object.
+    (Func([Tensor((n,)), Tensor((m,))], Tensor((m,))), Func([Tensor((m,)), Tensor((n,))], Tensor((n,))), YES),
+    (Func([Tensor((n,)), Tensor((m,))], OBJECT), Func([Tensor(ndim=1), Tensor((n,))], OBJECT), YES),
+    (Func([Tensor((m,))], Tensor((n,))), Func([Tensor((n,))], Tensor((n,))), POSSIBLY),
     (Func.opaque_func(), Func.opaque_func(), YES),
     (Func.opaque_func(derive_func="a"), Func.opaque_func(), YES),
     (Func.opaque_func(), Func.opaque_func(derive_func="a"), NO),
     (Func.opaque_func(derive_func="a"), Func.opaque_func(derive_func="b"), NO),
     (Func([], OBJECT), Func.opaque_func(), NO),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("derived", "base", "answer"), SUBTYPES)
@@ -186,6 +204,8 @@ def test_a_variable_in_scope_is_not_bound_anew():
     assert not table
 
 
+SAMPLES = [OBJECT, Tensor((4,)), Shape((4,)), Prim(value=4), Tup(Tensor((4,))), Func([], OBJECT)]
+
 LUBS = [
     (Tensor((n, 4)), Tensor((n, 4)), Tensor((n, 4))),
     (Tensor((n, 4)), Tensor((m, 4)), Tensor(ndim=2)),
@@ -209,7 +229,47 @@ LUBS = [
      Func([Tensor((n,))], Tensor((n,)))),
     (Func([Tensor((4,))], OBJECT), Func([Tensor((5,))], OBJECT), OBJECT),
     (Func.opaque_func(derive_func="a"), Func.opaque_func(derive_func="b"), Func.opaque_func()),
+    (Func.opaque_func(derive_func="a"), Func.opaque_func(derive_func="a"), Func.opaque_func(derive_func="a")),
+    (Func.opaque_func(purity=True), Func.opaque_func(purity=True), Func.opaque_func(purity=True)),
+    (Func.opaque_func(purity=True), Func.opaque_func(), Func.opaque_func()),
     (Func([], OBJECT), Func.opaque_func(), OBJECT),
+    # Every pair of kinds.
+    *((a, b, OBJECT) for i, a in enumerate(SAMPLES) for b in SAMPLES[:i]),
+    # Sizes, 0 and 1 among them; no rank is like no other.
+    (Tensor(()), Tensor(()), Tensor(())),
+    (Tensor(()), Tensor((1,)), Tensor()),
+    (Tensor((0,)), Tensor((1,)), Tensor(ndim=1)),
+    (Tensor((4,)), Tensor(ndim=1), Tensor(ndim=1)),
+    (Tensor(ndim=1), Tensor(ndim=2), Tensor()),
+    (Tensor(dtype=""), Tensor((4,)), Tensor(dtype="")),
+    (Shape(()), Shape(()), Shape(())),
+    (Shape((4,)), Shape(ndim=1), Shape(ndim=1)),
+    (Shape(), Shape((4,)), Shape()),
+    (Prim(value=1), Prim(value=2), Prim("int32")),
+    (Prim(value=n + 1), Prim(value=1 + n), Prim(value=n + 1)),
+    # Devices: kept where both are the same one.
+    (Tensor((4,), vdevice=VDevice("llvm")), Tensor((4,), vdevice=VDevice("llvm")),
+     Tensor((4,), vdevice=VDevice("llvm"))),
+    (Tensor((4,), vdevice=VDevice("llvm")), Tensor((4,), vdevice=VDevice("cuda")), Tensor((4,))),
+    (Tensor((4,), vdevice=VDevice("llvm", 0)), Tensor((4,), vdevice=VDevice("llvm", 1)), Tensor((4,))),
+    # Tuples, fieldwise and nested; of two lengths.
+    (Tup(), Tup(), Tup()),
+    (Tup(Tup(Tensor((n,)))), Tup(Tup(Shape((n,)))), Tup(Tup(OBJECT))),
+    (Tup(OBJECT), Tup(OBJECT, OBJECT), OBJECT),
+    # Functions: the result's bound, both pure, parameters equal up to the names of their own variables.
+    (Func([], OBJECT), Func([], OBJECT), Func([], OBJECT)),
+    (Func([], OBJECT, False), Func([], OBJECT, False), Func([], OBJECT, False)),
+    (Func([], OBJECT), Func([OBJECT], OBJECT), OBJECT),
+    (Func([Tensor((n, m))], Tensor((m,))), Func([Tensor((m, n))], Tensor((n,))),
+     Func([Tensor((n, m))], Tensor((m,)))),
+    (Func([Tensor((n, m))], OBJECT), Func([Tensor((k, k))], OBJECT), OBJECT),
+    (Func([Tensor((n, 2 * n))], OBJECT), Func([Tensor((m, m + m))], OBJECT), Func([Tensor((n, 2 * n))], OBJECT)),
+    (Func([Func([Tensor((n,))], Tensor((n,)))], OBJECT), Func([Func([Tensor((m,))], Tensor((m,)))], OBJECT),
+     Func([Func([Tensor((n,))], Tensor((n,)))], OBJECT)),
+    (Func([], Func([], Tensor((n,)))), Func([], Func([], Tensor((m,)))), Func([], Func([], Tensor(ndim=1)))),
+    # m is free in the first, and the second's own.
+    (Func([Prim(value=n)], Prim(value=m)), Func([Prim(value=m)], Prim(value=m)),
+     Func([Prim(value=n)], Prim("int64"))),
 ]  # fmt: skip
 
 
@@ -220,9 +280,61 @@ def test_least_upper_bound(a, b, expected):
     assert subtype(found, mirrored) is subtype(mirrored, found) is YES
 
 
+def test_a_captured_size_is_no_parameters_own():
+    """f accepts the n in scope, g any size: no common parameters."""
+    f, g = Func([Tensor((n,))], Tensor((n,))), Func([Tensor((k,))], Tensor((k,)))
+    assert struct_info_text(struct_info_lca(f, g)) == struct_info_text(f)
+    assert struct_info_lca(f, g, {n}) is not f
+    assert isinstance(struct_info_lca(f, g, {n}), ObjectStructInfo)
+    assert isinstance(struct_info_lca(g, f, {n}), ObjectStructInfo)
+    assert struct_info_lca(f, Func([Tensor((n,))], Tensor((n,))), {n}) is f
+    nested = struct_info_lca(Tup(f), Tup(g), {n})
+    assert struct_info_text(nested) == "R.Tuple(R.Object)"
+
+
 def test_least_upper_bound_of_one_object_is_it():
     info = Tup(Tensor((n,)), Prim("int64"))
     assert struct_info_lca(info, info) is info
+
+
+# -------------------------------------------------------------------------------- casts
+
+
+VECTOR = Tensor((4,))
+CASTS = [
+    # value, cast to, whether it may succeed
+    (OBJECT, VECTOR, True),
+    (VECTOR, OBJECT, True),
+    (Tensor((n,)), VECTOR, True),
+    (Tensor((5,)), VECTOR, False),
+    (Tensor((4,), "int8"), VECTOR, False),
+    (Tensor((4,), ""), VECTOR, True),
+    (Tensor((4, 5)), Tensor((m, m)), False),
+    (Tensor((4, 4)), Tensor((m, m)), True),
+    (Tensor((m,)), Tensor((m + 1,)), False),
+    (Shape((4,)), VECTOR, False),
+    (Prim(value=3), Prim(value=4), False),
+    (Tup(OBJECT), Tup(OBJECT, OBJECT), False),
+    # A closure may accept more than is said of it, and be pure though that is not said.
+    (Func([VECTOR], VECTOR), Func([Tensor((5,))], VECTOR), True),
+    (Func([VECTOR], VECTOR), Func([Shape((5,))], VECTOR), True),
+    (Func([VECTOR], VECTOR, False), Func([VECTOR], VECTOR), True),
+    # What it returns, and how many arguments it takes, it does not escape.
+    (Func([VECTOR], VECTOR), Func([VECTOR], Tensor((5,))), False),
+    (Func([VECTOR], OBJECT), Func([VECTOR], Tensor((5,))), True),
+    (Func([VECTOR], VECTOR), Func([], VECTOR), False),
+    (Func([VECTOR], Func([VECTOR], VECTOR)), Func([VECTOR], Func([Tensor((5,))], VECTOR, False)), True),
+    (Func([Tensor((n,))], Tensor((n,))), Func([Tensor((m,))], Tensor((m + 1,))), False),
+    (Tup(Func([], OBJECT, False)), Tup(Func([], OBJECT)), True),
+    (Func([], OBJECT), Func.opaque_func(), False),
+    # Any packed function is one for any derivation: that is of compile time only.
+    (Func.opaque_func(derive_func="a"), Func.opaque_func(derive_func="b"), True),
+]
+
+
+@pytest.mark.parametrize(("value", "cast", "possible"), CASTS)
+def test_only_a_cast_that_never_succeeds_is_refused(value, cast, possible):
+    assert (check_castable(value, cast).verdict is not NO) is possible
 
 
 # -------------------------------------------------------------------------------- erasure
@@ -310,19 +422,59 @@ infos = st.recursive(
 )
 
 
-@given(infos)
+small = st.one_of(
+    st.builds(Tensor, st.lists(st.sampled_from([n, m, k, 4, n + 1]), max_size=2)),
+    st.builds(lambda r: Tensor(ndim=r), st.integers(-1, 2)),
+    st.builds(lambda v: Prim(value=v), st.sampled_from([n, m])),
+    st.just(OBJECT),
+)
+functions = st.builds(Func, st.lists(small, max_size=2), small, st.booleans())
+higher = st.one_of(functions, small)
+anything = st.one_of(infos, functions, st.builds(Func, st.lists(higher, max_size=2), higher, st.booleans()))
+
+
+def equal(a, b):
+    return subtype(a, b) is YES and subtype(b, a) is YES
+
+
+@given(anything)
 def test_subtyping_is_reflexive(a):
     assert subtype(a, a) is YES
     assert subtype(a, OBJECT) is YES
 
 
-@given(infos, infos, infos)
+@given(anything, anything, anything)
 def test_subtyping_is_transitive(a, b, c):
     if subtype(a, b) is YES and subtype(b, c) is YES:
         assert subtype(a, c) is YES
 
 
-@given(infos, infos)
+@given(anything, anything)
+def test_the_least_upper_bound_is_commutative_and_idempotent(a, b):
+    assert equal(struct_info_lca(a, b), struct_info_lca(b, a))
+    assert struct_info_lca(a, a) is a
+
+
+@given(anything, anything, anything)
+def test_the_least_upper_bound_is_associative(a, b, c):
+    assert equal(struct_info_lca(struct_info_lca(a, b), c), struct_info_lca(a, struct_info_lca(b, c)))
+
+
+@given(anything, anything, anything)
+def test_what_fits_fits_what_is_above(a, b, c):
+    if subtype(b, c) is YES and check_compatible(a, b).verdict is YES:
+        assert check_compatible(a, c).verdict is YES
+
+
+@given(anything, anything)
+def test_a_cast_up_or_down_may_succeed(a, b):
+    if NO not in (check_compatible(a, b).verdict, check_compatible(b, a).verdict):
+        assert check_castable(a, b).verdict is not NO
+    if check_castable(a, b).verdict is NO:
+        assert check_compatible(a, b).verdict is NO
+
+
+@given(anything, anything)
 def test_the_least_upper_bound_is_an_upper_bound(a, b):
     bound = struct_info_lca(a, b)
     assert subtype(a, bound) is YES
@@ -349,7 +501,7 @@ def _parts(info):
         yield from _parts(part)
 
 
-@given(infos, infos)
+@given(anything, anything)
 def test_a_subtype_is_compatible_and_what_is_incompatible_is_no_subtype(a, b):
     if subtype(a, b) is YES:
         assert check_compatible(a, b).verdict is YES
