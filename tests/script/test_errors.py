@@ -204,7 +204,7 @@ def test_an_operators_complaint_is_placed_at_its_call():
 def test_several_match_casts_in_one_assignment():
     parse(
         HEAD
-        + "    y, z = R.match_cast(x, R.Tensor((2, 4))), R.match_cast(x, R.Tensor((3, 4)))\n    return (y, z)"
+        + "    y, z = R.match_cast(x, R.Tensor((2, 4))), R.match_cast(x, R.Tensor((2, 4)))\n    return (y, z)"
     )
 
 

@@ -29,6 +29,7 @@ from ....expr import (
     is_leaf,
 )
 from ....ir import BaseFunc, DiagnosticError, Node, RelaxExpr, StructInfo, structural_equal
+from ....op.intrinsics import AssertOp
 from ....op.known import known_struct_info, remember
 from ....prim import expr as prim
 from ....struct_info import ShapeStructInfo
@@ -60,7 +61,6 @@ class RelaxParser(NameReader):
 
     instead: ClassVar[Mapping[type[ast.AST], str]] = {
         ast.While: "a loop whose length is not known is a recursive function, or stands in a T.prim_func",
-        ast.Assert: "R.assert_op checks a condition at run time, R.match_cast what a value is",
         ast.Raise: "R.assert_op fails at run time",
         ast.Try: "a program cannot catch errors; catch them where it is called",
         ast.Delete: "nothing need be deleted: values go when nobody uses them",
@@ -280,6 +280,16 @@ class RelaxParser(NameReader):
             self.fail(KIND, "this statement has no effect", node)
         self._emit("_", value, None, node)
 
+    def visit_Assert(self, node: ast.Assert) -> None:
+        """``assert n % 4 == 0, "message"`` is an R.assert_op."""
+        message = "" if node.msg is None else self.eval(node.msg)
+        if not isinstance(message, str):
+            self.fail(KIND, "the message of an assertion is a string", node.msg or node)
+        cond = self._convert_condition(self.eval(node.test), node.test)
+        format = message.replace("{", "{{").replace("}", "}}")
+        value = AssertOp.make(cond, format=format)
+        self._emit("_", self.locate(value, node), None, node)
+
     def visit_Assign(self, node: ast.Assign) -> None:
         # ``a, b = R.match_cast(...), R.match_cast(...)`` is two bindings.
         self._unpacked = isinstance(node.value, ast.Tuple) and isinstance(
@@ -478,10 +488,12 @@ class RelaxParser(NameReader):
                 hint="end the block before the `if`",
                 notes=["rule 7: there is no If inside a dataflow block"],
             )
-        value = self.eval(node.test)
-        if isinstance(value, bool):
-            return Constant(value, span=self.span(node.test))
-        return self._convert(value, node.test)
+        return self._convert_condition(self.eval(node.test), node.test)
+
+    def _convert_condition(self, value: Any, node: ast.AST) -> RelaxExpr:
+        return (
+            Constant(value, span=self.span(node)) if isinstance(value, bool) else self._convert(value, node)
+        )
 
     def visit_If(self, node: ast.If) -> None:
         """The names that both branches assign last are what the ``if`` gives to the code after it."""
