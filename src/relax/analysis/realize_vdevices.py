@@ -164,19 +164,24 @@ class _Realizer(ExprMutator):
     def visit_call_(self, op: Call) -> RelaxExpr:
         operator = operator_of(op)
         places = self.places(self.owner) if isinstance(self.owner, Var) else None
-        infos = op.sinfo_args
-        new_infos = (placed(infos[0], places),) if len(infos) == 1 else _all_placed(infos, places)
-        new = super().visit_call_(op.replace(sinfo_args=new_infos))
+        new = super().visit_call_(op.replace(sinfo_args=_results(op.sinfo_args, places)))
         if isinstance(operator, HintOnDevice) and isinstance(new, Call):
             data = new.args[0]
             info = data.struct_info
             if isinstance(info, TensorStructInfo) and same_vdevice(info.vdevice, operator.dst_vdevice):
                 return data
             return ToVDevice(operator.dst_vdevice).call(data).replace(span=op.span)
+        known = op.struct_info
+        if new is op and placed(known, places) is not known:  # the callee says more than it did
+            return Call(op.op, op.args, op.attrs, op.sinfo_args, span=op.span)
         return new
 
 
-def _all_placed(infos: tuple[StructInfo, ...], places: Places) -> tuple[StructInfo, ...]:
+def _results(infos: tuple[StructInfo, ...], places: Places) -> tuple[StructInfo, ...]:
+    """What a call says of its result: nothing, one struct info, or one for each field of a tuple."""
+    if len(infos) == 1:
+        new = placed(infos[0], places)
+        return infos if new is infos[0] else (new,)
     together = placed(TupleStructInfo(infos), places)
     assert isinstance(together, TupleStructInfo)
     return together.fields

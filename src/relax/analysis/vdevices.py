@@ -61,6 +61,8 @@ class Known:
     vdevice: VDevice
     text: str
     span: Span | None
+    derived: bool = False
+    """Whether nobody wrote it down: it follows from something else that is known."""
 
 
 class Place:
@@ -212,13 +214,15 @@ class _Placer:
 
     # ------------------------------------------------------------------------ places of struct info
 
-    def places(self, info: StructInfo | None, text: str, span: Span | None) -> Places:
+    def places(self, info: StructInfo | None, text: str, span: Span | None, derived: bool = False) -> Places:
         """New places for a value of this struct info, which is called `text`."""
         match info:
             case TensorStructInfo(vdevice=vdevice):
-                return Place(None if vdevice is None else self.known(vdevice, text, span))
+                return Place(None if vdevice is None else self.known(vdevice, text, span, derived))
             case TupleStructInfo(fields):
-                return tuple(self.places(item, f"{text}[{i}]", span) for i, item in enumerate(fields))
+                return tuple(
+                    self.places(item, f"{text}[{i}]", span, derived) for i, item in enumerate(fields)
+                )
             case FuncStructInfo(params, ret) if params is not None:
                 places = tuple(
                     self.places(item, f"parameter {i} of {text}", span) for i, item in enumerate(params)
@@ -227,7 +231,7 @@ class _Placer:
             case _:
                 return None
 
-    def known(self, vdevice: VDevice, text: str, span: Span | None) -> Known:
+    def known(self, vdevice: VDevice, text: str, span: Span | None, derived: bool = False) -> Known:
         """Something said of a device, which the module must list."""
         key = (vdevice.target, vdevice.vdevice_id, vdevice.memory_scope)
         if vdevice_index(vdevice, self.listed) is None and key not in self.reported:
@@ -238,7 +242,7 @@ class _Placer:
             known = ", ".join(vdevice_text(item, self.listed) for item in self.listed)
             hint = 'list it in I.module_global_infos({"vdevice": [...]})'
             self.complain(UNLISTED_DEVICE, message, span, (f"it lists {known}",), hint)
-        return Known(vdevice, text, span)
+        return Known(vdevice, text, span, derived)
 
     # ------------------------------------------------------------------------------------ functions
 
@@ -251,7 +255,7 @@ class _Placer:
             params.append(places)
         ret = function.ret_struct_info
         span = None if ret is None else ret.span
-        result = self.places(ret, f"the result of {name}", span or function.span)
+        result = self.places(ret, f"the result of {name}", span or function.span, span is None)
         made = self.out.functions[function] = FuncPlaces(name, tuple(params), result)
         return made
 
@@ -280,7 +284,8 @@ class _Placer:
                 own = self.local_function(var, function)
             case VarBinding(_, value):
                 span = value.span or binding.span or var.span
-                own = self.places(var.struct_info_, var.name_hint, var.span or span)
+                derived = var.annotation is None
+                own = self.places(var.struct_info_, var.name_hint, var.span or span, derived)
                 self.connect(own, self.bound(var, value, own), var.name_hint, span)
             case MatchCast(_, value, info):
                 span = info.span or binding.span or var.span
@@ -351,7 +356,7 @@ class _Placer:
         if isinstance(call.op, Op):
             return self.operator_call(call, var)
         args = tuple(self.value(arg) for arg in call.args)
-        result = self.places(call.struct_info_, var.name_hint, call.span)
+        result = self.places(call.struct_info_, var.name_hint, call.span, True)
         callee = self.globals.get(call.op.name_hint) if isinstance(call.op, GlobalVar) else None
         if isinstance(call.op, Var):
             known = self.out.variables.get(call.op)
@@ -363,7 +368,7 @@ class _Placer:
         operator = operator_of(call)
         kernel = operator is not None and operator.propagates_vdevice
         args = tuple(self.value(arg, kernel) for arg in call.args)
-        result = self.places(call.struct_info_, var.name_hint, call.span)
+        result = self.places(call.struct_info_, var.name_hint, call.span, True)
         match operator:
             case ToVDevice(dst):
                 return Place(self.known(dst, f"what to_vdevice gives {var.name_hint}", call.span))
@@ -460,7 +465,9 @@ class _Placer:
         if a.known is not None and b.known is not None and not same_vdevice(a.known.vdevice, b.known.vdevice):
             self.conflict(what, span, a.known, b.known)
             return
-        b.parent, a.known = a, a.known or b.known
+        b.parent = a
+        if a.known is None or (a.known.derived and b.known is not None):
+            a.known = b.known
 
     def join(self, result: Places, parts: Sequence[Places], what: str, span: Span | None) -> None:
         """A value that is one of several."""
@@ -518,7 +525,7 @@ class _Placer:
     # ----------------------------------------------------------------------------------- complaints
 
     def conflict(self, what: str, span: Span | None, a: Known, b: Known) -> None:
-        key = (what, span, a, b)
+        key = (what, span)
         if key in self.reported:
             return
         self.reported.add(key)

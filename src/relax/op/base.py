@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, TypeAlias, cast
 
 from .. import te
-from ..expr import Call, DataTypeImm, ExternFunc, PrimValue, StringImm
+from ..expr import Call, DataTypeImm, ExternFunc, PrimValue, StringImm, Tuple, TupleGetItem
 from ..ir import (
     DataType,
     Diagnostic,
@@ -166,7 +166,7 @@ class Operator(Node):
         neither.
         """
         if self.packed is not None:
-            return self.packed_call(self.packed, call)
+            return self.packed_call(self.packed, call, builder)
         if self.compute is None or not self.can_compute(call):
             return call
         pairs = self.arguments(call)
@@ -183,11 +183,13 @@ class Operator(Node):
             shown = [Shown(operand.name, arg, known_struct_info(arg)) for operand, arg in pairs]
             raise diagnose(error, self.short_name, shown, call.span) from None
 
-    def packed_call(self, function: str, call: Call) -> Call:
+    def packed_call(self, function: str, call: Call, builder: Any) -> RelaxExpr:
         """The call as one of a packed function of the runtime, which takes the operands, then the attributes."""
         attributes = tuple(_as_value(getattr(self, name)) for name in self.attribute_names)
         arguments = (ExternFunc(function), *call.args, *attributes)
-        return _plain_call("relax.call_pure_packed", arguments, (call.struct_info,), call.span)
+        info = call.struct_info
+        packed = _plain_call("relax.call_pure_packed", arguments, (_unplaced(info),), call.span)
+        return _moved(builder, packed, info)
 
     def checked_formula(self, call: Call, values: Sequence[Any]) -> Any:
         """`formula`, whose kernel asserts what inference could not decide about the sizes at hand."""
@@ -246,6 +248,35 @@ def _plain_call(
     """A call of an operator without attributes; it carries the operator's instance, as every call does."""
     op = Op.get(name)
     return Call(op, args, op.get_attr("operator_class")(), sinfo_args, span=span)
+
+
+def _moved(builder: Any, value: RelaxExpr, info: StructInfo) -> RelaxExpr:
+    """What a function of the runtime returns, which is on the host's first device, put where `info` says.
+
+    Where that says nothing, but the module lists virtual devices, the first one is where tensors are made.
+    """
+    listed: Sequence[VDevice] = getattr(builder, "vdevices", ())
+    if isinstance(info, TupleStructInfo) and listed:
+        whole = builder.emit(value)
+        fields = [TupleGetItem(whole, i, span=value.span) for i in range(len(info.fields))]
+        return Tuple(tuple(_moved(builder, f, i) for f, i in zip(fields, info.fields, strict=True)))
+    vdevice = info.vdevice if isinstance(info, TensorStructInfo) else None
+    if vdevice is None and listed and isinstance(info, TensorStructInfo):
+        vdevice = listed[0]
+    if vdevice is None:
+        return value
+    op = Op.get("relax.to_vdevice")
+    attrs = op.get_attr("operator_class")(vdevice)
+    return Call(op, (builder.emit(value),), attrs, (), span=value.span)
+
+
+def _unplaced(info: StructInfo) -> StructInfo:
+    """Struct info without the devices of tensors."""
+    if isinstance(info, TensorStructInfo):
+        return info if info.vdevice is None else info.replace(vdevice=None)
+    if isinstance(info, TupleStructInfo):
+        return TupleStructInfo(tuple(map(_unplaced, info.fields)))
+    return info
 
 
 def _as_value(value: Any) -> RelaxExpr:

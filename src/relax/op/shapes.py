@@ -126,7 +126,7 @@ class Reshape(Operator):
         ranked = isinstance(x, TensorStructInfo) and x.ndim != -1 and not x.dtype.is_void
         if ranked and isinstance(shape, ShapeStructInfo) and shape.ndim != -1:
             return Operator.legalize(self, builder, call)
-        return self.packed_call("relax.run.reshape", call)
+        return self.packed_call("relax.run.reshape", call, builder)
 
 
 def _written_shape(x: Any, shape: Any) -> Any:

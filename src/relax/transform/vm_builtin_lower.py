@@ -126,7 +126,7 @@ class _BuiltinLowering:
         if name in _REMARKS:
             return Tuple(())
         if name in ("relax.call_pure_packed", "relax.call_inplace_packed"):
-            return self._placed(self._direct(call, call.args[0], call.args[1:]))
+            return self._direct(call, call.args[0], call.args[1:])
         if name == "relax.call_builtin_with_ctx":
             return self._direct(call, call.args[0], self.fields(call.args[1]))
         if name in _RULES:
@@ -150,40 +150,6 @@ class _BuiltinLowering:
         if isinstance(callee, GlobalVar):
             return Call(callee, tuple(args), span=call.span)
         return self._packed(call, ("vm.builtin.invoke_closure", (callee, *args)))
-
-    def _placed(self, call: Call) -> RelaxExpr:
-        """What the runtime's own functions return is on the host's first device, and goes where it belongs."""
-        if not (self.devices.listed and isinstance(call.op, ExternFunc)):
-            return call
-        if not call.op.global_symbol.startswith("relax.run."):
-            return call
-        infos = call.sinfo_args
-        info = infos[0] if len(infos) == 1 else TupleStructInfo(infos)
-        return self._moved(with_info(call, info), info)
-
-    def _moved(self, value: RelaxExpr, info: StructInfo) -> RelaxExpr:
-        """A value, with its tensors on the devices that `info` says."""
-        if isinstance(info, TensorStructInfo):
-            args = (self._named(value, _unplaced(info)), self.device(info.vdevice, value))
-            return with_info(
-                Call(ExternFunc("vm.builtin.to_device"), args, None, (info,), span=value.span), info
-            )
-        if not isinstance(info, TupleStructInfo) or not info.fields:
-            return value
-        whole = self._named(value, _unplaced(info))
-        fields: list[RelaxExpr] = []
-        for index, field in enumerate(info.fields):
-            item = self._named(TupleGetItem(whole, index, span=value.span), _unplaced(field))
-            fields.append(self._named(self._moved(item, field), field))
-        return with_info(Tuple(tuple(fields), span=value.span), info)
-
-    def _named(self, value: RelaxExpr, info: StructInfo) -> Var:
-        """A value bound to a variable."""
-        if isinstance(value, Var):
-            return value
-        var = with_info(Var("value", span=value.span), info)
-        self._new.append(VarBinding(var, value if value.struct_info_ else with_info(value, info)))
-        return var
 
     def fields(self, args: RelaxExpr) -> Sequence[RelaxExpr]:
         """The arguments in a tuple: its fields, taken out one by one if it is a variable."""
@@ -234,17 +200,6 @@ class _BuiltinLowering:
 
     def _error(self, message: str, expr: RelaxExpr, hint: str = "", notes: Sequence[str] = ()) -> None:
         self.errors.append(Diagnostic(UNLOWERED, message, expr.span, self._where, tuple(notes), hint))
-
-
-def _unplaced(info: StructInfo) -> StructInfo:
-    """Struct info without the devices of tensors."""
-    match info:
-        case TensorStructInfo():
-            return info if info.vdevice is None else info.replace(vdevice=None)
-        case TupleStructInfo(fields):
-            return TupleStructInfo(tuple(map(_unplaced, fields)))
-        case _:
-            return info
 
 
 def _infos(call: Call) -> list[StructInfo | None]:
