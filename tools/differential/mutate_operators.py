@@ -47,17 +47,16 @@ def zeros(*shape: int, dtype: str = "float32") -> Constant:
 def _operands(call: Call) -> list[tuple[int, Operand]]:
     """The operands of an operator's call by position, where each argument is one operand."""
     operator = operator_of(call)
-    if operator is None or operator.infer_from_call is not None:
+    if operator is None or operator.infer_from_call is not None or any(o.variadic for o in operator.operands):
         return []
-    pairs = operator.arguments(call)
-    return [] if any(o.variadic for o, _ in pairs) else [(i, o) for i, (o, _) in enumerate(pairs)]
+    return [(i, operand) for i, (operand, _) in enumerate(operator.arguments(call))]
 
 
 @TABLE.declare("E3101", stage=DERIVE)
 def operand_of_the_wrong_kind(module: IRModule, choices: Choices) -> IRModule | None:
     """Give an operator a shape, a scalar, a tuple or a tensor where it takes none."""
     wrong: list[tuple[Call, int, RelaxExpr]] = []
-    values = [ShapeExpr((1,)), PrimValue(1.5), Tuple(()), zeros(2)]
+    values = [ShapeExpr((1,)), PrimValue(1.5), Tuple((PrimValue(1),)), zeros(2)]
     for _, call in scan(module).calls():
         for index, operand in _operands(call):
             wrong += [(call, index, v) for v in values if not operand.accepts(v.struct_info)]
@@ -140,7 +139,7 @@ def axis_that_does_not_exist(module: IRModule, choices: Choices) -> IRModule | N
     ndim = tensor_info(x).ndim
     axis = choices.pick([ndim, -ndim - 1, ndim + 5])
     calls = [
-        op.max(x, axis=axis),
+        op.expand_dims(x, axis=axis + (1 if axis >= 0 else -1)),
         op.squeeze(x, axis=axis),
         op.flip(x, axis=axis),
         op.permute_dims(zeros(2, 2), [0, 0]),

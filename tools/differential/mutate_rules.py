@@ -315,7 +315,7 @@ def if_in_dataflow_block(module: IRModule, choices: Choices) -> IRModule | None:
 def recursive_call_in_dataflow_block(module: IRModule, choices: Choices) -> IRModule | None:
     """Let a function call itself in a dataflow block of its own."""
     site = pick(
-        choices, [s for s in scan(module).dataflow if _annotated(module, s.name) and _is_global(module, s)]
+        choices, [s for s in scan(module).dataflow if _is_global(module, s) and _annotated(module, s.name)]
     )
     if site is None:
         return None
@@ -327,7 +327,7 @@ def recursive_call_in_dataflow_block(module: IRModule, choices: Choices) -> IRMo
 def mutually_recursive_call_in_dataflow_block(module: IRModule, choices: Choices) -> IRModule | None:
     """Let a function call, in a dataflow block, another one that leads back to it."""
     helper = GlobalVar("leads_back")
-    sites = [s for s in scan(module).dataflow if _annotated(module, s.name) and _is_global(module, s)]
+    sites = [s for s in scan(module).dataflow if _is_global(module, s) and _annotated(module, s.name)]
     site = pick(choices, sites)
     if site is None or helper.name_hint in module:
         return None
@@ -408,7 +408,7 @@ def _annotated(module: IRModule, name: str) -> bool:
 
 def _is_global(module: IRModule, site: Site) -> bool:
     """Whether a place stands in a global function itself, not in a local one."""
-    return module[site.name] is site.owner
+    return site.name in module and module[site.name] is site.owner
 
 
 # ------------------------------------------------------------------------------- 9, 11, 18: values

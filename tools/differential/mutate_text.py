@@ -151,16 +151,27 @@ def cut_off(text: str, choices: Choices) -> str | None:
 
 
 def _uses(text: str) -> list[tokenize.TokenInfo]:
-    """Names of variables that are read: not attributes, not keywords of calls, not what is bound."""
+    """Names of variables that are read: not attributes, not keywords of calls, not what is bound.
+
+    Annotations of functions are left out: there a name nobody defines is a new shape variable.
+    """
     try:
         tree = ast.parse(text)
     except SyntaxError:
         return []
-    bodies = [f.body for f in ast.walk(tree) if isinstance(f, ast.FunctionDef)]
-    found = [n for body in bodies for s in body for n in ast.walk(s) if isinstance(n, ast.Name)]
+    functions = [f for f in ast.walk(tree) if isinstance(f, ast.FunctionDef) and not _is_prim_func(f)]
+    signatures = [part for f in functions for part in (f.args, f.returns) if part is not None]
+    inside = {id(n) for part in signatures for n in ast.walk(part)}
+    nodes = [n for f in functions for s in f.body for n in ast.walk(s) if id(n) not in inside]
+    found = [n for n in nodes if isinstance(n, ast.Name)]
     read = [n for n in found if isinstance(n.ctx, ast.Load) and n.id not in ("R", "T", "I", "cls")]
     places = {(n.lineno, len(_line(text, n.lineno).encode()[: n.col_offset].decode())) for n in read}
     return [t for t in tokens(text) if t.start in places and t.type == tokenize.NAME]
+
+
+def _is_prim_func(function: ast.FunctionDef) -> bool:
+    """Whether a function is TIR's, where a buffer's dimensions may be new variables."""
+    return any("prim_func" in ast.dump(decorator) for decorator in function.decorator_list)
 
 
 def _line(text: str, number: int) -> str:
@@ -182,7 +193,7 @@ def unknown_operator(text: str, choices: Choices) -> str | None:
     return None if match is None else text[: match.end() - 1] + "e" + text[match.end() - 1 :]
 
 
-@declare("E1005")
+@declare("E1005", "E1004", "E3105")
 def unknown_dtype(text: str, choices: Choices) -> str | None:
     """Misspell a dtype."""
     found = list(re.finditer(r'"(float32|int64|bool|float16|int32)"', text))
@@ -247,11 +258,11 @@ def parameter_without_annotation(text: str, choices: Choices) -> str | None:
     if number is None:
         return None
     line = text.splitlines()[number]
-    comma = "" if "()" in line else ", "
+    comma = "" if re.match(r" *def \w+\(\)", line) else ", "
     return with_line(text, number, line.replace("(", f"(bare{comma}", 1))
 
 
-@declare("E1009", "E1005", "E1001", "E1004", "E1003", "E2020")
+@declare("E1009", "E1005", "E1001", "E1004", "E1003", "E2020", "E3110")
 def bad_annotation(text: str, choices: Choices) -> str | None:
     """Annotate with something that is no struct info."""
     match = pick(choices, list(re.finditer(r"R\.Tensor\(([^()]*|\([^()]*\)[^()]*)\)", text)))

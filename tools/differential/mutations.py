@@ -39,7 +39,7 @@ MUTATIONS: tuple[Mutation, ...] = (
 
 TEXT_MUTATIONS: tuple[TextMutation, ...] = tuple(mutate_text.TABLE)
 
-INTERPRETED = frozenset({"rules"})
+INTERPRETED = frozenset({"rules", mutate_derivation.DERIVE})
 """The stages whose errors the interpreter finds too."""
 
 
