@@ -521,7 +521,7 @@ def test_a_match_cast_may_ask_for_what_cannot_be_proved_of_a_function():
         mod = parse(text.format("(4,)"))
     assert isinstance(mod["main"].body.blocks[0].bindings[0], MatchCast)
     [(code, line, message)] = errors(text.format("(5,)"))
-    assert (code, line) == ("E3008", 5)
+    assert (code, line) == ("E3008", 4)
     assert message == "this match_cast can never succeed: result, dimension 0: expected 5, found 4"
 
 
