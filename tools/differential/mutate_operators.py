@@ -170,6 +170,22 @@ def operands_on_two_devices(module: IRModule, choices: Choices) -> IRModule | No
     return insert(module, site, here, there, site.bind("wrong", op.add(here.var, there.var)))
 
 
+@TABLE.declare("E3106", stage=BUILD)
+def tensor_wanted_on_two_devices(module: IRModule, choices: Choices) -> IRModule | None:
+    """Add a tensor of which no device is said to tensors on two: propagation finds no place for it."""
+    if module.global_infos.get("vdevice"):
+        return None
+    devices = VDevice("llvm", 0), VDevice("llvm", 1)
+    module = module.replace(global_infos={**module.global_infos, "vdevice": devices})
+    site = pick(choices, scan(module).ordinary)
+    if site is None:
+        return None
+    wanted = site.bind("wanted", op.negative(zeros(2)))
+    placed = [site.bind("placed", op.to_vdevice(zeros(2), device)) for device in devices]
+    used = [site.bind("used", op.add(wanted.var, there.var)) for there in placed]
+    return insert(module, site, wanted, *placed, *used)
+
+
 # ------------------------------------------------------------------------------------------- kernels
 
 KERNELS = """
