@@ -6,9 +6,9 @@ import textwrap
 
 import pytest
 
-from relax import expr
+from relax import BlockBuilder, expr, op
 from relax.analysis import assert_well_formed
-from relax.ir import DiagnosticError, IRModule, VDevice, assert_structural_equal
+from relax.ir import DiagnosticError, IRModule, VDevice, assert_structural_equal, register_op
 from relax.script import from_source
 from relax.struct_info import TensorStructInfo
 from relax.transform import PassContext, RealizeVDevice, UpdateVDevice, VerifyInstrument
@@ -465,6 +465,18 @@ def test_closures_made_of_global_functions():
     assert RealizeVDevice()(result) is result
 
 
+def test_closures_of_functions_nothing_is_known_of():
+    text = """
+        @R.function(pure=False)
+        def main(f: R.Object, y: R.Tensor((4,), "float32", "llvm:1")):
+            g = R.make_closure(f, (y,))
+            r = R.invoke_closure(g, (y,), sinfo_args=(R.Tensor((4,), "float32"),))
+            return r
+    """
+    mod = module(text)
+    assert RealizeVDevice()(mod) is mod
+
+
 # ------------------------------------------------------------------------ calls that say what they give
 
 
@@ -525,6 +537,21 @@ def test_call_inplace_packed_gives_back_its_arguments():
     becomes(function(text.format(vec()), x=1), function(text.format(vec(1)), x=1))
     two = 'y = R.call_inplace_packed("test.f", x, inplace_indices=[-1, 0], sinfo_args=({}, {}))\nreturn y'
     becomes(function(two.format(vec(), vec()), x=1), function(two.format(vec(), vec(1)), x=1))
+
+
+def test_operators_that_are_only_a_name():
+    register_op("test.realize_vdevice.opaque")
+    n = TensorStructInfo((4,), "float32")
+    x = expr.Var("x", n)
+    call = expr.Call("test.realize_vdevice.opaque", (x,), None, (n,))
+    bb = BlockBuilder()
+    with bb.function("main", [x]):
+        y = bb.emit(call)
+        bb.emit_func_output(bb.emit(op.hint_on_device(y, "llvm:1")))
+    mod = bb.get().replace(global_infos={"vdevice": [VDevice("llvm", 0), VDevice("llvm", 1)]})
+    result = RealizeVDevice()(mod)
+    assert 'sinfo_args=(R.Tensor((4,), dtype="float32", vdevice="llvm:1"),)' in result.script()
+    assert 'x: R.Tensor((4,), dtype="float32")' in result.script()
 
 
 # ------------------------------------------------------------------------------------------ match_cast

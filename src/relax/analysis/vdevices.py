@@ -279,20 +279,19 @@ class _Placer:
     def binding(self, binding: Binding) -> None:
         var = binding.var
         outer, self.owner = self.owner, var
-        match binding:
-            case VarBinding(_, Function() as function):
-                own = self.local_function(var, function)
-            case VarBinding(_, value):
+        if isinstance(binding, MatchCast):
+            span = binding.struct_info.span or binding.span or var.span
+            own = self.places(binding.struct_info, var.name_hint, span)
+            self.cast(own, self.value(binding.value), f"the match_cast to {var.name_hint}", span)
+        else:
+            value = cast(VarBinding, binding).value
+            if isinstance(value, Function):
+                own = self.local_function(var, value)
+            else:
                 span = value.span or binding.span or var.span
                 derived = var.annotation is None
                 own = self.places(var.struct_info_, var.name_hint, var.span or span, derived)
                 self.connect(own, self.bound(var, value, own), var.name_hint, span)
-            case MatchCast(_, value, info):
-                span = info.span or binding.span or var.span
-                own = self.places(info, var.name_hint, span)
-                self.cast(own, self.value(value), f"the match_cast to {var.name_hint}", span)
-            case _:
-                raise TypeError(f"a {type(binding).__name__} is no binding")
         self.out.variables[var] = own
         self.owner = outer
 
@@ -436,8 +435,7 @@ class _Placer:
         kept = len(callee.params) - len(values)
         for param, value in zip(callee.params[kept:], values, strict=False):
             self.argument(callee, param, value, f"what {callee.name} captures", span)
-        if isinstance(result, FuncPlaces):
-            self.connect(result, FuncPlaces(callee.name, callee.params[:kept], callee.ret), callee.name, span)
+        self.connect(result, FuncPlaces(callee.name, callee.params[:kept], callee.ret), callee.name, span)
 
     # --------------------------------------------------------------------------------- what is one
 
