@@ -60,57 +60,57 @@ EVERY = {"passes_keep": 6, "orders_keep": 4, "saves_and_loads": 4, "rejects": 3,
 def check(seed: str, index: int, names: list[str] | None) -> tuple[Counter[str], list[dict[str, Any]]]:
     """Make one program and check it: the features it has, and the failures."""
     from differential import properties
-    from differential.generator import SIZES, inputs, random_program
 
-    chosen = random.Random(seed)
-    program = random_program(seed)
-    sizes = chosen.sample(SIZES, 3)
-    cases = [inputs(program, s, chosen.randrange(1 << 30), broken=chosen.random() < 0.06) for s in sizes]
-    failures: list[dict[str, Any]] = []
+    program, cases = program_of(seed)
     for number, (name, holds) in enumerate(properties.PROPERTIES.items()):
         if names is not None and name not in names:
             continue
         if names is None and (index + number) % EVERY.get(name, 1):
             continue
-        kind = failure_of(holds, program.text, cases, program.exact)
-        if kind is not None:
-            failures.append({"seed": seed, "property": name, "kind": kind[0], "message": kind[1]})
-            break
-    return program.features, failures
+        failure = failure_of(holds, program.text, cases, exact=program.exact)
+        if failure is not None:
+            return program.features, [{"seed": seed, "property": name, **failure}]
+    return program.features, []
 
 
-def failure_of(holds: Any, text: str, cases: list[list[Any]], exact: bool) -> tuple[str, str] | None:
-    """How a program fails a property: the kind and the message; None if it does not."""
+def failure_of(holds: Any, text: str, cases: list[list[Any]], **options: Any) -> dict[str, Any] | None:
+    """How a program fails a property: the kind, the message, the options that find it again; None if it does not."""
     from differential.properties import Failure
 
     try:
-        holds(text, cases, exact=exact)
+        holds(text, cases, **options)
     except Failure as failure:
-        return failure.kind, str(failure)
+        return {"kind": failure.kind, "message": str(failure), "options": failure.options}
     except Exception as error:  # noqa: BLE001 (a crash is a finding too)
-        return f"crash {type(error).__name__}", traceback.format_exc()
+        return {"kind": f"crash {type(error).__name__}", "message": traceback.format_exc(), "options": {}}
     return None
+
+
+def program_of(seed: str) -> tuple[Any, list[list[Any]]]:
+    """The program of a seed, and arguments for it."""
+    from differential.generator import SIZES, inputs, random_program
+
+    program, chosen = random_program(seed), random.Random(seed)
+    sizes = chosen.sample(SIZES, 3)
+    return program, [inputs(program, s, chosen.randrange(1 << 30), chosen.random() < 0.06) for s in sizes]
 
 
 def reduced(failure: dict[str, Any], seconds: float) -> str:
     """The ready test of a failure."""
     from differential import properties
-    from differential.generator import SIZES, inputs, random_program
     from differential.reducer import ready_test, reduce
 
-    program = random_program(failure["seed"])
-    chosen = random.Random(failure["seed"])
-    sizes = chosen.sample(SIZES, 3)
-    cases = [inputs(program, s, chosen.randrange(1 << 30), broken=chosen.random() < 0.06) for s in sizes]
+    program, cases = program_of(failure["seed"])
     holds = properties.PROPERTIES[failure["property"]]
+    options = {"exact": program.exact, **failure["options"]}
 
     def fails(text: str, some: list[list[Any]]) -> str | None:
-        found = failure_of(holds, text, some, program.exact)
-        return None if found is None else found[0]
+        found = failure_of(holds, text, some, **options)
+        return None if found is None else found["kind"]
 
     text, cases = reduce(program.text, cases, fails, seconds)
-    found = failure_of(holds, text, cases, program.exact)
-    return ready_test(failure["property"], text, cases, program.exact, found[1] if found else "")
+    found = failure_of(holds, text, cases, **options)
+    return ready_test(failure["property"], text, cases, comment=found["message"] if found else "", **options)
 
 
 def work(job: int, options: argparse.Namespace, results: Any) -> None:
@@ -122,7 +122,7 @@ def work(job: int, options: argparse.Namespace, results: Any) -> None:
             features, failures = check(f"{options.seed}:{index}", index // options.jobs, options.property)
         except Exception:  # noqa: BLE001 (an error of the generator, or not a Failure)
             failures = [{"seed": f"{options.seed}:{index}", "property": "generator", "kind": "generator",
-                         "message": traceback.format_exc()}]  # fmt: skip
+                         "message": traceback.format_exc(), "options": {}}]  # fmt: skip
             features = Counter()
         results.put((index, features, failures))
         index += options.jobs
@@ -197,7 +197,11 @@ def report_failure(failure: dict[str, Any], options: argparse.Namespace, number:
     print(f"\n{failure['property']} fails for the program of seed {failure['seed']!r}:\n{failure['message'][:3000]}")
     if failure["property"] == "generator":
         return
-    text = reduced(failure, options.reduce_seconds)
+    try:
+        text = reduced(failure, options.reduce_seconds)
+    except ValueError as error:
+        print(f"(it could not be reduced: {error})")
+        return
     print("\n" + text)
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)

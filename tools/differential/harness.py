@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -170,7 +171,7 @@ def run(function: Callable[..., Any], args: Sequence[Any], depth: int = 1) -> Ou
         try:
             value = function(*given)
         except Exception as error:  # noqa: BLE001 (whatever it is, it is to be the same elsewhere)
-            outcome.error = type(error).__name__, _first_line(error)
+            outcome.error = type(error).__name__, normalised(_first_line(error))
     outcome.log, outcome.printed = list(LOG), printed.getvalue()
     outcome.result, outcome.args = snapshot(value), [snapshot(arg) for arg in given]
     outcome.sharing = _sharing([*_tensors(given), *_tensors(value)])
@@ -186,6 +187,27 @@ def run(function: Callable[..., Any], args: Sequence[Any], depth: int = 1) -> Ou
 def _first_line(error: BaseException) -> str:
     lines = str(error).splitlines()
     return lines[0] if lines else ""
+
+
+WORDS: tuple[tuple[str, str], ...] = (
+    # Names the compiler makes: a second kernel of one operator has a number.
+    (r"^(\w+: )?([a-z_]+?)(_?\d+)?: ", r"\1\2: "),
+    # Dimensions are computed by a function of their own, which does not know how they were written.
+    (r"(shape_func: )?(integer )?division by zero( in .*)?$", "division by zero"),
+    # Kernels check every access to a buffer, references every index.
+    (r"take: .*(\bindex\b|is outside of shape).*", "take: an index is out of range"),
+    # How an argument of a kernel that does not fit is spoken of.
+    (r"(argument|parameter) (\w+): dimension (\d+) is (-?\d+), expected (.* = )?(-?\d+)( \(.*\))?$",
+     r"argument \2: dimension \3 is \4, expected \6"),
+)  # fmt: skip
+"""What is said in other words by compiled code, and what is compared instead of either."""
+
+
+def normalised(message: str) -> str:
+    """A message without what is particular to the interpreter or to compiled code."""
+    for pattern, words in WORDS:
+        message = re.sub(pattern, words, message)
+    return message
 
 
 def _copy(value: Any) -> Any:

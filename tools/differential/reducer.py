@@ -383,19 +383,19 @@ def _numbers(value: Any) -> str:
     return {"nan": "np.nan", "inf": "np.inf", "-inf": "-np.inf"}.get(text, text)
 
 
-def ready_test(property_name: str, text: str, cases: Sequence[Case], exact: bool, comment: str = "") -> str:
+def ready_test(
+    property_name: str, text: str, cases: Sequence[Case], exact: bool, comment: str = "", **options: Any
+) -> str:
     """A pytest test of a program: it fails as long as the property does not hold."""
-    rows = ",\n".join(f"        [{', '.join(map(python_text, case))}]" for case in cases)
-    body = "\n".join("        " + line if line else "" for line in text.strip("\n").splitlines())
+    rows = "".join(f"        [{', '.join(map(python_text, case))}],\n" for case in cases)
+    body = "\n".join("    " + line if line else "" for line in text.strip("\n").splitlines())
     note = "".join(f"    # {line}\n" for line in comment.splitlines()[:3])
+    more = "".join(f", {name}={value!r}" for name, value in options.items())
+    exactly = "" if exact else ", exact=False"
     return (
-        "import numpy as np\nimport relax\nfrom differential import properties\n\n\n"
+        "import textwrap\n\nimport numpy as np\nimport relax\nfrom differential import properties\n\n\n"
         f"def test_found_{property_name}():\n{note}"
-        f'    text = """\n{_dedented(body)}\n    """\n'
-        f"    cases = [\n{rows},\n    ]\n"
-        f"    properties.{property_name}(textwrap.dedent(text), cases, exact={exact})\n"
-    ).replace("import numpy as np", "import textwrap\n\nimport numpy as np", 1)
-
-
-def _dedented(body: str) -> str:
-    return "\n".join(line[4:] if line.startswith("    ") else line for line in body.splitlines())
+        f'    text = """\n{body}\n    """\n'
+        f"    cases = [\n{rows}    ]\n"
+        f"    properties.{property_name}(textwrap.dedent(text), cases{exactly}{more})\n"
+    )

@@ -58,7 +58,6 @@ from ..ir import (
     Span,
     StructInfo,
     listed_vdevices,
-    same_vdevice,
     walk,
 )
 from ..prim import FloatImm, IntImm, PrimExpr, free_vars
@@ -78,8 +77,10 @@ from ..struct_info import (
 )
 from .decorators import module_pass
 from .rebuild import with_info
+from .remove_purity_checking import force_pure
 from .shape_code import NodeTable, ShapeCode
 from .shape_needs import dims_in, shape_needs
+from .shape_trust import claim, guaranteed, name_of, same_kind
 from .vdevice_operand import VDeviceOperands
 
 LOWERED = "relax.shapes_lowered"
@@ -134,7 +135,10 @@ class _FunctionLowering:
         self.code = code
         self.devices = devices
         self.captured = captured
-        self.heap = with_info(Var("shape_heap"), _OBJECT)
+        self.heap = Var("shape_heap")
+        self.floats = Var("shape_floats")
+        """The heap as float64. As its size is known last, both variables get their struct info then."""
+        self.uses_floats = False
         self.slots: dict[PrimVar, int] = {}
         self.computed: NodeTable[int] = NodeTable()
         """The slots of expressions; whether they hold values here is said by `ready`."""
@@ -165,15 +169,26 @@ class _FunctionLowering:
         info = body.struct_info_ or _OBJECT
         blocks = (block,) if block.bindings else ()
         new = with_info(SeqExpr(blocks, result, span=body.span), info)
-        return _keep(func, func.replace(body=new, attrs={**func.attrs, LOWERED: True}))
+        lowered = func.replace(body=new, attrs={**func.attrs, LOWERED: True})
+        return _keep(func, force_pure(lowered) if block.bindings else lowered)
 
     def _allocate_heap(self) -> list[Binding]:
-        """The first binding: it is made last, when the number of slots is known."""
+        """The first bindings: they are made last, when the number of slots is known."""
         if not self.notes:
             return []
-        args = (PrimValue(len(self.notes)), *map(StringImm, self.notes))
-        call = Call(ExternFunc("vm.builtin.alloc_shape_heap"), args, None, (_OBJECT,))
-        return [VarBinding(self.heap, with_info(call, _OBJECT))]
+        size = len(self.notes)
+        bindings: list[Binding] = []
+
+        def bind(var: Var, name: str, args: Sequence[RelaxExpr], dtype: str) -> None:
+            info = TensorStructInfo((size,), dtype)
+            call = Call(ExternFunc(name), tuple(args), None, (info,))
+            bindings.append(VarBinding(with_info(var, info), with_info(call, info)))
+
+        notes = map(StringImm, self.notes)
+        bind(self.heap, "vm.builtin.alloc_shape_heap", [PrimValue(size), *notes], "int64")
+        if self.uses_floats:
+            bind(self.floats, "vm.builtin.shape_heap_floats", [self.heap], "float64")
+        return bindings
 
     # ---------------------------------------------------------------------------- entry and exit
 
@@ -220,7 +235,7 @@ class _FunctionLowering:
         )
         if isinstance(binding, MatchCast):
             value = self._leaf(binding.value)
-            what, known = _name_of(binding.value), binding.value.struct_info_ or _OBJECT
+            what, known = name_of(binding.value), binding.value.struct_info_ or _OBJECT
             binds = not all(map(self.is_bound, bound_in(binding.struct_info)))
             if binds or not is_base_of(binding.struct_info, known):
                 self._match(value, binding.struct_info, f"{self.name}: match_cast of {what}", what, known)
@@ -231,9 +246,9 @@ class _FunctionLowering:
         self.bindings.append(binding if value is binding.value else binding.replace(value=value))
         var = binding.var
         claimed = var.struct_info_ or _OBJECT
-        known = _guaranteed(binding.value)
+        known = guaranteed(binding.value)
         if not is_base_of(claimed, known):
-            self._match(var, claimed, f"{self.name}: {_claim(binding)}", var.name_hint)
+            self._match(var, claimed, f"{self.name}: {claim(binding)}", var.name_hint)
 
     def _value(self, value: RelaxExpr) -> RelaxExpr:
         match value:
@@ -302,7 +317,7 @@ class _FunctionLowering:
             PrimValue(self.slot_of(value)),
             DataTypeImm(value.dtype),
         ]
-        return self.call("vm.builtin.make_prim_value", args, PrimStructInfo(value.dtype), "value")
+        return self.call("vm.builtin.make_prim_value", args, PrimStructInfo(value=value), "value")
 
     # ------------------------------------------------------------------------------------- slots
 
@@ -355,7 +370,8 @@ class _FunctionLowering:
         called = self.code.function(stores, self.slots)
         args: list[RelaxExpr] = [self.heap]
         if called.has_floats:
-            args.append(self.call("vm.builtin.shape_heap_floats", [self.heap], _OBJECT, "floats"))
+            args.append(self.floats)
+            self.uses_floats = True
         value = with_info(Call(called.global_var, tuple(args), span=self.span), _UNIT)
         self.bindings.append(VarBinding(with_info(Var("_"), _UNIT), value))
         self.ready.update(stores)
@@ -389,7 +405,7 @@ class _Match:
         """How a variable's origin is called: the name of the parameter."""
         self.known = known
         """What is sure of the value already."""
-        self.kind_checked = _same_kind(info, known)
+        self.kind_checked = same_kind(info, known)
         self.fields: list[_Match] | None = None
         self.settled: set[int] = set()
         """Dimensions that binding has stored or compared."""
@@ -541,22 +557,6 @@ class _Match:
         self.lowering.call(name, [*args, StringImm(self.context)], _UNIT)
 
 
-def _same_kind(info: StructInfo, known: StructInfo) -> bool:
-    """Whether kind, rank, length and dtype of a value are known to be as `info` says."""
-    match info, known:
-        case (TensorStructInfo(_, dtype, vdevice), TensorStructInfo(_, known_dtype, known_vdevice)):
-            placed = vdevice is None or same_vdevice(vdevice, known_vdevice)
-            return placed and info.ndim in (-1, known.ndim) and dtype in ("", known_dtype)
-        case (ShapeStructInfo(_, ndim), ShapeStructInfo(_, known_ndim)):
-            return ndim in (-1, known_ndim)
-        case (PrimStructInfo(dtype), PrimStructInfo(known_dtype)):
-            return dtype == known_dtype
-        case (TupleStructInfo(fields), TupleStructInfo(known_fields)):
-            return len(fields) == len(known_fields)
-        case _:
-            return False
-
-
 def _func_dims(info: StructInfo) -> list[PrimExpr]:
     match info:
         case TupleStructInfo(fields):
@@ -565,38 +565,6 @@ def _func_dims(info: StructInfo) -> list[PrimExpr]:
             return [dim for part in (*(params or ()), ret) for dim in _func_dims(part)]
         case _:
             return list(dims_in(info))
-
-
-# ------------------------------------------------------------------------------------------ small things
-
-
-_TRUSTED = ("vm.builtin.", "relax.run.")
-_UNTRUSTED = frozenset({"vm.builtin.invoke_closure", "vm.builtin.copy"})
-"""Builtins that give back what somebody else made."""
-
-
-def _guaranteed(value: RelaxExpr) -> StructInfo:
-    """What is sure of a bound value. A packed function may return anything, whatever the call declares."""
-    if isinstance(value, Call) and isinstance(value.op, ExternFunc):
-        name = value.op.global_symbol
-        if name in _UNTRUSTED or not name.startswith(_TRUSTED):
-            return _OBJECT
-    return value.struct_info_ or _OBJECT
-
-
-def _claim(binding: VarBinding) -> str:
-    """What a check of a binding is called."""
-    value = binding.value
-    if isinstance(value, Call) and isinstance(value.op, ExternFunc):
-        callee = value.op.global_symbol
-        if callee == "vm.builtin.invoke_closure":
-            return f"the result of {_name_of(value.args[0])}"
-        return f"the result of {callee}"
-    return f"the value of {binding.var.name_hint}"
-
-
-def _name_of(value: RelaxExpr) -> str:
-    return getattr(value, "name_hint", "a function" if isinstance(value, ExternFunc) else "a value")
 
 
 def _is(a: object, b: object) -> bool:

@@ -1,0 +1,124 @@
+"""Programs that once failed, made small by the reducer: each with the property that did not hold."""
+
+from __future__ import annotations
+
+import textwrap
+
+import numpy as np
+import pytest
+from differential import properties
+
+import relax
+
+
+def holds(name, text, *cases, exact=True, **options):
+    properties.PROPERTIES[name](textwrap.dedent(text), list(cases), exact=exact, **options)
+
+
+def test_a_scalar_of_shape_variables_is_known_to_be_what_it_is():
+    """VMShapeLower bound it to a value of which less was known, which printed as a claim to be checked."""
+    text = """
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(a0: R.Tensor(("m",), "float32")):
+            m = T.int64()
+            v2 = R.prim_value(m)
+            v11 = v2
+            return v11
+    """
+    holds("prints_and_parses", text)
+    holds("agrees", text, [np.zeros(2, "float32")])
+
+
+def test_running_sums_begin_with_zero():
+    text = """
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float32")):
+            v1 = R.floor_divide(x, R.const(-4.0, "float32"))
+            v2 = R.cumsum(v1)
+            return v2
+    """
+    holds("agrees", text, [np.zeros((1, 1), "float32")])
+
+
+@pytest.mark.parametrize("mode", ["fast", "wrap", "clip"])
+@pytest.mark.parametrize("shape", [(0, 0), (0, 2)])
+def test_nothing_is_taken_of_nothing(mode, shape):
+    """Where the result is empty no index is read; else every index is out of range."""
+    text = f"""
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float32")):
+            v1 = R.take(x, R.const([0], "int64"), axis=0, mode="{mode}")
+            return v1
+    """
+    holds("agrees", text, [np.zeros(shape, "float32")])
+    holds("passes_keep", text, [np.zeros(shape, "float32")])
+
+
+def test_an_error_of_a_kernel_names_the_kernel():
+    text = """
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float64")):
+            v3 = R.argmin(x)
+            return v3
+    """
+    holds("passes_keep", text, [np.zeros((0, 0))])
+
+
+def test_a_kernel_that_does_not_fit_is_named():
+    text = """
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float32")):
+            m = T.int64()
+            v2 = R.flatten(x)
+            v8 = R.call_tir(Module.g7, v2, out_sinfo=R.Tensor((m,), "float32"))
+            return v8
+
+        @T.prim_func(private=True)
+        def g7(a_p: T.handle, c_p: T.handle):
+            k = T.int64()
+            a = T.match_buffer(a_p, (k,))
+            c = T.match_buffer(c_p, (k,))
+            for i in range(k):
+                c[i] = a[i]
+    """
+    holds("agrees", text, [np.zeros((0, 1), "float32")], [np.zeros((1, 1), "float32")])
+
+
+def test_the_message_of_an_assertion_is_the_programs_own():
+    text = """
+    @I.ir_module
+    class Module:
+        @R.function(pure=False)
+        def main(b: R.Tensor((), "bool")):
+            R.assert_op(b, format="said {}")
+            R.assert_op(b)
+            return b
+    """
+    holds("agrees", text.replace("format=", "b, format="), [np.array(False)])
+    holds("agrees", text, [np.array(True)])
+
+
+def test_a_shape_divided_by_zero():
+    text = """
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float64")):
+            n, m = T.int64(), T.int64()
+            v9 = R.zeros((n // m,), "int64")
+            return v9
+    """
+    holds("agrees", text, [np.zeros((2, 0))], [np.zeros((2, 1))])
+
+
+__all__ = ["relax"]
