@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..visitor import post_order_visit
 from .compile_time import computable_at_compile_time
 from .derived import check_derived
+from .nodes import check_nodes
 from .normal_form import check_normal_form, is_normal_form
 from .purity import contains_impure_call, detect_recursion, find_impure_call
 from .struct_info import (
@@ -45,6 +46,7 @@ __all__ = [
     "bound_symbolic_vars",
     "bound_vars",
     "check_derived",
+    "check_nodes",
     "check_normal_form",
     "check_normalized",
     "check_well_formed",

@@ -39,7 +39,8 @@ def check_nodes(obj: IRModule | BaseFunc | RelaxExpr) -> list[Diagnostic]:
             found.append(_broken(f"this {type(node).__name__} contains itself", span))
         elif node not in finished:
             path[node] = None
-            here = node.span or span
+            own: object = getattr(node, "span", None)
+            here = own if isinstance(own, Span) else span
             if node_key(type(node)) not in NODE_CLASSES:
                 found.append(
                     _broken(f"{type(node).__name__} is no kind of node, only what kinds have in common", here)
@@ -56,8 +57,11 @@ def _broken(message: str, span: Span | None) -> Diagnostic:
 
 
 def _owner(node: Node) -> str:
-    name: object = getattr(node, "name_hint", None) or getattr(node, "name", None)
-    return f"{type(node).__name__} {name}: " if isinstance(name, str) else f"{type(node).__name__}: "
+    for label in ("name_hint", "name"):
+        name: object = getattr(node, label, None)
+        if isinstance(name, str):
+            return f"{type(node).__name__} {name}: "
+    return f"{type(node).__name__}: "
 
 
 def _problems(node: Node) -> Iterator[str]:
