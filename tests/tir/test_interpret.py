@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from relax.codegen import build_module
 from relax.tir import interpret
 
 COPY = """
@@ -24,17 +25,36 @@ def test_arguments_are_checked(parse):
     assert (b == 3).all()
     for args, kind, message in [
         ((a, b), TypeError, "f: expected 3 arguments, found 2"),
-        ((a, 3.0, 3), TypeError, "parameter B is a float, expected an array"),
-        ((a, b, 1.5), TypeError, "parameter k is a float, expected int32"),
-        ((a, b, 2**40), ValueError, "parameter k is 1099511627776, which does not fit int32"),
-        ((a.astype("float64"), b, 3), TypeError, "parameter A has dtype float64, expected float32"),
-        ((a[0], b, 3), ValueError, "parameter A has 1 dimensions, expected 2"),
+        ((a, 3.0, 3), TypeError, "argument B: expected a tensor, found a float"),
+        ((a, b, 1.5), TypeError, "argument k: expected an int, found a float"),
+        ((a, b, 2**40), ValueError, "argument k: 1099511627776 does not fit int32"),
+        ((a.astype("float64"), b, 3), TypeError, "argument A: dtype is float64, expected float32"),
+        ((a[0], b, 3), ValueError, "argument A: has 1 dimensions, expected 2"),
         ((a[:, :3], b, 3), ValueError, "parameter A is not compact"),
-        ((a[:, :3].copy(), b, 3), ValueError, "parameter A: dimension 1 is 3, expected 4"),
-        ((a, b[:4], 3), ValueError, "parameter B: dimension 0 is 4, expected 8"),
+        ((a[:, :3].copy(), b, 3), ValueError, "argument A: dimension 1 is 3, expected 4"),
+        (
+            (a, b[:4], 3),
+            ValueError,
+            r"argument B: dimension 0 is 4, expected n \* 4 = 8 \(n was bound by A, dimension 0\)",
+        ),
     ]:
         with pytest.raises(kind, match=message):
             interpret(func, *args)
+
+
+def test_messages_are_those_of_compiled_functions(parse):
+    func = parse(COPY)
+    compiled = build_module({"f": func})["f"]
+    a, b = np.zeros((2, 4), "float32"), np.zeros(8, "float32")
+    for args in [
+        *((a, b), (a, 3.0, 3), (a, None, 3), (a, "b", 3), (a, b, 1.5), (a, b, 2**40), (a[0], b, 3)),
+        *((a.astype("float64"), b, 3), (a[:, :3].copy(), b, 3), (a, b[:4], 3)),
+    ]:
+        with pytest.raises((TypeError, ValueError)) as ours:
+            interpret(func, *args)
+        with pytest.raises(type(ours.value)) as theirs:
+            compiled(*args)
+        assert str(ours.value) == str(theirs.value).splitlines()[0]
 
 
 @pytest.mark.parametrize(

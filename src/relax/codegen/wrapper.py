@@ -15,21 +15,9 @@ from functools import reduce
 from typing import Final
 
 from ..ir import DataType
-from ..prim import (
-    Add,
-    BinaryExpr,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mul,
-    PrimExpr,
-    Sub,
-    Var,
-    free_vars,
-)
+from ..prim import IntImm, PrimExpr, Var, free_vars
 from ..tir import Buffer, overlap_message
+from ..tir.arguments import size_text
 from . import support
 from .builder import FunctionBuilder, Operand, quoted
 from .calls import inner_symbol
@@ -228,7 +216,7 @@ class Wrapper:
         if isinstance(expr, IntImm):
             self.cx.fail_unless(found.eq(expected), "ValueError", f"{message}{expr.value}", found)
         else:
-            message += f"{escaped(text_of(expr))} = %lld ({escaped(self.origin(expr))})"
+            message += f"{escaped(size_text(expr))} = %lld ({escaped(self.origin(expr))})"
             self.cx.fail_unless(found.eq(expected), "ValueError", message, found, expected)
 
     def origin(self, expr: PrimExpr) -> str:
@@ -302,20 +290,3 @@ class Wrapper:
             self.cx.fail_unless(value.ge(0), "ValueError", message, value)
         elif dtype != "int64":
             self.cx.fail_unless(value.ge(int(low)) & value.le(int(high)), "ValueError", message, value)
-
-
-_SYMBOLS: Final[dict[type, str]] = {Add: " + ", Sub: " - ", Mul: " * ", FloorDiv: " // ", FloorMod: " % "}
-
-
-def text_of(expr: PrimExpr) -> str:
-    """A size as it is written."""
-    if isinstance(expr, Var):
-        return expr.name
-    if isinstance(expr, IntImm):
-        return str(expr.value)
-    if isinstance(expr, (Min, Max)):
-        return f"{type(expr).__name__.lower()}({text_of(expr.a)}, {text_of(expr.b)})"
-    if isinstance(expr, BinaryExpr) and type(expr) in _SYMBOLS:
-        sides = (f"({text_of(e)})" if type(e) in _SYMBOLS else text_of(e) for e in (expr.a, expr.b))
-        return _SYMBOLS[type(expr)].join(sides)
-    return f"{type(expr).__name__}(…)"

@@ -11,14 +11,15 @@ they are; a reduction over nothing still runs the block's init.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from ..ir import DataType, IRModule
 from ..prim import Var
+from .arguments import Bound, bind_array, bind_scalar, bind_sizes
 from .buffer import Buffer
-from .evaluation import Env, ExpressionCompiler, View, flat_memory
+from .evaluation import Env, ExpressionCompiler, View
 from .layout import element_count
 from .statements import conjuncts
 from .stmt import (
@@ -133,16 +134,17 @@ class _Compiler(ExpressionCompiler):
             if len(args) != len(params):
                 raise TypeError(f"{name}: expected {len(params)} arguments, found {len(args)}")
             env: Env = {}
+            bound: Bound = {}
             for param, arg in zip(params, args, strict=True):
                 if param not in buffer_map:
-                    env[param] = _scalar(name, param, arg)
+                    env[param] = bind_scalar(name, param, arg)
             # Sizes are bound wherever they stand alone before any expression over them is checked.
             for param, arg in zip(params, args, strict=True):
                 if param in buffer_map:
-                    _bind_sizes(env, name, buffer_map[param], arg)
+                    bind_sizes(env, bound, name, buffer_map[param], arg)
             for param, arg in zip(params, args, strict=True):
                 if param in buffer_map:
-                    _bind_array(env, name, buffer_map[param], arg, layouts[param])
+                    bind_array(env, bound, name, buffer_map[param], arg, layouts[param])
             for i, j in apart:
                 if _overlap(args[i], args[j]):
                     names = buffer_map[params[i]].name, buffer_map[params[j]].name
@@ -479,57 +481,6 @@ def _garbage(dtype: DataType, count: int) -> Array:
     if dtype.is_float:
         return np.full(count, np.nan, np.float64).astype(dtype.element_of.numpy())
     return np.full(count, int(dtype.max_value) - 86, dtype.element_of.numpy())
-
-
-def _scalar(name: str, param: Var, arg: Any) -> Any:
-    dtype = param.dtype
-    if dtype.is_handle:
-        return arg
-    if isinstance(arg, np.generic):
-        arg = cast(Any, arg).item()
-    if not isinstance(arg, (int, float)) or (isinstance(arg, float) and not dtype.is_float):
-        raise TypeError(f"{name}: parameter {param.name} is a {type(arg).__name__}, expected {dtype!s}")
-    if dtype.is_float:
-        return float(arg)
-    if dtype.is_bool:
-        return bool(arg)
-    if not dtype.min_value <= arg <= dtype.max_value:
-        raise ValueError(f"{name}: parameter {param.name} is {arg}, which does not fit {dtype!s}")
-    return int(arg)
-
-
-def _bind_sizes(env: Env, name: str, buffer: Buffer, arg: Any) -> None:
-    if not isinstance(arg, np.ndarray):
-        raise TypeError(f"{name}: parameter {buffer.name} is a {type(arg).__name__}, expected an array")
-    array = cast(Array, arg)
-    if array.dtype != buffer.dtype.element_of.numpy():
-        raise TypeError(f"{name}: parameter {buffer.name} has dtype {array.dtype}, expected {buffer.dtype!s}")
-    lanes = (buffer.dtype.lanes,) if buffer.dtype.lanes > 1 else ()
-    if array.ndim != len(buffer.shape) + len(lanes):
-        raise ValueError(
-            f"{name}: parameter {buffer.name} has {array.ndim} dimensions, expected {len(buffer.shape)}"
-        )
-    steps = [stride // array.itemsize for stride in array.strides]
-    for sizes, found in ((buffer.shape, array.shape), (buffer.strides, steps)):
-        for size, value in zip(sizes, found, strict=False):
-            if isinstance(size, Var):
-                env.setdefault(size, int(value))
-    if isinstance(buffer.elem_offset, Var):
-        env.setdefault(buffer.elem_offset, 0)
-
-
-def _bind_array(
-    env: Env, name: str, buffer: Buffer, array: Array, layout: Callable[[Env, Array], View]
-) -> None:
-    memory = flat_memory(array, name, buffer.name, strided=bool(buffer.strides))
-    view = layout(env, memory)
-    for axis, (expected, found) in enumerate(zip(view.shape, array.shape, strict=False)):
-        if expected != found:
-            raise ValueError(
-                f"{name}: parameter {buffer.name}: dimension {axis} is {found}, expected {expected}"
-            )
-    env[buffer.data] = memory
-    env[buffer] = view
 
 
 __all__ = ["executable", "interpret"]

@@ -1,0 +1,129 @@
+"""What a PrimFunc is given: arguments, checked against its parameters and bound to its variables.
+
+The interpreter binds them here. Its messages are those of compiled functions (`relax.codegen`), word for word:
+
+    matmul: argument B: dimension 0 is 783, expected n = 784 (n was bound by A, dimension 1)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import numpy as np
+
+from ..prim import Add, BinaryExpr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, PrimExpr, Sub, Var, free_vars
+from .buffer import Buffer
+from .evaluation import Env, View, flat_memory
+
+Array = np.ndarray[Any, Any]
+Bound = dict[Var, str]
+"""Where each variable got its value: ``A, dimension 1``."""
+
+_KINDS: Final[dict[type, str]] = {
+    type(None): "None",
+    bool: "a bool",
+    int: "an int",
+    float: "a float",
+    str: "a string",
+    bytes: "bytes",
+    np.ndarray: "a tensor",
+    tuple: "a tuple",
+    list: "a tuple",
+    dict: "a dict",
+}
+
+
+def bind_scalar(name: str, param: Var, arg: Any) -> Any:
+    """The checked value of a scalar argument. Raises TypeError for another kind, ValueError if it does not fit."""
+    dtype = param.dtype
+    if dtype.is_handle:
+        return arg
+    if isinstance(arg, np.generic):
+        arg = cast(Any, arg).item()
+    if not isinstance(arg, (int, float)) or (isinstance(arg, float) and not dtype.is_float):
+        wanted = "a float" if dtype.is_float else "a bool" if dtype.is_bool else "an int"
+        raise TypeError(f"{name}: argument {param.name}: expected {wanted}, found {_kind(arg)}")
+    if dtype.is_float:
+        return float(arg)
+    if dtype.is_bool:
+        return bool(arg)
+    if not dtype.min_value <= arg <= dtype.max_value:
+        raise ValueError(f"{name}: argument {param.name}: {arg} does not fit {dtype!s}")
+    return int(arg)
+
+
+def _kind(arg: Any) -> str:
+    kind: type[Any] = type(arg)
+    return _KINDS.get(kind, "a function" if callable(arg) else kind.__name__)
+
+
+def bind_sizes(env: Env, bound: Bound, name: str, buffer: Buffer, arg: Any) -> None:
+    """Check an array's dtype and rank, and bind what stands alone in the buffer's shape, strides and offset."""
+    who = f"{name}: argument {buffer.name}"
+    if not isinstance(arg, np.ndarray):
+        raise TypeError(f"{who}: expected a tensor, found {_kind(arg)}")
+    array = cast(Array, arg)
+    if array.dtype != buffer.dtype.element_of.numpy():
+        raise TypeError(f"{who}: dtype is {array.dtype}, expected {buffer.dtype!s}")
+    lanes = (buffer.dtype.lanes,) if buffer.dtype.lanes > 1 else ()
+    if array.ndim != len(buffer.shape) + len(lanes):
+        raise ValueError(f"{who}: has {array.ndim} dimensions, expected {len(buffer.shape)}")
+    steps = [stride // array.itemsize for stride in array.strides]
+    for what, sizes, found in (
+        ("dimension", buffer.shape, array.shape),
+        ("stride of dimension", buffer.strides, steps),
+    ):
+        for axis, (size, value) in enumerate(zip(sizes, found, strict=False)):
+            if isinstance(size, Var) and size not in env:
+                env[size] = int(value)
+                bound[size] = f"{buffer.name}, {what} {axis}"
+    if isinstance(buffer.elem_offset, Var):
+        env.setdefault(buffer.elem_offset, 0)
+
+
+def bind_array(
+    env: Env, bound: Bound, name: str, buffer: Buffer, array: Array, layout: Callable[[Env, Array], View]
+) -> None:
+    """Compare an array's dimensions with the buffer's, now that every size is bound, and bind the buffer."""
+    memory = flat_memory(array, name, buffer.name, strided=bool(buffer.strides))
+    view = layout(env, memory)
+    for axis, (expected, found) in enumerate(zip(view.shape, array.shape, strict=False)):
+        if expected != found:
+            wanted = _expected(buffer.shape[axis], expected, bound)
+            raise ValueError(
+                f"{name}: argument {buffer.name}: dimension {axis} is {found}, expected {wanted}"
+            )
+    env[buffer.data] = memory
+    env[buffer] = view
+
+
+def _expected(size: PrimExpr, value: int, bound: Bound) -> str:
+    """``n * 4 = 8 (n was bound by A, dimension 0)``; of a constant, its value."""
+    if isinstance(size, IntImm):
+        return str(value)
+    origins = (
+        f"{var.name} was bound by {bound[var]}" if var in bound else f"{var.name} is an argument"
+        for var in free_vars(size)
+    )
+    return f"{size_text(size)} = {value} ({'; '.join(origins)})"
+
+
+_SYMBOLS: Final[dict[type, str]] = {Add: " + ", Sub: " - ", Mul: " * ", FloorDiv: " // ", FloorMod: " % "}
+
+
+def size_text(expr: PrimExpr) -> str:
+    """A size as messages at run time write it."""
+    if isinstance(expr, Var):
+        return expr.name
+    if isinstance(expr, IntImm):
+        return str(expr.value)
+    if isinstance(expr, (Min, Max)):
+        return f"{type(expr).__name__.lower()}({size_text(expr.a)}, {size_text(expr.b)})"
+    if isinstance(expr, BinaryExpr) and type(expr) in _SYMBOLS:
+        sides = (f"({size_text(e)})" if type(e) in _SYMBOLS else size_text(e) for e in (expr.a, expr.b))
+        return _SYMBOLS[type(expr)].join(sides)
+    return f"{type(expr).__name__}(…)"
+
+
+__all__ = ["Bound", "bind_array", "bind_scalar", "bind_sizes", "size_text"]
