@@ -90,7 +90,7 @@ def test_every_step_keeps_its_promise(index):
 def test_the_pipeline_runs_verified():
     with PassContext(instruments=[VerifyInstrument(assert_well_formed)]) as context:
         after = get_pipeline()(Everything)
-    assert context.trace[:3] == ["Normalize", "CheckReuse", "CanonicalizeBindings"]
+    assert context.trace[:4] == ["Normalize", "RealizeVDevice", "CheckReuse", "CanonicalizeBindings"]
     names = [g.name_hint for g in after]
     assert "nobody" not in names
     assert "main_local" in names
