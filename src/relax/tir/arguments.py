@@ -54,7 +54,7 @@ def bind_scalar(name: str, param: Var, arg: Any) -> Any:
 
 
 def _kind(arg: Any) -> str:
-    kind: type[Any] = type(arg)
+    kind = cast("type[Any]", type(arg))
     return _KINDS.get(kind, "a function" if callable(arg) else kind.__name__)
 
 
