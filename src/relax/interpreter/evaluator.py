@@ -194,12 +194,12 @@ class Interpreter:
                 if var.annotation is not None:
                     place = Place(f"{scope.function}: the value of {var.name_hint}", var.name_hint)
                     matching.check(value, var.annotation, scope, place)
-            case MatchCast(_, expr, info):
-                value = yield self.value(expr, scope)
-                name = matching.name_of(expr)
-                matching.match(value, info, scope, Place(f"{scope.function}: match_cast of {name}", name))
             case _:
-                raise TypeError(f"{scope.function}: a {type(binding).__name__} is no binding")
+                assert isinstance(binding, MatchCast), "there are two kinds of bindings"
+                value = yield self.value(binding.value, scope)
+                name = matching.name_of(binding.value)
+                place = Place(f"{scope.function}: match_cast of {name}", name)
+                matching.match(value, binding.struct_info, scope, place)
         self.bound(var, value, scope)
         scope.define(var, value)
 
@@ -257,7 +257,8 @@ class Interpreter:
                 function = yield self.value(call.op, scope)
                 args = yield self.values(call.args, scope)
         result = yield self.apply(function, args)
-        self.check_result(result, call, scope, callee_name(call.op))
+        if not isinstance(function, FunctionType):  # builtins are the machine's own
+            self.check_result(result, call, scope, callee_name(call.op))
         return result
 
     def placed(self, value: Any, info: StructInfo | None) -> Any:
@@ -343,7 +344,7 @@ class Interpreter:
             if isinstance(message, str) and not message.startswith(own):
                 error.args = (f"{scope.function}: {message}",)
         self._located = error, activation
-        span = None if binding is None else getattr(binding, "value", binding).span or binding.span
+        span = binding.value.span or binding.span if isinstance(binding, VarBinding | MatchCast) else None
         note = f"  in Relax function {scope.function}" + (f" ({span})" if span is not None else "")
         add_note: Callable[[str], None] | None = getattr(error, "add_note", None)  # Python 3.11
         if add_note is not None:

@@ -35,7 +35,7 @@ from ..struct_info import (
 )
 from .scope import Scope
 
-_PROGRAM_ERRORS = (ArithmeticError, AssertionError, LookupError, MemoryError, OSError, TypeError, ValueError)
+_PROGRAM_ERRORS = (ArithmeticError, AssertionError, IndexError, MemoryError, OSError, TypeError, ValueError)
 """What a reference raises for operands it has no result for."""
 
 
@@ -66,7 +66,7 @@ def evaluate_operator(call: Call, args: Sequence[Any], scope: Scope) -> Any:
         with np.errstate(all="ignore"):
             result = _definition(operator)(*operands)
     except _PROGRAM_ERRORS as error:
-        raise type(error)(f"{context}: {_message(error)}") from error
+        raise type(error)(f"{context}: {error}") from error
     return _result(result, expected, context)
 
 
@@ -86,10 +86,6 @@ def _definition(operator: Operator) -> Callable[..., Any]:
     attributes = [getattr(operator, name) for name in operator.attribute_names]
     implementation = BUILTINS[operator.packed]
     return lambda *operands: implementation(*operands, *attributes)
-
-
-def _message(error: BaseException) -> str:
-    return str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
 
 
 # ------------------------------------------------------------------------------------------- operands

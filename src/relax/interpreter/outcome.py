@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 import tvm_ffi
 
-from ..expr import Call, ExternFunc, Function
+from ..expr import Call, ExternFunc, Function, as_array
 from ..ir import IRModule, Node, walk
 from ..runtime.closure import Closure
 from ..runtime.nd import NDArray
@@ -136,10 +136,8 @@ def _copy(value: Any) -> Any:
 
 def snapshot(value: Any) -> Any:
     """A value as it is now: arrays are copied, of functions only their kind is kept."""
-    if isinstance(value, NDArray):
-        return np.array(value.numpy())
-    if isinstance(value, np.ndarray):
-        return np.array(cast(Any, value))
+    if isinstance(value, NDArray | np.ndarray):
+        return np.array(as_array(cast(Any, value)))
     if isinstance(value, tvm_ffi.Shape):
         return ("shape", *cast("tuple[int, ...]", value))
     if isinstance(value, tuple | list):
