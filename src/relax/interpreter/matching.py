@@ -27,6 +27,7 @@ from ..prim import IntImm, PrimExpr, free_vars
 from ..prim import Var as ShapeVar
 from ..runtime import match as values
 from ..runtime.closure import Closure
+from ..runtime.heap import ShapeHeap
 from ..runtime.info import FuncInfo, mismatch
 from ..runtime.values import kind_of
 from ..runtime_info import InfoMaker, runtime_device
@@ -93,7 +94,11 @@ def bind(value: Any, info: StructInfo, scope: Scope, place: Place) -> None:
 
 
 def check(value: Any, info: StructInfo, scope: Scope, place: Place) -> None:
-    """Compare a value with struct info whose shape variables are bound."""
+    """Compare a value with struct info whose shape variables are bound.
+
+    The shape heap of a lowered program is the tensor of its slots.
+    """
+    value = value.tensor if isinstance(value, ShapeHeap) else value
     check_kind(value, info, place)
     match info:
         case TupleStructInfo(fields):

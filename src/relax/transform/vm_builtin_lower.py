@@ -54,6 +54,7 @@ from ..prim import IntImm
 from ..struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
 from .rebuild import carry_info, same_or, with_info
+from .remove_purity_checking import force_pure
 from .vdevice_operand import VDeviceOperands
 
 UNLOWERED = "E4101"
@@ -83,7 +84,8 @@ class _BuiltinLowering:
 
     def function(self, func: Function) -> Function:
         self._where = f"in {func.attrs.get('global_symbol', 'a private function')}"
-        return carry_info(func, func.replace(body=self.seq(func.body)))
+        lowered = carry_info(func, func.replace(body=self.seq(func.body)))
+        return lowered if lowered is func else force_pure(lowered)
 
     def seq(self, expr: RelaxExpr) -> RelaxExpr:
         if not isinstance(expr, SeqExpr):

@@ -1,0 +1,58 @@
+"""What is sure of a value before it is checked, and how the checks of values are called."""
+
+from __future__ import annotations
+
+from ..expr import Call, ExternFunc, VarBinding
+from ..ir import RelaxExpr, StructInfo, same_vdevice
+from ..struct_info import (
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+
+_TRUSTED = ("vm.builtin.", "relax.run.")
+_UNTRUSTED = frozenset({"vm.builtin.invoke_closure", "vm.builtin.copy"})
+"""Builtins that give back what somebody else made."""
+
+
+def guaranteed(value: RelaxExpr) -> StructInfo:
+    """What is sure of a bound value. A packed function may return anything, whatever the call declares."""
+    if isinstance(value, Call) and isinstance(value.op, ExternFunc):
+        name = value.op.global_symbol
+        if name in _UNTRUSTED or not name.startswith(_TRUSTED):
+            return ObjectStructInfo()
+    return value.struct_info_ or ObjectStructInfo()
+
+
+def claim(binding: VarBinding) -> str:
+    """What a check of a binding is called."""
+    value = binding.value
+    if isinstance(value, Call) and isinstance(value.op, ExternFunc):
+        callee = value.op.global_symbol
+        if callee == "vm.builtin.invoke_closure":
+            return f"the result of {name_of(value.args[0])}"
+        return f"the result of {callee}"
+    return f"the value of {binding.var.name_hint}"
+
+
+def name_of(value: RelaxExpr) -> str:
+    """What messages call a value."""
+    return getattr(value, "name_hint", "a function" if isinstance(value, ExternFunc) else "a value")
+
+
+def same_kind(info: StructInfo, known: StructInfo) -> bool:
+    """Whether kind, rank, length and dtype of a value are known to be as `info` says."""
+    match info, known:
+        case (TensorStructInfo(_, dtype, vdevice), TensorStructInfo(_, known_dtype, known_vdevice)):
+            placed = vdevice is None or same_vdevice(vdevice, known_vdevice)
+            return placed and info.ndim in (-1, known.ndim) and dtype in ("", known_dtype)
+        case (ShapeStructInfo(_, ndim), ShapeStructInfo(_, known_ndim)):
+            return ndim in (-1, known_ndim)
+        case (PrimStructInfo(dtype), PrimStructInfo(known_dtype)):
+            return dtype == known_dtype
+        case (TupleStructInfo(fields), TupleStructInfo(known_fields)):
+            return len(fields) == len(known_fields)
+        case _:
+            return False
