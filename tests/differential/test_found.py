@@ -121,4 +121,27 @@ def test_a_shape_divided_by_zero():
     holds("agrees", text, [np.zeros((2, 0))], [np.zeros((2, 1))])
 
 
+def test_a_folded_constant_is_a_fresh_tensor_to_an_in_place_call():
+    """FoldConstant made a constant of what is then reused in place, which was refused."""
+    text = """
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((2,), "float32")):
+            a = R.const([1.0, 2.0], "float32")
+            b = R.add(a, R.const(1.0, "float32"))
+            c = R.call_tir_inplace(Module.twice, (b,), inplace_indices=[0], out_sinfo=R.Tensor((2,), "float32"))
+            d = R.call_inplace_packed("fuzz.increment", a, inplace_indices=[0], sinfo_args=R.Tensor((2,), "float32"))
+            return (c, d)
+
+        @T.prim_func(private=True)
+        def twice(a: T.Buffer((2,), "float32")):
+            for i in range(2):
+                a[i] = a[i] * T.float32(2)
+    """
+    cases = [[np.zeros(2, "float32")]] * 2  # the second run must not see what the first one wrote
+    holds("agrees", text, *cases)
+    holds("passes_keep", text, *cases)
+
+
 __all__ = ["relax"]

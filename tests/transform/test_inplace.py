@@ -118,9 +118,12 @@ def test_constants_captured_values_and_doubles():
                 return z
 
             c = R.const([1.0, 2.0, 3.0, 4.0], "float32")
-            d = R.call_tir_inplace(Before.f, (c,), [0], R.Tensor((4,), "float32"))
+            k = R.call_tir_inplace(Before.f, (c,), [0], R.Tensor((4,), "float32"))  # c is a fresh tensor
+            d = R.call_tir_inplace(
+                Before.f, (R.const([1.0, 2.0, 3.0, 4.0], "float32"),), [0], R.Tensor((4,), "float32")
+            )
             e = R.call_tir_inplace(Before.g, (x, x), [0], R.Tensor((4,), "float32"))
-            return (inner, d, e)
+            return (inner, k, d, e)
 
     messages = refused(Before)
     assert messages == [

@@ -2,8 +2,8 @@
 
 A walk in evaluation order keeps, for every variable, the storages its value surely consists of: another name, a
 match_cast, a tuple, a projection or a branch has those of what it names. An in-place call takes the storages of
-the arguments it reuses; naming one of them later, under whatever name, is an error. So is reusing a constant, a
-value from outside a local function (which may run again), or one that the same call is given twice.
+the arguments it reuses; naming one of them later, under whatever name, is an error. So is reusing a constant that
+no variable is bound to, a value from outside a local function (which may run again), or one that the same call is given twice.
 
 A function that reuses a parameter reuses what it is called with, so a call of it is an in-place call too; what a
 function returns of its parameters is another name for the argument. The walk is repeated until nothing more is known
@@ -127,6 +127,8 @@ class _Walk:
                 self.take(call)
                 own = own_storages(var, var.struct_info_)
                 return flat(own).union(*returned) if returned else own
+            case VarBinding(var, Constant()):
+                return frozenset({var})  # each evaluation of a constant gives a fresh tensor
             case VarBinding(_, value) | MatchCast(_, value):
                 self.use(value)
                 return self.held(value)
