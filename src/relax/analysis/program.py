@@ -114,7 +114,7 @@ class Use:
     problem: Literal["invisible", "own value", "captured"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ShapeUse:
     """A shape variable is used where it is not bound."""
 
@@ -226,6 +226,8 @@ class _Collector:
         """Whether the annotation being walked is of a variable seen after its dataflow block."""
         self.unbound: set[PrimVar] = set()
         """Shape variables of which a use without a binding was recorded."""
+        self.told: set[tuple[int, str, PrimVar]] = set()
+        """At which places; one is enough for each."""
         self.walked: list[set[RelaxExpr]] = [set()]
         """For each scope, the calls and tuples that were walked and bind nothing: a graph of them is walked once."""
         self.bound_count = 0
@@ -536,9 +538,10 @@ class _Collector:
         for var in (value,) if isinstance(value, PrimVar) else free_vars(value):
             if var in self.shape_visible or var in own:
                 continue
-            use = ShapeUse(var, place, position)
-            if use not in self.program.shape_uses[-8:]:
-                self.program.shape_uses.append(use)
+            key = place.order, position, var
+            if key not in self.told:
+                self.told.add(key)
+                self.program.shape_uses.append(ShapeUse(var, place, position))
             self.unbound.add(var)
             if position == "parameter":
                 # The signature is at fault, once, and not what follows from it.
