@@ -15,7 +15,7 @@ from relax.script import relax as R
 from relax.script import tir as T
 
 
-def test_match_cast_is_an_alias_of_what_is_mutated():
+def test_match_cast_is_an_alias_of_what_is_mutated(run):
     @I.ir_module
     class Module:
         @R.function(pure=False)
@@ -28,7 +28,7 @@ def test_match_cast_is_an_alias_of_what_is_mutated():
             after = R.add(b, b)
             return (before, after)
 
-    vm = machine(Module)
+    vm = run(Module)
     for n in (0, 1, 5):
         x = np.linspace(0, 1, n, dtype="float32")
         before, after = arrays(vm["main"](x))
@@ -37,7 +37,7 @@ def test_match_cast_is_an_alias_of_what_is_mutated():
 
 
 @pytest.mark.parametrize("dataflow", [False, True])
-def test_reshape_is_no_alias_of_what_is_mutated(dataflow):
+def test_reshape_is_no_alias_of_what_is_mutated(run, dataflow):
     if dataflow:
 
         @I.ir_module
@@ -66,7 +66,7 @@ def test_reshape_is_no_alias_of_what_is_mutated(dataflow):
                 _ = R.call_packed("pitfall.increment", a, sinfo_args=R.Tuple())
                 return (b, c)
 
-    vm = machine(Module)
+    vm = run(Module)
     for n in (0, 1, 4):
         x = np.linspace(0, 1, n, dtype="float32")
         b, c = arrays(vm["main"](x))
@@ -74,7 +74,7 @@ def test_reshape_is_no_alias_of_what_is_mutated(dataflow):
         np.testing.assert_allclose(c, np.exp(x)[None], rtol=1e-6)
 
 
-def test_identity_operators_do_not_return_their_operand():
+def test_identity_operators_do_not_return_their_operand(run):
     """An operator that changes nothing (a reshape to the same shape, a cast to the same dtype) still gives a fresh tensor."""
 
     @I.ir_module
@@ -95,7 +95,7 @@ def test_identity_operators_do_not_return_their_operand():
             _ = R.call_packed("pitfall.increment", x, sinfo_args=R.Tuple())
             return (a, b, c, d, e, f, g, h[0])
 
-    vm = machine(Module)
+    vm = run(Module)
     for n in (0, 1, 3):
         x = np.ones((2, n), "float32")
         for name, result in zip("abcdefgh", arrays(vm["main"](x)), strict=True):
@@ -103,7 +103,7 @@ def test_identity_operators_do_not_return_their_operand():
         assert (x == 2).all()
 
 
-def test_split_of_one_part_and_tuples():
+def test_split_of_one_part_and_tuples(run):
     @I.ir_module
     class Module:
         @R.function(pure=False)
@@ -116,11 +116,11 @@ def test_split_of_one_part_and_tuples():
             _2 = R.call_packed("pitfall.increment", t[0], sinfo_args=R.Tuple())
             return (a, x, t[0])
 
-    a, x, again = arrays(machine(Module)["main"](f32(0, 0)))
+    a, x, again = arrays(run(Module)["main"](f32(0, 0)))
     assert (a.tolist(), x.tolist(), again.tolist()) == ([2, 2], [1, 1], [2, 2])
 
 
-def test_branches_give_aliases():
+def test_branches_give_aliases(run):
     @I.ir_module
     class Module:
         @R.function(pure=False)
@@ -136,7 +136,7 @@ def test_branches_give_aliases():
             total = R.add(x, first)
             return (total, x, y)
 
-    vm = machine(Module)
+    vm = run(Module)
     for c in (True, False):
         x, y = f32(1, 2), f32(10, 20)
         total, x1, y1 = arrays(vm["main"](np.array(c), x, y))
@@ -147,7 +147,7 @@ def test_branches_give_aliases():
         assert (x.tolist(), y.tolist()) == (x1.tolist(), y1.tolist()), (expected_x, expected_y)
 
 
-def test_same_array_given_twice():
+def test_same_array_given_twice(run):
     @I.ir_module
     class Module:
         @R.function(pure=False)
@@ -160,11 +160,11 @@ def test_same_array_given_twice():
             return (before, after)
 
     x = f32(1, 2)
-    before, after = arrays(machine(Module)["main"](x, x))
+    before, after = arrays(run(Module)["main"](x, x))
     assert (before.tolist(), after.tolist()) == ([2, 4], [4, 6])
 
 
-def test_results_of_equal_calls_are_different_tensors():
+def test_results_of_equal_calls_are_different_tensors(run):
     """Merging what is computed twice, or allocations, would let a mutation be seen elsewhere."""
 
     @I.ir_module
@@ -182,11 +182,11 @@ def test_results_of_equal_calls_are_different_tensors():
             _1 = R.call_packed("pitfall.increment", c, sinfo_args=R.Tuple())
             return (a, b, c, d)
 
-    a, b, c, d = arrays(machine(Module)["main"](f32(1, 2)))
+    a, b, c, d = arrays(run(Module)["main"](f32(1, 2)))
     assert [v.tolist() for v in (a, b, c, d)] == [[3, 5], [2, 4], [1, 1], [0, 0]]
 
 
-def test_pure_function_works_in_place_on_what_a_view_shows():
+def test_pure_function_works_in_place_on_what_a_view_shows(run):
     """The caller of `consume` gives `a` away; `b`, computed from `a` before, must keep its values."""
 
     @I.ir_module
@@ -214,10 +214,10 @@ def test_pure_function_works_in_place_on_what_a_view_shows():
             return d
 
     x = f32(0, 1, 2, 3)
-    np.testing.assert_allclose(machine(Module)["main"](x).numpy(), 3 * np.exp(x).reshape(2, 2), rtol=1e-6)
+    np.testing.assert_allclose(run(Module)["main"](x).numpy(), 3 * np.exp(x).reshape(2, 2), rtol=1e-6)
 
 
-def test_equal_values_are_not_merged_when_a_function_works_in_place_on_one():
+def test_equal_values_are_not_merged_when_a_function_works_in_place_on_one(run):
     @I.ir_module
     class Module:
         @T.prim_func(private=True)
@@ -243,7 +243,7 @@ def test_equal_values_are_not_merged_when_a_function_works_in_place_on_one():
             return d
 
     x = f32(0, 1, 2, 3)
-    np.testing.assert_allclose(machine(Module)["main"](x).numpy(), 3 * np.exp(x), rtol=1e-6)
+    np.testing.assert_allclose(run(Module)["main"](x).numpy(), 3 * np.exp(x), rtol=1e-6)
 
 
 def test_an_argument_that_a_function_reuses_is_used_no_more():
@@ -327,7 +327,7 @@ def test_what_a_function_returns_of_its_arguments_is_reused():
     assert [d.message for d in caught.value.diagnostics] == ["a is used after it was reused in place"]
 
 
-def test_dynamic_reshape_is_no_alias():
+def test_dynamic_reshape_is_no_alias(run):
     @I.ir_module
     class Module:
         @R.function(pure=False)
@@ -337,7 +337,7 @@ def test_dynamic_reshape_is_no_alias():
             _ = R.call_packed("pitfall.increment", a, sinfo_args=R.Tuple())
             return (a, b)
 
-    vm = machine(Module)
+    vm = run(Module)
     x = f32(0, 1, 2, 3)
     a, b = arrays(vm["main"](x, (2, 2)))
     np.testing.assert_allclose(b, np.exp(x).reshape(2, 2), rtol=1e-6)
@@ -346,7 +346,7 @@ def test_dynamic_reshape_is_no_alias():
         vm["main"](x, (3, 2))
 
 
-def test_closures_see_mutations_of_what_they_capture():
+def test_closures_see_mutations_of_what_they_capture(run):
     @I.ir_module
     class Module:
         @R.function(pure=False)
@@ -363,11 +363,11 @@ def test_closures_see_mutations_of_what_they_capture():
             return (before, after)
 
     x = f32(0, 1)
-    before, after = arrays(machine(Module)["main"](x))
+    before, after = arrays(run(Module)["main"](x))
     np.testing.assert_allclose(after - before, 1, rtol=1e-6)
 
 
-def test_packed_function_returns_its_argument():
+def test_packed_function_returns_its_argument(run):
     @I.ir_module
     class Module:
         @R.function(pure=False)
@@ -380,11 +380,11 @@ def test_packed_function_returns_its_argument():
             _ = R.call_packed("pitfall.increment", c, sinfo_args=R.Tuple())
             return (a, c)
 
-    a, c = arrays(machine(Module)["main"](f32(0, 0)))
+    a, c = arrays(run(Module)["main"](f32(0, 0)))
     assert (a.tolist(), c.tolist()) == ([1, 1], [[2], [2]])
 
 
-def test_results_are_kept_by_packed_functions():
+def test_results_are_kept_by_packed_functions(run):
     """A tensor that a packed function keeps must not be reused for a later result."""
     import relax
 
@@ -402,7 +402,7 @@ def test_results_are_kept_by_packed_functions():
             c = R.add(a, b)
             return c
 
-    vm = machine(Module)
+    vm = run(Module)
     results = [vm["main"](f32(i, i)) for i in range(4)]
     assert [k.numpy()[0] for k in kept] == [1, 2, 2, 3, 3, 4, 4, 5]
     assert [r.numpy()[0] for r in results] == [3, 5, 7, 9]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pitfall_helpers import arrays, f32, machine
+from pitfall_helpers import arrays, f32
 
 import relax
 from relax.script import ir as I
@@ -13,7 +13,7 @@ from relax.script import relax as R
 INF, NAN = float("inf"), float("nan")
 
 
-def test_each_evaluation_of_a_constant_is_a_fresh_tensor():
+def test_each_evaluation_of_a_constant_is_a_fresh_tensor(run):
     @I.ir_module
     class Module:
         @R.function(private=True, pure=False)
@@ -61,7 +61,7 @@ def test_each_evaluation_of_a_constant_is_a_fresh_tensor():
             _ = f()
             return (f(), c)
 
-    vm = machine(Module)
+    vm = run(Module)
     for _ in range(3):
         assert vm["direct"]().numpy().tolist() == [2, 3]
         c, t, u, d = (v.tolist() for v in arrays(vm["through"](np.array(True))))
@@ -91,7 +91,7 @@ def test_bound_parameters_are_not_the_callers_arrays():
     assert vm["main"]().numpy().tolist() == [1, 2]
 
 
-def test_folding_keeps_floating_point_results():
+def test_folding_keeps_floating_point_results(run):
     @I.ir_module
     class Module:
         @R.function
@@ -120,13 +120,13 @@ def test_folding_keeps_floating_point_results():
             np.full(6, NAN, "float32"),
             (np.float32(1e8) + x) - np.float32(1e8),
         )
-    for i, (found, wanted) in enumerate(zip(arrays(machine(Module)["main"](x)), expected, strict=True)):
+    for i, (found, wanted) in enumerate(zip(arrays(run(Module)["main"](x)), expected, strict=True)):
         np.testing.assert_array_equal(found, wanted, err_msg=str(i))
         finite = ~np.isnan(wanted)
         assert (np.signbit(found) == np.signbit(wanted))[finite].all(), i
 
 
-def test_what_differs_in_constants_only_is_not_merged():
+def test_what_differs_in_constants_only_is_not_merged(run):
     """0.0 and -0.0 are equal as numbers, NaN is not: neither may decide whether computations are the same."""
 
     @I.ir_module
@@ -145,11 +145,11 @@ def test_what_differs_in_constants_only_is_not_merged():
                 R.output(a, b, c1, d1, e1)
             return (a, b, c1, d1, e1)
 
-    a, b, c, d, e = (v.tolist() for v in arrays(machine(Module)["main"](f32(1, 2))))
+    a, b, c, d, e = (v.tolist() for v in arrays(run(Module)["main"](f32(1, 2))))
     assert (a, b, c, d, e) == ([INF, INF], [-INF, -INF], [-2, -4], [-2, -5], [-2, -4])
 
 
-def test_functions_that_differ_in_constants_only():
+def test_functions_that_differ_in_constants_only(run):
     @I.ir_module
     class Module:
         @R.function(private=True)
@@ -174,7 +174,7 @@ def test_functions_that_differ_in_constants_only():
                 R.output(a, b, c)
             return (a, b, c)
 
-    a, b, c = arrays(machine(Module)["main"](f32(1, 2)))
+    a, b, c = arrays(run(Module)["main"](f32(1, 2)))
     assert not np.signbit(a).any()
     assert np.signbit(b).all()
     assert np.isnan(c).all()
@@ -182,7 +182,7 @@ def test_functions_that_differ_in_constants_only():
 
 @pytest.mark.parametrize("fill", [0.0, -0.0, NAN, INF, -INF])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "bfloat16"])
-def test_full_of_special_values(fill, dtype):
+def test_full_of_special_values(run, fill, dtype):
     @I.ir_module
     class Module:
         @R.function
@@ -190,14 +190,14 @@ def test_full_of_special_values(fill, dtype):
             return (R.full_like(x, R.const(fill, dtype)), R.add(x, R.const(fill, dtype)))
 
     for n in (0, 1, 3):
-        full, total = arrays(machine(Module)["main"](relax.nd.array(np.zeros(n), dtype=dtype)))
+        full, total = arrays(run(Module)["main"](relax.nd.array(np.zeros(n), dtype=dtype)))
         wanted = np.full(n, fill)
         np.testing.assert_array_equal(full.astype("float64"), wanted)
         assert (np.signbit(full.astype("float64")) == np.signbit(wanted)).all()
         np.testing.assert_array_equal(total.astype("float64"), 0.0 + wanted)
 
 
-def test_kernels_that_differ_in_immediates_only():
+def test_kernels_that_differ_in_immediates_only(run):
     """`te.compute` closures and attributes with different scalars make different kernels."""
 
     @I.ir_module
@@ -214,6 +214,6 @@ def test_kernels_that_differ_in_immediates_only():
 
     x = f32(-3, 0.5, 1.5, 5)
     for found, (low, high) in zip(
-        arrays(machine(Module)["main"](x)), ((0, 1), (0, 2), (0, 2), (-1, 2)), strict=True
+        arrays(run(Module)["main"](x)), ((0, 1), (0, 2), (0, 2), (-1, 2)), strict=True
     ):
         np.testing.assert_array_equal(found, np.clip(x, np.float32(low), np.float32(high)))

@@ -14,7 +14,7 @@ from relax.script import tir as T
 INTS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 
 
-def test_integer_arithmetic_on_big_shape_values_is_exact():
+def test_integer_arithmetic_on_big_shape_values_is_exact(run):
     @I.ir_module
     class Module:
         @R.function
@@ -25,14 +25,14 @@ def test_integer_arithmetic_on_big_shape_values_is_exact():
                 [a // 2, a % 2, a // b, a % b, (a + 1) // 3, T.max(a, b), T.min(a, b), a - b * (a // b)]
             )
 
-    vm = machine(Module)
+    vm = run(Module)
     for a, b in ((2**53 + 1, 1), (2**53 + 1, 3), (2**62 + 1, 2**31 + 7), (0, 5), (7, 2**62)):
         wanted = (a // 2, a % 2, a // b, a % b, (a + 1) // 3, max(a, b), min(a, b), a - b * (a // b))
         assert tuple(vm["main"]((a, b))) == wanted
 
 
 @pytest.mark.parametrize("operation", ["//", "%"])
-def test_shape_values_divided_by_zero(operation):
+def test_shape_values_divided_by_zero(run, operation):
     text = f"""
 @I.ir_module
 class Module:
@@ -42,7 +42,7 @@ class Module:
         b = T.int64()
         return R.shape([a {operation} b])
 """
-    vm = machine(text)
+    vm = run(text)
     with pytest.raises((ZeroDivisionError, ValueError), match="zero"):
         vm["main"]((1, 0))
     assert len(vm["main"]((1, 1))) == 1
@@ -50,7 +50,7 @@ class Module:
 
 @pytest.mark.parametrize("dtype", INTS)
 @pytest.mark.parametrize("op", ["floor_divide", "floor_mod", "mod"])
-def test_integer_division(dtype, op):
+def test_integer_division(run, dtype, op):
     function = getattr(R, op)
 
     @I.ir_module
@@ -59,7 +59,7 @@ def test_integer_division(dtype, op):
         def main(x: R.Tensor(("n",), dtype), y: R.Tensor(("n",), dtype)) -> R.Tensor(("n",), dtype):
             return function(x, y)
 
-    vm = machine(Module)
+    vm = run(Module)
     info = np.iinfo(dtype)
     values = {info.min, info.min + 1, info.max, 1, 2, 3, 7, *((-1, -2, -7) if info.min else ())} - {0}
     x, y = (v.reshape(-1) for v in np.meshgrid(*2 * (np.array(sorted(values), dtype),)))
@@ -78,7 +78,7 @@ def test_integer_division(dtype, op):
         vm["main"](np.ones(3, dtype), np.array([1, 0, 1], dtype))
 
 
-def test_division_by_a_constant_zero_compiles_and_fails_when_run():
+def test_division_by_a_constant_zero_compiles_and_fails_when_run(run):
     @I.ir_module
     class Module:
         @R.function
@@ -89,14 +89,14 @@ def test_division_by_a_constant_zero_compiles_and_fails_when_run():
                 R.output(y)
             return y
 
-    vm = machine(Module)
+    vm = run(Module)
     with pytest.raises((ZeroDivisionError, ValueError, AssertionError), match="zero"):
         vm["main"](np.ones(3, "int32"))
 
 
 @pytest.mark.parametrize("index", ["int8", "int32", "int64", "uint64"])
 @pytest.mark.parametrize("axis", [0, 1, -1])
-def test_take_out_of_range(index, axis):
+def test_take_out_of_range(run, index, axis):
     @I.ir_module
     class Module:
         @R.function
@@ -105,7 +105,7 @@ def test_take_out_of_range(index, axis):
         ):
             return R.take(x, i, axis=axis)
 
-    vm = machine(Module)
+    vm = run(Module)
     x = np.arange(12, dtype="float32").reshape(3, 4)
     size = x.shape[axis]
     np.testing.assert_array_equal(
@@ -126,7 +126,7 @@ def test_take_out_of_range(index, axis):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "float16"])
-def test_reductions_over_nothing_are_defined(dtype):
+def test_reductions_over_nothing_are_defined(run, dtype):
     """The least value for max, the greatest for min: as the operators say."""
 
     @I.ir_module
@@ -141,7 +141,7 @@ def test_reductions_over_nothing_are_defined(dtype):
                 R.output(a, b, c, d)
             return (a, b, c, d)
 
-    vm = machine(Module)
+    vm = run(Module)
     low, high = (-np.inf, np.inf) if dtype != "int8" else (-128, 127)
     for n in (0, 2):
         found = [v.tolist() for v in arrays(vm["main"](np.zeros((n, 0), dtype)))]
@@ -170,7 +170,7 @@ ZERO_PROGRAMS = {
 
 @pytest.mark.parametrize("name", ZERO_PROGRAMS)
 @pytest.mark.parametrize("static", [False, True])
-def test_zero_extents(name, static):
+def test_zero_extents(run, name, static):
     build, reference = ZERO_PROGRAMS[name]
     for shape in ((0, 0), (0, 3), (3, 0), (1, 1), (2, 3)):
         if static or shape == (0, 0):
@@ -181,7 +181,7 @@ def test_zero_extents(name, static):
                 with bb.dataflow():
                     out = bb.emit_output(build(x))
                 bb.emit_func_output(out)
-            vm = machine(bb.get())
+            vm = run(bb.get())
         value = (np.arange(shape[0] * shape[1], dtype="float32") % 3).reshape(shape)
         with np.errstate(all="ignore"):
             wanted = reference(value)
@@ -190,7 +190,7 @@ def test_zero_extents(name, static):
         np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
-def test_sizes_that_overflow():
+def test_sizes_that_overflow(run):
     @I.ir_module
     class Module:
         @R.function
@@ -213,7 +213,7 @@ def test_sizes_that_overflow():
             m = T.int64()
             return R.zeros((n + m,), "float32")
 
-    vm = machine(Module)
+    vm = run(Module)
     one = np.ones((1, 1), "float32")
     for n, m in ((2**32, 2**32), (2**62, 4), (2**40, 2**20), (2**62, 2**62), (2**33, 2**31)):
         for name, args in (("broadcast", (one,)), ("product", ()), ("total", ())):
