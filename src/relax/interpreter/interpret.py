@@ -20,9 +20,9 @@ def interpret(mod: IRModule, func_name: str = "main", *args: Any, **kwargs: Any)
     well-formed one, in normal form or not, before or after any pass that keeps it a Relax program; nothing of it is
     compiled. It is slow, and is meant to be compared with.
 
-    Raises DiagnosticError for a module that is not well-formed or cannot be derived, AttributeError if there is no such entry point, and
-    otherwise what the program raises: TypeError and ValueError for values that do not match their annotations,
-    AssertionError, IndexError, ZeroDivisionError, …
+    Raises DiagnosticError for a module that is not well-formed or cannot be derived, AttributeError if there is no
+    such entry point, and otherwise what the program raises: TypeError and ValueError for values that do not match
+    their annotations, AssertionError, IndexError, ZeroDivisionError, …
     """
     assert_well_formed(mod, check_struct_info=False)
     normalize_module(mod)  # for its complaints: what is evaluated is the program as it stands

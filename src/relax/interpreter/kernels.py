@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tvm_ffi
@@ -15,21 +15,12 @@ from ..tir import PrimFunc
 from ..tir.interpret import executable
 
 
-class _PackedFunctions(Mapping[str, Callable[..., Any]]):
+class _PackedFunctions:
     """The packed functions of the process, for calls out of TIR."""
 
-    def __getitem__(self, name: str) -> Callable[..., Any]:
-        return get_global_func(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """The function of that name, `default` if there is none."""
-        return get_global_func(name, allow_missing=True) or default
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(tvm_ffi.registry.list_global_func_names())
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
+    def get(self, name: str, /) -> Callable[..., Any] | None:
+        """The function of that name, None if there is none."""
+        return get_global_func(name, allow_missing=True)
 
 
 class Kernels:

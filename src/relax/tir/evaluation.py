@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -127,10 +127,18 @@ def flat_memory(array: Array, function: str, name: str, strided: bool) -> Array:
     return np.lib.stride_tricks.as_strided(array, (count,), (array.itemsize,))
 
 
+class Externs(Protocol):
+    """The functions of call_extern and call_packed, by name: a dict is one."""
+
+    def get(self, name: str, /) -> Callable[..., Any] | None:
+        """The function, None if there is none of this name."""
+        ...
+
+
 class ExpressionCompiler:
     """Turns expressions into closures."""
 
-    def __init__(self, externs: Mapping[str, Callable[..., Any]]) -> None:
+    def __init__(self, externs: Externs) -> None:
         self.externs = externs
         self._shared: dict[PrimExpr, Value | None] | None = None
         """While an expression is being compiled: its objects that occur in several places, and what they became."""
@@ -385,4 +393,4 @@ def _binary_function(expr: BinaryExpr) -> Callable[[Any, Any], Any]:
     return divide
 
 
-__all__ = ["Env", "ExpressionCompiler", "View", "flat_memory"]
+__all__ = ["Env", "ExpressionCompiler", "Externs", "View", "flat_memory"]

@@ -10,7 +10,7 @@ they are; a reduction over nothing still runs the block's init.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from ..ir import DataType, IRModule
 from ..prim import Var
 from .arguments import Bound, bind_array, bind_scalar, bind_sizes
 from .buffer import Buffer
-from .evaluation import Env, ExpressionCompiler, View
+from .evaluation import Env, ExpressionCompiler, Externs, View
 from .layout import element_count
 from .statements import conjuncts
 from .stmt import (
@@ -52,7 +52,7 @@ def interpret(
     func: PrimFunc,
     *args: Any,
     module: IRModule | None = None,
-    externs: Mapping[str, Callable[..., Any]] | None = None,
+    externs: Externs | None = None,
     reverse_parallel: bool = False,
 ) -> None:
     """Run a PrimFunc on NumPy arrays and Python scalars, one per parameter.
@@ -69,7 +69,7 @@ def executable(
     func: PrimFunc,
     *,
     module: IRModule | None = None,
-    externs: Mapping[str, Callable[..., Any]] | None = None,
+    externs: Externs | None = None,
     reverse_parallel: bool = False,
     name: str = "main",
 ) -> Callable[[Sequence[Any]], None]:
@@ -93,9 +93,7 @@ def _nothing(env: Env) -> None:
 class _Compiler(ExpressionCompiler):
     """Turns statements into Python closures over the environment."""
 
-    def __init__(
-        self, module: IRModule | None, externs: Mapping[str, Callable[..., Any]], reverse_parallel: bool
-    ) -> None:
+    def __init__(self, module: IRModule | None, externs: Externs, reverse_parallel: bool) -> None:
         super().__init__(externs)
         self.module = module
         self.reverse = reverse_parallel
