@@ -279,7 +279,7 @@ def test_a_neighbour_is_accepted_and_means_the_same(neighbour):
 
 
 def test_a_difference_is_seen():
-    other = from_source(PROGRAM.replace("R.multiply(t, y)", "R.subtract(t, y)"))
+    other = from_source(PROGRAM.replace("R.negative(t)", "R.exp(t)"))
     assert difference([case()])(MODULE, other) is not None
 
 
