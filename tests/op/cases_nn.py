@@ -115,6 +115,7 @@ for name in ("max_pool2d", "avg_pool2d"):
     CASES += [
         Case(op, [rng.array((0, 2, 4, 4), "float32")], WINDOWS[0]),
         Case(op, [rng.array((1, 1, 1, 1), "float32")]),
+        Case(op, [rng.array((1, 1, 0, 2), "float32")], {"pool_size": (2, 2), "padding": (1, 1, 0, 0)}),
         Case(op, [rng.array((2, 6, 5, 3), "float32")], {**WINDOWS[0], "layout": "NHWC"}),
         Case(op, [np.where(rng.array((1, 1, 4, 4), "float32") > 2, np.nan, 1).astype("float32")], WINDOWS[0]),
     ]

@@ -197,9 +197,8 @@ class Pool2d(Image):
             dims[d] = self.require_room(extent, axis)
         return tensor(dims, data.dtype)
 
-    def windows(self, x: Array) -> Iterator[tuple[int, int, list[int], list[int]]]:
-        """For each place of the result of (N, C, H, W) data: y, x, and the rows and columns its window covers,
-        padding included (then outside the data)."""
+    def places(self, x: Array) -> list[int]:
+        """How many windows (N, C, H, W) data have, along H and W."""
         pads, window = topi.nn.pad_pairs(self.padding), topi.nn.pair(self.pool_size)
         strides, dilation = topi.nn.pair(self.strides), topi.nn.pair(self.dilation)
         counts: list[int] = []
@@ -211,8 +210,16 @@ class Pool2d(Image):
                 if (count - 1) * strides[j] >= x.shape[2 + j] + pads[j][0]:
                     count -= 1
             counts.append(max(count, 0))
-        for y in range(counts[0]):
-            for z in range(counts[1]):
+        return counts
+
+    def windows(self, x: Array) -> Iterator[tuple[int, int, list[int], list[int]]]:
+        """For each place of the result of (N, C, H, W) data: y, x, and the rows and columns its window covers,
+        padding included (then outside the data)."""
+        pads, window = topi.nn.pad_pairs(self.padding), topi.nn.pair(self.pool_size)
+        strides, dilation = topi.nn.pair(self.strides), topi.nn.pair(self.dilation)
+        height, width = self.places(x)
+        for y in range(height):
+            for z in range(width):
                 rows = [y * strides[0] - pads[0][0] + t * dilation[0] for t in range(window[0])]
                 columns = [z * strides[1] - pads[1][0] + t * dilation[1] for t in range(window[1])]
                 yield y, z, rows, columns
@@ -221,7 +228,7 @@ class Pool2d(Image):
         """`fold`(elements (N, C, count), number of places that count in the padded data) for each window."""
         x = _to_layout(data, self.layout, "NCHW")
         (_, bottom), (_, right) = topi.nn.pad_pairs(self.padding)
-        cells: dict[tuple[int, int], Array] = {}
+        out = np.zeros((*x.shape[:2], *self.places(x)), data.dtype)
         for y, z, rows, columns in self.windows(x):
             inside_rows = [r for r in rows if 0 <= r < x.shape[2]]
             inside_columns = [c for c in columns if 0 <= c < x.shape[3]]
@@ -229,12 +236,7 @@ class Pool2d(Image):
             window = x[:, :, inside_rows][:, :, :, inside_columns].reshape(
                 *x.shape[:2], len(inside_rows) * len(inside_columns)
             )
-            cells[y, z] = fold(window, places)
-        height = max((y for y, _ in cells), default=-1) + 1
-        width = max((z for _, z in cells), default=-1) + 1
-        out = np.zeros((*x.shape[:2], height, width), data.dtype)
-        for (y, z), value in cells.items():
-            out[:, :, y, z] = value
+            out[:, :, y, z] = fold(window, places)
         return _to_layout(out, "NCHW", self.layout)
 
 
