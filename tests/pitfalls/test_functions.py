@@ -145,7 +145,7 @@ def test_endless_recursion_is_an_error():
             r = cls.main(n)
             return R.add(r, n)
 
-    vm = run(Module)
+    vm = machine(Module)
     with pytest.raises(RecursionError, match="main"):
         vm["main"](i64(1))
     with pytest.raises(RecursionError, match="main"):

@@ -52,7 +52,7 @@ from .uses import Uses
 ExprT = TypeVar("ExprT", bound=RelaxExpr)
 
 
-@function_pass
+@function_pass(opt_level=1)
 def CanonicalizeBindings(func: Function, mod: IRModule) -> Function:
     """Remove trivial bindings; see the module's docstring. Struct info stays as precise as it was."""
     while True:

@@ -43,7 +43,7 @@ from .rebuild import carry_info, same_or
 from .uses import Uses
 
 
-@module_pass
+@module_pass(opt_level=1)
 def DeadCodeElimination(mod: IRModule, entry_functions: Sequence[str] | None = None) -> IRModule:
     """Remove unused bindings, then the functions that `entry_functions` (default: entry points) do not reach.
 

@@ -41,7 +41,7 @@ from .rebuild import same_or
 from .rewrite_dataflow_reshape import private_variables, works_in_place
 
 
-@function_pass
+@function_pass(opt_level=1)
 def EliminateCommonSubexpr(func: Function, mod: IRModule, call_only: bool = False) -> Function:
     """Merge equal computations; with `call_only`, calls alone. See the module's docstring."""
     return cast(Function, _Eliminator(call_only).node(func))

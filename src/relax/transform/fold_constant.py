@@ -76,7 +76,7 @@ def set_kernel_evaluator(function: KernelEvaluator | None) -> None:
     _evaluator = function
 
 
-@function_pass
+@function_pass(opt_level=1)
 def FoldConstant(func: Function, mod: IRModule) -> Function:
     """Replace calls on constants by their results; see the module's docstring."""
     name = str(func.attrs.get("global_symbol", ""))

@@ -52,7 +52,7 @@ from .inplace import reused_indices
 _KERNELS = ("relax.call_tir", "relax.call_dps_packed")
 
 
-@function_pass
+@function_pass(opt_level=1)
 def RewriteDataflowReshape(func: Function, mod: IRModule) -> Function:
     """Turn copying kernels into views where nobody can tell; see the module's docstring."""
     return _Rewriter(mod).function_body(func, str(func.attrs.get("global_symbol", "")))
