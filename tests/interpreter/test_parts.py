@@ -12,7 +12,7 @@ from relax.interpreter import Interpreter
 from relax.interpreter.operators import evaluate_operator, info_of
 from relax.interpreter.outcome import Outcome, impure_symbols, interpreted, observed, snapshot
 from relax.interpreter.scope import Scope
-from relax.ir import Op, assert_structural_equal, register_op
+from relax.ir import Op, StructInfo, assert_structural_equal, register_op
 from relax.op.operator import Operator, operator
 from relax.prim import Var as ShapeVar
 from relax.runtime.tensor import tensor_of_numpy
@@ -74,6 +74,98 @@ def test_results_have_memory_of_their_own():
         Liar("honest").call(Var("x", TensorStructInfo((2,), "float32"))), [x], Scope("main")
     )
     assert y.data_ptr() != x.data_ptr()
+
+
+@operator("test.interpreter.sizes")
+class Sizes(Operator):
+    """Operators may also give shapes, numbers, and anything."""
+
+    what: str = "shape"
+
+    def infer(self, x: TensorStructInfo) -> StructInfo:
+        kinds = {"shape": ShapeStructInfo(ndim=1), "number": PrimStructInfo("int64")}
+        return kinds.get(self.what, ObjectStructInfo())
+
+    def reference(self, x):
+        return {"shape": x.shape, "number": x.sum(), "python": 3, "object": "text"}[self.what]
+
+
+@pytest.mark.parametrize("what, value", [("shape", (2,)), ("number", 3), ("python", 3), ("object", "text")])
+def test_results_that_are_no_tensors(what, value):
+    x = Var("x", TensorStructInfo((2,), "int64"))
+    found = evaluate_operator(Sizes(what).call(x), [tensor(1, 2, dtype="int64")], Scope("main"))
+    assert found == value
+    assert type(found) in (tvm_ffi.Shape, int, str)
+
+
+def test_sizes_that_do_not_fit():
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("m",), "float32")) -> R.Tensor(ndim=1):
+            z = R.add(x, y)
+            return z
+
+    one, two, three = (np.ones(n, "float32") for n in (1, 2, 3))
+    assert relax.interpret(Module, "main", one, three).shape == (3,)
+    with pytest.raises(AssertionError, match="^main: add: the shapes cannot be broadcast"):
+        relax.interpret(Module, "main", two, three)
+
+
+def test_tuples_bind_shape_variables():
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(
+            x: R.Tensor(("n * 2",), "float32"),
+            t: R.Tuple(R.Tensor(("n",), "float32"), R.Tuple(R.Shape(["m"]), R.Prim("int64"))),
+        ) -> R.Shape(ndim=2):
+            n = T.int64()
+            m = T.int64()
+            return R.shape([n, m])
+
+    def run(n, twice, k=3):
+        args = np.ones(twice, "float32"), (np.ones(n, "float32"), (relax.ShapeTuple([5]), k))
+        return relax.interpret(Module, "main", *args)
+
+    assert tuple(run(2, 4)) == (2, 5)
+    with pytest.raises(
+        ValueError,
+        match=r"^main: parameter x: dimension 0 is 5, expected n \* 2 = 4 \(n = 2 was bound by t\[0\], dimension 0\)",
+    ):
+        run(2, 5)
+    with pytest.raises(
+        TypeError, match=r"^main: parameter t\[1\]\[1\]: expected an int64 value, found the float 1.5"
+    ):
+        run(2, 4, 1.5)
+
+
+def test_a_shape_held_by_a_variable():
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(dtype="float32"), s: R.Shape(ndim=1)) -> R.Tensor(ndim=1, dtype="float32"):
+            y = R.match_cast(x, R.Tensor(s, "float32"))
+            return y
+
+    assert relax.interpret(Module, "main", np.ones(2, "float32"), relax.ShapeTuple([2])).shape == (2,)
+    with pytest.raises(ValueError, match=r"^main: match_cast of x: the shape is \(2,\), expected \(3,\)"):
+        relax.interpret(Module, "main", np.ones(2, "float32"), relax.ShapeTuple([3]))
+
+
+def test_kernels_by_their_symbol():
+    @I.ir_module
+    class Module:
+        @R.function(pure=False)
+        def main(x: R.Tensor((1,), "float32")) -> R.Tensor((1,), "float32"):
+            _ = R.call_packed("one", x)
+            return x
+
+        @T.prim_func
+        def one(A: T.Buffer((1,), "float32")):
+            A[0] = T.float32(1)
+
+    assert relax.interpret(Module, "main", np.zeros(1, "float32")).numpy().tolist() == [1]
 
 
 def test_an_operator_nobody_defined():

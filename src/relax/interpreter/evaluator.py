@@ -7,7 +7,7 @@ A function that returns `Steps` is an evaluation: ``value = yield evaluation`` i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, Final, cast
@@ -346,9 +346,8 @@ class Interpreter:
         self._located = error, activation
         span = binding.value.span or binding.span if isinstance(binding, VarBinding | MatchCast) else None
         note = f"  in Relax function {scope.function}" + (f" ({span})" if span is not None else "")
-        add_note: Callable[[str], None] | None = getattr(error, "add_note", None)  # Python 3.11
-        if add_note is not None:
-            add_note(note)
+        if hasattr(error, "add_note"):  # pragma: no branch (Python 3.10 has no notes)
+            cast(Any, error).add_note(note)
 
 
 def _parameter_names(closure: Closure) -> tuple[str, ...] | None:
