@@ -376,6 +376,7 @@ class Binding(Node):
     __slots__ = ()
 
     var: Var
+    value: RelaxExpr
 
 
 @final

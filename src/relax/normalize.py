@@ -134,7 +134,7 @@ class Normalizer(Scopes):
         self.frames[-1].bindings.append(binding)
         if isinstance(binding, MatchCast):
             self.learn(*cast_facts(binding.value.struct_info_, binding.struct_info))
-        elif isinstance(binding, VarBinding):
+        else:
             self.learn(*call_facts(binding.value))
         self.add_variable(binding.var)
         self.values[binding.var] = binding
@@ -192,10 +192,6 @@ class Normalizer(Scopes):
         known_struct_info(expr, self)
         return self.globals.get(expr.name_hint, expr)
 
-    def visit_operator(self, expr: Op) -> RelaxExpr:
-        known_struct_info(expr, self)
-        return expr
-
     def visit_tuple(self, expr: Tuple) -> RelaxExpr:
         fields = self.leaves(expr.fields)
         return expr if fields is expr.fields else Tuple(fields, span=expr.span)
@@ -246,10 +242,12 @@ class Normalizer(Scopes):
                 )
             if inner is not outer:
                 self.split_frame(inner)
-            for binding in block.bindings:
-                self.binding(binding)
-            if inner is not outer:
-                self.split_frame(outer)
+            try:
+                for binding in block.bindings:
+                    self.binding(binding)
+            finally:
+                if inner is not outer:
+                    self.split_frame(outer)
         return self.visit(expr.body)
 
     def visit_function(self, expr: Function) -> RelaxExpr:
@@ -268,7 +266,7 @@ class Normalizer(Scopes):
         """A function's body or a branch: a SeqExpr in a scope of its own, whose body is a leaf."""
         if self.trust and isinstance(expr, SeqExpr) and expr.struct_info_ is not None:
             return expr
-        depth = len(self.scopes), len(self.frames)
+        depth = len(self.frames)
         self.begin_scope()
         try:
             blocks: list[BindingBlock] = []
@@ -280,9 +278,7 @@ class Normalizer(Scopes):
             self.check_escape(body)
             blocks = merge_blocks(blocks + self.close_frame())
         finally:
-            del self.frames[depth[1] :]
-            while len(self.scopes) > depth[0] + 1:
-                self.end_scope()
+            del self.frames[depth:]
             scope = self.end_scope()
         if isinstance(expr, SeqExpr) and body is expr.body and _same(expr.blocks, blocks):
             result = expr
@@ -312,12 +308,8 @@ class Normalizer(Scopes):
     def block(self, block: BindingBlock) -> list[BindingBlock]:
         """A block's bindings in normal form, as one block or, where something was flattened, several."""
         self.open_frame(isinstance(block, DataflowBlock))
-        depth = len(self.frames)
-        try:
-            for binding in block.bindings:
-                self.binding(binding)
-        finally:
-            del self.frames[depth:]
+        for binding in block.bindings:
+            self.binding(binding)
         return self.close_frame(block)
 
     def function_body(self, expr: Function, name: str) -> Function:
@@ -326,7 +318,6 @@ class Normalizer(Scopes):
             if param.struct_info_ is None:
                 set_slot(param, "_struct_info", ObjectStructInfo())
         force_pure = bool(expr.attrs.get(FORCE_PURE, False))
-        depth = len(self.scopes), len(self.frames)
         self.begin_scope(expr.params)
         self.function_scopes.append(FunctionScope(name, expr.is_pure, force_pure))
         try:
@@ -334,9 +325,7 @@ class Normalizer(Scopes):
             ret = self.result_info(expr, body, name)
         finally:
             self.function_scopes.pop()
-            del self.frames[depth[1] :]
-            while len(self.scopes) > depth[0]:
-                self.end_scope()
+            self.end_scope()
         result = expr.replace(body=body, ret_struct_info=ret)
         if result.struct_info_ is None:
             set_slot(result, "_struct_info", function_struct_info(result, ret))
@@ -367,7 +356,6 @@ class Normalizer(Scopes):
 
     def binding(self, binding: Binding) -> None:
         """Bring a binding into normal form and append it to the open block; an error may be kept for later."""
-        depth = len(self.scopes), len(self.frames)
         try:
             match binding:
                 case VarBinding():
@@ -379,9 +367,6 @@ class Normalizer(Scopes):
         except (DiagnosticError, PoisonedError) as error:
             if not self.collect:
                 raise
-            del self.frames[depth[1] :]
-            while len(self.scopes) > depth[0]:
-                self.end_scope()
             if isinstance(error, DiagnosticError):
                 self.report(error)
             if binding.var.struct_info_ is None:
@@ -391,12 +376,9 @@ class Normalizer(Scopes):
             self.append(binding)
 
     def var_binding(self, binding: VarBinding) -> None:
-        var = binding.var
-        if isinstance(binding.value, Function):
-            value: RelaxExpr = self.local_function(var, binding.value)
-        else:
-            value = self.visit(binding.value)
-        self.bind(var, value, binding)
+        var, value = binding.var, binding.value
+        new = self.local_function(var, value) if isinstance(value, Function) else self.visit(value)
+        self.bind(var, new, binding)
 
     def local_function(self, var: Var, function: Function) -> Function:
         """A function literal bound to a variable: it may call itself through that variable."""
@@ -547,7 +529,7 @@ _HANDLERS: dict[type, str] = {
     DataTypeImm: "visit_constant",
     ExternFunc: "visit_constant",
     GlobalVar: "visit_global_var",
-    Op: "visit_operator",
+    Op: "visit_variable",
     Tuple: "visit_tuple",
     TupleGetItem: "visit_tuple_get_item",
     Call: "visit_call",

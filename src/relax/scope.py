@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -62,7 +61,6 @@ class Scope:
 
     variables: list[Var] = field(default_factory=list[Var])
     shape_vars: list[PrimVar] = field(default_factory=list[PrimVar])
-    is_function: bool = False
     definitions: dict[PrimVar, PrimExpr] = field(default_factory=dict[PrimVar, PrimExpr])
     """What a MatchCast says of shape variables it binds, in those of the scopes around."""
     outside: Analyzer | None = None
@@ -104,8 +102,8 @@ class Scopes:
         self.scopes: list[Scope] = []
         self.frames: list[Frame] = []
         self.function_scopes: list[FunctionScope] = []
-        self.shape_vars: Counter[PrimVar] = Counter()
-        """The shape variables in scope, with the number of scopes that bring them in."""
+        self.shape_vars: dict[PrimVar, None] = {}
+        """The shape variables in scope."""
         self.facts: Analyzer | None = None
         """What is known of shape variables here, None if nothing is: see `facts`. Never changed, only replaced."""
         self.collect = collect
@@ -169,7 +167,7 @@ class Scopes:
 
     def begin_scope(self, params: Iterable[Var] | None = None) -> None:
         """Enter a scope; parameters bring in the shape variables of their annotations."""
-        scope = Scope(is_function=params is not None, outside=self.facts)
+        scope = Scope(outside=self.facts)
         self.scopes.append(scope)
         for param in params or ():
             self.add_variable(param)
@@ -181,9 +179,7 @@ class Scopes:
         scope = self.scopes.pop()
         self.facts = scope.outside
         for var in scope.shape_vars:
-            self.shape_vars[var] -= 1
-            if not self.shape_vars[var]:
-                del self.shape_vars[var]
+            del self.shape_vars[var]
         return scope
 
     def add_variable(self, var: Var) -> None:
@@ -194,7 +190,7 @@ class Scopes:
         """Bring shape variables into the innermost scope."""
         for var in variables:
             if var not in self.shape_vars:
-                self.shape_vars[var] = 1
+                self.shape_vars[var] = None
                 if self.scopes:
                     self.scopes[-1].shape_vars.append(var)
 
@@ -209,7 +205,7 @@ class Scopes:
     def detached(self) -> Generator[None]:
         """Outside of every scope, block and function: where a global function is derived."""
         state = self.scopes, self.frames, self.function_scopes, self.shape_vars, self.facts
-        self.scopes, self.frames, self.function_scopes, self.shape_vars = [], [], [], Counter()
+        self.scopes, self.frames, self.function_scopes, self.shape_vars = [], [], [], {}
         self.facts = None
         try:
             yield
@@ -300,9 +296,7 @@ class Scopes:
         return fit.level is Level.UNPLACED and bool(self.vdevices)
 
     def report(self, error: DiagnosticError) -> None:
-        """Keep an error, when collecting; else raise it."""
-        if not self.collect:
-            raise error
+        """Keep an error."""
         self.diagnostics.extend(error.diagnostics)
 
 

@@ -10,11 +10,9 @@ from ..expr import (
     DataflowBlock,
     Function,
     If,
-    MatchCast,
     SeqExpr,
     Tuple,
     TupleGetItem,
-    VarBinding,
     is_leaf,
 )
 from ..ir import Diagnostic, IRModule, Op, RelaxExpr, Span
@@ -99,11 +97,7 @@ class _Checker:
             yield self.wrong(f"two {kind} blocks in a row are to be merged", block.span)
         for binding in block.bindings:
             outer, self.span = self.span, binding.span or binding.var.span or self.span
-            match binding:
-                case VarBinding(_, value) | MatchCast(_, value):
-                    yield from self.value(value)
-                case _:
-                    pass
+            yield from self.value(binding.value)
             self.span = outer
 
 

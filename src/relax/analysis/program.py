@@ -185,21 +185,17 @@ class Program:
 
 def collect(obj: IRModule | BaseFunc | RelaxExpr) -> Program:
     """Walk a module, a function or an expression."""
-    module = obj if isinstance(obj, IRModule) else None
-    program = Program(module)
-    if module is None:
-        if isinstance(obj, RelaxExpr):
-            name: str = obj.attrs.get("global_symbol", "") if isinstance(obj, BaseFunc) else ""
-            collector = _Collector(program, name)
-            collector.expr(obj)
+    program = Program(obj if isinstance(obj, IRModule) else None)
+    if isinstance(obj, RelaxExpr):
+        name: str = obj.attrs.get("global_symbol", "") if isinstance(obj, BaseFunc) else ""
+        _Collector(program, name).expr(obj)
         return program
-    for number, group in enumerate(recursive_groups(call_graph(module))):
+    for number, group in enumerate(recursive_groups(call_graph(obj))):
         program.recursive.update((name, number) for name in group)
     counter = [0]
-    for global_var, function in module.functions.items():
+    for global_var, function in obj.functions.items():
         if isinstance(function, Function):
-            collector = _Collector(program, global_var.name_hint, counter)
-            collector.function(function, None)
+            _Collector(program, global_var.name_hint, counter).function(function, None)
     return program
 
 
@@ -265,8 +261,7 @@ class _Collector:
         self.program.definitions.setdefault(var, []).append(Definition(var, place, is_param, scope))
         if var not in self.visible:
             self.visible[var] = scope
-            if self.entered:
-                self.entered[level][0].append(var)
+            self.entered[level][0].append(var)
 
     def define_shape_vars(self, variables: Iterable[PrimVar], place: Place) -> None:
         """Bind shape variables; those a dataflow block binds are seen after it."""
@@ -278,8 +273,7 @@ class _Collector:
             if var in self.shape_visible:
                 continue
             self.shape_visible[var] = scope
-            if self.entered:
-                self.entered[level][1].append(var)
+            self.entered[level][1].append(var)
 
     # -- expressions
 
@@ -431,10 +425,8 @@ class _Collector:
                     del self.visible[var]
                 else:
                     self.function(function, var)
-            case VarBinding(_, value):
-                self.own_value(var, value)
             case _:
-                pass
+                self.own_value(var, binding.value)
         described = var.struct_info_
         if described is not None and not (
             isinstance(binding, MatchCast) and described is binding.struct_info

@@ -165,12 +165,13 @@ class _Realizer(ExprMutator):
         operator = operator_of(op)
         places = self.places(self.owner) if isinstance(self.owner, Var) else None
         new = super().visit_call_(op.replace(sinfo_args=_results(op.sinfo_args, places)))
-        if isinstance(operator, HintOnDevice) and isinstance(new, Call):
+        if isinstance(operator, HintOnDevice | ToVDevice) and isinstance(new, Call):
             data = new.args[0]
             info = data.struct_info
             if isinstance(info, TensorStructInfo) and same_vdevice(info.vdevice, operator.dst_vdevice):
                 return data
-            return ToVDevice(operator.dst_vdevice).call(data).replace(span=op.span)
+            if isinstance(operator, HintOnDevice):
+                return ToVDevice(operator.dst_vdevice).call(data).replace(span=op.span)
         known = op.struct_info
         if new is op and placed(known, places) is not known:  # the callee says more than it did
             return Call(op.op, op.args, op.attrs, op.sinfo_args, span=op.span)

@@ -12,7 +12,6 @@ from ..expr import (
     Function,
     MatchCast,
     Var,
-    VarBinding,
 )
 from ..ir import GlobalVar, RelaxExpr, StructInfo
 from ..prim import free_vars as free_prim_vars
@@ -151,11 +150,7 @@ def get_var2val(func: RelaxExpr) -> dict[Var, RelaxExpr]:
     """For each variable a function binds, the value it is bound to."""
     table: dict[Var, RelaxExpr] = {}
     for binding in all_bindings(func):
-        match binding:
-            case VarBinding(var, value) | MatchCast(var, value):
-                table[var] = value
-            case _:
-                pass
+        table[binding.var] = binding.value
     return table
 
 
@@ -171,13 +166,9 @@ def udchain(block: BindingBlock) -> dict[Var, list[Var]]:
     """For each variable of a dataflow block, the variables whose values use it."""
     chain: dict[Var, list[Var]] = {}
     for binding in block.bindings:
-        match binding:
-            case VarBinding(var, value) | MatchCast(var, value):
-                for used in free_vars(value):
-                    chain.setdefault(used, []).append(var)
-                chain.setdefault(var, [])
-            case _:
-                pass
+        for used in free_vars(binding.value):
+            chain.setdefault(used, []).append(binding.var)
+        chain.setdefault(binding.var, [])
     return chain
 
 
