@@ -275,6 +275,26 @@ def test_to_vdevice_is_the_tensor_itself_where_it_is(run):
     assert x.numpy().tolist() == [9, 2]
 
 
+def test_what_is_reused_in_place_is_the_tensor_itself_where_it_is():
+    text = """
+        @T.prim_func(private=True)
+        def bump(x: T.Buffer((2,), "float32")):
+            for i in range(2):
+                x[i] = x[i] + T.float32(1)
+
+        @R.function
+        def main(x: R.Tensor((2,), "float32", "llvm:1")):
+            y = R.exp(x)
+            z = R.to_vdevice(y, "llvm:{0}")
+            w = R.call_tir_inplace(M.bump, (z,), [0], out_sinfo=R.Tensor((2,), "float32"))
+            return (y, w)
+        """
+    y, w = compiled(parse(text.format(0)), array([0, 0], 1))
+    assert (y.numpy().tolist(), w.numpy().tolist()) == ([1, 1], [2, 2])
+    with pytest.raises(DiagnosticError, match="E4006.*y is used after it was reused in place"):
+        relax.build(parse(text.format(1)))
+
+
 def test_a_tensor_of_unknown_place_is_moved_from_wherever_it_is(run):
     text = """
         @R.function
@@ -584,6 +604,50 @@ def test_in_place(run):
     z = run(text, array([0, 0], 1))
     assert on(z) == 1
     assert z.numpy().tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    "storage",
+    [
+        'R.memory.alloc_storage(R.shape([8]), 1, "global", "uint8")',
+        'R.vm.alloc_storage(R.shape([8]), 1, "uint8", "global")',
+    ],
+)
+def test_storages(run, storage):
+    space = storage.split(".")[1]
+    text = f"""
+        @R.function
+        def main(x: R.Tensor((2,), "float32", "llvm:1")):
+            s = {storage}
+            t = R.{space}.alloc_tensor(s, 0, R.shape([2]), "float32")
+            return t
+        """
+    assert on(run(text, array([0, 0], 1))) == 1
+
+
+def test_programs_that_are_lowered_already():
+    text = """
+        @R.function
+        def main(x: R.Tensor(("n",), "float32", "llvm:2"), y: R.Tensor((2,), "float32")):
+            z = R.exp(x)
+            w = R.add(y, y)
+            u = R.unique(x, sorted=True, return_index=True, return_inverse=False, return_counts=False)
+            return (z, w, u)
+        """
+    passes = relax.transform
+    mod = parse(text)
+    steps = [
+        passes.RealizeVDevice(),
+        passes.LegalizeOps(),
+        passes.RemovePurityChecking(),
+        passes.CallTIRRewrite(),
+    ]
+    for step in steps:
+        mod = step(mod)
+        for mode in (interpreted, compiled):
+            z, w, (u, index) = mode(mod, array([0, 0], 2), array([1, 1]))
+            assert [on(part) for part in (z, w, u, index)] == [2, 0, 2, 2]
+            assert z.numpy().tolist() == [1, 1]
 
 
 def test_the_first_device_of_the_list_is_where_tensors_are_of_which_nothing_is_said(run):

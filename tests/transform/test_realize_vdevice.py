@@ -165,6 +165,11 @@ def test_a_hint_is_a_copy_where_the_value_is_elsewhere():
     )
 
 
+def test_a_copy_to_where_the_value_is_goes():
+    text = "y = {}\nz = R.exp(y)\nreturn z"
+    becomes(function(text.format('R.to_vdevice(x, "llvm:1")'), x=1), function(text.format("x"), x=1))
+
+
 def test_of_two_hints_the_first_one_is_believed():
     before = 'a = R.hint_on_device(x, "llvm:2")\nb = R.hint_on_device(x, "llvm:1")\nreturn (a, b)'
     after = 'a = x\nb = R.to_vdevice(x, "llvm:1")\nreturn (a, b)'

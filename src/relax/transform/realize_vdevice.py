@@ -13,8 +13,9 @@ After    def main(x: R.Tensor((n,), "float32", "llvm:0"), y: R.Tensor((n,), "flo
              return R.add(b, y)                         # on llvm:1
 
 What annotations, results and to_vdevice say is propagated, backwards and forwards; a hint is knowledge where nothing
-else is known, nothing where the value is there anyway, and a copy where it is elsewhere. How it spreads is told in
-``relax.analysis.vdevices``. A module that lists no virtual devices is left alone; done twice, it does nothing more.
+else is known, nothing where the value is there anyway, and a copy where it is elsewhere. A to_vdevice to where the
+value is anyway gives the value itself, and goes. How devices spread is told in ``relax.analysis.vdevices``. A module
+that lists no virtual devices is left alone; done twice, the pass does nothing more.
 
 Declines: a value that must be on two devices at once (E3106), a device that the module does not list (E3107).
 """
