@@ -46,8 +46,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
     parser.add_argument("--property", action="append", help="only this property; may be repeated")
     parser.add_argument("--out", type=Path, help="a directory for ready tests of what fails")
-    parser.add_argument("--keep-going", action="store_true", help="report all sorts of failures, not only the first")
-    parser.add_argument("--reduce-seconds", type=float, default=120, help="how long to reduce a failure (120)")
+    parser.add_argument(
+        "--keep-going", action="store_true", help="report all sorts of failures, not only the first"
+    )
+    parser.add_argument(
+        "--reduce-seconds", type=float, default=120, help="how long to reduce a failure (120)"
+    )
     return parser.parse_args()
 
 
@@ -136,7 +140,9 @@ def run(options: argparse.Namespace) -> int:
     """All processes: progress, failures, statistics."""
     context = mp.get_context("spawn")
     results = context.Queue()
-    workers = [context.Process(target=work, args=(j, options, results), daemon=True) for j in range(options.jobs)]
+    workers = [
+        context.Process(target=work, args=(j, options, results), daemon=True) for j in range(options.jobs)
+    ]
     for worker in workers:
         worker.start()
     features: Counter[str] = Counter()
@@ -162,7 +168,10 @@ def run(options: argparse.Namespace) -> int:
         if time.monotonic() - shown > 10:
             shown = time.monotonic()
             rate = programs / (shown - start)
-            print(f"{programs} programs, {rate:.1f}/s, {len(features)} constructs, {len(failures)} sorts of failures", flush=True)
+            print(
+                f"{programs} programs, {rate:.1f}/s, {len(features)} constructs, {len(failures)} sorts of failures",
+                flush=True,
+            )
     for worker in workers:
         worker.terminate()
     status = report_features(features, programs)
@@ -176,7 +185,6 @@ def run(options: argparse.Namespace) -> int:
 def report_features(features: Counter[str], programs: int) -> int:
     """Print how many programs had each construct; 1 if one that is known had none."""
     from differential.generator import all_features
-
     from relax.ir import Op
 
     known = set(all_features())
@@ -194,7 +202,9 @@ def report_features(features: Counter[str], programs: int) -> int:
 
 def report_failure(failure: dict[str, Any], options: argparse.Namespace, number: int) -> None:
     """Reduce a failure and show it as a test."""
-    print(f"\n{failure['property']} fails for the program of seed {failure['seed']!r}:\n{failure['message'][:3000]}")
+    print(
+        f"\n{failure['property']} fails for the program of seed {failure['seed']!r}:\n{failure['message'][:3000]}"
+    )
     if failure["property"] == "generator":
         return
     try:

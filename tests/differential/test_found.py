@@ -6,9 +6,9 @@ import textwrap
 
 import numpy as np
 import pytest
-from differential import properties
 
 import relax
+from differential import properties
 
 
 def holds(name, text, *cases, exact=True, **options):

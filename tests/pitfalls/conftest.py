@@ -12,7 +12,7 @@ import pytest
 
 from relax.runtime import nd, register_func, remove_global_func
 
-sys.path.insert(0, str(Path(__file__).parent))  # pitfall_helpers, relax_fuzz
+sys.path.insert(0, str(Path(__file__).parent))  # pitfall_helpers
 
 from pitfall_helpers import Interpreted, machine
 

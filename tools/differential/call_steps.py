@@ -23,7 +23,7 @@ from .kinds import (
     literal,
     names_in,
 )
-from .writer import Core, is_float, step
+from .writer import Core, step
 
 
 def number(value: int, dtype: str) -> str:
@@ -36,7 +36,9 @@ class CallSteps(Core):
 
     # ------------------------------------------------------------------------------ PrimFuncs
 
-    def prim_func(self, name: str, params: list[tuple[str, Tensor]], scalars: list[str], body: list[str]) -> None:
+    def prim_func(
+        self, name: str, params: list[tuple[str, Tensor]], scalars: list[str], body: list[str]
+    ) -> None:
         """Write a PrimFunc of buffers; those whose dimensions all are numbers are declared in the signature."""
         inputs = params[:-1] if scalars else params
         head, lines, names = [], [], set()
@@ -154,7 +156,9 @@ class CallSteps(Core):
             )  # fmt: skip
             self.bind(f"{t.name}[0]", v.kind, bound, exact, False)
             return
-        self.bind(f"R.call_tir(Module.{name}, ({args}), out_sinfo={info}{tir_vars})", v.kind, bound, exact, True)
+        self.bind(
+            f"R.call_tir(Module.{name}, ({args}), out_sinfo={info}{tir_vars})", v.kind, bound, exact, True
+        )
 
     @step(weight=1)
     def call_tir_reduction(self) -> bool | None:
@@ -177,7 +181,11 @@ class CallSteps(Core):
         result = replace(v.kind, dims=v.kind.dims[:1])
         bound = v.bound * self.size(v.kind.dims[1])
         self.bind(
-            f"R.call_tir(Module.{name}, ({v.name},), out_sinfo={annotation(result)})", result, bound, v.exact, True
+            f"R.call_tir(Module.{name}, ({v.name},), out_sinfo={annotation(result)})",
+            result,
+            bound,
+            v.exact,
+            True,
         )
 
     @step(weight=1)
@@ -202,14 +210,22 @@ class CallSteps(Core):
                 return False
             self.note("call_tir that may not fit")
         kind = Tensor((double,), dtype)
-        self.bind(f"R.call_tir(Module.{name}, ({v.name},), out_sinfo={annotation(kind)})", kind, v.bound, v.exact, True)
+        self.bind(
+            f"R.call_tir(Module.{name}, ({v.name},), out_sinfo={annotation(kind)})",
+            kind,
+            v.bound,
+            v.exact,
+            True,
+        )
 
     def fresh_tensor(self) -> Value | None:
         """A tensor that nobody else knows, for a call that changes it; it is not among the values to choose."""
         v = self.tensor("float32", "int64", "int32", accept=lambda v: v.bound < 1000)
         if v is None:
             return None
-        made = self.bind(f"R.add({v.name}, {literal(1, v.kind.dtype)})", v.kind, v.bound + 1, v.exact, True, keep=False)
+        made = self.bind(
+            f"R.add({v.name}, {literal(1, v.kind.dtype)})", v.kind, v.bound + 1, v.exact, True, keep=False
+        )
         if self.choices.chance(30):  # another name for it
             name = self.fresh()
             self.line(f"{name} = {made.name}")
@@ -244,13 +260,20 @@ class CallSteps(Core):
                 self.bind(f"{t.name}[0]", v.kind, bound, exact)
                 return None
             self.prim_func(name, [("a", kind), ("b", kind)], [], body)
-            args, bound, exact = f"({v.name}, {w.name})", growth * max(v.bound, w.bound) + 2, v.exact and w.exact
+            args, bound, exact = (
+                f"({v.name}, {w.name})",
+                growth * max(v.bound, w.bound) + 2,
+                v.exact and w.exact,
+            )
         else:
             text, growth = self.formula([element], kind.dtype)
             self.prim_func(name, [("a", kind)], [], self.loops(kind.dims, f"{element} = {text}"))
             args, bound, exact = f"({v.name},)", growth * v.bound + 2, v.exact
         self.bind(
-            f"R.call_tir_inplace(Module.{name}, {args}, inplace_indices=[0], out_sinfo={info})", v.kind, bound, exact
+            f"R.call_tir_inplace(Module.{name}, {args}, inplace_indices=[0], out_sinfo={info})",
+            v.kind,
+            bound,
+            exact,
         )
         return None
 
@@ -286,7 +309,13 @@ class CallSteps(Core):
             )  # fmt: skip
             self.bind(f"{t.name}[1]", v.kind, v.bound * 2, v.exact)
             return
-        self.bind(f'R.call_dps_packed("fuzz.double_dps", ({v.name},), out_sinfo={info})', v.kind, v.bound * 2, v.exact, True)
+        self.bind(
+            f'R.call_dps_packed("fuzz.double_dps", ({v.name},), out_sinfo={info})',
+            v.kind,
+            v.bound * 2,
+            v.exact,
+            True,
+        )
 
     @step(weight=2)
     def call_pure_packed(self) -> bool | None:
@@ -306,10 +335,14 @@ class CallSteps(Core):
         ]  # fmt: skip
         if self.draft.failing:
             wrong = replace(v.kind, dims=tuple(self.dim(simple=True) for _ in v.kind.dims))
-            options.append((f'R.call_pure_packed("fuzz.double", {v.name}, sinfo_args={annotation(wrong)})', wrong))
-            options.append((f'R.call_pure_packed("fuzz.fail", {v.name}, sinfo_args={annotation(v.kind)})', v.kind))
+            options.append(
+                (f'R.call_pure_packed("fuzz.double", {v.name}, sinfo_args={annotation(wrong)})', wrong)
+            )
+            options.append(
+                (f'R.call_pure_packed("fuzz.fail", {v.name}, sinfo_args={annotation(v.kind)})', v.kind)
+            )
         text, kind = self.choices.pick(options)
-        exact = v.exact and "fuzz.sum" not in text or v.exact
+        exact = (v.exact and "fuzz.sum" not in text) or v.exact
         if not exact and "fuzz.sum" in text:
             return False
         self.bind(text, kind, v.bound * 2 if "sum" not in text else 1e6, exact)
@@ -320,7 +353,11 @@ class CallSteps(Core):
         o = self.find(lambda v: isinstance(v.kind, (Object, Prim, Shape, Tuple)))
         if o is None:
             return False
-        self.bind(f'R.call_pure_packed("fuzz.kind", {o.name}, sinfo_args=R.Tensor((), "int64"))', Tensor((), "int64"), 99)
+        self.bind(
+            f'R.call_pure_packed("fuzz.kind", {o.name}, sinfo_args=R.Tensor((), "int64"))',
+            Tensor((), "int64"),
+            99,
+        )
 
     @step(weight=2)
     def call_inplace_packed(self) -> bool | None:
@@ -333,7 +370,9 @@ class CallSteps(Core):
             text = f'R.call_inplace_packed("fuzz.add_to", {v.name}, {w.name}, inplace_indices=[0], sinfo_args={info})'
             self.bind(text, v.kind, v.bound + w.bound, v.exact and w.exact)
         else:
-            text = f'R.call_inplace_packed("fuzz.increment", {v.name}, inplace_indices=[0], sinfo_args={info})'
+            text = (
+                f'R.call_inplace_packed("fuzz.increment", {v.name}, inplace_indices=[0], sinfo_args={info})'
+            )
             self.bind(text, v.kind, v.bound + 1, v.exact)
         return None
 
@@ -341,10 +380,12 @@ class CallSteps(Core):
     def function_to_packed(self) -> bool | None:
         """A closure goes to a packed function that calls it."""
         f = self.find(
-            lambda v: isinstance(v.kind, Func)
-            and len(v.kind.params) == 1
-            and isinstance(v.kind.params[0], Tensor)
-            and (v.kind.pure or not (self.pure or self.dataflow))
+            lambda v: (
+                isinstance(v.kind, Func)
+                and len(v.kind.params) == 1
+                and isinstance(v.kind.params[0], Tensor)
+                and (v.kind.pure or not (self.pure or self.dataflow))
+            )
         )
         v = f and self.tensor(accept=lambda v: v.kind == f.kind.params[0] and v.exact)
         if f is None or v is None:
@@ -388,7 +429,7 @@ class CallSteps(Core):
         if v is None or not free_names(v.kind) <= set(self.dims):
             return False
         kind: Kind = v.kind
-        if isinstance(kind, Tensor) and kind.hidden or not isinstance(kind, Tensor):
+        if (isinstance(kind, Tensor) and kind.hidden) or not isinstance(kind, Tensor):
             self.bind(f'R.call_packed("fuzz.identity", {v.name})', Object(kind), v.bound, v.exact)
             return None
         options = [

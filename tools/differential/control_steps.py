@@ -35,7 +35,9 @@ class ControlSteps(Core):
 
     def inner(self, pure: bool | None = None, **changes: Any) -> Any:
         """A scope within this one."""
-        made = type(self)(self.draft, self.pure if pure is None else pure, self.indent + 1, set(self.signature))
+        made = type(self)(
+            self.draft, self.pure if pure is None else pure, self.indent + 1, set(self.signature)
+        )
         made.lines = self.lines
         made.pool = list(self.pool)
         made.dims = list(self.dims)
@@ -114,7 +116,7 @@ class ControlSteps(Core):
         inner.steps(self.choices.integer(2, 6))
         made = [value for value in inner.pool if id(value) not in start]
         if not made:
-            made = [inner.bind("R.zeros((2,), \"float32\")", Tensor(("2",), "float32"), 1, True, True)]
+            made = [inner.bind('R.zeros((2,), "float32")', Tensor(("2",), "float32"), 1, True, True)]
         chosen = []
         for _ in range(self.choices.integer(1, 3)):
             value = self.choices.pick(made)
@@ -225,7 +227,9 @@ class ControlSteps(Core):
         known = [(f"Module.{name}", kind) for name, kind in self.draft.called]
         local = [(v.name, v.kind) for v in self.pool if isinstance(v.kind, Func)]
         candidates = [
-            (name, kind) for name, kind in [*local, *local, *known] if kind.pure or not (self.pure or self.dataflow)
+            (name, kind)
+            for name, kind in [*local, *local, *known]
+            if kind.pure or not (self.pure or self.dataflow)
         ]
         if not candidates:
             return False
@@ -283,7 +287,7 @@ class ControlSteps(Core):
         if v is None or self.draft.made + 1 >= MOST_FUNCTIONS or self.depth >= 2:
             return False
         made = self.signature_of([v])
-        if made is None or isinstance(made[0][0], Tensor) and made[0][0].hidden:
+        if made is None or (isinstance(made[0][0], Tensor) and made[0][0].hidden):
             return False
         kinds, table = made
         mutual, pure = self.choices.chance(40), self.pure or self.choices.chance(60)

@@ -174,7 +174,11 @@ def inputs(program: Program, sizes: Mapping[str, int], seed: int, broken: bool =
 def _wrong(array: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[Any, Any]:
     options = [np.zeros(array.shape, "int32" if array.dtype != np.int32 else "int64"), array[None]]
     if array.ndim:
-        options += [np.concatenate([array, array[:1]]), np.concatenate([array, np.zeros_like(array)]), array[:-1]]
+        options += [
+            np.concatenate([array, array[:1]]),
+            np.concatenate([array, np.zeros_like(array)]),
+            array[:-1],
+        ]
     return np.array(options[int(rng.integers(len(options)))])
 
 

@@ -173,7 +173,9 @@ def _idempotent(name: str, make: Callable[[], Pass], mod: IRModule) -> None:
         raise Failure(f"{name} is not idempotent", f"once\n{mod.script()}\ntwice\n{again.script()}")
 
 
-def passes_keep(text: str, cases: Sequence[Case], exact: bool = True, names: Sequence[str] | None = None) -> None:
+def passes_keep(
+    text: str, cases: Sequence[Case], exact: bool = True, names: Sequence[str] | None = None
+) -> None:
     """Each pass alone keeps what a program does; the lowering ones come after those they need."""
     mod = parse(text)
     expected = interpreted(mod, cases)

@@ -64,7 +64,9 @@ class Reduction:
                 self.sweep(candidates)
             self.smaller_inputs()
 
-    def sweep(self, candidates: Callable[[ast.Module], Iterator[ast.Module | tuple[ast.Module, int]]]) -> None:
+    def sweep(
+        self, candidates: Callable[[ast.Module], Iterator[ast.Module | tuple[ast.Module, int]]]
+    ) -> None:
         """Try all changes of a sort; after one that helped, those of the changed program that come after it."""
         start = 0
         while time.monotonic() < self.until:
@@ -87,7 +89,9 @@ class Reduction:
     def smaller_inputs(self) -> None:
         """Smaller sizes (all dimensions of one size together), and simpler elements."""
         for case in list(self.cases):
-            for size in sorted({d for arg in case if isinstance(arg, np.ndarray) for d in arg.shape}, reverse=True):
+            for size in sorted(
+                {d for arg in case if isinstance(arg, np.ndarray) for d in arg.shape}, reverse=True
+            ):
                 if size:
                     self.keep(self.text, [[_shrunk(arg, size) for arg in case]])
         for case in list(self.cases):

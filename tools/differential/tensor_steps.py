@@ -205,7 +205,9 @@ class TensorSteps(Core):
         v = self.tensor(exact=True)
         if v is None:
             return False
-        dtype = self.choices.pick(("float32", "int64", "float16", "int32", "uint8", "bool", "int8", "float64"))
+        dtype = self.choices.pick(
+            ("float32", "int64", "float16", "int32", "uint8", "bool", "int8", "float64")
+        )
         bound = max(v.bound, 255) if v.kind.dtype in INTS or dtype in INTS else v.bound
         if dtype == "float16" and bound > 200:
             return False
@@ -239,7 +241,7 @@ class TensorSteps(Core):
             (f"R.expand_dims({{}}, {len(dims)})", (*dims, "1")),
         ]  # fmt: skip
         if dims and dims[0] not in ("0",):
-            options.append((f"R.reshape({{}}, (-1,))", (total,)))
+            options.append(("R.reshape({}, (-1,))", (total,)))
         if "1" in dims:
             at = dims.index("1")
             options.append((f"R.squeeze({{}}, {at})", (*dims[:at], *dims[at + 1 :])))
@@ -284,9 +286,7 @@ class TensorSteps(Core):
         dims = v.kind.dims
         axis = self.choices.integer(0, len(dims) - 1)
         rest = lambda kind: (*kind.dims[:axis], *kind.dims[axis + 1 :])  # noqa: E731
-        w = self.tensor(
-            v.kind.dtype, ndim=(len(dims),), accept=lambda w: rest(w.kind) == rest(v.kind)
-        )
+        w = self.tensor(v.kind.dtype, ndim=(len(dims),), accept=lambda w: rest(w.kind) == rest(v.kind))
         if w is None:
             return False
         result = (*dims[:axis], f"({dims[axis]} + {w.kind.dims[axis]})", *dims[axis + 1 :])
@@ -349,7 +349,7 @@ class TensorSteps(Core):
         dims, axis = v.kind.dims, self.choices.integer(0, len(v.kind.dims) - 1)
         index = self.tensor("int64", "int32", ndim=(0, 1, 2), exact=True)
         mode, nan = self.choices.pick(("wrap", "clip", "fast", "nan")), is_float(v.kind.dtype)
-        if mode == "fast" and not self.draft.failing or mode == "nan" and not nan:
+        if (mode == "fast" and not self.draft.failing) or (mode == "nan" and not nan):
             mode = "clip"
         if mode in ("wrap", "clip") and not self.draft.failing and not is_static(dims[axis]):
             # nothing can be taken of a dimension of size 0
@@ -359,7 +359,9 @@ class TensorSteps(Core):
         if mode in ("wrap", "clip", "fast") and dims[axis] == "0":
             return False
         if index is None or self.choices.chance(40):
-            text, shape = self.choices.pick((('R.const([0, 0], "int64")', ("2",)), ('R.const(0, "int64")', ())))
+            text, shape = self.choices.pick(
+                (('R.const([0, 0], "int64")', ("2",)), ('R.const(0, "int64")', ()))
+            )
         else:
             text, shape = index.name, index.kind.dims
         result = (*dims[:axis], *shape, *dims[axis + 1 :])
@@ -378,7 +380,9 @@ class TensorSteps(Core):
         dims = tuple(self.dim() for _ in range(self.choices.integer(0, 2)))
         if not self.fits(dims):
             return False
-        dtype = self.choices.pick(("float32", "int64", "bool", "int32", "float16", "uint8", "int8", "float64"))
+        dtype = self.choices.pick(
+            ("float32", "int64", "bool", "int32", "float16", "uint8", "int8", "float64")
+        )
         like = self.tensor()
         shape = f"({''.join(dim + ', ' for dim in dims)})"
         options = [f'R.zeros({shape}, "{dtype}")', f'R.ones({shape}, "{dtype}")',
@@ -537,7 +541,9 @@ class TensorSteps(Core):
             kind = Tensor((str(len(v.kind.dims)), k), "int64")
         self.match(u, kind, v.bound, fresh=True)
 
-    def match(self, source: str, kind: Tensor, bound: float, exact: bool = True, fresh: bool = False) -> Value:
+    def match(
+        self, source: str, kind: Tensor, bound: float, exact: bool = True, fresh: bool = False
+    ) -> Value:
         """A match_cast to a kind."""
         name = self.fresh("w")
         self.line(f"{name} = R.match_cast({source}, {annotation(kind)})")

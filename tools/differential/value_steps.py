@@ -111,7 +111,9 @@ class ValueSteps(Core):
             self.note("shape as an argument")
             self.bind(f'R.zeros({s.name}, "int64")', Tensor(s.kind.dims, "int64"), 1, True, True)
             return None
-        t = self.bind(f"R.shape_to_tensor({s.name})", Tensor((str(len(s.kind.dims)),), "int64"), 99, True, True)
+        t = self.bind(
+            f"R.shape_to_tensor({s.name})", Tensor((str(len(s.kind.dims)),), "int64"), 99, True, True
+        )
         if not self.choices.chance(60):
             return None
         self.note("tensor to shape")
@@ -133,7 +135,7 @@ class ValueSteps(Core):
             (f"R.prim_value({n} > 2)", Prim("bool")),
             (f"R.prim_value({n} == {self.dim()})", Prim("bool")),
             (f'R.prim_value(T.Cast("float64", {n}))', Prim("float64")),
-            (f"R.prim_value(T.Cast(\"int32\", {n}))", Prim("int32")),
+            (f'R.prim_value(T.Cast("int32", {n}))', Prim("int32")),
             ("R.prim_value(True)", Prim("bool")),
             ("R.prim_value(2.5)", Prim("float64")),
         ]
@@ -186,10 +188,10 @@ class ValueSteps(Core):
     def cast(self) -> bool | None:
         """A match_cast of something forgotten: to what it is, under known names, or new ones for dimensions."""
         v = self.find(
-            lambda v: isinstance(v.kind, (Tensor, Shape))
-            and v.kind.hidden
-            or isinstance(v.kind, Object)
-            and not isinstance(v.kind.what, str)
+            lambda v: (
+                (isinstance(v.kind, (Tensor, Shape)) and v.kind.hidden)
+                or (isinstance(v.kind, Object) and not isinstance(v.kind.what, str))
+            )
         )
         if v is None:
             return False
@@ -230,7 +232,7 @@ class ValueSteps(Core):
         if v is None:
             return False
         dims = self.pattern(v.kind.dims)
-        if all(is_static(a) and is_static(b) and a != b or False for a, b in zip(dims, v.kind.dims)):
+        if all((is_static(a) and is_static(b) and a != b) or False for a, b in zip(dims, v.kind.dims)):
             return False
         if any(is_static(a) and is_static(b) and a != b for a, b in zip(dims, v.kind.dims)):
             return False  # proved to fail: an error

@@ -9,7 +9,18 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from .choices import Choices
-from .kinds import FLOATS, Kind, Tensor, Value, annotation, elements, evaluate, free_names, is_static, names_in
+from .kinds import (
+    FLOATS,
+    Kind,
+    Tensor,
+    Value,
+    annotation,
+    elements,
+    evaluate,
+    free_names,
+    is_static,
+    names_in,
+)
 
 Step = TypeVar("Step", bound=Callable[..., bool | None])
 

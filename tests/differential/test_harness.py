@@ -1,0 +1,176 @@
+"""The tools themselves: differences are seen, and failing programs are made small."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import relax
+from differential import harness, properties
+from differential.generator import inputs, random_program
+from differential.harness import Array, Outcome, difference
+from differential.reducer import python_text, ready_test, reduce
+
+ROOT = Path(__file__).parents[2]
+
+
+def array(*values, dtype="float32"):
+    data = np.array(values, dtype)
+    return Array(dtype, data.shape, data)
+
+
+@pytest.mark.parametrize(
+    "expected, found, text",
+    [
+        (Outcome(1), Outcome(2), "the result: expected 1, found 2"),
+        (Outcome(1), Outcome(True), "the result: expected 1, found True"),
+        (Outcome((array(0.0),)), Outcome((array(-0.0),)), "the result[0]"),
+        (Outcome(array(np.nan)), Outcome(array(1.0)), "the result"),
+        (Outcome(array(1)), Outcome(array(1, dtype="int32")), "the result"),
+        (Outcome(log=[("a",)]), Outcome(), "the effects"),
+        (Outcome(log=[("a",), ("b",)]), Outcome(log=[("b",), ("a",)]), "the effects[0][0]"),
+        (Outcome(printed="x"), Outcome(), "what was printed"),
+        (Outcome(args=[array(1.0)]), Outcome(args=[array(2.0)]), "the arguments afterwards"),
+        (Outcome(sharing=(0, 0)), Outcome(sharing=(0, 1)), "share memory"),
+        (Outcome(), Outcome(error=("ValueError", "no")), "error: expected none, found ValueError: no"),
+        (Outcome(error=("ValueError", "a")), Outcome(error=("ValueError", "b")), "expected ValueError: a"),
+        (Outcome(called=[Outcome(1)]), Outcome(called=[Outcome(2)]), "calling a function among the results"),
+    ],
+)
+def test_differences_are_seen(expected, found, text):
+    assert text in difference(expected, found)
+
+
+def test_what_is_equal_is_equal():
+    one = Outcome((array(np.nan, -0.0), ("shape", 1)), log=[(array(1.0), 2)], args=[array(1.0)], sharing=(0,))
+    assert difference(one, one) is None
+    assert difference(Outcome(array(1.0)), Outcome(array(1.0 + 1e-6)), exact=False) is None
+    assert difference(Outcome(array(1.0)), Outcome(array(1.1)), exact=False) is not None
+
+
+def test_an_error_in_a_dataflow_block_may_vanish_but_not_what_was_seen_before():
+    expected = Outcome(error=("ValueError", "a"), log=[(1,)], printed="x\n", optional=True)
+    assert difference(expected, Outcome(3, log=[(1,), (2,)], printed="x\ny\n")) is None
+    assert difference(expected, Outcome(error=("IndexError", "b"), log=[(1,)], printed="x\n")) is None
+    assert difference(expected, Outcome(3, printed="x\n")) is not None
+    assert difference(expected, Outcome(3, log=[(2,)], printed="x\n")) is not None
+    assert difference(expected, Outcome(3, log=[(1,)])) is not None
+
+
+def test_an_error_counts_as_of_a_dataflow_block_where_it_arose():
+    text = """
+@I.ir_module
+class Module:
+    @R.function(private=True)
+    def inner(x: R.Tensor(dtype="float32", ndim=1)) -> R.Tensor((2,), "float32"):
+        y = R.match_cast(x, R.Tensor((2,), "float32"))
+        return y
+
+    @R.function
+    def main(x: R.Tensor(dtype="float32", ndim=1)) -> R.Tensor((2,), "float32"):
+        with R.dataflow():
+            y = Module.inner(x)
+            R.output(y)
+        return y
+
+    @R.function
+    def outside(x: R.Tensor(dtype="float32", ndim=1)) -> R.Tensor((2,), "float32"):
+        y = Module.inner(x)
+        return y
+"""
+    mod = properties.parse(text)
+    for name, optional in (("main", True), ("outside", False)):
+        interpreter = properties.Interpreter(mod)
+        outcome = harness.run(interpreter[name], [np.zeros(3, "float32")])
+        assert outcome.error == ("ValueError", "inner: match_cast of x: dimension 0 is 3, expected 2")
+        assert interpreter.failed_in_dataflow is optional
+
+
+def test_sharing_and_mutation_are_seen():
+    mod = properties.parse("""
+@I.ir_module
+class Module:
+    @R.function(pure=False)
+    def main(x: R.Tensor((2,), "float32"), y: R.Tensor((2,), "float32")):
+        R.call_packed("fuzz.record", x, R.str("before"), sinfo_args=R.Tuple())
+        R.call_packed("fuzz.increment", x, sinfo_args=R.Object)
+        R.call_packed("fuzz.record", x, R.str("after"), sinfo_args=R.Tuple())
+        return (y, (x, R.add(x, y)))
+""")
+    x, y = np.zeros(2, "float32"), np.ones(2, "float32")
+    (outcome,) = properties.interpreted(mod, [[x, y]])
+    assert outcome.sharing == (0, 1, 1, 0, 4)
+    assert [entry[1] for entry in outcome.log] == [("String", "before"), ("String", "after")] or [
+        entry[1][1] for entry in outcome.log
+    ] == ["before", "after"]
+    assert outcome.log[0][0].data.tolist() == [0, 0]
+    assert outcome.args[0].data.tolist() == [1, 1]
+    assert x.tolist() == [0, 0]  # runs are on copies
+
+
+# ------------------------------------------------------------------------------------------- the reducer
+
+
+def wrong_for_negative(mod):
+    """A compiler that takes the absolute value where a program negates."""
+    text = mod.script().replace("R.negative(", "R.abs(")
+    return properties.Interpreter(relax.script.from_source(text))["main"]
+
+
+def test_a_failing_program_is_made_small(monkeypatch):
+    monkeypatch.setitem(properties.MODES, "wrong", wrong_for_negative)
+
+    def fails(text, cases):
+        try:
+            properties.agrees(text, cases, modes=["wrong"])
+        except properties.Failure as failure:
+            return failure.kind
+        except Exception:  # noqa: BLE001 (no program)
+            return None
+        return None
+
+    for seed in range(200):
+        program = random_program(seed, effects=False, failing=False)
+        cases = [inputs(program, {"n": 2, "m": 3}, seed)]
+        if "R.negative(" in program.text and fails(program.text, cases):
+            break
+    text, cases = reduce(program.text, cases, fails, seconds=20)
+    assert fails(text, cases)
+    assert len(text.splitlines()) <= 10
+    assert text.count("R.") <= 8
+    shown = ready_test("agrees", text, cases, exact=True, modes=["wrong"])
+    scope = {}
+    exec(shown, scope)
+    with pytest.raises(properties.Failure):
+        scope["test_found_agrees"]()
+
+
+def test_what_does_not_fail_is_not_reduced():
+    with pytest.raises(ValueError, match="does not fail"):
+        reduce("x = 1", [[]], lambda text, cases: None)
+
+
+def test_inputs_are_shown_as_python():
+    values = [
+        np.array([[1.5, np.nan], [np.inf, -0.0]], "float32"),
+        np.zeros((0, 2), "int8"),
+        np.array(True),
+        relax.ShapeTuple([2, 3]),
+        (1, ("text", None)),
+    ]
+    for value in values:
+        again = eval(python_text(value), {"np": np, "relax": relax})
+        assert str(again) == str(value)
+        assert getattr(again, "dtype", None) == getattr(value, "dtype", None)
+
+
+def test_the_command_line():
+    command = [sys.executable, str(ROOT / "tools" / "fuzz.py")]
+    options = ["--seconds", "2", "--jobs", "1", "--seed", "1", "--property", "derives_truly"]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "programs with seed 1: 0 sorts of failures" in done.stdout
