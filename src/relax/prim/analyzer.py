@@ -381,25 +381,35 @@ def _is_comparison(condition: PrimExpr) -> TypeGuard[CompareExpr]:
 
 
 def _prove_as_written(normalizer: Normalizer, condition: PrimExpr, decider: _Decider) -> bool | None:
-    if isinstance(condition, IntImm):
-        return bool(condition.value)
-    if isinstance(condition, Not):
-        inner = _prove_as_written(normalizer, condition.a, decider)
-        return None if inner is None else not inner
-    if isinstance(condition, (And, Or)):
-        decisive = isinstance(condition, Or)
-        first = _prove_as_written(normalizer, condition.a, decider)
-        if first is decisive:
-            return decisive
-        second = _prove_as_written(normalizer, condition.b, decider)
-        return decisive if second is decisive else None if None in (first, second) else not decisive
-    if isinstance(condition, Call) and condition.intrinsic == "likely":
-        return _prove_as_written(normalizer, condition.args[0], decider)
-    if _is_comparison(condition):
-        known = decider(normalizer, condition)
-        if known is not None:
-            return known
-    return normalizer.facts.truths.get(normalizer.key(condition)) if normalizer.facts.truths else None
+    """Prove a condition from the comparisons it is made of."""
+    done: dict[PrimExpr, bool | None] = {}
+
+    def proved(expr: PrimExpr) -> bool | None:
+        if expr not in done:
+            done[expr] = prove_part(expr)
+        return done[expr]
+
+    def prove_part(expr: PrimExpr) -> bool | None:
+        if isinstance(expr, IntImm):
+            return bool(expr.value)
+        if isinstance(expr, Not):
+            inner = proved(expr.a)
+            return None if inner is None else not inner
+        if isinstance(expr, (And, Or)):
+            decisive = isinstance(expr, Or)
+            first = proved(expr.a)
+            second = decisive if first is decisive else proved(expr.b)
+            if second is decisive:
+                return decisive
+            return None if None in (first, second) else not decisive
+        if isinstance(expr, Call) and expr.intrinsic == "likely":
+            return proved(expr.args[0])
+        known = decider(normalizer, expr) if _is_comparison(expr) else None
+        if known is None and normalizer.facts.truths:
+            known = normalizer.facts.truths.get(normalizer.key(expr))
+        return known
+
+    return proved(condition)
 
 
 def _relation(normalizer: Normalizer, a: PrimExpr, b: PrimExpr) -> Relation:

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias, cast
 
 from ..ir import DataType
 from .expr import INT64, Div, FloorDiv, FloorMod, Max, Mod, PrimExpr, Select, Var
-from .poly import Atom, Factor, Monomial, Poly, add, multiply, scaled, times_monomial, value_of, without
+from .poly import Atom, Factor, Monomial, Poly, add, degree, multiply, scaled, times_monomial, value_of, without
 
 Bound: TypeAlias = "int | float"
 """An integer, or ±inf."""
@@ -35,6 +35,9 @@ EVERYTHING: Interval = (-INF, INF)
 DEPTH = 4
 FUEL = 400
 """How many terms of relaxed polynomials one search looks at."""
+LARGE = 32
+DEEP = 6
+"""Of polynomials with more terms, or longer ones, only the ranges of the terms are added up."""
 
 
 class Budget:
@@ -123,7 +126,7 @@ class Bounds:
 
     def _upper(self, p: Poly, depth: int) -> Bound:
         best = self._direct_upper(p)
-        if depth == 0 or not self._may_improve(p):
+        if depth == 0 or len(p) > LARGE or degree(p) > DEEP or not self._may_improve(p):
             return best
         for relaxed, divisor in self._relaxations(p):
             if self._fuel <= 0 or self.budget.left <= 0:
@@ -275,7 +278,9 @@ class Bounds:
         pending = list(p.items())
         result: Poly = {}
         changed = False
-        while pending:
+        for _ in range(2 * LARGE):
+            if not pending:
+                break
             monomial, coefficient = pending.pop()
             for factor in monomial:
                 if not (isinstance(factor, Atom) and factor.kind is FloorDiv and factor.exact):
@@ -289,7 +294,7 @@ class Bounds:
                     break
             else:
                 result = add(result, {monomial: coefficient})
-        if changed:
+        if changed and not pending:
             yield [result], 1
 
     def _remainder(self, quotient: Atom) -> Atom:

@@ -45,6 +45,7 @@ from .expr import (
 )
 from .functor import sub_expressions, substitute
 from .poly import (
+    TOO_DEEP,
     TOO_LARGE,
     Atom,
     Factor,
@@ -53,6 +54,7 @@ from .poly import (
     add,
     constant,
     content,
+    degree,
     ghosts,
     is_partial,
     multiply,
@@ -72,7 +74,7 @@ _EXCHANGED = (*DIVISIONS, Max, Min, Select)
 
 
 class _Inexact(Exception):
-    """A rule's right side has an operand that may wrap around."""
+    """A rule's right side has an operand that may wrap around, or grows too large."""
 
 
 class Overgrown(Exception):
@@ -167,15 +169,9 @@ class Normalizer:
 
     def _sum(self, expr: PrimExpr) -> Poly:
         result: Poly = {}
-        pending: list[tuple[PrimExpr, int]] = [(expr, 1)]
-        while pending:
-            part, sign = pending.pop()
-            if isinstance(part, (Add, Sub)):
-                pending.append((part.b, sign if isinstance(part, Add) else -sign))
-                pending.append((part.a, sign))
-                continue
+        for part, times in _summands(expr):
             for monomial, coefficient in self.normal(part).items():
-                total = result.get(monomial, 0) + sign * coefficient
+                total = result.get(monomial, 0) + times * coefficient
                 if total or is_partial(monomial):
                     result[monomial] = total
                 else:
@@ -185,15 +181,15 @@ class Normalizer:
     def _product(self, expr: PrimExpr) -> Poly:
         assert isinstance(expr, Mul)
         left, right = self.normal(expr.a), self.normal(expr.b)
-        if len(left) * len(right) > TOO_LARGE:
+        if len(left) * len(right) > TOO_LARGE or degree(left) + degree(right) > TOO_DEEP:
             return self._unit(self._atom(Mul, (left, right), expr.dtype, expr))
         return reduced(multiply(left, right), expr.dtype)
 
     def _operation(self, expr: PrimExpr) -> Poly:
         assert isinstance(expr, BinaryExpr)
         if isinstance(expr, (Min, Max)):
-            operands = list(_flatten(expr, type(expr)))
-            if len(operands) > 2:
+            operands = _flatten(expr, type(expr))
+            if len(operands) != 2:
                 return self._extremum(type(expr), [self.normal(part) for part in operands], expr.dtype, expr)
         return self.operate(type(expr), self.normal(expr.a), self.normal(expr.b), expr.dtype, expr)
 
@@ -338,6 +334,8 @@ class Normalizer:
         if isinstance(pattern, (Add, Sub)):
             return add(left, right, 1 if isinstance(pattern, Add) else -1)
         if isinstance(pattern, Mul):
+            if len(left) * len(right) > TOO_LARGE or degree(left) + degree(right) > TOO_DEEP:
+                raise _Inexact
             return multiply(left, right)
         if exact and not (self.bounds.fits(left, dtype) and self.bounds.fits(right, dtype)):
             raise _Inexact
@@ -352,8 +350,8 @@ class Normalizer:
     ) -> Poly:
         """The maximum (or minimum) of more than two; `node` is what it is if arithmetic on them may wrap around."""
         sign = 1 if kind is Max else -1
-        operands = [scaled(operand, sign) for operand in operands]
-        if node is not None and not all(self.bounds.fits(operand, dtype) for operand in operands):
+        given, operands = operands, [scaled(operand, sign) for operand in operands]
+        if node is not None and not all(self.bounds.fits(p, dtype) for p in (*given, *operands)):
             return self._opaque(node)
         kept: list[Poly] = []
         lost: Poly = {}
@@ -536,13 +534,50 @@ def _frozen(p: Poly) -> frozenset[tuple[Monomial, int]]:
     return frozenset(p.items())
 
 
-def _flatten(expr: PrimExpr, kind: type[PrimExpr]) -> Iterator[PrimExpr]:
-    """The operands of nested operations of one kind, left to right."""
-    if isinstance(expr, kind):
-        yield from _flatten(expr.a, kind)  # type: ignore[attr-defined]
-        yield from _flatten(expr.b, kind)  # type: ignore[attr-defined]
-    else:
-        yield expr
+def _summands(expr: PrimExpr) -> list[tuple[PrimExpr, int]]:
+    """The operands of nested sums and differences, left to right, each with how often it is added.
+
+    An expression that is shared by several is one operand.
+    """
+    sums: list[PrimExpr] = []  # each before what it is made of
+    leaves: list[PrimExpr] = []
+    seen: set[int] = set()
+    pending: list[tuple[PrimExpr, bool]] = [(expr, False)]
+    while pending:
+        part, done = pending.pop()
+        if done:
+            sums.append(part)
+        elif id(part) not in seen:
+            seen.add(id(part))
+            if isinstance(part, (Add, Sub)):
+                pending += (part, True), (part.b, False), (part.a, False)
+            else:
+                leaves.append(part)
+    times = dict.fromkeys(seen, 0)
+    times[id(expr)] = 1
+    for part in reversed(sums):
+        assert isinstance(part, (Add, Sub))
+        own = times[id(part)]
+        times[id(part.a)] += own
+        times[id(part.b)] += own if isinstance(part, Add) else -own
+    return [(leaf, times[id(leaf)]) for leaf in leaves]
+
+
+def _flatten(expr: PrimExpr, kind: type[PrimExpr]) -> list[PrimExpr]:
+    """The operands of nested operations of one kind, left to right, each once."""
+    result: list[PrimExpr] = []
+    seen: set[int] = set()
+    pending = [expr]
+    while pending:
+        part = pending.pop()
+        if id(part) not in seen:
+            seen.add(id(part))
+            if isinstance(part, kind):
+                assert isinstance(part, BinaryExpr)
+                pending += part.b, part.a
+            else:
+                result.append(part)
+    return result
 
 
 def at_most_zero(p: Poly, strict: bool) -> Poly:

@@ -49,8 +49,10 @@ Factor: TypeAlias = "Var | Atom"
 Monomial: TypeAlias = "tuple[Factor, ...]"
 Poly: TypeAlias = "dict[Monomial, int]"
 
-TOO_LARGE = 128
+TOO_LARGE = 64
 """A product that would have more terms than this is not expanded."""
+TOO_DEEP = 12
+"""Nor one whose terms would have more factors than this."""
 
 
 def constant(value: int) -> Poly:
@@ -135,6 +137,11 @@ def without(monomial: Monomial, factors: Monomial) -> Monomial | None:
 def ghosts(p: Poly) -> Poly:
     """0·p: nothing but the possible failures of p."""
     return {m: 0 for m in p if is_partial(m)}
+
+
+def degree(p: Poly) -> int:
+    """The number of factors of the longest term."""
+    return max(map(len, p), default=0)
 
 
 def factors_of(p: Poly) -> dict[Factor, None]:

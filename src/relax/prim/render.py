@@ -44,6 +44,7 @@ class Renderer:
     def __init__(self, normalizer: Normalizer) -> None:
         self.normalizer = normalizer
         self._spelled: dict[Atom, PrimExpr] = {}
+        self._displayed: dict[Any, Atom] = {}
 
     def render(self, p: Poly, dtype: DataType, below: float = math.inf) -> PrimExpr | None:
         """The cheapest spelling found; None if it is not cheaper than `below`. Raises Unrenderable if there is none."""
@@ -197,8 +198,12 @@ class Renderer:
         return all(self.normalizer.bounds.fits(p, dtype) for p in polys)
 
     def _display(self, kind: Any, args: tuple[Poly, ...], like: Atom) -> Atom:
-        atom = Atom(kind, args, like.dtype, None, like.partial, like.exact)
-        self.normalizer.rank[atom] = self.normalizer.rank.get(like, 0)
+        """An atom to be spelled in the place of another; the same one each time."""
+        key = (kind, like, *(frozenset(arg.items()) for arg in args))
+        atom = self._displayed.get(key)
+        if atom is None:
+            atom = self._displayed[key] = Atom(kind, args, like.dtype, None, like.partial, like.exact)
+            self.normalizer.rank[atom] = self.normalizer.rank.get(like, 0)
         return atom
 
     def _exchange(self, p: Poly, old: Monomial, more: Poly, atom: Atom, others: Monomial, times: int) -> Poly:

@@ -18,6 +18,7 @@ from .poly import Atom, Factor, Poly
 
 POINTS = 24
 """How many assignments are tried."""
+_LARGEST = 2**64
 _STEPS = (0, 1, 2, 3, 5, 4, 8, 7, 13, 6, 31, 12, 64, 9, 100, 11)
 
 
@@ -35,7 +36,7 @@ def samples(p: Poly, facts: Facts) -> Iterator[int]:
 
 
 class _Opaque(Exception):
-    """A choice is met whose condition has no value here."""
+    """A choice is met whose condition has no value here; or a value is too large to be of use."""
 
 
 class _Point:
@@ -56,7 +57,10 @@ class _Point:
         known = self.known.get(factor)
         if known is None:
             computed = None if isinstance(factor, Var) or not factor.exact else self.computed(factor)
-            known = self.known[factor] = self.chosen(factor) if computed is None else computed
+            known = self.chosen(factor) if computed is None else computed
+            if abs(known) > _LARGEST:
+                raise _Opaque
+            self.known[factor] = known
         return known
 
     def computed(self, atom: Atom) -> int | None:

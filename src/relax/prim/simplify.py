@@ -53,6 +53,9 @@ from .render import Renderer, Unrenderable
 from .rules import Rule
 from .traits import cost, has_effects
 
+NESTED = 6
+"""How many conditions inside one condition are made use of: each arm is simplified anew for them."""
+
 _SUMS = (Add, Sub, Mul)
 _NUMERIC = frozenset({Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Min, Max, Cast, Select, Call})
 _LEAVES = (Var, IntImm, FloatImm)
@@ -62,8 +65,12 @@ _SWAPPED: dict[type[CompareExpr], type[CompareExpr]] = {LT: GT, LE: GE}
 class Simplifier:
     """Simplification under some facts."""
 
-    def __init__(self, facts: Facts, normalizer: Normalizer | None = None) -> None:
+    def __init__(
+        self, facts: Facts, normalizer: Normalizer | None = None, conditions: list[int] | None = None
+    ) -> None:
         self.facts = facts
+        self.conditions = conditions
+        """How many more conditions may be made use of inside this one; None if this stands in none."""
         self.normalizer = Normalizer(facts) if normalizer is None else normalizer
         self.bounds = self.normalizer.bounds
         self._renderer: Renderer | None = None
@@ -148,11 +155,13 @@ class Simplifier:
         return expr.replace(args=(chosen, *arms))
 
     def where(self, condition: PrimExpr, holds: bool) -> Simplifier:
-        """This simplifier with one more fact."""
+        """This simplifier with one more fact; itself where too many conditions stand in one another."""
         facts = self.facts.copy()
-        if not assume(self.normalizer, facts, condition, holds):
+        left = [NESTED] if self.conditions is None else self.conditions
+        if not left[0] or not assume(self.normalizer, facts, condition, holds):
             return self
-        return Simplifier(facts, self.normalizer.under(facts))
+        left[0] -= 1
+        return Simplifier(facts, self.normalizer.under(facts), left)
 
     # -------------------------------------------------------------------------------------------- rules
 

@@ -3,7 +3,7 @@
 for i in range(4):                          for i in range(4):
     for j in range(1):                          B[i] = A[i]
         if i < 4:                   gives
-            B[i + j] = A[i + 0]
+            B[i + j] = A[i + 0]         (below an assertion, what it says is known, too)
     for k in range(0):
         C[k] = A[k]
 """
@@ -80,7 +80,7 @@ class _Simplifier(StmtExprMutator):
 
     def visit_AssertStmt(self, node: AssertStmt) -> Stmt:
         condition = self.visit(node.condition)
-        body = self.visit(node.body)
+        body = self.under(condition, node.body)
         return body if is_const(condition, 1) else node.replace(condition=condition, body=body)
 
     def visit_LetStmt(self, node: LetStmt) -> Stmt:
