@@ -56,9 +56,7 @@ def interpreted(program: str | IRModule, function: str, *args: Any) -> Any:
         return relax.interpret(module(program), function, *args)
 
 
-MODES: dict[str, Callable[..., Any]] = {"bytecode": compiled}
-if hasattr(relax, "interpret"):
-    MODES["interpreter"] = interpreted
+MODES: dict[str, Callable[..., Any]] = {"interpreter": interpreted, "bytecode": compiled}
 
 
 def refused(program: str | IRModule) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ section, rule or ★ point lacks a test, and that pytest finds every test named.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -111,6 +112,7 @@ def mode_of(test: ast.FunctionDef) -> str:
     return "compiled" if ran else "compile time"
 
 
+@functools.cache
 def rows(section: str) -> list[Row]:
     """The statements of a section, in the order of their tests."""
     if section == "5":

@@ -361,6 +361,33 @@ def main(x: R.Tensor(("n", "m"), "float32")):
     assert (result, type(result)) == (value, type(value))
 
 
+@pytest.mark.parametrize("size", [4, 8])
+def test_scalar_expressions_of_tir(run, size):
+    """In TIR there are loads from buffers, vectors (Ramp, Broadcast) and reductions besides."""
+    program = f"""
+@I.ir_module
+class M:
+    @T.prim_func
+    def f(A: T.Buffer(({size},), "float32"), B: T.Buffer(({size},), "float32"), S: T.Buffer((), "float32")):
+        for i in range({size} // 4):
+            B[T.Ramp(i * 4, 1, 4)] = A[T.Ramp(i * 4, 1, 4)] * T.Broadcast(T.float32(2), 4)
+        for k in range({size}):
+            with T.block("sum"):
+                vk = T.axis.reduce({size}, k)
+                with T.init():
+                    S[()] = T.float32(0)
+                S[()] = S[()] + T.max(A[vk], T.float32(1))
+
+    @R.function
+    def main(x: R.Tensor(({size},), "float32")):
+        y = R.call_tir(M.f, (x,), [R.Tensor(({size},), "float32"), R.Tensor((), "float32")])
+        return y
+"""
+    doubled, total = run(program, "main", np.arange(size, dtype="float32"))
+    assert doubled.numpy().tolist() == [2 * i for i in range(size)]
+    assert total.numpy() == sum(max(i, 1) for i in range(size))
+
+
 def test_dimensions_are_int64():
     """In shapes, scalars are int64."""
     values = info("""

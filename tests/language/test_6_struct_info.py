@@ -194,6 +194,16 @@ def test_subtyping_is_reflexive(text):
     assert subtype(*infos(text, text)) is YES
 
 
+def test_subtyping_is_transitive():
+    """S1 <: S2 is transitive."""
+    samples = infos(*FORMS, *dict.fromkeys(text for a, b, _ in SUBTYPES for text in (a, b)))
+    above = {id(a): [b for b in samples if subtype(a, b) is YES] for a in samples}
+    assert sum(map(len, above.values())) > 2 * len(samples)
+    for a in samples:
+        for b in above[id(a)]:
+            assert all(subtype(a, c) is YES for c in above[id(b)])
+
+
 # -------------------------------------------------------------------------------------- least upper bound
 
 LUBS = [
@@ -273,7 +283,50 @@ def r(y: R.Tensor(("p", n), "float32")) -> R.Tensor(("p", n), "float32"):
     assert info.count("(p, n)") == 2
 
 
+def test_erasure_goes_through_functions():
+    """Erasure: through tuples and functions."""
+    body = """@R.function
+def f(y: R.Tensor(ndim=1, dtype="float32")):
+    z = R.match_cast(y, R.Tensor((k,), "float32"))
+    @R.function
+    def inner(w: R.Tensor((k, n), "float32")) -> R.Tensor((k, n), "float32"):
+        return w
+    return (inner, z)
+r = f(R.reshape(x, (n * 4,)))"""
+    assert derived(body) == (
+        'R.Tuple(R.Callable((R.Tensor(dtype="float32", ndim=2),), R.Tensor(dtype="float32", ndim=2), True), '
+        'R.Tensor(dtype="float32", ndim=1))'
+    )
+
+
 # --------------------------------------------------------------------------------- compatibility, checks
+
+COMPATIBLE = [
+    ("R.Tensor((n, 4), 'float32')", "R.Tensor('float32', ndim=2)", YES),
+    ("R.Tensor((n, 4), 'float32')", "R.Object", YES),
+    ("R.Object", "R.Tensor('float32', ndim=2)", POSSIBLY),
+    ("R.Tensor('float32')", "R.Tensor('float32', ndim=2)", POSSIBLY),
+    ("R.Tensor((n, 4))", "R.Tensor((n, 4), 'float32')", POSSIBLY),
+    ("R.Tensor('float32', ndim=2)", "R.Tensor((n, 4), 'float32')", POSSIBLY),
+    ("R.Tensor((m, 4), 'float32')", "R.Tensor((n, 4), 'float32')", POSSIBLY),
+    ("R.Prim('int64')", "R.Prim(value=n)", POSSIBLY),
+    ("R.Tensor((n, 4), 'float32')", "R.Tensor((n, 5), 'float32')", NO),
+    ("R.Tensor((n, 4), 'float32')", "R.Tensor((n, 4), 'int8')", NO),
+    ("R.Tensor(ndim=1)", "R.Tensor(ndim=2)", NO),
+    ("R.Tensor", "R.Shape", NO),
+    ("R.Tuple(R.Shape)", "R.Tuple()", NO),
+    ("R.Callable((R.Shape,), R.Shape, True)", "R.Callable((R.Shape([n]),), R.Object, True)", YES),
+    ("R.Callable((R.Shape([n]),), R.Shape, True)", "R.Callable((R.Object,), R.Object, True)", POSSIBLY),
+    ("R.Callable((R.Shape,), R.Shape, True)", "R.Callable((R.Tensor,), R.Object, True)", NO),
+]
+
+
+@pytest.mark.parametrize("value, expected, answer", COMPATIBLE)
+def test_compatibility(value, expected, answer):
+    """Compatibility: kind must agree unless Object is expected; void or missing parts of the value make it "possibly";
+    parts proved different make it "incompatible"; functions contravariant in parameters, covariant in results."""
+    assert check_compatible(*infos(value, expected)).verdict is answer
+
 
 POSSIBLY_AT = {
     "at a call": (

@@ -173,6 +173,28 @@ def test_the_result_is_matched_at_exit(run):
         run(program, "main", ones(2), "a")
 
 
+def test_closures_match_at_entry_and_exit(run):
+    """Entering a closure matches its parameters, leaving it its result, captured sizes included."""
+    program = """
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n",), "float32")) -> R.Object:
+        n = T.int64()
+
+        @R.function(pure=False)
+        def f(y: R.Tensor((n,), "float32"), z: R.Object) -> R.Tensor((n,), "float32"):
+            w = R.call_packed("language.match.give", z)
+            return w
+
+        return f
+    """
+    f = run(program, "main", ones(2))
+    assert f(ones(2), ones(2)).shape == (2,)
+    with pytest.raises(ValueError, match="f: parameter y: dimension 0 is 3, expected n = 2"):
+        f(ones(3), ones(2))
+    with pytest.raises(ValueError, match="f: result: dimension 0 is 3, expected n = 2"):
+        f(ones(2), ones(3))
+
+
 def test_inner_calls_are_matched_too(run):
     """Entering a closure or a global function matches its annotations, whoever calls it."""
     program = """

