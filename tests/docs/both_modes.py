@@ -16,6 +16,10 @@ import numpy as np
 import relax
 
 
+class DisagreementError(AssertionError):
+    """The interpreter and the compiled program did not do the same."""
+
+
 @dataclass
 class Outcome:
     """How a call ended."""
@@ -54,14 +58,17 @@ def outcome_of(call: Callable[[], Any], args: tuple[Any, ...]) -> Outcome:
 
 
 def compare(compiled: Outcome, interpreted: Outcome) -> None:
-    """Raise AssertionError, with both sides, where two outcomes differ."""
+    """Raise DisagreementError, with both sides, where two outcomes differ."""
     if describe(compiled.error) != describe(interpreted.error):
         message = f"compiled: {describe(compiled.error)}\ninterpreted: {describe(interpreted.error)}"
-        raise AssertionError(message) from interpreted.error or compiled.error
-    assert compiled.printed == interpreted.printed, (compiled.printed, interpreted.printed)
-    assert same(compiled.args, interpreted.args), "the arguments were left differently"
-    if compiled.error is None:
-        assert same(compiled.value, interpreted.value), (compiled.value, interpreted.value)
+        raise DisagreementError(message) from interpreted.error or compiled.error
+    for what, a, b in (
+        ("printed", compiled.printed, interpreted.printed),
+        ("the arguments afterwards", compiled.args, interpreted.args),
+        ("the result", compiled.value, interpreted.value),
+    ):
+        if not same(a, b):
+            raise DisagreementError(f"{what}: compiled {a!r}, interpreted {b!r}")
 
 
 def describe(error: Exception | None) -> str:

@@ -151,6 +151,8 @@ class Runner:
             warnings.simplefilter("always")
             try:
                 exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), self.namespace)
+            except both_modes.DisagreementError:
+                raise
             except Exception as caught:  # noqa: BLE001  (whatever a program raises is what it says)
                 error = caught
         # A pass that goes over the program again may say the same again.

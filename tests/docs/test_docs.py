@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+from both_modes import DisagreementError, Outcome, compare
 from documents import agrees, blocks_of, check, program, update
 
 ROOT = Path(__file__).parents[2]
@@ -128,3 +130,33 @@ def test_a_chapter_begins_with_the_prelude_of_its_book(tmp_path):
     chapter.parent.mkdir()
     chapter.write_text("```python\nassert x == 1\n```\n", encoding="utf-8")
     check(chapter, tmp_path / "run")
+
+
+# ------------------------------------------------------------------------------------- both modes
+
+
+def outcome(value=None, error=None, printed="", args=()):
+    return Outcome(value, error, printed, args)
+
+
+@pytest.mark.parametrize(
+    "a, b, what",
+    [
+        (outcome(1), outcome(1.0), "the result"),
+        (outcome(np.zeros(2)), outcome(np.zeros(3)), "the result"),
+        (outcome((1, np.zeros(2))), outcome((1, np.ones(2))), "the result"),
+        (outcome(printed="a"), outcome(printed=""), "printed"),
+        (outcome(args=(np.zeros(1),)), outcome(args=(np.ones(1),)), "the arguments"),
+        (outcome(error=ValueError("a")), outcome(), "ValueError: a"),
+        (outcome(error=ValueError("a")), outcome(error=TypeError("a")), "TypeError: a"),
+    ],
+)
+def test_a_disagreement_of_the_modes_is_an_error(a, b, what):
+    with pytest.raises(DisagreementError, match=what):
+        compare(a, b)
+
+
+def test_modes_that_agree():
+    nan = np.array([np.nan, 1], "float32")
+    compare(outcome((nan, "text", 1, None)), outcome((nan.copy(), "text", 1, None)))
+    compare(outcome(error=ValueError("a")), outcome(error=ValueError("a")))
