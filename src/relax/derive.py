@@ -312,7 +312,9 @@ def _argument_misfit(
         f"expected {struct_info_text(expected)}",
     ]
     if fit.verdict is Verdict.NO:
-        hint = "give a value of what the parameter declares, or declare the parameter as what it is given"
+        hint = fit.hint(
+            "give a value of what the parameter declares, or declare the parameter as what it is given"
+        )
         raise scopes.error("E3001", f"{name}: argument {index}: {fit.reason}", span, notes, hint)
     if scopes.awaits_placing(fit):
         return

@@ -345,7 +345,7 @@ class Normalizer(Scopes):
             notes = [f"returns {struct_info_text(found)}", f"declared {struct_info_text(expected)}"]
             if fit.verdict is Verdict.NO:
                 message = f"{subject} does not return what it declares: {fit.reason}"
-                hint = "declare what the function returns, or return what it declares"
+                hint = fit.hint("declare what the function returns, or return what it declares")
                 raise self.error("E3007", message, span, notes, hint)
             if expr.struct_info_ is None and not self.awaits_placing(fit):
                 message = f"what {subject} returns may not fit its declaration, it is checked at run time: {fit.reason}"
@@ -425,7 +425,7 @@ class Normalizer(Scopes):
         name = var.name_hint
         if fit.verdict is Verdict.NO:
             message = f"the value does not fit the annotation of {name}: {fit.reason}"
-            hint = "leave the annotation out to get what was derived"
+            hint = fit.hint("leave the annotation out to get what was derived")
             raise self.error("E3006", message, span, notes, hint)
         if var.annotation is not None and not self.awaits_placing(fit):
             message = f"the annotation of {name} claims more than was derived, it is checked at run time: {fit.reason}"

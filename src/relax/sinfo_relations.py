@@ -70,6 +70,10 @@ class Fit:
             return Verdict.YES
         return Verdict.NO if self.level is Level.DIFFERENT else Verdict.POSSIBLY
 
+    def hint(self, otherwise: str) -> str:
+        """What to do about a misfit: move what is on another device; for any other, what the caller says."""
+        return "move it there with R.to_vdevice" if self.part.endswith("vdevice") else otherwise
+
     @property
     def reason(self) -> str:
         """The misfit in words: ``dimension 0: expected 4, found n``."""

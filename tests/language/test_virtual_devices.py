@@ -238,6 +238,30 @@ def test_devices_nothing_runs_on_are_refused():
     assert compiled(parse(unused, listed), array([0, 0])).numpy().tolist() == [1, 1]
 
 
+@pytest.mark.parametrize(
+    ("code", "signature", "line"),
+    [
+        ("E3007", '-> R.Tensor((2,), "float32", "llvm:1")', "y = R.exp(x)"),
+        ("E3006", "", 'y: R.Tensor((2,), "float32", "llvm:1") = R.exp(x)'),
+        ("E3001", '-> R.Tensor((2,), "float32", "llvm:1")', "y = M.other(x)"),
+    ],
+)
+def test_a_value_that_is_known_to_be_elsewhere(code, signature, line):
+    found = refused(f"""
+        @R.function
+        def other(x: R.Tensor((2,), "float32", "llvm:1")) -> R.Tensor((2,), "float32", "llvm:1"):
+            return x
+
+        @R.function
+        def main(x: R.Tensor((2,), "float32", "llvm:0")) {signature}:
+            {line}
+            return y
+        """)
+    assert f"error[{code}]" in found
+    assert "vdevice: expected llvm:1, found llvm:0" in found
+    assert "= help: move it there with R.to_vdevice" in found
+
+
 # -------------------------------------------------------------------------------------- to_vdevice, hints
 
 
