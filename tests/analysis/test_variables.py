@@ -6,7 +6,7 @@ import textwrap
 
 import pytest
 
-from relax import op
+from relax import analysis, op
 from relax.analysis import (
     BaseCheckResult,
     all_bindings,
@@ -29,8 +29,8 @@ from relax.analysis import (
     struct_info_base_check,
     udchain,
 )
-from relax.expr import Call, MatchCast, Var
-from relax.ir import IRModule
+from relax.expr import BindingBlock, Call, Function, MatchCast, SeqExpr, Var, VarBinding
+from relax.ir import IRModule, set_slot
 from relax.prim import SizeVar
 from relax.script import from_source
 from relax.sinfo_text import struct_info_text
@@ -273,3 +273,43 @@ def test_symbolic_shapes():
     assert has_symbolic_shape(Var("x", TensorStructInfo((n,))))
     assert has_symbolic_shape(Var("x", TensorStructInfo(Var("s", ShapeStructInfo(ndim=1)))))
     assert not has_symbolic_shape(Var("x", TensorStructInfo((4,))))
+
+
+def test_variables_of_an_annotation():
+    n, m = SizeVar("n", "int64"), SizeVar("m", "int64")
+    info = TupleStructInfo([TensorStructInfo((n, m + 1)), ShapeStructInfo([n])])
+    assert analysis.definable_tir_vars_in_struct_info(info) == [n]
+    assert analysis.tir_vars_in_struct_info(info) == [n, m]
+
+
+def test_static_struct_info_of_every_kind():
+    n = SizeVar("n", "int64")
+    packed = FuncStructInfo.opaque_func()
+    info = TupleStructInfo(
+        [
+            TensorStructInfo((n, 4), "int8"), ShapeStructInfo([n]), PrimStructInfo(value=n), ObjectStructInfo(),
+            FuncStructInfo([TensorStructInfo((n,))], TensorStructInfo((n,)), False), packed,
+        ]
+    )  # fmt: skip
+    found = analysis.get_static_struct_info(info)
+    assert struct_info_text(found) == (
+        'R.Tuple(R.Tensor(dtype="int8", ndim=2), R.Shape(ndim=1), R.Prim("int64"), R.Object, '
+        'R.Callable((R.Tensor(dtype="float32", ndim=1),), R.Tensor(dtype="float32", ndim=1), purity=False), '
+        'R.PackedFunc(derive="relax.default_derivation", purity=False))'
+    )
+    assert found.fields[5] is packed
+
+
+def test_the_check_of_what_was_derived_finds_impure_calls():
+    x = Var("x", TensorStructInfo((4,)))
+    effect, y = op.print(x), Var("y", TupleStructInfo([]))
+    set_slot(effect, "_struct_info", TupleStructInfo([]))
+    block = BindingBlock([VarBinding(y, effect)])
+    seq = SeqExpr([block], x)
+    set_slot(seq, "_struct_info", x.struct_info)
+    func = Function([x], seq)
+    set_slot(func, "_struct_info", FuncStructInfo([x.struct_info], x.struct_info))
+    assert [d.code for d in analysis.check_derived(func)] == ["E3005"]
+    forced = func.with_attr("relax.force_pure", True)
+    set_slot(forced, "_struct_info", func.struct_info)
+    assert analysis.check_derived(forced) == []
