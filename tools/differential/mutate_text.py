@@ -262,7 +262,7 @@ def parameter_without_annotation(text: str, choices: Choices) -> str | None:
     return with_line(text, number, line.replace("(", f"(bare{comma}", 1))
 
 
-@declare("E1009", "E1005", "E1001", "E1004", "E1003", "E2020", "E3110")
+@declare("E1009", "E1005", "E1001", "E1004", "E1003", "E2020", "E3101", "E3110")
 def bad_annotation(text: str, choices: Choices) -> str | None:
     """Annotate with something that is no struct info."""
     match = pick(choices, list(re.finditer(r"R\.Tensor\(([^()]*|\([^()]*\)[^()]*)\)", text)))
