@@ -14,7 +14,7 @@ from relax.runtime import nd, register_func, remove_global_func
 
 sys.path.insert(0, str(Path(__file__).parent))  # pitfall_helpers
 
-from pitfall_helpers import Interpreted, machine
+from pitfall_helpers import interpreted, machine
 
 
 def _increment(tensor: nd.NDArray) -> None:
@@ -42,4 +42,4 @@ def packed_functions() -> Iterator[None]:
 @pytest.fixture(params=["compiled", "interpreted"])
 def run(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
     """``run(Module)["main"](x)``, once as a compiled program and once by the definition of the language."""
-    return machine if request.param == "compiled" else Interpreted
+    return machine if request.param == "compiled" else interpreted

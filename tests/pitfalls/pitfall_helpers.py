@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import relax
 from relax.analysis import assert_well_formed
+from relax.interpreter.evaluator import Interpreter
 from relax.ir import IRModule
 from relax.ir.transform import PassContext, VerifyInstrument
 from relax.runtime import VirtualMachine
@@ -23,16 +22,13 @@ def machine(mod: Any) -> VirtualMachine:
         return VirtualMachine(relax.build(mod, "llvm"))
 
 
-class Interpreted:
-    """A module, a function or a text as the interpreter runs it, under the interface of a machine."""
-
-    def __init__(self, mod: Any) -> None:
-        if isinstance(mod, str):
-            mod = parse(mod)
-        self.mod = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
-
-    def __getitem__(self, name: str) -> Callable[..., Any]:
-        return functools.partial(relax.interpret, self.mod, name)
+def interpreted(mod: Any) -> Interpreter:
+    """A module, a function or a text as the interpreter runs it; as `relax.interpret`, but checked once."""
+    if isinstance(mod, str):
+        mod = parse(mod)
+    module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+    assert_well_formed(module, check_struct_info=False)
+    return Interpreter(module)
 
 
 def parse(text: str) -> IRModule:

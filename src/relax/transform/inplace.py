@@ -3,16 +3,18 @@
 A walk in evaluation order keeps, for every variable, the storages its value surely consists of: another name, a
 match_cast, a tuple, a projection or a branch has those of what it names. An in-place call takes the storages of
 the arguments it reuses; naming one of them later, under whatever name, is an error. So is reusing a constant that
-no variable is bound to, a value from outside a local function (which may run again), or one that the same call is given twice.
+no variable is bound to, a value from outside a local function (which may run again), or one that the same call is
+given twice.
 
 A function that reuses a parameter reuses what it is called with, so a call of it is an in-place call too; what a
-function returns of its parameters is another name for the argument. The walk is repeated until nothing more is known
-of any function.
+function returns of its parameters is another name for the argument. A closure that reads a variable from outside uses
+it wherever the closure itself is named, and what it returns of such is another name for it. The walk is repeated until
+nothing more is known of any function.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from ..derive import use_span
 from ..expr import (
@@ -34,27 +36,40 @@ from ..struct_info import TupleStructInfo
 
 Storage: TypeAlias = "Var | Constant"
 Storages: TypeAlias = "frozenset[Storage]"
+FactT = TypeVar("FactT")
 Value: TypeAlias = "Storages | tuple[Value, ...]"
 """The storages of a value; of a tuple, field by field."""
 
 
 class Known(NamedTuple):
-    """For variables of functions: which parameters they reuse in place, which their result may be or contain."""
+    """What is known of functions, by their variables, and of what variables hold."""
 
     consumed: dict[RelaxExpr, frozenset[int]]
+    """The parameters that are reused in place."""
     returned: dict[RelaxExpr, frozenset[int]]
+    """The parameters that the result may be or contain."""
+    reads: dict[RelaxExpr, Storages]
+    """What is used from outside of a local function."""
+    captured: dict[RelaxExpr, Storages]
+    """What of that the result may be or contain."""
+    own: dict[Var, Value]
+    """The storages that come into being with a variable, the same ones in every walk."""
+
+    def facts(self) -> tuple[dict[RelaxExpr, frozenset[Storage | int]], ...]:
+        """All that walks find out."""
+        return tuple({**table} for table in (self.consumed, self.returned, self.reads, self.captured))
 
 
 def check_reuse(mod: IRModule) -> None:
     """Raise DiagnosticError (E4006) with every argument that is used after it was reused in place."""
-    known = Known({}, {})
+    known = Known({}, {}, {}, {}, {})
     while True:
         found: list[Diagnostic] = []
-        before = Known(dict(known.consumed), dict(known.returned))
+        before = known.facts()
         for global_var, func in mod.functions.items():
             if isinstance(func, Function):
                 _Walk(global_var.name_hint, found, known).function(func, global_var)
-        if known == before:
+        if known.facts() == before:
             break
     if found:
         raise DiagnosticError(found)
@@ -84,21 +99,31 @@ class _Walk:
         self.values: dict[Var, Value] = {}
         self.taken: dict[Storage, Span | None] = {}
         self.outside: Storages = frozenset()
+        self.reads: Storages = frozenset()
+        """What the local function being walked has used from outside."""
         self.place: Span | None = None
         """Where what is being read stands: a variable knows only where it was bound."""
 
     def function(self, func: Function, var: RelaxExpr) -> None:
-        own = [own_storages(param, param.struct_info_) for param in func.params]
+        own = [self.own(param) for param in func.params]
         self.values.update(zip(func.params, own, strict=True))
         result = flat(self.sequence(func.body))
+        for outer, now in ((self.known.reads, self.reads), (self.known.captured, result)):
+            outer[var] = outer.get(var, frozenset()) | (now & self.outside)
         for table, storages in ((self.known.consumed, self.taken.keys()), (self.known.returned, result)):
             now = frozenset(i for i, value in enumerate(own) if flat(value) & storages)
             table[var] = table.get(var, frozenset()) | now  # only ever more, so that the walks end
 
-    def of_callee(self, call: Call, table: dict[RelaxExpr, frozenset[int]]) -> frozenset[int]:
+    def own(self, var: Var) -> Value:
+        """The storages that come into being with a variable."""
+        if var not in self.known.own:
+            self.known.own[var] = own_storages(var, var.struct_info_)
+        return self.known.own[var]
+
+    def of_callee(self, call: Call, table: dict[RelaxExpr, frozenset[FactT]]) -> frozenset[FactT]:
         """What a table says of the functions that a call may enter."""
         callees = {call.op, *flat(self.held(call.op))}
-        return frozenset[int]().union(*(table.get(callee, ()) for callee in callees))
+        return frozenset[FactT]().union(*(table.get(callee, ()) for callee in callees))
 
     def sequence(self, expr: RelaxExpr) -> Value:
         body = expr
@@ -123,10 +148,11 @@ class _Walk:
                 return frozenset({var})
             case VarBinding(var, Call() as call):
                 self.use(call)
+                captured = self.of_callee(call, self.known.captured)
                 returned = [flat(self.held(call.args[i])) for i in self.of_callee(call, self.known.returned)]
                 self.take(call)
-                own = own_storages(var, var.struct_info_)
-                return flat(own).union(*returned) if returned else own
+                own = self.own(var)
+                return flat(own).union(captured, *returned) if returned or captured else own
             case VarBinding(var, Constant()):
                 return frozenset({var})  # each evaluation of a constant gives a fresh tensor
             case VarBinding(_, value) | MatchCast(_, value):
@@ -149,10 +175,11 @@ class _Walk:
         return (flat(first) - gone[1]) | (flat(second) - gone[0])
 
     def local(self, func: Function, var: Var) -> None:
-        outside, taken = self.outside, dict(self.taken)
+        outside, reads, taken = self.outside, self.reads, dict(self.taken)
         self.outside = outside.union(*(flat(value) for value in self.values.values()))
+        self.reads = frozenset()
         self.function(func, var)
-        self.outside, self.taken = outside, taken
+        self.outside, self.reads, self.taken = outside, reads | (self.reads & outside), taken
 
     def held(self, expr: RelaxExpr) -> Value:
         """The storages a leaf or a projection surely consists of."""
@@ -177,11 +204,15 @@ class _Walk:
             walk(expr, lambda item: self.used(item, flat(self.held(item))) if isinstance(item, Var) else None)
 
     def used(self, expr: RelaxExpr, storages: Storages) -> None:
+        read = frozenset[Storage]().union(*(self.known.reads.get(item, ()) for item in storages))
+        self.reads |= storages | read
         what = expr.name_hint if isinstance(expr, Var) else "the field of a tuple"
-        for storage in storages & self.taken.keys():
+        place = use_span(expr) or self.place
+        for storage in (storages | read) & self.taken.keys():
             origin = storage.name_hint if isinstance(storage, Var) else "a constant"
             alias = "" if what == origin else f", which is {origin},"
-            place = use_span(expr) or self.place
+            if storage not in storages:
+                alias = f", a function that reads {origin},"
             self.report(f"{what}{alias} is used after it was reused in place", place, storage)
 
     def take(self, call: Call) -> None:
