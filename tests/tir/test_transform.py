@@ -259,6 +259,22 @@ def f(A: T.Buffer((16,), "float32"), n: T.int32):
         A[0] = T.float32(1)
 """,
 )
+case(  # what is asserted is known below
+    "Simplify",
+    """
+@T.prim_func
+def f(A: T.Buffer((16,), "float32"), n: T.int32):
+    with T.Assert(n < 3, "small"):
+        if n < 5:
+            A[0] = T.float32(1)
+""",
+    """
+@T.prim_func
+def f(A: T.Buffer((16,), "float32"), n: T.int32):
+    with T.Assert(n < 3, "small"):
+        A[0] = T.float32(1)
+""",
+)
 case(  # what a condition says of memory holds only until the memory is written
     "Simplify",
     """
