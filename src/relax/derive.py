@@ -148,9 +148,9 @@ def derive_if(expr: If, scopes: Scopes) -> StructInfo:
             "E3010", "the condition of an if must be a bool scalar", span, [_note(expr.cond, info)], hint
         )
     if verdict is Verdict.POSSIBLY:
-        message = "the condition of this if may not be a bool scalar; it is checked at run time"
+        what = "the condition of this if may not be a bool scalar"
         hint = silencing_hint(expr.cond, TensorStructInfo((), "bool"))
-        scopes.misfit(3010, message, span, [_note(expr.cond, info)], hint)
+        scopes.misfit(3010, what, "", span, [_note(expr.cond, info)], hint)
     then = known_struct_info(expr.true_branch, scopes)
     other = known_struct_info(expr.false_branch, scopes)
     return _bound_by_condition(expr.cond, then, other, scopes) or struct_info_lca(
@@ -318,8 +318,8 @@ def _argument_misfit(
         raise scopes.error("E3001", f"{name}: argument {index}: {fit.reason}", span, notes, hint)
     if scopes.awaits_placing(fit):
         return
-    message = f"{name}: argument {index} may not fit, it is checked at run time: {fit.reason}"
-    scopes.misfit(3001, message, span, notes, silencing_hint(arg, expected))
+    what = f"{name}: argument {index} may not fit"
+    scopes.misfit(3001, what, fit.reason, span, notes, silencing_hint(arg, expected))
 
 
 def check_purity(call: Call, scopes: Scopes) -> None:

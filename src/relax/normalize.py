@@ -348,8 +348,8 @@ class Normalizer(Scopes):
                 hint = fit.hint("declare what the function returns, or return what it declares")
                 raise self.error("E3007", message, span, notes, hint)
             if expr.struct_info_ is None and not self.awaits_placing(fit):
-                message = f"what {subject} returns may not fit its declaration, it is checked at run time: {fit.reason}"
-                self.misfit(3007, message, span, notes, silencing_hint(body.body, expected))
+                what = f"what {subject} returns may not fit its declaration"
+                self.misfit(3007, what, fit.reason, span, notes, silencing_hint(body.body, expected))
         return expected
 
     # -- bindings
@@ -428,10 +428,10 @@ class Normalizer(Scopes):
             hint = fit.hint("leave the annotation out to get what was derived")
             raise self.error("E3006", message, span, notes, hint)
         if var.annotation is not None and not self.awaits_placing(fit):
-            message = f"the annotation of {name} claims more than was derived, it is checked at run time: {fit.reason}"
+            what = f"the annotation of {name} claims more than was derived"
             shown = getattr(value, "name_hint", "...")
             hint = f"to silence this, write {name} = R.match_cast({shown}, {struct_info_text(known)}) instead"
-            self.misfit(3006, message, span, notes, hint)
+            self.misfit(3006, what, fit.reason, span, notes, hint)
         if not is_leaf(value):
             unchecked = self.new_var("", value.span)
             # A function that calls itself does so by the variable it is bound to.

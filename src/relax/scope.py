@@ -281,12 +281,16 @@ class Scopes:
         """An error at this place, to be raised."""
         return DiagnosticError(Diagnostic(code, message, span or self.span, self.where, tuple(notes), hint))
 
-    def misfit(self, number: int, message: str, span: Span | None, notes: Iterable[str], hint: str) -> None:
+    def misfit(
+        self, number: int, what: str, reason: str, span: Span | None, notes: Iterable[str], hint: str
+    ) -> None:
         """A possible misfit, left to be checked at run time: a warning, or in strict mode an error."""
         if not self.warn:
             return
+        because = f": {reason}" if reason else ""
         if PassContext.current().config.get("relax.strict", False):
-            raise self.error(f"E{number}", message, span, notes, hint)
+            raise self.error(f"E{number}", what + because, span, notes, hint)
+        message = f"{what}, it is checked at run time{because}"
         emit_warning(
             Diagnostic(f"W{number}", message, span or self.span, self.where, tuple(notes), hint, "warning")
         )
