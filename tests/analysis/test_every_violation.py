@@ -484,3 +484,13 @@ def test_a_normalised_program_is_checked_for_everything():
     mod = main([VarBinding(y, op.exp(x))], y, x)
     assert {d.code for d in check_normalized(mod)} == {"E2105"}
     assert check_normalized(normalize_module(mod)) == []
+
+
+def test_a_function_bound_to_a_variable_that_is_bound_already():
+    x, f, a = Var("x", VECTOR), Var("f"), Var("a", VECTOR)
+    first, second = Function([a], a, VECTOR), Function([Var("b", VECTOR)], x, VECTOR)
+    assert rules(main([VarBinding(f, first), VarBinding(f, second)], x, x)) == [2]
+    # Also where it calls the one before: which of the two is meant?
+    b = Var("b", VECTOR)
+    again = Function([b], Call(f, [b]), VECTOR)
+    assert rules(main([VarBinding(f, first), VarBinding(f, again)], x, x)) == [2]

@@ -32,7 +32,7 @@ from relax.ir import DiagnosticError, IRModule, assert_structural_equal
 from relax.normalize import normalize_function, normalize_module
 from relax.prim import SizeVar
 from relax.script import from_source
-from relax.struct_info import TensorStructInfo
+from relax.struct_info import FuncStructInfo, TensorStructInfo, TupleStructInfo
 
 HEAD = "from relax.script import ir as I, relax as R, tir as T\n"
 
@@ -366,3 +366,68 @@ def test_any_program_gets_into_normal_form_and_is_well_formed(shape):
     found = normal(build(shape, {"x": x, "y": y}, c), x, y, c)
     assert well_formed(IRModule({"main": found}))
     assert_structural_equal(found.ret_struct_info, vector())
+
+
+# -------------------------------------------------------------------------------- order of evaluation
+
+
+def effects(function):
+    """The labels of R.print calls, in the order a function makes them; an if's branches in brackets."""
+    found = []
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            match binding.value:
+                case If(_, yes, no):
+                    found.append([effects(Function([], yes)), effects(Function([], no))])
+                case Call(callee) if getattr(callee, "name", "") == "relax.print":
+                    found.append(binding.value.attrs.format)
+                case Call(Var()):
+                    found.append("a call")
+                case _:
+                    pass
+    return found
+
+
+def test_callee_then_arguments_left_to_right():
+    x = Var("x", vector())
+    any_info = TupleStructInfo([])
+    maker = Var("maker", FuncStructInfo([any_info], FuncStructInfo([any_info] * 3, any_info, False), False))
+    c = Var("c", TensorStructInfo((), "bool"))
+
+    def say(text, value=x):
+        return op.print(value, format=text)
+
+    call = Call(
+        Call(maker, [say("callee")]),
+        [say("first", Tuple([say("in first")])), If(c, say("yes"), say("no")), say("last")],
+    )
+    body = Tuple([say("before"), TupleGetItem(Tuple([call, say("field")]), 0), say("after")])
+    function = normalize_function(Function([x, c, maker], body, is_pure=False))
+    assert effects(function) == [
+        "before", "callee", "a call", "in first", "first", [["yes"], ["no"]], "last", "a call", "field", "after",
+    ]  # fmt: skip
+
+
+def test_a_sequences_effects_come_where_it_stands():
+    x = Var("x", vector())
+    inner = SeqExpr(
+        [BindingBlock([VarBinding(Var("a"), op.print(x, format="inner"))])], op.print(x, format="end")
+    )
+    block = BindingBlock(
+        [
+            VarBinding(Var("b"), op.print(x, format="first")),
+            VarBinding(Var("c"), Tuple([op.print(x, format="left"), inner, op.print(x, format="right")])),
+            VarBinding(Var("d"), op.print(x, format="last")),
+        ]
+    )
+    function = normalize_function(Function([x], SeqExpr([block], x), is_pure=False))
+    assert effects(function) == ["first", "left", "inner", "end", "right", "last"]
+
+
+def test_the_sizes_of_a_flattened_sequence_are_known_after_it():
+    n = SizeVar("n", "int64")
+    x, y, z = Var("x", TensorStructInfo(ndim=1)), Var("y"), Var("z")
+    inner = SeqExpr([BindingBlock([MatchCast(y, x, TensorStructInfo((n,)))])], y)
+    function = normalize_function(Function([x], SeqExpr([BindingBlock([VarBinding(z, inner)])], z)))
+    assert z.struct_info.shape.values == (n,)
+    assert function.ret_struct_info.shape is None

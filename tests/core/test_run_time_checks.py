@@ -255,3 +255,38 @@ def test_what_is_proved_wrong_is_an_error_everywhere(kind, place):
     assert diagnostic.code == code.replace("W", "E")
     assert diagnostic.message.endswith(reason)
     assert diagnostic.span is not None
+
+
+# -------------------------------------------------------------------------------- conditions
+
+
+CONDITION = """
+@R.function
+def main(c: {}, x: R.Tensor((4,), "float32")):
+    {}
+    if c:
+        y = R.exp(x)
+    else:
+        y = x
+    return y
+"""
+
+
+@pytest.mark.parametrize("have", ["R.Object", 'R.Tensor(dtype="bool")', 'R.Tensor((), "")'])
+def test_a_condition_that_may_be_none_is_checked_when_it_is_asked(have):
+    mod, [found] = warned(CONDITION.format(have, "pass"))
+    assert "warning[W3010]" in found
+    assert "<string>:5:8" in found
+    hint = 'c = R.match_cast(c, R.Tensor((), "bool"))'
+    assert f"to silence this, write {hint} before it" in found
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        parse(CONDITION.format(have, hint))
+    with PassContext(config={"relax.strict": True}), pytest.raises(DiagnosticError, match="E3010"):
+        parse(CONDITION.format(have, "pass"))
+    main = relax.VirtualMachine(relax.build(mod), relax.cpu())["main"]
+    assert main(relax.nd.array(np.array(True)), tensor(4)).numpy().tolist() == [1, 1, 1, 1]
+    assert main(relax.nd.array(np.array(False)), tensor(4)).numpy().tolist() == [0, 0, 0, 0]
+    for wrong in (np.array([True]), np.array(1), np.array([], dtype=bool)):
+        with pytest.raises((TypeError, ValueError), match="expected a bool scalar|expected rank|expected dtype"):
+            main(relax.nd.array(wrong), tensor(4))
