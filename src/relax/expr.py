@@ -524,6 +524,8 @@ def convert(value: Any) -> RelaxExpr:
         case _:
             if hasattr(value, "__dlpack__") and hasattr(value, "numpy"):
                 return Constant(value)
+            if callable(value) and hasattr(value, "__name__"):
+                raise TypeError(f"{value.__name__} is used as a value; rule 9: an operator is only called")
             raise TypeError(f"expected a Relax expression, found {type(value).__name__}")
 
 

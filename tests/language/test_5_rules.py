@@ -206,7 +206,7 @@ RULES = {
             f = R.exp
             return f
         """,
-        *("E1005", "expected a Relax expression, found function"),
+        *("E1005", "exp is used as a value; rule 9: an operator is only called"),
         """
         @R.function
         def main(x: R.Tensor((1,), "float32")):
@@ -479,7 +479,7 @@ def test_the_broken_program_is_refused(number):
     first = caught.value.diagnostics[0]
     assert (first.code, first.message) == (rule.code, rule.message)
     assert first.span is not None
-    assert f"rule {number}" in first.render() or rule.code == "E1005" or rule.message.startswith("`z`")
+    assert f"rule {number}" in first.render()
 
 
 @pytest.mark.parametrize("number", RULES)
