@@ -529,15 +529,18 @@ class _Match:
             self.fields = []
             for index, info in enumerate(cast(TupleStructInfo, self.info).fields):
                 if not isinstance(info, ObjectStructInfo):
-                    value = self._field(index, info)
+                    value = self._field(index)
                     context, what = f"{self.context}[{index}]", f"{self.what}[{index}]"
                     known = self.known.fields[index] if isinstance(self.known, TupleStructInfo) else _OBJECT
                     self.fields.append(_Match(self.lowering, value, info, context, what, known))
         return self.fields
 
-    def _field(self, index: int, info: StructInfo) -> RelaxExpr:
+    def _field(self, index: int) -> RelaxExpr:
+        """A field, of which no more is known than before the match: its shape variables may not be bound yet."""
         if isinstance(self.value, Tuple):
             return self.value.fields[index]
+        whole = self.value.struct_info_
+        info = whole.fields[index] if isinstance(whole, TupleStructInfo) else _OBJECT
         item = with_info(TupleGetItem(self.value, index), info)
         var = with_info(Var("field"), info)
         self.lowering.bindings.append(VarBinding(var, item))
