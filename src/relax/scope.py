@@ -114,7 +114,7 @@ class Scopes:
         self.poisoned: set[Var] = set()
         self.failed: set[str] = set()
         """Global functions in error, whose result is therefore not known."""
-        self.own_shape_vars: dict[Var, list[PrimVar]] = {}
+        self.own_shape_vars: dict[Var, dict[PrimVar, None]] = {}
         """For each variable bound to a function literal, what that function's parameters bind."""
         self.vdevices = listed_vdevices(mod)
         """The virtual devices the module lists."""
@@ -145,8 +145,8 @@ class Scopes:
     def note_own(self, var: Var, function: Function) -> None:
         """Remember which shape variables the parameters of a local function bind: those not in scope already."""
         infos = [param.struct_info_ or ObjectStructInfo() for param in function.params]
-        own = [v for v in bound_in(*infos) if v not in self.shape_vars]
-        self.own_shape_vars.setdefault(var, own)
+        own = self.own_shape_vars.setdefault(var, {})
+        own.update((v, None) for v in bound_in(*infos) if v not in self.shape_vars)
 
     def with_own_variables(self, function: RelaxExpr, info: FuncStructInfo) -> StructInfo:
         """A function's struct info as it is seen here.
@@ -155,9 +155,9 @@ class Scopes:
         object is bound a second time, that is in scope, and one size. Then the struct info gets new variables.
         """
         if isinstance(function, GlobalVar):
-            own = list(bound_in(*(info.params or ())))
+            own = bound_in(*(info.params or ()))
         else:
-            own = self.own_shape_vars.get(cast(Var, function), [])
+            own = self.own_shape_vars.get(cast(Var, function), {})
         fresh: dict[PrimVar, PrimExpr] = {
             v: PrimVar(v.name, v.dtype, span=v.span) for v in own if v in self.shape_vars
         }

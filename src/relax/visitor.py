@@ -433,7 +433,10 @@ class ExprMutator(_Dispatcher):
 
     def visit_var_binding_(self, binding: VarBinding) -> None:
         # A function may call itself: what its variable becomes must be known inside.
-        var = self.visit_var_def(binding.var) if isinstance(binding.value, Function) else None
+        var = None
+        if isinstance(binding.value, Function):
+            var = self.visit_var_def(binding.var)
+            self.builder_.note_own(var, binding.value)
         value = self.visit_expr(binding.value)
         self.re_emit_binding(binding, value, var)
 

@@ -729,3 +729,29 @@ def test_an_annotation_no_function_with_these_parameters_has(annotation, reason)
     mod, _ = recursive(annotation)
     with pytest.raises(DiagnosticError, match=reason):
         normalize_module(mod)
+
+
+def test_a_recursive_function_is_any_size_to_itself_where_it_is_rewritten():
+    """A mutator derives calls anew; what it did not change stays as it was."""
+    from relax.ir import Op
+    from relax.visitor import ExprMutator
+
+    class TanhForExp(ExprMutator):
+        def visit_call_(self, call):
+            call = super().visit_call_(call)
+            return op.tanh(call.args[0]) if call.op is Op.get("relax.exp") else call
+
+    text = """
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        @R.function
+        def f(a: R.Tensor(("m",), "float32")) -> R.Tensor(("m",), "float32"):
+            b = R.{}(R.concat((a, a)))
+            c = f(R.sin(b))
+            g = f
+            d = g(c)
+            return a
+        return f(x)
+    """
+    mod, expected = parse(text.format("exp")), parse(text.format("tanh"))
+    assert_structural_equal(TanhForExp(mod).visit_expr(mod["main"]), expected["main"])
