@@ -144,4 +144,31 @@ def test_a_folded_constant_is_a_fresh_tensor_to_an_in_place_call():
     holds("passes_keep", text, *cases)
 
 
+@pytest.mark.parametrize("result", ["f", "(f, p)"])
+def test_a_closure_over_a_size_that_goes_out_of_scope_is_returned(result):
+    """Erasure forgets which size its parameter asks for; that was taken for a claim that any will do."""
+    text = f"""
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float32")):
+            v = Module.make(x)
+            return v
+
+        @R.function(private=True)
+        def make(p: R.Tensor(("n", "m"), "float32")):
+            u = R.unique(p)
+            k = T.int64()
+            w = R.match_cast(u, R.Tensor((k,), "float32"))
+
+            @R.function
+            def f(q: R.Tensor((k,), "float32")) -> R.Tensor((k,), "float32"):
+                return R.add(q, w)
+
+            return {result}
+    """
+    holds("agrees", text, [np.zeros((0, 2), "float32")], [np.zeros((1, 2), "float32")])
+    holds("derives_truly", text, [np.zeros((0, 2), "float32")])
+
+
 __all__ = ["relax"]

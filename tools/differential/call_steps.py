@@ -376,7 +376,7 @@ class CallSteps(Core):
             self.bind(text, v.kind, v.bound + 1, v.exact)
         return None
 
-    @step(weight=1)
+    @step(weight=2)
     def function_to_packed(self) -> bool | None:
         """A closure goes to a packed function that calls it."""
         f = self.find(
@@ -394,7 +394,9 @@ class CallSteps(Core):
         if not free_names(result) <= set(self.dims):
             return False
         call = "call_pure_packed" if f.kind.pure else "call_packed"
-        if self.choices.chance(30) and f.kind.pure:
+        if not f.kind.pure and self.choices.chance(50):
+            text = f"R.invoke_closure({f.name}, ({v.name},), sinfo_args={annotation(result)})"
+        elif self.choices.chance(30) and f.kind.pure:
             text = f"R.invoke_pure_closure({f.name}, ({v.name},), sinfo_args={annotation(result)})"
         else:
             text = f'R.{call}("fuzz.apply", {f.name}, {v.name}, sinfo_args={annotation(result)})'
@@ -440,6 +442,19 @@ class CallSteps(Core):
         text, kind = self.choices.pick(options)
         self.bind(text, kind, v.bound, v.exact)
         return None
+
+    @step("impure", weight=1)
+    def nested_effects(self) -> bool | None:
+        """Effects within an expression, which happen from left to right."""
+        v = self.tensor(*INTS, "float32", accept=lambda v: v.bound < 2000)
+        if v is None:
+            return False
+        first = f'R.call_packed("fuzz.increment", {v.name}, sinfo_args={annotation(v.kind)})'
+        second = f'R.call_packed("fuzz.double", {v.name}, sinfo_args={annotation(v.kind)})'
+        self.line(
+            f'R.call_packed("fuzz.record", {second}, {first}, {v.name}, {second}, sinfo_args=R.Tuple())'
+        )
+        self.pool = [replace(w, bound=w.bound + 1) for w in self.pool]
 
     @step("impure", weight=1)
     def print(self) -> bool | None:

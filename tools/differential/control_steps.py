@@ -209,7 +209,12 @@ class ControlSteps(Core):
         kind = hide(result.kind, signature)
         scope.line(f"return {result.name}")
         arrow = f" -> {annotation(kind, True)}" if self.choices.chance(70) else ""
-        head = f"    @R.function({'' if pure else 'pure=False, '}private=True)\n    def {name}("
+        options = [] if pure else ["pure=False"]
+        if self.choices.chance(80):
+            options.append("private=True")
+        else:
+            self.note("another entry point")
+        head = f"    @R.function{'(' + ', '.join(options) + ')' if options else ''}\n    def {name}("
         head += ", ".join(f"{p.name}: {annotation(p.kind, True)}" for p in params) + f"){arrow}:\n"
         head += "".join(f"        {var} = T.int64()\n" for var in sorted(signature))
         del entry
@@ -277,6 +282,43 @@ class ControlSteps(Core):
 
     def zero(self, scope: Any) -> Value:
         return scope.bind('R.const(0, "int64")', Tensor((), "int64"), 1)
+
+    @step(weight=1)
+    def made_closure(self) -> bool | None:
+        """A closure of a global function whose last parameter is given, and a call of it."""
+        candidates = [
+            (name, kind)
+            for name, kind in self.draft.called
+            if len(kind.params) == 2 and not kind.own and kind.pure and not free_names(kind)
+        ]
+        v = self.tensor(exact=True)
+        w = v and self.tensor(exact=True, accept=lambda w: not names_in("".join(w.kind.dims)))
+        if not candidates and w is not None and self.draft.made < MOST_FUNCTIONS:
+            name, a, b = self.fresh("f"), annotation(w.kind), annotation(hide(v.kind, set()))
+            text = f"\n    @R.function(private=True)\n    def {name}(p: {a}, q: {b}) -> {a}:\n"
+            text += (
+                "        r = R.flip(p, axis=0)\n        return r\n" if w.kind.dims else "        return p\n"
+            )
+            self.draft.functions.append(text)
+            self.draft.made += 1
+            candidates = [(name, Func((w.kind, hide(v.kind, set())), w.kind))]
+        if not candidates:
+            return False
+        name, kind = self.choices.pick(candidates)
+        args = [self.find(lambda v: v.exact and unify(param, v.kind, (), {})) for param in kind.params]  # noqa: B023
+        if None in args:
+            return False
+        closure = self.fresh("f")
+        self.line(f"{closure} = R.make_closure(Module.{name}, ({args[1].name},))")
+        info = annotation(kind.result)
+        call = (
+            "invoke_pure_closure"
+            if self.pure or self.dataflow or self.choices.chance(60)
+            else "invoke_closure"
+        )
+        self.bind(
+            f"R.{call}({closure}, ({args[0].name},), sinfo_args={info})", kind.result, 5000, self.draft.exact
+        )
 
     # ------------------------------------------------------------------------------ recursion
 
@@ -418,7 +460,9 @@ def unify(param: Kind, arg: Kind, own: tuple[str, ...], table: dict[str, str]) -
     """Whether a value surely fits a parameter; `table` learns what the function's shape variables stand for."""
     match param, arg:
         case (Tensor(), Tensor()) if param.dtype == arg.dtype and len(param.dims) == len(arg.dims):
-            return param.hidden or (not arg.hidden and _unify_dims(param.dims, arg.dims, own, table))
+            # What is hidden of an argument is checked at run time, where no variable depends on it.
+            known = not arg.hidden or not any(names_in(dim) & set(own) for dim in param.dims)
+            return param.hidden or (known and _unify_dims(param.dims, arg.dims, own, table))
         case (Shape(), Shape()) if len(param.dims) == len(arg.dims):
             return param.hidden or (not arg.hidden and _unify_dims(param.dims, arg.dims, own, table))
         case (Prim(_, None), Prim()):

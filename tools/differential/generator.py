@@ -40,11 +40,14 @@ from .kinds import (
     evaluate,
     hide,
 )
+from .network_steps import NetworkSteps
 from .tensor_steps import TensorSteps
 from .value_steps import ValueSteps
 from .writer import LARGEST, STEPS, Draft
 
 HEADER = "from relax.script import ir as I\nfrom relax.script import relax as R\nfrom relax.script import tir as T\n"
+
+DEVICES = '    I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("llvm", 1)]})\n\n'
 
 SIZES: tuple[dict[str, int], ...] = tuple(
     {"n": n, "m": m} for n, m in ((2, 3), (0, 2), (1, 1), (3, 0), (1, 4), (2, 2), (0, 0), (4, 1))
@@ -52,7 +55,7 @@ SIZES: tuple[dict[str, int], ...] = tuple(
 """Sizes worth trying, the telling ones first."""
 
 
-class Scope(TensorSteps, ValueSteps, ControlSteps, CallSteps):
+class Scope(TensorSteps, NetworkSteps, ValueSteps, ControlSteps, CallSteps):
     """All steps."""
 
 
@@ -97,7 +100,7 @@ def random_program(seed: int | str, effects: bool | None = None, failing: bool |
 def _program(choices: Choices, effects: bool | None, failing: bool | None) -> Program:
     effects = choices.chance(50) if effects is None else effects
     failing = choices.chance(35) if failing is None else failing
-    draft = Draft(choices, effects, failing, sizes={"n": LARGEST, "m": LARGEST})
+    draft = Draft(choices, effects, failing, sizes={"n": LARGEST, "m": LARGEST}, devices=choices.chance(12))
     scope = Scope(draft, pure=not effects, signature={"n", "m"})
     scope.dims = ["n", "m"]
     params = _parameters(choices)
@@ -111,7 +114,15 @@ def _program(choices: Choices, effects: bool | None, failing: bool | None) -> Pr
     shown = ", ".join(f"{name}: {annotation(param, True)}" for name, param in params)
     head = f"    @R.function{'' if not effects else '(pure=False)'}\n    def main({shown}){arrow}:\n"
     head += "        n = T.int64()\n        m = T.int64()\n"
-    text = "\n@I.ir_module\nclass Module:\n" + head + "\n".join(scope.lines) + "\n" + "".join(draft.functions)
+    devices = DEVICES if draft.devices else ""
+    text = (
+        "\n@I.ir_module\nclass Module:\n"
+        + devices
+        + head
+        + "\n".join(scope.lines)
+        + "\n"
+        + "".join(draft.functions)
+    )
     features = Counter(draft.features)
     features.update(f"R.{name}" for name in re.findall(r"\bR\.([a-z][\w.]*)\(", text))
     return Program(text, tuple(params), kind, draft.exact, features)
@@ -160,10 +171,14 @@ def _parameters(choices: Choices) -> list[tuple[str, Kind]]:
 def inputs(program: Program, sizes: Mapping[str, int], seed: int, broken: bool = False) -> list[Any]:
     """Arguments of main: NumPy arrays, ShapeTuples, numbers, tuples, strings, functions.
 
-    Every third seed puts NaN, infinities and -0.0 into floats. `broken`: one tensor does not match the signature.
+    Every third seed puts NaN, infinities and -0.0 into floats; every fourth gives one tensor as several arguments, where
+    parameters are of one kind. `broken`: one tensor does not match the signature.
     """
     rng = np.random.default_rng(seed)
     args = [value_of(kind, sizes, rng, seed % 3 == 2) for _, kind in program.params]
+    if seed % 4 == 1:  # one tensor as several arguments
+        known: dict[Kind, Any] = {}
+        args = [known.setdefault(kind, arg) for (_, kind), arg in zip(program.params, args)]
     if broken:
         at = [i for i, arg in enumerate(args) if isinstance(arg, np.ndarray)]
         index = at[int(rng.integers(len(at)))]

@@ -175,7 +175,8 @@ class Outcome:
 
 def run(function: Callable[..., Any], args: Sequence[Any], depth: int = 1) -> Outcome:
     """Call a function with copies of arguments."""
-    given = [_copy(arg) for arg in args]
+    copies: dict[int, nd.NDArray] = {}
+    given = [_copy(arg, copies) for arg in args]
     outcome = Outcome()
     LOG.clear()
     value: Any = None
@@ -222,11 +223,12 @@ def normalised(message: str) -> str:
     return message
 
 
-def _copy(value: Any) -> Any:
+def _copy(value: Any, copies: dict[int, nd.NDArray]) -> Any:
+    """A copy with tensors of its own; one array that is given twice is one tensor that is given twice."""
     if isinstance(value, np.ndarray):
-        return nd.array(value)
+        return copies.setdefault(id(value), nd.array(value))
     if isinstance(value, tuple) and not isinstance(value, relax.ShapeTuple):
-        return tuple(map(_copy, value))
+        return tuple(_copy(item, copies) for item in value)
     return value
 
 

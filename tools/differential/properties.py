@@ -30,6 +30,7 @@ from relax.analysis import assert_well_formed
 from relax.interpreter import Interpreter, matching
 from relax.ir import IRModule, assert_structural_equal, structural_equal
 from relax.ir.transform import Pass, PassContext, VerifyInstrument
+from relax.struct_info import FuncStructInfo, TupleStructInfo
 from relax.transform.pipeline import DEFAULT
 
 from . import harness
@@ -84,9 +85,14 @@ def interpreted(mod: IRModule, cases: Iterable[Case]) -> list[Outcome]:
     return outcomes
 
 
+def machine(executable: relax.Executable) -> Callable[..., Any]:
+    """The main of an executable, on two devices of the host."""
+    return relax.VirtualMachine(executable, [relax.cpu(0), relax.cpu(1)])["main"]
+
+
 def _machine(mod: IRModule, mode: str) -> Callable[..., Any]:
     with harness.quiet(), PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
-        return relax.VirtualMachine(relax.build(mod, "llvm", exec_mode=mode), relax.cpu())["main"]
+        return machine(relax.build(mod, "llvm", exec_mode=mode))
 
 
 MODES: dict[str, Callable[[IRModule], Callable[..., Any]]] = {
@@ -146,6 +152,8 @@ GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
         "LambdaLift",
         "LegalizeOps",
         "RewriteDataflowReshape",
+        "RealizeVDevice",
+        "CheckReuse",
     )
 }
 """Passes from program to program, in no particular order."""
@@ -260,7 +268,7 @@ def saves_and_loads(text: str, cases: Sequence[Case], exact: bool = True) -> Non
         loaded = _attempt("loading", lambda: relax.load_executable(path))
     if loaded.as_text() != executable.as_text():
         raise Failure("an executable saved and loaded is another text", loaded.as_text())
-    before, after = (relax.VirtualMachine(ex, relax.cpu())["main"] for ex in (executable, loaded))
+    before, after = machine(executable), machine(loaded)
     expected = [harness.run(before, case) for case in cases]
     _compare("loaded", expected, [harness.run(after, case) for case in cases], exact, cases)
 
@@ -283,7 +291,19 @@ class _Untrue(BaseException):
 
 
 def check_info(value: Any, info: Any, scope: Any, where: str) -> None:
-    """Compare a value with struct info. Raises what a match_cast would."""
+    """Compare a value with struct info. Raises what a match_cast would.
+
+    Of functions only that they are some: erasure forgets what their parameters ask for (language.md §6).
+    """
+    if isinstance(info, TupleStructInfo):
+        matching.check_kind(value, info, matching.Place(where, where))
+        for index, part in enumerate(info.fields):
+            check_info(value[index], part, scope, f"{where}[{index}]")
+        return
+    if isinstance(info, FuncStructInfo):
+        if not callable(value):
+            raise TypeError(f"{where}: not a function")
+        return
     matching.check(value, info, scope, matching.Place(where, where))
 
 

@@ -93,7 +93,8 @@ class Reduction:
                 {d for arg in case if isinstance(arg, np.ndarray) for d in arg.shape}, reverse=True
             ):
                 if size:
-                    self.keep(self.text, [[_shrunk(arg, size) for arg in case]])
+                    memo: dict[int, Any] = {}
+                    self.keep(self.text, [[memo.setdefault(id(arg), _shrunk(arg, size)) for arg in case]])
         for case in list(self.cases):
             for index, arg in enumerate(case):
                 for simpler in _simpler(arg):
@@ -391,7 +392,11 @@ def ready_test(
     property_name: str, text: str, cases: Sequence[Case], exact: bool, comment: str = "", **options: Any
 ) -> str:
     """A pytest test of a program: it fails as long as the property does not hold."""
-    rows = "".join(f"        [{', '.join(map(python_text, case))}],\n" for case in cases)
+    shared = _shared(cases)
+    names = {id(array): f"array{i}" for i, array in enumerate(shared)}
+    setup = "".join(f"    {names[id(array)]} = {python_text(array)}\n" for array in shared)
+    shown = lambda arg: names.get(id(arg)) or python_text(arg)  # noqa: E731
+    rows = "".join(f"        [{', '.join(map(shown, case))}],\n" for case in cases)
     body = "\n".join("    " + line if line else "" for line in text.strip("\n").splitlines())
     note = "".join(f"    # {line}\n" for line in comment.splitlines()[:3])
     more = "".join(f", {name}={value!r}" for name, value in options.items())
@@ -400,6 +405,13 @@ def ready_test(
         "import textwrap\n\nimport numpy as np\nimport relax\nfrom differential import properties\n\n\n"
         f"def test_found_{property_name}():\n{note}"
         f'    text = """\n{body}\n    """\n'
-        f"    cases = [\n{rows}    ]\n"
+        f"{setup}    cases = [\n{rows}    ]\n"
         f"    properties.{property_name}(textwrap.dedent(text), cases{exactly}{more})\n"
     )
+
+
+def _shared(cases: Sequence[Case]) -> list[Any]:
+    """The arrays that are given as several arguments."""
+    arrays = [arg for case in cases for arg in case if isinstance(arg, np.ndarray)]
+    counts = {id(array): sum(other is array for other in arrays) for array in arrays}
+    return list({id(array): array for array in arrays if counts[id(array)] > 1}.values())

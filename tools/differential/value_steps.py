@@ -226,6 +226,20 @@ class ValueSteps(Core):
         return tuple(found)
 
     @step(weight=1)
+    def device(self) -> bool | None:
+        """A tensor goes to another device of the host and back; or a hint where it is."""
+        v = self.tensor()
+        if v is None or not self.draft.devices:
+            return False
+        if self.choices.chance(40):
+            self.bind(f'R.hint_on_device({v.name}, "llvm:0")', v.kind, v.bound, v.exact)
+            return None
+        there = self.fresh("u")
+        self.line(f'{there} = R.to_vdevice({v.name}, "llvm:1")')
+        self.bind(f'R.to_vdevice({there}, "llvm:0")', v.kind, v.bound, v.exact, True)
+        return None
+
+    @step(weight=1)
     def cast_of_the_known(self) -> bool | None:
         """A match_cast of a tensor whose shape is known, that gives its dimensions further names."""
         v = self.tensor(ndim=(1, 2))

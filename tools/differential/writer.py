@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from .choices import Choices
@@ -39,6 +40,8 @@ class Draft:
     """Whether main is impure."""
     failing: bool
     """Whether steps may be taken that fail on some inputs."""
+    devices: bool = False
+    """Whether the module has two virtual devices."""
     functions: list[str] = field(default_factory=list)
     helpers: set[str] = field(default_factory=set)
     features: Counter[str] = field(default_factory=Counter)
@@ -127,10 +130,27 @@ class Core:
         self.line(f"{name}{hint} = {text}")
         return self.add(Value(name, kind, bound, exact, fresh), keep)
 
+    def nested(self, text: str) -> str:
+        """The text of an operator's call, sometimes with a call in the place of an operand."""
+        found = re.match(r"R\.(add|subtract|multiply|maximum|less|concat|stack|where|sum|max|cumsum)\(", text)
+        if found is None or not self.choices.chance(15):
+            return text
+        operands = {value.name for value in self.pool if isinstance(value.kind, Tensor) and value.kind.dims}
+        names = [name for name in re.findall(r"\b[a-z]\d+\b|\bx\b", text) if name in operands]
+        if not names:
+            return text
+        name = self.choices.pick(names)
+        call = self.choices.pick(("R.flip({}, axis=0)", "R.permute_dims(R.permute_dims({}))"))
+        self.note("nested call")
+        return re.sub(rf"\b{name}\b", call.format(name), text, count=1)
+
     def annotated(self, kind: Kind) -> str:
-        """An annotation for a binding."""
+        """An annotation for a binding; it may claim a shape that is only known at run time."""
         if not free_names(kind) <= set(self.dims):
             return ""
+        if isinstance(kind, Tensor) and kind.hidden and self.choices.chance(50):
+            self.note("annotation that claims more")
+            kind = replace(kind, hidden=False)
         self.note("annotated binding")
         return f": {annotation(kind)}"
 
