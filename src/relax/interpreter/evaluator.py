@@ -304,11 +304,9 @@ class Interpreter:
         try:
             matching.enter(code.function.params, args, scope)
             result = yield self.value(code.function.body, scope)
-            ret = code.function.ret_struct_info
+            ret, known = code.function.ret_struct_info, code.function.body.struct_info_ or ObjectStructInfo()
             # What is proved of functions is not compared: erasure forgets what their parameters ask for.
-            if ret is not None and not (
-                _mentions_functions(ret) and is_base_of(ret, code.function.body.struct_info)
-            ):
+            if ret is not None and not (_mentions_functions(ret) and is_base_of(ret, known)):
                 matching.match(result, ret, scope, Place(f"{name}: result", "the result"))
             return result
         except Exception as error:
