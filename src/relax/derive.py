@@ -35,7 +35,8 @@ def silencing_hint(expr: RelaxExpr, expected: StructInfo) -> str:
     """How to say that a value is as expected: it is checked at run time all the same, and not warned of."""
     name = getattr(expr, "name_hint", "")
     cast = f"{name or 'checked'} = R.match_cast({name or '...'}, {struct_info_text(expected)})"
-    return f"to silence this, write {cast} before it, which makes the same check"
+    rest = "which makes the same check" if name else "and use that; it makes the same check"
+    return f"to silence this, write {cast} before it, {rest}"
 
 
 def known_struct_info(expr: RelaxExpr, scopes: Scopes) -> StructInfo:

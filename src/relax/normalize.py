@@ -11,7 +11,7 @@ its struct info filled in. The work is linear in the number of bindings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from .call_graph import callees_first
@@ -57,14 +57,18 @@ from .ir import (
     StructInfo,
     set_slot,
 )
+from .prim.expr import Var as PrimVar
 from .scope import (
     FORCE_PURE,
     FunctionScope,
     PoisonedError,
     Scopes,
     function_struct_info,
+    make_block,
+    merge_blocks,
     nested_too_deeply,
     set_global_struct_info,
+    sizes_bound_again,
     with_result,
 )
 from .sinfo_map import bound_in, shape_expressions
@@ -91,6 +95,9 @@ class Normalizer(Scopes):
         self.trust = trust
         """Whether a SeqExpr that has struct info is taken to be in normal form, and not walked again."""
         self.values: dict[Var, Binding] = {}
+        self.global_function: Function | None = None
+        self.rebound: set[PrimVar] | None = None
+        """The shape variables bound both in local functions and casts of that function; None until one is met."""
         self.used_names: set[str] = set()
         self.name_counts: dict[str, int] = {}
 
@@ -125,7 +132,7 @@ class Normalizer(Scopes):
         frame = self.frames.pop()
         if not frame.done and original is not None and _same(original.bindings, frame.bindings):
             return [original]
-        return [*frame.done, _block(frame.is_dataflow, frame.bindings, original)]
+        return [*frame.done, make_block(frame.is_dataflow, frame.bindings, original)]
 
     def append(self, binding: Binding) -> None:
         """Put a finished binding into the open block."""
@@ -143,7 +150,7 @@ class Normalizer(Scopes):
         """Close the current block of the open frame and go on with one of the given kind."""
         frame = self.frames[-1]
         if frame.bindings:
-            frame.done.append(_block(frame.is_dataflow, frame.bindings, None))
+            frame.done.append(make_block(frame.is_dataflow, frame.bindings, None))
         frame.bindings, frame.is_dataflow = [], is_dataflow
 
     # -- expressions
@@ -251,7 +258,17 @@ class Normalizer(Scopes):
         return self.visit(expr.body)
 
     def visit_function(self, expr: Function) -> RelaxExpr:
-        return self.function_body(expr, "")
+        return self.function_body(self.kept_apart(expr), "")
+
+    def kept_apart(self, function: Function) -> Function:
+        """A function literal with shape variables of its own that no match_cast around it binds as well, later."""
+        if self.rebound is None:
+            self.rebound = sizes_bound_again(self.global_function or function)
+        if not self.rebound:
+            return function
+        infos = [param.struct_info_ or ObjectStructInfo() for param in function.params]
+        own = [v for v in bound_in(*infos) if v in self.rebound and v not in self.shape_vars]
+        return substitute(function, {v: PrimVar(v.name, v.dtype, span=v.span) for v in own})
 
     def derived(self, expr: _T) -> _T:
         """The expression with its struct info written, unless it has some already."""
@@ -318,6 +335,8 @@ class Normalizer(Scopes):
             if param.struct_info_ is None:
                 set_slot(param, "_struct_info", ObjectStructInfo())
         force_pure = bool(expr.attrs.get(FORCE_PURE, False))
+        if not self.function_scopes:
+            self.global_function, self.rebound = expr, None
         self.begin_scope(expr.params)
         self.function_scopes.append(FunctionScope(name, expr.is_pure, force_pure))
         try:
@@ -382,6 +401,7 @@ class Normalizer(Scopes):
 
     def local_function(self, var: Var, function: Function) -> Function:
         """A function literal bound to a variable: it may call itself through that variable."""
+        function = self.kept_apart(function)
         self.note_own(var, function)
         annotated = var.annotation
         if function.ret_struct_info is None and isinstance(annotated, FuncStructInfo):
@@ -486,33 +506,6 @@ class Normalizer(Scopes):
 
 def _same(old: Sequence[object], new: Sequence[object]) -> bool:
     return len(old) == len(new) and all(a is b for a, b in zip(old, new, strict=True))
-
-
-def _block(is_dataflow: bool, bindings: Iterable[Binding], original: BindingBlock | None) -> BindingBlock:
-    span = original.span if original is not None else None
-    return (
-        DataflowBlock(tuple(bindings), span=span) if is_dataflow else BindingBlock(tuple(bindings), span=span)
-    )
-
-
-def merge_blocks(blocks: Iterable[BindingBlock]) -> list[BindingBlock]:
-    """Neighbours of one kind merged, empty blocks dropped; blocks that need neither stay the objects they are."""
-    groups: list[list[BindingBlock]] = []
-    for block in blocks:
-        if not block.bindings:
-            continue
-        if groups and isinstance(groups[-1][0], DataflowBlock) is isinstance(block, DataflowBlock):
-            groups[-1].append(block)
-        else:
-            groups.append([block])
-    return [
-        group[0]
-        if len(group) == 1
-        else _block(
-            isinstance(group[0], DataflowBlock), [b for block in group for b in block.bindings], group[0]
-        )
-        for group in groups
-    ]
 
 
 _LEAVES = frozenset(

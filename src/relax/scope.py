@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from .dims import simplify_dim
-from .expr import Binding, BindingBlock, Function, Var
+from .expr import Binding, BindingBlock, DataflowBlock, Function, MatchCast, Var
 from .facts import condition_facts, with_facts
 from .ir import (
     BaseFunc,
@@ -16,11 +16,13 @@ from .ir import (
     DiagnosticError,
     GlobalVar,
     IRModule,
+    Node,
     RelaxExpr,
     Span,
     StructInfo,
     emit_warning,
     listed_vdevices,
+    walk,
 )
 from .ir.transform import PassContext
 from .prim import Analyzer, facts_in_scope, free_vars, substitute
@@ -304,6 +306,49 @@ class Scopes:
         self.diagnostics.extend(error.diagnostics)
 
 
+def make_block(is_dataflow: bool, bindings: Iterable[Binding], original: BindingBlock | None) -> BindingBlock:
+    """A block of either kind, in the place of another."""
+    span = original.span if original is not None else None
+    return (
+        DataflowBlock(tuple(bindings), span=span) if is_dataflow else BindingBlock(tuple(bindings), span=span)
+    )
+
+
+def merge_blocks(blocks: Iterable[BindingBlock]) -> list[BindingBlock]:
+    """Neighbours of one kind merged, empty blocks dropped; blocks that need neither stay the objects they are."""
+    groups: list[list[BindingBlock]] = []
+    for block in blocks:
+        if not block.bindings:
+            continue
+        if groups and isinstance(groups[-1][0], DataflowBlock) is isinstance(block, DataflowBlock):
+            groups[-1].append(block)
+        else:
+            groups.append([block])
+    return [
+        group[0]
+        if len(group) == 1
+        else make_block(
+            isinstance(group[0], DataflowBlock), [b for block in group for b in block.bindings], group[0]
+        )
+        for group in groups
+    ]
+
+
+def sizes_bound_again(function: Function) -> set[PrimVar]:
+    """The shape variables that the parameters of a local function bind, and a match_cast somewhere too."""
+    local: set[PrimVar] = set()
+    cast: set[PrimVar] = set()
+
+    def visit(item: Node) -> None:
+        if isinstance(item, Function) and item is not function:
+            local.update(bound_in(*(p.struct_info_ for p in item.params if p.struct_info_ is not None)))
+        elif isinstance(item, MatchCast):
+            cast.update(bound_in(item.struct_info))
+
+    walk(function, visit)
+    return local & cast
+
+
 def nested_too_deeply(what: str, done: str, span: Span | None) -> Diagnostic:
     """The complaint when walking a program meets the interpreter's recursion limit."""
     hint = "bind parts of the expression to variables"
@@ -369,9 +414,12 @@ __all__ = [
     "Scope",
     "Scopes",
     "function_struct_info",
+    "make_block",
+    "merge_blocks",
     "nested_too_deeply",
     "prim_func_struct_info",
     "set_global_struct_info",
     "signature_of",
+    "sizes_bound_again",
     "with_result",
 ]

@@ -237,8 +237,9 @@ class _Comparison:
             self.packed(value, expected, path)
             return
         if len(value.params) != len(expected.params):
-            wanted, found = f"{len(expected.params)} parameters", f"{len(value.params)}"
-            self.differ(Level.DIFFERENT, path, wanted, found)
+            count = len(expected.params)
+            wanted = f"{count} parameter{'' if count == 1 else 's'}"
+            self.differ(Level.DIFFERENT, path, wanted, f"{len(value.params)}")
             return
         expected_params, expected_ret = _apart(expected.params, expected.ret, value, self.in_scope)
         table, free = match_own(value.params, expected_params, self.in_scope)

@@ -238,7 +238,7 @@ WRONG = {
         "purity: expected a pure function, found an impure one",
     ),
     "parameter count": ("R.Callable((), R.Object)", f"R.Callable(({VECTOR},), R.Object)",
-                        "expected 1 parameters, found 0"),
+                        "expected 1 parameter, found 0"),
     "result": (F.format('R.Tensor((5,), "float32")'), F.format(VECTOR),
                "result, dimension 0: expected 4, found 5"),
 }  # fmt: skip
@@ -288,5 +288,7 @@ def test_a_condition_that_may_be_none_is_checked_when_it_is_asked(have):
     assert main(relax.nd.array(np.array(True)), tensor(4)).numpy().tolist() == [1, 1, 1, 1]
     assert main(relax.nd.array(np.array(False)), tensor(4)).numpy().tolist() == [0, 0, 0, 0]
     for wrong in (np.array([True]), np.array(1), np.array([], dtype=bool)):
-        with pytest.raises((TypeError, ValueError), match="expected a bool scalar|expected rank|expected dtype"):
+        with pytest.raises(
+            (TypeError, ValueError), match="expected a bool scalar|expected rank|expected dtype"
+        ):
             main(relax.nd.array(wrong), tensor(4))

@@ -755,3 +755,49 @@ def test_a_recursive_function_is_any_size_to_itself_where_it_is_rewritten():
     """
     mod, expected = parse(text.format("exp")), parse(text.format("tanh"))
     assert_structural_equal(TanhForExp(mod).visit_expr(mod["main"]), expected["main"])
+
+
+def test_a_size_a_local_function_binds_is_not_the_one_a_cast_binds_later():
+    """One declaration `m = T.int64()`, two binders: where f is defined, m is not in scope, so its parameter binds it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mod = parse("""
+        @R.function
+        def main(x: R.Tensor(ndim=1, dtype="float32"), y: R.Tensor(("k",), "float32")):
+            m = T.int64()
+            @R.function
+            def f(a: R.Tensor((m,), "float32")) -> R.Tensor((m,), "float32"):
+                return a
+            t = (f,)
+            z = R.match_cast(x, R.Tensor((m,), "float32"))
+            g = t[0]
+            u = f(y)
+            v = g(y)
+            @R.function
+            def captures(a: R.Tensor((m,), "float32")) -> R.Tensor((m,), "float32"):
+                return a
+            w = captures(z)
+            return (u, v, w)
+        """)
+    bound = {b.var.name_hint: b for b in mod["main"].body.blocks[0].bindings}
+    for name in ("u", "v"):
+        assert struct_info_text(bound[name].var.struct_info) == 'R.Tensor((k,), "float32")'
+    m = bound["z"].struct_info.shape.values[0]
+    assert bound["f"].value.params[0].struct_info.shape.values[0] is not m
+    assert bound["captures"].value.params[0].struct_info.shape.values[0] is m
+    assert normalize_module(mod) is mod
+    assert check_normalized(mod) == []
+
+
+def test_a_function_literal_with_a_cast_and_a_local_function_of_one_size():
+    """Built by hand, without a global function around."""
+    from relax.block_builder import BlockBuilder
+
+    n = SizeVar("n", "int64")
+    x, y, p = Var("x", TensorStructInfo(ndim=1)), Var("y"), Var("p", TensorStructInfo((n,)))
+    inner = Function([p], SeqExpr([], ShapeExpr([n])))
+    block = BindingBlock([VarBinding(Var("f"), inner), MatchCast(y, x, TensorStructInfo((n,)))])
+    outer = BlockBuilder().normalize(Function([x], SeqExpr([block], y)))
+    local, cast = outer.body.blocks[0].bindings
+    assert local.value.params[0].struct_info.shape.values[0] is not n
+    assert cast.struct_info.shape.values[0] is n
