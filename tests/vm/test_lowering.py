@@ -150,10 +150,11 @@ def test_binding_comes_before_checking():
     assert calls_in(Before) == [
         "alloc_shape_heap 3, n bound by x, dimension 0, m bound by x, dimension 1, n * m from 0 1",
         "check_tensor_info x, 3, float32, main: parameter x",
-        "match_shape x, shape_heap, 3, 1, 0, 1, 1, 0, 4, main: parameter x",
+        "match_shape x, shape_heap, 3, 1, 0, 1, 1, 2, 0, main: parameter x",
         "check_tensor_info y, 1, float32, main: parameter y",
         "cls.shape_func(shape_heap)",
         "match_shape y, shape_heap, 1, 3, 2, main: parameter y",
+        "match_shape x, 0, 3, 2, 0, 2, 0, 0, 4, main: parameter x",
         "check_tensor_info z, 1, int8, main: parameter z",
         "match_shape z, shape_heap, 1, 3, 1, main: parameter z",
         "make_shape shape_heap, 2, 1, 2, 0, 2",
