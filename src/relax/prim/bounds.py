@@ -23,7 +23,19 @@ from typing import Any, TypeAlias, cast
 
 from ..ir import DataType
 from .expr import INT64, Div, FloorDiv, FloorMod, Max, Mod, PrimExpr, Select, Var
-from .poly import Atom, Factor, Monomial, Poly, add, degree, multiply, scaled, times_monomial, value_of, without
+from .poly import (
+    Atom,
+    Factor,
+    Monomial,
+    Poly,
+    add,
+    degree,
+    multiply,
+    scaled,
+    times_monomial,
+    value_of,
+    without,
+)
 
 Bound: TypeAlias = "int | float"
 """An integer, or ±inf."""
@@ -135,7 +147,7 @@ class Bounds:
             self._fuel -= work
             self.budget.left -= work
             bound = max(self._upper(q, depth - 1) for q in relaxed)
-            best = min(best, bound if math.isinf(bound) else bound // divisor)
+            best = min(best, bound // divisor)
         return best
 
     def lower(self, p: Poly) -> Bound:
@@ -380,14 +392,8 @@ def _quotient_range(x: Interval, y: Interval) -> Interval:
     if y[0] < 0 or y[1] < 1:
         return EVERYTHING
     least, most = max(y[0], 1), y[1]  # a divisor of 0 gives no value
-    ends = [_floor_divide(end, by) for end in x for by in (least, most)]
+    ends = [end // by for end in x for by in (least, most)]
     return min(ends), max(ends)
-
-
-def _floor_divide(a: Bound, b: Bound) -> Bound:
-    if b == INF:
-        return 0 if a >= 0 else (-INF if a == -INF else -1)
-    return a if math.isinf(a) else a // b
 
 
 def _truncated_range(x: Interval, y: Interval) -> Interval:
@@ -396,10 +402,7 @@ def _truncated_range(x: Interval, y: Interval) -> Interval:
 
 
 def _remainder_range(x: Interval, y: Interval) -> Interval:
-    if y[0] < 0 or y[1] < 1:
-        largest = max(abs(y[0]), abs(y[1])) - 1
-        return -largest, largest
-    return 0, y[1] - 1
+    return 0, y[1] - 1  # remainders stand only for what a number > 0 leaves: see `_with_remainders`
 
 
 def _truncated_remainder_range(x: Interval, y: Interval) -> Interval:

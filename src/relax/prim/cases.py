@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .bounds import Bound, Bounds, Budget, Interval
@@ -40,31 +41,21 @@ class Claim(enum.Enum):
     POSITIVE = "> 0"
 
 
-def holds_for(claim: Claim, value: int) -> bool:
-    """Whether a claim is true of a number."""
-    match claim:
-        case Claim.ZERO:
-            return value == 0
-        case Claim.NONZERO:
-            return value != 0
-        case Claim.NONPOSITIVE:
-            return value <= 0
-        case Claim.POSITIVE:
-            return value > 0
+_TRUE_OF: dict[Claim, Callable[[int], bool]] = {
+    Claim.ZERO: lambda value: value == 0,
+    Claim.NONZERO: lambda value: value != 0,
+    Claim.NONPOSITIVE: lambda value: value <= 0,
+    Claim.POSITIVE: lambda value: value > 0,
+}
+"""When a claim is true of a number."""
 
-
-def holds(normalizer: Normalizer, p: Poly, claim: Claim) -> bool:
-    """Whether a claim follows from normal form and bounds."""
-    bounds = normalizer.bounds
-    match claim:
-        case Claim.ZERO:
-            return not any(p.values()) or (_nonpositive(bounds, p) and _nonpositive(bounds, scaled(p, -1)))
-        case Claim.NONZERO:
-            return bounds.is_nonzero(p)
-        case Claim.NONPOSITIVE:
-            return _nonpositive(bounds, p)
-        case Claim.POSITIVE:
-            return _nonpositive(bounds, add(constant(1), p, -1))
+_FOLLOWS: dict[Claim, Callable[[Bounds, Poly], bool]] = {
+    Claim.ZERO: lambda b, p: not any(p.values()) or (_nonpositive(b, p) and _nonpositive(b, scaled(p, -1))),
+    Claim.NONZERO: lambda b, p: b.is_nonzero(p),
+    Claim.NONPOSITIVE: lambda b, p: _nonpositive(b, p),
+    Claim.POSITIVE: lambda b, p: _nonpositive(b, add(constant(1), p, -1)),
+}
+"""Whether a claim follows from normal form and bounds."""
 
 
 def _nonpositive(bounds: Bounds, p: Poly) -> bool:
@@ -103,7 +94,7 @@ def claim_by_cases(normalizer: Normalizer, p: Poly, claims: tuple[Claim, Claim])
         return None
     plausible = list(claims)
     for value in samples(p, normalizer.facts):
-        plausible = [claim for claim in plausible if holds_for(claim, value)]
+        plausible = [claim for claim in plausible if _TRUE_OF[claim](value)]
         if not plausible:
             return None
     if Claim.NONZERO in plausible and rootless(p):
@@ -143,7 +134,7 @@ class _Search:
         """Whether the claim holds in every case."""
         if len(p) * 100 > TERMS:
             return False
-        if holds(normalizer, p, claim):
+        if _FOLLOWS[claim](normalizer.bounds, p):
             return True
         cases = self.division(normalizer, p)
         self.left -= len(cases)
@@ -168,7 +159,7 @@ class _Search:
 
     def by_zero(self, normalizer: Normalizer, p: Poly) -> list[_Case]:
         """n = 0, or n = n' + 1, for a size in a product."""
-        for monomial in p if len(self.positive) < 3 else ():
+        for monomial in p if len(self.positive) < 8 else ():
             for factor in monomial if len(monomial) > 1 else ():
                 if isinstance(factor, Var) and factor not in self.positive:
                     low, high = normalizer.bounds.variable_range(factor)
@@ -239,7 +230,7 @@ def _by_remainder(normalizer: Normalizer, atoms: list[Atom]) -> list[_Case]:
     return [
         _Case(
             {factor: {(quotient,): modulus} | constant(r)},
-            ranges={quotient: (_floor(low - r + modulus - 1, modulus), _floor(high - r, modulus))},
+            ranges={quotient: ((low - r + modulus - 1) // modulus, (high - r) // modulus)},
         )
         for r in range(modulus)
     ]
@@ -262,11 +253,9 @@ def _by_quotient(normalizer: Normalizer, atoms: list[Atom]) -> list[_Case]:
         image = scaled(add(whole, {m: c for m, c in x.items() if m != (variable,)}, -1), sign)
         known = [add(add(y, {(remainder,): 1}, -1), {(): -1})]
         least, most = bounds.factor_range(variable)
-        known += [] if math.isinf(least) else [add(image, constant(-int(least)))]
-        known += [] if math.isinf(most) else [add(constant(int(most)), image, -1)]
-        ranges: dict[Var, Interval] = {remainder: (0, math.inf)}
-        ranges[quotient] = (0, math.inf) if low >= 0 else _BOUNDED
-        return [_Case({variable: image}, known, ranges)]
+        known += [add(image, constant(-int(least)))] if least > variable.dtype.min_value else []
+        known += [add(constant(int(most)), image, -1)] if most < variable.dtype.max_value else []
+        return [_Case({variable: image}, known, {quotient: _BOUNDED})]
     return []
 
 
@@ -289,7 +278,3 @@ _BOUNDED: Interval = (-(2**63) + 1, 2**63 - 2)
 def _fresh(like: Factor, low: Bound) -> Var:
     """A new variable, which is no dimension unless it is ≥ 0."""
     return SizeVar("q", like.dtype) if low >= 0 else Var("q", like.dtype)
-
-
-def _floor(a: Bound, b: int) -> Bound:
-    return a if math.isinf(a) else int(a) // b

@@ -96,11 +96,9 @@ def _divisors(expr: PrimExpr) -> Iterator[PrimExpr]:
     pending, seen = [expr], set[int]()
     while pending:
         part = pending.pop()
-        if id(part) in seen or not may_fail(part) or isinstance(part, (Select, Let)):
+        if id(part) in seen or not may_fail(part) or isinstance(part, (Select, Let, Call)):
             continue
         seen.add(id(part))
-        if isinstance(part, Call):
-            continue
         if isinstance(part, DIVISIONS) and part.dtype.is_integer and not isinstance(part.b, IntImm):
             yield part.b
         pending += sub_expressions(part)
@@ -154,7 +152,7 @@ def assume_nonnegative(normalizer: Normalizer, facts: Facts, p: Poly) -> None:
         # c·x + k ≥ 0: x ≥ -k/c rounded up, or x ≤ k/-c rounded down.
         if coefficient > 0:
             low = max(low, -(number // coefficient))
-        elif coefficient < 0:
+        else:
             high = min(high, number // -coefficient)
         facts.ranges[var] = low, high
     elif terms:

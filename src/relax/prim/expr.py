@@ -156,6 +156,12 @@ class _Marked(PrimExpr):
     __slots__ = ("_nonnegative",)
 
 
+def _name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a variable's name is text, found {type(value).__name__}")
+    return value
+
+
 @final
 @node
 class Var(_Marked):
@@ -166,7 +172,7 @@ class Var(_Marked):
 
     __is_variable__: ClassVar[bool] = True
 
-    name: str = label()
+    name: str = label(converter=_name)
     dtype: DataType = child(default=INT32, converter=DataType)
 
     @property

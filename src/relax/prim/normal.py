@@ -7,7 +7,7 @@ asks whether a difference vanishes, the simplifier writes it back where that is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, cast
 
 from ..ir import DataType, Node
@@ -90,32 +90,17 @@ class Quantity:
         self.bounds = bounds
         self.poly = poly
 
-    def _above(self, other: Any, slack: int) -> bool:
-        """self ≥ other + slack."""
-        return self.bounds.lower(add(self.poly, _poly(other), -1)) >= slack
-
-    def _below(self, other: Any, slack: int) -> bool:
-        return self.bounds.upper(add(self.poly, _poly(other), -1)) <= -slack
-
     def __ge__(self, other: Any) -> bool:
-        return self._above(other, 0)
-
-    def __gt__(self, other: Any) -> bool:
-        return self._above(other, 1)
+        return self.bounds.lower(add(self.poly, _poly(other), -1)) >= 0
 
     def __le__(self, other: Any) -> bool:
-        return self._below(other, 0)
+        return self.bounds.upper(add(self.poly, _poly(other), -1)) <= 0
 
     def __lt__(self, other: Any) -> bool:
-        return self._below(other, 1)
+        return self.bounds.upper(add(self.poly, _poly(other), -1)) < 0
 
     def __ne__(self, other: Any) -> bool:
         return self.bounds.is_nonzero(add(self.poly, _poly(other), -1))
-
-    __hash__ = object.__hash__
-
-    def __eq__(self, other: Any) -> bool:
-        return value_of(add(self.poly, _poly(other), -1)) == 0
 
 
 def _poly(value: Any) -> Poly:
@@ -473,13 +458,9 @@ class Normalizer:
             fails = fails_itself(expr)
         return fails or any(self._fails(part) for part in sub_expressions(expr))
 
-    def under(
-        self, facts: Facts, assume_defined: bool | None = None, budget: Budget | None = None
-    ) -> Normalizer:
+    def under(self, facts: Facts, budget: Budget | None = None) -> Normalizer:
         """A normalizer with more facts, whose atoms are the same objects as this one's."""
-        if assume_defined is None:
-            assume_defined = self.assume_defined
-        inner = Normalizer(facts, assume_defined, self.bounds.budget if budget is None else budget)
+        inner = Normalizer(facts, self.assume_defined, self.bounds.budget if budget is None else budget)
         inner._atoms = dict(self._atoms)
         inner.rank.update(self.rank)
         return inner

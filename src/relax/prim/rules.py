@@ -100,9 +100,6 @@ class Rule:
     find: split.Finder
     dropped: tuple[str, ...]
 
-    def __str__(self) -> str:
-        return f"{self.left} -> {self.right}"
-
 
 def rule(
     left: PrimExpr,

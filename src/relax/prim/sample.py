@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from .bounds import Bounds, Facts
 from .evaluate import evaluate
-from .expr import Max, Select, Var, fold_integers
+from .expr import Max, Select, fold_integers
 from .functor import free_vars, sub_expressions
 from .poly import Atom, Factor, Poly
 
@@ -56,15 +56,15 @@ class _Point:
     def factor(self, factor: Factor) -> int:
         known = self.known.get(factor)
         if known is None:
-            computed = None if isinstance(factor, Var) or not factor.exact else self.computed(factor)
-            known = self.chosen(factor) if computed is None else computed
+            operation = factor if isinstance(factor, Atom) and factor.exact else None
+            known = self.chosen(factor) if operation is None else self.computed(operation)
             if abs(known) > _LARGEST:
                 raise _Opaque
             self.known[factor] = known
         return known
 
-    def computed(self, atom: Atom) -> int | None:
-        """The value of an operation, None if the atom is not one."""
+    def computed(self, atom: Atom) -> int:
+        """The value of an operation."""
         if atom.kind is Select:
             return self.value(atom.args[0 if self.condition(atom) else 1])
         args = [self.value(arg) for arg in atom.args]
@@ -72,8 +72,6 @@ class _Point:
             return max(args)
         if atom.kind == "cast":
             return args[0]
-        if len(args) != 2:
-            return None
         result = fold_integers(atom.kind, *args)
         if result is None:
             raise ZeroDivisionError
@@ -98,9 +96,9 @@ class _Point:
         number, place = self.number, len(self.known)
         step = _STEPS[number if number < 3 else (number * (2 * place + 1) + place * place) % len(_STEPS)]
         low, high = self.bounds.factor_range(factor)
-        if math.isinf(low) or low < -64:
-            return max(-7, -int(min(-low, 7))) + step if math.isinf(high) or high > 64 else int(high) - step
-        return int(low) + (step if math.isinf(high) else step % (int(high) - int(low) + 1))
+        if low < -64:
+            return step - 7 if high > 64 else int(high) - step
+        return int(low) + step % (int(high) - int(low) + 1)
 
 
 def rootless(p: Poly) -> bool:

@@ -116,9 +116,7 @@ def one_quotient(bounds: Bounds, dividend: Poly, divisor: Poly) -> Iterator[Valu
     """x over c, with k the quotient of the least value of x."""
     number = value_of(divisor)
     if number is not None and number > 0:
-        low = bounds.lower(dividend)
-        if not math.isinf(low):
-            yield {"x": dividend, "c": number, "k": int(low) // number}
+        yield {"x": dividend, "c": number, "k": int(bounds.lower(dividend)) // number}
 
 
 def common_factor(bounds: Bounds, dividend: Poly, divisor: Poly) -> Iterator[Values]:
@@ -129,8 +127,7 @@ def common_factor(bounds: Bounds, dividend: Poly, divisor: Poly) -> Iterator[Val
     factors = {math.gcd(coefficient, number) for monomial, coefficient in dividend.items() if monomial}
     for factor in sorted(factors - {1}, reverse=True):
         quotient, rest = _divide_by_number(dividend, factor)
-        if factor < number or rest:
-            yield {"x": quotient, "y": rest, "g": factor, "c": number // factor}
+        yield {"x": quotient, "y": rest, "g": factor, "c": number // factor}
 
 
 def _leads_negative(bounds: Bounds, p: Poly) -> bool:
