@@ -57,7 +57,15 @@ def arguments() -> argparse.Namespace:
 
 # ------------------------------------------------------------------------------------------- one process
 
-EVERY = {"passes_keep": 6, "orders_keep": 4, "saves_and_loads": 4, "rejects": 3, "prints_and_parses": 2}
+EVERY = {
+    "passes_keep": 4,
+    "orders_keep": 3,
+    "prints_and_parses": 3,
+    "saves_and_loads": 6,
+    "runs_elsewhere": 40,
+    "binds": 3,
+    "rejects": 3,
+}
 """Properties that take long are checked of one program in so many."""
 
 

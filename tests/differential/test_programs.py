@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import relax
 from differential import properties
 from differential.generator import SIZES, all_features, inputs, programs, random_program
 
@@ -69,6 +70,36 @@ def test_struct_info_is_true(run):
 def test_executables_are_saved_and_loaded(run):
     program, cases = run
     properties.saves_and_loads(program.text, cases, program.exact)
+
+
+@fewer
+@given(runs())
+def test_sizes_may_be_bound(run):
+    program, cases = run
+    properties.binds(program.text, cases, program.exact)
+
+
+def test_an_executable_runs_without_the_compiler():
+    done = 0
+    for seed in range(100):
+        program = random_program(seed, effects=False)
+        cases = [inputs(program, sizes, seed) for sizes in SIZES[:3]]
+        if "fuzz." not in program.text and not any(isinstance(arg, (tuple, str)) for arg in cases[0]):
+            properties.runs_elsewhere(program.text, cases)
+            done += 1
+            if done == 2:
+                break
+    assert done == 2
+
+
+def test_every_public_pass_is_tried():
+    known = {*properties.GRAPH_PASSES, *properties.LOWERING}
+    elsewhere = {"BindParams", "BindSymbolicVars", "UpdateVDevice", "VMBuiltinLower", "VMShapeLower"}
+    for name in relax.transform.__all__:
+        made = getattr(relax.transform, name)
+        if isinstance(made, type) or not name[0].isupper():
+            continue  # what passes are made of
+        assert name in known | elsewhere, f"{name} belongs in properties.GRAPH_PASSES"
 
 
 @fewer

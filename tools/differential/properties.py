@@ -5,6 +5,8 @@
     orders_keep(text, cases)        so do passes in random orders that make sense
     prints_and_parses(text, cases)  printing and parsing is the identity, before and after each pass
     saves_and_loads(text, cases)    a saved executable is the executable, a saved module the module
+    runs_elsewhere(text, cases)     a saved executable does the same in a process without the compiler
+    binds(text, cases)              sizes and parameters bound to the values they have change nothing
     derives_truly(text, cases)      every value is as its variable's struct info says
     rejects(text, cases)            a program in which one rule is broken is rejected, and the rule is named
 
@@ -14,14 +16,18 @@ A case is a list of arguments of main. `exact` says that results are compared ex
 from __future__ import annotations
 
 import contextlib
+import pickle
 import random
 import re
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import hypothesis
+import numpy as np
 from hypothesis import strategies as st
 
 import relax
@@ -273,6 +279,85 @@ def saves_and_loads(text: str, cases: Sequence[Case], exact: bool = True) -> Non
     _compare("loaded", expected, [harness.run(after, case) for case in cases], exact, cases)
 
 
+ELSEWHERE = """
+import pickle, sys
+import relax
+assert "relax.ir" not in sys.modules
+main = relax.VirtualMachine(relax.load_executable(sys.argv[1]), [relax.cpu(0), relax.cpu(1)])["main"]
+def plain(value):
+    if hasattr(value, "numpy"):
+        return value.dtype, value.numpy()
+    if isinstance(value, relax.ShapeTuple):
+        return ("shape", *value)
+    return tuple(map(plain, value)) if isinstance(value, tuple) else value
+found = []
+for case in pickle.load(open(sys.argv[2], "rb")):
+    try:
+        found.append(("ok", plain(main(*case))))
+    except Exception as error:
+        found.append(("error", type(error).__name__))
+assert "relax.ir" not in sys.modules
+pickle.dump(found, open(sys.argv[2], "wb"))
+"""
+"""What a process without the compiler does."""
+
+
+def runs_elsewhere(text: str, cases: Sequence[Case], exact: bool = True) -> None:
+    """A saved executable does the same in another process, which does not load the compiler.
+
+    Programs that call packed functions or deal in values other than tensors, shapes and numbers are passed over: those
+    are not known there.
+    """
+    mod = parse(text)
+    plain = [case for case in cases if all(isinstance(arg, (np.ndarray, int)) for arg in case)]
+    if "fuzz." in text or not plain:
+        return
+    with harness.quiet(), tempfile.TemporaryDirectory() as folder:
+        executable = relax.build(mod, "llvm")
+        program, values = Path(folder) / "program.rxe", Path(folder) / "values"
+        executable.save(program)
+        values.write_bytes(pickle.dumps(plain))
+        command = [sys.executable, "-c", ELSEWHERE, str(program), str(values)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        if done.returncode:
+            raise Failure("elsewhere: the process fails", done.stderr)
+        found = pickle.loads(values.read_bytes())
+    main = machine(executable)
+    for case, (kind, value) in zip(plain, found):
+        here = harness.run(main, case)
+        if (kind == "error") != (here.error is not None):
+            raise Failure("elsewhere: error", f"{here.error}, elsewhere {value}\nfor arguments {list(case)}")
+        if here.error is None and (text := _elsewhere(here.result, value)) is not None:
+            raise Failure("elsewhere: the result", f"{text}\nfor arguments {list(case)}")
+
+
+def _elsewhere(here: Any, value: Any) -> str | None:
+    if isinstance(here, harness.Array):
+        same = here.dtype == value[0] and np.array_equal(
+            here.data, value[1], equal_nan=here.data.dtype.kind == "f"
+        )
+        return None if same else f"here {here!r}, elsewhere {value}"
+    if isinstance(here, tuple) and isinstance(value, tuple) and len(here) == len(value):
+        return next((text for a, b in zip(here, value) if (text := _elsewhere(a, b)) is not None), None)
+    return None if here == value or isinstance(here, (str, tuple)) else f"here {here!r}, elsewhere {value!r}"
+
+
+def binds(text: str, cases: Sequence[Case], exact: bool = True) -> None:
+    """Shape variables bound to their sizes, and parameters to what is passed for them, change no result."""
+    mod = parse(text)
+    params = [param.name_hint for param in mod["main"].params]
+    for case in cases:
+        (expected,) = interpreted(mod, [case])
+        at = params.index("x") if "x" in params else None
+        if expected.error is not None or at is None:
+            continue  # messages tell of variables that are gone then
+        sizes = dict(zip(("n", "m"), case[at].shape))
+        with harness.quiet():
+            bound = _attempt("BindSymbolicVars", lambda: transform.BindSymbolicVars(sizes, "main")(mod))  # noqa: B023
+            assert_well_formed(bound)
+        _compare("after BindSymbolicVars", [expected], interpreted(bound, [case]), exact, [case])
+
+
 class _Checking(Interpreter):
     """An interpreter that compares every value with the struct info of its variable."""
 
@@ -353,6 +438,8 @@ PROPERTIES: dict[str, Callable[..., None]] = {
         orders_keep,
         prints_and_parses,
         saves_and_loads,
+        runs_elsewhere,
+        binds,
         derives_truly,
         rejects,
     )
