@@ -137,7 +137,7 @@ def test_entry_points_are_called_from_outside(run):
 
 def test_a_function_that_is_not_there(run):
     """★ Linkage: asking for a function the module has not is an error that lists the entry points."""
-    with pytest.raises(AttributeError, match="'mian' does not exist; the entry points are: main"):
+    with pytest.raises(AttributeError, match="'mian' does not exist; the entry points are: main$"):
         run(LINKAGE.format(private=False), "mian", ones(2))
 
 

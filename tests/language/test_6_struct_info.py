@@ -508,6 +508,17 @@ def test_an_annotation_that_claims_more(run):
         run(text, "main", ones(2, 3))
 
 
+def test_an_annotation_that_claims_more_in_a_program_built_by_api(run):
+    """★ VarBinding: a run-time check also where nothing has been normalised yet."""
+    x = relax.Var("x", relax.TensorStructInfo(None, "float32", ndim=1))
+    y = relax.Var("y", relax.TensorStructInfo((2,), "float32"))
+    body = relax.SeqExpr([relax.BindingBlock([relax.VarBinding(y, x)])], y)
+    mod = relax.IRModule({"main": relax.Function([x], body, attrs={"global_symbol": "main"})})
+    assert run(mod, "main", ones(2)).shape == (2,)
+    with pytest.raises(ValueError, match="main: .*dimension 0 is 3, expected 2"):
+        run(mod, "main", ones(3))
+
+
 def test_a_literal_bound_to_an_annotated_variable_may_recurse():
     """VarBinding: a function literal bound to an annotated variable may recurse."""
     info = relax.FuncStructInfo([relax.ObjectStructInfo()], relax.ObjectStructInfo())
