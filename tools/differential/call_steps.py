@@ -407,7 +407,7 @@ class CallSteps(Core):
     def recordable(self) -> Value | None:
         return self.find(lambda v: not isinstance(v.kind, Func))
 
-    @step("impure", weight=4)
+    @step("impure", weight=9)
     def record(self) -> bool | None:
         """The recording packed function."""
         values = [v for v in (self.recordable() for _ in range(self.choices.integer(1, 2))) if v is not None]
@@ -416,7 +416,7 @@ class CallSteps(Core):
         names = ", ".join(v.name for v in values)
         self.line(f'R.call_packed("fuzz.record", {names}, R.str("{self.fresh("e")}"), sinfo_args=R.Tuple())')
 
-    @step("impure", weight=4)
+    @step("impure", weight=8)
     def mutate(self) -> bool | None:
         """A tensor changes under every name it has."""
         v = self.tensor(*INTS, "float32", accept=lambda v: v.bound < 2000)
@@ -443,7 +443,7 @@ class CallSteps(Core):
         self.bind(text, kind, v.bound, v.exact)
         return None
 
-    @step("impure", weight=1)
+    @step("impure", weight=2)
     def nested_effects(self) -> bool | None:
         """Effects within an expression, which happen from left to right."""
         v = self.tensor(*INTS, "float32", accept=lambda v: v.bound < 2000)

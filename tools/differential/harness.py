@@ -96,6 +96,10 @@ def _fail(tensor: nd.NDArray) -> Any:
     return _twice(tensor)
 
 
+def _double(tensor: nd.NDArray, out: nd.NDArray) -> None:
+    out.copyfrom(_twice(tensor))
+
+
 def _both(tensor: nd.NDArray, first: nd.NDArray, second: nd.NDArray) -> None:
     first.copyfrom(tensor)
     second.copyfrom(_twice(tensor))
@@ -114,7 +118,7 @@ PACKED: dict[str, Callable[..., Any]] = {
     "fuzz.kind": _kind,
     "fuzz.apply": lambda function, *args: function(*args),
     "fuzz.fail": _fail,
-    "fuzz.double_dps": lambda tensor, out: out.copyfrom(_twice(tensor)) and None,
+    "fuzz.double_dps": _double,
     "fuzz.both_dps": _both,
 }
 
