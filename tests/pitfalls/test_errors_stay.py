@@ -110,7 +110,10 @@ FAILURES = {
     ),
     "closure": ("f = cls.pick\ny = f(x, i)", IndexError),
     "kernel": ('y = R.call_tir(cls.bounded, (x,), R.Tensor((1,), "float32"))', AssertionError),
-    "packed kernel": ('y = R.call_dps_packed("pitfall.fails", (x,), R.Tensor((1,), "float32"))', RuntimeError),
+    "packed kernel": (
+        'y = R.call_dps_packed("pitfall.fails", (x,), R.Tensor((1,), "float32"))',
+        RuntimeError,
+    ),
     "packed function": ('y = R.call_pure_packed("pitfall.fails", x, sinfo_args=R.Object)', RuntimeError),
     "result of a packed function": (
         'y = R.call_pure_packed("pitfall.same", x, sinfo_args=R.Tensor((7,), "float32"))',
