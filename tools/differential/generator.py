@@ -26,6 +26,7 @@ from relax.ir import IRModule
 from .call_steps import CallSteps
 from .choices import Choices, Drawn, Seeded
 from .control_steps import ControlSteps
+from .failing_steps import FailingSteps
 from .kinds import (
     FLOATS,
     Func,
@@ -55,7 +56,7 @@ SIZES: tuple[dict[str, int], ...] = tuple(
 """Sizes worth trying, the telling ones first."""
 
 
-class Scope(TensorSteps, NetworkSteps, ValueSteps, ControlSteps, CallSteps):
+class Scope(TensorSteps, NetworkSteps, ValueSteps, ControlSteps, CallSteps, FailingSteps):
     """All steps."""
 
 
