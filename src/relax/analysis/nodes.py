@@ -103,8 +103,11 @@ def _checks(cls: type[Node]) -> tuple[tuple[str, Check], ...]:
     """A check for each field of a node class, and for the struct info that derivation writes."""
     if issubclass(cls, PrimFunc):
         return ()
-    hints = get_type_hints(cls)
-    checks = [(spec.name, _check(hints[spec.name])) for spec in cls.__node_fields__]
+    try:
+        hints = get_type_hints(cls)
+    except NameError:  # a class from elsewhere, whose annotations are not to be read from here
+        hints = {}
+    checks = [(spec.name, _check(hints.get(spec.name, Any))) for spec in cls.__node_fields__]
     if issubclass(cls, RelaxExpr):
         checks.append(("_struct_info", _check(StructInfo | None)))
     return tuple(checks)
@@ -121,7 +124,7 @@ def _check(declared: Any) -> Check:
         return _tuple(_check(args[0]))
     if origin is dict:
         return _dict(_check(args[0]), _check(args[1]))
-    return _instance((declared,), declared.__name__)
+    return _instance((declared,), declared.__name__) if isinstance(declared, type) else _anything
 
 
 def _anything(value: Any, path: str) -> Iterator[Problem]:
