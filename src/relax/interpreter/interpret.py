@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..analysis import assert_well_formed
+from ..analysis.inplace import check_reuse
 from ..ir import IRModule
 from ..normalize import normalize_module
 from .evaluator import Interpreter
@@ -20,10 +21,11 @@ def interpret(mod: IRModule, func_name: str = "main", *args: Any, **kwargs: Any)
     well-formed one, in normal form or not, before or after any pass that keeps it a Relax program; nothing of it is
     compiled. It is slow, and is meant to be compared with.
 
-    Raises DiagnosticError for a module that is not well-formed or cannot be derived, AttributeError if there is no
-    such entry point, and otherwise what the program raises: TypeError and ValueError for values that do not match
-    their annotations, AssertionError, IndexError, ZeroDivisionError, …
+    Raises DiagnosticError for a module that is not well-formed, cannot be derived, or uses again what it changed in
+    place; AttributeError if there is no such entry point; and otherwise what the program raises: TypeError and
+    ValueError for values that do not match their annotations, AssertionError, IndexError, ZeroDivisionError, …
     """
     assert_well_formed(mod, check_struct_info=False)
-    normalize_module(mod)  # for its complaints: what is evaluated is the program as it stands
+    # For their complaints: what is evaluated is the program as it stands.
+    check_reuse(normalize_module(mod))
     return Interpreter(mod)[func_name](*args, **kwargs)

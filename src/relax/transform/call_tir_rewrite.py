@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from ..analysis.inplace import check_reuse
 from ..expr import Call, Function, MatchCast, PrimValue, ShapeExpr, Tuple, TupleGetItem, Var
 from ..ir import DiagnosticError, IRModule, Node, Op, RelaxExpr, StructInfo, walk
 from ..normalize import Normalizer
@@ -31,7 +32,6 @@ from ..op.tir_calls import arrange
 from ..sinfo_relations import is_base_of
 from ..struct_info import FuncStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
-from .inplace import check_reuse
 from .remove_purity_checking import force_pure
 from .vdevice_operand import VDeviceOperands
 

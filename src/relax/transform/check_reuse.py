@@ -5,9 +5,9 @@ What the pass finds depends on the program as it was written: it runs before oth
 
 from __future__ import annotations
 
+from ..analysis.inplace import check_reuse
 from ..ir import IRModule
 from .decorators import module_pass
-from .inplace import check_reuse
 
 
 @module_pass

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..analysis.inplace import reused_indices
 from ..expr import (
     Binding,
     BindingBlock,
@@ -47,7 +48,6 @@ from ..tir import Range
 from ..tir.buffer import Buffer, BufferLoad
 from ..tir.stmt import BlockRealize, BufferStore, For, PrimFunc, Stmt
 from .decorators import function_pass
-from .inplace import reused_indices
 
 _KERNELS = ("relax.call_tir", "relax.call_dps_packed")
 
