@@ -45,6 +45,8 @@ from relax.prim import (
     prove_shape_equal,
     simplify,
 )
+from relax.prim.bounds import Facts
+from relax.prim.normal import Normalizer
 
 EQUAL, DIFFERENT, UNKNOWN = Relation.EQUAL, Relation.DIFFERENT, Relation.UNKNOWN
 
@@ -77,6 +79,10 @@ CLAIMS = [
     ("the same choice twice", EQ(Select(p, n, m) + Select(p, m, n), n + m), None),
     ("a choice in a quotient", Select(p, n * 2, m * 2) // 2 <= n + m, True),
     ("a maximum of three", EQ(top(top(n, m), k) * 2, top(top(2 * n, 2 * m), 2 * k)), True),
+    ("a quotient that is truncated", EQ(Div(n * m + k, m), n + k // m), True),
+    ("a maximum in one of three",
+     EQ(top(top(top(n, m) // 2, k), h) * 2, top(top(top(n, m) // 2 * 2, 2 * k), 2 * h)), None),
+    ("a maximum among three", top(top(top(n, m) // 2, k), n) <= n + m + k, True),
     ("a maximum of three in a quotient", top(top(n, m), k) // 4 <= n + m + k, True),
     ("three times a quotient in one", (3 * (n // m)) // 4 <= 3 * n, True),
     ("a size that is truncated", EQ(Div(n * m + 1, m + 1), (n * m + 1) // (m + 1)), True),
@@ -108,7 +114,16 @@ def test_claims(name, claim, answer):
 
 
 def _agrees_on_numbers(claim: PrimExpr, known: bool | None) -> None:
-    values = {n: range(6), m: range(6), k: range(4), s: (-3, 0, 5), p: (False, True), i: (-3, 4), j: (0, 5)}
+    values = {
+        n: range(6),
+        m: range(6),
+        k: range(4),
+        h: (0, 3),
+        s: (-3, 0, 5),
+        p: (False, True),
+        i: (-3, 4),
+        j: (0, 5),
+    }
     for point in itertools.product(*values.values()):
         try:
             value = evaluate(claim, dict(zip(values, point)))
@@ -121,8 +136,9 @@ def test_a_claim_that_grows_is_given_up():
     grown = top(total(SIZES[:4]), total(SIZES[4:8]))
     power = grown * grown * grown * grown
     assert prove(power >= grown * grown) is None
-    analyzer = under(EQ(n, total(SIZES[:6])), EQ(n * n * n * m, h * h * h + k * k))
-    assert analyzer.prove(n >= 0) is True
+    cube = EQ(n * n * n * m, h * h * h + k * k)
+    for conditions in itertools.permutations((EQ(n, total(SIZES[:6])), cube)):
+        assert under(*conditions).prove(n >= SIZES[0]) is True
 
 
 def test_a_claim_of_many_terms_is_not_divided():
@@ -185,6 +201,7 @@ EQUATIONS = [
     ([EQ(Var("x", "float32"), 1.0)], EQ(n, m), None),
     ([EQ(s + 1, Cast("int8", n))], EQ(n, m), None),
     ([const(True)], EQ(n, m), None),
+    ([And(p, const(True))], p, True),
     ([EQ(intrin.call_extern("int64", "rand"), n)], EQ(n, m), None),
     ([EQ(Select(p, m, k), n), EQ(m, 2 * h)], EQ(n, Select(p, 2 * h, k)), None),
     ([EQ(n, k * 8), EQ(m, k * 2)], EQ(n, m * 4), True),
@@ -378,3 +395,39 @@ def test_shared_conditions_end():
         both = And(both, both)
     assert prove(both) is True
     assert prove(Or(Not(both), EQ(Let(i, n, i + 1), n + 1))) is True
+
+
+def test_a_remainder_by_a_sum_of_many():
+    """Too many terms to be written as a quotient: it stays a remainder, whose range is known."""
+    many = [SizeVar(f"b{number}", "int64") for number in range(70)]
+    assert prove(n % total(many) >= 0) is True
+    assert prove(n % (total(many) + 1) <= total(many)) is None
+    assert prove(n % (total(many) - 1) >= 0) is None
+    assert evaluate(simplify(n % (many[0] + 1)), {n: 7, many[0]: 3}) == 3
+
+
+def test_ranges_of_narrow_integers():
+    assert const_int_bound(Cast("int8", n % 8)).min_value <= 0
+    x, y, z = (Var(name, "int8") for name in "xyz")
+    analyzer = Analyzer()
+    for var, least, most in ((x, 0, 127), (y, -128, 27), (z, -100, 100)):
+        analyzer.update(var, ConstIntBound(least, most))
+    largest = Max(Max(x - 100, y + 100), z)
+    assert analyzer.prove(GE(largest, z)) is True
+    assert analyzer.prove(GE(largest, y + 100)) is True
+    assert analyzer.prove(LT(largest, z + 1)) is None
+
+
+def test_an_effect_is_like_no_other():
+    normalizer = Normalizer(Facts())
+    call = intrin.call_extern("int64", "rand")
+    assert normalizer.key(call) != normalizer.key(call)
+    assert normalizer.key(n + m) == normalizer.key(m + n)
+
+
+def test_a_factor_that_may_be_zero_is_not_shortened():
+    assert spell(simplify(n * m // (m * k))) == "((n * m) // (m * k))"
+    assert spell(simplify((n * m + k) // (m * h))) == "(((n * m) + k) // (m * h))"
+    assert prove_equal(n, const(-1, "int64")) is DIFFERENT
+    assert prove_equal(const(3, "int64"), n) is UNKNOWN
+    assert prove_equal(const(3, "int64"), i) is UNKNOWN

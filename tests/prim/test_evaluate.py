@@ -27,6 +27,7 @@ from relax.prim import (
     Mul,
     Or,
     Select,
+    StringImm,
     Sub,
     Var,
     const,
@@ -188,3 +189,22 @@ def test_values_given_are_converted_to_the_dtype():
     assert evaluate(x + 0, {x: 256 + 3}) == 3
     assert evaluate(f * 1.0, {f: 0.1}) == float(np.float16(0.1))
     assert evaluate(const(0.1, "float16")) == float(np.float16(0.1))
+
+
+def test_what_has_no_value():
+    with pytest.raises(TypeError, match="a StringImm has no value outside of a running program"):
+        evaluate(StringImm("text"))
+    with pytest.raises(TypeError, match="a scalar has no value as handle"):
+        evaluate(Cast("handle", const(1)))
+    n = Var("n", "int64")
+    with pytest.raises(KeyError, match="the variable n has no value"):
+        evaluate(n + 1)
+
+
+def test_sizes_that_do_not_fit():
+    n, i = Var("n", "int64"), Var("i", "int32")
+    assert evaluate(n * 2, {n: 2**62}) == -(2**63)
+    with pytest.raises(OverflowError, match="a size does not fit into 64 bits"):
+        evaluate(n * 2, {n: 2**62}, checked=True)
+    assert evaluate(i * 2, {i: 2**30}, checked=True) == -(2**31)
+    assert evaluate(n * 2, {n: 3}, checked=True) == 6

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from relax.ir import load_json, save_json, structural_equal
+from relax.ir import DataType, load_json, save_json, structural_equal
 from relax.prim import (
     EQ,
     Add,
@@ -36,6 +36,9 @@ from relax.prim import (
     promote,
     same,
 )
+from relax.prim.bounds import Facts
+from relax.prim.expr import wrap
+from relax.prim.normal import Normalizer
 
 n = SizeVar("n", "int64")
 i = Var("i", "int32")
@@ -193,3 +196,106 @@ def test_node_constructors_take_numbers():
     assert Add(np.int64(3), n).a.value == 3
     with pytest.raises(TypeError, match="expected a scalar expression, found NoneType"):
         Add(n, None)
+
+
+def test_operators_with_a_number_on_the_left():
+    spelled = [2 - n, 2 * n, 7 // n, 7 % n, 3 + n]
+    assert [(type(e).__name__, e.a.value, e.b) for e in spelled] == [
+        ("Sub", 2, n), ("Mul", 2, n), ("FloorDiv", 7, n), ("FloorMod", 7, n), ("Add", 3, n)
+    ]  # fmt: skip
+    x = Var("x", "float32")
+    assert (type(1.0 / x).__name__, type(x / 2).__name__) == ("Div", "Div")
+    with pytest.raises(TypeError, match="integers divide in several ways"):
+        n / 2
+
+
+def test_operators_on_bits():
+    i = Var("i", "int32")
+    names = [(5 & i), (5 | i), (5 ^ i), i & 5, i | 5, i ^ 5, i << 2, i >> 2, ~i]
+    assert [e.intrinsic for e in names] == [
+        "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_and", "bitwise_or", "bitwise_xor",
+        "shift_left", "shift_right", "bitwise_not",
+    ]  # fmt: skip
+    with pytest.raises(TypeError, match="bitwise_and: expected integers, found float32 and float32"):
+        Var("x", "float32") & 1.0
+
+
+def test_comparisons_are_expressions():
+    assert [type(e).__name__ for e in (n < 1, n <= 1, n > 1, n >= 1, n == 1, n != 1)] == [
+        "LT", "LE", "GT", "GE", "EQ", "NE"
+    ]  # fmt: skip
+    assert (n == "text") is False
+    assert (n != "text") is True
+    assert bool(n == n) is True
+    assert bool(n != n) is False
+    with pytest.raises(TypeError, match="the truth of the symbolic expression"):
+        bool(n + 1)
+
+
+def test_constants_are_numbers():
+    two, half = const(2, "int64"), const(0.5, "float32")
+    assert (int(two), [7, 8, 9][two], bool(two), bool(const(0))) == (2, 9, True, False)
+    assert (float(half), bool(half), bool(const(0.0))) == (0.5, True, False)
+    assert ((-two).value, (-half).value) == (-2, -0.5)
+    assert const(two, "int8").dtype == "int8"
+
+
+def test_a_variable():
+    assert n.name_hint == "n"
+    assert n.astype("int32").dtype == "int32"
+    assert type(n.equal(3)) is EQ
+    with pytest.raises(TypeError, match="a variable's name is text, found int"):
+        Var(3, "int64")
+    twice = SizeVar("t", "int64")
+    mark_nonnegative(twice)  # a second time changes nothing
+    assert twice.nonnegative
+    for var, known in ((n, True), (Var("i", "int64"), False)):
+        assert pickle.loads(pickle.dumps(var)).nonnegative is known
+
+
+def test_where_dtypes_meet():
+    with pytest.raises(TypeError, match="different numbers of lanes: int32 and int32x4"):
+        promote(DataType("int32"), DataType("int32x4"))
+    assert promote(DataType("bool"), DataType("int8")) == "int8"
+    assert promote(DataType("int8"), DataType("bool")) == "int8"
+    with pytest.raises(TypeError, match="no common type for float16 and bfloat16"):
+        promote(DataType("float16"), DataType("bfloat16"))
+    assert promote(DataType("uint8"), DataType("int8")) == "int8"
+    with pytest.raises(TypeError, match="no common type for handle and int64"):
+        promote(DataType("handle"), DataType("int64"))
+
+
+def test_conversions_of_constants():
+    assert cast("float32", const(2)).value == 2.0
+    assert cast("float64", const(0.5)).dtype == "float64"
+    assert isinstance(cast("int32", const(0.5)), Cast)
+    assert isinstance(cast("handle", const(3)), Cast)
+    assert isinstance(cast("int32x4", const(3)), Cast)
+
+
+def test_what_is_made_of_wrong_parts():
+    with pytest.raises(ValueError, match="IntImm: dtype float32 is not an integer type"):
+        IntImm("float32", 1)
+    with pytest.raises(ValueError, match="FloatImm: dtype int32 is not a floating-point type"):
+        FloatImm("int32", 1.0)
+    assert wrap(2, DataType("bool")) == 1
+    with pytest.raises(TypeError, match="Select: the condition has dtype int64, expected bool"):
+        Select(n, n, n)
+    with pytest.raises(TypeError, match="Select: the values differ in dtype"):
+        Select(EQ(n, 1), n, Var("i", "int32"))
+
+    class Axis:
+        def asobject(self):
+            return n
+
+    assert convert(Axis()) is n
+    with pytest.raises(TypeError, match="expected a scalar expression, found object"):
+        convert(object())
+
+
+def test_an_atom_says_what_it_is():
+    """For those who look at the normal form."""
+    (atom,) = next(iter(Normalizer(Facts()).normal(n // 4)))
+    assert repr(atom).startswith("FloorDiv(")
+    (atom,) = next(iter(Normalizer(Facts()).normal(Call("int64", "tir.popcount", (n,)))))
+    assert repr(atom).startswith("count")

@@ -127,3 +127,27 @@ def test_intrinsics_are_walked():
     call = intrin.if_then_else(n < m, n, m)
     assert free_vars(call) == [n, m]
     assert evaluate(substitute(call, {n: 3, m: 2})) == 2
+
+
+def test_lets_and_shared_parts_are_rebuilt_once():
+    t = Var("t", "int64")
+    shared = n + 1
+    expr = Let(t, shared, t * shared)
+    seen = []
+
+    def step(part):
+        seen.append(part)
+        return m if part is n else None
+
+    result = rewrite(expr, step)
+    assert evaluate(result, {m: 4}) == 25
+    assert seen.count(n) == 1
+    assert rewrite(expr, lambda part: None) is expr
+    doubled = substitute(shared * shared, {n: k})
+    assert doubled.a is doubled.b
+    assert substitute(expr, {}) is expr
+
+
+def test_a_load_of_a_constant_place_is_no_constant():
+    load = Load(Table(n), (const(3, "int64"),))
+    assert simplify(load) is load

@@ -211,3 +211,25 @@ def test_every_intrinsic_says_what_it_is():
     for name in Op.list_op_names():
         if name.startswith("tir.") and Op.get(name).has_attr("effect"):
             assert Op.get(name).get_attr("effect") in ("pure", "opaque")
+
+
+def test_division_of_indices():
+    assert evaluate(intrin.indexdiv(n, 4), {n: 7}) == 1
+    assert evaluate(intrin.indexmod(n, 4), {n: 7}) == 3
+
+
+def test_builders_of_bits_and_choices():
+    assert evaluate(intrin.bitwise_or(n, 1), {n: 6}) == 7
+    assert evaluate(intrin.bitwise_xor(n, 3), {n: 6}) == 5
+    assert evaluate(intrin.bitwise_not(n), {n: 6}) == -7
+    assert evaluate(intrin.select(p, n, 3), {p: False, n: 6}) == 3
+    assert evaluate(intrin.bitwise_and(n, 3), {n: 6}) == 2
+
+
+def test_calls_by_name():
+    assert (
+        intrin.call_intrin("float32", "tir.exp", x).op
+        is intrin.call_intrin("float32", Op.get("tir.exp"), x).op
+    )
+    assert intrin.call_intrin("float32", "exp", x).intrinsic == "exp"
+    assert intrin.power(2, 0.5).dtype == "float32"

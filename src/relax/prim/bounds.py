@@ -402,7 +402,10 @@ def _truncated_range(x: Interval, y: Interval) -> Interval:
 
 
 def _remainder_range(x: Interval, y: Interval) -> Interval:
-    return 0, y[1] - 1  # remainders stand only for what a number > 0 leaves: see `_with_remainders`
+    if y[0] < 0:
+        largest = max(abs(y[0]), abs(y[1])) - 1
+        return -largest, largest
+    return 0, max(y[1] - 1, 0)
 
 
 def _truncated_remainder_range(x: Interval, y: Interval) -> Interval:

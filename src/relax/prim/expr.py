@@ -188,8 +188,7 @@ class Var(_Marked):
         return True if self.nonnegative else None
 
     def __setstate__(self, state: Any) -> None:
-        if state:
-            mark_nonnegative(self)
+        mark_nonnegative(self)  # there is state only then
 
 
 _nonnegative_marks = 0

@@ -91,10 +91,6 @@ def _rsqrt(x: Any) -> Any:
     return 1 / np.sqrt(x)
 
 
-def _itself(x: Any) -> Any:
-    return x
-
-
 _REFERENCES: dict[str, NumpyFunction] = {
     "exp": np.exp, "exp2": np.exp2, "exp10": _exp10, "log": np.log, "log2": np.log2,
     "log10": np.log10, "log1p": np.log1p, "tanh": np.tanh, "sigmoid": _sigmoid,
@@ -105,7 +101,7 @@ _REFERENCES: dict[str, NumpyFunction] = {
     "atan2": np.arctan2, "pow": np.power, "fmod": np.fmod, "copysign": np.copysign, "hypot": np.hypot,
     "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "nearbyint": np.rint, "round": _round_half_away,
     "fabs": np.abs, "abs": np.abs, "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
-    "popcount": _popcount, "clz": _clz, "likely": _itself, "if_then_else": np.where,
+    "popcount": _popcount, "clz": _clz, "likely": np.asarray, "if_then_else": np.where,
     "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
     "bitwise_not": np.invert, "shift_left": np.left_shift, "shift_right": np.right_shift,
 }  # fmt: skip

@@ -486,8 +486,6 @@ class Normalizer:
 
     def _part_key(self, expr: PrimExpr, name: str, kind: str) -> Any:
         value = getattr(expr, name)
-        if kind == "label":
-            return None
         return ("once", id(value)) if kind == "binder" else self._value_key(value)
 
     def _value_key(self, value: Any) -> Any:
