@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import linecache
+import sys
 
 import numpy as np
 import pytest

@@ -9,6 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 
+def split_lines(text: str) -> list[str]:
+    """The lines as Python counts them; `str.splitlines` also ends one at form feeds and other separators."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
 @dataclass(frozen=True, eq=False)
 class Source:
     """A text that was parsed: its display name (a path, or ``<string>``) and its lines."""
@@ -20,7 +25,7 @@ class Source:
 
     def line(self, number: int) -> str:
         """The text of a line, numbered as in the file; empty when out of range."""
-        lines = self.text.splitlines()
+        lines = split_lines(self.text)
         index = number - self.first_line
         return lines[index] if 0 <= index < len(lines) else ""
 

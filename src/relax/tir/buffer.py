@@ -71,6 +71,8 @@ class Buffer(Node):
     def ndim(self) -> int:
         return len(self.shape)
 
+    __iter__: ClassVar[None] = None  # Python would try the indices one after the other
+
     def __getitem__(self, indices: Any) -> Any:
         """``buffer[i, j]`` reads an element; with slices, a BufferRegion."""
         items = as_tuple(indices)
@@ -100,6 +102,8 @@ def decl_buffer(
 ) -> Buffer:
     """A new buffer; its data variable is made unless given."""
     pointer = data if data is not None else Var(name, "handle")
+    if not isinstance(pointer, Var):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"the data of a buffer is a variable, found {type(pointer).__name__}")
     return Buffer(
         pointer,
         dtype,

@@ -59,7 +59,8 @@ class ModuleDecorator:
         if cls is None:
             return ModuleDecorator(check)
         if not isinstance(cls, type):  # pyright: ignore[reportUnnecessaryIsInstance]
-            span = capture.caller_span(cast(Any, sys)._getframe(1))
+            frame = cast(Any, sys)._getframe(1)
+            span = capture.caller_span(frame) if Evaluator.current() is None else None
             found = (
                 "a function" if capture.is_python_function(cls) else f"a value of type {type(cls).__name__}"
             )

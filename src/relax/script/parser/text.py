@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from ...ir import BaseFunc, DiagnosticContext, IRModule
+from ...ir import BaseFunc, DiagnosticContext, IRModule, Span
 from .core import MISSING, FunctionTask, Scopes, ScriptSource, is_docstring
 from .core.diagnostics import DECLARATION, POISON, SYNTAX, error
 from .core.safety import BUILTINS, member
@@ -41,7 +41,8 @@ def from_source(
         parser.visit_body(source.tree.body)
     diagnostics.finish()
     if parser.result is None:
-        raise error(DECLARATION, f"{name} defines no function and no module", None)
+        place = Span(source.source, 1, 1, 1, 1)
+        raise error(DECLARATION, f"{name} defines no function and no module", place)
     return parser.result
 
 

@@ -36,12 +36,13 @@ from __future__ import annotations
 
 import ast
 import sys
+import types
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from ....ir import BaseFunc, DiagnosticContext, GlobalVar, IRModule
+from ....ir import BaseFunc, DiagnosticContext, GlobalVar, IRModule, Span
 from . import capture
 from .diagnostics import DECLARATION, close, fail
 from .evaluator import Evaluator
@@ -134,9 +135,14 @@ class FunctionDecorator:
         unknown = [key for key in options if key not in self.dialect.options]
         if unknown:
             hint = close(unknown[0], self.dialect.options)
-            # In text, the evaluator knows the place.
-            span = capture.caller_span(frame) if Evaluator.current() is None else None
+            span = _caller(frame)
             fail(DECLARATION, f"{self.script_name} has no option `{unknown[0]}`", span, hint=hint)
+        for key, value in options.items():
+            kind = str if key == "name" else bool
+            if not isinstance(value, kind) and value is not None:
+                span = _caller(frame)
+                message = f"{self.script_name}: the option `{key}` is a {kind.__name__}, found {value!r}"
+                fail(DECLARATION, message, span)
         made = FunctionDecorator(self.script_name, self.dialect, {**self.preset, **options})
         if function is None:
             return made
@@ -152,7 +158,7 @@ class FunctionDecorator:
             found = "a class" if isinstance(function, type) else f"a value of type {type(function).__name__}"
             message = f"{self.script_name} decorates functions, found {found}"
             hint = "a class is decorated with @I.ir_module" if isinstance(function, type) else ""
-            fail(DECLARATION, message, capture.caller_span(frame), hint=hint)
+            fail(DECLARATION, message, _caller(frame), hint=hint)
         if capture.in_module_class(frame):
             return function
         source, node = capture.function_source(function)
@@ -166,3 +172,8 @@ class FunctionDecorator:
         if result is None:
             fail(DECLARATION, f"{self.script_name}: nothing was parsed", source.span(node))
         return self.dialect.finish(result, dict(self.preset))
+
+
+def _caller(frame: types.FrameType) -> Span | None:
+    """Where Python calls a decorator; None while a script is read, whose evaluator knows the place."""
+    return capture.caller_span(frame) if Evaluator.current() is None else None

@@ -218,9 +218,8 @@ class Evaluator:
     def iterate(self, node: ast.expr) -> Iterator[Any]:
         """The items of an iterable Python value."""
         value = self.eval(node)
-        if isinstance(value, prim.PrimExpr) or not (
-            hasattr(value, "__iter__") or hasattr(value, "__getitem__")
-        ):
+        # What only answers to indices would be asked for one after the other, for ever.
+        if isinstance(value, prim.PrimExpr) or not hasattr(value, "__iter__"):
             self.fail(KIND, f"a {type(value).__name__} cannot be iterated over", node)
         for item in self.guard(node, "", iter, value):
             self.count_step(node)

@@ -32,8 +32,8 @@ PYTHON_BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
 
 PYTHON_COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "Eq": operator.eq, "NotEq": operator.ne, "Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt,
-    "GtE": operator.ge, "Is": operator.is_, "IsNot": operator.is_not, "In": lambda a, b: a in b,
-    "NotIn": lambda a, b: a not in b,
+    "GtE": operator.ge, "Is": operator.is_, "IsNot": operator.is_not, "In": lambda a, b: _contains(b, a),
+    "NotIn": lambda a, b: not _contains(b, a),
 }  # fmt: skip
 
 SYMBOLS: Final[dict[str, str]] = {
@@ -58,6 +58,13 @@ _RELAX: Final[dict[str, str]] = {
     "mod", "Pow": "power", "MatMult": "matmul", "Eq": "equal", "NotEq": "not_equal", "Lt": "less", "LtE":
     "less_equal", "Gt": "greater", "GtE": "greater_equal",
 }  # fmt: skip
+
+
+def _contains(container: Any, value: Any) -> bool:
+    """``value in container``. What only answers to indices would be asked for one after the other, for ever."""
+    if not hasattr(container, "__contains__") and not hasattr(container, "__iter__"):
+        raise TypeError(f"a {type(container).__name__} does not contain values")
+    return value in container
 
 
 def binary(name: str, a: Any, b: Any) -> Any:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ....ir import Diagnostic, DiagnosticError, Source, Span
+from ....ir.span import split_lines
 from .diagnostics import SYNTAX
 
 Definition: TypeAlias = "ast.FunctionDef | ast.ClassDef"
@@ -31,7 +32,7 @@ class ScriptSource:
 
     def __post_init__(self) -> None:
         self._plain = self.source.text.isascii()
-        self._lines = self.source.text.split("\n")
+        self._lines = split_lines(self.source.text)
 
     @staticmethod
     def parse(text: str, name: str = "<string>") -> ScriptSource:

@@ -11,7 +11,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, ClassVar, Protocol, cast
 
 from ....expr import ShapeExpr
 from ....expr import Var as RelaxVar
@@ -179,6 +179,8 @@ class _Tensor(StructInfoForm):
         device = as_vdevice(vdevice)
         kind = DataType("" if dtype is None else dtype)
         return TensorStructInfo(where, kind, device, _rank(ndim))
+
+    __iter__: ClassVar[None] = None  # Python would try the indices one after the other
 
     def __getitem__(self, index: Any) -> TensorStructInfo:
         shape, dtype = index if _is_shape_and_dtype(index) else (index, None)

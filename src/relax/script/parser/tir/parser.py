@@ -70,9 +70,10 @@ class TirParser(TirReader):
             if extra is not None:
                 self.fail(DECLARATION, "a PrimFunc has plain parameters without defaults", extra)
         for arg in (*args.posonlyargs, *args.args):
-            self.scopes.define(arg.arg, POISON)
+            made: Any = POISON
             with self.diagnostics.collect():
-                self.scopes.define(arg.arg, self._parameter(arg))
+                made = self._parameter(arg)
+            self.scopes.define(arg.arg, made)
 
     def _parameter(self, arg: ast.arg) -> Var | Buffer:
         if arg.annotation is None:
@@ -168,7 +169,8 @@ class TirParser(TirReader):
         with self.naming(target):
             value = self.eval(node.value)
         if isinstance(value, BufferType):
-            value = buffer_statement(value, target.id if isinstance(target, ast.Name) else "")
+            name = target.id if isinstance(target, ast.Name) else ""
+            value = self.guard(node.value, "T.Buffer", buffer_statement, value, name)
         if isinstance(value, Scope):
             self.emit_scope(value, node)
             value = value.value
