@@ -173,8 +173,7 @@ class Scopes:
         self.scopes.append(scope)
         for param in params or ():
             self.add_variable(param)
-            if param.struct_info_ is not None:
-                self.add_shape_vars(bound_in(param.struct_info_))
+            self.add_shape_vars(bound_in(param.struct_info_ or ObjectStructInfo()))
 
     def end_scope(self) -> Scope:
         """Leave a scope. What it bound is no longer visible."""

@@ -530,3 +530,28 @@ def test_strings_and_dtypes_as_arguments_of_calls_built_by_hand():
     call = Call(ExternFunc("f"), [StringImm("a"), DataTypeImm("int8"), x])
     assert isinstance(emitted(call, x), ObjectStructInfo)
     assert isinstance(emitted(Tuple([const(1), StringImm("b")]), x), TupleStructInfo)
+
+
+def test_a_device_not_known_yet_is_no_misfit_where_devices_are_listed():
+    """RealizeVDevice finds them out, and complains then."""
+    text = """
+    @I.ir_module
+    class M:
+        {}
+
+        @R.function
+        def f(a: R.Tensor((4,), "float32", vdevice="llvm:0")) -> R.Object:
+            return a
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32")):
+            y = M.f(x)
+            return y
+    """
+    listed = 'I.module_global_infos({"vdevice": [I.vdevice("llvm")]})'
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        parse(text.format(listed))
+    # A dtype that is not known is.
+    with pytest.warns(RelaxWarning, match="W3001"):
+        parse(text.format(listed).replace('x: R.Tensor((4,), "float32")', 'x: R.Tensor((4,), "")'))
