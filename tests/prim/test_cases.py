@@ -431,3 +431,8 @@ def test_a_factor_that_may_be_zero_is_not_shortened():
     assert prove_equal(n, const(-1, "int64")) is DIFFERENT
     assert prove_equal(const(3, "int64"), n) is UNKNOWN
     assert prove_equal(const(3, "int64"), i) is UNKNOWN
+
+
+def test_a_maximum_of_three_is_written_as_it_was():
+    assert spell(simplify(top(top(n, m), k) + h - h)) == "max(max(n, m), k)"
+    assert spell(simplify(n + m + k - top(top(n, m), k) + h - h)).count("max") == 2
