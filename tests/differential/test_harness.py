@@ -48,8 +48,9 @@ def test_differences_are_seen(expected, found, text):
 def test_what_is_equal_is_equal():
     one = Outcome((array(np.nan, -0.0), ("shape", 1)), log=[(array(1.0), 2)], args=[array(1.0)], sharing=(0,))
     assert difference(one, one) is None
-    assert difference(Outcome(array(1.0)), Outcome(array(1.0 + 1e-6)), exact=False) is None
-    assert difference(Outcome(array(1.0)), Outcome(array(1.1)), exact=False) is not None
+    assert difference(Outcome(array(0.0)), Outcome(array(-0.0)), harness.UNSIGNED) is None
+    assert difference(Outcome(array(1.0)), Outcome(array(1.0 + 1e-6)), harness.ABOUT) is None
+    assert difference(Outcome(array(1.0)), Outcome(array(1.1)), harness.ABOUT) is not None
 
 
 def test_an_error_in_a_dataflow_block_may_vanish_but_not_what_was_seen_before():
@@ -86,7 +87,7 @@ class Module:
     for name, optional in (("main", True), ("outside", False)):
         interpreter = properties.Interpreter(mod)
         outcome = harness.run(interpreter[name], [np.zeros(3, "float32")])
-        assert outcome.error == ("ValueError", "inner: match_cast of x: dimension 0 is 3, expected 2")
+        assert outcome.error == ("ValueError", "inner: match_cast of a value: dimension 0 is 3, expected 2")
         assert interpreter.failed_in_dataflow is optional
 
 

@@ -119,7 +119,7 @@ def _attempt(kind: str, action: Callable[[], Any]) -> Any:
 
 
 def _compare(
-    kind: str, expected: Iterable[Outcome], found: Iterable[Outcome], exact: bool, cases: Sequence[Case]
+    kind: str, expected: Iterable[Outcome], found: Iterable[Outcome], exact: str, cases: Sequence[Case]
 ) -> None:
     for wanted, got, case in zip(expected, found, cases, strict=True):
         text = harness.difference(wanted, got, exact)
@@ -139,11 +139,12 @@ def _sort(text: str) -> str:
 def agrees(text: str, cases: Sequence[Case], exact: bool = True, modes: Sequence[str] | None = None) -> None:
     """Every execution mode agrees with the interpreter on values, effects and their order, sharing and errors."""
     mod = parse(text)
+    how = harness.precision(text, exact)
     expected = interpreted(mod, cases)
     for mode in MODES if modes is None else modes:
         with _narrowed(modes=[mode]):
             main = _attempt(f"building for {mode}", lambda: MODES[mode](mod))  # noqa: B023
-            _compare(mode, expected, [harness.run(main, case) for case in cases], exact, cases)
+            _compare(mode, expected, [harness.run(main, case) for case in cases], how, cases)
 
 
 GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
@@ -192,20 +193,21 @@ def passes_keep(
 ) -> None:
     """Each pass alone keeps what a program does; the lowering ones come after those they need."""
     mod = parse(text)
+    how = harness.precision(text, exact)
     expected = interpreted(mod, cases)
     for name, make in GRAPH_PASSES.items():
         if names is None or name in names:
             with _narrowed(names=[name]):
                 after = _apply(name, make, mod)
                 if after is not mod:
-                    _compare(f"after {name}", expected, interpreted(after, cases), exact, cases)
+                    _compare(f"after {name}", expected, interpreted(after, cases), how, cases)
                 _idempotent(name, make, after)
     lowered = mod
     for name, make in LOWERING.items():
         with _narrowed(names=[name]):
             before, lowered = lowered, _apply(name, make, lowered)
             if lowered is not before and (names is None or name in names):
-                _compare(f"after lowering to {name}", expected, interpreted(lowered, cases), exact, cases)
+                _compare(f"after lowering to {name}", expected, interpreted(lowered, cases), how, cases)
                 _idempotent(name, make, lowered)
 
 
@@ -214,6 +216,7 @@ def orders_keep(
 ) -> None:
     """Passes in a random order that makes sense: graph passes anywhere, the lowering ones in theirs."""
     mod = parse(text)
+    how = harness.precision(text, exact)
     names = _random_order(random.Random(text)) if order is None else order
     expected = interpreted(mod, cases)
     made = {**GRAPH_PASSES, **LOWERING}
@@ -221,7 +224,7 @@ def orders_keep(
         with _narrowed(order=list(names[:done])):
             before, mod = mod, _apply(name, made[name], mod)
             if mod is not before:
-                _compare(f"after {name}", expected, interpreted(mod, cases), exact, cases)
+                _compare(f"after {name}", expected, interpreted(mod, cases), how, cases)
 
 
 def _random_order(chosen: random.Random) -> list[str]:
@@ -263,6 +266,7 @@ def _round_trip(where: str, mod: IRModule) -> None:
 def saves_and_loads(text: str, cases: Sequence[Case], exact: bool = True) -> None:
     """An executable that was saved and loaded is the same text, and does the same; a module saved as JSON is the same."""
     mod = parse(text)
+    how = harness.precision(text, exact)
     json = relax.ir.save_json(mod)
     if not structural_equal(relax.ir.load_json(json), mod):
         raise Failure("a module saved and loaded is another one", mod.script())
@@ -276,7 +280,7 @@ def saves_and_loads(text: str, cases: Sequence[Case], exact: bool = True) -> Non
         raise Failure("an executable saved and loaded is another text", loaded.as_text())
     before, after = machine(executable), machine(loaded)
     expected = [harness.run(before, case) for case in cases]
-    _compare("loaded", expected, [harness.run(after, case) for case in cases], exact, cases)
+    _compare("loaded", expected, [harness.run(after, case) for case in cases], how, cases)
 
 
 ELSEWHERE = """
@@ -345,6 +349,7 @@ def _elsewhere(here: Any, value: Any) -> str | None:
 def binds(text: str, cases: Sequence[Case], exact: bool = True) -> None:
     """Shape variables bound to their sizes, and parameters to what is passed for them, change no result."""
     mod = parse(text)
+    how = harness.precision(text, exact)
     params = [param.name_hint for param in mod["main"].params]
     for case in cases:
         (expected,) = interpreted(mod, [case])
@@ -355,7 +360,7 @@ def binds(text: str, cases: Sequence[Case], exact: bool = True) -> None:
         with harness.quiet():
             bound = _attempt("BindSymbolicVars", lambda: transform.BindSymbolicVars(sizes, "main")(mod))  # noqa: B023
             assert_well_formed(bound)
-        _compare("after BindSymbolicVars", [expected], interpreted(bound, [case]), exact, [case])
+        _compare("after BindSymbolicVars", [expected], interpreted(bound, [case]), how, [case])
 
 
 class _Checking(Interpreter):
