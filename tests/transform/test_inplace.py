@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from relax.ir import DiagnosticError
+import relax
+from relax.expr import Function, SeqExpr, Tuple, Var
+from relax.ir import DiagnosticError, GlobalVar, IRModule
+from relax.op.intrinsics import CallTIRInplace
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
-from relax.transform import CallTIRRewrite
+from relax.struct_info import ObjectStructInfo, TensorStructInfo
+from relax.transform import CallTIRRewrite, CheckReuse, Normalize
 from relax.vm import build
 
 
@@ -185,3 +189,54 @@ def test_a_use_that_would_be_removed_is_refused_as_well():
 
     with pytest.raises(DiagnosticError, match="y is used after it was reused in place"):
         build(Module, "llvm")
+
+
+def test_branches_that_name_the_same():
+    @I.ir_module
+    class Before:
+        f = double
+
+        @R.function(pure=False)
+        def main(x: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")):
+            a = R.exp(x)
+            if c:
+                r = a
+            else:
+                r = a
+            y = R.call_tir_inplace(Before.f, (r,), [0], R.Tensor((4,), "float32"))
+            return (y, a)
+
+    assert refused(Before) == ["a is used after it was reused in place"]
+
+
+def test_a_closure_that_reads_what_was_reused():
+    @I.ir_module
+    class Before:
+        f = double
+
+        @R.function(pure=False)
+        def main(x: R.Tensor((4,), "float32")):
+            a = R.exp(x)
+
+            @R.function
+            def plus_a(y: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+                return R.add(y, a)
+
+            b = R.call_tir_inplace(Before.f, (a,), [0], R.Tensor((4,), "float32"))
+            return plus_a(b)
+
+    assert refused(Before) == ["plus_a, a function that reads a, is used after it was reused in place"]
+    with pytest.raises(DiagnosticError, match="plus_a, a function that reads a, is used after"):
+        relax.interpret(Before, "main", [1, 2, 3, 4])
+
+
+def test_arguments_that_may_be_a_tuple():
+    """A value of which it is not known whether it is one is reused as a whole."""
+    t, first = Var("t", ObjectStructInfo()), GlobalVar("first")
+    out = TensorStructInfo((4,), "float32")
+    call = CallTIRInplace((1,)).call(first, t).replace(sinfo_args=(out,))
+    main = Function([t], SeqExpr((), Tuple([call, t])), None, True, {"global_symbol": "main"})
+    mod = Normalize()(IRModule({GlobalVar("main"): main, first: add_to}))
+    with pytest.raises(DiagnosticError) as caught:
+        CheckReuse()(mod)
+    assert [d.message for d in caught.value.diagnostics] == ["t is used after it was reused in place"]

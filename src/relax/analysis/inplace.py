@@ -14,7 +14,7 @@ nothing more is known of any function.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 from ..derive import use_span
 from ..expr import (
@@ -126,16 +126,14 @@ class _Walk:
         return frozenset[FactT]().union(*(table.get(callee, ()) for callee in callees))
 
     def sequence(self, expr: RelaxExpr) -> Value:
-        body = expr
-        if isinstance(expr, SeqExpr):
-            for block in expr.blocks:
-                for binding in block.bindings:
-                    self.place = use_span(getattr(binding, "value", binding.var)) or binding.span
-                    self.values[binding.var] = self.binding(binding)
-            body = expr.body
-            self.place = expr.span
-        self.use(body)
-        return self.held(body)
+        seq = cast(SeqExpr, expr)  # in normal form, bodies and branches are
+        for block in seq.blocks:
+            for binding in block.bindings:
+                self.place = use_span(getattr(binding, "value", binding.var)) or binding.span
+                self.values[binding.var] = self.binding(binding)
+        self.place = seq.span
+        self.use(seq.body)
+        return self.held(seq.body)
 
     def binding(self, binding: Binding) -> Value:
         """What storages the bound variable holds; complains of what its value uses."""
@@ -155,11 +153,10 @@ class _Walk:
                 return flat(own).union(captured, *returned) if returned or captured else own
             case VarBinding(var, Constant()):
                 return frozenset({var})  # each evaluation of a constant gives a fresh tensor
-            case VarBinding(_, value) | MatchCast(_, value):
+            case _:
+                value = cast("VarBinding | MatchCast", binding).value
                 self.use(value)
                 return self.held(value)
-            case _:
-                return frozenset({binding.var})
 
     def branches(self, expr: If) -> Value:
         self.use(expr.cond)
@@ -222,12 +219,13 @@ class _Walk:
         if not indices:
             return
         args = self.held(Tuple(call.args) if consumed else inplace_arguments(call))
-        flats = [flat(value) for value in args] if isinstance(args, tuple) else [args]
         for index in indices:
-            if index < len(flats):
-                others = frozenset[Storage]().union(*(f for i, f in enumerate(flats) if i != index))
-                self.check_taken(call, index, flats[index], others)
-                self.taken.update((storage, call.span) for storage in flats[index])
+            if isinstance(args, tuple):
+                mine, rest = flat(args[index]), [flat(arg) for i, arg in enumerate(args) if i != index]
+            else:  # a value that may be a tuple is one storage, whichever field is reused
+                mine, rest = args, []
+            self.check_taken(call, index, mine, frozenset[Storage]().union(*rest))
+            self.taken.update((storage, call.span) for storage in mine)
 
     def check_taken(self, call: Call, index: int, storages: Storages, others: Storages) -> None:
         what = f"argument {index} of an in-place call"
