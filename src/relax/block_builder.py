@@ -304,7 +304,10 @@ class BlockBuilder(Normalizer):
         if len(blocks) == 1:
             return blocks[0]
         raise self.error(
-            "E2104", "an expression with blocks of another kind was flattened into this block", blocks[0].span
+            "E2104",
+            "an expression with blocks of another kind was flattened into this block",
+            blocks[0].span,
+            hint="end_blocks() gives all the blocks it was split into",
         )
 
     def end_blocks(self, original: BindingBlock | None = None) -> list[BindingBlock]:

@@ -137,7 +137,8 @@ class Normalizer(Scopes):
     def append(self, binding: Binding) -> None:
         """Put a finished binding into the open block."""
         if not self.frames:
-            raise self.error("E2103", "there is no open block to put a binding into", binding.span)
+            hint = "emit inside `with bb.function(...)`, or begin a block with begin_binding_block()"
+            raise self.error("E2103", "there is no open block to put a binding into", binding.span, hint=hint)
         self.frames[-1].bindings.append(binding)
         if isinstance(binding, MatchCast):
             self.learn(*cast_facts(binding.value.struct_info_, binding.struct_info))

@@ -325,9 +325,9 @@ def message_of(text):
 
 def test_options_have_their_types():
     text = "@R.function({})\ndef main(x: R.Object):\n    return x\n"
-    expected = ("E1008", "R.function: the option `name` is a str, found [1]")
+    expected = ("E1008", "R.function: a function's name is a string, found [1]")
     assert message_of(text.format("name=[1]")) == expected
-    expected = ("E1008", "R.function: the option `pure` is a bool, found 'no'")
+    expected = ("E1008", "R.function: the option `pure` is True or False, found 'no'")
     assert message_of(text.format("pure='no'")) == expected
 
 

@@ -34,6 +34,9 @@ def _is_zero(expr: PrimExpr) -> bool:
     return isinstance(expr, IntImm) and expr.value == 0
 
 
+_UNSTORED = "match it to a parameter, or allocate it around its uses"
+
+
 def storage_of(cx: Context, buffer: Buffer) -> Storage:
     """Where a buffer is. One that was not declared views the memory its data variable points to."""
     known = cx.storage.get(buffer)
@@ -41,7 +44,7 @@ def storage_of(cx: Context, buffer: Buffer) -> Storage:
         return known
     pointer = cx.vars.get(buffer.data)
     if pointer is None:
-        cx.report("E5905", f"buffer {buffer.name} is used where it has no storage")
+        cx.report("E5905", f"buffer {buffer.name} is used where it has no storage", hint=_UNSTORED)
         return Storage("poison", ("0",) * buffer.ndim, None)
     return declare_storage(cx, buffer, pointer.ref)
 

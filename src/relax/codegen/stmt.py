@@ -101,7 +101,11 @@ def _is_old_value(expr: PrimExpr, stmt: BufferStore) -> bool:
 
 def _for(cx: Context, stmt: For) -> None:
     if stmt.kind is ForKind.THREAD_BINDING:
-        cx.report("E5906", f"loop {stmt.loop_var.name} is bound to a GPU's threads; the target is a CPU")
+        cx.report(
+            "E5906",
+            f"loop {stmt.loop_var.name} is bound to a GPU's threads; the target is a CPU",
+            hint="make it T.serial or T.parallel",
+        )
         return
     start, extent = index(cx, stmt.min), index(cx, stmt.extent)
     if is_const(stmt.extent) and cast(Any, stmt.extent).value <= 0:

@@ -29,6 +29,9 @@ def is_small_float(dtype: DataType) -> bool:
     return dtype.is_float and dtype.bits < 32
 
 
+_HINT = "integers of 8 to 64 bits, floats of 8 to 64 bits and bool have code"
+
+
 def element_type(dtype: DataType) -> str:
     """The LLVM type of one lane in a register. Raises DiagnosticError for a dtype there is no code for."""
     if dtype.is_integer and dtype.bits in _INTEGER_BITS:
@@ -38,7 +41,7 @@ def element_type(dtype: DataType) -> str:
     found = _REGISTER.get(dtype.element_of) if not dtype.is_void else None
     if found is None:
         raise DiagnosticError(
-            Diagnostic("E5901", f"there is no code for values of dtype {str(dtype) or 'void'!r}")
+            Diagnostic("E5901", f"there is no code for values of dtype {str(dtype) or 'void'!r}", hint=_HINT)
         )
     return found
 

@@ -118,7 +118,10 @@ class _Builder:
                 self.params.append(arg)
                 continue
             if arg in self.buffers:
-                raise _error(f"create_prim_func: tensor {arg.name} is given twice")
+                raise _error(
+                    f"create_prim_func: tensor {arg.name} is given twice",
+                    "list each tensor once: placeholders, then outputs",
+                )
             if not isinstance(arg.op, PlaceholderOp):
                 self.first_output = min(self.first_output, len(self.params))
             buffer = decl_buffer(arg.shape, arg.dtype, _name(arg))

@@ -76,7 +76,12 @@ class _Checker(StmtExprVisitor):
 
     def bind(self, var: Var) -> None:
         if var in self.vars:
-            self.report("E5103", f"the variable {var.name} is bound again inside its own scope", var)
+            self.report(
+                "E5103",
+                f"the variable {var.name} is bound again inside its own scope",
+                var,
+                "make a new variable; two may have one name",
+            )
         self.vars.add(var)
         self.ever.add(var)
 
@@ -172,6 +177,7 @@ class _Checker(StmtExprVisitor):
                     "E5104",
                     f"loop {node.loop_var.name} is {node.loop_var.dtype!s}, its bound is {bound.dtype!s}",
                     bound,
+                    f'cast the bound: T.Cast("{node.loop_var.dtype!s}", ...)',
                 )
         self.bind(node.loop_var)
         self.visit(node.body)
@@ -230,6 +236,7 @@ class _Checker(StmtExprVisitor):
                 f"block {block.name_hint} has {len(block.iter_vars)} variables, "
                 f"but is given {len(node.iter_values)} values",
                 block,
+                "give one value for each variable",
             )
         for value in node.iter_values:
             self.visit(value)
@@ -263,6 +270,7 @@ class _Checker(StmtExprVisitor):
                         "E5106",
                         f"the init of block {block.name_hint} uses the reduction variable {var.name}",
                         block.init,
+                        "the init runs once, before the reduction: index it by the spatial variables only",
                     )
             self.visit(block.init)
         self.visit(block.body)

@@ -12,6 +12,7 @@ A name that no signature has, that means two variables of one, and a negative si
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,7 +52,9 @@ def BindSymbolicVars(mod: IRModule, binding_map: Mapping[Any, Any], func_name: s
             )
             message = f"BindSymbolicVars: {where} no shape variable {_name(key)!r}"
             notes = (f"there are: {', '.join(names) or 'none'}",)
-            problems.emit(Diagnostic("E4004", message, notes=notes))
+            close = difflib.get_close_matches(_name(key), names, 1)
+            hint = f"did you mean {close[0]!r}?" if close else "bind a shape variable that a signature names"
+            problems.emit(Diagnostic("E4004", message, notes=notes, hint=hint))
     problems.finish()
     if not found:
         return mod

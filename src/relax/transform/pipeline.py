@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -106,7 +107,9 @@ def get_pipeline(name: str = "default", **options: object) -> Pass:
     make = _PIPELINES.get(name)
     if make is None:
         known = ", ".join(_PIPELINES)
+        near = difflib.get_close_matches(name, _PIPELINES, 1)
+        hint = f"did you mean {near[0]!r}?" if near else "register it: @relax.register_pipeline(name)"
         raise DiagnosticError(
-            Diagnostic("E4007", f"there is no pipeline {name!r}", notes=(f"known: {known}",))
+            Diagnostic("E4007", f"there is no pipeline {name!r}", notes=(f"known: {known}",), hint=hint)
         )
     return make(**options)

@@ -72,7 +72,7 @@ def _check_entry_points(mod: IRModule) -> None:
     if not any("global_symbol" in f.attrs for f in functions):
         hint = "relax.codegen.build_module compiles PrimFuncs by themselves"
         raise DiagnosticError(
-            Diagnostic(NO_ENTRY, "the module has no Relax function to call from outside", hint=hint)
+            Diagnostic(NO_ENTRY, "the module has no Relax function to call from outside", mod.span, hint=hint)
         )
 
 

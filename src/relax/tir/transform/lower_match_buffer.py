@@ -128,7 +128,8 @@ def _through(view: BufferRegion, region: BufferRegion) -> BufferRegion:
 
 
 def _error(message: str) -> DiagnosticError:
-    return DiagnosticError(Diagnostic("E5010", f"match_buffer: {message}"))
+    hint = "use the buffer behind the view instead"
+    return DiagnosticError(Diagnostic("E5010", f"match_buffer: {message}", hint=hint))
 
 
 LowerMatchBuffer = prim_func_pass(lower_match_buffer, "LowerMatchBuffer")

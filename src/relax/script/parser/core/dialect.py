@@ -138,11 +138,13 @@ class FunctionDecorator:
             span = _caller(frame)
             fail(DECLARATION, f"{self.script_name} has no option `{unknown[0]}`", span, hint=hint)
         for key, value in options.items():
-            kind = str if key == "name" else bool
-            if not isinstance(value, kind) and value is not None:
-                span = _caller(frame)
-                message = f"{self.script_name}: the option `{key}` is a {kind.__name__}, found {value!r}"
-                fail(DECLARATION, message, span)
+            if not isinstance(value, str if key == "name" else bool) and value is not None:
+                wanted = (
+                    "a function's name is a string"
+                    if key == "name"
+                    else f"the option `{key}` is True or False"
+                )
+                fail(DECLARATION, f"{self.script_name}: {wanted}, found {value!r}", _caller(frame))
         made = FunctionDecorator(self.script_name, self.dialect, {**self.preset, **options})
         if function is None:
             return made
