@@ -220,7 +220,13 @@ class CallSteps(Core):
 
     def fresh_tensor(self) -> Value | None:
         """A tensor that nobody else knows, for a call that changes it; it is not among the values to choose."""
-        v = self.tensor("float32", "int64", "int32", accept=lambda v: v.bound < 1000)
+        v, last = self.tensor("float32", "int64", "int32", accept=lambda v: v.bound < 1000), self.last
+        if last is not None and last in self.pool and self.choices.chance(50):
+            known = isinstance(last.kind, Tensor) and last.kind.dtype in ("float32", "int64", "int32")
+            if known and not last.kind.hidden and last.bound < 1000:
+                self.note("reuse of what was just made")
+                self.pool.remove(last)
+                return last
         if v is None:
             return None
         made = self.bind(

@@ -16,7 +16,6 @@ from .kinds import (
     Tuple,
     Value,
     annotation,
-    dims_of,
     free_names,
     hide,
     is_static,
@@ -487,6 +486,3 @@ def _unify_dims(
         elif rename(param, table) != arg:
             return False
     return True
-
-
-__all__ = ["ControlSteps", "dims_of"]

@@ -15,7 +15,6 @@ from .kinds import (
     Tuple,
     Value,
     annotation,
-    dims_of,
     free_names,
     is_static,
 )
@@ -274,6 +273,3 @@ def _hidden(kind: Kind) -> list[bool]:
             return [not isinstance(kind.what, str)]
         case _:
             return []
-
-
-__all__ = ["ValueSteps", "dims_of"]

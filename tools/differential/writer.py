@@ -19,7 +19,6 @@ from .kinds import (
     elements,
     evaluate,
     free_names,
-    is_static,
     names_in,
 )
 
@@ -95,12 +94,15 @@ class Core:
         self.outside: list[Value] = []
         """In a dataflow block, what was visible before it: local functions capture nothing else."""
         self.depth = 0
+        self.last: Value | None = None
+        """The value that was just bound, if its memory is its own; nobody can have used it yet."""
         self.busy: set[str] = set()
         """Names that are not to be shadowed, being needed by a statement under way."""
 
     # ------------------------------------------------------------------------------------ lines
 
     def line(self, text: str) -> None:
+        self.last = None
         self.lines.append("    " * self.indent + text)
 
     def fresh(self, prefix: str = "v") -> str:
@@ -128,7 +130,9 @@ class Core:
         if (self.choices.chance(8) and not isinstance(kind, Tensor)) or self.choices.chance(12):
             hint = self.annotated(kind)
         self.line(f"{name}{hint} = {text}")
-        return self.add(Value(name, kind, bound, exact, fresh), keep)
+        value = self.add(Value(name, kind, bound, exact, fresh), keep)
+        self.last = value if fresh and keep else None
+        return value
 
     def nested(self, text: str) -> str:
         """The text of an operator's call, sometimes with a call in the place of an operand."""
@@ -288,13 +292,3 @@ class Core:
 def is_float(dtype: str) -> bool:
     """Whether a dtype is a float's."""
     return dtype in FLOATS
-
-
-def known_equal(a: str, b: str) -> bool:
-    """Whether two dimensions are surely equal."""
-    return a == b
-
-
-def may_be_one(dim: str) -> bool:
-    """Whether a dimension is a variable, which could be 1 at run time."""
-    return not is_static(dim)
