@@ -17,10 +17,13 @@ all documents (`documents.py`); test_diagnostics.py asserts that nothing would b
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import tempfile
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,13 +133,24 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
+@contextmanager
+def working_in(folder: str) -> Iterator[None]:
+    """With another current directory."""
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
 def main() -> None:
     """Write the pages that are named (all, if none is), and the index, anew."""
     for page in pages():
         if sys.argv[1:] and page.path.stem not in sys.argv[1:]:
             continue
         page.path.write_text(render(page), encoding="utf-8")
-        with tempfile.TemporaryDirectory() as scratch:
+        with tempfile.TemporaryDirectory() as scratch, working_in(scratch):  # examples write files
             documents.update(page.path, Path(scratch))
     INDEX.write_text(index(), encoding="utf-8")
 
