@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import relax
-from relax.expr import Call, Function, GlobalVar, SeqExpr, Tuple, Var, VarBinding
+from relax.expr import Call, Function, GlobalVar, MatchCast, SeqExpr, Tuple, Var, VarBinding
 from relax.interpreter import Interpreter
 from relax.ir import DiagnosticError, IRModule
+from relax.prim import SizeVar
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
@@ -113,6 +114,22 @@ def test_operands_are_evaluated_left_to_right():
     mod = unnormalised(R.add(see(1, x), R.multiply(see(2, x), see(3, x))), x)
     relax.interpret(mod, "main", vec(1, 2, 3))
     assert seen == [1, 2, 3]
+
+
+def test_the_sizes_of_a_function_are_its_own():
+    """A size of the same name, even the same variable, that is bound after the function was made is not its own."""
+    m = SizeVar("m", "int64")
+    x = Var("x", TensorStructInfo((2,), "float32"))
+    y = Var("y", TensorStructInfo(None, "float32", ndim=1))
+    a = Var("a", TensorStructInfo((m,), "float32"))
+    f, z = Var("f"), Var("z")
+    bindings = [
+        VarBinding(f, Function([a], R.add(a, a), None, True)),
+        MatchCast(z, y, TensorStructInfo((m,), "float32")),
+    ]
+    body = SeqExpr([relax.BindingBlock(bindings)], Tuple([Call(f, [x]), Call(f, [z])]))
+    first, second = Interpreter(unnormalised(body, x, y))["main"](vec(1, 2), vec(1, 2, 3))
+    assert (first.shape, second.shape) == ((2,), (3,))
 
 
 def test_a_function_literal_in_a_call():

@@ -39,15 +39,18 @@ from ..expr import (
 )
 from ..ir import GlobalVar, IRModule, Op, RelaxExpr, StructInfo, listed_vdevices
 from ..op.intrinsics import result_of
-from ..runtime.builtins import BUILTINS, bind_captured, tuple_getitem
+from ..prim import Var as ShapeVar
+from ..runtime.builtins import ALLOCATIONS, BUILTINS, DEVICE_ARGUMENTS, bind_captured, tuple_getitem
 from ..runtime.calling import bind_arguments, check_count
 from ..runtime.closure import Closure
+from ..runtime.devices import cpu
 from ..runtime.dtypes import ffi_dtype
 from ..runtime.ops import truth
 from ..runtime.tensor import tensor_of_numpy, to_device
 from ..runtime.values import export_value, import_value, kind_of
 from ..runtime_info import runtime_device
 from ..scope import prim_func_struct_info
+from ..sinfo_map import bound_in
 from ..sinfo_relations import is_base_of
 from ..struct_info import FuncStructInfo, ObjectStructInfo, TensorStructInfo, TupleStructInfo
 from ..tir import PrimFunc
@@ -68,6 +71,8 @@ class Code:
 
     function: Function
     outer: Scope | None
+    own: frozenset[ShapeVar]
+    """The shape variables its parameters bind: those that had no value where it was made."""
 
 
 class Interpreter:
@@ -220,9 +225,10 @@ class Interpreter:
         params = [param.struct_info for param in function.params]
         ret = function.ret_struct_info or ObjectStructInfo()
         info = FuncStructInfo(params, ret, function.is_pure)
-        return Closure(
-            self, name, Code(function, scope), (), matching.function_info(info, scope or Scope(name))
-        )
+        around = scope or Scope(name)
+        own = frozenset(var for var in bound_in(*params) if not around.knows(var))
+        runtime_info = matching.function_info(info, around)
+        return Closure(self, name, Code(function, scope, own), (), runtime_info)
 
     def extern_value(self, name: str) -> Any:
         """A function by its symbol: a PrimFunc of the module, else what the process has registered."""
@@ -254,6 +260,9 @@ class Interpreter:
                 return bind_captured(function, tuple(captured))
             case ExternFunc("vm.builtin.invoke_closure"):
                 function, *args = yield self.values(call.args, scope)
+            case ExternFunc(name) if name in DEVICE_ARGUMENTS:
+                function, args = self.extern_value(name), list((yield self.values(call.args, scope)))
+                self.put_device(args, DEVICE_ARGUMENTS[name], name in ALLOCATIONS)
             case _:
                 function = yield self.value(call.op, scope)
                 args = yield self.values(call.args, scope)
@@ -275,6 +284,13 @@ class Interpreter:
     def operator(self, call: Call, args: Sequence[Any], scope: Scope) -> Any:
         """The value of an operator that is no intrinsic: by its reference."""
         return evaluate_operator(call, args, scope)
+
+    def put_device(self, args: list[Any], at: int, allocates: bool) -> None:
+        """The device itself in the place of its number; the module's first, for an allocation that names none."""
+        if at < len(args):
+            args[at] = self.devices[args[at]] if args[at] < len(self.devices) else cpu(args[at])
+        elif allocates and self.devices:
+            args.append(self.devices[0])
 
     def check_result(self, result: Any, call: Call, scope: Scope, callee: str) -> None:
         """What a call declares of its result (`sinfo_args`) is checked: nobody else knows what a callee returns."""
@@ -300,7 +316,7 @@ class Interpreter:
                 "Interpreter(..., max_depth=...) raises the limit"
             )
         self._depth += 1
-        scope = Scope(name, code.outer)
+        scope = Scope(name, code.outer, own=code.own)
         try:
             matching.enter(code.function.params, args, scope)
             result = yield self.value(code.function.body, scope)

@@ -20,14 +20,22 @@ Number: TypeAlias = "int | float | bool"
 class Scope:
     """The bindings of one function activation or one SeqExpr, inside of another scope."""
 
-    __slots__ = ("activation", "function", "origins", "outer", "sizes", "variables")
+    __slots__ = ("activation", "function", "origins", "outer", "own", "sizes", "variables")
 
-    def __init__(self, function: str, outer: Scope | None = None, activation: Scope | None = None) -> None:
+    def __init__(
+        self,
+        function: str,
+        outer: Scope | None = None,
+        activation: Scope | None = None,
+        own: frozenset[ShapeVar] = frozenset(),
+    ) -> None:
         self.function = function
         """The name of the function this belongs to, for messages."""
         self.outer = outer
         self.activation = activation or self
         """The scope of the function's parameters: one for each time the function is entered."""
+        self.own = own
+        """The shape variables that a function's parameters bind: what is bound around it later is another thing."""
         self.variables: dict[Var, Any] = {}
         self.sizes: dict[ShapeVar, Number] = {}
         self.origins: dict[ShapeVar, str] = {}
@@ -66,7 +74,7 @@ class Scope:
     def _holder(self, var: ShapeVar) -> Scope | None:
         scope: Scope | None = self
         while scope is not None and var not in scope.sizes:
-            scope = scope.outer
+            scope = None if var in scope.own else scope.outer
         return scope
 
     def knows(self, var: ShapeVar) -> bool:
