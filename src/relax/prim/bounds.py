@@ -100,6 +100,37 @@ def dtype_range(dtype: DataType) -> Interval:
     return dtype.min_value, dtype.max_value
 
 
+def assume_nonnegative(facts: Facts, p: Poly) -> None:
+    """Add p ≥ 0: as a range, if it is of one variable."""
+    terms = [(m, c) for m, c in p.items() if m]
+    var = _ranged(terms[0][0]) if len(terms) == 1 else None
+    if var is not None:
+        coefficient, number = terms[0][1], p.get((), 0)
+        low, high = facts.ranges.get(var, EVERYTHING)
+        # c·x + k ≥ 0: x ≥ -k/c rounded up, or x ≤ k/-c rounded down.
+        if coefficient > 0:
+            low = max(low, -(number // coefficient))
+        else:
+            high = min(high, number // -coefficient)
+        facts.ranges[var] = low, high
+    elif terms:
+        facts.nonnegative.append(p)
+
+
+def _ranged(monomial: Monomial) -> Var | None:
+    """The variable a monomial is, seen through a conversion that keeps every value."""
+    if len(monomial) != 1:
+        return None
+    factor = monomial[0]
+    while isinstance(factor, Atom) and factor.kind == "cast":
+        ((inner, _),) = factor.args[0].items()
+        (low, high), (least, most) = dtype_range(inner[0].dtype), dtype_range(factor.dtype)
+        if low < least or high > most:
+            return None
+        factor = inner[0]
+    return factor if isinstance(factor, Var) else None
+
+
 def interval_times(a: Interval, b: Interval) -> Interval:
     """The products of two intervals; 0·∞ is 0, since infinity stands for any number."""
     products = [0 if x == 0 or y == 0 else x * y for x in a for y in b]

@@ -7,6 +7,8 @@ A claim about a polynomial holds if it holds in every case of one of these divis
     n in x // y       x = y·q + r with 0 ≤ r < y, solved for n         (one case)
     n·m               n = 0, or n = n' + 1                             (n ≥ 0)
 
+First, quotients by numbers are taken for values of their own, of which only what the facts say is known.
+
 The cases of a case are divided in turn. Before any of this, the claim is tried on numbers: one that fails for some is
 not provable, and that ends most searches that would find nothing. The rest ends by the number of cases.
 """
@@ -18,7 +20,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from .bounds import Bound, Bounds, Budget, Interval
+from .bounds import Bound, Bounds, Budget, Interval, assume_nonnegative
 from .expr import FloorDiv, Max, Select, SizeVar, Var
 from .normal import Normalizer, Overgrown
 from .poly import Atom, Factor, Poly, add, constant, factors_of, multiply, scaled, times_monomial, value_of
@@ -102,9 +104,32 @@ def claim_by_cases(normalizer: Normalizer, p: Poly, claims: tuple[Claim, Claim])
     budget = Budget(TERMS)
     try:
         inside = normalizer.under(normalizer.facts, budget=budget)
-        return next((claim for claim in plausible if _Search(budget).shows(inside, p, claim)), None)
+        general = _generalized(inside, p)
+        for claim in plausible:
+            if general is not None and _FOLLOWS[claim](*general):
+                return claim
+            if _Search(budget).shows(inside, p, claim):
+                return claim
+        return None
     except Overgrown:
         return None
+
+
+def _generalized(normalizer: Normalizer, p: Poly) -> tuple[Bounds, Poly] | None:
+    """The claim with any values in place of quotients by numbers: what holds of those holds of these.
+
+    The bounds then need not look into quotients of which enough is known: that they are at least 1, say.
+    """
+    atoms = [f for f in factors_of(p) if isinstance(f, Atom) and f.kind is FloorDiv and f.exact]
+    case = _Case()
+    for atom in atoms if len(atoms) > 1 else ():
+        if value_of(atom.args[1]) is not None:
+            low, high = normalizer.bounds.factor_range(atom)
+            value = _fresh(atom, low)
+            case.images[atom] = {(value,): 1}
+            case.ranges[value] = low, high
+    inner = _inside(normalizer, case) if case.images else None
+    return None if inner is None else (inner.bounds, inner.exchange(p, case.images))
 
 
 def _divisible(p: Poly) -> bool:
@@ -176,8 +201,9 @@ def _inside(normalizer: Normalizer, case: _Case) -> Normalizer | None:
     outer = normalizer.facts
     facts = outer.copy()
     facts.ranges.update(case.ranges)
-    facts.nonnegative = list(case.nonnegative)
-    facts.nonzero = []
+    facts.nonnegative, facts.nonzero = [], []
+    for known in case.nonnegative:
+        assume_nonnegative(facts, known)
     inner = normalizer.under(facts)
     if any(inner.bounds.upper(known) < 0 for known in case.nonnegative):
         return None
@@ -185,7 +211,7 @@ def _inside(normalizer: Normalizer, case: _Case) -> Normalizer | None:
         now = inner.exchange(known, case.images)
         value = value_of(now)
         if value is None:
-            facts.nonnegative.append(now)
+            assume_nonnegative(facts, now)
         elif value < 0:
             return None
     facts.nonzero += [inner.exchange(known, case.images) for known in outer.nonzero]

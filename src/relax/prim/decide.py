@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .bounds import EVERYTHING, Facts, dtype_range
+from .bounds import Facts, assume_nonnegative
 from .cases import Claim, claim_by_cases
 from .expr import (
     EQ,
@@ -26,7 +26,7 @@ from .expr import (
 )
 from .functor import sub_expressions
 from .normal import DIVISIONS, Normalizer
-from .poly import Atom, Monomial, Poly, add, scaled, value_of, vanishes
+from .poly import add, scaled, value_of, vanishes
 from .traits import has_effects, may_fail
 
 _OPPOSITE: dict[type[CompareExpr], type[CompareExpr]] = {EQ: NE, NE: EQ, LT: GE, GE: LT, GT: LE, LE: GT}
@@ -86,8 +86,8 @@ def where_defined(normalizer: Normalizer, *exprs: PrimExpr) -> Normalizer:
                 if normalizer.bounds.lower(p) >= 0:
                     for monomial, coefficient in p.items() if len(p) == 1 else ():
                         for factor in monomial if coefficient > 0 else ():
-                            assume_nonnegative(normalizer, facts, {(factor,): 1, (): -1})
-                    assume_nonnegative(normalizer, facts, add(p, {(): -1}))
+                            assume_nonnegative(facts, {(factor,): 1, (): -1})
+                    assume_nonnegative(facts, add(p, {(): -1}))
     return normalizer if len(facts.nonzero) == len(normalizer.facts.nonzero) else normalizer.under(facts)
 
 
@@ -137,37 +137,6 @@ def _assume_comparison(normalizer: Normalizer, facts: Facts, condition: CompareE
     if kind is NE:
         facts.nonzero.append(difference)
     if kind in (LT, LE, EQ):
-        assume_nonnegative(normalizer, facts, add(scaled(difference, -1), {(): -1 if kind is LT else 0}))
+        assume_nonnegative(facts, add(scaled(difference, -1), {(): -1 if kind is LT else 0}))
     if kind in (GT, GE, EQ):
-        assume_nonnegative(normalizer, facts, add(difference, {(): -1 if kind is GT else 0}))
-
-
-def assume_nonnegative(normalizer: Normalizer, facts: Facts, p: Poly) -> None:
-    """Add p ≥ 0: as a range, if it is of one variable."""
-    terms = [(m, c) for m, c in p.items() if m]
-    var = _ranged(terms[0][0]) if len(terms) == 1 else None
-    if var is not None:
-        coefficient, number = terms[0][1], p.get((), 0)
-        low, high = facts.ranges.get(var, EVERYTHING)
-        # c·x + k ≥ 0: x ≥ -k/c rounded up, or x ≤ k/-c rounded down.
-        if coefficient > 0:
-            low = max(low, -(number // coefficient))
-        else:
-            high = min(high, number // -coefficient)
-        facts.ranges[var] = low, high
-    elif terms:
-        facts.nonnegative.append(p)
-
-
-def _ranged(monomial: Monomial) -> Var | None:
-    """The variable a monomial is, seen through a conversion that keeps every value."""
-    if len(monomial) != 1:
-        return None
-    factor = monomial[0]
-    while isinstance(factor, Atom) and factor.kind == "cast":
-        ((inner, _),) = factor.args[0].items()
-        (low, high), (least, most) = dtype_range(inner[0].dtype), dtype_range(factor.dtype)
-        if low < least or high > most:
-            return None
-        factor = inner[0]
-    return factor if isinstance(factor, Var) else None
+        assume_nonnegative(facts, add(difference, {(): -1 if kind is GT else 0}))

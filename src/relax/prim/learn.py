@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .bounds import Facts, Interval, dtype_range
+from .bounds import Facts, Interval, assume_nonnegative, dtype_range
 from .cases import lone_variable
-from .decide import assume, assume_nonnegative, where_defined
+from .decide import assume, where_defined
 from .expr import EQ, NE, And, Call, CompareExpr, FloorDiv, IntImm, Not, Or, PrimExpr, SizeVar, Var
 from .normal import Normalizer, Overgrown
 from .poly import Atom, Factor, Poly, add, constant, content, factors_of, multiply, scaled, value_of
@@ -125,6 +125,6 @@ def _substituted(normalizer: Normalizer, facts: Facts, variable: Var, image: Pol
     known += [add(constant(int(high)), image, -1)] if high < most else []
     for p in known:
         if value_of(p) is None:
-            assume_nonnegative(inner, new, p)
+            assume_nonnegative(new, p)
     new.nonzero = [p for p in (inner.exchange(p, images) for p in facts.nonzero) if value_of(p) is None]
     return inner.under(new)
