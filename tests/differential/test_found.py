@@ -171,4 +171,22 @@ def test_a_closure_over_a_size_that_goes_out_of_scope_is_returned(result):
     holds("derives_truly", text, [np.zeros((0, 2), "float32")])
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_devices_of_lowered_programs_are_numbers(first):
+    """The interpreter took the number of a device for the device."""
+    text = f"""
+    @I.ir_module
+    class Module:
+        I.module_global_infos({{"vdevice": [I.vdevice("llvm", {first}), I.vdevice("llvm", {1 - first})]}})
+
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            u = R.to_vdevice(x, "llvm:1")
+            v = R.to_vdevice(R.add(u, u), "llvm:0")
+            w = R.negative(v)
+            return w
+    """
+    holds("passes_keep", text, [np.ones(2, "float32")])
+
+
 __all__ = ["relax"]

@@ -167,9 +167,20 @@ GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
 
 LOWERING: dict[str, Callable[[], Pass]] = {
     name: getattr(transform, name)
-    for name in ("LegalizeOps", "ToNonDataflow", "RemovePurityChecking", "CallTIRRewrite")
+    for name in (
+        "LegalizeOps",
+        "ToNonDataflow",
+        "RemovePurityChecking",
+        "CallTIRRewrite",
+        "LambdaLift",
+        "VMBuiltinLower",
+        "VMShapeLower",
+    )
 }
 """Passes that go down, in this order."""
+
+OF_THE_MACHINE = ("VMBuiltinLower", "VMShapeLower")
+"""Passes that only each other come after."""
 
 
 def _apply(name: str, make: Callable[[], Pass], mod: IRModule) -> IRModule:
@@ -229,9 +240,12 @@ def orders_keep(
 
 def _random_order(chosen: random.Random) -> list[str]:
     order: list[str] = []
-    for step in list(LOWERING)[: chosen.randrange(len(LOWERING) + 1)]:
-        order += [chosen.choice(list(GRAPH_PASSES)) for _ in range(chosen.randrange(3))] + [step]
-    return order + [chosen.choice(list(GRAPH_PASSES)) for _ in range(chosen.randrange(1, 4))]
+    steps = list(LOWERING)[: chosen.randrange(len(LOWERING) + 1)]
+    for step in steps:
+        between = 0 if step in OF_THE_MACHINE else chosen.randrange(3)
+        order += [*(chosen.choice(list(GRAPH_PASSES)) for _ in range(between)), step]
+    more = 0 if OF_THE_MACHINE[0] in steps else chosen.randrange(1, 4)
+    return order + [chosen.choice(list(GRAPH_PASSES)) for _ in range(more)]
 
 
 def prints_and_parses(text: str, cases: Sequence[Case] = (), exact: bool = True) -> None:
