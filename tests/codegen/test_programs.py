@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from relax import codegen, te, tir
+from relax import codegen, te, tir, topi
 from relax.script import ir as I
 from relax.script import tir as T
 from relax.tir import interpret
@@ -301,3 +301,15 @@ def test_transposes_of_every_width(dtype):
     y = np.zeros((20, 7), kind)
     codegen.build_module(func)["main"](x, y)
     assert y.tobytes() == x.T.tobytes()
+
+
+def test_flattened_symbolic_sizes_need_no_bounds_checks():
+    """The prover decides them: nothing is left in the code that could say an index is out of bounds."""
+    b, h, w = (tir.SizeVar(name, "int64") for name in "bhw")
+    rows, columns = (h + 1) // 4, (w + 1) // 4
+    x = te.placeholder((b, 8, rows, columns), "float32", "x")
+    for out in (topi.flatten(x), topi.reshape(x, (b * 8, rows * columns)), topi.split(x, 2, axis=0)[0]):
+        func = te.create_prim_func([x, out])
+        assert "out of bounds" not in codegen.build_module(func).get_source()
+    load = te.compute((b,), lambda i: x[i + 1, 0, 0, 0])
+    assert "out of bounds" in codegen.build_module(te.create_prim_func([x, load])).get_source()

@@ -436,3 +436,27 @@ def test_a_factor_that_may_be_zero_is_not_shortened():
 def test_a_maximum_of_three_is_written_as_it_was():
     assert spell(simplify(top(top(n, m), k) + h - h)) == "max(max(n, m), k)"
     assert spell(simplify(n + m + k - top(top(n, m), k) + h - h)).count("max") == 2
+
+
+def test_indices_of_flattened_sizes():
+    """What a kernel over convolved sizes asks: the quotients are sizes of which it is known that they are not 0."""
+    rows, columns = (n + 1) // 4, (m + 1) // 4
+    analyzer = under(i >= 0, i < k * (rows * columns * 8), k >= 1, rows >= 1, columns >= 1)
+    for claim in (
+        i // (rows * columns * 8) < k,
+        i // (rows * columns * 8) >= 0,
+        (i // rows) % columns < columns,
+        (i // rows) % columns >= 0,
+        i % rows < rows,
+    ):
+        assert analyzer.prove(claim) is True
+    assert analyzer.prove(i // (rows * columns * 8) < k - 1) is None
+
+
+def test_a_constant_that_does_not_fit_stays_outside():
+    x, y = Var("x", "int8"), Var("y", "int8")
+    analyzer = Analyzer()
+    for var in (x, y):
+        analyzer.update(var, ConstIntBound(0, 100))
+    assert spell(analyzer.simplify(Max(x, y) + 100)) == "(max(x, y) + 100)"
+    assert spell(analyzer.simplify(Max(x, y) + 10 + 5)) == "(max(x, y) + 15)"
