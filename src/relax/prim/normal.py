@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, cast
+from weakref import WeakValueDictionary
 
 from ..ir import DataType, Node
 from . import split
@@ -118,6 +119,7 @@ class Normalizer:
         self.assume_defined = assume_defined
         self._atoms: dict[Any, Atom] = {}
         self._done: dict[int, tuple[PrimExpr, Poly]] = {}
+        self._keys: dict[int, tuple[PrimExpr, _Key]] = {}
 
     # ------------------------------------------------------------------------------------- expressions
 
@@ -482,7 +484,11 @@ class Normalizer:
             return (expr.dtype, frozenset(self.normal(expr).items()))
         if isinstance(expr, CompareExpr) and expr.a.dtype.is_integer and expr.a.dtype.lanes == 1:
             return self.comparison_key(expr)
-        return (type(expr), expr.dtype, *(self._part_key(expr, f.name, f.kind) for f in expr.__node_fields__))
+        known = self._keys.get(id(expr))
+        if known is None:
+            parts = (self._part_key(expr, f.name, f.kind) for f in expr.__node_fields__)
+            known = self._keys[id(expr)] = (expr, _interned((type(expr), expr.dtype, *parts)))
+        return known[1]
 
     def _part_key(self, expr: PrimExpr, name: str, kind: str) -> Any:
         value = getattr(expr, name)
@@ -507,6 +513,19 @@ class Normalizer:
         if self.bounds.fits(left, a.dtype) and self.bounds.fits(right, a.dtype):
             return (LE, _frozen(at_most_zero(add(left, right, -1), kind is LT)))
         return (kind, a.dtype, _frozen(left), _frozen(right))
+
+
+class _Key:
+    """The key of a composite: one object for all that are equal, however deep, so that to compare takes no time."""
+
+    __slots__ = ("__weakref__",)
+
+
+_INTERNED: WeakValueDictionary[Any, _Key] = WeakValueDictionary()
+
+
+def _interned(parts: Any) -> _Key:
+    return _INTERNED.setdefault(parts, _Key())
 
 
 def _frozen(p: Poly) -> frozenset[tuple[Monomial, int]]:
