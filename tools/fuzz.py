@@ -38,6 +38,10 @@ OPERATORS_OF_THE_MACHINE = frozenset(
 """What passes make and programs do not write; and what reads a file."""
 
 
+REFUSED = "(proved to fail)"
+"""How programs are counted that an operator makes no programs: one that is proved to fail."""
+
+
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description="Random programs against the interpreter.")
@@ -74,6 +78,8 @@ def check(seed: str, index: int, names: list[str] | None) -> tuple[Counter[str],
     from differential import properties
 
     program, cases = program_of(seed)
+    if program.is_refused():
+        return Counter({REFUSED: 1}), []
     for number, (name, holds) in enumerate(properties.PROPERTIES.items()):
         if names is not None and name not in names:
             continue
@@ -170,7 +176,11 @@ def run(options: argparse.Namespace) -> int:
         programs += 1
         features.update(set(found))
         for failure in failed:
-            failures.setdefault((failure["property"], failure["kind"]), failure)
+            if failures.setdefault((failure["property"], failure["kind"]), failure) is failure:
+                print(
+                    f"{failure['property']} fails for {failure['seed']!r}: {failure['message'][:300]}",
+                    flush=True,
+                )
         if failures and not options.keep_going:
             break
         if time.monotonic() - shown > 10:
@@ -201,6 +211,11 @@ def report_features(features: Counter[str], programs: int) -> int:
     print("programs with each construct:")
     rows = [f"{name} {features[name]}" for name in sorted(known | set(features), key=lambda n: -features[n])]
     print("  " + ", ".join(rows))
+    if features[REFUSED] > 5 + programs // 50:
+        print(
+            f"{features[REFUSED]} of {programs} programs are refused, because an operator is proved to fail"
+        )
+        return 1
     missing = sorted(name for name in known if not features[name])
     if missing and programs >= ENOUGH:
         print(f"never made: {', '.join(missing)}")

@@ -204,7 +204,7 @@ class CallSteps(Core):
             [],
             ["        for i in range(m * 2):", "            c[i] = a[i // 2]"],
         )
-        if self.draft.failing and self.choices.chance(50):
+        if self.failing and self.choices.chance(50):
             double = self.dim(simple=True)
             if is_static(double):
                 return False
@@ -339,7 +339,7 @@ class CallSteps(Core):
             (f'R.call_pure_packed("fuzz.sum", {v.name}, R.prim_value(2), sinfo_args=R.Tensor((), "int64"))',
              Tensor((), "int64")),
         ]  # fmt: skip
-        if self.draft.failing:
+        if self.failing:
             wrong = replace(v.kind, dims=tuple(self.dim(simple=True) for _ in v.kind.dims))
             options.append(
                 (f'R.call_pure_packed("fuzz.double", {v.name}, sinfo_args={annotation(wrong)})', wrong)
@@ -472,7 +472,7 @@ class CallSteps(Core):
     @step("impure", weight=1)
     def assert_op(self) -> bool | None:
         c = self.tensor("bool", ndim=(0,))
-        if c is None or not self.draft.failing:
+        if c is None or not self.failing:
             n = self.dims[0] if self.dims else "0"
             self.line(f'R.assert_op(R.prim_value({n} >= 0), format="never {self.fresh("e")}")')
             return None

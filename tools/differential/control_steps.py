@@ -44,6 +44,7 @@ class ControlSteps(Core):
         made.dataflow = self.dataflow
         made.busy = set(self.busy)
         made.outside = self.outside
+        made.failing = self.failing
         for name, value in changes.items():
             setattr(made, name, value)
         return made
@@ -75,9 +76,10 @@ class ControlSteps(Core):
         if not self.pure and self.choices.chance(25):
             return self.effects_only(condition)
         name, kinds, values = self.fresh("r"), [], []
+        sure = self.failing and not condition.startswith("R.prim_value")  # there, what fails may be proved to
         for word in (f"if {condition}:", "else:"):
             self.line(word)
-            inner = self.inner()
+            inner = self.inner(failing=sure)
             inner.steps(self.choices.integer(0, 3))
             chosen = inner.find(lambda w: alike(w.kind, v.kind)) or v
             inner.line(f"{name} = {chosen.name}")
@@ -95,7 +97,7 @@ class ControlSteps(Core):
         self.note("if for its effects")
         for word in (f"if {condition}:", "else:"):
             self.line(word)
-            inner = self.inner()
+            inner = self.inner(failing=self.failing and not condition.startswith("R.prim_value"))
             before = len(self.lines)
             inner.steps(self.choices.integer(0, 3))
             if len(self.lines) == before:

@@ -12,6 +12,7 @@ a function of the reals took part, `Program.exact` is False, and results are com
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import relax
-from relax.ir import IRModule
+from relax.ir import DiagnosticError, IRModule, RelaxWarning
 
 from .call_steps import CallSteps
 from .choices import Choices, Drawn, Seeded
@@ -71,10 +72,22 @@ class Program:
     """Whether results are the same for every order of computing."""
     features: Counter[str] = field(default_factory=Counter)
     """The constructs it uses, with how often."""
+    failing: bool = False
+    """Whether it may fail on some inputs; then it may even be proved to fail, and be refused (`is_refused`)."""
+
+    def is_refused(self) -> bool:
+        """Whether an operator of a program that may fail is proved to fail always: then it is no program."""
+        try:
+            self.module()
+        except DiagnosticError as error:
+            return self.failing and all(d.code.startswith("E31") for d in error.diagnostics)
+        return False
 
     def module(self) -> IRModule:
         """The module. Raises DiagnosticError if it is not well-formed, which is then an error of the generator."""
-        mod = relax.script.from_source(HEADER + self.text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RelaxWarning)  # much is left to checks at run time
+            mod = relax.script.from_source(HEADER + self.text)
         assert isinstance(mod, IRModule)
         return mod
 
@@ -126,7 +139,7 @@ def _program(choices: Choices, effects: bool | None, failing: bool | None) -> Pr
     )
     features = Counter(draft.features)
     features.update(f"R.{name}" for name in re.findall(r"\bR\.([a-z][\w.]*)\(", text))
-    return Program(text, tuple(params), kind, draft.exact, features)
+    return Program(text, tuple(params), kind, draft.exact, features, failing)
 
 
 def _is_uint8(kind: Kind) -> bool:

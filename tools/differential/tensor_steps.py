@@ -137,7 +137,7 @@ class TensorSteps(Core):
             return None
         name = self.choices.pick(("divide", "floor_divide", "mod", "floor_mod"))
         w = self.partner(v)
-        if w is not None and self.draft.failing and self.choices.chance(50):
+        if w is not None and self.failing and self.choices.chance(50):
             self.note("division that may fail")
             divisor = w.name
         else:
@@ -320,9 +320,9 @@ class TensorSteps(Core):
         dims, axis = v.kind.dims, self.choices.integer(0, len(v.kind.dims) - 1)
         index = self.tensor("int64", "int32", ndim=(0, 1, 2), exact=True)
         mode, nan = self.choices.pick(("wrap", "clip", "fast", "nan")), is_float(v.kind.dtype)
-        if (mode == "fast" and not self.draft.failing) or (mode == "nan" and not nan):
+        if (mode == "fast" and not self.failing) or (mode == "nan" and not nan):
             mode = "clip"
-        if mode in ("wrap", "clip") and not self.draft.failing and not is_static(dims[axis]):
+        if mode in ("wrap", "clip") and not self.failing and not is_static(dims[axis]):
             # nothing can be taken of a dimension of size 0
             if not nan:
                 return False
@@ -427,7 +427,7 @@ class TensorSteps(Core):
         if v is None:
             return False
         axis = self.choices.integer(0, len(v.kind.dims) - 1)
-        if not self.draft.failing and not (is_static(v.kind.dims[axis]) and v.kind.dims[axis] != "0"):
+        if not self.failing and not (is_static(v.kind.dims[axis]) and v.kind.dims[axis] != "0"):
             return False  # of nothing, an error
         result = (*v.kind.dims[:axis], *v.kind.dims[axis + 1 :])
         name = self.choices.pick(("argmax", "argmin"))

@@ -213,7 +213,7 @@ class ValueSteps(Core):
         found: list[str] = []
         for dim in dims:
             known = self.visible((dim,))
-            if known and self.draft.failing and self.choices.chance(15):
+            if known and self.failing and self.choices.chance(15):
                 self.note("cast that may fail")
                 found.append(self.dim(simple=True))
             elif known and self.choices.chance(50):

@@ -93,6 +93,8 @@ class Core:
         self.dataflow = False
         self.outside: list[Value] = []
         """In a dataflow block, what was visible before it: local functions capture nothing else."""
+        self.failing = draft.failing
+        """Whether steps may be taken here that fail on some inputs: not where a condition tells of sizes."""
         self.depth = 0
         self.last: Value | None = None
         """The value that was just bound, if its memory is its own; nobody can have used it yet."""
@@ -243,7 +245,7 @@ class Core:
             f"({a} % 2 + 1)",
             f"T.max({a} - 1, 0)",
         ]
-        if self.draft.failing and choices.chance(15):
+        if self.failing and choices.chance(15):
             forms = [f"({a} - 1)", f"({a} // {b})", f"({a} % {b})"]
         text = choices.pick(forms)
         self.note("shape expression")
@@ -269,7 +271,7 @@ class Core:
             found += STEPS["binding"]
             if not self.pure:
                 found += STEPS["impure"]
-        if self.draft.failing:
+        if self.failing:
             found += STEPS["failing"]
         return found
 
