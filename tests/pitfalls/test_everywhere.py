@@ -242,6 +242,10 @@ SHAPES = {
         lambda x: np.ones(len(np.unique(x.astype("int64"))), "float32"),
     ),
     "rank unknown": ("r = R.reshape(x, s)", lambda x: x.reshape(x.shape[1], 1, x.shape[0])),
+    "rank known": (
+        "k = R.match_cast(s, R.Shape(ndim=3))\nr = R.reshape(x, k)",
+        lambda x: x.reshape(x.shape[1], 1, x.shape[0]),
+    ),
     "everything unknown": (
         "o: R.Tensor = y\nr = R.reshape(o, s)",
         lambda x: x.reshape(x.shape[1], 1, x.shape[0]),
@@ -273,11 +277,11 @@ class Module:
         found = program["main"](x, (m, 1, n), x).numpy()
         np.testing.assert_array_equal(found, reference(x))
         assert found.shape == reference(x).shape
-    if name == "rank unknown":
+    if name in ("rank unknown", "rank known"):
         with pytest.raises(AssertionError, match="main: reshape: the numbers of elements differ"):
-            program["main"](x, (7,), x)
-        with pytest.raises(AssertionError, match="main: reshape: a size must be ≥ 0, found -1"):
-            program["main"](x, (-1, 2), x)
+            program["main"](x, (7, 1, 1), x)
+        with pytest.raises(ValueError, match="main: a tensor cannot have a negative dimension"):
+            program["main"](x, (-1, 2, 3), x)
 
 
 # ------------------------------------------------------------------------------------------- the rest

@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 import tvm_ffi
 
-from ..expr import Call
+from ..expr import Call, Var
 from ..ir import RelaxExpr, StructInfo
 from ..op.base import Operator, infer_operands, operator_of
 from ..op.errors import OperatorError
@@ -72,7 +72,9 @@ def evaluate_operator(call: Call, args: Sequence[Any], scope: Scope) -> Any:
 
 def _check_results(info: StructInfo | None, scope: Scope) -> None:
     """The results come first: a negative dimension is complained of before anything is computed."""
-    if isinstance(info, TensorStructInfo) and info.dims is not None and not info.dtype.is_void:
+    if isinstance(info, TensorStructInfo) and isinstance(info.shape, Var):
+        check_shape(tuple(scope[info.shape]), str(info.dtype) or "uint8")
+    elif isinstance(info, TensorStructInfo) and info.dims is not None and not info.dtype.is_void:
         check_shape([cast(int, scope.evaluate(dim)) for dim in info.dims], str(info.dtype))
     elif isinstance(info, TupleStructInfo):
         for field in info.fields:

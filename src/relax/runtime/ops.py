@@ -15,8 +15,8 @@ import numpy as np
 import tvm_ffi
 
 from .closure import Closure
-from .dtypes import Array
-from .tensor import numpy_view, tensor_of, tensor_of_numpy
+from .dtypes import Array, canonical_dtype
+from .tensor import check_shape, numpy_view, tensor_of, tensor_of_numpy
 from .values import is_tuple, kind_of
 
 
@@ -63,14 +63,15 @@ def nonzero(data: Any) -> tvm_ffi.Tensor:
 
 
 def reshape(data: Any, shape: Sequence[int]) -> tvm_ffi.Tensor:
-    """A fresh tensor of this shape with the elements of `data` in order. AssertionError if there are not as many."""
+    """A fresh tensor of this shape with the elements of `data` in order. AssertionError if there are not as many.
+
+    ValueError for a negative size.
+    """
     array = _array(data, "reshape")
     if not isinstance(shape, tvm_ffi.Shape):
         raise TypeError(f"reshape: shape must be a shape, found {kind_of(shape)}")
     dims = cast("tuple[int, ...]", tuple(shape))
-    for size in dims:
-        if size < 0:
-            raise AssertionError(f"reshape: a size must be ≥ 0, found {size}")
+    check_shape(dims, canonical_dtype(array.dtype))
     if math.prod(dims) != array.size:
         raise AssertionError("reshape: the numbers of elements differ")
     return tensor_of_numpy(array.reshape(dims).copy())
