@@ -7,7 +7,7 @@ StructInfo ::= Object() | Prim(dtype, value?) | Shape(values?, ndim) | Tensor(sh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 from .expr import (
     Constant,
@@ -118,8 +118,11 @@ def _params(value: Iterable[StructInfo] | None) -> tuple[StructInfo, ...] | None
 class FuncStructInfo(StructInfo):
     """A function: its parameters and result; or, of a packed function, how to derive the result of a call.
 
-    `derive_func` names a registered derivation; exactly one of `params` and `derive_func` is given.
+    `derive_func` names a registered derivation; exactly one of `params` and `derive_func` is given. What the
+    parameters bind means nothing outside.
     """
+
+    __is_scope__: ClassVar[bool] = True
 
     params: tuple[StructInfo, ...] | None = binder(default=None, converter=_params)
     ret: StructInfo = child(default_factory=ObjectStructInfo)
