@@ -189,4 +189,21 @@ def test_devices_of_lowered_programs_are_numbers(first):
     holds("passes_keep", text, [np.ones(2, "float32")])
 
 
+def test_the_shape_of_what_an_if_gives_is_known_to_the_parser():
+    text = """
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(b: R.Tensor((), "bool"), x: R.Tensor(("n",), "float32")):
+            if b:
+                y = R.add(x, x)
+                r = y
+            else:
+                r = x
+            v = R.reshape(r, (-1, 1))
+            return v
+    """
+    holds("agrees", text, [np.array(True), np.ones(2, "float32")], [np.array(False), np.zeros(0, "float32")])
+
+
 __all__ = ["relax"]

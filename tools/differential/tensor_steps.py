@@ -211,7 +211,7 @@ class TensorSteps(Core):
              dims[::-1] or ("1", "1")),
             (f"R.expand_dims({{}}, {len(dims)})", (*dims, "1")),
         ]  # fmt: skip
-        if dims and dims[0] not in ("0",):
+        if dims and dims[0] not in ("0",) and v.fresh:  # an operator's result, whose shape the parser knows
             options.append(("R.reshape({}, (-1,))", (total,)))
         if "1" in dims:
             at = dims.index("1")

@@ -7,8 +7,20 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from ..expr import Call, Constant, DataTypeImm, PrimValue, ShapeExpr, StringImm, Tuple, TupleGetItem
+from ..expr import (
+    Call,
+    Constant,
+    DataTypeImm,
+    If,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+)
 from ..ir import DiagnosticError, Op, RelaxExpr, StructInfo
+from ..sinfo_relations import struct_info_lca
 from ..struct_info import (
     ObjectStructInfo,
     PrimStructInfo,
@@ -62,5 +74,10 @@ def _derive(expr: RelaxExpr) -> StructInfo | None:
                 return None if infer is None else infer(expr, None)
             except (DiagnosticError, TypeError, ValueError, AttributeError, LookupError):
                 return None  # normalisation will report it, with its place
+        case If():
+            yes, no = known_struct_info(expr.true_branch), known_struct_info(expr.false_branch)
+            return None if yes is None or no is None else struct_info_lca(yes, no)
+        case SeqExpr():
+            return known_struct_info(expr.body)
         case _:
             return None
