@@ -413,3 +413,40 @@ def test_what_is_no_value_is_named():
     """The rules catch it before, so the evaluator is asked itself."""
     with pytest.raises(TypeError, match="^main: a Op has no value"):
         Interpreter(unnormalised(relax.Op.get("relax.add")))["main"]()
+
+
+def test_devices_by_their_numbers():
+    """What passes make of devices: builtins are told them by number, or not at all where it is the first."""
+
+    @I.ir_module
+    class Module:
+        I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("llvm", 1)]})
+
+        @R.function
+        def main(x: R.Tensor(("n",), "float32", "llvm:0")) -> R.Tuple(
+            R.Tensor(("n",), "float32", "llvm:1"), R.Tensor(("n",), "float32", "llvm:0")
+        ):
+            with R.dataflow():
+                y = R.add(x, x)
+                z = R.to_vdevice(y, "llvm:1")
+                w = R.exp(z)
+                R.output(y, w)
+            return (w, y)
+
+    mod = Module
+    for step in [None, *DEFAULT]:
+        mod = mod if step is None else step.make()(mod)
+        w, y = relax.interpret(mod, "main", vec(0, 1))
+        np.testing.assert_allclose(w.numpy(), np.exp(vec(0, 2)), rtol=1e-5)
+        assert (str(w.device), str(y.device)) == ("cpu:1", "cpu:0"), step
+
+    @I.ir_module
+    class Lowered:
+        @R.function(pure=False)
+        def main() -> R.Object:
+            there = R.call_packed(
+                "vm.builtin.alloc_tensor", R.shape([2]), R.dtype("float32"), R.prim_value(3)
+            )
+            return there
+
+    assert str(relax.interpret(Lowered, "main").device) == "cpu:3"
