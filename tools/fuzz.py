@@ -14,6 +14,7 @@ import argparse
 import multiprocessing as mp
 import os
 import random
+import re
 import sys
 import tempfile
 import time
@@ -100,7 +101,13 @@ def failure_of(holds: Any, text: str, cases: list[list[Any]], **options: Any) ->
     except Failure as failure:
         return {"kind": failure.kind, "message": str(failure), "options": failure.options}
     except Exception as error:  # noqa: BLE001 (a crash is a finding too)
-        return {"kind": f"crash {type(error).__name__}", "message": traceback.format_exc(), "options": {}}
+        first = next((line for line in str(error).splitlines() if line.strip()), "")
+        sort = re.sub(r"\w*\d+\w*", "#", first)[:60]
+        return {
+            "kind": f"crash {type(error).__name__} {sort}",
+            "message": f"{first}\n{traceback.format_exc()}",
+            "options": {},
+        }
     return None
 
 

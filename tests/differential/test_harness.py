@@ -88,7 +88,29 @@ class Module:
         interpreter = properties.Interpreter(mod)
         outcome = harness.run(interpreter[name], [np.zeros(3, "float32")])
         assert outcome.error == ("ValueError", "inner: match_cast of a value: dimension 0 is 3, expected 2")
-        assert interpreter.failed_in_dataflow is optional
+        assert outcome.optional is optional
+
+
+def test_an_error_in_a_dataflow_block_of_a_function_that_was_returned_may_vanish():
+    text = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(a: R.Tensor((2,), "int64")):
+        @R.function
+        def f(p: R.Tensor((2,), "int64")) -> R.Tensor((2,), "int64"):
+            with R.dataflow():
+                v = R.floor_mod(a, a)
+                R.output()
+            return p
+
+        return f
+"""
+    cases = [[np.zeros(2, "int64")]]
+    (outcome,) = properties.interpreted(properties.parse(text), cases)
+    assert outcome.error is None
+    assert [(called.error[0], called.optional) for called in outcome.called] == [("ZeroDivisionError", True)]
+    properties.agrees(text, cases)
 
 
 def test_sharing_and_mutation_are_seen():

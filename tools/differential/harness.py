@@ -189,6 +189,8 @@ def run(function: Callable[..., Any], args: Sequence[Any], depth: int = 1) -> Ou
             value = function(*given)
         except Exception as error:  # noqa: BLE001 (whatever it is, it is to be the same elsewhere)
             outcome.error = type(error).__name__, normalised(_first_line(error))
+            machine = getattr(function, "machine", None)
+            outcome.optional = getattr(machine, "failed_in_dataflow", False)
     outcome.log, outcome.printed = list(LOG), printed.getvalue()
     outcome.result, outcome.args = snapshot(value), [snapshot(arg) for arg in given]
     outcome.sharing = _sharing([*_tensors(given), *_tensors(value)])
