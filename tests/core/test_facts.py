@@ -405,3 +405,22 @@ def test_an_assertion_that_makes_no_sense(statement, message):
 def test_an_assertion_is_no_pure_call():
     with pytest.raises(DiagnosticError, match="relax.assert_op is impure, inside a pure function"):
         parse("assert n == 2\nreturn x", pure=True)
+
+
+def test_a_slice_is_written_the_same_with_facts_and_without():
+    """Found at random: a pass removed the cast that the clamps of the slice had been decided by."""
+    program = """
+from relax.script import relax as R, tir as T
+
+@R.function
+def main(y: R.Tensor(("m - 1",), "int64"), x: R.Tensor(("m",), "int64")):
+    m, k = T.int64(), T.int64()
+    {cast}
+    return R.strided_slice(R.concat([y, y], axis=0), [0], [m - 1], [(m - 1) + (m - 1)])
+"""
+    plain = from_source(program.format(cast="pass"))
+    cast = from_source(program.format(cast='w = R.match_cast(y, R.Tensor((k,), "int64"))  # hence m >= 1'))
+    sizes = [str(function.body.body.struct_info.shape[0]) for function in (plain, cast)]
+    assert sizes[0].replace("m", "") == sizes[1].replace("m", "")
+    after = transform.CanonicalizeBindings()(relax.IRModule.from_expr(cast))
+    assert_structural_equal(from_source(after.script()), after)

@@ -1,6 +1,7 @@
 """Bounds and sizes of slices, as NumPy has them: negative counts from the end, out of range is cut off.
 
-Everything works on sizes known only when the program runs; what can be decided earlier is.
+Everything works on sizes known only when the program runs; what can be decided earlier is. How a size is written does
+not depend on where the slice stands: facts in scope decide nothing here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from ..prim import IntImm, PrimExpr, Select, const, dimension, intrin, is_const, prove, simplify
+from ..prim import (
+    IntImm,
+    PrimExpr,
+    Select,
+    const,
+    dimension,
+    facts_in_scope,
+    intrin,
+    is_const,
+    prove,
+    simplify,
+)
 
 _FAR = 1 << 62
 """A constant bound this large (as frontends write "to the end") is beyond every size."""
@@ -30,6 +42,7 @@ class Slice:
         return step if is_const(self.begin, 0) else self.begin.astype(i.dtype) + step
 
 
+@facts_in_scope(None)
 def slice_of(size: PrimExpr, begin: Any, end: Any, stride: int, assume_inbound: bool = False) -> Slice:
     """The slice ``begin:end:stride`` of a dimension; None for either bound is the end it stands at.
 
@@ -50,6 +63,7 @@ def slice_of(size: PrimExpr, begin: Any, end: Any, stride: int, assume_inbound: 
     return Slice(first, stride, count)
 
 
+@facts_in_scope(None)
 def at_least_zero(size: PrimExpr) -> PrimExpr:
     """max(size, 0), or just the size where it is proved not to be negative."""
     return size if prove(size >= 0) else simplify(intrin.max(size, const(0, size.dtype)))
@@ -75,6 +89,7 @@ def _bound(value: Any, size: PrimExpr, low: PrimExpr, high: PrimExpr, assume_inb
     return simplify(bound)
 
 
+@facts_in_scope(None)
 def section_slices(size: PrimExpr, indices_or_sections: int | Sequence[int]) -> list[Slice]:
     """The parts a dimension is split into.
 
