@@ -375,7 +375,12 @@ def recursive_function_without_annotation(module: IRModule, choices: Choices) ->
 def recursive_local_function_without_annotation(module: IRModule, choices: Choices) -> IRModule | None:
     """Let a local function call itself, without a return annotation."""
     places = scan(module)
-    existing = [k for k in places.functions if k.site is not None and _unannotated(k)]
+    # A function that a DataflowVar holds would capture that by calling itself, which breaks rule 11 as well.
+    existing = [
+        k
+        for k in places.functions
+        if k.site is not None and _unannotated(k) and not isinstance(k.var, DataflowVar)
+    ]
     known = pick(choices, existing) if existing and choices.chance(50) else None
     if known is not None:
         end = _end(module, known.function)
