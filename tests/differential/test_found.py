@@ -206,4 +206,24 @@ def test_the_shape_of_what_an_if_gives_is_known_to_the_parser():
     holds("agrees", text, [np.array(True), np.ones(2, "float32")], [np.array(False), np.zeros(0, "float32")])
 
 
+def test_a_scalar_that_is_a_float_is_compared_with_it():
+    """The number was looked for in a slot of the shape heap, where nobody had put it."""
+    text = """
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32"), o: R.Prim(value=1.5)):
+            n = T.int64()
+            v = R.prim_value(2.5)
+            w = R.prim_value(T.Cast("float64", n))
+
+            @R.function
+            def f(p: R.Tensor((n,), "float32")) -> R.Object:
+                return (v, w)
+
+            return f
+    """
+    holds("agrees", text, [np.ones(2, "float32"), 1.5], [np.ones(2, "float32"), 2.5])
+
+
 __all__ = ["relax"]

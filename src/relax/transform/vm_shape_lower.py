@@ -481,7 +481,7 @@ class _Match:
         for axis, dim in enumerate(dims):
             if axis in self.settled:
                 codes += [IGNORE, 0]
-            elif isinstance(dim, IntImm):
+            elif isinstance(dim, IntImm | FloatImm):
                 codes += [ASSERT_IMM, dim.value]
             else:
                 codes += [ASSERT_SLOT, self.lowering.slot_of(dim)]
