@@ -477,7 +477,7 @@ class _Match:
     def _check_dims(self) -> None:
         dims = dims_in(self.info)
         self.lowering.compute([dim for axis, dim in enumerate(dims) if axis not in self.settled])
-        codes: list[int] = []
+        codes: list[int | float] = []
         for axis, dim in enumerate(dims):
             if axis in self.settled:
                 codes += [IGNORE, 0]
@@ -546,7 +546,7 @@ class _Match:
         self.lowering.bindings.append(VarBinding(var, item))
         return var
 
-    def _emit_match(self, codes: Sequence[int]) -> None:
+    def _emit_match(self, codes: Sequence[int | float]) -> None:
         uses_heap = any(code in (STORE, ASSERT_SLOT) for code in codes[::2])
         heap = self.lowering.heap if uses_heap else PrimValue(0)
         numbers = [PrimValue(code) for code in codes]
