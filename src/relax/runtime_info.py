@@ -9,6 +9,7 @@ from .prim import (
     Add,
     Cast,
     Div,
+    FloatImm,
     FloorDiv,
     FloorMod,
     IntImm,
@@ -92,7 +93,7 @@ class InfoMaker:
         if known is not None:
             return known
         match value:
-            case IntImm(_, number):
+            case IntImm(_, number) | FloatImm(_, number):
                 return number
             case PrimVar():
                 return self._name(value)

@@ -226,4 +226,29 @@ def test_a_scalar_that_is_a_float_is_compared_with_it():
     holds("agrees", text, [np.ones(2, "float32"), 1.5], [np.ones(2, "float32"), 2.5])
 
 
+@pytest.mark.parametrize("claimed", [2.5, 3.5, -2.5])
+def test_the_information_of_functions_tells_floats(claimed):
+    """A float in it was taken for a slot, and shown as one of its operands."""
+    text = f"""
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            v = R.prim_value(2.5)
+
+            @R.function
+            def g() -> R.Prim(value=2.5):
+                return v
+
+            u = Module.forget(g)
+            h = R.match_cast(u, R.Callable((), R.Prim(value={claimed}), True))
+            return h
+
+        @R.function(private=True)
+        def forget(v: R.Object) -> R.Object:
+            return v
+    """
+    holds("agrees", text, [np.ones(2, "float32")])
+
+
 __all__ = ["relax"]

@@ -4,7 +4,7 @@ The same six kinds the language has, cut down to what can be compared without a 
 
     Info ::= ObjectInfo | PrimInfo(dtype, value?) | ShapeInfo(dims?, ndim)
            | TensorInfo(dims?, dtype, ndim, device) | TupleInfo(fields) | FuncInfo(params?, ret, pure)
-    Dim  ::= int | a shape variable's name | (operator, Dim, ...) | ("slot", index in the shape heap)
+    Dim  ::= int | float (a scalar's) | a shape variable's name | (operator, Dim, ...) | ("slot", index in the shape heap)
 
 ``-1`` and ``""`` mean not known. A FuncInfo without params is a packed function's. Shape variables are
 names within one signature; two signatures are compared up to renaming.
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, cast
 
-Dim: TypeAlias = "int | str | tuple[Any, ...]"
+Dim: TypeAlias = "int | float | str | tuple[Any, ...]"
 Env: TypeAlias = "dict[str, Dim]"
 
 
@@ -174,6 +174,8 @@ def _polynomial(dim: Dim) -> _Polynomial | object:
     match dim:
         case int():
             return {(): dim} if dim else {}
+        case float():
+            return {(repr(dim),): 1}
         case str():
             return {(dim,): 1}
         case ("+" | "-" | "*" as operation, left, right):

@@ -104,9 +104,9 @@ def _dims(node: ast.expr) -> tuple[Dim, ...]:
 
 def _dim(node: ast.expr) -> Dim:
     match node:
-        case ast.Constant(int(value)):
+        case ast.Constant(int(value) | float(value)):
             return value
-        case ast.UnaryOp(ast.USub(), ast.Constant(int(value))):
+        case ast.UnaryOp(ast.USub(), ast.Constant(int(value) | float(value))):
             return -value
         case ast.Name(name):
             return name

@@ -489,12 +489,14 @@ class _Match:
             self._emit_match(codes)
 
     def _check_func(self, info: FuncStructInfo) -> None:
-        free = [dim for dim in _func_dims(info) if not isinstance(dim, IntImm)]
+        free = [dim for dim in _func_dims(info) if not isinstance(dim, IntImm | FloatImm)]
         known = [dim for dim in free if all(map(self.lowering.is_bound, free_vars(dim)))]
         self.lowering.compute(known)
 
         def resolve(dim: PrimExpr) -> tuple[str, int] | None:
-            bound = not isinstance(dim, IntImm) and all(map(self.lowering.is_bound, free_vars(dim)))
+            bound = not isinstance(dim, IntImm | FloatImm) and all(
+                map(self.lowering.is_bound, free_vars(dim))
+            )
             return ("slot", self.lowering.slot_of(dim)) if bound else None
 
         text = str(InfoMaker(resolve).func(info))
