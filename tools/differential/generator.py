@@ -76,11 +76,12 @@ class Program:
     """Whether it may fail on some inputs; then it may even be proved to fail, and be refused (`is_refused`)."""
 
     def is_refused(self) -> bool:
-        """Whether an operator of a program that may fail is proved to fail always: then it is no program."""
+        """Whether a part of a program that may fail is proved to fail always: then it is no program."""
         try:
             self.module()
         except DiagnosticError as error:
-            return self.failing and all(d.code.startswith("E31") for d in error.diagnostics)
+            proved = ("E31", "E3008")  # of an operator; of a match_cast
+            return self.failing and all(d.code.startswith(proved) for d in error.diagnostics)
         return False
 
     def module(self) -> IRModule:

@@ -4,7 +4,7 @@ The same six kinds the language has, cut down to what can be compared without a 
 
     Info ::= ObjectInfo | PrimInfo(dtype, value?) | ShapeInfo(dims?, ndim)
            | TensorInfo(dims?, dtype, ndim, device) | TupleInfo(fields) | FuncInfo(params?, ret, pure)
-    Dim  ::= int | float (a scalar's) | a shape variable's name | (operator, Dim, ...) | ("slot", index in the shape heap)
+    Dim  ::= int | float | a shape variable's name | (operator, Dim, ...) | ("slot", index in the shape heap)
 
 ``-1`` and ``""`` mean not known. A FuncInfo without params is a packed function's. Shape variables are
 names within one signature; two signatures are compared up to renaming.
