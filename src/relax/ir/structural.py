@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from .node import Node, node_key
+from .node import Node, node_key, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +119,16 @@ class _Comparer:
         return self.at(".facts", variable_facts(lhs), variable_facts(rhs), defining)
 
     def scope(self, lhs: Node, rhs: Node, defining: bool) -> Difference | None:
-        """A function: what it binds means nothing outside, where passes may use the same object again."""
+        """A function: what it binds means nothing outside, where passes may use the same object again.
+
+        A function type in an annotation that binds what it mentions first does so of its own parameters only.
+        """
         start = len(self.bound)
         found = self.fields(lhs, rhs, defining)
-        for variable in self.bound[start:]:
+        own = _bound_by(lhs, self.bound[start:]) if defining else set(self.bound[start:])
+        for variable in own:
             del self.backward[self.forward.pop(variable)]
-        del self.bound[start:]
+        self.bound[start:] = [variable for variable in self.bound[start:] if variable not in own]
         self.same.clear()
         return found
 
@@ -233,9 +237,10 @@ class _Hasher:
             if spec.kind != "label":
                 self.feed(getattr(value, spec.name), defining or spec.kind == "binder")
         if value.__is_scope__:
-            for variable in self.bound[start:]:
+            own = _bound_by(value, self.bound[start:]) if defining else set(self.bound[start:])
+            for variable in own:
                 del self.numbers[variable]
-            del self.bound[start:]
+            self.bound[start:] = [variable for variable in self.bound[start:] if variable not in own]
             self.known.clear()
         made, self.digest = self.digest.digest(), outer
         if not defining:
@@ -257,6 +262,16 @@ class _Hasher:
             self.digest.update(b"F" + id(value).to_bytes(8, "little"))
         else:
             self.digest.update(b"V" + number.to_bytes(8, "little"))
+
+
+def _bound_by(scope: Node, candidates: list[Node]) -> set[Node]:
+    """Those of the variables that occur in what a scope's fields say it binds."""
+    found: set[Node] = set()
+    for spec in scope.__node_fields__:
+        if spec.kind == "binder":
+            for item in getattr(scope, spec.name) or ():
+                walk(item, found.add)
+    return found.intersection(candidates)
 
 
 def _new_digest(start: bytes = b"") -> hashlib.blake2b:
