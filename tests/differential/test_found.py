@@ -249,6 +249,7 @@ def test_the_information_of_functions_tells_floats(claimed):
             return v
     """
     holds("agrees", text, [np.ones(2, "float32")])
+    holds("saves_and_loads", text, [np.ones(2, "float32")])
 
 
 __all__ = ["relax"]

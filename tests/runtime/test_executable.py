@@ -51,6 +51,7 @@ INFOS = (
     ObjectInfo(),
     PrimInfo("int64", "n"),
     PrimInfo("float32"),
+    PrimInfo("float64", 2.5),
     ShapeInfo(("n", 4, ("*", 2, "n"))),
     ShapeInfo(ndim=3),
     TensorInfo(("n", ("slot", 2)), "float32", 2, "cpu"),

@@ -168,6 +168,9 @@ def _write_dim(w: Writer, dim: Dim) -> None:
         case str():
             w.data.append(1)
             w.text(dim)
+        case float():
+            w.data.append(3)
+            w.double(dim)
         case _:
             w.data.append(2)
             w.text(dim[0])
@@ -184,6 +187,8 @@ def _read_dim(r: Reader) -> Dim:
             return r.text()
         case 2:
             return (r.text(), *r.many(_read_dim))
+        case 3:
+            return r.double()
         case tag:
             raise r.fail(f"there is no kind of dimension {tag}")
 
