@@ -54,7 +54,9 @@ def test_ci_runs_what_the_readme_says():
     assert os.access(script, os.X_OK)
     lines = script.read_text(encoding="utf-8").splitlines()
     assert "set -eu" in lines
-    assert lines[-2:] == ["make test", "make check"]
+    assert lines[-3:] == ["make test", "make check", "make coverage"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert all(line in readme for line in lines[-3:])
 
 
 def test_importing_relax_is_quick_and_does_not_import_frameworks():

@@ -252,4 +252,30 @@ def test_the_information_of_functions_tells_floats(claimed):
     holds("saves_and_loads", text, [np.ones(2, "float32")])
 
 
+def test_a_function_may_declare_what_has_no_value():
+    """The interpreter computed the size when the function was made, not when it was called."""
+    text = """
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float32"), b: R.Tensor((), "bool")):
+            n = T.int64()
+            m = T.int64()
+
+            @R.function
+            def f(y: R.Tensor((n, m), "float32")) -> R.Tensor((m % n,), "int64"):
+                z = R.zeros((m % n,), "int64")
+                return z
+
+            if b:
+                r = f(x)
+            else:
+                r = R.zeros((0,), "int64")
+            return r
+    """
+    for flag in (True, False):
+        for n in (0, 2):
+            holds("agrees", text, [np.zeros((n, 3), "float32"), np.array(flag)])
+
+
 __all__ = ["relax"]

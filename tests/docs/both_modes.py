@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -72,8 +73,11 @@ def compare(compiled: Outcome, interpreted: Outcome) -> None:
 
 
 def describe(error: Exception | None) -> str:
-    """An error as its type and message."""
-    return "no error" if error is None else f"{type(error).__name__}: {error}"
+    """An error as its type and message. (Before Python 3.11, where it happened is said in the message, from line 2 on.)"""
+    if error is None:
+        return "no error"
+    message = str(error) if sys.version_info >= (3, 11) else (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}: {message}"
 
 
 def copied(value: Any, memo: dict[int, Any]) -> Any:

@@ -186,7 +186,9 @@ def agrees(shown: str, said: str) -> bool:
 def check(path: Path, folder: Path) -> None:
     """Run a document. Raises AssertionError where it does not say what it shows."""
     for block, said in _expected(path, folder):
-        if block.output is not None and not agrees("\n".join(block.output.lines), said.text):
+        # Python 3.10 knows of places in the source less, and says in messages what later ones say in notes.
+        shown = block.output is not None and sys.version_info >= (3, 11)
+        if shown and block.output is not None and not agrees("\n".join(block.output.lines), said.text):
             difference = "\n".join(difflib.ndiff(block.output.lines, said.text.splitlines()))
             raise AssertionError(f"{path.name}:{block.line}: the text block differs:\n{difference}")
 
@@ -205,7 +207,9 @@ def update(path: Path, folder: Path) -> None:
     """Write into the text blocks of a document what its blocks say today."""
     lines = path.read_text(encoding="utf-8").splitlines()
     for block, said in reversed(list(_expected(path, folder))):
-        if block.output is not None and not agrees("\n".join(block.output.lines), said.text):
+        # Python 3.10 knows of places in the source less, and says in messages what later ones say in notes.
+        shown = block.output is not None and sys.version_info >= (3, 11)
+        if shown and block.output is not None and not agrees("\n".join(block.output.lines), said.text):
             start = block.output.line - 1
             lines[start : start + len(block.output.lines)] = said.text.splitlines()
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

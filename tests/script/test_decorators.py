@@ -263,8 +263,8 @@ def test_what_python_evaluates_is_diagnosed_at_its_place(tmp_path, program, mess
     (found,) = caught.value.diagnostics
     assert found.message == message
     line, column, end = place
-    if sys.version_info < (3, 11):  # then only the line is known
-        assert found.span.line == line
+    if sys.version_info < (3, 11):  # then only the line is known: a decorator's, or that of what it decorates
+        assert found.span.line in (line, line + 1)
     else:
         assert (found.span.line, found.span.column, found.span.end_column) == (line, column, end)
 

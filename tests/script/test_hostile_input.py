@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import textwrap
-import time
 
 import pytest
 
@@ -112,14 +111,12 @@ STATEMENTS = {
 @pytest.mark.parametrize("name", STATEMENTS)
 @pytest.mark.parametrize("head", [RELAX, TIR], ids=["relax", "tir"])
 def test_statements_one_by_one(head, name):
-    started = time.monotonic()
     complaints(inside(head, STATEMENTS[name]))
     last = "return x" if head == RELAX else "A[0, 0] = T.float32(1)"
     complaints(inside(head, STATEMENTS[name] + "\n" + last))
     complaints(inside(head, f"if c:\n{textwrap.indent(STATEMENTS[name], '    ')}\n{last}"))
     complaints(f"@I.ir_module\nclass M:\n{textwrap.indent(STATEMENTS[name], '    ')}\n")
     complaints(STATEMENTS[name] + "\n")
-    assert time.monotonic() - started < 10
 
 
 # ------------------------------------------------------------------------- wrong types everywhere
@@ -243,12 +240,10 @@ def test_operators_on_anything(value):
          "a long shape", "tir parentheses", "tir sum", "annotation", "dimension", "parameters", "blocks"],
 )  # fmt: skip
 def test_depth_and_length(text):
-    started = time.monotonic()
     found = complaints(text)
     assert all(
         d.code in ("E1001", "E1005", "E1009", "E2106", "E3009", "E3102", "E1006", "E2006") for d in found
     )
-    assert time.monotonic() - started < 20
 
 
 def test_nested_branches():

@@ -152,14 +152,24 @@ def dimensions(value: Any, info: StructInfo) -> list[tuple[str, PrimExpr, Number
 
 
 def function_info(info: FuncStructInfo, scope: Scope) -> FuncInfo:
-    """What a function made here says of itself at run time: shape variables of the scope have their values."""
+    """What a function made here says of itself at run time: shape variables of the scope have their values.
+
+    A dimension that has none (a division by zero) is left as it is written: nobody has asked for it yet.
+    """
 
     def resolve(dim: PrimExpr) -> int | None:
-        if isinstance(dim, IntImm) or not all(map(scope.knows, free_vars(dim))):
+        try:
+            return _value(dim, scope)
+        except ArithmeticError:
             return None
-        return cast(int, scope.evaluate(dim))
 
     return InfoMaker(resolve).func(info)
+
+
+def _value(dim: PrimExpr, scope: Scope) -> int | None:
+    if isinstance(dim, IntImm) or not all(map(scope.knows, free_vars(dim))):
+        return None
+    return cast(int, scope.evaluate(dim))
 
 
 def _check_function(value: Any, info: FuncStructInfo, scope: Scope, place: Place) -> None:
@@ -169,7 +179,8 @@ def _check_function(value: Any, info: FuncStructInfo, scope: Scope, place: Place
         return
     if not isinstance(value, Closure):
         raise TypeError(f"{place.context}: expected a Relax function, found {kind_of(value)}")
-    why = None if value.info is None else mismatch(value.info, function_info(info, scope))
+    expected = InfoMaker(lambda dim: _value(dim, scope)).func(info)
+    why = None if value.info is None else mismatch(value.info, expected)
     if why is not None:
         raise TypeError(f"{place.context}: the function {value.name} does not fit: {why}")
 
