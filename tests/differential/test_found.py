@@ -278,4 +278,25 @@ def test_a_function_may_declare_what_has_no_value():
             holds("agrees", text, [np.zeros((n, 3), "float32"), np.array(flag)])
 
 
+def test_a_captured_tensor_whose_shape_a_variable_holds():
+    """After LambdaLift both are parameters, and the one's annotation names the other."""
+    text = """
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32"), s: R.Shape(ndim=1)):
+            v = R.zeros(s, "float32")
+
+            @R.function
+            def f(y: R.Tensor(("n",), "float32")) -> R.Tensor(ndim=1, dtype="float32"):
+                return R.add(v, R.sum(y))
+
+            return f(x)
+    """
+    for n in (0, 1, 3):
+        case = [np.ones(n, "float32"), relax.ShapeTuple([2])]
+        holds("agrees", text, case)
+        holds("passes_keep", text, case)
+
+
 __all__ = ["relax"]

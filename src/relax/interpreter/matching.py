@@ -57,7 +57,12 @@ class Place:
 
 
 def enter(params: Sequence[Var], args: Sequence[Any], scope: Scope) -> None:
-    """Match the arguments of a function, and bind its parameters and shape variables in `scope`."""
+    """Match the arguments of a function, and bind its parameters and shape variables in `scope`.
+
+    The annotation of a parameter may name another one that holds its shape.
+    """
+    for param, value in zip(params, args, strict=True):
+        scope.define(param, value)
     matches = [
         (value, param.struct_info, Place(f"{scope.function}: parameter {param.name_hint}", param.name_hint))
         for param, value in zip(params, args, strict=True)
@@ -66,8 +71,6 @@ def enter(params: Sequence[Var], args: Sequence[Any], scope: Scope) -> None:
         bind(value, info, scope, place)
     for value, info, place in matches:
         check(value, info, scope, place)
-    for param, value in zip(params, args, strict=True):
-        scope.define(param, value)
 
 
 def match(value: Any, info: StructInfo, scope: Scope, place: Place) -> None:
