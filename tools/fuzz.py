@@ -139,10 +139,11 @@ def reduced(failure: dict[str, Any], seconds: float) -> str:
 
 
 def work(job: int, options: argparse.Namespace, results: Any) -> None:
-    """A process: programs until the time is over."""
+    """A process: programs until the time is over, or nobody waits for them."""
     until = time.monotonic() + options.seconds
     index = job
-    while time.monotonic() < until:
+    parent = mp.parent_process()
+    while time.monotonic() < until and (parent is None or parent.is_alive()):
         try:
             features, failures = check(f"{options.seed}:{index}", index // options.jobs, options.property)
         except Exception:  # noqa: BLE001 (an error of the generator, or not a Failure)
