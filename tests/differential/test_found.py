@@ -299,4 +299,25 @@ def test_a_captured_tensor_whose_shape_a_variable_holds():
         holds("passes_keep", text, case)
 
 
+def test_what_is_folded_may_be_named_by_other_variables():
+    """FoldConstant took the other name of a constant, or a tuple of names, for the constant."""
+    text = """
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            a = R.zeros((2,), "float32")
+            b = R.add(a, R.const(1, "float32"))
+            c = b
+            t = (c, b)
+            d = R.negative(c)
+            e = R.concat(t, axis=0)
+            f = t[1]
+            g = R.add(f, f)
+            return (d, e, g, x)
+    """
+    holds("passes_keep", text, [np.ones(1, "float32")])
+    holds("agrees", text, [np.ones(1, "float32")])
+
+
 __all__ = ["relax"]

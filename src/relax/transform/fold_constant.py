@@ -116,7 +116,8 @@ class _Folder(Normalizer):
             case PrimValue(IntImm() | FloatImm()):
                 return expr
             case Var():
-                return self.known.get(expr)
+                known = self.known.get(expr)  # which may name other variables
+                return None if known is None else self.constant(known)
             case Tuple(fields):
                 found = [self.constant(item) for item in fields]
                 known = [item for item in found if item is not None]
@@ -126,7 +127,9 @@ class _Folder(Normalizer):
 
     def visit_tuple_get_item(self, expr: TupleGetItem) -> RelaxExpr:
         normal = cast(TupleGetItem, super().visit_tuple_get_item(expr))
-        whole = self.constant(normal.tuple_value)
+        whole: RelaxExpr | None = normal.tuple_value
+        while isinstance(whole, Var):
+            whole = self.known.get(whole)
         return whole.fields[normal.index] if isinstance(whole, Tuple) else normal
 
     def visit_call(self, expr: Call) -> RelaxExpr:
