@@ -80,6 +80,7 @@ class ControlSteps(Core):
         for word in (f"if {condition}:", "else:"):
             self.line(word)
             inner = self.inner(failing=sure)
+            inner.busy.add(v.name)  # the branch may end in it
             inner.steps(self.choices.integer(0, 3))
             chosen = inner.find(lambda w: alike(w.kind, v.kind)) or v
             inner.line(f"{name} = {chosen.name}")
