@@ -18,7 +18,7 @@ from .ir import DiagnosticError, GlobalVar, Op, RelaxExpr, Span, StructInfo
 from .ir.parts import argument_span, condition_span
 from .scope import PoisonedError, Scopes
 from .sinfo_map import substitute_struct_info
-from .sinfo_relations import Fit, Verdict, erase, fit_all, is_base_of, struct_info_lca
+from .sinfo_relations import Fit, Verdict, call_result, is_base_of, struct_info_lca
 from .sinfo_text import struct_info_text
 from .struct_info import (
     DEFAULT_DERIVATION,
@@ -294,13 +294,12 @@ def derive_call_ret_struct_info(info: FuncStructInfo, call: Call, scopes: Scopes
             [f"{name}: {struct_info_text(info)}", *notes_of(call)],
             "give one argument for each parameter",
         )
-    fits, table, unmatched = fit_all(args, params, scopes.shape_vars)
+    fits, table, result = call_result(info, args, scopes.shape_vars)
     for i, fit in enumerate(fits):
         if fit.verdict is not Verdict.YES:
             expected = substitute_struct_info(params[i], table, None, simplify_dim)
             _argument_misfit(call, name, i, fit, expected, scopes)
-    ret = substitute_struct_info(info.ret, table, None, simplify_dim) if table else info.ret
-    return erase(ret, unmatched)
+    return result
 
 
 def _argument_misfit(

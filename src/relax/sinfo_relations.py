@@ -392,6 +392,17 @@ def fit_all(
     return fits, table, unmatched
 
 
+def call_result(
+    function: FuncStructInfo, args: Iterable[StructInfo], in_scope: Collection[PrimVar] = ()
+) -> tuple[list[Fit], dict[PrimVar, PrimExpr], StructInfo]:
+    """What calling a function that has params gives: how each argument fits, what the function's own shape variables
+    became, and the result, without what is said in variables that no argument determines.
+    """
+    fits, table, unmatched = fit_all(args, function.params or (), in_scope)
+    result = substitute_struct_info(function.ret, table, None, simplify_dim) if table else function.ret
+    return fits, table, erase(result, unmatched)
+
+
 # ------------------------------------------------------------------------------------ least upper bound
 
 
@@ -563,6 +574,7 @@ __all__ = [
     "Fit",
     "Level",
     "Verdict",
+    "call_result",
     "check_castable",
     "check_compatible",
     "erase",

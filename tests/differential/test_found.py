@@ -321,3 +321,80 @@ def test_what_is_folded_may_be_named_by_other_variables():
 
 
 __all__ = ["relax"]
+
+
+def test_what_is_derived_of_a_returned_closure_is_not_compared():
+    """Erasure forgets what its parameter asks for; the closure itself asks for it when it is called."""
+    text = """
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(b: R.Tensor((), "bool")):
+            u1 = R.nonzero(b)
+            k2 = T.int64()
+            w3 = R.match_cast(u1, R.Tensor((0, k2), "int64"))
+            @R.function
+            def f4(p5: R.Tensor((0, k2), "int64"), p6: R.Prim("int64")) -> R.Prim("int64"):
+                return p6
+            return (f4, w3)
+    """
+    holds("agrees", text, [np.array(True)])
+    holds("passes_keep", text, [np.array(True)])
+
+
+def test_a_size_of_an_empty_tensor_is_kept_by_reshape():
+    """The 0 is meant as 0: k sizes of 0 are not k sizes of k. It must not depend on what is known of k."""
+    text = """
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((0, "k"), "int64")):
+            k = T.int64()
+            if R.prim_value(k > 1):
+                y = R.sum(R.reshape(x, (k, 0)), axis=1)
+            else:
+                y = R.zeros((k,), "int64")
+            return y
+    """
+    for k in (0, 1, 3):
+        holds("agrees", text, [np.zeros((0, k), "int64")])
+        holds("passes_keep", text, [np.zeros((0, k), "int64")])
+
+
+def test_a_shape_value_means_what_it_says_when_it_is_read_again():
+    """A size that became 0 is not the size of the tensor in that place."""
+    text = """
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((2, "m * 2 * n // 2"), "int16"), s: R.Shape(["n", "m"])):
+            n = T.int64()
+            m = T.int64()
+            return R.reshape(x, R.shape([n, 2 * m]))
+    """
+    bound = relax.transform.BindSymbolicVars({"n": 0}, "main")(
+        relax.script.from_source(textwrap.dedent(text))
+    )
+    assert "R.reshape(x, R.shape([0, 2 * m]))" in bound.script()
+    relax.ir.assert_structural_equal(relax.script.from_source(bound.script()), bound)
+
+
+def test_a_branch_that_is_not_taken_may_be_refused_when_sizes_are_bound():
+    """What can be proved of sizes is an error then, as it is in a program that says so."""
+    text = """
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float64"), b: R.Tensor((), "bool")):
+            n = T.int64()
+            m = T.int64()
+            y = R.strided_slice(x, [1], [0], [1])
+            if b:
+                r = y
+            else:
+                k = T.int64()
+                w = R.match_cast(y, R.Tensor((k, n), "float64"))
+                r = w
+            return r
+    """
+    holds("binds", text, [np.zeros((2, 2)), np.array(True)])

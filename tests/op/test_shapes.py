@@ -48,6 +48,9 @@ def shown(call) -> str:
         (lambda: op.reshape(tensor(2, 0), (0, 7)), "(0, 7)"),
         (lambda: op.reshape(tensor(2, 0), (0, 0)), "(2, 0)"),
         (lambda: op.reshape(tensor(0, 3), (-1, 3)), "(0, 3)"),
+        (lambda: op.reshape(tensor(0, m), (m, 0)), "(m, 0)"),
+        (lambda: op.reshape(tensor(2, m), ShapeExpr([0, m])), "(0, m)"),
+        (lambda: op.reshape(unknown, ShapeExpr([0, 3])), "(0, 3)"),
         (lambda: op.reshape(tensor(n, m), [n, m]), "(n, m)"),
         (lambda: op.reshape(tensor(6), 6), "(6,)"),
         (lambda: op.reshape(tensor(n), ShapeExpr([n, 1])), "(n, 1)"),
@@ -202,6 +205,18 @@ def test_arange():
         (
             lambda: op.reshape(unknown, (-1, 2)),
             "reshape: the -1 in shape needs the shape of x, which is not known",
+        ),
+        (
+            lambda: op.reshape(unknown, (0, 2)),
+            "reshape: the 0 in shape needs the shape of x, which is not known",
+        ),
+        (
+            lambda: op.reshape(unknown, (0, 2)),
+            "help: match_cast x, or write the size, or R.shape([...]) for a size that is 0",
+        ),
+        (
+            lambda: op.reshape(tensor(4), ShapeExpr([-1])),
+            "help: in a tuple of sizes, -1 is what the others leave over",
         ),
         (
             lambda: op.reshape(tensor(4), (2, 0)),

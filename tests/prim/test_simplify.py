@@ -71,6 +71,9 @@ INTEGERS = [
     ((n % 8) % 4, "(n % 4)"),
     (((n + 2) - 3) // 2 + 1, "((n + 1) // 2)"),
     (n // 1, "n"),
+    (n * m // 1, "(n * m)"),  # which may wrap around, and is the same then
+    (Div(n * m, const(1, "int64")), "(n * m)"),
+    ((n * m) % 1, "0"),
     ((n * m + n) // n, "((m + (0 // n)) + 1)"),
     (Div(n, const(4, "int64")), "(n // 4)"),
     (Mod(n, const(4, "int64")), "(n % 4)"),

@@ -61,6 +61,10 @@ class Scope(TensorSteps, NetworkSteps, ValueSteps, ControlSteps, CallSteps, Fail
     """All steps."""
 
 
+PROVED = ("E31", "E3008")
+"""Codes of what is proved to fail: of an operator; of a match_cast."""
+
+
 @dataclass(frozen=True)
 class Program:
     """A module as text, and what it takes and gives."""
@@ -80,8 +84,7 @@ class Program:
         try:
             self.module()
         except DiagnosticError as error:
-            proved = ("E31", "E3008")  # of an operator; of a match_cast
-            return self.failing and all(d.code.startswith(proved) for d in error.diagnostics)
+            return self.failing and all(d.code.startswith(PROVED) for d in error.diagnostics)
         return False
 
     def module(self) -> IRModule:

@@ -106,7 +106,10 @@ def _grown(site: Site, var: RelaxExpr) -> Call | None:
     if not dims:
         return None
     longer = op.full((*dims[:-1], dims[-1] + 2), const(0.0), "float32")
-    return op.matmul(longer, var) if len(dims) == 1 else op.matmul(longer, op.permute_dims(var))
+    if len(dims) == 1:
+        return op.matmul(longer, var)
+    *batch, rows, columns = range(len(dims))
+    return op.matmul(longer, op.permute_dims(var, [*batch, columns, rows]))
 
 
 @TABLE.declare("E3103", stage=DERIVE)

@@ -61,7 +61,7 @@ class Full(Filled):
         shape: ShapeStructInfo,
         fill_value: TensorStructInfo | PrimStructInfo,
     ) -> TensorStructInfo:
-        require_sizes(self, shape)
+        require_sizes(shape)
         return shaped(call.args[0], shape, self.filled_dtype(as_tensor(fill_value)))
 
     def compute(self, shape: Any, fill_value: Any) -> Any:
@@ -102,7 +102,7 @@ class Same(Operator):
 
     def infer_from_call(self, call: Call, builder: Any, shape: ShapeStructInfo) -> TensorStructInfo:
         self.require_attribute(not self.dtype.is_void, "dtype", "a dtype")
-        require_sizes(self, shape)
+        require_sizes(shape)
         return shaped(call.args[0], shape, self.dtype)
 
     def compute(self, shape: Any) -> Any:

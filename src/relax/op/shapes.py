@@ -53,11 +53,12 @@ def shaped(shape: RelaxExpr, info: ShapeStructInfo, dtype: str) -> TensorStructI
     return TensorStructInfo(None if info.values is None else ShapeExpr(info.values), dtype, None, info.ndim)
 
 
-def require_sizes(operator: Operator, shape: ShapeStructInfo) -> None:
+def require_sizes(shape: ShapeStructInfo, hint: str = "") -> None:
     """Complain of a size proved to be negative."""
     for size in shape.values or ():
         if isinstance(size, IntImm) and size.value < 0:
-            raise OperatorError(SHAPES, f"a size must be ≥ 0, found {size.value}", operand="shape")
+            message = f"a size must be ≥ 0, found {size.value}"
+            raise OperatorError(SHAPES, message, operand="shape", hint=hint)
 
 
 # ------------------------------------------------------------------------------- the order of dimensions
@@ -95,8 +96,9 @@ class PermuteDims(Operator):
 class Reshape(Operator):
     """The elements of x in the same order, in another shape of as many elements.
 
-    In a shape written down, 0 is the size of x in the same place, and one -1 is what is left over. (Of an x
-    without elements, a 0 that cannot be meant so is 0.) The shape may be a value known only at run time.
+    In a tuple of sizes, 0 is the size of x in the same place, and one -1 is what is left over. (Of an x
+    without elements, a 0 that cannot be meant so is 0.) A shape value, such as R.shape([0, 4]), means what it
+    says; it may be known only at run time.
     """
 
     view = True
@@ -108,7 +110,7 @@ class Reshape(Operator):
     def infer_from_call(
         self, call: Call, builder: Any, x: TensorStructInfo, shape: ShapeStructInfo
     ) -> TensorStructInfo:
-        require_sizes(self, shape)
+        require_sizes(shape, "in a tuple of sizes, -1 is what the others leave over")
         if x.dims is not None and shape.values is not None:
             before, after = product(x.dims), product(shape.values)
             found = {"x": f"{prim_text(before)} elements", "shape": f"{prim_text(after)} elements"}
@@ -130,9 +132,8 @@ class Reshape(Operator):
 
 
 def _written_shape(x: Any, shape: Any) -> Any:
-    """A shape written down, with its 0s and -1 replaced; anything else as it is."""
-    values: Any = shape.values if isinstance(shape, ShapeExpr) else shape
-    sizes = cast("Sequence[Any]", values if isinstance(values, (tuple, list)) else (values,))
+    """A tuple of sizes (or one size) as a shape value, with its 0s and -1 replaced; anything else as it is."""
+    sizes = cast("Sequence[Any]", shape if isinstance(shape, (tuple, list)) else (shape,))
     if not all(isinstance(size, (int, np.integer, PrimExpr)) for size in sizes):
         return cast("Any", shape)
     written = ShapeExpr(tuple(sizes))
@@ -150,18 +151,17 @@ def _dims_of(x: Any) -> Sequence[PrimExpr] | None:
 
 
 def _resolved(dims: Sequence[PrimExpr] | None, sizes: Sequence[PrimExpr]) -> Sequence[PrimExpr]:
-    """A shape written down, with its 0s and -1 replaced by what they mean for a tensor of shape `dims`."""
+    """Sizes with their 0s and -1 replaced by what they mean for a tensor of shape `dims`."""
     free = [d for d, size in enumerate(sizes) if is_const(size, -1)]
     if len(free) > 1:
         raise OperatorError(SHAPES, "only one size of shape may be -1", operand="shape")
     if dims is None:
-        if free:
-            raise OperatorError(
-                SHAPES,
-                "the -1 in shape needs the shape of x, which is not known",
-                hint="match_cast x, or write the size",
-            )
-        return sizes
+        which, further = ("-1", "") if free else ("0", ", or R.shape([...]) for a size that is 0")
+        raise OperatorError(
+            SHAPES,
+            f"the {which} in shape needs the shape of x, which is not known",
+            hint=f"match_cast x, or write the size{further}",
+        )
     empty = any(is_const(size, 0) for size in dims)
     result = list(sizes)
     for d, size in enumerate(sizes):
@@ -171,7 +171,7 @@ def _resolved(dims: Sequence[PrimExpr] | None, sizes: Sequence[PrimExpr]) -> Seq
             raise OperatorError(SHAPES, f"size {d} of shape is 0, but x has no dimension {d} to take it from")
     if free:
         result[free[0]] = _left_over(dims, [size for d, size in enumerate(result) if d != free[0]])
-    elif empty and compare_dims(product(result), product(dims)) == "different":
+    elif empty and compare_dims(product(result), product(dims)) != "equal":
         return sizes
     return result
 
@@ -272,7 +272,7 @@ class BroadcastTo(Operator):
     def infer_from_call(
         self, call: Call, builder: Any, x: TensorStructInfo, shape: ShapeStructInfo
     ) -> TensorStructInfo:
-        require_sizes(self, shape)
+        require_sizes(shape)
         if -1 not in (x.ndim, shape.ndim) and x.ndim > shape.ndim:
             raise OperatorError(
                 SHAPES, f"x has {x.ndim} dimensions and cannot be broadcast to {shape.ndim}", operand="x"

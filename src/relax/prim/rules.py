@@ -139,6 +139,7 @@ true, false = IntImm("bool", 1), IntImm("bool", 0)
 
 LAWS: dict[type[BinaryExpr], tuple[Rule, ...]] = {
     FloorDiv: (
+        rule(x // one, x, INTEGER),
         rule(x // c, (-x) // (-c), EXACT, lambda c: c < 0),
         rule(zero // y, zero, EXACT, defined=lambda y: y != 0),
         rule((x * y + z) // y, x + z // y, EXACT, find=split.multiples),
@@ -155,6 +156,7 @@ LAWS: dict[type[BinaryExpr], tuple[Rule, ...]] = {
         rule(x % y, x - y * (x // y), INTEGER),
     ),
     Div: (
+        rule(Div(x, one), x, INTEGER),
         rule(Div(x * y, y), x, EXACT, defined=lambda y: y != 0, find=split.exact_multiple),
         rule(Div(x, y), x // y, EXACT, lambda x, y: x >= 0 and y >= 0),
         rule(Div(x, y), -((-x) // y), EXACT, lambda x, y: x <= 0 and y >= 0),

@@ -1,17 +1,19 @@
 """The module parser: a class under ``@I.ir_module`` becomes an IRModule.
 
-First every function's name is declared, so that functions can call each other in any order; then the bodies
-are parsed, each by the dialect of its decorator; then each dialect completes the module.
+First every function's name is declared, then what it takes and returns where that is stated, so that functions can
+call each other in any order; then the bodies are parsed, each by the dialect of its decorator; then each dialect
+completes the module.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import sys
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ...ir import BaseFunc, DiagnosticContext, GlobalVar, IRModule, set_slot
+from ...ir import BaseFunc, DiagnosticContext, DiagnosticError, GlobalVar, IRModule, set_slot
 from .core import (
     Evaluator,
     FunctionDecorator,
@@ -23,7 +25,7 @@ from .core import (
     capture,
     is_docstring,
 )
-from .core.diagnostics import ATTRIBUTE, DECLARATION, KIND, POISON, close, error
+from .core.diagnostics import ATTRIBUTE, DECLARATION, KIND, POISON, Poisoned, close, error
 from .core.dialect import Dialect
 from .core.statements import StatementParser
 
@@ -116,24 +118,25 @@ class ModuleParser(StatementParser):
     def parse_functions(self) -> dict[GlobalVar, BaseFunc]:
         functions: dict[GlobalVar, BaseFunc] = {}
         for decorator, node in self.tasks:
-            scopes = self.scopes.child(self.context.global_vars)
-            task = FunctionTask(
-                node,
-                self.source,
-                scopes,
-                self.diagnostics,
-                dict(decorator.preset),
-                self.trusted,
-                self.context,
-            )
+            with contextlib.suppress(DiagnosticError, Poisoned):
+                task = self._task(decorator, node, DiagnosticContext())
+                decorator.dialect.declare(task, self.context.global_vars[node.name])
+        for decorator, node in self.tasks:
             self.dialects[decorator.dialect.name] = decorator.dialect
             with self.diagnostics.collect():
-                function = decorator.dialect.parse(task)
+                function = decorator.dialect.parse(self._task(decorator, node, self.diagnostics))
                 if function is not None:
                     functions[self.context.global_vars[node.name]] = function
         for name, function in self.context.adopted.items():
             functions[self.context.global_vars[name]] = function
         return functions
+
+    def _task(
+        self, decorator: FunctionDecorator, node: ast.FunctionDef, diagnostics: DiagnosticContext
+    ) -> FunctionTask:
+        scopes = self.scopes.child(self.context.global_vars)
+        options = dict(decorator.preset)
+        return FunctionTask(node, self.source, scopes, diagnostics, options, self.trusted, self.context)
 
     # ------------------------------------------------------------------ members
 

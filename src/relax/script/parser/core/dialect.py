@@ -112,6 +112,12 @@ class Dialect(ABC):
     def parse(self, task: FunctionTask) -> BaseFunc | None:
         """The function. Errors go to task.diagnostics or are raised; after errors the result is unused."""
 
+    def declare(self, task: FunctionTask, global_var: GlobalVar) -> None:  # noqa: B027 (most have nothing to note)
+        """Note what a function of a module declares, before any is parsed: calls may be read first.
+
+        What is wrong with it will be said when it is parsed; here it only ends the reading.
+        """
+
     def finish(self, function: BaseFunc, options: dict[str, Any]) -> BaseFunc:
         """Complete a function that stands alone (derive struct info, check)."""
         return function

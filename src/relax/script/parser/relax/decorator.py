@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, cast
 
 from ....analysis import assert_well_formed
-from ....ir import BaseFunc, IRModule
+from ....ir import BaseFunc, GlobalVar, IRModule
 from ....normalize import normalize_function, normalize_module
 from ..core import Dialect, FunctionDecorator, FunctionTask
+from .calls import remember_global
 from .parser import RelaxParser
 
 
@@ -23,6 +24,13 @@ class RelaxDialect(Dialect):
         parser = RelaxParser(task)
         with parser.active():
             return parser.function(task.node, task.options)
+
+    def declare(self, task: FunctionTask, global_var: GlobalVar) -> None:
+        node, parser = task.node, RelaxParser(task)
+        with parser.active(), parser.scopes.frame():
+            params = parser.parameters(node)
+            if node.returns is not None and all(param.struct_info_ is not None for param in params):
+                remember_global(global_var, params, parser.annotation(node.returns))
 
     def finish(self, function: BaseFunc, options: dict[str, Any]) -> BaseFunc:
         if options.get("check_well_formed", True):

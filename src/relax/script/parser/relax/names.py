@@ -12,9 +12,11 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ....expr import bind_dimensions
 from ....ir import BaseFunc, DiagnosticError, RelaxExpr, StructInfo, VDevice, find_vdevice, parse_vdevice
 from ....ir.vdevice import VDEVICES
 from ....prim import expr as prim
+from ....sinfo_map import bound_in
 from ..core import FunctionTask, ScriptSource, StatementParser
 from ..core.diagnostics import ANNOTATION, POISON, SYNTAX, UNDEFINED, Poisoned, close
 from .annotations import FORMS, StructInfoForm, as_scalar, as_struct_info
@@ -30,11 +32,18 @@ class NameReader(StatementParser):
         """Names that were local to a dataflow block that has ended."""
         self.sizes: dict[str, prim.Var] = {}
         """The shape variables of the functions around, by name: a parameter may have the name of one."""
+        self.bound: dict[prim.Var, None] = {}
+        """The shape variables in scope that have a value."""
         self._binding_dims = False
         self._reading_dims = False
         self._form: ast.AST = task.node
         self._function = task.node
         self._callee: ast.expr | None = None
+
+    def bind_sizes(self, info: StructInfo) -> None:
+        """Note what a parameter or a match_cast binds: what follows is read with it in scope, and known to be ≥ 0."""
+        bind_dimensions(info)
+        self.bound.update(bound_in(info))
 
     def annotation(self, node: ast.expr) -> StructInfo:
         """The struct info of an annotation."""

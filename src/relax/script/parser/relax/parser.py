@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NoReturn, cast
 
 from ....expr import (
     Binding,
+    Call,
     Constant,
     DataflowVar,
     Function,
@@ -28,7 +29,7 @@ from ....expr import (
     convert,
     is_leaf,
 )
-from ....ir import BaseFunc, DiagnosticError, Node, RelaxExpr, StructInfo, structural_equal
+from ....ir import BaseFunc, DiagnosticError, GlobalVar, Node, RelaxExpr, StructInfo, structural_equal
 from ....op.intrinsics import AssertOp
 from ....op.known import known_struct_info, remember
 from ....prim import expr as prim
@@ -51,9 +52,10 @@ from .blocks import (
     output_definitions,
     result_names,
 )
+from .calls import adopt, remember_local, remember_result
 from .names import NameReader, quoted_names
 from .older import has_effects, is_older_spelling
-from .statements import DataflowFrame, MatchCastValue
+from .statements import DataflowFrame, MatchCastValue, is_meta
 
 
 class RelaxParser(NameReader):
@@ -87,12 +89,12 @@ class RelaxParser(NameReader):
 
     def function(self, node: ast.FunctionDef, options: dict[str, Any], local: bool = False) -> Function:
         """The function a ``def`` stands for."""
-        saved = self.seq, self.dataflow, self.attrs, self.ret_struct_info, self.sizes
+        saved = self.seq, self.dataflow, self.attrs, self.ret_struct_info, self.sizes, self.bound
         self.seq, self.dataflow, self.attrs, self.ret_struct_info = SeqBuilder(), None, {}, None
-        self.sizes = dict(self.sizes)
+        self.sizes, self.bound = dict(self.sizes), dict(self.bound)
         try:
             with self.scopes.frame():
-                params = self._parameters(node)
+                params = self.parameters(node)
                 returns = None if node.returns is None else self.annotation(node.returns)
                 body = self._body(node)
             attrs = dict(self.attrs)
@@ -104,9 +106,10 @@ class RelaxParser(NameReader):
             ret = returns if returns is not None else self.ret_struct_info
             return Function(params, body, ret, bool(pure), attrs, span=self.span(node))
         finally:
-            self.seq, self.dataflow, self.attrs, self.ret_struct_info, self.sizes = saved
+            self.seq, self.dataflow, self.attrs, self.ret_struct_info, self.sizes, self.bound = saved
 
-    def _parameters(self, node: ast.FunctionDef) -> list[Var]:
+    def parameters(self, node: ast.FunctionDef) -> list[Var]:
+        """The parameters of a ``def``, defined in the innermost scope."""
         args = node.args
         for extra in (args.vararg, args.kwarg, *args.kwonlyargs, *args.posonlyargs):
             if extra is not None:
@@ -128,6 +131,7 @@ class RelaxParser(NameReader):
                 )
             with self.diagnostics.collect(), self.binding_dimensions():
                 info = self.annotation(arg.annotation)
+                self.bind_sizes(info)
             param = Var(arg.arg, info, span=self.span(arg))
             params.append(param)
             failed = param.annotation is None
@@ -165,10 +169,13 @@ class RelaxParser(NameReader):
 
     def invoke(self, function: Any, args: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
         if isinstance(function, BaseFunc) and self.module is not None:
-            function = self.module.adopt(function)
+            function = adopt(self.module, function)
         if isinstance(function, RelaxExpr) and keywords:
             self.fail(KIND, "a call of a function takes no keyword arguments", node)
-        return super().invoke(function, args, keywords, node)
+        made = super().invoke(function, args, keywords, node)
+        if isinstance(made, Call) and isinstance(made.op, (Var, GlobalVar)):
+            remember_result(made, self.bound)
+        return made
 
     def arguments(self, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
         args, keywords = super().arguments(node)
@@ -332,7 +339,7 @@ class RelaxParser(NameReader):
         if isinstance(value, prim.Var) and info is None:
             return self._declare(target, value)
         outputs = self.dataflow.definitions if self.dataflow is not None else {}
-        if info is None and _is_meta(value) and target.id not in outputs:
+        if info is None and is_meta(value) and target.id not in outputs:
             self.scopes.define(target.id, value)
             return value
         return self._emit(target.id, value, info, node, target)
@@ -378,6 +385,7 @@ class RelaxParser(NameReader):
         if isinstance(value, MatchCastValue):
             var = kind(name or "gv", info if info is not None else value.struct_info, span=var_span)
             binding = MatchCast(var, value.value, value.struct_info, span=self.span(node))
+            self.bind_sizes(value.struct_info)
         else:
             expr = self._convert(value, getattr(node, "value", None) or node)
             var = kind(name or ("lv" if self.dataflow else "gv"), info, span=var_span)
@@ -457,12 +465,13 @@ class RelaxParser(NameReader):
 
     @contextmanager
     def _branch(self) -> Generator[None]:
-        saved, self.seq = self.seq, SeqBuilder()
+        saved = self.seq, self.bound
+        self.seq, self.bound = SeqBuilder(), dict(self.bound)
         try:
             with self.scopes.frame():
                 yield
         finally:
-            self.seq = saved
+            self.seq, self.bound = saved
 
     def _taken(self, node: ast.If) -> Sequence[ast.stmt] | None:
         """The branch of an ``if`` over a Python value: only that one is part of the program. None for any other.
@@ -583,17 +592,8 @@ class RelaxParser(NameReader):
         with self.scopes.frame() as frame:
             frame[node.name] = var
             function = self.function(node, decorator.preset, local=True)
+        remember_local(var, function, self.bound)
         self.seq.emit(VarBinding(var, function, span=self.span(node)))
         if self.dataflow is not None:
             self.dataflow.variables.add(var)
         self.scopes.define(node.name, var)
-
-
-def _is_meta(value: Any) -> bool:
-    """Whether a value is one of the parser's, not of the program: assigning it only names it."""
-    if isinstance(value, (RelaxExpr, MatchCastValue, BaseFunc)):
-        return False
-    if isinstance(value, (tuple, list)):
-        items = cast("Sequence[Any]", value)
-        return bool(items) and all(_is_meta(item) for item in items)
-    return True

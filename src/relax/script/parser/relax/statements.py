@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ....ir import RelaxExpr, StructInfo
+from ....ir import BaseFunc, RelaxExpr, StructInfo
 from ....struct_info import ShapeStructInfo, TensorStructInfo
 from ..core import Evaluator, SpecialForm
 from ..core.diagnostics import CALL, PLACE, error
@@ -82,3 +82,13 @@ def func_attr(attrs: Mapping[str, Any]) -> None:
 def func_ret_struct_info(struct_info: Any) -> None:
     """Annotate the result of the function this stands in."""
     _parser("func_ret_struct_info").ret_struct_info = as_struct_info(struct_info)
+
+
+def is_meta(value: Any) -> bool:
+    """Whether a value is one of the parser's, not of the program: assigning it only names it."""
+    if isinstance(value, (RelaxExpr, MatchCastValue, BaseFunc)):
+        return False
+    if isinstance(value, (tuple, list)):
+        items = cast("Sequence[Any]", value)
+        return bool(items) and all(is_meta(item) for item in items)
+    return True
