@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import cast
 
-from .ir import StructInfo, VDevice, target_kind
+from .ir import DataType, StructInfo, VDevice, target_kind
 from .prim import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
     Add,
+    And,
     Cast,
     Div,
     FloatImm,
@@ -17,12 +25,16 @@ from .prim import (
     Min,
     Mod,
     Mul,
+    Not,
+    Or,
     PrimExpr,
     Sub,
+    sub_expressions,
 )
 from .prim import Var as PrimVar
 from .runtime.devices import Device, device
 from .runtime.info import (
+    DTYPES,
     Dim,
     FuncInfo,
     Info,
@@ -50,7 +62,22 @@ _OPERATORS: Mapping[type[PrimExpr], str] = {
     Mod: "truncmod",
     Min: "min",
     Max: "max",
+    EQ: "eq",
+    NE: "ne",
+    LT: "lt",
+    LE: "le",
+    And: "both",
+    Or: "either",
 }
+
+
+def _typed(dtype: DataType, dim: Dim) -> Dim:
+    """A value of a dtype; nothing is said of int64."""
+    name = str(dtype)
+    if name == "int64" or (isinstance(dim, tuple) and dim[0] in ("eq", "ne", "lt", "le", "both", "either")):
+        return dim
+    return (name, dim) if name in DTYPES else ("unknown",)
+
 
 Resolve = Callable[[PrimExpr], "Dim | None"]
 """What a dimension is, if the caller knows better than its text (the slot it is kept in)."""
@@ -97,14 +124,27 @@ class InfoMaker:
                 return number
             case PrimVar():
                 return self._name(value)
-            case Cast(dtype, inner) if dtype.is_integer:
-                return self.dim(inner)
-            case Add(a, b) | Sub(a, b) | Mul(a, b) | FloorDiv(a, b) | FloorMod(a, b):
-                return (_OPERATORS[type(value)], self.dim(a), self.dim(b))
-            case Div(a, b) | Mod(a, b) | Min(a, b) | Max(a, b):
-                return (_OPERATORS[type(value)], self.dim(a), self.dim(b))
+            case Cast(dtype, inner):
+                return _typed(dtype, self.dim(inner))
+            case Not(inner):
+                return ("negated", self.dim(inner))
+            case GT(a, b):
+                return ("lt", self.dim(b), self.dim(a))
+            case GE(a, b):
+                return ("le", self.dim(b), self.dim(a))
+            case Add(a, b) | Sub(a, b) | Mul(a, b):
+                return _typed(value.dtype, (_OPERATORS[type(value)], self._term(a), self._term(b)))
+            case _ if type(value) in (_OPERATORS if not value.dtype.is_float else ()):
+                return _typed(value.dtype, (_OPERATORS[type(value)], *map(self.dim, sub_expressions(value))))
             case _:
                 return ("unknown",)
+
+    def _term(self, value: PrimExpr) -> Dim:
+        """An operand of a sum or product: integers wrap around once, in the end; then equal polynomials are equal."""
+        dim = self.dim(value)
+        if isinstance(dim, tuple) and dim[0] == str(value.dtype) and not value.dtype.is_float:
+            return cast("Dim", dim[1])
+        return dim
 
     def _name(self, var: PrimVar) -> str:
         if var not in self._names:

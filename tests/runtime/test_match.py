@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import tvm_ffi
@@ -19,6 +21,7 @@ from relax.runtime.info import (
     TensorInfo,
     TupleInfo,
     mismatch,
+    substitute_dim,
 )
 from relax.runtime.info_text import parse_info
 from relax.runtime.match import ASSERT_IMM, ASSERT_SLOT, IGNORE, LOAD_SLOT, STORE, USE_IMM
@@ -155,11 +158,15 @@ def test_binding_and_making():
     assert B["make_prim_value"](slots, LOAD_SLOT, 0, "bool") is True
     np.from_dlpack(slots.tensor)[0] = 11
     assert slots.slots[0] == 11
+    B["match_prim_value"](2**63 + 1, slots, STORE, 1, W)
+    assert B["make_prim_value"](slots, LOAD_SLOT, 1, "uint64") == 2**63 + 1
+    B["match_prim_value"](2**63 + 1, slots, ASSERT_SLOT, 1, W)
+    slots.notes = ("float64: q bound by a",)
     B["match_prim_value"](0.1, slots, STORE, 0, W)
     assert B["make_prim_value"](slots, LOAD_SLOT, 0, "float64") == 0.1
     assert np.from_dlpack(B["shape_heap_floats"](slots))[0] == 0.1
     B["match_prim_value"](0.1, slots, ASSERT_SLOT, 0, W)
-    with pytest.raises(ValueError, match="the value is 0.2, expected 0.1"):
+    with pytest.raises(ValueError, match="the value is 0.2, expected q = 0.1 .q was bound by a"):
         B["match_prim_value"](0.2, slots, ASSERT_SLOT, 0, W)
 
 
@@ -279,12 +286,63 @@ def test_check_func_info():
         assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "dim, value",
+    [
+        (("+", "n", ("*", 2, "m")), 17),
+        (("int8", ("*", "n", 40)), -56),
+        (("uint8", ("-", "m", "n")), 1),
+        (("uint8", ("-", "n", "m")), 255),
+        (("bool", ("+", "n", "m")), True),
+        (("int64", "q"), 0),
+        (("float32", ("*", "q", "q")), float(np.float32(0.1 * 0.1))),
+        (("float16", ("*", 1e300, 1e300)), math.inf),
+        (("both", ("lt", "q", 1.0), ("negated", ("le", "n", "m"))), False),
+        (("either", ("ne", "n", "m"), ("eq", "n", "m")), True),
+        (("//", "n", 0), ("//", 5, 0)),
+        (("int64", ("*", math.inf, "q")), ("int64", math.inf)),
+        (("unknown",), ("unknown",)),
+    ],
+)
+def test_dimensions_are_computed_in_their_dtype(dim, value):
+    """What fails, or is not known, is left as it is."""
+    assert substitute_dim(dim, {"n": 5, "m": 6, "q": 0.1}) == value
+
+
+@pytest.mark.parametrize(
+    "note, value, text",
+    [
+        ("n bound by x", 3, "n = 3 (n was bound by x)"),
+        ("float32: q bound by a", 0.5, "q = 0.5 (q was bound by a)"),
+        ("bool: b bound by a", True, "b = True (b was bound by a)"),
+        ("uint64: u bound by a", 2**64 - 1, f"u = {2**64 - 1} (u was bound by a)"),
+        ("float64: q + q from 1", 1.5, "q + q = 1.5 (q = 0.75 was bound by a)"),
+        ("", 7, "7"),
+    ],
+)
+def test_a_slot_holds_a_value_of_its_dtype(note, value, text):
+    found = ShapeHeap(2, (note, "float64: q bound by a"))
+    if isinstance(value, float):
+        found.store_float(0, value)
+    else:
+        found.slots[0] = value
+    found.store_float(1, 0.75)
+    assert found.value(0) == value
+    assert type(found.value(0)) is type(value)
+    assert found.expected(0) == text
+
+
 def test_infos_are_read_back_from_their_text():
     dims = (("+", ("*", 2, "n"), ("slot", 3)), -1, ("min", "n", ("//", "m", 4)), ("truncmod", "n", 5))
     for info in [
         ObjectInfo(),
         PrimInfo("int64", "n"),
         PrimInfo("bool"),
+        PrimInfo("float64", -0.5),
+        PrimInfo("float64", math.inf),
+        PrimInfo("float64", -math.inf),
+        PrimInfo("float32", ("float32", ("*", "q", ("float32", "n")))),
+        PrimInfo("bool", ("negated", ("either", ("lt", "q", 0.5), ("eq", "n", 3)))),
         ShapeInfo(dims, 4),
         ShapeInfo(None, 2),
         ShapeInfo(),

@@ -156,6 +156,43 @@ def test_captured_shape_variables_alone(check):
     check(LambdaLift(), Before, Expected)
 
 
+def test_captured_scalars_are_no_sizes(check):
+    """They may be negative, or floats: each is passed for itself."""
+
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(s: R.Shape(["n"]), a: R.Prim(value="i"), b: R.Prim("float32", value="q")) -> R.Object:
+            n, i, q = T.int64(), T.int64(), T.float32()
+
+            @R.function
+            def inner() -> R.Object:
+                return (R.prim_value(T.max(i, 0) + n), R.prim_value(q * q))
+
+            z = inner()
+            return z
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(s: R.Shape(["n"]), a: R.Prim(value="i"), b: R.Prim("float32", value="q")) -> R.Object:
+            n, i, q = T.int64(), T.int64(), T.float32()
+            inner = R.make_closure(Expected.main_inner, (R.shape([n]), R.prim_value(i), R.prim_value(q)))
+            z = R.invoke_pure_closure(inner, R.tuple(), sinfo_args=R.Object)
+            return z
+
+        @R.function(private=True)
+        def main_inner(
+            captured_shape: R.Shape(["n"]),
+            captured_i: R.Prim(value="i"),
+            captured_q: R.Prim("float32", value="q"),
+        ) -> R.Object:
+            n, i, q = T.int64(), T.int64(), T.float32()
+            return (R.prim_value(T.max(i, 0) + n), R.prim_value(q * q))
+
+    check(LambdaLift(), Before, Expected)
+
+
 def test_recursion_without_captures(check):
     @I.ir_module
     class Before:

@@ -68,7 +68,7 @@ def _binary(cx: Context, expr: PrimExpr) -> Val:
     if dtype.is_float:
         return _float_binary(cx, expr, a, b)
     op = (_BOOL_OPS if dtype.is_bool else _INT_OPS).get(kind)
-    if op is not None and cx.checked and a.type == "i64" and a.lanes == 1:
+    if op is not None and cx.checked and dtype == "int64":
         return _exact(cx, op, a, b)
     if op is not None:
         return a.make(f"{op} {a.full_type} {a.ref}, {b.ref}")

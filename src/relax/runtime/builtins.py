@@ -208,8 +208,8 @@ def _info_of(value: Any) -> Info:
             return TensorInfo(value.shape, canonical_dtype(value.dtype), value.ndim)
         case tvm_ffi.Shape():
             return ShapeInfo(cast("tuple[int, ...]", tuple(value)), len(value))
-        case int():
-            return PrimInfo("int64", value)
+        case int() | float():
+            return PrimInfo("", value)
         case tuple():
             return TupleInfo(tuple(_info_of(field) for field in cast("tuple[Any, ...]", value)))
         case _:

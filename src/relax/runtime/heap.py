@@ -5,6 +5,7 @@ variables that compiled code computed. Each slot has a note, for messages:
 
     "n bound by x, dimension 1"      a variable, and what bound it
     "2 * n from 0"                   an expression, and the slots of its variables
+    "float32: q bound by a"          either, with its dtype if that is not int64
 """
 
 from __future__ import annotations
@@ -43,18 +44,34 @@ class ShapeHeap:
         """Put a floating-point scalar into a slot."""
         ctypes.c_double.from_buffer(self.slots, slot * 8).value = value
 
+    def value(self, slot: int) -> bool | int | float:
+        """What is in a slot, as a value of its dtype."""
+        dtype = self._note(slot)[1]
+        if "float" in dtype:
+            return self.load_float(slot)
+        value: int = self.slots[slot]
+        return bool(value) if dtype == "bool" else value % (1 << 64) if dtype == "uint64" else value
+
     def expected(self, slot: int) -> str:
         """What a slot stands for: ``n = 784 (n was bound by x, dimension 1)``."""
-        value = self.slots[slot]
-        note = self.notes[slot] if slot < len(self.notes) else ""
-        name, bound, origin = note.rpartition(" bound by ")
-        if bound:
-            return f"{name} = {value} ({name} was bound by {origin})"
-        text, computed, sources = note.rpartition(" from ")
-        if not computed:
+        text, _, how, origin = self._note(slot)
+        value = self.value(slot)
+        if how == "bound by":
+            return f"{text} = {value} ({text} was bound by {origin})"
+        if how != "from":
             return str(value)
         reasons: list[str] = []
-        for source in map(int, sources.split()):
-            name, _, origin = self.notes[source].rpartition(" bound by ")
-            reasons.append(f"{name} = {self.slots[source]} was bound by {origin}")
+        for source in map(int, origin.split()):
+            name, _, _, origin = self._note(source)
+            reasons.append(f"{name} = {self.value(source)} was bound by {origin}")
         return f"{text} = {value}" + (f" ({'; '.join(reasons)})" if reasons else "")
+
+    def _note(self, slot: int) -> tuple[str, str, str, str]:
+        """The variable or expression, its dtype, "bound by" or "from", and what follows; empty if nothing is noted."""
+        note = self.notes[slot] if slot < len(self.notes) else ""
+        for how in ("bound by", "from"):
+            text, found, origin = note.partition(f" {how} ")
+            if found:
+                dtype, typed, name = text.partition(": ")
+                return (name, dtype, how, origin) if typed else (text, "int64", how, origin)
+        return "", "int64", "", ""

@@ -4,19 +4,27 @@ The same six kinds the language has, cut down to what can be compared without a 
 
     Info ::= ObjectInfo | PrimInfo(dtype, value?) | ShapeInfo(dims?, ndim)
            | TensorInfo(dims?, dtype, ndim, device) | TupleInfo(fields) | FuncInfo(params?, ret, pure)
-    Dim  ::= int | float | a shape variable's name | (operator, Dim, ...) | ("slot", index in the shape heap)
+    Dim  ::= int | float | a shape variable's name | (operator, Dim, ...) | (dtype, Dim)
+           | ("slot", index in the shape heap)
 
 ``-1`` and ``""`` mean not known. A FuncInfo without params is a packed function's. Shape variables are
-names within one signature; two signatures are compared up to renaming.
+names within one signature; two signatures are compared up to renaming. ``(dtype, Dim)`` is a value rounded, or wrapped
+around, to a dtype: integers are int64 and exact where nothing else is said.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, cast
+
+import numpy as np
+
+from .dtypes import NUMPY_DTYPES
 
 Dim: TypeAlias = "int | float | str | tuple[Any, ...]"
 Env: TypeAlias = "dict[str, Dim]"
@@ -107,30 +115,78 @@ Info: TypeAlias = "ObjectInfo | PrimInfo | ShapeInfo | TensorInfo | TupleInfo | 
 # ----------------------------------------------------------------------------------------- dimensions
 
 
-def _truncated_div(a: int, b: int) -> int:
+Number: TypeAlias = "int | float"
+
+
+def _floor_div(a: Number, b: Number) -> Number:
+    return a // b
+
+
+def _either(a: Number, b: Number) -> bool:
+    return bool(a or b)
+
+
+def _both(a: Number, b: Number) -> bool:
+    return bool(a and b)
+
+
+def _truncated_div(a: Number, b: Number) -> Number:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
-def _truncated_mod(a: int, b: int) -> int:
+def _truncated_mod(a: Number, b: Number) -> Number:
     return a - b * _truncated_div(a, b)
 
 
-OPERATORS: Final[dict[str, Callable[[int, int], int]]] = {
+def _wrapped(bits: int, signed: bool) -> Callable[[Number], Number]:
+    half = 1 << (bits - 1) if signed else 0
+    return lambda value: (int(value) + half) % (1 << bits) - half
+
+
+def _rounded(dtype: str) -> Callable[[Number], Number]:
+    kind = NUMPY_DTYPES[dtype].type
+
+    def rounded(value: Number) -> Number:
+        with np.errstate(all="ignore"):
+            return float(kind(value))
+
+    return rounded
+
+
+DTYPES: Final[dict[str, Callable[[Number], Number]]] = {
+    "bool": bool,
+    **{f"int{bits}": _wrapped(bits, signed=True) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": _wrapped(bits, signed=False) for bits in (8, 16, 32, 64)},
+    **{dtype: _rounded(dtype) for dtype in ("float16", "bfloat16", "float32", "float64")},
+}
+"""What a Dim is rounded to. Sums, differences and products of float64 rounded once more are those of a shorter type."""
+
+OPERATORS: Final[dict[str, Callable[..., Number]]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
-    "//": lambda a, b: a // b,
+    "//": _floor_div,
     "%": operator.mod,
     "min": min,
     "max": max,
     "truncdiv": _truncated_div,
     "truncmod": _truncated_mod,
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "either": _either,
+    "both": _both,
+    "negated": operator.not_,
+    **DTYPES,
 }
 """What a Dim is computed with. A dimension made in any other way is ``("unknown",)`` at run time."""
 
 
 def dim_text(dim: Dim) -> str:
     """A dimension as users write it."""
+    if isinstance(dim, float) and not math.isfinite(dim):
+        return f'float64("{dim}")'
     if not isinstance(dim, tuple):
         return str(dim)
     if dim[0] == "slot":
@@ -140,21 +196,19 @@ def dim_text(dim: Dim) -> str:
     return f"{dim[0]}({', '.join(parts)})" if dim[0][0].isalpha() else f" {dim[0]} ".join(parts)
 
 
-def substitute_dim(dim: Dim, env: Mapping[str, Dim], slots: Mapping[int, int] | None = None) -> Dim:
+def substitute_dim(dim: Dim, env: Mapping[str, Dim], slots: Callable[[int], Dim] | None = None) -> Dim:
     """Put values for variables, and for slots if those are given, computing what becomes known."""
     if isinstance(dim, str):
         return env.get(dim, dim)
     if not isinstance(dim, tuple):
         return dim
     if dim[0] == "slot":
-        return dim if slots is None else slots[dim[1]]
+        return dim if slots is None else slots(dim[1])
     parts = [substitute_dim(d, env, slots) for d in dim[1:]]
     function = OPERATORS.get(dim[0])
-    if function is not None and all(isinstance(p, int) for p in parts):
-        try:
-            return function(*parts)  # pyright: ignore[reportArgumentType]
-        except (ZeroDivisionError, TypeError):
-            return (dim[0], *parts)
+    if function is not None and all(isinstance(p, (int, float)) for p in parts):
+        with contextlib.suppress(ArithmeticError, TypeError, ValueError):
+            return function(*parts)
     return (dim[0], *parts)
 
 
@@ -206,7 +260,7 @@ def _combine(operation: str, a: _Polynomial, b: _Polynomial) -> _Polynomial:
     return {monomial: factor for monomial, factor in result.items() if factor}
 
 
-def substitute(info: Info, env: Mapping[str, Dim], slots: Mapping[int, int] | None = None) -> Info:
+def substitute(info: Info, env: Mapping[str, Dim], slots: Callable[[int], Dim] | None = None) -> Info:
     """The info with values put for shape variables and slots."""
     match info:
         case PrimInfo(value=value) if value is not None:

@@ -112,6 +112,8 @@ def _dim(node: ast.expr) -> Dim:
             return name
         case ast.BinOp(left, op, right) if type(op) in _BINARY:
             return (_BINARY[type(op)], _dim(left), _dim(right))
+        case ast.Call(ast.Name("float64"), [ast.Constant("inf" | "-inf" | "nan" as value)]):
+            return float(value)
         case ast.Call(ast.Name("slot"), [ast.Constant(int(index))]):
             return ("slot", index)
         case ast.Call(ast.Name(name), args) if name in OPERATORS or name == "unknown":

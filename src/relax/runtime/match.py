@@ -86,7 +86,7 @@ def check_func_info(value: Any, heap: ShapeHeap | int | None, info: str, context
         raise TypeError(f"{context}: expected a Relax function, found {kind_of(value)}")
     if value.info is not None:
         if isinstance(heap, ShapeHeap):
-            expected = cast("FuncInfo", substitute(expected, {}, heap.slots))
+            expected = cast("FuncInfo", substitute(expected, {}, heap.value))
         why = mismatch(value.info, expected)
         if why is not None:
             raise TypeError(f"{context}: the function {value.name} does not fit: {why}")
@@ -135,11 +135,12 @@ def match_prim_value(value: Any, heap: ShapeHeap | None, code: int, operand: Any
         return
     if code == ASSERT_SLOT:
         assert heap is not None
-        is_float = isinstance(value, float)
-        expected = heap.load_float(operand) if is_float else heap.slots[operand]
-        if value != expected:
-            text = str(expected) if is_float else heap.expected(operand)
-            raise ValueError(f"{context}: the value is {value}, expected {text}")
+        if isinstance(value, float):
+            differs = value != heap.load_float(operand)
+        else:
+            differs = (value - heap.slots[operand]) % (1 << 64) != 0  # a uint64 may look negative in a slot
+        if differs:
+            raise ValueError(f"{context}: the value is {value}, expected {heap.expected(operand)}")
     elif value != operand:
         raise ValueError(f"{context}: the value is {value}, expected {operand}")
 
@@ -164,4 +165,6 @@ def make_prim_value(heap: ShapeHeap | None, code: int, operand: Any, dtype: str)
     assert heap is not None
     if dtype == "bool":
         return bool(heap.slots[operand])
-    return heap.load_float(operand) if "float" in dtype else heap.slots[operand]
+    if "float" in dtype:
+        return heap.load_float(operand)
+    return heap.slots[operand] % (1 << 64) if dtype == "uint64" else heap.slots[operand]

@@ -15,10 +15,11 @@ After    def main(x: R.Tensor(("n",))):
          def main_inner(y: R.Tensor(("n",)), x: R.Tensor(("n",))):
              return R.add(x, y)
 
-What a function captures, Relax variables in the order of their use and then (as one shape value) the shape
-variables that these do not tell, become its last parameters. One that captures nothing is named by its
-GlobalVar, and called directly. Inside a function that calls itself, calls pass on what it captures; where it
-uses itself as a value, a closure is made. Calls of function values, whatever they are, become invocations of closures.
+What a function captures becomes its last parameters: Relax variables in the order of their use, then the shape
+variables that these do not tell, sizes as one shape value and other scalars each for itself. One that captures
+nothing is named by its GlobalVar, and called directly. Inside a function that calls itself, calls pass on what it
+captures; where it uses itself as a value, a closure is made. Calls of function values, whatever they are, become
+invocations of closures.
 
 Afterwards no function literal is left, in branches, dataflow blocks or other literals either.
 """
@@ -30,14 +31,14 @@ from typing import cast
 
 from ..block_builder import BlockBuilder
 from ..derive import is_pure_call
-from ..expr import Call, Function, ShapeExpr, Tuple, Var, VarBinding
+from ..expr import Call, Function, PrimValue, ShapeExpr, Tuple, Var, VarBinding
 from ..ir import GlobalVar, IRModule, Op, RelaxExpr, Span
 from ..normalize import normalize_module
 from ..prim import SizeVar
 from ..prim import Var as ShapeVar
 from ..scope import signature_of
 from ..sinfo_map import bound_in
-from ..struct_info import ObjectStructInfo, ShapeStructInfo
+from ..struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo
 from ..substitute import Substitution
 from .decorators import module_pass
 from .rebuild import with_info
@@ -65,11 +66,21 @@ class _Captured:
     @property
     def values(self) -> tuple[RelaxExpr, ...]:
         """As arguments."""
-        shape = (ShapeExpr(self.shape_variables),) if self.shape_variables else ()
-        return (*self.variables, *shape)
+        return (*self.variables, *_values_of(self.shape_variables))
 
     def __bool__(self) -> bool:
         return bool(self.variables or self.shape_variables)
+
+
+def _values_of(variables: tuple[ShapeVar, ...]) -> tuple[RelaxExpr, ...]:
+    """Shape variables as values. Only sizes are dimensions of a shape: other scalars may be negative, or floats."""
+    sizes = tuple(v for v in variables if v.nonnegative)
+    others = (PrimValue(v) for v in variables if not v.nonnegative)
+    return (*((ShapeExpr(sizes),) if sizes else ()), *others)
+
+
+def _renewed(var: ShapeVar) -> ShapeVar:
+    return SizeVar(var.name, var.dtype) if var.nonnegative else ShapeVar(var.name, var.dtype)
 
 
 class _Lifter(BlockBuilder):
@@ -146,7 +157,7 @@ class _Lifter(BlockBuilder):
     def closed(self, func: Function, captured: _Captured) -> tuple[Function, tuple[RelaxExpr, ...]]:
         """The function with parameters for what it captured, and these as arguments inside it."""
         shape_scope = [*bound_in(*(v.struct_info for v in captured.variables)), *captured.shape_variables]
-        renamed = {v: SizeVar(v.name, v.dtype) for v in shape_scope}
+        renamed = {v: _renewed(v) for v in shape_scope}
         sub = Substitution({}, dict(renamed))
         params: list[Var] = []
         for variable in captured.variables:
@@ -154,10 +165,9 @@ class _Lifter(BlockBuilder):
             sub.variables[variable] = param
             params.append(param)
         arguments: list[RelaxExpr] = list(params)
-        if captured.shape_variables:
-            values = tuple(renamed[v] for v in captured.shape_variables)
-            params.append(Var("captured_shape", ShapeStructInfo(values)))
-            arguments.append(ShapeExpr(values))
+        for value in _values_of(tuple(renamed[v] for v in captured.shape_variables)):
+            params.append(_captured_param(value))
+            arguments.append(value)
         inner = cast(Function, sub.node(func))
         attrs = {k: v for k, v in inner.attrs.items() if k != "global_symbol"}
         lifted = Function(
@@ -188,6 +198,13 @@ class _Lifter(BlockBuilder):
         name = "relax.invoke_pure_closure" if is_pure_call(expr, self) else "relax.invoke_closure"
         call = _call(name, callee, Tuple(expr.args), span=expr.span)
         return super().visit_call(call.replace(sinfo_args=(expr.struct_info,)))
+
+
+def _captured_param(value: RelaxExpr) -> Var:
+    """The parameter that takes a shape value of variables, or a scalar variable."""
+    if isinstance(value, PrimValue):
+        return Var(f"captured_{cast(ShapeVar, value.value).name}", PrimStructInfo(value=value.value))
+    return Var("captured_shape", ShapeStructInfo(cast(ShapeExpr, value).values))
 
 
 def _call(name: str, *args: RelaxExpr, span: Span | None) -> Call:

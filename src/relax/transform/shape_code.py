@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from ..expr import Var
 from ..ir import GlobalVar, Node, structural_equal, structural_hash
-from ..prim import PrimExpr, cast, substitute
+from ..prim import PrimExpr, cast, free_vars, substitute
 from ..prim import Var as PrimVar
 from ..tir import Buffer, BufferLoad, BufferStore, PrimFunc
 from ..tir.statements import seq_of
@@ -63,16 +62,15 @@ class ShapeCode:
         self._taken = taken
         self._pending: list[_Pending] = []
 
-    def begin(self, heap: Var) -> None:
-        """Start with the next function, whose heap this is."""
-        del heap
+    def begin(self) -> None:
+        """Start with the next function, which has a heap of its own."""
         self._pending = []
 
     def function(self, stores: Mapping[int, PrimExpr], slots: Mapping[PrimVar, int]) -> ShapeFunction:
         """A function that stores each expression into its slot, reading variables from theirs."""
         global_var = GlobalVar(self._unique("shape_func"))
         self._pending.append(_Pending(global_var, dict(stores), dict(slots)))
-        return ShapeFunction(global_var, any(value.dtype.is_float for value in stores.values()))
+        return ShapeFunction(global_var, _has_floats(stores.values()))
 
     def finish(self, size: int) -> None:
         """The heap of the function has `size` slots: its shape functions can be made."""
@@ -88,13 +86,18 @@ class ShapeCode:
         return name
 
 
+def _has_floats(values: Iterable[PrimExpr]) -> bool:
+    """Whether floats are stored, or read on the way."""
+    return any(part.dtype.is_float for value in values for part in (value, *free_vars(value)))
+
+
 def _prim_func(pending: _Pending, size: int) -> PrimFunc:
     ints = Buffer(PrimVar("H", "handle"), "int64", (size,), name="H")
     floats = Buffer(PrimVar("F", "handle"), "float64", (size,), name="F")
     loads = {var: _load(ints, floats, var, slot) for var, slot in pending.slots.items()}
     stores = [_store(ints, floats, substitute(value, loads), slot) for slot, value in pending.stores.items()]
     heap, view = PrimVar("heap", "handle"), PrimVar("floats", "handle")
-    has_floats = any(value.dtype.is_float for value in pending.stores.values())
+    has_floats = _has_floats(pending.stores.values())
     params = (heap, view) if has_floats else (heap,)
     buffers = {heap: ints, view: floats} if has_floats else {heap: ints}
     # With floats there are two views of one heap: no promise that they are apart.

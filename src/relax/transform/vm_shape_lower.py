@@ -154,7 +154,7 @@ class _FunctionLowering:
         """Expressions the function needs somewhere, each once, which cannot fail."""
 
     def lower(self, func: Function) -> Function:
-        self.code.begin(self.heap)
+        self.code.begin()
         body = cast(SeqExpr, func.body)
         self.later = shape_needs(func)
         given = len(func.params) - self.captured
@@ -336,7 +336,7 @@ class _FunctionLowering:
 
     def define(self, var: PrimVar, origin: str) -> int:
         """The slot of a shape variable that is bound here."""
-        slot = self._new_slot(f"{var.name} bound by {origin}")
+        slot = self._new_slot(f"{_noted(var, var.name)} bound by {origin}")
         self.slots[var] = slot
         self.ready.add(slot)
         return slot
@@ -357,7 +357,7 @@ class _FunctionLowering:
         if known is not None:
             return known
         sources = " ".join(str(self.slots[var]) for var in free_vars(value))
-        slot = self._new_slot(f"{prim_text(value)} from {sources}")
+        slot = self._new_slot(f"{_noted(value, prim_text(value))} from {sources}")
         self.computed.put(value, slot)
         return slot
 
@@ -566,6 +566,11 @@ class _Match:
 
     def _call(self, name: str, args: Sequence[RelaxExpr]) -> None:
         self.lowering.call(name, [*args, StringImm(self.context)], _UNIT)
+
+
+def _noted(value: PrimExpr, text: str) -> str:
+    """How a slot's note speaks of a value: see `relax.runtime.heap`."""
+    return text if value.dtype == "int64" and ": " not in text else f"{value.dtype!s}: {text}"
 
 
 def _func_dims(info: StructInfo) -> list[PrimExpr]:

@@ -61,7 +61,8 @@ def _prim(p: Printer, node: PrimStructInfo) -> Text:
     ):  # another dtype than is said: broken, and shown
         text, implied = f"{p.T('int64')}({value.value})", False
     else:
-        text, implied = dimension(p, value), node.dtype == value.dtype
+        text = dimension(p, value)  # a quoted name is an int64, if nothing else is said
+        implied = node.dtype == value.dtype and (node.dtype == "int64" or not isinstance(value, prim.Var))
     if implied:
         return Text(f"{p.R('Prim')}(value={text})")
     return Text(f'{p.R("Prim")}("{node.dtype!s}", value={text})')

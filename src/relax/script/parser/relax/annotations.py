@@ -35,7 +35,7 @@ class Dimensions(Protocol):
 
     def dimension_text(self, text: str) -> prim.PrimExpr: ...
 
-    def scalar_text(self, text: str) -> prim.PrimExpr: ...
+    def scalar_text(self, text: str, dtype: str = "int64") -> prim.PrimExpr: ...
 
     def vdevice(self, text: str) -> VDevice: ...
 
@@ -45,16 +45,18 @@ class _Loose(Evaluator):
 
     def __init__(self) -> None:
         super().__init__(ScriptSource.parse(""), Scopes(), DiagnosticContext())
+        self._dtype = "int64"
 
     def missing_name(self, node: ast.Name) -> prim.Var:
-        made = prim.Var(node.id, "int64")
+        made = prim.Var(node.id, self._dtype)
         self.scopes.define(node.id, made)
         return made
 
     def dimension_text(self, text: str) -> prim.PrimExpr:
         return prim.dimension(self.scalar_text(text))
 
-    def scalar_text(self, text: str) -> prim.PrimExpr:
+    def scalar_text(self, text: str, dtype: str = "int64") -> prim.PrimExpr:
+        self._dtype = dtype if text.strip().isidentifier() else "int64"
         try:
             self.source = ScriptSource.parse(text.strip())
         except DiagnosticError as problem:
@@ -225,13 +227,13 @@ class _Shape(StructInfoForm):
 
 
 class _Prim(StructInfoForm):
-    """R.Prim(dtype) or R.Prim(value=expression)."""
+    """R.Prim(dtype) or R.Prim(value=expression); both, where a quoted value is a new variable of that dtype."""
 
     def build(self, dtype: Any = None, value: Any = None) -> PrimStructInfo:
         if dtype is None and value is None:
             raise TypeError("R.Prim: give a dtype or a value")
         if isinstance(value, str):
-            value = _reader().scalar_text(value)
+            value = _reader().scalar_text(value, "int64" if dtype is None else str(dtype))
         if value is not None and not isinstance(value, prim.PrimExpr):
             default = (
                 "float64" if isinstance(value, float) else "bool" if isinstance(value, bool) else "int64"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 import types
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from ....expr import bind_dimensions
 from ....ir import BaseFunc, DiagnosticError, RelaxExpr, StructInfo, VDevice, find_vdevice, parse_vdevice
@@ -168,9 +168,9 @@ class NameReader(StatementParser):
             for part in ast.walk(function.returns)
         )
 
-    def new_size(self, name: str) -> prim.Var:
+    def new_size(self, name: str, dtype: str = "int64") -> prim.Var:
         """A new shape variable."""
-        made = self.sizes[name] = prim.Var(name, "int64")
+        made = self.sizes[name] = prim.Var(name, dtype)
         if not isinstance(self.scopes.local(name), RelaxExpr):
             self.scopes.define(name, made)
         return made
@@ -179,17 +179,19 @@ class NameReader(StatementParser):
         """A dimension given as text: a name, or an expression over names in scope."""
         return prim.dimension(self.scalar_text(text))
 
-    def scalar_text(self, text: str) -> prim.PrimExpr:
-        """The same of any dtype: the value of a Prim may be a bool or a float."""
+    def scalar_text(self, text: str, dtype: str = "int64") -> prim.PrimExpr:
+        """The same of any dtype: the value of a Prim may be a bool or a float. A new variable has the dtype `dtype`."""
         stripped = text.strip()
         if stripped.isidentifier():
             value = self.scopes.local(stripped)
             if value is POISON:
                 raise Poisoned(stripped)
-            if isinstance(value, (int, prim.PrimExpr)):
+            if isinstance(value, prim.PrimExpr):
+                return value
+            if isinstance(value, int):
                 return prim.dimension(value)
             known = self.sizes.get(stripped)
-            return self.new_size(stripped) if known is None else known
+            return self.new_size(stripped, dtype) if known is None else known
         with self.binding_dimensions(), self.reading_dimensions():
             return as_scalar(self.eval(self._quoted(self._form, stripped)))
 
@@ -207,16 +209,26 @@ def _can_be_dimension(value: Any) -> bool:
     )
 
 
-def quoted_names(annotation: ast.expr | None) -> list[str]:
-    """The names that stand alone, quoted, in the dimensions of a parameter's annotation."""
-    found: list[str] = []
-    for node in ast.walk(annotation) if annotation is not None else ():
-        items: list[ast.expr] = []
+def quoted_names(annotations: Iterable[ast.expr | None]) -> dict[str, str]:
+    """The names that stand alone, quoted, in the dimensions of parameters' annotations, and their dtypes.
+
+    ``R.Prim("float32", value="q")`` states one; a name that stands for a dimension anywhere is an int64.
+    """
+    found: dict[str, str] = {}
+    for node in (
+        node for annotation in annotations if annotation is not None for node in ast.walk(annotation)
+    ):
         if isinstance(node, (ast.Tuple, ast.List)):
-            items = node.elts
-        elif isinstance(node, ast.keyword) and node.arg == "value":
-            items = [node.value]
-        for item in items:
-            if isinstance(item, ast.Constant) and isinstance(item.value, str) and item.value.isidentifier():
-                found.append(item.value)
+            found.update((name, "int64") for name in filter(None, map(_quoted_name, node.elts)))
+        elif isinstance(node, ast.Call):
+            values = [keyword.value for keyword in node.keywords if keyword.arg == "value"]
+            stated = [k.value for k in node.keywords if k.arg == "dtype"] or node.args[:1]
+            dtype = next(filter(None, map(_quoted_name, stated)), "int64")
+            for name in filter(None, map(_quoted_name, values)):
+                found.setdefault(name, dtype)
     return found
+
+
+def _quoted_name(node: ast.expr) -> str | None:
+    quoted = isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier()
+    return str(cast(ast.Constant, node).value) if quoted else None

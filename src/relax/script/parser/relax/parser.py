@@ -116,9 +116,8 @@ class RelaxParser(NameReader):
                 self.fail(DECLARATION, "a Relax function has plain parameters only", extra)
         for default in args.defaults:
             self.fail(DECLARATION, "a parameter of a Relax function has no default value", default)
-        for arg in args.args:
-            for name in quoted_names(arg.annotation):
-                self.new_size(name)
+        for name, dtype in quoted_names(arg.annotation for arg in args.args).items():
+            self.new_size(name, dtype)
         params: list[Var] = []
         for arg in args.args:
             info: StructInfo | None = None
@@ -366,7 +365,9 @@ class RelaxParser(NameReader):
             known = self.sizes.get(target.id)
         if isinstance(known, prim.Var):
             if known.dtype != value.dtype:
-                self.fail(KIND, f"`{target.id}` is a shape variable of dtype {known.dtype!s} already", target)
+                hint = f'where it is bound, write R.Prim("{value.dtype!s}", value="{target.id}")'
+                message = f"`{target.id}` is a shape variable of dtype {known.dtype!s} already"
+                self.fail(KIND, message, target, hint=hint)
             return known
         made = value if value.name else prim.Var(target.id, value.dtype, span=self.span(target))
         if value.nonnegative:

@@ -1,0 +1,172 @@
+"""Scalars that functions name: variables of any dtype, which closures capture, and in which function types are written."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+
+import numpy as np
+import pytest
+
+import relax
+from relax.ir import assert_structural_equal
+from relax.script import from_source
+
+VALUES = {
+    "bool": [True, False],
+    "int8": [-128, 3, 127],
+    "uint8": [0, 255],
+    "int32": [-(2**31), 5],
+    "int64": [-7, 0, 2**61],
+    "uint64": [2**63 + 5, 1],
+    "float16": [1.5, 0.1],
+    "bfloat16": [1.5],
+    "float32": [0.1, -0.0, math.inf],
+    "float64": [0.1, 1e300],
+}
+CASES = [(dtype, value) for dtype, values in VALUES.items() for value in values]
+
+
+def in_both_modes(mod):
+    """What main does in the interpreter, and compiled."""
+    return [
+        relax.interpreter.Interpreter(mod)["main"],
+        relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"],
+    ]
+
+
+def rounded(dtype, value):
+    """A Python number as one that `dtype` holds."""
+    if "float" not in dtype:
+        return value
+    kind = relax.DataType(dtype).numpy().type
+    with np.errstate(all="ignore"):
+        return float(kind(value))
+
+
+def read(text):
+    """The module, which prints as what it is."""
+    mod = from_source(text)
+    assert_structural_equal(from_source(mod.script()), mod)
+    return mod
+
+
+@pytest.mark.parametrize("dtype, value", CASES)
+def test_a_captured_scalar(dtype, value):
+    mod = read(
+        f"""
+        @I.ir_module
+        class Module:
+            @R.function
+            def main(a: R.Prim("{dtype}", value="q")) -> R.Tuple(R.Prim("{dtype}"), R.Prim("{dtype}"), R.Prim("bool")):
+                q = T.{dtype}()
+                @R.function
+                def f() -> R.Prim("{dtype}", value=q):
+                    return R.prim_value(q)
+                @R.function
+                def positive() -> R.Prim("bool"):
+                    return R.prim_value(T.max(q, T.{dtype}(0)) == q)
+                return (f(), R.prim_value(q), positive())
+        """.replace("T.max(q, T.bool(0)) == q", "q")
+    )
+    value = rounded(dtype, value)
+    for main in in_both_modes(mod):
+        found = main(value)
+        assert found[:2] == (value, value)
+        assert found[2] is (value >= 0 if dtype != "bool" else value)
+
+
+@pytest.mark.parametrize("dtype, value", CASES)
+def test_a_function_type_that_mentions_a_scalar(dtype, value):
+    """The closure says `twice` of what it captured, rounded or wrapped around as the program does."""
+    mod = read(
+        f"""
+        @I.ir_module
+        class Module:
+            @R.function
+            def main(a: R.Prim("{dtype}", value="q"), b: R.Prim("{dtype}")) -> R.Prim("{dtype}"):
+                q = T.{dtype}()
+                @R.function
+                def f(x: R.Prim("{dtype}", value=q + q)) -> R.Prim("{dtype}"):
+                    return x
+                return cls.call(R.prim_value(q + q), f, b)
+
+            @R.function(private=True)
+            def call(v: R.Prim("{dtype}"), f: R.Object, b: R.Prim("{dtype}")) -> R.Prim("{dtype}"):
+                w = T.{dtype}()
+                z = R.match_cast(v, R.Prim("{dtype}", value=w))
+                g = R.match_cast(f, R.Callable((R.Prim("{dtype}", value=w),), R.Prim("{dtype}")))
+                c = R.match_cast(b, R.Prim("{dtype}", value=w))
+                return g(c)
+        """
+    )
+    value = rounded(dtype, value)
+    kind = relax.DataType(dtype).numpy().type
+    with np.errstate(all="ignore"):
+        twice = rounded(dtype, (kind(value) + kind(value)).item())
+    other = rounded(dtype, not twice if dtype == "bool" else 1 if twice != 1 else 2)
+    for main in in_both_modes(mod):
+        assert main(value, twice) == twice
+        with pytest.raises(ValueError, match=re.escape(f"the value is {other}, expected w = {twice}")):
+            main(value, other)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "int32", "uint8"])
+@pytest.mark.parametrize("operation", ["+", "*", "-"])
+def test_an_int64_that_overflows_is_an_error_and_others_wrap_around(dtype, operation):
+    """Sizes are int64."""
+    mod = read(
+        f"""
+        @I.ir_module
+        class Module:
+            @R.function
+            def main(a: R.Prim("{dtype}", value="q"), b: R.Prim("{dtype}", value="r")) -> R.Prim("{dtype}"):
+                q = T.{dtype}()
+                r = T.{dtype}()
+                return R.prim_value(q {operation} r)
+        """
+    )
+    limits = np.iinfo(dtype)
+    for main in in_both_modes(mod):
+        for a, b in itertools.product([limits.min, limits.max, limits.max // 2 + 1, 3, 0], repeat=2):
+            exact = {"+": a + b, "*": a * b, "-": a - b}[operation]
+            if dtype == "int64" and not limits.min <= exact <= limits.max:
+                with pytest.raises(OverflowError, match="a size does not fit into 64 bits"):
+                    main(a, b)
+            else:
+                assert main(a, b) == (exact - limits.min) % 2**limits.bits + limits.min
+
+
+@pytest.mark.filterwarnings("ignore::relax.ir.RelaxWarning")
+def test_a_function_type_is_compared_with_the_scalars_captured():
+    mod = read(
+        """
+        @I.ir_module
+        class Module:
+            @R.function
+            def main(a: R.Prim("float32", value="q"), b: R.Prim("float32", value="r"), s: R.Shape(["n"])) -> R.Object:
+                q = T.float32()
+                r = T.float32()
+                n = T.int64()
+                @R.function
+                def f(x: R.Prim("bool", value=q < r), y: R.Prim("float32", value=q * T.Cast("float32", n))) -> R.Object:
+                    return x
+                return cls.check(f, R.prim_value(q), R.prim_value(r), R.prim_value(n))
+
+            @R.function(private=True)
+            def check(f: R.Object, a: R.Prim("float32", value="q"), b: R.Prim("float32", value="r"), c: R.Prim(value="n")):
+                q = T.float32()
+                r = T.float32()
+                n = T.int64()
+                g = R.match_cast(
+                    f,
+                    R.Callable((R.Prim("bool", value=r > q), R.Prim("float32", value=T.Cast("float32", n) * q)), R.Object),
+                )
+                return g(R.prim_value(q < r), R.prim_value(q * T.Cast("float32", n)))
+        """
+    )
+    for main in in_both_modes(mod):
+        for a, b, n in ((0.25, 3.0, 3), (3.0, 0.25, 0), (0.1, 0.1, 7)):
+            a, b = rounded("float32", a), rounded("float32", b)
+            assert main(a, b, relax.ShapeTuple([n])) is (a < b)
