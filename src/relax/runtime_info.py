@@ -132,6 +132,8 @@ class InfoMaker:
                 return ("lt", self.dim(b), self.dim(a))
             case GE(a, b):
                 return ("le", self.dim(b), self.dim(a))
+            case Add(a, b) | Sub(a, b) | Mul(a, b) | Min(a, b) | Max(a, b) if value.dtype.is_float:
+                return _typed(value.dtype, (_OPERATORS[type(value)], self.dim(a), self.dim(b)))
             case Add(a, b) | Sub(a, b) | Mul(a, b):
                 return _typed(value.dtype, (_OPERATORS[type(value)], self._term(a), self._term(b)))
             case _ if type(value) in (_OPERATORS if not value.dtype.is_float else ()):

@@ -7,8 +7,8 @@
     lv = R.call_tir(cls.add, (x, y), out_sinfo=R.Tensor((n, 4), "float32"))
 
 Tensors become placeholders, shapes lists of dimensions, prim values scalars, tuples lists. Shape variables
-that no buffer of the PrimFunc binds are passed as `tir_vars`. A dimension nobody knows gets a name first, by a
-match_cast.
+that no buffer of the PrimFunc binds are passed as `tir_vars`, those that are no sizes (they may be negative, or
+floats) as arguments. A dimension nobody knows gets a name first, by a match_cast.
 """
 
 from __future__ import annotations
@@ -182,10 +182,14 @@ class _Arguments:
     def scalar(self, value: PrimExpr) -> PrimExpr:
         """A scalar over the caller's shape variables, in those of the PrimFunc."""
         for var in free_vars(value):
-            if var not in self.inner:
-                self.inner[var] = (
-                    SizeVar(var.name, var.dtype) if var.nonnegative else PrimVar(var.name, var.dtype)
-                )
+            if var in self.inner:
+                continue
+            if var.nonnegative:
+                self.inner[var] = SizeVar(var.name, var.dtype)
+            else:  # no size, which a buffer or `tir_vars` could tell
+                self.inner[var] = PrimVar(var.name, var.dtype)
+                self.exprs.append(PrimValue(var))
+                self.parameters.append(self.inner[var])
         return substitute(value, self.inner) if self.inner else value
 
     def tensor(self, expr: RelaxExpr, info: TensorStructInfo) -> te.Tensor:

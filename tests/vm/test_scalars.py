@@ -170,3 +170,73 @@ def test_a_function_type_is_compared_with_the_scalars_captured():
         for a, b, n in ((0.25, 3.0, 3), (3.0, 0.25, 0), (0.1, 0.1, 7)):
             a, b = rounded("float32", a), rounded("float32", b)
             assert main(a, b, relax.ShapeTuple([n])) is (a < b)
+
+
+PAIRS = [
+    ("bool", True, False),
+    ("int8", -128, 3),
+    ("uint8", 255, 2),
+    ("int32", -7, 2**31 - 1),
+    ("int64", -(2**63), 5),
+    ("uint64", 2**63 - 1, 5),
+    ("float16", 1.5, -0.25),
+    ("float32", 0.1, math.inf),
+    ("float64", -0.1, math.nan),
+]
+
+
+@pytest.mark.parametrize("dtype, a, b", PAIRS)
+@pytest.mark.parametrize(
+    "operation",
+    [
+        'R.full((n,), a, "{dtype}")',
+        'R.full((n,), R.prim_value(q + r), "{dtype}")',
+        "R.where(R.equal(x, a), b, x)",
+        "R.less_equal(x, R.prim_value(T.max(q, r)))",
+        "R.maximum(b, x)",
+        "R.add(x, R.prim_value(q))",
+    ],
+)
+def test_a_named_scalar_is_an_operand_of_tensor_operators(dtype, a, b, operation):
+    """In the kernel it is an argument: only sizes can be told by shapes."""
+    if dtype == "bool" and "where" not in operation and "full" not in operation:
+        return
+    mod = read(
+        f"""
+        @I.ir_module
+        class Module:
+            @R.function
+            def main(
+                a: R.Prim("{dtype}", value="q"), b: R.Prim("{dtype}", value="r"), x: R.Tensor(("n",), "{dtype}")
+            ) -> R.Object:
+                n = T.int64()
+                q = T.{dtype}()
+                r = T.{dtype}()
+                return {operation.format(dtype=dtype)}
+        """
+    )
+    a, b = rounded(dtype, a), rounded(dtype, b)
+    x = np.array([a, b, 0, 1], dtype)
+    first, second = (main(a, b, x.copy()).numpy() for main in in_both_modes(mod))
+    np.testing.assert_array_equal(first, second, strict=True)
+    if operation.startswith("R.full((n,), a"):
+        np.testing.assert_array_equal(first, np.full(4, a, dtype), strict=True)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_an_argument_is_rounded_to_the_dtype_of_its_parameter(dtype):
+    mod = read(
+        f"""
+        @I.ir_module
+        class Module:
+            @R.function
+            def main(a: R.Prim("{dtype}", value="q"), t: R.Tuple(R.Prim("{dtype}"))) -> R.Object:
+                q = T.{dtype}()
+                return (a, t[0], R.prim_value(q * q), R.prim_value(q == T.{dtype}(0.1)), R.full((), a, "{dtype}"))
+        """
+    )
+    tenth = rounded(dtype, 0.1)
+    for main in in_both_modes(mod):
+        a, b, square, same, tensor = main(0.1, (0.1,))
+        assert (a, b, square, same) == (tenth, tenth, rounded(dtype, tenth * tenth), True)
+        assert float(tensor.numpy()) == tenth

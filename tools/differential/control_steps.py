@@ -40,6 +40,7 @@ class ControlSteps(Core):
         made.lines = self.lines
         made.pool = list(self.pool)
         made.dims = list(self.dims)
+        made.scalars = list(self.scalars)
         made.depth = self.depth + 1
         made.dataflow = self.dataflow
         made.busy = set(self.busy)
@@ -126,7 +127,7 @@ class ControlSteps(Core):
                 chosen.append(value)
         inner.line(f"R.output({', '.join(value.name for value in chosen)})")
         # A shape variable that a match_cast of the block binds is visible until the sequence ends.
-        self.dims = list(inner.dims)
+        self.dims, self.scalars = list(inner.dims), list(inner.scalars)
         for value in chosen:
             self.add(value)
 
@@ -431,7 +432,7 @@ def hides(kind: Kind) -> bool:
 
 def weak(kind: Kind) -> Kind:
     """A kind for a parameter: what a scalar is worth is not part of it."""
-    return replace(kind, value=None) if isinstance(kind, Prim) else kind
+    return replace(kind, value=None, name="") if isinstance(kind, Prim) else kind
 
 
 def alike(a: Kind, b: Kind) -> bool:

@@ -11,6 +11,7 @@ a function of the reals took part, `Program.exact` is False, and results are com
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections import Counter
@@ -26,7 +27,7 @@ from relax.ir import DiagnosticError, IRModule, RelaxWarning
 
 from .call_steps import CallSteps
 from .choices import Choices, Drawn, Seeded
-from .control_steps import ControlSteps
+from .control_steps import ControlSteps, weak
 from .failing_steps import FailingSteps
 from .kinds import (
     FLOATS,
@@ -43,6 +44,7 @@ from .kinds import (
     hide,
 )
 from .network_steps import NetworkSteps
+from .scalar_steps import NAMED, ScalarSteps
 from .tensor_steps import TensorSteps
 from .value_steps import ValueSteps
 from .writer import LARGEST, STEPS, Draft
@@ -57,7 +59,7 @@ SIZES: tuple[dict[str, int], ...] = tuple(
 """Sizes worth trying, the telling ones first."""
 
 
-class Scope(TensorSteps, NetworkSteps, ValueSteps, ControlSteps, CallSteps, FailingSteps):
+class Scope(TensorSteps, NetworkSteps, ValueSteps, ScalarSteps, ControlSteps, CallSteps, FailingSteps):
     """All steps."""
 
 
@@ -122,7 +124,9 @@ def _program(choices: Choices, effects: bool | None, failing: bool | None) -> Pr
     scope = Scope(draft, pure=not effects, signature={"n", "m"})
     scope.dims = ["n", "m"]
     params = _parameters(choices)
-    scope.pool = [Value(name, kind, 255 if _is_uint8(kind) else 3) for name, kind in params]
+    scope.pool = [Value(name, weak(kind), 255 if _is_uint8(kind) else 3) for name, kind in params]
+    scope.scalars = [(kind.name, kind.dtype) for _, kind in params if isinstance(kind, Prim) and kind.name]
+    named = tuple(scope.scalars)
     scope.steps(choices.integer(2, 11))
     chosen = [scope.find(lambda _: True) for _ in range(choices.integer(2, 5))]
     results = [value for value in chosen if value is not None]
@@ -132,6 +136,7 @@ def _program(choices: Choices, effects: bool | None, failing: bool | None) -> Pr
     shown = ", ".join(f"{name}: {annotation(param, True)}" for name, param in params)
     head = f"    @R.function{'' if not effects else '(pure=False)'}\n    def main({shown}){arrow}:\n"
     head += "        n = T.int64()\n        m = T.int64()\n"
+    head += "".join(f"        {name} = T.{dtype}()\n" for name, dtype in named)
     devices = DEVICES if draft.devices else ""
     text = (
         "\n@I.ir_module\nclass Module:\n"
@@ -180,6 +185,9 @@ def _parameters(choices: Choices) -> list[tuple[str, Kind]]:
     ]
     for i in range(choices.integer(0, 4)):
         params.append((f"a{i}", choices.pick(options)))
+    if choices.chance(35):
+        for i in range(choices.integer(1, 3)):
+            params.append((f"s{i}", Prim(choices.pick(NAMED), None, f"q_{i}")))
     return params if choices.chance(70) else params[1:] + params[:1]
 
 
@@ -224,6 +232,10 @@ def value_of(kind: Kind, sizes: Mapping[str, int], rng: np.random.Generator, spe
             return relax.ShapeTuple([evaluate(dim, sizes) for dim in dims])
         case Prim("bool", _):
             return bool(rng.integers(2))
+        case Prim(dtype, None) if dtype in FLOATS:
+            return float(rng.choice([0.0, -0.5, 1.5, 2.0, *((math.inf, math.nan, -0.0) if special else ())]))
+        case Prim(dtype, None, name) if name and dtype != "uint8":
+            return int(rng.integers(-3, 4))
         case Prim(_, None):
             return int(rng.integers(0, 5))
         case Prim(_, value):

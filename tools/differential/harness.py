@@ -350,6 +350,8 @@ def _difference(expected: Any, found: Any, exact: str, where: str) -> str | None
         return None
     if isinstance(expected, Array) and isinstance(found, Array):
         same = expected == found and _equal(expected.data, found.data, exact)
+    elif isinstance(expected, float) and isinstance(found, float):
+        same = _equal(np.asarray(expected), np.asarray(found), UNSIGNED if exact == ABOUT else exact)
     else:
         same = expected == found and type(expected) is type(found)
     return None if same else f"{where}: expected {expected!r}, found {found!r}"

@@ -36,10 +36,11 @@ class Shape:
 
 @dataclass(frozen=True)
 class Prim:
-    """A scalar; `value` is its text, if it is known."""
+    """A scalar; `value` is its text, if it is known; `name` the variable that a parameter of main binds to it."""
 
     dtype: str
     value: str | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -183,6 +184,8 @@ def annotation(kind: Kind, signature: bool = False) -> str:
             return f"R.Shape(ndim={len(dims)})"
         case Shape(dims):
             return f"R.Shape([{shown_dims(dims, signature)}])"
+        case Prim(dtype, None, name) if name and signature:
+            return f'R.Prim("{dtype}", value="{name}")'
         case Prim(dtype, None):
             return f'R.Prim("{dtype}")'
         case Prim(_, value):

@@ -88,6 +88,8 @@ class Core:
         self.pool: list[Value] = []
         self.dims: list[str] = []
         """The shape variables in scope."""
+        self.scalars: list[tuple[str, str]] = []
+        """Variables of scalars that are no sizes, with their dtypes."""
         self.signature = signature if signature is not None else set()
         """Those of them that the function's own signature, or one around it, binds."""
         self.dataflow = False

@@ -113,7 +113,7 @@ def check(value: Any, info: StructInfo, scope: Scope, place: Place) -> None:
             values.match_shape_value(value, scope[shape], place.context)
         case _:
             for where, dim, found in dimensions(value, info):
-                if found != scope.evaluate(dim):
+                if not values.same_scalar(found, scope.evaluate(dim)):
                     expected = str(dim.value) if isinstance(dim, IntImm) else scope.explain(dim)
                     raise ValueError(
                         f"{place.context}: {where or 'the value'} is {found}, expected {expected}"

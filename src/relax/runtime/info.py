@@ -122,6 +122,14 @@ def _floor_div(a: Number, b: Number) -> Number:
     return a // b
 
 
+def _least(a: Number, b: Number) -> Number:
+    return math.nan if a != a or b != b else min(a, b)
+
+
+def _greatest(a: Number, b: Number) -> Number:
+    return math.nan if a != a or b != b else max(a, b)
+
+
 def _either(a: Number, b: Number) -> bool:
     return bool(a or b)
 
@@ -167,8 +175,8 @@ OPERATORS: Final[dict[str, Callable[..., Number]]] = {
     "*": operator.mul,
     "//": _floor_div,
     "%": operator.mod,
-    "min": min,
-    "max": max,
+    "min": _least,
+    "max": _greatest,
     "truncdiv": _truncated_div,
     "truncmod": _truncated_mod,
     "eq": operator.eq,

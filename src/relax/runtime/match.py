@@ -136,13 +136,18 @@ def match_prim_value(value: Any, heap: ShapeHeap | None, code: int, operand: Any
     if code == ASSERT_SLOT:
         assert heap is not None
         if isinstance(value, float):
-            differs = value != heap.load_float(operand)
+            fits = same_scalar(value, heap.load_float(operand))
         else:
-            differs = (value - heap.slots[operand]) % (1 << 64) != 0  # a uint64 may look negative in a slot
-        if differs:
+            fits = (value - heap.slots[operand]) % (1 << 64) == 0  # a uint64 may look negative in a slot
+        if not fits:
             raise ValueError(f"{context}: the value is {value}, expected {heap.expected(operand)}")
-    elif value != operand:
+    elif not same_scalar(value, operand):
         raise ValueError(f"{context}: the value is {value}, expected {operand}")
+
+
+def same_scalar(a: float, b: float) -> bool:
+    """Whether two scalars are one value: they are equal, or both NaN."""
+    return a == b or (a != a and b != b)
 
 
 def _slots(heap: ShapeHeap | None) -> Any:

@@ -21,7 +21,7 @@ import tvm_ffi
 
 from .closure import Closure, closure_of
 from .dtypes import DLPACK_CODES, is_float
-from .info import Info, ShapeInfo, TensorInfo, TupleInfo
+from .info import DTYPES, Info, PrimInfo, ShapeInfo, TensorInfo, TupleInfo
 from .nd import NDArray
 from .tensor import compact_tensor, tensor_of, tensor_of_numpy
 
@@ -70,7 +70,8 @@ def import_value(value: Any, expected: Info | None = None) -> Any:
     """A value of the machine for one of Python's; `expected` decides where Python's could mean two things.
 
     Arrays share memory where they can. Lists are tuples, or shapes where a shape is expected; NumPy
-    scalars are prim values, or tensors of rank 0 where a tensor is expected.
+    scalars are prim values, or tensors of rank 0 where a tensor is expected; a float is rounded to the
+    dtype that is expected of a scalar.
     """
     kind: Any = value.__class__
     if kind is np.ndarray:  # the common cases first, by exact class
@@ -80,7 +81,7 @@ def import_value(value: Any, expected: Info | None = None) -> Any:
     if isinstance(value, tvm_ffi.Tensor):
         return compact_tensor(value)
     if isinstance(value, _PLAIN):
-        return value
+        return _import_float(value, expected) if kind is float else value
     if isinstance(value, tuple | list | tvm_ffi.Array | tvm_ffi.List):
         return _import_sequence(cast("Sequence[Any]", value), expected)
     if isinstance(value, np.generic):
@@ -107,6 +108,13 @@ def _import_sequence(value: Sequence[Any], expected: Info | None) -> Any:
     if len(fields) == len(value):
         return tuple(import_value(v, f) for v, f in zip(value, fields, strict=True))
     return tuple(import_value(v) for v in value)
+
+
+def _import_float(value: float, expected: Info | None) -> float:
+    rounded = (
+        DTYPES.get(expected.dtype) if isinstance(expected, PrimInfo) and is_float(expected.dtype) else None
+    )
+    return value if rounded is None else float(rounded(value))
 
 
 def _import_scalar(value: Any, expected: Info | None) -> Any:
