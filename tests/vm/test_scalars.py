@@ -240,3 +240,20 @@ def test_an_argument_is_rounded_to_the_dtype_of_its_parameter(dtype):
         a, b, square, same, tensor = main(0.1, (0.1,))
         assert (a, b, square, same) == (tenth, tenth, rounded(dtype, tenth * tenth), True)
         assert float(tensor.numpy()) == tenth
+
+
+def test_numpy_scalars_are_scalars_or_tensors_of_rank_0():
+    mod = read(
+        """
+        @I.ir_module
+        class Module:
+            @R.function
+            def main(a: R.Prim("float32"), t: R.Tensor((), "float64"), i: R.Prim("int8"), o: R.Object) -> R.Object:
+                return (a, t, i, o)
+        """
+    )
+    for main in in_both_modes(mod):
+        a, t, i, o = main(np.float64(0.1), np.float64(0.1), np.int8(-1), np.float16(0.5))
+        assert (type(a), a) == (float, float(np.float32(0.1)))
+        assert t.numpy() == np.array(0.1)
+        assert (type(i), i, type(o), o) == (int, -1, float, 0.5)

@@ -28,7 +28,7 @@ from .tensor import compact_tensor, tensor_of, tensor_of_numpy
 ShapeTuple = tvm_ffi.Shape
 """A shape value: a tuple of ints that packed functions see as a shape."""
 
-_PLAIN: Final = (bool, int, float, str, type(None), tvm_ffi.Shape, Closure)
+_PLAIN: Final = (bool, int, str, type(None), tvm_ffi.Shape, Closure)
 
 
 class PackedFunc:
@@ -80,12 +80,14 @@ def import_value(value: Any, expected: Info | None = None) -> Any:
         return compact_tensor(value.tensor)
     if isinstance(value, tvm_ffi.Tensor):
         return compact_tensor(value)
+    if isinstance(value, np.generic):  # first: a float64 is a Python float too
+        return _import_scalar(value, expected)
+    if isinstance(value, float):
+        return _import_float(value, expected)
     if isinstance(value, _PLAIN):
-        return _import_float(value, expected) if kind is float else value
+        return value
     if isinstance(value, tuple | list | tvm_ffi.Array | tvm_ffi.List):
         return _import_sequence(cast("Sequence[Any]", value), expected)
-    if isinstance(value, np.generic):
-        return _import_scalar(value, expected)
     if isinstance(value, tvm_ffi.Function):
         closure = closure_of(value)
         return value if closure is None else closure
@@ -120,9 +122,9 @@ def _import_float(value: float, expected: Info | None) -> float:
 def _import_scalar(value: Any, expected: Info | None) -> Any:
     if isinstance(expected, TensorInfo):
         return tensor_of_numpy(np.array(value))
-    if str(value.dtype) in DLPACK_CODES:
-        return value.item() if value.dtype.isbuiltin == 1 else float(value)
-    return value
+    if str(value.dtype) not in DLPACK_CODES:
+        return value
+    return import_value(value.item() if value.dtype.isbuiltin == 1 else float(value), expected)
 
 
 def export_value(value: Any) -> Any:
