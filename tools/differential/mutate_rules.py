@@ -27,7 +27,7 @@ from relax.op import call_pure_packed, negative
 from relax.prim import StringImm as PrimString
 from relax.scope import FORCE_PURE
 from relax.sinfo_map import bound_in
-from relax.struct_info import ObjectStructInfo, ShapeStructInfo, TensorStructInfo
+from relax.struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo
 from relax.tir import PrimFunc
 
 from .choices import Choices
@@ -226,7 +226,8 @@ def return_annotation_uses_size_of_a_match_cast(module: IRModule, choices: Choic
     if chosen is None:
         return None
     function, size = chosen
-    return change(module, function, ret_struct_info=ShapeStructInfo((size,), span=function.span))
+    info = ShapeStructInfo((size,)) if size.dtype == "int64" else PrimStructInfo(value=size)
+    return change(module, function, ret_struct_info=info.replace(span=function.span))
 
 
 @TABLE.declare("E2005")
@@ -246,7 +247,8 @@ def use_size_before_its_match_cast(module: IRModule, choices: Choices) -> IRModu
     if chosen is None:
         return None
     site, size = chosen
-    return insert(module, site, site.bind("shape", ShapeExpr([size + 1])))
+    value = ShapeExpr([size + 1]) if size.dtype == "int64" else PrimValue(size)
+    return insert(module, site, site.bind("shape", value))
 
 
 @TABLE.declare("E2005")
