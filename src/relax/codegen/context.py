@@ -200,7 +200,8 @@ class Context:
     def fail(self, kind: str, message: str, *arguments: Val) -> None:
         """Leave with an error."""
         module = self.b.module
-        text = module.string(f"{escaped(self.name)}: {message}")
+        # Shape arithmetic is part of the Relax function that calls it, and has no name to users.
+        text = module.string(message if self.checked else f"{escaped(self.name)}: {message}")
         operands = [f"i64 {a.to('i64').ref}" for a in arguments] + ["i64 0"] * (4 - len(arguments))
         function = raise_function(module)
         self.b.do(f"call void {function}(ptr {module.string(kind)}, ptr {text}, {', '.join(operands)})")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..prim import BinaryExpr, Div, FloorDiv, FloorMod, IntImm, Mod
-from .context import Context
+from .context import Context, escaped
 from .formula import Val
 
 KINDS: Final = frozenset({Div, Mod, FloorDiv, FloorMod})
@@ -20,7 +20,7 @@ KINDS: Final = frozenset({Div, Mod, FloorDiv, FloorMod})
 def divide(cx: Context, expr: BinaryExpr, a: Val, b: Val) -> Val:
     """A division of integers of the operands' dtype; `a` and `b` may have been computed in more bits."""
     if not cx.facts.nonzero(expr.b):
-        _check_divisor(cx, b)
+        _check_divisor(cx, b, expr)
     remainder = isinstance(expr, (Mod, FloorMod))
     floored = isinstance(expr, (FloorDiv, FloorMod))
     nonnegative = cx.facts.nonnegative(expr.a) and cx.facts.nonnegative(expr.b)
@@ -32,11 +32,13 @@ def divide(cx: Context, expr: BinaryExpr, a: Val, b: Val) -> Val:
     return _divide_signed(a, b, divisor, remainder, floored)
 
 
-def _check_divisor(cx: Context, b: Val) -> None:
+def _check_divisor(cx: Context, b: Val, expr: BinaryExpr) -> None:
     nonzero = b.ne(0 if b.lanes == 1 else b.constant(0))
     if b.lanes > 1:
         nonzero = all_lanes(nonzero)
-    cx.fail_unless(nonzero, "ZeroDivisionError", "integer division by zero")
+    # Shape arithmetic is told as it was written.
+    message = f"division by zero in {escaped(str(expr))}" if cx.checked else "integer division by zero"
+    cx.fail_unless(nonzero, "ZeroDivisionError", message)
 
 
 def all_lanes(condition: Val) -> Val:

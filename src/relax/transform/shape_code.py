@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from ..ir import GlobalVar, Node, structural_equal, structural_hash
-from ..prim import PrimExpr, cast, free_vars, substitute
+from ..prim import PrimExpr, SizeVar, cast, free_vars, substitute
 from ..prim import Var as PrimVar
-from ..tir import Buffer, BufferLoad, BufferStore, PrimFunc
+from ..tir import Buffer, BufferLoad, BufferStore, LetStmt, PrimFunc
 from ..tir.statements import seq_of
 
 T = TypeVar("T")
@@ -94,8 +94,12 @@ def _has_floats(values: Iterable[PrimExpr]) -> bool:
 def _prim_func(pending: _Pending, size: int) -> PrimFunc:
     ints = Buffer(PrimVar("H", "handle"), "int64", (size,), name="H")
     floats = Buffer(PrimVar("F", "handle"), "float64", (size,), name="F")
-    loads = {var: _load(ints, floats, var, slot) for var, slot in pending.slots.items()}
-    stores = [_store(ints, floats, substitute(value, loads), slot) for slot, value in pending.stores.items()]
+    # Each variable is loaded by its name, which messages tell.
+    used = list(dict.fromkeys(var for value in pending.stores.values() for var in free_vars(value)))
+    own = {var: (SizeVar if var.nonnegative else PrimVar)(var.name, var.dtype) for var in used}
+    body = seq_of([_store(ints, floats, substitute(e, own), slot) for slot, e in pending.stores.items()])
+    for var in reversed(used):
+        body = LetStmt(own[var], _load(ints, floats, var, pending.slots[var]), body)
     heap, view = PrimVar("heap", "handle"), PrimVar("floats", "handle")
     has_floats = _has_floats(pending.stores.values())
     params = (heap, view) if has_floats else (heap,)
@@ -104,7 +108,7 @@ def _prim_func(pending: _Pending, size: int) -> PrimFunc:
     attrs = {"global_symbol": pending.global_var.name_hint, "tir.is_host_func": True}
     if not has_floats:
         attrs["tir.noalias"] = True
-    return PrimFunc(params, body=seq_of(stores), buffer_map=buffers, attrs=attrs)
+    return PrimFunc(params, body=body, buffer_map=buffers, attrs=attrs)
 
 
 def _load(ints: Buffer, floats: Buffer, var: PrimVar, slot: int) -> PrimExpr:
