@@ -398,3 +398,45 @@ def test_a_branch_that_is_not_taken_may_be_refused_when_sizes_are_bound():
             return r
     """
     holds("binds", text, [np.zeros((2, 2)), np.array(True)])
+
+
+def test_an_output_is_not_described_by_a_variable_of_its_dataflow_block():
+    """What was printed named a variable that is not there after the block."""
+    text = """
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32"), y: R.Object):
+            with R.dataflow():
+                s = R.shape_of(x)
+                w = R.match_cast(y, R.Tensor(s, "float32"))
+                R.output(w)
+            return w
+    """
+    holds("prints_and_parses", text)
+    holds("agrees", text, [np.ones(2, "float32"), np.ones(2, "float32")])
+    holds("agrees", text, [np.ones(2, "float32"), np.ones(3, "float32")])
+
+
+@pytest.mark.parametrize(
+    "params", ['s: R.Shape(ndim=1), t: R.Tensor(s, "int8")', 't: R.Tensor(s, "int8"), s: R.Shape(ndim=1)']
+)
+def test_the_shape_of_a_parameter_is_held_by_one_before_or_after_it(params):
+    """The second s was read as a size."""
+    text = f"""
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "int8"), y: R.Tensor(("k",), "int8")):
+            s = R.shape_of(R.flatten(x))
+            r = Module.f({"s, y" if params.startswith("s") else "y, s"})
+            return r
+
+        @R.function(private=True)
+        def f({params}) -> R.Tensor(dtype="int8", ndim=1):
+            return R.add(t, t)
+    """
+    holds("prints_and_parses", text)
+    for k in (5, 6):
+        holds("agrees", text, [np.ones((2, 3), "int8"), np.ones(k, "int8")])
+        holds("passes_keep", text, [np.ones((2, 3), "int8"), np.ones(k, "int8")])

@@ -29,6 +29,7 @@ from .call_steps import CallSteps
 from .choices import Choices, Drawn, Seeded
 from .control_steps import ControlSteps, weak
 from .failing_steps import FailingSteps
+from .held_steps import HeldSteps
 from .kinds import (
     FLOATS,
     Func,
@@ -46,7 +47,6 @@ from .kinds import (
 from .network_steps import NetworkSteps
 from .scalar_steps import NAMED, ScalarSteps
 from .tensor_steps import TensorSteps
-from .value_steps import ValueSteps
 from .writer import LARGEST, STEPS, Draft
 
 HEADER = "from relax.script import ir as I\nfrom relax.script import relax as R\nfrom relax.script import tir as T\n"
@@ -59,7 +59,7 @@ SIZES: tuple[dict[str, int], ...] = tuple(
 """Sizes worth trying, the telling ones first."""
 
 
-class Scope(TensorSteps, NetworkSteps, ValueSteps, ScalarSteps, ControlSteps, CallSteps, FailingSteps):
+class Scope(TensorSteps, NetworkSteps, HeldSteps, ScalarSteps, ControlSteps, CallSteps, FailingSteps):
     """All steps."""
 
 

@@ -211,8 +211,8 @@ def _first_line(error: BaseException) -> str:
 WORDS: tuple[tuple[str, str], ...] = (
     # Names the compiler makes: a second kernel of one operator has a number.
     (r"(?<=[a-z])_?\d+(?=: )", ""),
-    # A dimension is computed as it is after simplification.
-    (r"division by zero in .*$", "division by zero"),
+    # Expressions are told as they are after simplification; operators tell none.
+    (r"(integer )?division by zero( in .*)?$", "division by zero"),
     # Kernels check every access to a buffer, references every index.
     (r"take: .*(\bindex\b|is outside of shape).*", "take: an index is out of range"),
     # Kernels tell which sizes do not fit as they were written; the interpreter only that they do not.

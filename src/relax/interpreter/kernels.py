@@ -39,7 +39,8 @@ class Kernels:
         try:
             ready([_argument(value) for value in args])
         except Exception as error:
-            if len(error.args) == 1 and not str(error).startswith(f"{name}: "):
+            own = func.attrs.get("tir.is_host_func")  # shape arithmetic, which has no name to users
+            if not own and len(error.args) == 1 and not str(error).startswith(f"{name}: "):
                 error.args = (f"{name}: {error}",)
             raise
 

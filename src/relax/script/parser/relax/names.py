@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import types
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -207,6 +207,31 @@ def _can_be_dimension(value: Any) -> bool:
     return not isinstance(
         value, (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType, type)
     )
+
+
+def holders_first(args: Sequence[ast.arg]) -> list[ast.arg]:
+    """Parameters in an order to read them in: ``t: R.Tensor(s, "float32"), s: R.Shape`` needs s to be known."""
+    by_name = {arg.arg: arg for arg in args}
+    ordered: dict[str, ast.arg] = {}
+
+    def add(arg: ast.arg, under: tuple[str, ...]) -> None:
+        if arg.arg not in ordered and arg.arg not in under:
+            for name in _held_shapes(arg.annotation):
+                if name in by_name:
+                    add(by_name[name], (*under, arg.arg))
+            ordered[arg.arg] = arg
+
+    for arg in args:
+        add(arg, ())
+    return list(ordered.values())
+
+
+def _held_shapes(annotation: ast.expr | None) -> Iterator[str]:
+    """The names that stand as the whole shape of a tensor."""
+    for node in ast.walk(annotation) if annotation is not None else ():
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "Tensor":
+            shapes = [*node.args[:1], *(k.value for k in node.keywords if k.arg == "shape")]
+            yield from (shape.id for shape in shapes if isinstance(shape, ast.Name))
 
 
 def quoted_names(annotations: Iterable[ast.expr | None]) -> dict[str, str]:

@@ -53,7 +53,7 @@ from .blocks import (
     result_names,
 )
 from .calls import adopt, remember_local, remember_result
-from .names import NameReader, quoted_names
+from .names import NameReader, holders_first, quoted_names
 from .older import has_effects, is_older_spelling
 from .statements import DataflowFrame, MatchCastValue, is_meta
 
@@ -118,8 +118,8 @@ class RelaxParser(NameReader):
             self.fail(DECLARATION, "a parameter of a Relax function has no default value", default)
         for name, dtype in quoted_names(arg.annotation for arg in args.args).items():
             self.new_size(name, dtype)
-        params: list[Var] = []
-        for arg in args.args:
+        params: dict[str, Var] = {}
+        for arg in holders_first(args.args):
             info: StructInfo | None = None
             if arg.annotation is None:
                 self.fail(
@@ -132,10 +132,10 @@ class RelaxParser(NameReader):
                 info = self.annotation(arg.annotation)
                 self.bind_sizes(info)
             param = Var(arg.arg, info, span=self.span(arg))
-            params.append(param)
+            params[arg.arg] = param
             failed = param.annotation is None
             self.scopes.define(arg.arg, POISON if failed else param)  # shapes further on may be held by it
-        return params
+        return [params[arg.arg] for arg in args.args]
 
     def _body(self, node: ast.FunctionDef) -> SeqExpr:
         statements = [s for i, s in enumerate(node.body) if not (i == 0 and is_docstring(s))]
@@ -380,20 +380,20 @@ class RelaxParser(NameReader):
     ) -> Var:
         """Bind a value to a new variable, in the open block."""
         var_span = self.span(target if target is not None else node)
-        inner = self._is_local(name, self._statement)
-        kind = DataflowVar if inner else Var
+        kind = DataflowVar if self._is_local(name, self._statement) else Var
         binding: Binding
         if isinstance(value, MatchCastValue):
-            var = kind(name or "gv", info if info is not None else value.struct_info, span=var_span)
+            var = kind(name or "gv", info, span=var_span)
             binding = MatchCast(var, value.value, value.struct_info, span=self.span(node))
-            self.bind_sizes(value.struct_info)
+            known = value.struct_info
+            self.bind_sizes(known)
         else:
             expr = self._convert(value, getattr(node, "value", None) or node)
             var = kind(name or ("lv" if self.dataflow else "gv"), info, span=var_span)
             binding = VarBinding(var, expr, span=self.span(node))
-            known = known_struct_info(expr) if info is None else None
-            if known is not None:
-                remember(var, known)
+            known = known_struct_info(expr)
+        if info is None and known is not None:
+            remember(var, known)
         self.seq.emit(binding)
         if self.dataflow is not None:
             self.dataflow.variables.add(var)
