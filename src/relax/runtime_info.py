@@ -124,6 +124,8 @@ class InfoMaker:
                 return number
             case PrimVar():
                 return self._name(value)
+            case Cast(dtype, inner) if inner.dtype.is_float and dtype == "int64":
+                return ("int64", self.dim(inner))
             case Cast(dtype, inner):
                 return _typed(dtype, self.dim(inner))
             case Not(inner):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import relax
-from relax.ir import assert_structural_equal
+from relax.ir import DiagnosticError, assert_structural_equal
 from relax.script import from_source
 
 VALUES = {
@@ -75,6 +75,89 @@ def test_a_captured_scalar(dtype, value):
         found = main(value)
         assert found[:2] == (value, value)
         assert found[2] is (value >= 0 if dtype != "bool" else value)
+
+
+@pytest.mark.parametrize(
+    "form", ['R.Prim("int8", "q")', 'R.Prim(value="q", dtype="int8")', 'R.Prim("int8", value="q")']
+)
+def test_a_quoted_scalar_has_the_dtype_that_is_stated(form):
+    mod = read(
+        f"""
+        @I.ir_module
+        class Module:
+            @R.function
+            def main(x: R.Tensor(("n",), "int8"), t: R.Tuple({form}), u: R.Prim("int8", value="q + T.int8(1)")) -> R.Object:
+                q = T.int8()
+                return R.prim_value(q * q)
+        """
+    )
+    for main in in_both_modes(mod):
+        assert main(np.zeros(1, "int8"), (16,), 17) == 0
+        with pytest.raises(ValueError, match="parameter u: the value is 16, expected q . 1 = 17"):
+            main(np.zeros(1, "int8"), (16,), 16)
+
+
+@pytest.mark.parametrize(
+    "dtype, message",
+    [
+        ("int9", "[E1005]: unknown dtype 'int9'"),
+        ("handle", "[E2019]: rule 19: a prim annotation has dtype handle"),
+        ("int64x2", "[E2020]: rule 20: the dtype int64x2 has 2 lanes"),
+    ],
+)
+def test_a_scalar_of_no_such_dtype(dtype, message):
+    with pytest.raises(DiagnosticError) as caught:
+        from_source(
+            f"""
+            @R.function
+            def main(a: R.Prim("{dtype}", value="q"), b: R.Prim("{dtype}", value="r")) -> R.Object:
+                c = R.match_cast(b, R.Prim("{dtype}", value="s"))
+                return a
+            """
+        )
+    assert message in str(caught.value)
+
+
+def test_a_declaration_of_another_dtype_says_where_it_is_bound():
+    with pytest.raises(DiagnosticError) as caught:
+        from_source(
+            """
+            @R.function
+            def main(a: R.Prim(value="q")) -> R.Object:
+                q = T.float32()
+                return a
+            """
+        )
+    assert "[E1005]: `q` is a shape variable of dtype int64 already" in str(caught.value)
+    assert 'help: where it is bound, write R.Prim("float32", value="q")' in str(caught.value)
+
+
+def test_a_size_converted_from_a_float_is_truncated():
+    """Also in what a closure says of itself."""
+    mod = read(
+        """
+        @I.ir_module
+        class Module:
+            @R.function
+            def main(a: R.Prim("float32", value="q"), n: R.Prim("int64")) -> R.Prim("int64"):
+                q = T.float32()
+                @R.function
+                def f(x: R.Prim("int64", value=T.Cast("int64", q * T.float32(2)))) -> R.Prim("int64"):
+                    return x
+                return cls.call(f, n)
+
+            @R.function(private=True)
+            def call(f: R.Object, n: R.Prim("int64")) -> R.Prim("int64"):
+                k = T.int64()
+                m = R.match_cast(n, R.Prim("int64", value=k))
+                g = R.match_cast(f, R.Callable((R.Prim("int64", value=k),), R.Prim("int64")))
+                return g(m)
+        """
+    )
+    for main in in_both_modes(mod):
+        assert main(1.75, 3) == 3
+        with pytest.raises(TypeError, match="call: match_cast of f: the function .*f does not fit"):
+            main(1.75, 4)
 
 
 @pytest.mark.parametrize("dtype, value", CASES)

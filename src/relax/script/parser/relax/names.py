@@ -13,7 +13,16 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from ....expr import bind_dimensions
-from ....ir import BaseFunc, DiagnosticError, RelaxExpr, StructInfo, VDevice, find_vdevice, parse_vdevice
+from ....ir import (
+    BaseFunc,
+    DataType,
+    DiagnosticError,
+    RelaxExpr,
+    StructInfo,
+    VDevice,
+    find_vdevice,
+    parse_vdevice,
+)
 from ....ir.vdevice import VDEVICES
 from ....prim import expr as prim
 from ....sinfo_map import bound_in
@@ -245,13 +254,22 @@ def quoted_names(annotations: Iterable[ast.expr | None]) -> dict[str, str]:
     ):
         if isinstance(node, (ast.Tuple, ast.List)):
             found.update((name, "int64") for name in filter(None, map(_quoted_name, node.elts)))
-        elif isinstance(node, ast.Call):
-            values = [keyword.value for keyword in node.keywords if keyword.arg == "value"]
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "Prim":
+            values = [k.value for k in node.keywords if k.arg == "value"] or node.args[1:2]
             stated = [k.value for k in node.keywords if k.arg == "dtype"] or node.args[:1]
-            dtype = next(filter(None, map(_quoted_name, stated)), "int64")
+            dtype = next((d for d in map(_quoted_name, stated) if _is_scalar(d)), "int64")
             for name in filter(None, map(_quoted_name, values)):
                 found.setdefault(name, dtype)
     return found
+
+
+def _is_scalar(dtype: str | None) -> bool:
+    """Whether a text names a dtype that scalars have. (What is wrong with another is told where it is read.)"""
+    try:
+        found = DataType(dtype)
+    except ValueError:
+        return False
+    return found.is_scalar and (found.is_integer or found.is_float or found.is_bool)
 
 
 def _quoted_name(node: ast.expr) -> str | None:
