@@ -257,13 +257,13 @@ def quoted_names(annotations: Iterable[ast.expr | None]) -> dict[str, str]:
         elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "Prim":
             values = [k.value for k in node.keywords if k.arg == "value"] or node.args[1:2]
             stated = [k.value for k in node.keywords if k.arg == "dtype"] or node.args[:1]
-            dtype = next((d for d in map(_quoted_name, stated) if _is_scalar(d)), "int64")
+            dtype = next((d for d in map(_quoted_name, stated) if d and _is_scalar(d)), "int64")
             for name in filter(None, map(_quoted_name, values)):
                 found.setdefault(name, dtype)
     return found
 
 
-def _is_scalar(dtype: str | None) -> bool:
+def _is_scalar(dtype: str) -> bool:
     """Whether a text names a dtype that scalars have. (What is wrong with another is told where it is read.)"""
     try:
         found = DataType(dtype)
