@@ -73,6 +73,12 @@ def _shape(value: Any) -> RelaxExpr | None:
     return ShapeExpr(shape)
 
 
+def _vdevice(value: Any) -> VDevice | None:
+    if value is not None and not isinstance(value, VDevice):
+        raise TypeError(f"vdevice is a VDevice, found {type(value).__name__}")
+    return value
+
+
 @final
 @node
 class TensorStructInfo(StructInfo):
@@ -80,7 +86,7 @@ class TensorStructInfo(StructInfo):
 
     shape: RelaxExpr | None = child(default=None, converter=_shape)
     dtype: DataType = child(default="float32", converter=DataType)
-    vdevice: VDevice | None = child(default=None)
+    vdevice: VDevice | None = child(default=None, converter=_vdevice)
     ndim: int = child(default=-1)
 
     def __post_init__(self) -> None:

@@ -150,6 +150,8 @@ def test_symbolic_shapes(build, expected):
         (lambda: op.reshape(unknown, shape_var), 's, "float32", ndim=2'),
         (lambda: op.zeros(shape_var, "int8"), 's, "int8", ndim=2'),
         (lambda: op.broadcast_to(tensor(1), shape_var), 's, "float32", ndim=2'),
+        (lambda: op.broadcast_to(tensor(1), anything), 'dtype="float32"'),  # which may be no shape
+        (lambda: op.full(anything, 1.5), 'dtype="float32"'),
         (lambda: op.take(ranked, tensor(2, 2, dtype="int32"), 1), 'dtype="float32", ndim=4'),
         (
             lambda: op.strided_slice(tensor(n, 2), [0], [Var("i", PrimStructInfo("int64"))], [3]),

@@ -184,6 +184,29 @@ def test_annotations_of_anything(value):
         complaints(inside(RELAX, f"y: {form} = x\nreturn y"))
 
 
+PARTS = {
+    "R.Tensor": ("shape", "dtype", "ndim", "vdevice"),
+    "R.Shape": ("values", "ndim"),
+    "R.Prim": ("dtype", "value"),
+    "R.Tuple": ("fields",),
+    "R.Callable": ("params", "ret", "purity", "derive_func"),
+}
+
+
+@pytest.mark.parametrize("form", PARTS)
+def test_annotations_of_several_things(form):
+    """Also of quoted ones, which are read apart from each other."""
+    choose = random.Random(form)
+    values = [*VALUES, '"n"', '"q + 1"', '"int9"', '"float32"', '("n", 2)', 'R.Prim("int8", value="q")']
+    for _ in range(60):
+        given = [choose.choice(values) for _ in range(choose.randrange(3))]
+        given += [f"{part}={choose.choice(values)}" for part in PARTS[form] if choose.random() < 0.4]
+        info = f"{form}({', '.join(given)})"
+        complaints(f"@R.function\ndef main(x: {info}, y: R.Tuple({info})):\n    return x\n")
+        complaints(f"@R.function\ndef main(x: R.Object) -> {info}:\n    return x\n")
+        complaints(inside(RELAX, f"y: {info} = x\nz = R.match_cast(x, {info})\nreturn y"))
+
+
 @pytest.mark.parametrize("value", VALUES)
 def test_decorators_and_members_of_anything(value):
     function = "    @R.function\n    def f(x: R.Object):\n        return x\n"

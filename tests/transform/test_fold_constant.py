@@ -255,3 +255,14 @@ class TestKernelEvaluator:
         after = FoldConstant()(Before)
         assert isinstance(after, IRModule)
         assert after["main"].body.blocks[0].bindings[0].value.data.tolist() == [7.0, 7.0]
+
+
+@pytest.mark.parametrize("operand", ['R.dtype("int8")', 'R.str("a")'])
+@pytest.mark.parametrize("operator", ["argmin", "abs", "sum"])
+def test_what_is_no_tensor_is_not_folded(operator, operand):
+    """It may be one for all that is known of it; what it is not is told by who runs it."""
+    mod = relax.script.from_source(
+        f"@R.function\ndef main(x: R.Object) -> R.Object:\n    y = R.{operator}({operand})\n    return y\n"
+    )
+    mod = relax.IRModule({"main": mod})
+    assert FoldConstant()(mod) is mod

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import textwrap
 
+import numpy as np
 import pytest
 
+import relax
 from relax import BlockBuilder, expr, op
 from relax.analysis import assert_well_formed
 from relax.ir import DiagnosticError, IRModule, VDevice, assert_structural_equal, register_op
@@ -674,3 +676,32 @@ def test_update_vdevice():
 def test_update_vdevice_that_is_not_there():
     with pytest.raises(IndexError, match="the module lists 3 virtual devices, there is no number 3"):
         UpdateVDevice(VDevice("llvm", 5), 3)(module(function("return x", x=0)))
+
+
+@pytest.mark.parametrize(
+    "params", ['s: R.Shape, t: R.Tensor(s, "int8", ndim=1)', 't: R.Tensor(s, "int8", ndim=1), s: R.Shape']
+)
+def test_a_parameter_that_holds_the_shape_of_another(params):
+    mod = from_source(
+        f"""
+        @I.ir_module
+        class Module:
+            I.module_global_infos({{"vdevice": [I.vdevice("llvm", 0), I.vdevice("llvm", 1)]}})
+
+            @R.function
+            def main(x: R.Tensor(("n",), "int8")) -> R.Tensor(ndim=1, dtype="int8"):
+                s = R.shape_of(x)
+                y = Module.f({"s, x" if params[0] == "s" else "x, s"})
+                return R.hint_on_device(y, "llvm:1")
+
+            @R.function(private=True)
+            def f({params}):
+                return R.abs(t)
+        """
+    )
+    after = RealizeVDevice()(mod)
+    assert_well_formed(after)
+    x = relax.nd.array(np.array([-1, 2], "int8"), relax.cpu(1))
+    machine = relax.VirtualMachine(relax.build(mod, "llvm"), [relax.cpu(0), relax.cpu(1)])
+    for result in (relax.interpret(after, "main", x), machine["main"](x)):
+        assert result.numpy().tolist() == [1, 2]

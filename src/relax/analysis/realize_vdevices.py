@@ -62,7 +62,11 @@ def _signatures(functions: dict[GlobalVar, Function], placement: Placement) -> d
         ret = None if function.ret_struct_info is None else placed(function.ret_struct_info, places.ret)
         same = all(info is param.struct_info for info, param in zip(infos, function.params, strict=True))
         if ret is not None and not (same and ret is function.ret_struct_info):
-            params = [Var(param.name_hint, info) for param, info in zip(function.params, infos, strict=True)]
+            # A parameter that is the same stays, as it may hold the shape of another.
+            params = [
+                param if info is param.struct_info else Var(param.name_hint, info)
+                for param, info in zip(function.params, infos, strict=True)
+            ]
             made[global_var] = Function.create_empty(params, ret, function.is_pure, function.attrs)
     return made
 

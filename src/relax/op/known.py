@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..expr import (
@@ -66,8 +67,10 @@ def _derive(expr: RelaxExpr) -> StructInfo | None:
             return TupleStructInfo(tuple(ObjectStructInfo() if f is None else f for f in fields))
         case TupleGetItem():
             info = known_struct_info(expr.tuple_value)
-            inside = isinstance(info, TupleStructInfo) and 0 <= expr.index < len(info.fields)
-            return info.fields[expr.index] if inside and isinstance(info, TupleStructInfo) else None
+            index: Any = expr.index  # whose kind nobody has checked yet
+            if not (isinstance(info, TupleStructInfo) and isinstance(index, int)):
+                return None
+            return info.fields[index] if 0 <= index < len(info.fields) else None
         case Call():
             infer = expr.op.get_attr("FInferStructInfo") if isinstance(expr.op, Op) else None
             try:

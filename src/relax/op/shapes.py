@@ -48,8 +48,10 @@ def product(dims: Sequence[PrimExpr]) -> PrimExpr:
 
 def shaped(shape: RelaxExpr, info: ShapeStructInfo, dtype: str) -> TensorStructInfo:
     """A tensor whose shape is an operand: its values if known, or the variable that holds it."""
-    if isinstance(shape, (ShapeExpr, Var)):
-        return TensorStructInfo(shape, dtype, None, info.ndim if isinstance(shape, Var) else -1)
+    if isinstance(shape, ShapeExpr):
+        return TensorStructInfo(shape, dtype)
+    if isinstance(shape, Var) and isinstance(shape.struct_info_, ShapeStructInfo):
+        return TensorStructInfo(shape, dtype, None, info.ndim)
     return TensorStructInfo(None if info.values is None else ShapeExpr(info.values), dtype, None, info.ndim)
 
 

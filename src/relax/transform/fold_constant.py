@@ -28,11 +28,9 @@ from ..expr import (
     BindingBlock,
     Call,
     Constant,
-    DataTypeImm,
     Function,
     PrimValue,
     ShapeExpr,
-    StringImm,
     Tuple,
     TupleGetItem,
     Var,
@@ -109,7 +107,7 @@ class _Folder(Normalizer):
     def constant(self, expr: RelaxExpr) -> RelaxExpr | None:
         """The constant, shape, scalar, or tuple of them that a leaf is; None if it is none."""
         match expr:
-            case Constant() | StringImm() | DataTypeImm():
+            case Constant():
                 return expr
             case ShapeExpr(values):
                 return expr if all(isinstance(value, IntImm) for value in values) else None
@@ -271,8 +269,6 @@ def as_value(expr: RelaxExpr) -> Any:
             return tuple(cast(IntImm, value).value for value in values)
         case PrimValue(value):
             return cast("IntImm | FloatImm", value).value
-        case StringImm(value) | DataTypeImm(value):
-            return value
         case Tuple(fields):
             return [as_value(field) for field in fields]
         case _:
