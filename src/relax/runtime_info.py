@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import Any, cast
 
 from .ir import DataType, StructInfo, VDevice, target_kind
 from .prim import (
@@ -52,7 +52,7 @@ from .struct_info import (
     TupleStructInfo,
 )
 
-_OPERATORS: Mapping[type[PrimExpr], str] = {
+_ARITHMETIC: Mapping[type[PrimExpr], str] = {
     Add: "+",
     Sub: "-",
     Mul: "*",
@@ -62,6 +62,8 @@ _OPERATORS: Mapping[type[PrimExpr], str] = {
     Mod: "truncmod",
     Min: "min",
     Max: "max",
+}
+_CONDITIONS: Mapping[type[PrimExpr], str] = {
     EQ: "eq",
     NE: "ne",
     LT: "lt",
@@ -71,12 +73,13 @@ _OPERATORS: Mapping[type[PrimExpr], str] = {
 }
 
 
-def _typed(dtype: DataType, dim: Dim) -> Dim:
-    """A value of a dtype; nothing is said of int64."""
-    name = str(dtype)
-    if name == "int64" or (isinstance(dim, tuple) and dim[0] in ("eq", "ne", "lt", "le", "both", "either")):
-        return dim
-    return (name, dim) if name in DTYPES else ("unknown",)
+def _converted(dtype: DataType, dim: Dim) -> Dim:
+    """A value rounded, truncated or wrapped around to a dtype."""
+    return (str(dtype), dim) if str(dtype) in DTYPES else ("unknown",)
+
+
+def _is_polynomial(value: PrimExpr) -> bool:
+    return isinstance(value, Add | Sub | Mul) and value.dtype.is_integer
 
 
 Resolve = Callable[[PrimExpr], "Dim | None"]
@@ -124,31 +127,34 @@ class InfoMaker:
                 return number
             case PrimVar():
                 return self._name(value)
-            case Cast(dtype, inner) if inner.dtype.is_float and dtype == "int64":
-                return ("int64", self.dim(inner))
+            case Cast(dtype, inner) if dtype == "int64" and not (
+                inner.dtype.is_float or inner.dtype == "uint64"
+            ):
+                return self.dim(inner)
             case Cast(dtype, inner):
-                return _typed(dtype, self.dim(inner))
+                return _converted(dtype, self.dim(inner))
             case Not(inner):
                 return ("negated", self.dim(inner))
             case GT(a, b):
                 return ("lt", self.dim(b), self.dim(a))
             case GE(a, b):
                 return ("le", self.dim(b), self.dim(a))
-            case Add(a, b) | Sub(a, b) | Mul(a, b) | Min(a, b) | Max(a, b) if value.dtype.is_float:
-                return _typed(value.dtype, (_OPERATORS[type(value)], self.dim(a), self.dim(b)))
-            case Add(a, b) | Sub(a, b) | Mul(a, b):
-                return _typed(value.dtype, (_OPERATORS[type(value)], self._term(a), self._term(b)))
-            case _ if type(value) in (_OPERATORS if not value.dtype.is_float else ()):
-                return _typed(value.dtype, (_OPERATORS[type(value)], *map(self.dim, sub_expressions(value))))
+            case FloorDiv() | FloorMod() | Div() | Mod() if value.dtype.is_float:
+                return ("unknown",)
+            case _ if type(value) in _CONDITIONS:
+                return (_CONDITIONS[type(value)], *map(self.dim, sub_expressions(value)))
+            case _ if type(value) in _ARITHMETIC:
+                operand = self._term if _is_polynomial(value) else self.dim
+                dim = (_ARITHMETIC[type(value)], *map(operand, sub_expressions(value)))
+                return dim if value.dtype == "int64" else _converted(value.dtype, dim)
             case _:
                 return ("unknown",)
 
     def _term(self, value: PrimExpr) -> Dim:
         """An operand of a sum or product: integers wrap around once, in the end; then equal polynomials are equal."""
         dim = self.dim(value)
-        if isinstance(dim, tuple) and dim[0] == str(value.dtype) and not value.dtype.is_float:
-            return cast("Dim", dim[1])
-        return dim
+        wrapped = _is_polynomial(value) and isinstance(dim, tuple) and dim[0] == str(value.dtype)
+        return cast("Dim", cast("tuple[Any, ...]", dim)[1]) if wrapped else dim
 
     def _name(self, var: PrimVar) -> str:
         if var not in self._names:

@@ -170,16 +170,3 @@ def test_arguments_that_do_not_fit_are_told_of_as_everywhere():
                 """
             ),
         )
-
-
-@pytest.mark.parametrize("index", ['"q"', "None", "x", "T.float32(1)", "[0]", "1.5"])
-def test_the_index_of_a_field_is_an_integer(index):
-    with pytest.raises(DiagnosticError, match=r"\[E2100\].*index is "):
-        from_source(
-            f"""
-            @R.function
-            def main(x: R.Tensor((4,), "int8")):
-                y = R.TupleGetItem((x, x), {index})
-                return y
-            """
-        )

@@ -249,3 +249,10 @@ def test_deep_nesting_is_an_error_not_a_crash():
 
 def test_null_bytes():
     assert errors("@R.function\ndef f():\x00 pass")[0].code == "E1001"
+
+
+@pytest.mark.parametrize("index", ['"q"', "None", "x", "T.float32(1)", "[0]", "1.5"])
+def test_the_index_of_a_field_is_an_integer(index):
+    code, line, column, message = body(f"y = R.TupleGetItem((x, x), {index})\nreturn y")
+    assert (code, line, column) == ("E2100", 1, 9)
+    assert message.startswith("broken node: TupleGetItem: index is ")
