@@ -34,6 +34,7 @@ from .ir import (
 )
 from .ir.expr import register_global_call
 from .prim import expr as prim
+from .runtime.rounding import convert_array, exact_array
 
 
 class Expr(RelaxExpr):
@@ -487,13 +488,17 @@ def const(value: Any, dtype: str | None = None) -> Constant:
     Python floats are float32 and ints int32 unless `dtype` says otherwise, as in TVM.
     """
     if dtype is not None:
-        return Constant(as_array(value).astype(DataType(dtype).numpy()))
+        kind = DataType(dtype)
+        array = exact_array(value) if kind.is_float and isinstance(value, (list, tuple)) else as_array(value)  # type: ignore[reportUnknownArgumentType]
+        return Constant(convert_array(array, kind.numpy()))
     if isinstance(value, (bool, int, float, list, tuple)):
         array = as_array(value)  # type: ignore[reportUnknownArgumentType]
         narrow = {"float64": "float32", "int64": "int32"}.get(array.dtype.name)
         if narrow == "int32" and array.size and not (array.min() >= -(2**31) and array.max() < 2**31):
             narrow = None
-        return Constant(array if narrow is None else array.astype(narrow))
+        if narrow == "float32":
+            array = exact_array(value)  # type: ignore[reportUnknownArgumentType]
+        return Constant(array if narrow is None else convert_array(array, narrow))
     return Constant(value)
 
 

@@ -44,6 +44,7 @@ from .runtime.info import (
     TensorInfo,
     TupleInfo,
 )
+from .runtime.rounding import round_number
 from .struct_info import (
     FuncStructInfo,
     PrimStructInfo,
@@ -123,8 +124,10 @@ class InfoMaker:
         if known is not None:
             return known
         match value:
-            case IntImm(_, number) | FloatImm(_, number):
+            case IntImm(_, number):
                 return number
+            case FloatImm(dtype, number):
+                return round_number(number, dtype)
             case PrimVar():
                 return self._name(value)
             case Cast(dtype, inner) if dtype == "int64" and not (

@@ -37,7 +37,9 @@ def convert(cx: Context, value: Val, source: DataType, target: DataType) -> Val:
 def _to_float(cx: Context, value: Val, source: DataType, target: DataType) -> Val:
     small = is_small_float(target)
     if not source.is_float:
-        return rounded(cx, target, value.to(element_type(target), signed=source.is_int))
+        if small:
+            return cx.unit.small_floats.from_integer(target, value, source.is_int)
+        return value.to(element_type(target), signed=source.is_int)
     if small and value.type == "double":
         return cx.unit.small_floats.from_double(target, value)
     return rounded(cx, target, value.to(element_type(target)))

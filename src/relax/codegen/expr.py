@@ -39,12 +39,12 @@ from ..prim import (
     Sub,
 )
 from ..prim.traits import has_effects
+from ..runtime.rounding import round_number
 from ..tir import Broadcast, Ramp, Reduce
 from . import division
 from .choice import choice, either, needs_care
 from .context import Context, Rule
 from .convert import convert, rounded
-from .floats import nearest
 from .formula import Val, broadcast, suffix
 from .types import element_type, is_small_float
 
@@ -160,7 +160,7 @@ def _float_constant(cx: Context, expr: PrimExpr) -> Val:
     expr = cast(FloatImm, expr)
     number = expr.value
     if is_small_float(expr.dtype):
-        number = nearest(expr.dtype, number)
+        number = round_number(number, expr.dtype.element_of)
     return cx.constant(expr.dtype, number)
 
 

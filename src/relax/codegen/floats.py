@@ -1,8 +1,8 @@
 """Small floats: float16, bfloat16 and the 8-bit ones, between their bits and the float32 that holds them.
 
 `decode` is exact. `encode` rounds to nearest, ties to even, and does with overflow and NaN what the type has for
-them; both give what NumPy and ml_dtypes give, bit for bit (but for the payload of a NaN). The constants of each format
-are read off ml_dtypes, so there is no table of formats here that could be wrong.
+them. Doubles and integers are rounded once: see `relax.runtime.rounding`. The constants of each format are read off
+ml_dtypes, so there is no table of formats here that could be wrong.
 """
 
 from __future__ import annotations
@@ -58,12 +58,6 @@ def format_of(dtype: DataType) -> Format:
     )
 
 
-def nearest(dtype: DataType, value: float) -> float:
-    """The value of a small float nearest to a number, as a Python float."""
-    with np.errstate(all="ignore"):
-        return float(np.array(value, np.float64).astype(dtype.element_of.numpy()))
-
-
 @dataclass(frozen=True)
 class SmallFloats:
     """Conversions for a machine: `native_half` says whether it converts float16 by an instruction."""
@@ -99,11 +93,29 @@ class SmallFloats:
         return self.decode(dtype, self.encode(dtype, value))
 
     def from_double(self, dtype: DataType, value: Val) -> Val:
-        """A double rounded to the type. ml_dtypes rounds to float32 on the way; float16 is rounded once."""
-        single = value.to("float")
-        if dtype.code == "float":
-            single = _round_to_odd(value, single)
-        return self.round(dtype, single)
+        """A double rounded to the type, once."""
+        return self.round(dtype, _round_to_odd(value))
+
+    def from_integer(self, dtype: DataType, value: Val, signed: bool) -> Val:
+        """An integer rounded to the type, once."""
+        if value.type == "i64":
+            return self.from_double(dtype, whole_as_double(value, signed))
+        if value.type == "i32":
+            value = _cut(value, signed, digits=24, drop=8)
+        return self.round(dtype, value.to("float", signed))
+
+
+def whole_as_double(value: Val, signed: bool) -> Val:
+    """An i64 as a double; beyond 2^53 rounded to odd, to 43 digits at least: rounding it again is then correct."""
+    return _cut(value, signed, digits=53, drop=11).to("double", signed)
+
+
+def _cut(value: Val, signed: bool, digits: int, drop: int) -> Val:
+    """An integer; if it has more than `digits` digits, without the last `drop`, the next set if any of them was."""
+    last = value & ((1 << drop) - 1)
+    sticky = last.ne(0).choose(value.constant(1 << drop), 0)
+    fits = (value + (1 << digits)).compare("", "ule", 2 << digits) if signed else value.compare("", "ule", 1 << digits)
+    return fits.choose(value, (value ^ last) | sticky)
 
 
 def _round_bfloat(value: Val) -> Val:
@@ -155,16 +167,20 @@ def _encode(form: Format, value: Val) -> Val:
 
 
 def _encode_power(value: Val) -> Val:
-    """float8_e8m0fnu, the powers of two: halves go up, what has no power (zero, negative, too great) is NaN."""
+    """float8_e8m0fnu, the powers of two: halves go up, what has no power (zero, negative, too great) is NaN.
+
+    A positive number below the least power is that power.
+    """
     bits = value.bitcast("i32")
-    half = bits.lt(0x00800000).choose(bits.constant(0x3FFFFF), 0x400000)
+    half = bits.lt(0x00800000).choose(bits.constant(0x200000), 0x400000)
     code = (bits + half).lshr(23)
     code = code.gt(254).choose(255, code)
     return value.gt(0.0).choose(code, 255).to("i8")
 
 
-def _round_to_odd(value: Val, single: Val) -> Val:
-    """`value` (a double) as a float whose last bit is 1 when inexact: rounding it again is then correct."""
+def _round_to_odd(value: Val) -> Val:
+    """A double as a float whose last bit is 1 when inexact: rounding it again is then correct."""
+    single = value.to("float")
     back = single.to("double")
     inexact = back.ne(value)
     away = back.abs().gt(value.abs())

@@ -23,6 +23,7 @@ from .builder import FunctionBuilder, Operand, quoted
 from .calls import inner_symbol
 from .context import Context, Rule, Unit, escaped
 from .facts import dtype_interval
+from .floats import whole_as_double
 from .formula import Val
 from .index import index
 from .signature import Place, Signature
@@ -262,7 +263,9 @@ class Wrapper:
         self.require_kind(whole | kind.eq(support.FLOAT), param, "a float", kind)
         as_float = Val(self.b, "double", 1, self.b.op(f"load double, ptr {payload}"))
         as_int = Val(self.b, "i64", 1, self.b.op(f"load i64, ptr {payload}"))
-        value = whole.choose(as_int.to("double"), as_float)
+        narrow = param.dtype != "float64"
+        number = whole_as_double(as_int, signed=True) if narrow else as_int.to("double")
+        value = whole.choose(number, as_float)
         return self.narrowed(param.dtype, value)
 
     def narrowed(self, dtype: DataType, value: Val) -> Val:

@@ -11,6 +11,7 @@ import numpy as np
 from .. import topi
 from ..expr import Call, const
 from ..ir import DataType
+from ..runtime.rounding import convert_array
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
 from .binary import as_tensor
 from .dims import like, tensor
@@ -69,7 +70,7 @@ class Full(Filled):
 
     def reference(self, shape: Sequence[int], fill_value: Array) -> Array:
         value = np.asarray(fill_value)
-        return np.full(tuple(shape), value.astype(self.dtype.numpy() if self.dtype else value.dtype))
+        return np.full(tuple(shape), convert_array(value, self.dtype.numpy() if self.dtype else value.dtype))
 
 
 @operator("relax.full_like")
@@ -89,7 +90,7 @@ class FullLike(Filled):
 
     def reference(self, x: Array, fill_value: Array) -> Array:
         dtype = self.dtype.numpy() if self.dtype else x.dtype
-        return np.full(x.shape, np.asarray(fill_value).astype(dtype))
+        return np.full(x.shape, convert_array(np.asarray(fill_value), dtype))
 
 
 class Same(Operator):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from ..expr import Constant
 from ..ir import DataType, RelaxExpr
+from ..runtime.rounding import round_number
 from ..struct_info import PrimStructInfo, TensorStructInfo
 from .errors import DTYPES, OPERANDS, OperatorError
 from .known import known_struct_info
@@ -48,6 +50,8 @@ def number_as(value: float, dtype: DataType, name: str, other: str) -> Constant:
             f"{name} is the number {value!r}, which {other}'s dtype {dtype!s} does not hold",
             hint=f"cast {other} first, or write relax.const({value!r}, dtype)",
         )
+    if dtype.is_float:
+        value = round_number(value, dtype)
     return Constant(np.array(value, np.float64 if dtype.is_float else dtype.numpy()).astype(dtype.numpy()))
 
 
@@ -60,9 +64,7 @@ def _fits(value: float, dtype: DataType) -> bool:
         return isinstance(value, int) and dtype.min_value <= value <= dtype.max_value
     if isinstance(value, int) and abs(value) > np.finfo(np.float64).max:
         return False
-    with np.errstate(all="ignore"):
-        rounded = np.array(value, np.float64).astype(dtype.numpy()).astype(np.float64)
-    return bool(np.isfinite(rounded)) or not np.isfinite(value)
+    return math.isfinite(round_number(value, dtype)) or not math.isfinite(value)
 
 
 def _constant(argument: Any) -> Any:

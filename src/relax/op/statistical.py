@@ -10,6 +10,7 @@ import numpy as np
 from .. import topi
 from ..ir import DataType
 from ..prim import IntImm, PrimExpr, simplify
+from ..runtime.rounding import convert_array
 from ..struct_info import TensorStructInfo
 from .dims import check_later, compare_dims, normalize_axes, tensor
 from .errors import SHAPES, OperatorError
@@ -219,7 +220,7 @@ class CumSum(Operator):
         kind = (self.dtype or DataType(data.dtype.name)).numpy()
         flat = data.reshape(-1) if self.axis is None else data
         axis = 0 if self.axis is None else self.axis
-        wide = _widened(flat.astype(kind))
+        wide = _widened(convert_array(flat, kind))
         total = np.cumsum(wide, axis, dtype=wide.dtype) + wide.dtype.type(
             0
         )  # sums begin with 0: of -0.0 it is 0.0

@@ -15,6 +15,7 @@ import numpy as np
 from .. import topi
 from ..ir import DataType
 from ..prim import FloatImm, PrimExpr
+from ..runtime.rounding import convert_array, round_number
 from ..struct_info import PrimStructInfo, TensorStructInfo
 from .dims import like
 from .errors import DTYPES, OperatorError
@@ -362,6 +363,8 @@ class Clip(Operator):
         if dtype.is_integer:
             low, high = int(dtype.min_value), int(dtype.max_value)
             min, max = (low if b <= low else high if b >= high else int(b) for b in (min, max))
+        else:
+            min, max = (round_number(b, dtype) for b in (min, max))
         return np.minimum(np.maximum(x, np.array(min, x.dtype)), np.array(max, x.dtype))
 
 
@@ -391,7 +394,7 @@ class Astype(Operator):
     def reference(self, x: Array) -> Array:
         source = DataType(x.dtype.name)
         if not source.is_float or not self.dtype.is_integer:
-            return (x != 0) if self.dtype.is_bool else x.astype(self.dtype.numpy())
+            return (x != 0) if self.dtype.is_bool else convert_array(x, self.dtype.numpy())
         wide = x.astype(np.float64)
         low, high = int(self.dtype.min_value), int(self.dtype.max_value)
         whole = np.trunc(np.nan_to_num(wide, nan=0.0, posinf=np.inf, neginf=-np.inf))

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..ir import DataType, Op
+from ..runtime.rounding import convert_array, round_number
 from .expr import (
     EQ,
     GE,
@@ -66,7 +67,7 @@ def _evaluate(expr: PrimExpr, env: dict[Var, Value], checked: bool) -> Value:
         case IntImm():
             return bool(expr.value) if expr.dtype.is_bool else expr.value
         case FloatImm():
-            return round_to(expr.dtype, expr.value)
+            return round_number(expr.value, expr.dtype)
         case Var():
             if expr not in env:
                 raise KeyError(f"the variable {expr.name} has no value")
@@ -97,7 +98,7 @@ def _binary(expr: BinaryExpr, a: Value, b: Value, checked: bool) -> Value:
     dtype = expr.a.dtype
     if dtype.is_float:
         result = _FLOAT[type(expr)](float(a), float(b))
-        return result if isinstance(result, bool) else round_to(dtype, result)
+        return result if isinstance(result, bool) else round_number(result, dtype)
     result = fold_integers(type(expr), int(a), int(b))
     if result is None:
         raise ZeroDivisionError(f"division by zero in {expr}")
@@ -141,20 +142,12 @@ _FLOAT: dict[type[BinaryExpr], Callable[[float, float], float | bool]] = {
 }
 
 
-def round_to(dtype: DataType, value: float) -> float:
-    """The nearest value of a floating-point dtype, as a Python float."""
-    if dtype == "float64":
-        return float(value)
-    with np.errstate(all="ignore"):
-        return float(np.array(value, np.float64).astype(dtype.numpy()))
-
-
 def convert_value(value: Value, dtype: DataType) -> Value:
     """What Cast does: wrap integers, truncate floats toward zero and saturate, NaN to 0, non-zero to True."""
     if dtype.is_bool:
         return bool(value)
     if dtype.is_float:
-        return round_to(dtype, float(value))
+        return round_number(value, dtype)
     if not dtype.is_integer:
         raise TypeError(f"a scalar has no value as {dtype!s}")
     if isinstance(value, float):
@@ -168,7 +161,9 @@ def convert_value(value: Value, dtype: DataType) -> Value:
 def _to_dtype(value: Any, dtype: DataType) -> Value:
     if dtype.is_bool:
         return bool(value)
-    return float(value) if dtype.is_float else wrap(int(value), dtype)
+    if not dtype.is_float:
+        return wrap(int(value), dtype)
+    return round_number(value if isinstance(value, int) else float(value), dtype)
 
 
 def _call(expr: Call, env: dict[Var, Value], checked: bool) -> Value:
@@ -206,11 +201,9 @@ def _reference_value(
 
 
 def _array(value: Value, dtype: DataType) -> np.ndarray[Any, Any]:
-    return (
-        np.array(value, np.float64).astype(dtype.numpy())
-        if dtype.is_float
-        else np.array(value, dtype.numpy())
-    )
+    if not dtype.is_float:
+        return np.array(value, dtype.numpy())
+    return convert_array(np.array(value, np.float64), dtype.numpy())
 
 
 def _shift_left(a: int, b: int, dtype: DataType) -> int:

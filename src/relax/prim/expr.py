@@ -23,6 +23,7 @@ from typing import Any, ClassVar, TypeAlias, TypeGuard, final
 import numpy as np
 
 from ..ir import BaseExpr, DataType, GlobalVar, Node, Op, binder, child, label, node, register_op, set_slot
+from ..runtime.rounding import round_number
 
 ExprLike: TypeAlias = "PrimExpr | int | float | bool | np.integer[Any] | np.floating[Any] | np.bool_"
 
@@ -238,17 +239,25 @@ class IntImm(PrimExpr):
         return self.value
 
 
+def _float_or_integer(value: Any) -> float:
+    # An integer is kept until the dtype is known: as a float64 first, it would be rounded twice.
+    number = float(value)
+    return int(value) if isinstance(value, _INTEGERS) else number
+
+
 @final
 @node
 class FloatImm(PrimExpr):
     """A floating-point constant (held as a Python float, meaning the nearest value of its dtype)."""
 
     dtype: DataType = child(converter=DataType)
-    value: float = child(converter=float)
+    value: float = child(converter=_float_or_integer)
 
     def __post_init__(self) -> None:
         if not self.dtype.is_float:
             raise ValueError(f"FloatImm: dtype {self.dtype!s} is not a floating-point type")
+        if isinstance(self.value, int):
+            set_slot(self, "value", round_number(self.value, self.dtype.element_of))
 
     def __bool__(self) -> bool:
         return self.value != 0
@@ -605,7 +614,7 @@ def const(value: Any, dtype: str | None = None) -> IntImm | FloatImm:
             dtype = "float32"
     kind = DataType(dtype)
     if kind.is_float:
-        return FloatImm(kind, float(value))
+        return FloatImm(kind, value)
     if isinstance(value, _FLOATS) and not float(value).is_integer():
         raise ValueError(f"const: {value} is not an integer, and the dtype is {kind!s}")
     return IntImm(kind, int(value))
@@ -735,11 +744,11 @@ def cast(dtype: str, value: Any) -> PrimExpr:
         return expr
     if isinstance(expr, IntImm) and target.lanes == 1:
         if target.is_float:
-            return FloatImm(target, float(expr.value))
+            return FloatImm(target, expr.value)
         if target.is_integer:
             return IntImm(target, wrap(expr.value, target))
     if isinstance(expr, FloatImm) and target.lanes == 1 and target.is_float:
-        return FloatImm(target, expr.value)
+        return FloatImm(target, round_number(expr.value, expr.dtype.element_of))
     return Cast(target, expr)
 
 

@@ -22,9 +22,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, cast
 
-import numpy as np
-
-from .dtypes import NUMPY_DTYPES
+from .dtypes import DLPACK_CODES, is_float
+from .rounding import round_number
 
 Dim: TypeAlias = "int | float | str | tuple[Any, ...]"
 Env: TypeAlias = "dict[str, Dim]"
@@ -148,24 +147,25 @@ def _truncated_mod(a: Number, b: Number) -> Number:
 
 def _wrapped(bits: int, signed: bool) -> Callable[[Number], Number]:
     half = 1 << (bits - 1) if signed else 0
-    return lambda value: (int(value) + half) % (1 << bits) - half
+    low, high = -half, (1 << bits) - half - 1
+
+    def wrapped(value: Number) -> Number:
+        if isinstance(value, float):
+            return 0 if value != value else int(min(max(value, low), high))
+        return (value + half) % (1 << bits) - half
+
+    return wrapped
 
 
 def _rounded(dtype: str) -> Callable[[Number], Number]:
-    kind = NUMPY_DTYPES[dtype].type
-
-    def rounded(value: Number) -> Number:
-        with np.errstate(all="ignore"):
-            return float(kind(value))
-
-    return rounded
+    return lambda value: round_number(value, dtype)
 
 
 DTYPES: Final[dict[str, Callable[[Number], Number]]] = {
     "bool": bool,
     **{f"int{bits}": _wrapped(bits, signed=True) for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": _wrapped(bits, signed=False) for bits in (8, 16, 32, 64)},
-    **{dtype: _rounded(dtype) for dtype in ("float16", "bfloat16", "float32", "float64")},
+    **{dtype: _rounded(dtype) for dtype in DLPACK_CODES if is_float(dtype)},
 }
 """What a Dim is rounded to. Sums, differences and products of float64 rounded once more are those of a shorter type."""
 

@@ -15,7 +15,8 @@ import numpy as np
 import tvm_ffi
 
 from .devices import Device, cpu, device, is_cpu, require_host
-from .dtypes import Array, canonical_dtype, dtype_of_numpy
+from .dtypes import Array, canonical_dtype, dtype_of_numpy, is_float
+from .rounding import convert_array, exact_array
 from .tensor import (
     compact_tensor,
     copy_of_numpy,
@@ -174,7 +175,7 @@ class NDArray:
         if dtype is not None and np.dtype(dtype) != view.dtype:
             if copy is False:
                 raise ValueError(f"a {self.dtype} tensor cannot become {dtype} without a copy")
-            return view.astype(dtype)
+            return convert_array(view, np.dtype(dtype))
         return view.copy() if copy else view
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -205,6 +206,8 @@ def array(source: object, device: Device | None = None, dtype: object = None) ->
     if not value.dtype.isnative:
         value = value.astype(value.dtype.newbyteorder("="))
     name = dtype_of_numpy(value.dtype) if dtype is None else canonical_dtype(dtype)
+    if isinstance(source, list | tuple) and is_float(name):
+        value = exact_array(source)
     return NDArray(copy_of_numpy(value, name, device))
 
 

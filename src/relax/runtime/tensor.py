@@ -24,6 +24,7 @@ import tvm_ffi
 
 from .devices import Device, is_cpu, require_host
 from .dtypes import DLPACK_CODES, NUMPY_DTYPES, Array, canonical_dtype, dtype_of_numpy, itemsize
+from .rounding import convert_array
 
 ALIGNMENT: Final = 64
 """Fresh memory starts at a multiple of this many bytes."""
@@ -195,7 +196,8 @@ def copy_of_numpy(array: Array, dtype: str, device: Device | None = None) -> tvm
     """A fresh tensor with the array's elements, converted to `dtype`."""
     tensor = new_tensor(array.shape, dtype, device)
     if array.size:
-        numpy_view(tensor)[...] = array
+        view = numpy_view(tensor)
+        view[...] = array if array.dtype == view.dtype else convert_array(array, dtype)
     return tensor
 
 

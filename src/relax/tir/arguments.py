@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 import numpy as np
 
 from ..prim import Add, BinaryExpr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, PrimExpr, Sub, Var, free_vars
+from ..runtime.rounding import round_number
 from .buffer import Buffer
 from .evaluation import Env, View, flat_memory
 
@@ -45,7 +46,7 @@ def bind_scalar(name: str, param: Var, arg: Any) -> Any:
         wanted = "a float" if dtype.is_float else "a bool" if dtype.is_bool else "an int"
         raise TypeError(f"{name}: argument {param.name}: expected {wanted}, found {_kind(arg)}")
     if dtype.is_float:
-        return float(arg)
+        return round_number(arg, dtype)
     if dtype.is_bool:
         return bool(arg)
     if not dtype.min_value <= arg <= dtype.max_value:

@@ -48,6 +48,7 @@ from ..prim import (
 from ..prim.evaluate import convert_value
 from ..prim.expr import fold_integers, wrap
 from ..prim.traits import has_effects
+from ..runtime.rounding import rounder
 from .buffer import Broadcast, BufferLoad, Ramp
 
 Env: TypeAlias = dict[Node, Any]
@@ -341,10 +342,7 @@ def _conversion(dtype: DataType) -> Callable[[Any], Any]:
 
 
 def _rounding(dtype: DataType) -> Callable[[float], float]:
-    if dtype == "float64":
-        return float
-    kind: Any = dtype.numpy().type
-    return lambda value: float(kind(value))
+    return rounder(dtype)
 
 
 _COMPARE: dict[type[BinaryExpr], Callable[[Any, Any], bool]] = {

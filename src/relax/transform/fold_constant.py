@@ -41,6 +41,7 @@ from ..normalize import Normalizer
 from ..op import Operator, operator_of
 from ..op.operands import is_absent
 from ..prim import FloatImm, IntImm
+from ..runtime.rounding import round_number
 from ..struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ..tir.stmt import PrimFunc
 from .decorators import function_pass
@@ -267,8 +268,10 @@ def as_value(expr: RelaxExpr) -> Any:
             return data
         case ShapeExpr(values):
             return tuple(cast(IntImm, value).value for value in values)
-        case PrimValue(value):
-            return cast("IntImm | FloatImm", value).value
+        case PrimValue(IntImm(_, value)):
+            return value
+        case PrimValue(FloatImm(dtype, value)):
+            return round_number(value, dtype)
         case Tuple(fields):
             return [as_value(field) for field in fields]
         case _:

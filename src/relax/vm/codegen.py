@@ -36,6 +36,7 @@ from ..runtime import ExecBuilder, ShapeTuple, nd
 from ..runtime.bytecode import Func, Imm, Operand, Reg
 from ..runtime.dtypes import ffi_dtype
 from ..runtime.info import FuncInfo
+from ..runtime.rounding import round_number
 from ..runtime_info import InfoMaker, device_name
 from ..scope import prim_func_struct_info
 from ..struct_info import ObjectStructInfo
@@ -258,8 +259,8 @@ class _Generator:
         match value:
             case IntImm(dtype, number):
                 return bool(number) if dtype.is_bool else number
-            case FloatImm(_, number):
-                return number
+            case FloatImm(dtype, number):
+                return round_number(number, dtype)
             case _:
                 self._refuse("a shape computation is left; run VMShapeLower first", where)
                 return 0

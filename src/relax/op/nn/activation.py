@@ -8,6 +8,7 @@ import numpy as np
 
 from ... import topi
 from ...ir import DataType
+from ...runtime.rounding import convert_array
 from ...struct_info import TensorStructInfo, TupleStructInfo
 from ..dims import tensor
 from ..operator import Array, Operator, operator
@@ -81,7 +82,7 @@ class Silu(FloatUnary):
 
     def reference(self, data: Array) -> Array:
         x = data.astype(np.float64)
-        return (x / (1 + np.exp(-x))).astype(data.dtype)
+        return convert_array(x / (1 + np.exp(-x)), data.dtype)
 
 
 class Softmaxes(Operator):
