@@ -300,7 +300,9 @@ def test_check_func_info():
         (("both", ("lt", "q", 1.0), ("negated", ("le", "n", "m"))), False),
         (("either", ("ne", "n", "m"), ("eq", "n", "m")), True),
         (("//", "n", 0), ("//", 5, 0)),
-        (("int64", ("*", math.inf, "q")), ("int64", math.inf)),
+        (("int64", ("*", math.inf, "q")), 2**63 - 1),
+        (("int8", ("*", -3000, "q")), -128),
+        (("uint8", ("*", math.nan, "q")), 0),
         (("unknown",), ("unknown",)),
     ],
 )

@@ -254,8 +254,8 @@ def _extern_argument(cx: Context, arg: PrimExpr) -> str:
 
 _TABLE: Final[dict[str, Intrinsic]] = {
     **{name: _elementary(name) for name in (
-        "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "tanh", "sigmoid", "erf", "sin", "cos", "tan",
-        "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
+        "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "tanh", "sigmoid", "erf", "erfc", "sin", "cos",
+        "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
     )},
     **{name: _llvm(name) for name in ("sqrt", "floor", "ceil", "trunc", "nearbyint", "round")},
     "rsqrt": _of_floats(lambda x: 1.0 / x.intrinsic("sqrt")),

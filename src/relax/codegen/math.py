@@ -40,6 +40,11 @@ _ERF_LARGE: Final = (-0.00017468322766944766, 1.1295149326324463, 0.633346855640
                      -0.025119604542851448, 0.00417117215692997, -0.00043449585791677237,
                      2.1099045625305735e-05)  # fmt: skip
 
+_ERFCX_CENTRE: Final = 2.36328125
+_ERFCX: Final = (1.2681961059570312, -0.11631415784358978, -0.11590594053268433, 0.1626414805650711,
+                 -0.09322529286146164, 0.021126028150320053, 0.0055112228728830814, -0.0037532958667725325,
+                 -0.0004057380720041692, 0.0005029934691265225)  # fmt: skip
+
 _SIN: Final = (-0.1666666716337204, 0.008333379402756691, -0.00019853065896313637, 2.8325487164693186e-06)
 _COS: Final = (0.04166664555668831, -0.0013887309469282627, 2.4432327336398885e-05)
 
@@ -68,11 +73,15 @@ def _keep_nan(x: Val, result: Val) -> Val:
     return x.is_nan().choose(x, result)
 
 
+def _reduced(t: Val) -> tuple[Val, Val]:
+    """The multiple n of ln 2 nearest to t, and t - n ln 2."""
+    n = (t * (1 / math.log(2))).rint()
+    return n, n.fma(-_LN2_LOW, n.fma(-_LN2_HIGH, t))
+
+
 def exp(x: Val) -> Val:
     """e^x = 2^n · e^(x - n ln 2)."""
-    t = _clamped(x, -104.0, 89.0)
-    n = (t * (1 / math.log(2))).rint()
-    r = n.fma(-_LN2_LOW, n.fma(-_LN2_HIGH, t))
+    n, r = _reduced(_clamped(x, -104.0, 89.0))
     return _keep_nan(x, scale_by_power(_exp_reduced(r), n))
 
 
@@ -174,6 +183,25 @@ def erf(x: Val) -> Val:
     return _keep_nan(x, a.lt(0.92).choose(near, far).copysign(x))
 
 
+def erfc(x: Val) -> Val:
+    """1 - erf x near 0; elsewhere e^-a² · P((a - c) / (a + c)) / (2a + 1) of a = |x|, or 2 less that.
+
+    a² and 2a + 1 are used in two parts. What the upper 12 bits of a contribute is exact; the rest is added to the
+    exponent, as a relative error of a² would be one of a² units in the last place: 2a + 1 = d · (1 + s) = d · e^(s - s²/2).
+    """
+    near = 1.0 - polynomial(x * x, _ERF_SMALL).fma(x, x)
+    a = _clamped(x.abs(), 0.5, 10.1)
+    high = (a.bitcast("i32") & -4096).bitcast("float")
+    n, r = _reduced(-(high * high))
+    low, d = a - high, high + high + 1.0
+    s = (low + low) / d
+    r = (-low).fma(high + a, (s * 0.5).fma(s, r - s))
+    scaled = polynomial((a - _ERFCX_CENTRE) / (a + _ERFCX_CENTRE), _ERFCX) / d
+    tail = scale_by_power(_exp_reduced(r) * scaled, n)
+    far = x.lt(0.0).choose(2.0 - tail, tail)
+    return _keep_nan(x, x.abs().lt(0.5).choose(near, far))
+
+
 def _pi_scaled(bits: int) -> int:
     """π · 2^bits, rounded down (Machin: π = 16 arctan 1/5 - 4 arctan 1/239)."""
 
@@ -271,5 +299,5 @@ def tan(x: Val) -> Val:
 
 FLOAT32: Final[dict[str, Callable[[Val], Val]]] = {
     "exp": exp, "exp2": exp2, "exp10": exp10, "log": log, "log2": log2, "log10": log10, "log1p": log1p,
-    "tanh": tanh, "sigmoid": sigmoid, "erf": erf, "sin": sin, "cos": cos, "tan": tan,
+    "tanh": tanh, "sigmoid": sigmoid, "erf": erf, "erfc": erfc, "sin": sin, "cos": cos, "tan": tan,
 }  # fmt: skip

@@ -46,11 +46,10 @@ class NumberUnary(Unary):
 
 
 def _real(function: Callable[[Any], Any]) -> Callable[[Array], Array]:
-    """A NumPy function of the reals, computed in float32 at least, and rounded to the operand's dtype."""
+    """A NumPy function of the reals, computed in float64, and rounded to the operand's dtype."""
 
     def reference(x: Array) -> Array:
-        wide = x.astype(np.float32) if x.dtype.itemsize < 4 else x
-        return np.asarray(function(wide)).astype(x.dtype)
+        return convert_array(np.asarray(function(x.astype(np.float64))), x.dtype)
 
     return reference
 
@@ -112,7 +111,7 @@ class Sigmoid(Unary):
     """1 / (1 + exp(-x)), element by element."""
 
     compute = topi.sigmoid
-    reference = _real(lambda x: np.ones_like(x) / (1 + np.exp(-x)))
+    reference = _real(lambda x: np.where(x >= 0, 1, np.exp(-np.abs(x))) / (1 + np.exp(-np.abs(x))))
 
 
 @operator("relax.erf")

@@ -84,7 +84,8 @@ def _exp10(x: Any) -> Any:
 
 
 def _sigmoid(x: Any) -> Any:
-    return 1 / (1 + np.exp(-x))
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1, e) / (1 + e)
 
 
 def _rsqrt(x: Any) -> Any:
@@ -97,7 +98,7 @@ _REFERENCES: dict[str, NumpyFunction] = {
     "sqrt": np.sqrt, "rsqrt": _rsqrt, "sin": np.sin, "cos": np.cos, "tan": np.tan,
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh,
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
-    "erf": np.vectorize(math.erf, [np.float64]),
+    "erf": np.vectorize(math.erf, [np.float64]), "erfc": np.vectorize(math.erfc, [np.float64]),
     "atan2": np.arctan2, "pow": np.power, "fmod": np.fmod, "copysign": np.copysign, "hypot": np.hypot,
     "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "nearbyint": np.rint, "round": _round_half_away,
     "fabs": np.abs, "abs": np.abs, "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
@@ -178,6 +179,7 @@ asinh = _unary("asinh", "The inverse hyperbolic sine.")
 acosh = _unary("acosh", "The inverse hyperbolic cosine.")
 atanh = _unary("atanh", "The inverse hyperbolic tangent.")
 erf = _unary("erf", "The error function.")
+erfc = _unary("erfc", "1 - erf(x), exact where erf(x) is near 1.")
 
 
 def _binary_float(name: str, doc: str) -> Callable[[ExprLike, ExprLike], PrimExpr]:
@@ -543,6 +545,7 @@ __all__ = [
     "cosh",
     "div",
     "erf",
+    "erfc",
     "exp",
     "exp2",
     "exp10",

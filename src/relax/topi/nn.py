@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from fractions import Fraction
+from typing import Any, Final
 
 from .. import te
 from ..ir import DataType
 from ..prim import PrimExpr, Select, const, intrin, is_const
 from .linalg import matmul as matmul
 from .transform import flatten as flatten
+from .twofold import Twofold, cubic, let, scaled
 from .util import accumulator_dtype, normalize_axes, normalize_axis
 
 
@@ -33,27 +35,70 @@ def relu(x: te.Tensor) -> te.Tensor:
     return te.compute(x.shape, lambda *i: intrin.max(x(*i), const(0, x.dtype)), "relu", tag="elemwise")
 
 
+_FAR: Final = 1000.0
+"""Beyond ±1000, the activations below are 0 or x; nearer, no step on the way overflows."""
+_MINUS_ROOT_HALF: Final = Fraction("-0.707106781186547524400844362104849039")
+_TWO_ROOT_TWO_OVER_PI: Final = Fraction("1.59576912160573071175978423973752747")
+_TAIL: Final = {"float32": 64, "float64": 600}
+"""For x below -64 (-600), e^x is taken in two factors, as it would be subnormal where x · e^x is not."""
+
+
 def gelu(x: te.Tensor) -> te.Tensor:
-    """x · Φ(x) = x/2 · (1 + erf(x / √2)) (Hendrycks & Gimpel 2016)."""
-    return _map(x, "gelu", lambda v: v * (intrin.erf(v * math.sqrt(0.5)) * 0.5 + 0.5))
+    """x · Φ(x) = x/2 · erfc(-x / √2) (Hendrycks & Gimpel 2016)."""
+    return _map(x, "gelu", _gelu)
+
+
+def _gelu(x: PrimExpr) -> PrimExpr:
+    # -erfc'(z) / erfc(z) is between z + √(z² + 4/π) and z + √(z² + 2) (Abramowitz & Stegun 7.1.13).
+    zero = const(0.0, x.dtype)
+
+    def product(y: PrimExpr, z: Twofold) -> PrimExpr:
+        slope = z.high + intrin.sqrt(z.high * z.high + const(4 / math.pi, x.dtype))
+        return Select(y < zero, y - y * (slope * z.low), y)  # not of -0, nor of infinity
+
+    def of(v: PrimExpr) -> PrimExpr:
+        near = intrin.min(v, const(_FAR, x.dtype))
+        return scaled(near, _MINUS_ROOT_HALF, lambda z: let(v * 0.5 * intrin.erfc(z.high), lambda y: product(y, z)))
+
+    return let(intrin.max(x, const(-_FAR, x.dtype)), of)
 
 
 def gelu_tanh(x: te.Tensor) -> te.Tensor:
-    """The tanh approximation of gelu: x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))."""
-    return _map(
-        x,
-        "gelu_tanh",
-        lambda v: v * 0.5 * (intrin.tanh((v + v * v * v * 0.044715) * math.sqrt(2 / math.pi)) + 1.0),
-    )
+    """The tanh approximation of gelu, x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))), as x · σ(√(8/π) · (…))."""
+    cube = _TWO_ROOT_TWO_OVER_PI * Fraction("0.044715")
+
+    def of(v: PrimExpr) -> PrimExpr:
+        near = intrin.min(v, const(_FAR, v.dtype))
+        return cubic(near, _TWO_ROOT_TWO_OVER_PI, cube, lambda w: _times_sigmoid(v, w.high, w.low))
+
+    return _map(x, "gelu_tanh", lambda v: let(intrin.max(v, const(-_FAR, v.dtype)), of))
 
 
 def silu(x: te.Tensor) -> te.Tensor:
     """x · σ(x)."""
-    return _map(x, "silu", lambda v: v * intrin.sigmoid(v))
+    return _map(
+        x, "silu", lambda v: let(intrin.max(v, const(-_FAR, v.dtype)), lambda t: _times_sigmoid(t, t, None))
+    )
 
 
-def _along(x: te.Tensor, axis: int) -> tuple[te.Tensor, te.Tensor, Any]:
-    """For the softmaxes: max along the axis, Σ exp(x - max), and a reader of x - max in the accumulator dtype."""
+def _times_sigmoid(x: PrimExpr, w: PrimExpr, low: PrimExpr | None) -> PrimExpr:
+    """x · σ(w + low), from e^-|w| so that nothing overflows."""
+    zero, one = const(0.0, x.dtype), const(1.0, x.dtype)
+    shift = _TAIL[x.dtype]
+    far = w < const(-shift, x.dtype)
+
+    def quotient(e: PrimExpr) -> PrimExpr:
+        rest = Select(far, one, e + one)
+        return Select(w >= zero, x, x * e) / rest * Select(far, const(math.exp(-shift), x.dtype), one)
+
+    value = let(intrin.exp(Select(far, const(shift, x.dtype), zero) - intrin.abs(w)), quotient)
+    if low is None:
+        return value
+    return let(value, lambda y: Select(y < zero, y + y * low, y))
+
+
+def _along(x: te.Tensor, axis: int) -> tuple[Any, Any]:
+    """For the softmaxes: readers of x - max in the accumulator dtype, and of the sum along the axis of a function of it."""
     wide = accumulator_dtype(x.dtype)
     outer_shape = [size for d, size in enumerate(x.shape) if d != axis]
 
@@ -69,20 +114,23 @@ def _along(x: te.Tensor, axis: int) -> tuple[te.Tensor, te.Tensor, Any]:
         outer = [i for d, i in enumerate(index) if d != axis]
         return x(*index).astype(wide) - largest(*outer).astype(wide)
 
-    e = te.reduce_axis((0, x.shape[axis]), "k")
-    total = te.compute(
-        outer_shape,
-        lambda *o: te.sum(intrin.exp(shifted(insert(o, e.var))), axis=e),
-        "softmax_sum",
-        tag="comm_reduce",
-    )
-    return largest, total, shifted
+    def total(function: Any, name: str) -> te.Tensor:
+        e = te.reduce_axis((0, x.shape[axis]), "k")
+        return te.compute(
+            outer_shape,
+            lambda *o: te.sum(function(shifted(insert(o, e.var))), axis=e),
+            name,
+            tag="comm_reduce",
+        )
+
+    return shifted, total
 
 
 def softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
     """exp(x - max x) / Σ exp(x - max x) along one axis."""
     axis = normalize_axis(axis, x.ndim)
-    _, total, shifted = _along(x, axis)
+    shifted, sum_of = _along(x, axis)
+    total = sum_of(intrin.exp, "softmax_sum")
     exps = te.compute(x.shape, lambda *i: intrin.exp(shifted(i)), "softmax_exp", tag="elemwise")
 
     def formula(*i: Any) -> Any:
@@ -93,13 +141,21 @@ def softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
 
 
 def log_softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
-    """(x - max x) - log Σ exp(x - max x) along one axis."""
+    """(x - max x) - log Σ exp(x - max x) along one axis.
+
+    The sum is 1 for each greatest element and the rest, which is below 1 where only one is the greatest: the logarithm
+    is taken as log1p, as the rest may be too small to be seen beside 1.
+    """
     axis = normalize_axis(axis, x.ndim)
-    _, total, shifted = _along(x, axis)
+    wide = accumulator_dtype(x.dtype)
+    zero, one = const(0, wide), const(1, wide)
+    shifted, sum_of = _along(x, axis)
+    rest = sum_of(lambda value: Select(value.equal(zero), zero, intrin.exp(value)), "softmax_rest")
+    greatest = sum_of(lambda value: Select(value.equal(zero), one, zero), "softmax_count")
 
     def formula(*i: Any) -> Any:
         outer = [v for d, v in enumerate(i) if d != axis]
-        return (shifted(i) - intrin.log(total(*outer))).astype(x.dtype)
+        return (shifted(i) - intrin.log1p(rest(*outer) + (greatest(*outer) - one))).astype(x.dtype)
 
     return te.compute(x.shape, formula, "log_softmax")
 

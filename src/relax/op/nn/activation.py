@@ -47,42 +47,56 @@ class Relu(Operator):
         return np.maximum(data, np.array(0, data.dtype))
 
 
-_erf = np.vectorize(math.erf, otypes=[np.float64])
+def _finite_tail(data: Array) -> Array:
+    """As float64, and finite below: f(-∞) is to be the limit 0, not -∞ · 0."""
+    return np.maximum(data.astype(np.float64), -1000.0)
+
+
+def _times_sigmoid(x: Array, w: Array) -> Array:
+    """x · σ(w); the smallest results, whose σ(w) would be subnormal, in two factors."""
+    far = w < -600
+    e = np.exp(np.where(far, 600, 0) - np.abs(w))
+    value = np.where(w >= 0, x, x * e) / np.where(far, 1, 1 + e)
+    return value * np.where(far, math.exp(-600), 1)
+
+
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
 @operator("relax.nn.gelu")
 class Gelu(FloatUnary):
-    """x · Φ(x), Φ the normal distribution function."""
+    """x · Φ(x), Φ the normal distribution function; -0 at -∞."""
 
     compute = topi.nn.gelu
 
     def reference(self, data: Array) -> Array:
-        x = data.astype(np.float64)
-        return (x * (_erf(x * math.sqrt(0.5)) * 0.5 + 0.5)).astype(data.dtype)
+        x = _finite_tail(data)
+        return convert_array(x * 0.5 * _erfc(x * -math.sqrt(0.5)), data.dtype)
 
 
 @operator("relax.nn.gelu_tanh")
 class GeluTanh(FloatUnary):
-    """The tanh approximation of gelu."""
+    """The tanh approximation of gelu; -0 at -∞."""
 
     compute = topi.nn.gelu_tanh
 
     def reference(self, data: Array) -> Array:
-        x = data.astype(np.float64)
-        return (x * 0.5 * (np.tanh((x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)) + 1)).astype(
-            data.dtype
+        x = _finite_tail(data)
+        near = np.minimum(x, 1000.0)
+        return convert_array(
+            _times_sigmoid(x, near * (1 + 0.044715 * near * near) * math.sqrt(8 / math.pi)), data.dtype
         )
 
 
 @operator("relax.nn.silu")
 class Silu(FloatUnary):
-    """x · σ(x)."""
+    """x · σ(x); -0 at -∞."""
 
     compute = topi.nn.silu
 
     def reference(self, data: Array) -> Array:
-        x = data.astype(np.float64)
-        return convert_array(x / (1 + np.exp(-x)), data.dtype)
+        x = _finite_tail(data)
+        return convert_array(_times_sigmoid(x, x), data.dtype)
 
 
 class Softmaxes(Operator):
@@ -100,7 +114,7 @@ class Softmaxes(Operator):
         return data
 
     def shifted(self, data: Array) -> Array:
-        x = wide(data)
+        x = data.astype(np.float64)
         return x - x.max(self.axis, keepdims=True, initial=-np.inf)
 
 
@@ -113,7 +127,7 @@ class Softmax(Softmaxes):
 
     def reference(self, data: Array) -> Array:
         e = np.exp(self.shifted(data))
-        return (e / e.sum(self.axis, keepdims=True)).astype(data.dtype)
+        return convert_array(e / e.sum(self.axis, keepdims=True), data.dtype)
 
 
 @operator("relax.nn.log_softmax")
@@ -125,7 +139,9 @@ class LogSoftmax(Softmaxes):
 
     def reference(self, data: Array) -> Array:
         shifted = self.shifted(data)
-        return (shifted - np.log(np.exp(shifted).sum(self.axis, keepdims=True))).astype(data.dtype)
+        rest = np.where(shifted == 0, 0, np.exp(shifted)).sum(self.axis, keepdims=True)
+        greatest = (shifted == 0).sum(self.axis, keepdims=True)
+        return convert_array(shifted - np.log1p(rest + (greatest - 1)), data.dtype)
 
 
 @operator("relax.nn.dropout")

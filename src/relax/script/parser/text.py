@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, Final
 
-from ...ir import BaseFunc, DiagnosticContext, IRModule, Span
+from ...ir import BaseFunc, DiagnosticContext, DiagnosticError, IRModule, Node, Span, walk
+from ...prim import expr as prim
 from .core import MISSING, FunctionTask, Scopes, ScriptSource, is_docstring
-from .core.diagnostics import DECLARATION, POISON, SYNTAX, error
+from .core.diagnostics import DECLARATION, FORBIDDEN, POISON, SYNTAX, error
 from .core.safety import BUILTINS, member
 from .core.statements import StatementParser
 from .libraries import library_namespaces
@@ -22,12 +23,16 @@ def from_source(
     check_well_formed: bool = True,
     *,
     name: str = "<string>",
+    allow_extern: bool | Collection[str] = False,
 ) -> Any:
     """Parse TVMScript given as text: an IRModule for a class, a function for a ``def``.
 
     The text is interpreted, never executed: it sees R, T, I (under these names and those its own import
     lines give them), a few Python builtins, and `extra_vars`. Of several definitions the last is returned;
-    it may use those before it. Raises DiagnosticError with every error found.
+    it may use those before it. `allow_extern` says which C functions its loops may call (T.call_extern), since what
+    they do is out of our hands: none, those named, or all (True). Packed functions (R.call_packed) are only named by
+    a text; they are looked up in the process's registry when the program runs. Raises DiagnosticError with every
+    error found.
     """
     if not isinstance(program, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(
@@ -43,7 +48,36 @@ def from_source(
     if parser.result is None:
         place = Span(source.source, 1, 1, 1, 1)
         raise error(DECLARATION, f"{name} defines no function and no module", place)
+    if allow_extern is not True:
+        _check_extern(parser.result, allow_extern or (), Span(source.source, 1, 1, 1, 1))
     return parser.result
+
+
+_EXTERN: Final = frozenset({"call_extern", "call_pure_extern"})
+
+
+def _check_extern(program: IRModule | BaseFunc, allowed: Collection[str], start: Span) -> None:
+    """Refuse calls of C functions that are not allowed, however the text made them (it may hold nodes as JSON)."""
+    allowed = (allowed,) if isinstance(allowed, str) else allowed
+    refused: list[DiagnosticError] = []
+    place = start
+
+    def visit(node: Node) -> None:
+        if not isinstance(node, prim.Call) or node.intrinsic not in _EXTERN:
+            return
+        callee = node.args[0] if node.args else None
+        if isinstance(callee, prim.StringImm) and callee.value in allowed:
+            return
+        shown = f"`{callee.value[:100]}`" if isinstance(callee, prim.StringImm) else "a C function"
+        message = f"text given to from_source may not call {shown}, a function outside of the program"
+        hint = "allow_extern= of from_source takes the names of C functions that may be called"
+        refused.append(error(FORBIDDEN, message, node.span or place, hint=hint))
+
+    for function in program.functions.values() if isinstance(program, IRModule) else (program,):
+        place = function.span or start
+        walk(function, visit)
+    if refused:
+        raise DiagnosticError(found for problem in refused for found in problem.diagnostics)
 
 
 def _dedent(program: str) -> str:
