@@ -11,10 +11,23 @@ CASES: list[Case] = []
 for name in ("gelu", "gelu_tanh", "silu", "dropout"):
     CASES += [Case(f"relax.nn.{name}", [rng.array((2, 5), dtype, -3, 3)]) for dtype in FLOATS]
     CASES += [Case(f"relax.nn.{name}", [rng.array(shape, "float32", -3, 3)]) for shape in ((), (0,), (1, 1))]
+#: Where x · Φ(x) and its kin are tiny, and where their factors underflow before the product does.
+TAILS = {
+    "gelu": (-13.05, -10, -6, -5, -4, -1e-30, 5, 30),
+    "gelu_tanh": (-9, -6, -5, -4, -1e-30, 5, 30),
+    "silu": (-103, -91, -88, -20, -1e-30, 20, 90),
+}
+for name, tails in TAILS.items():
+    values = (*tails, -np.inf, np.inf, np.nan)
+    CASES += [
+        Case(f"relax.nn.{name}", [np.array(values, dtype)], tails=True) for dtype in ("float32", "float64")
+    ]
+    CASES += [Case(f"relax.nn.{name}", [special(dtype)]) for dtype in FLOATS]
 CASES += [Case("relax.nn.relu", [special(dtype)]) for dtype in NUMBERS]
 CASES += [Case("relax.nn.relu", [rng.array(shape, "float32")]) for shape in ((), (0, 2), (1,))]
 
 WILD = np.array([[1000, 1001, -1000], [-np.inf, 0, 1], [np.nan, 0, 1], [1, 1, 1]], "float32")
+ALONE = np.array([[0, 30, 0, 0], [-80, 0, 1, 2], [5, 5, 5, -60]])
 for name in ("softmax", "log_softmax"):
     op = f"relax.nn.{name}"
     CASES += [
@@ -24,6 +37,7 @@ for name in ("softmax", "log_softmax"):
     ]
     CASES += [Case(op, [rng.array((3, 5), dtype)]) for dtype in FLOATS]
     CASES += [Case(op, [WILD])]
+    CASES += [Case(op, [ALONE.astype(dtype)], tails=True) for dtype in ("float32", "float64")]
 
 
 def layer_norm(

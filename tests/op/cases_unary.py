@@ -27,6 +27,27 @@ REAL = {
     "acosh": (1, 6),
     "atanh": (-0.9, 0.9),
 }
+#: Where results are tiny or huge, or operands are: the tails, and beside the zeros and poles.
+TAILS = {
+    "exp": (-103, -88, -20, 88, 1e-30),
+    "log": (1e-44, 1e-38, 0.999, 1.001, 3e38),
+    "sqrt": (1e-44, 1e-38, 3e38),
+    "rsqrt": (1e-44, 1e-38, 3e38),
+    "sigmoid": (-103, -88, -20, 20, 90),
+    "erf": (-4, -1e-30, 1e-44, 3.9, 30),
+    "sin": (1e-30, 3.1415927, 6.2831855, 1e5, 3e38),
+    "cos": (1.5707964, 4.712389, 1e5, 3e38),
+    "tan": (1e-30, 1.5707964, 3.1415927, 1e5, 3e38),
+    "asin": (1e-30, 0.9999999, -1, 1),
+    "acos": (1e-30, 0.9999999, -1, 1),
+    "atan": (1e-30, 1e5, -3e38),
+    "sinh": (-88, 88, 1e-30),
+    "cosh": (-88, 88, 1e-30),
+    "tanh": (-20, -9, 1e-30, 9),
+    "asinh": (-3e38, 1e-30, 3e38),
+    "acosh": (1, 1.0000001, 3e38),
+    "atanh": (-0.9999999, 1e-30, 0.9999999),
+}
 WHOLE = ("floor", "ceil", "trunc", "round")
 NUMBER = ("abs", "negative", "sign", "square", "isnan", "isinf", "isfinite")
 
@@ -35,6 +56,9 @@ for name, (low, high) in REAL.items():
     CASES += [Case(f"relax.{name}", [rng.array((2, 3), dtype, low, high)]) for dtype in (*FLOATS, FLOATS8[0])]
     CASES += [Case(f"relax.{name}", [special("float32")])]
     CASES += [Case(f"relax.{name}", [rng.array(shape, "float32", low, high)]) for shape in ((), (0, 3), (1,))]
+    CASES += [
+        Case(f"relax.{name}", [np.array(TAILS[name], dtype)], tails=True) for dtype in ("float32", "float64")
+    ]
 for name in WHOLE + NUMBER:
     CASES += [Case(f"relax.{name}", [special(dtype)]) for dtype in (*NUMBERS, *FLOATS8)]
     CASES += [Case(f"relax.{name}", [rng.array(shape, "float32")]) for shape in ((), (2, 0), (1, 2))]

@@ -54,6 +54,8 @@ class Case:
     raises: tuple[type[Exception], str] | None = None
     """What running it raises, reference and kernel alike."""
     tolerance: float | None = None
+    tails: bool = False
+    """Small results are compared as exactly as others: relatively, but for the steps of the smallest."""
 
     def __str__(self) -> str:
         shown = ", ".join(map(_show, self.operands))
@@ -285,10 +287,12 @@ def check_kernel(case: Case, symbolic: bool) -> None:
     interpret(made.func, *made.arguments)
     assert len(expected) == len(made.outputs)
     for found, wanted in zip(made.outputs, expected, strict=True):
-        assert_close(found, wanted, case.tolerance)
+        assert_close(found, wanted, case.tolerance, case.tails)
 
 
-def assert_close(found: np.ndarray, wanted: np.ndarray, tolerance: float | None = None) -> None:
+def assert_close(
+    found: np.ndarray, wanted: np.ndarray, tolerance: float | None = None, tails: bool = False
+) -> None:
     """Equal dtype and shape, and values equal up to the precision of the dtype."""
     assert found.dtype == wanted.dtype
     assert found.shape == wanted.shape
@@ -297,7 +301,8 @@ def assert_close(found: np.ndarray, wanted: np.ndarray, tolerance: float | None 
         return
     rtol = tolerance if tolerance is not None else TOLERANCE.get(found.dtype.name, 0.2)
     wide = found.astype(np.float64), wanted.astype(np.float64)
-    np.testing.assert_allclose(*wide, rtol=rtol, atol=rtol * 0.1, equal_nan=True)
+    atol = 20 * float(ml_dtypes.finfo(found.dtype).smallest_subnormal) if tails else rtol * 0.1
+    np.testing.assert_allclose(*wide, rtol=rtol, atol=atol, equal_nan=True)
 
 
 def all_cases() -> Iterator[Case]:

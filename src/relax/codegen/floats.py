@@ -114,7 +114,11 @@ def _cut(value: Val, signed: bool, digits: int, drop: int) -> Val:
     """An integer; if it has more than `digits` digits, without the last `drop`, the next set if any of them was."""
     last = value & ((1 << drop) - 1)
     sticky = last.ne(0).choose(value.constant(1 << drop), 0)
-    fits = (value + (1 << digits)).compare("", "ule", 2 << digits) if signed else value.compare("", "ule", 1 << digits)
+    fits = (
+        (value + (1 << digits)).compare("", "ule", 2 << digits)
+        if signed
+        else value.compare("", "ule", 1 << digits)
+    )
     return fits.choose(value, (value ^ last) | sticky)
 
 

@@ -186,8 +186,8 @@ def erf(x: Val) -> Val:
 def erfc(x: Val) -> Val:
     """1 - erf x near 0; elsewhere e^-a² · P((a - c) / (a + c)) / (2a + 1) of a = |x|, or 2 less that.
 
-    a² and 2a + 1 are used in two parts. What the upper 12 bits of a contribute is exact; the rest is added to the
-    exponent, as a relative error of a² would be one of a² units in the last place: 2a + 1 = d · (1 + s) = d · e^(s - s²/2).
+    a² and 2a + 1 are used in two parts, as a relative error of a² would be one of a² units in the last place. What the
+    upper 12 bits of a contribute is exact; the rest is added to the exponent: 2a + 1 = d · (1 + s) = d · e^(s - s²/2).
     """
     near = 1.0 - polynomial(x * x, _ERF_SMALL).fma(x, x)
     a = _clamped(x.abs(), 0.5, 10.1)

@@ -75,6 +75,10 @@ class Operator(Node):
     """Whether a call gives a value whatever the elements of its operands are, provided their kinds, dtypes and sizes
     are known and fit. False is the safe answer: a call that may fail stays where its error would be seen.
     """
+    accuracy: ClassVar[float | None] = None
+    """The greatest error of an element of the result in units in the last place, as docs/numerics.md defines them;
+    None where elements are exact, or where no such bound is stated.
+    """
     view: ClassVar[bool] = False
     """Whether the result holds the first operand's elements in the same order, so that it may share its
     storage.

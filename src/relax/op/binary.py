@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import topi
 from ..ir import DataType
+from ..runtime.rounding import convert_array
 from ..struct_info import PrimStructInfo, TensorStructInfo
 from .dims import broadcast, same_dtype, tensor
 from .errors import OPERANDS, OperatorError
@@ -211,12 +212,14 @@ class Power(Binary):
     Of integers it wraps around, and a negative power is 1 / x1^|x2| truncated toward zero (of 0 an error).
     """
 
+    accuracy = 4
     compute = topi.power
 
     def reference(self, x1: Array, x2: Array) -> Array:
         dtype = DataType(np.result_type(x1, x2))
         if dtype.is_float:
-            return _rounded_once(np.power)(x1, x2)
+            wide = np.power(np.asarray(x1, np.float64), np.asarray(x2, np.float64))
+            return convert_array(np.asarray(wide), dtype.numpy())
         power = np.frompyfunc(lambda a, b: _integer_power(int(a), int(b), dtype), 2, 1)
         return np.asarray(power(x1, x2)).astype(dtype.numpy())
 

@@ -37,6 +37,14 @@ class Unary(Operator):
         return like(x, self.gives)
 
 
+class RealUnary(Unary):
+    """The base of functions of the reals, which are rounded."""
+
+    __slots__ = ()
+
+    accuracy = 4
+
+
 class NumberUnary(Unary):
     """The base of those that take any number."""
 
@@ -75,7 +83,7 @@ def _test(function: Callable[[Any], Any], of_integers: bool) -> Callable[[Array]
 
 
 @operator("relax.exp")
-class Exp(Unary):
+class Exp(RealUnary):
     """e to the power x, element by element."""
 
     compute = topi.exp
@@ -83,7 +91,7 @@ class Exp(Unary):
 
 
 @operator("relax.log")
-class Log(Unary):
+class Log(RealUnary):
     """The natural logarithm, element by element."""
 
     compute = topi.log
@@ -91,23 +99,25 @@ class Log(Unary):
 
 
 @operator("relax.sqrt")
-class Sqrt(Unary):
+class Sqrt(RealUnary):
     """The square root, element by element."""
 
+    accuracy = 0.5
     compute = topi.sqrt
     reference = _real(np.sqrt)
 
 
 @operator("relax.rsqrt")
-class Rsqrt(Unary):
+class Rsqrt(RealUnary):
     """1 / sqrt(x), element by element."""
 
+    accuracy = 2
     compute = topi.rsqrt
     reference = _real(lambda x: np.ones_like(x) / np.sqrt(x))
 
 
 @operator("relax.sigmoid")
-class Sigmoid(Unary):
+class Sigmoid(RealUnary):
     """1 / (1 + exp(-x)), element by element."""
 
     compute = topi.sigmoid
@@ -115,7 +125,7 @@ class Sigmoid(Unary):
 
 
 @operator("relax.erf")
-class Erf(Unary):
+class Erf(RealUnary):
     """The error function, element by element."""
 
     compute = topi.erf
@@ -123,7 +133,7 @@ class Erf(Unary):
 
 
 @operator("relax.sin")
-class Sin(Unary):
+class Sin(RealUnary):
     """The sine, element by element."""
 
     compute = topi.sin
@@ -131,7 +141,7 @@ class Sin(Unary):
 
 
 @operator("relax.cos")
-class Cos(Unary):
+class Cos(RealUnary):
     """The cosine, element by element."""
 
     compute = topi.cos
@@ -139,7 +149,7 @@ class Cos(Unary):
 
 
 @operator("relax.tan")
-class Tan(Unary):
+class Tan(RealUnary):
     """The tangent, element by element."""
 
     compute = topi.tan
@@ -147,7 +157,7 @@ class Tan(Unary):
 
 
 @operator("relax.asin")
-class Asin(Unary):
+class Asin(RealUnary):
     """The inverse sine, element by element."""
 
     compute = topi.asin
@@ -155,7 +165,7 @@ class Asin(Unary):
 
 
 @operator("relax.acos")
-class Acos(Unary):
+class Acos(RealUnary):
     """The inverse cosine, element by element."""
 
     compute = topi.acos
@@ -163,7 +173,7 @@ class Acos(Unary):
 
 
 @operator("relax.atan")
-class Atan(Unary):
+class Atan(RealUnary):
     """The inverse tangent, element by element."""
 
     compute = topi.atan
@@ -171,7 +181,7 @@ class Atan(Unary):
 
 
 @operator("relax.sinh")
-class Sinh(Unary):
+class Sinh(RealUnary):
     """The hyperbolic sine, element by element."""
 
     compute = topi.sinh
@@ -179,7 +189,7 @@ class Sinh(Unary):
 
 
 @operator("relax.cosh")
-class Cosh(Unary):
+class Cosh(RealUnary):
     """The hyperbolic cosine, element by element."""
 
     compute = topi.cosh
@@ -187,7 +197,7 @@ class Cosh(Unary):
 
 
 @operator("relax.tanh")
-class Tanh(Unary):
+class Tanh(RealUnary):
     """The hyperbolic tangent, element by element."""
 
     compute = topi.tanh
@@ -195,7 +205,7 @@ class Tanh(Unary):
 
 
 @operator("relax.asinh")
-class Asinh(Unary):
+class Asinh(RealUnary):
     """The inverse hyperbolic sine, element by element."""
 
     compute = topi.asinh
@@ -203,7 +213,7 @@ class Asinh(Unary):
 
 
 @operator("relax.acosh")
-class Acosh(Unary):
+class Acosh(RealUnary):
     """The inverse hyperbolic cosine, element by element."""
 
     compute = topi.acosh
@@ -211,7 +221,7 @@ class Acosh(Unary):
 
 
 @operator("relax.atanh")
-class Atanh(Unary):
+class Atanh(RealUnary):
     """The inverse hyperbolic tangent, element by element."""
 
     compute = topi.atanh

@@ -5,8 +5,8 @@ twice: 1 + 2⁻⁸ + 2⁻³⁰ becomes 1 + 2⁻⁸ and then, a tie by now, the b
 inexact result takes the neighbour whose last bit is 1) keeps what is beside a tie beside it, so that the second
 rounding is right (S. Boldo and G. Melquiond, *Emulation of a FMA and correctly rounded sums*, 2008).
 
-Beyond the greatest finite value is what the dtype has for overflow, infinity or NaN. float8_e8m0fnu holds only powers of
-two: halves go up, a positive number below the least is the least, and zero and negative numbers are NaN.
+Beyond the greatest finite value is what the dtype has for overflow, infinity or NaN. float8_e8m0fnu holds only powers
+of two: halves go up, a positive number below the least is the least, and zero and negative numbers are NaN.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import ml_dtypes
 import numpy as np
@@ -90,7 +90,7 @@ class _Format:
 @functools.cache
 def _format(dtype: str) -> _Format:
     kind = NUMPY_DTYPES[dtype]
-    info: Any = ml_dtypes.finfo(kind)
+    info = cast("Any", ml_dtypes.finfo)(kind)
     zero, infinity = np.array([-0.0, np.inf], np.float32).astype(kind).astype(np.float64)
     return _Format(
         digits=int(info.nmant) + 1,
@@ -116,7 +116,7 @@ def _round_to_power(value: float) -> float:
 def convert_array(array: Array, dtype: str | np.dtype[Any]) -> Array:
     """A copy of the array with its elements converted as ``astype`` does, but rounded only once."""
     target = NUMPY_DTYPES[dtype] if isinstance(dtype, str) else dtype
-    name = target.name
+    name = str(target.name)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
     if array.dtype == object and is_float(name):
         return _convert_objects(array, name)
     with np.errstate(all="ignore"):
@@ -131,7 +131,7 @@ def convert_array(array: Array, dtype: str | np.dtype[Any]) -> Array:
 
 def exact_array(source: Any) -> Array:
     """NumPy's array of a number or nested lists of numbers; of objects where it would round integers to float64."""
-    array = np.asarray(source)
+    array: Array = np.asarray(source)
     if isinstance(source, list | tuple) and array.dtype == np.float64 and (np.abs(array) > 2**53).any():
         return np.array(source, object)
     return array
@@ -139,7 +139,7 @@ def exact_array(source: Any) -> Array:
 
 def _convert_objects(array: Array, dtype: str) -> Array:
     """Python numbers, as integers beyond 64 bits are held."""
-    result = np.empty(array.shape, NUMPY_DTYPES[dtype])
+    result: Array = np.empty(array.shape, NUMPY_DTYPES[dtype])
     result.ravel()[:] = [
         round_number(value if isinstance(value, int) else float(value), dtype) for value in array.ravel()
     ]
@@ -161,16 +161,16 @@ def _as_float64(array: Array) -> Array:
     lost = (array & 0x7FF) != 0
     cut = (array & ~array.dtype.type(0x7FF)) | (lost.astype(array.dtype) << 11)
     low, high = (-(2**53) if array.dtype.kind == "i" else 0), 2**53
-    return np.where((array >= low) & (array <= high), array, cut).astype(np.float64)
+    return cast("Array", np.where((array >= low) & (array <= high), array, cut)).astype(np.float64)
 
 
 def _round_to_odd(wide: Array) -> Array:
     """float64 as float32: where inexact, the neighbour whose last bit is 1."""
-    single = wide.astype(np.float32)
+    single: Array = wide.astype(np.float32)
     back = single.astype(np.float64)
     bits = single.view(np.int32) - (np.abs(back) > np.abs(wide))
-    odd = (bits | 1).view(np.float32)
-    return np.where((back != wide) & ~np.isnan(wide), odd, single)
+    odd: Array = (bits | 1).view(np.float32)
+    return cast("Array", np.where((back != wide) & ~np.isnan(wide), odd, single))
 
 
 __all__ = ["convert_array", "exact_array", "round_number", "rounder"]

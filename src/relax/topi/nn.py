@@ -58,7 +58,9 @@ def _gelu(x: PrimExpr) -> PrimExpr:
 
     def of(v: PrimExpr) -> PrimExpr:
         near = intrin.min(v, const(_FAR, x.dtype))
-        return scaled(near, _MINUS_ROOT_HALF, lambda z: let(v * 0.5 * intrin.erfc(z.high), lambda y: product(y, z)))
+        return scaled(
+            near, _MINUS_ROOT_HALF, lambda z: let(v * 0.5 * intrin.erfc(z.high), lambda y: product(y, z))
+        )
 
     return let(intrin.max(x, const(-_FAR, x.dtype)), of)
 
@@ -98,7 +100,7 @@ def _times_sigmoid(x: PrimExpr, w: PrimExpr, low: PrimExpr | None) -> PrimExpr:
 
 
 def _along(x: te.Tensor, axis: int) -> tuple[Any, Any]:
-    """For the softmaxes: readers of x - max in the accumulator dtype, and of the sum along the axis of a function of it."""
+    """For the softmaxes: x - max in the accumulator dtype, and sums of functions of it along the axis."""
     wide = accumulator_dtype(x.dtype)
     outer_shape = [size for d, size in enumerate(x.shape) if d != axis]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any, cast
 
 import numpy as np
 
@@ -25,6 +26,7 @@ class FloatUnary(Operator):
     __slots__ = ()
 
     total = True
+    accuracy = 4
 
     def infer(self, data: TensorStructInfo) -> TensorStructInfo:
         self.require_dtype(data, "data", "float")
@@ -52,15 +54,23 @@ def _finite_tail(data: Array) -> Array:
     return np.maximum(data.astype(np.float64), -1000.0)
 
 
+def _parts(w: Array) -> tuple[Array, Array]:
+    """A longdouble as two float64: in their tails, functions lose as many digits as w has before the point."""
+    high = w.astype(np.float64)
+    return high, (w - high).astype(np.float64)
+
+
 def _times_sigmoid(x: Array, w: Array) -> Array:
-    """x · σ(w); the smallest results, whose σ(w) would be subnormal, in two factors."""
+    """x · σ(w) for a longdouble w; the smallest results, whose σ(w) would be subnormal, in two factors."""
+    w, low = _parts(w)
     far = w < -600
     e = np.exp(np.where(far, 600, 0) - np.abs(w))
-    value = np.where(w >= 0, x, x * e) / np.where(far, 1, 1 + e)
-    return value * np.where(far, math.exp(-600), 1)
+    last = np.where(far, math.exp(-600), np.where(w < 0, 1 + low, 1))
+    return cast("Array", np.where(w >= 0, x, x * e) / np.where(far, 1, 1 + e)) * last
 
 
-_erfc = np.vectorize(math.erfc, otypes=[np.float64])
+_PI: Any = np.longdouble("3.14159265358979323846264338327950288")
+_erfc: Any = np.vectorize(math.erfc, otypes=[np.float64])
 
 
 @operator("relax.nn.gelu")
@@ -71,7 +81,9 @@ class Gelu(FloatUnary):
 
     def reference(self, data: Array) -> Array:
         x = _finite_tail(data)
-        return convert_array(x * 0.5 * _erfc(x * -math.sqrt(0.5)), data.dtype)
+        z, low = _parts(np.maximum(-x, -1000) * np.sqrt(np.longdouble(0.5)))
+        slope = z + np.sqrt(z * z + 4 / math.pi)  # -erfc'(z) / erfc(z), nearly
+        return convert_array(x * 0.5 * _erfc(z) * (1 - slope * low), data.dtype)
 
 
 @operator("relax.nn.gelu_tanh")
@@ -82,10 +94,9 @@ class GeluTanh(FloatUnary):
 
     def reference(self, data: Array) -> Array:
         x = _finite_tail(data)
-        near = np.minimum(x, 1000.0)
-        return convert_array(
-            _times_sigmoid(x, near * (1 + 0.044715 * near * near) * math.sqrt(8 / math.pi)), data.dtype
-        )
+        near = np.minimum(x, 1000.0).astype(np.longdouble)
+        w = near * (1 + np.longdouble("0.044715") * near * near) * np.sqrt(8 / _PI)
+        return convert_array(_times_sigmoid(x, w), data.dtype)
 
 
 @operator("relax.nn.silu")
@@ -96,7 +107,7 @@ class Silu(FloatUnary):
 
     def reference(self, data: Array) -> Array:
         x = _finite_tail(data)
-        return convert_array(_times_sigmoid(x, x), data.dtype)
+        return convert_array(_times_sigmoid(x, x.astype(np.longdouble)), data.dtype)
 
 
 class Softmaxes(Operator):
