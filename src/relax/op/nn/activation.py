@@ -65,7 +65,7 @@ def _times_sigmoid(x: Array, w: Array) -> Array:
     w, low = _parts(w)
     far = w < -600
     e = np.exp(np.where(far, 600, 0) - np.abs(w))
-    last = np.where(far, math.exp(-600), np.where(w < 0, 1 + low, 1))
+    last = np.where(far, math.exp(-600), 1) * np.where(w < 0, 1 + low, 1)
     return cast("Array", np.where(w >= 0, x, x * e) / np.where(far, 1, 1 + e)) * last
 
 
