@@ -250,6 +250,8 @@ class ExprMutator(_Dispatcher):
 
     def visit_expr_post_order(self, expr: RelaxExpr) -> RelaxExpr:
         """Rewrite the parts of an expression in the default way, as an overridden visit does first."""
+        if isinstance(expr, Var):  # of either kind: the default visit of one kind asks that of the other
+            return ExprMutator.visit_var_(self, expr)
         name = _VISITS[type(expr)]
         return getattr(ExprMutator, name)(self, expr)
 
@@ -307,7 +309,9 @@ class ExprMutator(_Dispatcher):
         return self.var_remap_.get(op, op)
 
     def visit_dataflow_var_(self, op: DataflowVar) -> RelaxExpr:
-        return self.visit_var_(op)
+        # A class that overrides the visits of both kinds has said what becomes of each.
+        both = type(self).visit_dataflow_var_ is not ExprMutator.visit_dataflow_var_
+        return ExprMutator.visit_var_(self, op) if both else self.visit_var_(op)
 
     def visit_prim_expr(self, expr: PrimExpr) -> PrimExpr:
         return substitute_prim(expr, self.shape_var_remap_) if self.shape_var_remap_ else expr
@@ -373,7 +377,7 @@ class ExprMutator(_Dispatcher):
         return result
 
     def visit_function_(self, op: Function) -> RelaxExpr:
-        params = _map(op.params, self.visit_var_def)
+        params = _map(op.params, self._define)
         builder = self.builder_
         force_pure = bool(op.attrs.get(FORCE_PURE, False))
         builder.function_scopes.append(FunctionScope("", op.is_pure, force_pure))
@@ -435,7 +439,7 @@ class ExprMutator(_Dispatcher):
         # A function may call itself: what its variable becomes must be known inside.
         var = None
         if isinstance(binding.value, Function):
-            var = self.visit_var_def(binding.var)
+            var = self._define(binding.var)
             self.builder_.note_own(var, binding.value)
         value = self.visit_expr(binding.value)
         self.re_emit_binding(binding, value, var)
@@ -446,7 +450,7 @@ class ExprMutator(_Dispatcher):
         `var` is the variable to bind, where its definition has been visited already.
         """
         if var is None:
-            var = self.visit_var_def(binding.var)
+            var = self._define(binding.var)
         if value is binding.value and var is binding.var:
             self.builder_.emit_normalized(binding)
             return
@@ -462,7 +466,7 @@ class ExprMutator(_Dispatcher):
     def visit_match_cast_(self, binding: MatchCast) -> None:
         value = self.visit_expr(binding.value)
         info = self.visit_expr_dep_struct_info_field(binding.struct_info)
-        var = self.visit_var_def(binding.var)
+        var = self._define(binding.var)
         if value is binding.value and info is binding.struct_info and var is binding.var:
             self.builder_.emit_normalized(binding)
             return
@@ -471,6 +475,13 @@ class ExprMutator(_Dispatcher):
         if var is not binding.var:
             self.var_remap_[binding.var] = var
         self.builder_.emit_normalized(MatchCast(var, value, info, span=binding.span))
+
+    def _define(self, var: Var) -> Var:
+        """The variable that an overridden `visit_var_def` gives; uses become uses of it."""
+        new = self.visit_var_def(var)
+        if new is not var:
+            self.var_remap_[var] = new
+        return new
 
     def visit_var_def(self, var: Var) -> Var:
         """Visit the definition of a variable of either kind; the variable to define in its place."""

@@ -214,3 +214,48 @@ def test_wrong_bindings_are_reported_at_once():
     assert problems(BindSymbolicVars({"k": 3}, func_name="main"), Linear) == [
         "E4004 BindSymbolicVars: main has no shape variable 'k'"
     ]
+
+
+def test_struct_info_is_derived_from_the_bound_value():
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2,), "float32"), w: R.Tensor((2,))) -> R.Tensor((2,)):
+            @R.function
+            def scaled(a: R.Tensor((2,), "float32")) -> R.Tensor((2,)):
+                b: R.Tensor((2,)) = R.multiply(a, w)
+                return b
+
+            t = (x, w)
+            field = t[1]
+            if R.const(True, "bool"):
+                y: R.Tensor((2,)) = R.exp(field)
+            else:
+                y: R.Tensor((2,)) = w
+            z: R.Tensor((2,)) = scaled(x)
+            return R.add(y, z)
+
+    w = np.array([1, 2], "float32")
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+            @R.function
+            def scaled(a: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
+                b = R.multiply(a, R.const(w))
+                return b
+
+            t = (x, R.const(w))
+            field = t[1]
+            if R.const(True, "bool"):
+                y = R.exp(field)
+            else:
+                y = R.const(w)
+            z = scaled(x)
+            return R.add(y, z)
+
+    relax.ir.assert_structural_equal(BindParams("main", {"w": w})(Before), Expected)
+    x = np.array([3, 4], "float32")
+    vm = relax.VirtualMachine(relax.build(Before, "llvm", params={"w": w}), relax.cpu())
+    np.testing.assert_allclose(vm["main"](x).numpy(), np.exp(w) + x * w, rtol=1e-6)

@@ -29,14 +29,36 @@ def test_second_names_go(check):
     check(CanonicalizeBindings(), Before, Expected)
 
 
-def test_a_name_that_is_known_to_be_less_stays(check):
+def test_what_a_name_hides_is_known_when_it_goes(check):
     @I.ir_module
     class Before:
         @R.function
         def main(x: R.Tensor((4,), "float32")) -> R.Tensor(ndim=1, dtype="float32"):
             y: R.Tensor(ndim=1, dtype="float32") = x
             z = R.exp(y)
+            t = (z, y)
+            w = t[0]
+            return w
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            z = R.exp(x)
+            t = (z, x)
             return z
+
+    check(CanonicalizeBindings(), Before, Expected)
+
+
+def test_a_name_known_to_be_more_stays(check):
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor(ndim=1, dtype="float32"), s: R.Shape(("n",))):
+            n = T.int64()
+            y = R.match_cast(x, R.Tensor((n,), "float32"))
+            return R.exp(y)
 
     check(CanonicalizeBindings(), Before)
 

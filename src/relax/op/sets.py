@@ -14,11 +14,10 @@ from .operator import Array, Operator, operator
 
 @operator("relax.unique")
 class Unique(Operator):
-    """The distinct elements (along `axis`, the distinct slices), sorted.
+    """The distinct elements (along `axis`, the distinct slices): sorted, or in the order in which they first occur.
 
     With `return_index`, `return_inverse` or `return_counts` a tuple: the elements, then, as asked, int64 tensors
     of where each first occurs, of which each input element is, and of how often each occurs. A NaN is like another.
-    The result is always sorted; `sorted` is taken for the sake of other interfaces.
     """
 
     sorted: bool = True
@@ -38,10 +37,17 @@ class Unique(Operator):
         return TupleStructInfo((values, *[tensor(None, "int64", 1)] * extra))
 
     def reference(self, x: Array) -> Array | list[Array]:
-        found: Any = np.unique(x, self.return_index, self.return_inverse, self.return_counts, axis=self.axis)
-        if not (self.return_index or self.return_inverse or self.return_counts):
-            return found
-        return [found[0], *(np.ravel(part).astype(np.int64) for part in found[1:])]
+        found: Any = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=self.axis)
+        values, index, inverse, counts = found
+        inverse = np.ravel(inverse)
+        if not self.sorted:
+            order = sorted(range(len(index)), key=lambda i: index[i])
+            values = np.stack([np.take(values, i, self.axis or 0) for i in order], self.axis or 0) if order else values
+            index, counts = index[order], counts[order]
+            inverse = np.array([order.index(i) for i in inverse], np.int64)
+        wanted = (self.return_index, self.return_inverse, self.return_counts)
+        parts = [p.astype(np.int64) for p, w in zip((index, inverse, counts), wanted, strict=True) if w]
+        return [values, *parts] if parts else values
 
 
 @operator("relax.nonzero")

@@ -35,17 +35,23 @@ def unique(
     return_counts: bool = False,
     axis: int | None = None,
 ) -> Any:
-    """The distinct elements (or slices along `axis`), ascending; a NaN is like another.
+    """The distinct elements (or slices along `axis`), ascending or in the order they first occur; NaNs are alike.
 
     With any of the `return_` flags a tuple, which has in this order: the values, the indices of first
     occurrence, the inverse (for each element, flat, or slice its index in the values) and the counts.
-    Indices and counts are int64 tensors of rank 1. `sorted` is taken for the sake of other interfaces.
+    Indices and counts are int64 tensors of rank 1.
     """
-    del sorted
     array = _array(data, "unique")
     found: Any = np.unique(array, return_index=True, return_inverse=True, return_counts=True, axis=axis)
-    values, *others = found
+    values, index, inverse, counts = found
+    if not sorted:
+        order = np.argsort(index)
+        rank = np.empty_like(order)
+        rank[order] = np.arange(order.size)
+        values = np.take(values, order, 0 if axis is None else axis)
+        index, inverse, counts = index[order], rank[inverse], counts[order]
     parts: list[Array] = [values]
+    others = (index, inverse, counts)
     for part, wanted in zip(others, (return_index, return_inverse, return_counts), strict=True):
         if wanted:
             flat: Array = np.asarray(part, np.int64)

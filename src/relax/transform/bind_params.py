@@ -7,6 +7,8 @@ A parameter is named by its name or by its Var; a value is an array, a tensor, a
 values or an expression. Shape variables that a value determines are replaced in the whole function: annotations,
 shape expressions, match_casts.
 
+Struct info is derived again: a parameter of unknown dtype bound to float32 makes float32 of what is computed from it.
+
 What can only be known when the function runs (a size ``2 * n`` whose n another parameter tells) is checked by a
 match_cast at its start.
 
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from ..call_graph import global_vars_in
 from ..expr import (
@@ -35,8 +37,8 @@ from ..normalize import normalize_module
 from ..sinfo_relations import Fit, Verdict, fit_all
 from ..sinfo_text import struct_info_text
 from ..struct_info import ObjectStructInfo
-from ..substitute import substitute
 from .decorators import module_pass
+from .refine import UnderivedSubstitution, refined
 
 
 @module_pass
@@ -58,8 +60,9 @@ def BindParams(mod: IRModule, func_name: str, params: Mapping[Any, Any]) -> IRMo
     checks = [MatchCast(param, values.pop(param), info_of(param), span=param.span) for param in unproved]
     rest = tuple(param for param in func.params if param not in values and param not in unproved)
     body = SeqExpr([BindingBlock(checks)], func.body, span=func.body.span) if checks else func.body
-    rebuilt = substitute(func.replace(params=rest, body=body), {**values, **shapes})
-    return normalize_module(mod.with_function(func_name, rebuilt))
+    rebuilt = UnderivedSubstitution(dict(values), dict(shapes)).node(func.replace(params=rest, body=body))
+    bound = normalize_module(mod.with_function(func_name, cast(Function, rebuilt)))
+    return bound.with_function(func_name, refined(cast(Function, bound[func_name]), bound))
 
 
 def bind_function_params(func: Function, binding_map: Mapping[Any, Any]) -> Function:

@@ -7,7 +7,7 @@ Before   y = x                                   After   lv = R.add(x, x)
          b = R.match_cast(a, R.Tensor((n,), "float32"))      # lv is known to be that
          return b
 
-* ``y = x``: uses of y become x, if both are known to be the same. An output of a dataflow block that names a
+* ``y = x``: uses of y become x, if x is known to be what y is, or more (struct info is then derived again). An output of a dataflow block that names a
   DataflowVar takes its place: ``lv = f(x); gv = lv`` becomes ``gv = f(x)``.
 * ``t[i]`` of a known tuple is its field; ``(t[0], t[1])`` of all fields of t is t.
 * A match_cast that must succeed is a name for its value. A shape variable it binds to a known dimension becomes
@@ -38,15 +38,16 @@ from ..expr import (
     VarBinding,
 )
 from ..ir import GlobalVar, IRModule, Node, Op, RelaxExpr, StructInfo, structural_equal, walk
-from ..normalize import merge_blocks
+from ..normalize import merge_blocks, normalize_function
 from ..prim import PrimExpr
 from ..prim import Var as ShapeVar
 from ..sinfo_map import bound_in
-from ..sinfo_relations import Level, fit_all
+from ..sinfo_relations import Level, fit_all, is_base_of
 from ..struct_info import TupleStructInfo
 from ..substitute import Substitution
 from .decorators import function_pass
 from .rebuild import same_or, with_info
+from .refine import UnderivedSubstitution, refined
 from .uses import Uses
 
 ExprT = TypeVar("ExprT", bound=RelaxExpr)
@@ -56,7 +57,12 @@ ExprT = TypeVar("ExprT", bound=RelaxExpr)
 def CanonicalizeBindings(func: Function, mod: IRModule) -> Function:
     """Remove trivial bindings; see the module's docstring. Struct info stays as precise as it was."""
     while True:
-        result = localize_outputs(_Canonicalizer().function(func))
+        canonicalizer = _Canonicalizer(Substitution({}, {}))
+        result = canonicalizer.function(func)
+        if canonicalizer.learned:
+            result = _Canonicalizer(UnderivedSubstitution({}, {})).function(func)
+            result = refined(normalize_function(result, mod), mod)
+        result = localize_outputs(result)
         if result is func:
             return func
         func = result
@@ -65,8 +71,8 @@ def CanonicalizeBindings(func: Function, mod: IRModule) -> Function:
 class _Canonicalizer:
     """One forward walk: `known` holds what variables are bound to, `sub` what they are replaced by."""
 
-    def __init__(self) -> None:
-        self.sub = Substitution({}, {})
+    def __init__(self, sub: Substitution) -> None:
+        self.sub = sub
         self.known: dict[Var, RelaxExpr] = {}
         self.claimed: set[Var] = set()
         """Variables whose struct info a packed function promised: a cast of one is a check."""
@@ -75,6 +81,8 @@ class _Canonicalizer:
         self.shape_scope: dict[ShapeVar, None] = {}
         self.local: set[Var] = set()
         """The DataflowVars of the block being walked."""
+        self.learned = False
+        """Whether something known better has taken the place of a variable."""
 
     def function(self, func: Function) -> Function:
         params = tuple(self.sub.define(param) for param in func.params)
@@ -91,7 +99,7 @@ class _Canonicalizer:
         """A rebuilt expression with the struct info of the old one."""
         if new is old or old.struct_info_ is None:
             return new
-        return with_info(new, self.sub.info(old.struct_info_))
+        return cast(ExprT, self.sub.carry(old, new))
 
     def info(self, info: StructInfo | None) -> StructInfo | None:
         return None if info is None else self.sub.info(info)
@@ -198,7 +206,12 @@ class _Canonicalizer:
             return True  # the output has taken the place of what it names
         if isinstance(value, DataflowVar) and not isinstance(var, DataflowVar):
             return False
-        return same_info(self.info(var.struct_info_), value.struct_info_)
+        known, info = self.info(var.struct_info_), value.struct_info_
+        if same_info(known, info):
+            return True
+        better = known is not None and info is not None and is_base_of(known, info)
+        self.learned = self.learned or better
+        return better
 
     # -- match_cast
 
