@@ -8,13 +8,13 @@ and ``FPurity`` says whether calling it is free of effects (a bool, or a functio
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from .dims import simplify_dim
 from .expr import Call, DataflowVar, If, Tuple, TupleGetItem, Var
-from .ir import DiagnosticError, GlobalVar, Op, RelaxExpr, Span, StructInfo
+from .ir import Diagnostic, DiagnosticError, GlobalVar, Op, RelaxExpr, Span, StructInfo
 from .ir.parts import argument_span, condition_span
 from .scope import PoisonedError, Scopes
 from .sinfo_map import substitute_struct_info
@@ -85,12 +85,17 @@ def _unknown_global(global_var: GlobalVar, scopes: Scopes) -> DiagnosticError:
             global_var.span or scopes.functions[name].span,
             hint=f"write def {name}(...) -> <struct info>: what a recursive function returns is not inferred",
         )
-    close = difflib.get_close_matches(name, scopes.globals, 1)
-    known = ", ".join(scopes.globals) or "none"
-    hint = f"did you mean {close[0]}?" if close else "call one that the module has, or add it"
-    return scopes.error(
-        "E3011", f"the module has no function {name}", global_var.span, [f"it has: {known}"], hint
+    return DiagnosticError(
+        unknown_function(name, list(scopes.globals), global_var.span or scopes.span, scopes.where)
     )
+
+
+def unknown_function(name: str, known: Sequence[str], span: Span | None, where: str) -> Diagnostic:
+    """The complaint about a name that no function of the module has."""
+    close = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {close[0]}?" if close else "call one that the module has, or add it"
+    notes = (f"it has: {', '.join(known) or 'none'}",)
+    return Diagnostic("E3011", f"the module has no function {name}", span, where, notes, hint)
 
 
 def derive_struct_info(expr: RelaxExpr, scopes: Scopes) -> StructInfo:
@@ -399,5 +404,6 @@ __all__ = [
     "known_struct_info",
     "notes_of",
     "silencing_hint",
+    "unknown_function",
     "use_span",
 ]

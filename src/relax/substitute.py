@@ -23,14 +23,12 @@ from .expr import (
     VarBinding,
     convert,
 )
-from .ir import Diagnostic, DiagnosticError, Node, RelaxExpr, StructInfo, map_children, set_slot
+from .ir import Node, RelaxExpr, StructInfo, map_children, set_slot
 from .prim import substitute as substitute_prim
 from .prim.expr import PrimExpr
 from .prim.expr import Var as PrimVar
 from .prim.expr import cast as cast_prim
 from .sinfo_map import bound_in, map_struct_info
-from .sinfo_relations import Verdict, fit_all
-from .struct_info import ObjectStructInfo
 from .tir.stmt import PrimFunc
 
 ExprT = TypeVar("ExprT", bound=Node)
@@ -53,48 +51,6 @@ def substitute(expr: ExprT, mapping: Mapping[Any, Any]) -> ExprT:
 def copy_with_new_vars(func: Function) -> Function:
     """A structurally equal function that shares no bound variable, of Relax or of shapes, with the original."""
     return cast(Function, Substitution({}, {}, fresh=True).node(func))
-
-
-def bind_params(func: Function, binding_map: Mapping[Any, Any]) -> Function:
-    """The function with some parameters replaced by values; they may be given by name.
-
-    Shape variables that the values determine are replaced as well. Raises DiagnosticError when a value does not fit
-    its parameter.
-    """
-    values = {_parameter(func, key): convert(value) for key, value in binding_map.items()}
-    params = [p for p in func.params if p in values]
-    infos = [values[p].struct_info_ or ObjectStructInfo() for p in params]
-    patterns = [p.struct_info_ or ObjectStructInfo() for p in params]
-    fits, shape_vars, _ = fit_all(infos, patterns)
-    for param, fit in zip(params, fits, strict=True):
-        if fit.verdict is Verdict.NO:
-            message = f"bind_params: the value for parameter {param.name_hint} does not fit: {fit.reason}"
-            raise DiagnosticError(Diagnostic("E3001", message, param.span))
-    rest = tuple(p for p in func.params if p not in values)
-    return substitute(func.replace(params=rest), {**values, **shape_vars})
-
-
-def _parameter(func: Function, key: Any) -> Var:
-    for param in func.params:
-        if param is key or (isinstance(key, str) and param.name_hint == key):
-            return param
-    names = ", ".join(p.name_hint for p in func.params) or "none"
-    name = key if isinstance(key, str) else getattr(key, "name_hint", key)
-    raise ValueError(f"bind_params: the function has no parameter {name!r} (it has: {names})")
-
-
-def bind_symbolic_vars(func: Function, binding_map: Mapping[Any, Any]) -> Function:
-    """The function with some shape variables of its signature replaced; they may be given by name."""
-    known = bound_in(*(p.struct_info_ for p in func.params if p.struct_info_ is not None))
-    table: dict[PrimVar, Any] = {}
-    for key, value in binding_map.items():
-        found = [var for var in known if var is key or (isinstance(key, str) and var.name == key)]
-        if not found:
-            names = ", ".join(var.name for var in known) or "none"
-            name = key if isinstance(key, str) else getattr(key, "name", key)
-            raise ValueError(f"bind_symbolic_vars: the signature has no variable {name!r} (it has: {names})")
-        table.update((var, value) for var in found)
-    return substitute(func, table)
 
 
 class Substitution:
@@ -208,4 +164,4 @@ class Substitution:
         return items if all(a is b for a, b in zip(items, mapped, strict=True)) else mapped
 
 
-__all__ = ["Substitution", "bind_params", "bind_symbolic_vars", "copy_with_new_vars", "substitute"]
+__all__ = ["Substitution", "copy_with_new_vars", "substitute"]

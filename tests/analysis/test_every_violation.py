@@ -494,3 +494,28 @@ def test_a_function_bound_to_a_variable_that_is_bound_already():
     b = Var("b", VECTOR)
     again = Function([b], Call(f, [b]), VECTOR)
     assert rules(main([VarBinding(f, first), VarBinding(f, again)], x, x)) == [2]
+
+
+def test_a_function_there_is_not_is_found_before_struct_info_is_derived():
+    x, y = Var("x", VECTOR), Var("y", VECTOR)
+    call = Call(GlobalVar("mein"), [x])
+    mod = main([VarBinding(y, call)], y, x, ret=VECTOR)
+    [found] = check_well_formed(mod)
+    assert (found.code, found.message) == ("E3011", "the module has no function mein")
+    assert (found.label, found.notes, found.hint) == ("in main", ("it has: main",), "did you mean main?")
+    assert check_well_formed(mod["main"]) == []  # what a module around it has is not known
+
+
+def test_a_shape_variable_is_bound_in_one_function():
+    n = PrimVar("n", "int64")
+    params = [Var("x", TensorStructInfo((n,))) for _ in range(3)]
+    named = Function([params[0]], SeqExpr([], params[0]), attrs={"global_symbol": "main"})
+    other = Function([params[1]], SeqExpr([], params[1]))
+    mod = IRModule({"main": named, "other": other})
+    assert messages(mod) == ["rule 6: the shape variable n of main is bound in other as well"]
+    cast = MatchCast(Var("y"), params[2], TensorStructInfo((n,)))
+    both = IRModule({"main": named, "other": Function([], SeqExpr([BindingBlock([cast])], Tuple(())))})
+    assert "rule 6: the shape variable n of main is bound in other as well" in messages(both)
+    # Inside of one function the same object may be bound again: a match_cast then checks it.
+    again = Function([params[0]], SeqExpr([BindingBlock([MatchCast(Var("y"), params[0], VECTOR.replace(shape=(n,)))])], params[0]))
+    assert messages(module(again)) == []

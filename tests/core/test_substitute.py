@@ -15,7 +15,7 @@ from relax.prim import SizeVar
 from relax.script import from_source
 from relax.sinfo_text import struct_info_text
 from relax.struct_info import ShapeStructInfo, TensorStructInfo
-from relax.substitute import bind_params, bind_symbolic_vars, copy_with_new_vars, substitute
+from relax.substitute import copy_with_new_vars, substitute
 
 HEAD = "from relax.script import ir as I, relax as R, tir as T\n"
 
@@ -55,7 +55,7 @@ def test_a_variable_is_replaced_and_the_rest_is_shared():
 
 def test_shape_variables_are_replaced_in_values_annotations_and_derived_struct_info():
     func = parse(PROGRAM)
-    found = bind_symbolic_vars(func, {"n": 3})
+    found = func.bind_symbolic_vars({"n": 3})
     assert_structural_equal(
         found,
         parse(
@@ -69,8 +69,8 @@ def test_shape_variables_are_replaced_in_values_annotations_and_derived_struct_i
     assert struct_info_text(found.struct_info.params[0]) == 'R.Tensor((3, 4), "float32")'
     assert well_formed(IRModule({"main": found}))
     assert normalize_function(found) is found
-    with pytest.raises(ValueError, match=r"the signature has no variable 'k' \(it has: n\)"):
-        bind_symbolic_vars(func, {"k": 3})
+    with pytest.raises(DiagnosticError, match=r"main has no shape variable 'k'\n.* there are: n\n"):
+        func.bind_symbolic_vars({"k": 3})
 
 
 def test_a_shape_variable_may_become_an_expression():
@@ -102,25 +102,25 @@ def test_a_copy_shares_no_variable_and_means_the_same():
 def test_parameters_are_bound_to_values():
     func = parse(PROGRAM)
     value = const([[1.0] * 4] * 5)
-    found = normalize_function(bind_params(func, {"x": value}))
+    found = normalize_function(func.bind_params({"x": value}))
     assert [p.name_hint for p in found.params] == ["y"]
     # The value says what n is.
     assert struct_info_text(found.params[0].struct_info) == 'R.Tensor((5, 4), "float32")'
     assert found.body.blocks[0].bindings[0].value.args[0] is value
     assert well_formed(IRModule({"main": found}))
-    assert bind_params(func, {func.params[0]: value}).params != func.params
+    assert func.bind_params({func.params[0]: value}).params != func.params
 
 
 def test_a_value_that_does_not_fit_its_parameter_is_refused():
     func = parse(PROGRAM)
     with pytest.raises(
-        DiagnosticError, match="parameter x does not fit: dtype: expected float32, found int32"
+        DiagnosticError, match="the value of x does not fit: dtype: expected float32, found int32"
     ):
-        bind_params(func, {"x": const([[1, 2, 3, 4]])})
-    with pytest.raises(DiagnosticError, match="parameter y does not fit: dimension 0: expected 1, found 2"):
-        bind_params(func, {"x": const([[1.0] * 4]), "y": const([[1.0] * 4] * 2)})
-    with pytest.raises(ValueError, match=r"the function has no parameter 'w' \(it has: x, y\)"):
-        bind_params(func, {"w": const(1.0)})
+        func.bind_params({"x": const([[1, 2, 3, 4]])})
+    with pytest.raises(DiagnosticError, match="the value of y does not fit: dimension 0: expected 1, found 2"):
+        func.bind_params({"x": const([[1.0] * 4]), "y": const([[1.0] * 4] * 2)})
+    with pytest.raises(DiagnosticError, match=r"no parameter is called 'w'\n.* the parameters of main: x, y"):
+        func.bind_params({"w": const(1.0)})
 
 
 def test_a_shape_held_by_a_variable_is_replaced():

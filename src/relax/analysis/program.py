@@ -31,7 +31,7 @@ from ..expr import (
     Var,
     VarBinding,
 )
-from ..ir import BaseFunc, DataType, IRModule, Node, Op, RelaxExpr, Span, StructInfo
+from ..ir import BaseFunc, DataType, GlobalVar, IRModule, Node, Op, RelaxExpr, Span, StructInfo
 from ..prim import free_vars
 from ..prim.expr import PrimExpr
 from ..prim.expr import Var as PrimVar
@@ -172,6 +172,8 @@ class Program:
     shape_holders: list[ShapeHolder] = field(default_factory=list[ShapeHolder])
     functions: list[FunctionLiteral] = field(default_factory=list[FunctionLiteral])
     ops_as_values: list[At] = field(default_factory=list[At])
+    global_uses: list[At] = field(default_factory=list[At])
+    """Mentions of global functions."""
     ifs_in_dataflow: list[At] = field(default_factory=list[At])
     calls_in_dataflow: list[At] = field(default_factory=list[At])
     """Calls of functions (not operators) directly inside dataflow blocks."""
@@ -311,6 +313,9 @@ class _Collector:
 
     def operator(self, op: Op) -> None:
         self.program.ops_as_values.append(At(op, self.place()))
+
+    def global_var(self, global_var: GlobalVar) -> None:
+        self.program.global_uses.append(At(global_var, self.place(global_var)))
 
     def tuple(self, expr: Tuple) -> None:
         for item in expr.fields:
@@ -545,6 +550,7 @@ _EXPRS: dict[type, Callable[[_Collector, Any], None]] = {
     Var: _Collector.use,
     DataflowVar: _Collector.use,
     Op: _Collector.operator,
+    GlobalVar: _Collector.global_var,
     Tuple: _Collector.tuple,
     TupleGetItem: _Collector.tuple_get_item,
     Call: _Collector.call,

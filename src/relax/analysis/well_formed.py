@@ -9,12 +9,13 @@ The rules themselves are in `rules/`, one function each; what they look at is co
 
 from __future__ import annotations
 
+from ..derive import unknown_function
 from ..ir import BaseFunc, Diagnostic, DiagnosticError, IRModule, RelaxExpr
 from ..scope import nested_too_deeply
 from .derived import check_derived
 from .nodes import BROKEN_NODE, check_nodes
 from .normal_form import check_normal_form
-from .program import collect
+from .program import Program, collect
 from .rules import RULES
 
 Checked = IRModule | BaseFunc | RelaxExpr
@@ -34,9 +35,22 @@ def check_well_formed(obj: Checked) -> list[Diagnostic]:
     try:
         program = collect(obj)
         found = [violation.diagnostic() for rule in RULES for violation in rule(program)]
+        found += _unknown_functions(program)
     except RecursionError:
         return [nested_too_deeply("the program", "checked", obj.span)]
     return sorted(found, key=_position)
+
+
+def _unknown_functions(program: Program) -> list[Diagnostic]:
+    """The mentions of functions that the module does not have; what a lone function may mention is not known."""
+    if program.module is None:
+        return []
+    known = [global_var.name_hint for global_var in program.module.functions]
+    return [
+        unknown_function(use.node.name_hint, known, use.place.span, use.place.label)
+        for use in program.global_uses
+        if use.node.name_hint not in known
+    ]
 
 
 def _position(diagnostic: Diagnostic) -> tuple[str, int, int]:

@@ -15,9 +15,9 @@ from ..expr import Function
 from ..ir import Diagnostic, DiagnosticError, IRModule
 from ..ir.transform import Pass, Sequential
 from ..runtime import ExecBuilder, Executable
-from ..substitute import bind_params
 from ..target import Target
 from ..tir import PrimFunc
+from ..transform.bind_params import BindParams
 from ..transform.pipeline import get_pipeline
 from ..transform.vm_builtin_lower import VMBuiltinLower
 from ..transform.vm_shape_lower import VMShapeLower
@@ -85,7 +85,7 @@ def _bind(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
             mine = {name: value for name, value in params.items() if name in names}
             known |= mine.keys()
             if mine:
-                mod = mod.with_function(global_var, bind_params(function, mine))
+                mod = BindParams(global_var.name_hint, mine)(mod)
     unknown = [name for name in params if name not in known]
     if unknown:
         raise ValueError(f"build: no function has a parameter {', '.join(map(repr, unknown))}")

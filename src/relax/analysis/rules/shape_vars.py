@@ -43,7 +43,10 @@ def rule_5(program: Program) -> Iterator[Violation]:
 
 
 def rule_6(program: Program) -> Iterator[Violation]:
-    """In a signature each shape variable stands alone at least once, in any parameter, in any order."""
+    """In a signature each shape variable stands alone at least once, in any parameter, in any order.
+
+    No other function of the module binds it.
+    """
     for use in program.shape_uses:
         if use.position == "parameter":
             name = use.var.name
@@ -52,6 +55,16 @@ def rule_6(program: Program) -> Iterator[Violation]:
                 f"the signature uses {name}, but in no parameter does {name} stand alone in a dimension",
                 use.place,
                 f"only a dimension that is just {name} binds it",
+            )
+    for var, places in program.shape_definitions.items():
+        first = places[0].scope.function
+        others = {place.scope.function: place for place in places if place.scope.function != first}
+        for function, place in others.items():
+            yield Violation(
+                6,
+                f"the shape variable {var.name} of {first} is bound in {function} as well",
+                place,
+                "make a new tir.Var for each function; two may have one name",
             )
 
 

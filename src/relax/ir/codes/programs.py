@@ -116,7 +116,7 @@ declare(
     "E2006",
     "rule 6: each shape variable of a signature stands alone once",
     "From `m * n` alone neither `m` nor `n` can be found. Each variable of a signature needs a "
-    "dimension, of any parameter, that is just this variable.",
+    "dimension, of any parameter, that is just this variable. One variable object is bound in one function.",
     'Give the variable a dimension of its own, or pass it: `n: R.Prim(value="n")`, `s: R.Shape(["n"])`.',
 )
 declare(
