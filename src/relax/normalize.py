@@ -579,12 +579,14 @@ def _whole_function(normalizer: Normalizer, function: Function, name: str) -> Fu
     return None
 
 
-def normalize_function(function: Function, mod: IRModule | None = None, name: str = "") -> Function:
+def normalize_function(
+    function: Function, mod: IRModule | None = None, name: str = "", *, warn: bool = True
+) -> Function:
     """A function in normal form, with struct info; itself if nothing changed. `mod` tells what it may call.
 
     Raises DiagnosticError with all that is wrong in it.
     """
-    normalizer = Normalizer(mod, collect=True)
+    normalizer = Normalizer(mod, collect=True, warn=warn)
     result = _whole_function(normalizer, function, name or function.attrs.get("global_symbol", ""))
     if normalizer.diagnostics or result is None:
         raise DiagnosticError(normalizer.diagnostics)

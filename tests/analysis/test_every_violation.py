@@ -517,5 +517,8 @@ def test_a_shape_variable_is_bound_in_one_function():
     both = IRModule({"main": named, "other": Function([], SeqExpr([BindingBlock([cast])], Tuple(())))})
     assert "rule 6: the shape variable n of main is bound in other as well" in messages(both)
     # Inside of one function the same object may be bound again: a match_cast then checks it.
-    again = Function([params[0]], SeqExpr([BindingBlock([MatchCast(Var("y"), params[0], VECTOR.replace(shape=(n,)))])], params[0]))
+    again = Function(
+        [params[0]],
+        SeqExpr([BindingBlock([MatchCast(Var("y"), params[0], VECTOR.replace(shape=(n,)))])], params[0]),
+    )
     assert messages(module(again)) == []

@@ -376,6 +376,35 @@ def test_messages_of_the_machine_begin_with_the_function():
         (lambda ib: ib.emit_ret(ib.c(4)), "main: instruction 0: there is no c4"),
         (lambda ib: ib.emit_ret(ib.r(9)), "main: instruction 0: there is no %9"),
         (
+            lambda ib: (ib.emit_call("vm.builtin.copy", [ib.r(2)], ib.r(1)), ib.emit_ret(ib.r(1))),
+            "main: instruction 0: there is no %2",
+        ),
+        (
+            lambda ib: (
+                ib.emit_call("vm.builtin.copy", [ib.r(1)], ib.r(2)),
+                ib.emit_call("vm.builtin.copy", [ib.r(0)], ib.r(1)),
+                ib.emit_ret(ib.r(2)),
+            ),
+            "main: instruction 0 reads %1, which nothing has set",
+        ),
+        (  # set on one of the two ways to the end only
+            lambda ib: (
+                ib.emit_if(ib.r(0), 2),
+                ib.emit_call("vm.builtin.copy", [ib.r(0)], ib.r(1)),
+                ib.emit_ret(ib.r(1)),
+            ),
+            "main: instruction 2 reads %1, which nothing has set",
+        ),
+        (  # a jump back, from where less is set than where the way there came from before
+            lambda ib: (
+                ib.emit_if(ib.r(0), 3),
+                ib.emit_call("vm.builtin.copy", [ib.r(0)], ib.r(1)),
+                ib.emit_goto(1),
+                ib.emit_ret(ib.r(1)),
+            ),
+            "main: instruction 3 reads %1, which nothing has set",
+        ),
+        (
             lambda ib: (ib.emit_call("main", [1, 2]), ib.emit_ret(0)),
             "main: instruction 0: main takes 1 arguments, 2 are given",
         ),
@@ -511,3 +540,16 @@ def test_threads_have_frames_of_their_own():
     for thread in threads:
         thread.join()
     assert results == {n: n for n in range(200, 260, 10)}
+
+
+def test_registers_set_on_every_way():
+    ib = ExecBuilder()
+    with ib.function("main", num_inputs=1):
+        ib.emit_if(ib.r(0), 3)
+        ib.emit_call("vm.builtin.copy", [ib.r(0)], ib.r(1))
+        ib.emit_goto(2)
+        ib.emit_call("vm.builtin.copy", [ib.r(0)], ib.r(1))
+        ib.emit_if(ib.r(0), 2)
+        ib.emit_goto(-2)
+        ib.emit_ret(ib.r(1))
+    assert VirtualMachine(ib.get())["main"](False) is False

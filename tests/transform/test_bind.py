@@ -216,6 +216,21 @@ def test_wrong_bindings_are_reported_at_once():
     ]
 
 
+def test_one_variable_named_twice_and_values_in_undefined_variables():
+    b, n, m = relax.analysis.defined_symbolic_vars(Linear["main"])
+    assert problems(BindSymbolicVars({"n": 3, n: 3}), Linear) == [
+        "E4004 BindSymbolicVars: 'n' of main is bound twice, by its name and by itself"
+    ]
+    q = relax.tir.Var("q", "int64")
+    assert problems(BindSymbolicVars({"n": q, "m": n * b}), Linear) == [
+        "E4004 BindSymbolicVars: the value q of 'n' uses q",
+        "E4004 BindSymbolicVars: the value n * b of 'm' uses n",
+    ]
+    with pytest.raises(DiagnosticError, match="the value q \\+ 1 of 'n' uses q"):
+        Linear["main"].bind_symbolic_vars({n: q + 1})
+    assert m in relax.analysis.defined_symbolic_vars(BindSymbolicVars({"n": m}, "main")(Linear)["main"])
+
+
 def test_struct_info_is_derived_from_the_bound_value():
     @I.ir_module
     class Before:

@@ -254,14 +254,20 @@ def test_entry_functions_may_be_named():
     @I.ir_module
     class Before:
         @R.function
+        def main(x: R.Tensor((2,), "float32")):
+            return x
+
+        @R.function(private=True)
         def a(x: R.Tensor((2,), "float32")):
             return x
 
-        @R.function
+        @R.function(private=True)
         def b(x: R.Tensor((2,), "float32")):
             return x
 
-    assert [g.name_hint for g in DeadCodeElimination(["b"])(Before)] == ["b"]
+    # A function with a global_symbol can be called from outside, named or not.
+    assert [g.name_hint for g in DeadCodeElimination(["b"])(Before)] == ["main", "b"]
+    assert [g.name_hint for g in DeadCodeElimination(["main"])(Before)] == ["main"]
     with pytest.raises(DiagnosticError, match="E4005.*entry function 'bb' is not in the module") as caught:
         DeadCodeElimination(["bb", "c"])(Before)
     assert len(caught.value.diagnostics) == 2

@@ -140,7 +140,10 @@ class Program:
 
 
 def verify(program: Program) -> None:
-    """Check that every index, register and jump of every function is in range. Raises BytecodeError."""
+    """Check that every index, register and jump is in range, and no register read before it is set.
+
+    Raises BytecodeError.
+    """
     for entry in program.entries:
         if entry.kind not in FUNCTION_KINDS:
             raise BytecodeError(f"function table: {entry.name} is of kind {entry.kind!r}")
@@ -176,6 +179,7 @@ def _verify_function(program: Program, function: FunctionCode) -> None:
             raise fail(f"instruction {pc} jumps to {pc + target}, outside the function")
         if isinstance(instruction, Call):
             _verify_call(program, function, pc, instruction)
+    _verify_reads(function)
 
 
 def _verify_call(program: Program, function: FunctionCode, pc: int, call: Call) -> None:
@@ -188,6 +192,39 @@ def _verify_call(program: Program, function: FunctionCode, pc: int, call: Call) 
     if entry.kind == "vm" and len(call.args) != len(program.functions[entry.name].params):
         expected = len(program.functions[entry.name].params)
         raise BytecodeError(f"{where}: {entry.name} takes {expected} arguments, {len(call.args)} are given")
+
+
+def _verify_reads(function: FunctionCode) -> None:
+    """Check that every register read was set, on every way that leads there.
+
+    A walk from the start and from every target of a jump, again wherever less is sure to be set than before.
+    """
+    targets = {n for pc, i in enumerate(function.code) for n in successors(pc, i) if n != pc + 1}
+    surely_set: dict[int, set[int]] = {}
+    pending = [(0, set(range(len(function.params))))]
+    while pending:
+        pc, written = pending.pop()
+        while True:
+            if pc in targets:
+                before = surely_set.get(pc)
+                if before is not None and before <= written:
+                    break
+                written = written if before is None else written & before
+                surely_set[pc] = set(written)
+            instruction = function.code[pc]
+            unset = reads(instruction) - written
+            if unset:
+                raise BytecodeError(
+                    f"{function.name}: instruction {pc} reads %{min(unset)}, which nothing has set"
+                )
+            if isinstance(instruction, Call):
+                written.add(instruction.dst)
+            following = successors(pc, instruction)
+            if pc + 1 not in following:
+                pending += [(n, set(written)) for n in following]
+                break
+            pending += [(n, set(written)) for n in following if n != pc + 1]
+            pc += 1
 
 
 def _parts(instruction: Instruction) -> tuple[tuple[Operand, ...], int | None]:

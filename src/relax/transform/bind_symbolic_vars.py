@@ -7,7 +7,8 @@ A variable is named by its name or is itself the key; its value is a number or a
 whole function: annotations, shape expressions, match_casts. With `func_name` only in that function, whose
 signature must have it; otherwise in every function whose signature has it, which must be one at least.
 
-A name that no signature has, that means two variables of one, and a negative size are reported (E4004).
+A value may use the variables that the signature still binds. A name that no signature has or that means two
+variables of one, a variable given twice, a value in other variables, and a negative size are reported (E4004).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 from ..expr import Function, register_operator_hooks
 from ..ir import BaseFunc, Diagnostic, DiagnosticContext, GlobalVar, IRModule
 from ..normalize import normalize_module
-from ..prim import IntImm, PrimExpr, convert
+from ..prim import IntImm, PrimExpr, convert, free_vars
 from ..prim import Var as ShapeVar
 from ..prim import cast as prim_cast
 from ..sinfo_map import bound_in
@@ -98,13 +99,25 @@ def _table(
 ) -> dict[ShapeVar, PrimExpr]:
     """What becomes of the shape variables of one function."""
     table: dict[ShapeVar, PrimExpr] = {}
+    known = own(func)
     for key, value in values.items():
-        meant = [var for var in own(func) if _means(key, var)]
+        meant = [var for var in known if _means(key, var)]
         if len(meant) > 1:
             message = f"BindSymbolicVars: {name} has {len(meant)} shape variables called {_name(key)!r}"
             problems.emit(Diagnostic("E4004", message, hint="give the variable itself, not its name"))
+        elif meant and meant[0] in table:
+            message = f"BindSymbolicVars: {_name(key)!r} of {name} is bound twice, by its name and by itself"
+            problems.emit(Diagnostic("E4004", message, hint="give one value for each variable"))
         elif meant:
             table[meant[0]] = prim_cast(meant[0].dtype, value)
+    left = [var for var in known if var not in table]
+    for var, value in table.items():
+        undefined = [used.name for used in free_vars(value) if used not in left]
+        if undefined:
+            message = f"BindSymbolicVars: the value {value} of {var.name!r} uses {', '.join(undefined)}"
+            note = f"what {name} still binds: {', '.join(v.name for v in left) or 'nothing'}"
+            hint = "use numbers, and variables of the signature that keep a dimension of their own"
+            problems.emit(Diagnostic("E4004", message, notes=(note,), hint=hint))
     return table
 
 

@@ -61,7 +61,7 @@ def CanonicalizeBindings(func: Function, mod: IRModule) -> Function:
         result = canonicalizer.function(func)
         if canonicalizer.learned:
             result = _Canonicalizer(UnderivedSubstitution({}, {})).function(func)
-            result = refined(normalize_function(result, mod), mod)
+            result = refined(normalize_function(result, mod, warn=False), mod)
         result = localize_outputs(result)
         if result is func:
             return func

@@ -45,11 +45,12 @@ from .uses import Uses
 
 @module_pass(opt_level=1)
 def DeadCodeElimination(mod: IRModule, entry_functions: Sequence[str] | None = None) -> IRModule:
-    """Remove unused bindings, then the functions that `entry_functions` (default: entry points) do not reach.
+    """Remove unused bindings, then the functions that neither those with a global_symbol nor `entry_functions` reach.
 
     Raises DiagnosticError (E4005) when a name in `entry_functions` is not a function of the module.
     """
-    entries = entry_names(mod, entry_functions, "DeadCodeElimination")
+    entries = entry_names(mod, None, "DeadCodeElimination")
+    entries |= entry_names(mod, entry_functions, "DeadCodeElimination")
     swept = mod.with_functions(
         {g: sweep(f) if isinstance(f, Function) else f for g, f in mod.functions.items()}
     )
