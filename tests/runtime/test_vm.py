@@ -377,7 +377,7 @@ def test_messages_of_the_machine_begin_with_the_function():
         (lambda ib: ib.emit_ret(ib.r(9)), "main: instruction 0: there is no %9"),
         (
             lambda ib: (ib.emit_call("vm.builtin.copy", [ib.r(2)], ib.r(1)), ib.emit_ret(ib.r(1))),
-            "main: instruction 0: there is no %2",
+            "main: instruction 0 reads %2, which nothing has set",
         ),
         (
             lambda ib: (

@@ -83,9 +83,10 @@ def _blank(char: str) -> str:
     return "  " if unicodedata.east_asian_width(char) in "WF" else " "
 
 
-class DiagnosticError(Exception):
+class DiagnosticError(ValueError, TypeError):
     """One or more errors in a user's program; `diagnostics` holds them all.
 
+    A program may be wrong in its values and in its types: ``except ValueError`` and ``except TypeError`` catch it.
     ``str(error)`` is the rendered text of every one.
     """
 

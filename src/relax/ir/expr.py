@@ -6,12 +6,22 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, final
 
 from .node import Node, label, node, set_slot
+from .structural import structural_equal, structural_hash
 
 
 class StructInfo(Node):
-    """What is known of a value: see relax.struct_info for the kinds."""
+    """What is known of a value: see relax.struct_info for the kinds.
+
+    ``==`` asks for structural equality, in which a variable that is not bound inside equals itself only.
+    """
 
     __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, StructInfo) and structural_equal(self, other))
+
+    def __hash__(self) -> int:
+        return structural_hash(self)
 
     def is_base_of(self, derived: StructInfo) -> bool:
         """Whether `derived` is provably at least as specific as this."""

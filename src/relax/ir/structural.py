@@ -291,7 +291,18 @@ def _by_name(table: dict[Any, Any]) -> dict[str, Any] | None:
     return named
 
 
+_SCALARS = frozenset((bool, int, float, str, bytes, type(None)))
+
+
+def _plain(value: Any) -> Any:
+    """A tensor among attributes, as the array of its elements."""
+    if type(value) in _SCALARS or not (hasattr(value, "__dlpack__") and hasattr(value, "numpy")):
+        return value
+    return np.asarray(value.numpy())
+
+
 def _same_scalar(lhs: Any, rhs: Any) -> bool:
+    lhs, rhs = _plain(lhs), _plain(rhs)
     if any(isinstance(side, np.ndarray) for side in (lhs, rhs)):
         return _same_array(lhs, rhs)
     if isinstance(lhs, float) and isinstance(rhs, float):
@@ -309,6 +320,7 @@ def _same_array(lhs: Any, rhs: Any) -> bool:
 
 
 def _scalar_bytes(value: Any) -> bytes:
+    value = _plain(value)
     if isinstance(value, np.ndarray):
         array = cast("np.ndarray[Any, Any]", value)
         return b"A" + array.dtype.name.encode() + repr(array.shape).encode() + array.tobytes()

@@ -90,6 +90,13 @@ class NDArray:
         """Whether both are the same tensor object (not merely equal in value)."""
         return isinstance(other, NDArray) and self.tensor.same_as(other.tensor)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same tensor object, as `same_as` tells; compare contents with ``.numpy()``."""
+        return self.same_as(other)
+
+    def __hash__(self) -> int:
+        return hash(self.tensor)
+
     # ------------------------------------------------------------------------------- contents
 
     def numpy(self) -> Array:

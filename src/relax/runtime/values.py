@@ -14,7 +14,7 @@ Inside the machine a value is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, cast, final
 
 import numpy as np
 import tvm_ffi
@@ -25,8 +25,19 @@ from .info import DTYPES, Info, PrimInfo, ShapeInfo, TensorInfo, TupleInfo
 from .nd import NDArray
 from .tensor import compact_tensor, tensor_of, tensor_of_numpy
 
-ShapeTuple = tvm_ffi.Shape
-"""A shape value: a tuple of ints that packed functions see as a shape."""
+
+@final
+class ShapeTuple(tvm_ffi.Shape):
+    """A shape value: a tuple of ints that packed functions see as a shape; equal to any tuple or list of them."""
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == (tuple(cast("list[Any]", other)) if isinstance(other, list) else other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tvm_ffi.Shape.__hash__
+
 
 _PLAIN: Final = (bool, int, str, type(None), tvm_ffi.Shape, Closure)
 
@@ -131,7 +142,9 @@ def export_value(value: Any) -> Any:
     """What users get for a value of the machine: NDArrays, tuples of them, callables."""
     if isinstance(value, tvm_ffi.Tensor):
         return NDArray(value)
-    if isinstance(value, tuple | tvm_ffi.Array) and not isinstance(value, tvm_ffi.Shape):
+    if isinstance(value, tvm_ffi.Shape):
+        return ShapeTuple(value)
+    if isinstance(value, tuple | tvm_ffi.Array):
         return tuple(export_value(v) for v in cast("Sequence[Any]", value))
     if isinstance(value, tvm_ffi.Function):
         closure = closure_of(value)

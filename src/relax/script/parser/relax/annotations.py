@@ -120,7 +120,7 @@ class StructInfoForm(SpecialForm):
         try:
             return self._build(args, kwargs)
         except (TypeError, ValueError) as problem:
-            if Evaluator.current() is not None:
+            if isinstance(problem, DiagnosticError) or Evaluator.current() is not None:
                 raise
             span = capture.caller_span(cast(Any, sys)._getframe(1))
             raise error(KIND, str(problem), span) from problem

@@ -1,0 +1,44 @@
+"""Errors as a user of TVM catches them."""
+
+from __future__ import annotations
+
+import pytest
+
+import relax
+from relax.script import relax as R
+
+X = relax.Var("x", R.Tensor((1, 4, 8, 8), "float32"))
+W = relax.Var("w", R.Tensor((4, 4, 3, 3), "float32"))
+I32 = relax.Var("i", R.Tensor((1, 4, 8, 8), "int32"))
+WRONG = {
+    "groups": lambda: relax.op.nn.conv2d(X, W, groups=0),
+    "shapes": lambda: relax.op.matmul(X, W),
+    "dtypes": lambda: relax.op.add(X, I32),
+    "kind": lambda: relax.op.exp(relax.ShapeExpr([2])),
+    "nested": lambda: relax.op.exp(relax.op.nn.conv2d(X, W, groups=0)),
+    "axis": lambda: relax.op.sum(X, axis=7),
+    "operator": lambda: X + I32,
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize("kind", [TypeError, ValueError, relax.TVMError, relax.DiagnosticError])
+def test_a_wrong_call_is_refused_where_it_is_made(what, kind):
+    with pytest.raises(kind, match="error\\[E310"):
+        WRONG[what]()
+
+
+def test_the_error_is_the_one_of_the_builder():
+    with pytest.raises(relax.DiagnosticError) as at_once:
+        relax.op.nn.conv2d(X, W, groups=0)
+    [found] = at_once.value.diagnostics
+    assert found.message.startswith("nn.conv2d: groups must be")
+    assert found.notes[0].startswith("x: R.Tensor((1, 4, 8, 8)")
+
+
+def test_a_call_of_what_is_not_known_yet_waits():
+    y = relax.Var("y")
+    call = relax.op.nn.conv2d(y, W, groups=0)
+    bb = relax.BlockBuilder()
+    with bb.function("main", [y]), pytest.raises(relax.TVMError):
+        bb.emit(call)
