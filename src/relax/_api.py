@@ -47,6 +47,7 @@ from .expr import (
 )
 from .interpreter import interpret
 from .ir import DataType, DiagnosticError, GlobalVar, IRModule, Op, StructInfo, VDevice, instrument
+from .ir import DiagnosticError as TVMError
 from .ir.codes import explain
 from .op import call_dps_packed, call_pure_packed, call_tir
 from .op import shape_of as get_shape_of
@@ -95,6 +96,7 @@ __all__ = [
     "ShapeStructInfo",
     "StringImm",
     "StructInfo",
+    "TVMError",
     "TensorStructInfo",
     "Tuple",
     "TupleGetItem",

@@ -328,10 +328,18 @@ class DataTypeImm(Leaf):
 
 @final
 @node
-class ExternFunc(Leaf):
-    """A packed function, found by name at run time."""
+class ExternFunc(BaseFunc, Leaf):
+    """A packed function, found by name at run time; a module may give it a name of its own."""
 
     global_symbol: str
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """None: it is no function of the program's own."""
+        return {}
+
+    def _with_attrs(self, attrs: dict[str, Any]) -> Any:
+        raise TypeError(f"the packed function {self.global_symbol!r} has no attributes")
 
 
 def _op(value: Any) -> RelaxExpr:

@@ -122,7 +122,10 @@ def broken():
     yield "unbound shape variable", Function([x], ShapeExpr((n, n + 1)))
     yield "too many operands", Function([x], Call(exp, (x, x, x)))
     yield "no attributes", Function([x], Call(Op.get("relax.astype"), (x,)))
-    yield "attributes of another operator", Function([x], Call(exp, (x,), relax.op.nn.softmax(x, 1).attrs))
+    yield (
+        "attributes of another operator",
+        Function([x], Call(exp, (x,), relax.op.nn.softmax(relax.Var("u"), 1).attrs)),
+    )
     yield "binding without variable", Function([x], seq(raw(VarBinding, value=x)))
     yield "binding without value", Function([x], seq(raw(VarBinding, var=loose)))
     yield "match_cast of nothing", Function([x], seq(raw(MatchCast, var=loose), body=None))

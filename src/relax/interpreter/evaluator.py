@@ -135,6 +135,9 @@ class Interpreter:
             case Var():
                 return scope[expr]
             case GlobalVar(name):
+                function = self.mod[name]
+                if isinstance(function, ExternFunc):
+                    return self.extern_value(function.global_symbol)
                 return self.global_value(name)
             case Tuple(fields):
                 return tuple((yield self.values(fields, scope)))

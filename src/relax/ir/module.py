@@ -10,11 +10,6 @@ from typing_extensions import Self
 from .expr import BaseFunc, GlobalVar, VDevice
 from .node import Node, child, node
 
-_IMMUTABLE = (
-    "an IRModule is immutable: write `mod = mod.with_function(name, func)`, "
-    "or `mod.with_functions({**mod.functions, ...})` for several"
-)
-
 
 def _functions(value: Mapping[Any, BaseFunc] | None) -> dict[GlobalVar, BaseFunc]:
     table: dict[GlobalVar, BaseFunc] = {}
@@ -39,9 +34,11 @@ def _infos(value: Mapping[str, Any] | None) -> dict[str, tuple[VDevice, ...]]:
 @final
 @node
 class IRModule(Node):
-    """{GlobalVar: function}, attributes and global infos, immutable: an update returns a new module.
+    """{GlobalVar: function}, attributes and global infos.
 
     `functions` keeps insertion order; a key may be given as a string. Two functions of one name raise ValueError.
+    ``mod["f"] = function`` and `update` change the module itself, as in TVM; `with_function` and its kin return a
+    new one, which is what passes do: a pass never changes the module it is given.
     """
 
     functions: dict[GlobalVar, BaseFunc] = child(default=None, converter=_functions)
@@ -121,19 +118,32 @@ class IRModule(Node):
         return self.items()
 
     def clone(self) -> Self:
-        """The module itself: nothing can change it."""
-        return self
+        """A module of the same functions, which can be changed without changing this one."""
+        return type(self)(self.functions, self.attrs, self.global_infos, span=self.span)
 
     def __setitem__(self, key: str | GlobalVar, function: BaseFunc) -> None:
-        raise TypeError(_IMMUTABLE)
+        """Put a function in the place of the one of this name, or add it."""
+        name = key if isinstance(key, str) else key.name_hint
+        if not isinstance(function, BaseFunc):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"a module holds functions, found {type(function).__name__}")
+        target = (
+            self.get_global_var(name) if name in self else GlobalVar(key) if isinstance(key, str) else key
+        )
+        self.functions[target] = function
 
     def update_func(self, var: GlobalVar, func: BaseFunc) -> None:
-        """Not possible: see `with_function`. Raises TypeError."""
-        raise TypeError(_IMMUTABLE)
+        """Put a function in the place of the one `var` names, or add it."""
+        self[var] = func
 
-    def update(self, other: Any) -> None:
-        """Not possible: see `with_functions`. Raises TypeError."""
-        raise TypeError(_IMMUTABLE)
+    def update(self, other: IRModule | Mapping[Any, BaseFunc]) -> None:
+        """Put in all functions of another module, or of a table by name or GlobalVar."""
+        table = other.functions if isinstance(other, IRModule) else other
+        for key, function in table.items():
+            self[key] = function
+
+    def update_global_info(self, name: str, global_info: Iterable[VDevice]) -> None:
+        """Set the global infos of a name: ``mod.update_global_info("vdevice", [relax.ir.VDevice("llvm")])``."""
+        self.global_infos[name] = tuple(global_info)
 
     @staticmethod
     def from_expr(function: BaseFunc) -> IRModule:

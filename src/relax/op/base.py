@@ -36,7 +36,7 @@ from ..struct_info import (
 from .attributes import AttributeValueError
 from .dims import collect_checks, normalize_axis
 from .errors import ATTRIBUTES, DEVICES, DTYPES, OPERANDS, OperatorError, Shown, diagnose
-from .known import known_struct_info
+from .known import known_struct_info, remember
 from .operands import KIND_NAMES, Kind, Operand, as_argument, is_absent, weakest
 
 Array: TypeAlias = Any
@@ -317,7 +317,10 @@ def expand_operands(operator: Operator, count: int) -> list[Operand]:
 
 
 def make_call(operator: Operator, arguments: Sequence[Any], sinfo_args: Sequence[StructInfo] = ()) -> Call:
-    """A call of an operator with converted arguments. Raises DiagnosticError for what cannot be one."""
+    """A call of an operator with converted arguments.
+
+    Raises DiagnosticError for what cannot be one, and for operands whose struct info is known and does not fit.
+    """
     try:
         given = list(operator.prepare(arguments))
         while given and given[-1] is None:
@@ -329,7 +332,23 @@ def make_call(operator: Operator, arguments: Sequence[Any], sinfo_args: Sequence
         )
     except OperatorError as error:
         raise diagnose(error, operator.short_name, (), None) from None
-    return Call(Op.get(operator.op_name), args, operator, tuple(sinfo_args))
+    call = Call(Op.get(operator.op_name), args, operator, tuple(sinfo_args))
+    if operator.infer is not None and operator.infer_from_call is None:
+        _infer_early(call)
+    return call
+
+
+def _infer_early(call: Call) -> None:
+    """Infer a call as soon as it is made, if its operands are known, so that an error is raised there."""
+    if any(known_struct_info(arg) is None for arg in call.args):
+        return
+    try:
+        info = infer_call(call)
+    except DiagnosticError:
+        raise
+    except (TypeError, ValueError, AttributeError, LookupError):
+        return  # normalisation will report it, with its place
+    remember(call, info)
 
 
 def make_operator(cls: type[Operator], attributes: dict[str, Any]) -> Operator:

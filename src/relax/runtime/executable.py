@@ -52,16 +52,29 @@ class Executable:
 
     def __init__(
         self,
-        program: Program,
+        program: Program | Executable,
         native: bytes = b"",
         triple: str = "",
         features: Iterable[str] = (),
     ) -> None:
         """Take a program and the object file with its kernels, compiled for `triple` and the CPU `features`.
 
-        Raises BytecodeError if the program breaks a rule of the machine.
+        Or take an executable as it is: ``relax.Executable(relax.runtime.load_module(path))``, as in TVM. Raises
+        BytecodeError if the program breaks a rule of the machine.
         """
-        verify(program)
+        if isinstance(program, Executable):
+            program, native, triple, features = (
+                program.program,
+                program.native,
+                program.triple,
+                program.features,
+            )
+        elif not isinstance(program, Program):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(
+                f"an Executable is made of a program or an Executable, not {type(program).__name__}"
+            )
+        else:
+            verify(program)
         self.program = program
         self.native = native
         self.triple = triple

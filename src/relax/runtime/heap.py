@@ -16,7 +16,7 @@ from typing import Any
 
 import tvm_ffi
 
-from .tensor import new_tensor, view_tensor
+from .tensor import compact_tensor, new_tensor, view_tensor
 
 
 class ShapeHeap:
@@ -28,6 +28,24 @@ class ShapeHeap:
         self.tensor = new_tensor((size,), "int64")
         self.slots: Any = (ctypes.c_int64 * size).from_address(self.tensor.data_ptr())
         self.notes = notes
+
+    @staticmethod
+    def over(heap: Any) -> ShapeHeap:
+        """The heap itself, or one over the memory of an int64 tensor, which callers from outside may give."""
+        if type(heap) is ShapeHeap:
+            return heap
+        found = getattr(heap, "tensor", heap)  # an NDArray's
+        if not isinstance(found, tvm_ffi.Tensor) or str(found.dtype) != "int64" or found.ndim != 1:
+            what = (
+                f"a tensor {found.dtype} {found.shape}"
+                if isinstance(found, tvm_ffi.Tensor)
+                else str(type(heap).__name__)
+            )
+            raise TypeError(f"a shape heap is an int64 tensor of one dimension, found {what}")
+        made = object.__new__(ShapeHeap)
+        made.tensor, made.notes = compact_tensor(found), ()
+        made.slots = (ctypes.c_int64 * found.shape[0]).from_address(made.tensor.data_ptr())
+        return made
 
     def __tvm_ffi_object__(self) -> tvm_ffi.Tensor:
         return self.tensor

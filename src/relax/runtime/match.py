@@ -108,7 +108,7 @@ def match_shape(value: Any, heap: ShapeHeap | None, ndim: int, *codes_and_contex
         found = dims[axis]
         if code == ASSERT_SLOT:
             if found != _slots(heap)[operand]:
-                expected = cast("ShapeHeap", heap).expected(operand)
+                expected = ShapeHeap.over(heap).expected(operand)
                 raise ValueError(f"{context}: dimension {axis} is {found}, expected {expected}")
         elif code == STORE:
             _slots(heap)[operand] = found
@@ -129,12 +129,12 @@ def match_prim_value(value: Any, heap: ShapeHeap | None, code: int, operand: Any
         return
     if code == STORE:
         if isinstance(value, float):
-            cast("ShapeHeap", heap).store_float(operand, value)
+            ShapeHeap.over(heap).store_float(operand, value)
         else:
             _slots(heap)[operand] = value
         return
     if code == ASSERT_SLOT:
-        assert heap is not None
+        heap = ShapeHeap.over(heap)
         if isinstance(value, float):
             fits = same_scalar(value, heap.load_float(operand))
         else:
@@ -151,8 +151,7 @@ def same_scalar(a: float, b: float) -> bool:
 
 
 def _slots(heap: ShapeHeap | None) -> Any:
-    assert heap is not None
-    return heap.slots
+    return ShapeHeap.over(heap).slots
 
 
 def make_shape(heap: ShapeHeap | None, ndim: int, *codes: int) -> tvm_ffi.Shape:
@@ -167,7 +166,7 @@ def make_prim_value(heap: ShapeHeap | None, code: int, operand: Any, dtype: str)
     """A scalar of `dtype`: an immediate (USE_IMM) or what is in a slot (LOAD_SLOT)."""
     if code == USE_IMM:
         return operand
-    assert heap is not None
+    heap = ShapeHeap.over(heap)
     if dtype == "bool":
         return bool(heap.slots[operand])
     if "float" in dtype:

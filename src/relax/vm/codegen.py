@@ -197,10 +197,15 @@ class _Generator:
                     self._declare_kernel(name)
                     self.builder.emit_call(name, self._kernel_args(name, call.args), dst)
                 else:
-                    self.builder.emit_call(name, [self._operand(arg) for arg in call.args], dst)
+                    self.builder.emit_call(self._symbol(name), [self._operand(arg) for arg in call.args], dst)
             case _:
                 what = getattr(call.op, "name", type(call.op).__name__)
                 self._refuse(f"the call of {what} is not lowered", call)
+
+    def _symbol(self, name: str) -> str:
+        """The name in the function table of a function of the module: a packed function's is its own."""
+        func = self.mod.get(name)
+        return func.global_symbol if isinstance(func, ExternFunc) else name
 
     def _kernel_args(self, name: str, args: Sequence[RelaxExpr]) -> list[Operand]:
         """Constants are shared with a kernel that only reads them."""
@@ -237,7 +242,7 @@ class _Generator:
             case GlobalVar(name):
                 if isinstance(self.mod.get(name), PrimFunc):
                     return Func(self._declare_kernel(name))
-                return self.builder.f(name)
+                return self.builder.f(self._symbol(name))
             case ExternFunc(name):
                 return self.builder.f(name)
             case _:

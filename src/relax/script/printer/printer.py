@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from ...expr import Function
+from ...expr import ExternFunc, Function
 from ...ir import GlobalVar, IRModule, Node, listed_vdevices
 from ...ir.printing import register_printer
 from ...tir.stmt import PrimFunc
@@ -63,6 +63,8 @@ def _global_function(p: Printer, global_var: GlobalVar, item: Any) -> None:
         function(p, item, name, symbol=symbol)
     elif isinstance(item, PrimFunc):
         prim_func(p, item, name, symbol=symbol)
+    elif isinstance(item, ExternFunc) and name == symbol:
+        p.line(f"{name} = {p.expr(item).text}")
     else:
         p.statement(item)
 
