@@ -50,7 +50,7 @@ from .ir import DataType, DiagnosticError, GlobalVar, IRModule, Op, StructInfo, 
 from .ir import DiagnosticError as TVMError
 from .ir.codes import explain
 from .op import call_dps_packed, call_pure_packed, call_tir
-from .op import shape_of as get_shape_of
+from .shape import get_shape_of
 from .struct_info import (
     FuncStructInfo,
     ObjectStructInfo,

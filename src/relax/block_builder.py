@@ -30,6 +30,7 @@ from .expr import (
     SeqExpr,
     Var,
     VarBinding,
+    bind_dimensions,
     convert,
 )
 from .ir import (
@@ -100,12 +101,29 @@ class BlockBuilder(Normalizer):
     ) -> Generator[None]:
         """Build a function: emit its bindings inside, and its result with `emit_func_output`.
 
-        A function is an entry point unless `private`. Its parameters may also be given to `emit_func_output`.
+        A function is an entry point unless `private`. Its parameters may also be given to `emit_func_output`. One
+        begun inside another is a function of the module too, and sees nothing of the one around it.
         """
-        if self._open is not None:
-            raise RuntimeError(
-                f"BlockBuilder: function {name!r} is begun inside {self._open.name!r}; finish that one first"
-            )
+        if self._open is None:
+            with self._function(name, params, attrs, private, pure):
+                yield
+            return
+        outer, self._open = self._open, None
+        try:
+            with self.detached(), self._function(name, params, attrs, private, pure):
+                yield
+        finally:
+            self._open = outer
+
+    @contextmanager
+    def _function(
+        self,
+        name: str,
+        params: Var | Sequence[Var] | None,
+        attrs: dict[str, Any] | None,
+        private: bool,
+        pure: bool,
+    ) -> Generator[None]:
         opened = self._open = _OpenFunction(name, _params(params), dict(attrs or {}), private, pure)
         builders: list[BlockBuilder] = getattr(BlockBuilder._stack, "builders", [])
         BlockBuilder._stack.builders = [*builders, self]
@@ -146,6 +164,7 @@ class BlockBuilder(Normalizer):
             self.used_names.add(param.name_hint)
             if param.struct_info_ is None:
                 object.__setattr__(param, "_struct_info", ObjectStructInfo())
+            bind_dimensions(param.struct_info)
 
     @contextmanager
     def dataflow(self) -> Generator[None]:

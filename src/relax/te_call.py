@@ -7,7 +7,7 @@
     lv = R.call_tir(cls.add, (x, y), out_sinfo=R.Tensor((n, 4), "float32"))
 
 Tensors become placeholders, shapes lists of dimensions, prim values scalars, tuples lists. Shape variables
-that no buffer of the PrimFunc binds are passed as `tir_vars`, those that are no sizes (they may be negative, or
+that no buffer of the PrimFunc binds are passed as `tir_vars` (also those the formula takes from the caller), those that are no sizes (they may be negative, or
 floats) as arguments. A dimension nobody knows gets a name first, by a match_cast.
 """
 
@@ -33,11 +33,13 @@ from .ir import (
     Diagnostic,
     DiagnosticError,
     GlobalVar,
+    Node,
     Op,
     RelaxExpr,
     StructInfo,
     VDevice,
     same_vdevice,
+    walk,
 )
 from .prim import PrimExpr, SizeVar, cast, free_vars, substitute
 from .prim.expr import Var as PrimVar
@@ -49,11 +51,16 @@ from .struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from .tir.functor import substitute as substitute_func
 from .tir.stmt import PrimFunc
+from .tir.usage import shape_vars_bound_by
 
 
 class Builder(Protocol):
     """What is needed of a BlockBuilder."""
+
+    @property
+    def shape_vars(self) -> Mapping[PrimVar, None]: ...
 
     def normalize(self, expr: Any) -> RelaxExpr: ...
 
@@ -83,8 +90,7 @@ def call_te(
     te_kwargs = {key: converter.argument(arg) for key, arg in kwargs.items()}
     result = func(*te_args, **te_kwargs)
     outputs = _outputs(name, result)
-    prim_func = te.create_prim_func([*converter.parameters, *outputs])
-    prim_func = prim_func.without_attr("global_symbol").with_attr(dict(attrs or {}))
+    prim_func = converter.prim_func(outputs).without_attr("global_symbol").with_attr(dict(attrs or {}))
     infos = [converter.output_info(tensor) for tensor in outputs]
     single = isinstance(result, te.Tensor)
     out = infos[0] if single else TupleStructInfo(infos)
@@ -244,6 +250,29 @@ class _Arguments:
                 f"{self.name}: the shape of the output {tensor.name} uses {', '.join(unknown)}, which no argument gives"
             )
         return info
+
+    def prim_func(self, outputs: list[te.Tensor]) -> PrimFunc:
+        """The PrimFunc of outputs; where they use the caller's shape variables, over variables of its own."""
+        func = te.create_prim_func([*self.parameters, *outputs])
+        in_scope = self.builder.shape_vars
+        foreign: dict[PrimVar, None] = {}
+
+        def visit(item: Node) -> None:
+            if isinstance(item, PrimVar) and item in in_scope:
+                foreign[item] = None
+
+        walk(func, visit)
+        if not foreign:
+            return func
+        for var in foreign:
+            self.scalar(var)
+        func = te.create_prim_func([*self.parameters, *outputs])  # what is no size has become a parameter
+        table = {var: self.inner[var] for var in foreign}
+        params = [table.get(param, param) for param in func.params]
+        own = substitute_func(func.replace(params=tuple(dict.fromkeys(params))), table)
+        bound = {var for buffer in own.buffer_map.values() for var in shape_vars_bound_by(buffer)}
+        bound.difference_update(p for p in self.parameters if isinstance(p, PrimVar))
+        return own.replace(params=tuple(param for param in own.params if param not in bound))
 
     def vdevice(self) -> VDevice | None:
         """The device of those tensors of which it is known, if they agree on one."""

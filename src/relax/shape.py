@@ -1,0 +1,25 @@
+"""The shape of an expression, as far as it is known while a program is written."""
+
+from __future__ import annotations
+
+from .expr import Call
+from .ir import Op, RelaxExpr
+from .op.known import known_struct_info
+from .struct_info import TensorStructInfo
+
+
+def get_shape_of(expr: RelaxExpr) -> RelaxExpr:
+    """The shape that struct info tells: a ShapeExpr, or the variable that holds it; else a call of shape_of.
+
+    Raises TypeError for an expression that is known to be no tensor.
+    """
+    info = known_struct_info(expr)
+    if isinstance(info, TensorStructInfo) and info.shape is not None:
+        return info.shape
+    if info is not None and not isinstance(info, TensorStructInfo):
+        raise TypeError(f"get_shape_of: expected a tensor, found {info}")
+    op = Op.get("relax.shape_of")
+    return Call(op, (expr,), op.get_attr("operator_class")())
+
+
+__all__ = ["get_shape_of"]
