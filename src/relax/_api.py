@@ -17,6 +17,7 @@ from . import (
     tir,
     topi,
     transform,
+    utils,
     vm,
 )
 from . import visitor as expr_functor
@@ -50,7 +51,7 @@ from .ir import DataType, DiagnosticError, GlobalVar, IRModule, Op, StructInfo, 
 from .ir import DiagnosticError as TVMError
 from .ir.codes import explain
 from .op import call_dps_packed, call_pure_packed, call_tir
-from .shape import get_shape_of
+from .op.shape import get_shape_of
 from .struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -61,7 +62,7 @@ from .struct_info import (
 )
 from .transform import pipeline
 from .transform.pipeline import get_pipeline, register_pipeline
-from .visitor import ExprMutator, ExprVisitor, PyExprMutator, PyExprVisitor
+from .visitor import ExprFunctor, ExprMutator, ExprVisitor, PyExprMutator, PyExprVisitor
 from .vm import build
 
 __all__ = [
@@ -76,6 +77,7 @@ __all__ = [
     "DataflowVar",
     "DiagnosticError",
     "Expr",
+    "ExprFunctor",
     "ExprMutator",
     "ExprVisitor",
     "ExternFunc",
@@ -132,5 +134,6 @@ __all__ = [
     "tir",
     "topi",
     "transform",
+    "utils",
     "vm",
 ]

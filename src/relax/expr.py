@@ -493,12 +493,19 @@ def bind_dimensions(struct_info: StructInfo) -> None:
 def const(value: Any, dtype: str | None = None) -> Constant:
     """A tensor constant from a scalar, (nested) list, array or tensor.
 
-    Python floats are float32 and ints int32 unless `dtype` says otherwise, as in TVM.
+    Python floats are float32 and ints int32 unless `dtype` says otherwise, as in TVM. A number is rounded to the
+    nearest of `dtype` (65505 to 65504 in float16); one out of its range raises ValueError, where an array is cast.
     """
     if dtype is not None:
         kind = DataType(dtype)
-        array = exact_array(value) if kind.is_float and isinstance(value, (list, tuple)) else as_array(value)  # type: ignore[reportUnknownArgumentType]
-        return Constant(convert_array(array, kind.numpy()))
+        source = exact_array(value) if kind.is_float and isinstance(value, (list, tuple)) else as_array(value)  # type: ignore[reportUnknownArgumentType]
+        try:
+            array = convert_array(source, kind.numpy())
+        except OverflowError:
+            raise ValueError(f"const: {value!r} is out of the range of {dtype}") from None
+        if isinstance(value, (int, float, list, tuple)) and not _in_range(source, array):
+            raise ValueError(f"const: {value!r} is out of the range of {dtype}")
+        return Constant(array)
     if isinstance(value, (bool, int, float, list, tuple)):
         array = as_array(value)  # type: ignore[reportUnknownArgumentType]
         narrow = {"float64": "float32", "int64": "int32"}.get(array.dtype.name)
@@ -508,6 +515,16 @@ def const(value: Any, dtype: str | None = None) -> Constant:
             array = exact_array(value)  # type: ignore[reportUnknownArgumentType]
         return Constant(array if narrow is None else convert_array(array, narrow))
     return Constant(value)
+
+
+def _in_range(source: np.ndarray[Any, Any], array: np.ndarray[Any, Any]) -> bool:
+    """Whether the numbers of one array are in the other as they are, or rounded to nearest."""
+    target = DataType(array.dtype.name)
+    if target.is_integer and source.dtype.kind in "iuO":
+        return bool(np.all(source == array.astype(object)))
+    if target.is_float and source.dtype.kind == "f":
+        return bool(np.all(np.isfinite(array.astype(np.float64)) | ~np.isfinite(source)))
+    return True
 
 
 def extern(name: str) -> ExternFunc:

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from .visitor import ExprMutator, ExprVisitor, PyExprMutator, PyExprVisitor, mutator, visitor
+from .visitor import ExprFunctor, ExprMutator, ExprVisitor, PyExprMutator, PyExprVisitor, mutator, visitor
 
-__all__ = ["ExprMutator", "ExprVisitor", "PyExprMutator", "PyExprVisitor", "mutator", "visitor"]
+__all__ = [
+    "ExprFunctor",
+    "ExprMutator",
+    "ExprVisitor",
+    "PyExprMutator",
+    "PyExprVisitor",
+    "mutator",
+    "visitor",
+]

@@ -29,7 +29,7 @@ from relax.analysis import (
     struct_info_base_check,
     udchain,
 )
-from relax.expr import BindingBlock, Call, Function, MatchCast, SeqExpr, Var, VarBinding
+from relax.expr import BindingBlock, Call, Function, MatchCast, SeqExpr, Var, VarBinding, const
 from relax.ir import IRModule, set_slot
 from relax.prim import SizeVar
 from relax.script import from_source
@@ -229,6 +229,32 @@ def test_what_depends_on_weights_alone_is_computable_at_compile_time():
     """)
     assert names(computable_at_compile_time(func)) == ["w", "b", "wt", "bb"]
     assert computable_at_compile_time(func.without_attr("num_input")) == []
+
+
+def test_sizes_that_weights_tell_are_known_at_compile_time():
+    func = parse("""
+    @R.function
+    def main(
+        x: R.Tensor(("n", 4), "float32"),
+        w: R.Tensor(("k", 4), "float32"),
+        b: R.Tensor(ndim=1, dtype="float32"),
+    ):
+        R.func_attr({"num_input": 1})
+        n, k, m, j = T.int64(), T.int64(), T.int64(), T.int64()
+        flat = R.reshape(w, (k * 4,))
+        cast = R.match_cast(b, R.Tensor((m,), "float32"))
+        made = R.zeros(R.shape([m, k]), "float32")
+        per_row = R.zeros(R.shape([n, k]), "float32")
+        of_x = R.match_cast(x, R.Tensor((j, 4), "float32"))
+        as_long = R.match_cast(b, R.Tensor((n,), "float32"))
+        as_long_too = R.match_cast(b, R.Tensor((j,), "float32"))
+        again = R.match_cast(b, R.Tensor((m,), "float32"))
+        return (flat, cast, made, per_row, of_x, as_long, as_long_too, again)
+    """)
+    found = names(computable_at_compile_time(func))
+    assert found == ["w", "b", "flat", "cast", "made", "again"]
+    untyped = Function([Var("x")], SeqExpr([], const(1)), attrs={"num_input": 0})
+    assert names(computable_at_compile_time(untyped)) == ["x"]
 
 
 n = SizeVar("n", "int64")

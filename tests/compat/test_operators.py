@@ -285,3 +285,25 @@ def test_struct_info_arguments():
     device = relax.ir.VDevice("llvm")
     assert op.to_vdevice(data=x, dst_vdevice=device).op.name == "relax.to_vdevice"
     assert op.hint_on_device(data=x, dst_vdevice=device).op.name == "relax.hint_on_device"
+
+
+def test_concat_without_an_axis_and_sums_that_keep_dimensions():
+    a, b = relax.Var("a", R.Tensor((2,), "float32")), relax.Var("b", R.Tensor(("n",), "float32"))
+    x = relax.Var("x", R.Tensor(ndim=3, dtype="float32"))
+    m = relax.Var("m", R.Tensor((2, 2), "float32"))
+    bb = relax.BlockBuilder()
+    with bb.function("main", [a, b, x]):
+        joined = bb.emit(relax.op.concat([a, b], axis=None))
+        total = bb.emit(relax.op.sum(x, keepdims=True))
+        named = bb.emit(relax.op.max(x, axis=[0, -1, 1], keepdims=True))
+        bb.emit_func_output(relax.Tuple([joined, total, named]))
+    n = b.struct_info.shape[0]
+    assert joined.struct_info == R.Tensor((2 + n,), "float32")
+    assert total.struct_info == named.struct_info == R.Tensor((1, 1, 1), "float32")
+    vm = relax.VirtualMachine(relax.build(bb.get(), "llvm"))
+    ones = np.ones((2, 3, 4), "float32")
+    first, second, third = vm["main"](np.zeros(2, "float32"), np.ones(3, "float32"), ones)
+    assert first.numpy().tolist() == [0, 0, 1, 1, 1]
+    assert (second.numpy().tolist(), third.numpy().tolist()) == ([[[24]]], [[[1]]])
+    with pytest.raises(relax.TVMError, match="tensors must have one dimension where axis is None, found 2"):
+        relax.op.concat([m, m], axis=None)

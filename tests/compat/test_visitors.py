@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import relax
@@ -98,3 +99,76 @@ def test_a_mutator_of_variables_sees_dataflow_variables():
 
     Log().visit_expr(Example["main"])
     assert seen == ["x", "y", "lv", "x", "gv"]
+
+
+def test_a_functor_gives_what_its_methods_give():
+    class Count(relax.ExprFunctor):
+        def visit_call_(self, op):
+            return 1 + sum(map(self.visit_expr, op.args))
+
+        def visit_var_(self, op):
+            return 10
+
+    x, y = relax.Var("x", R.Tensor((4,))), relax.DataflowVar("y", R.Tensor((4,)))
+    assert Count().visit_expr(relax.op.add(relax.op.exp(x), y)) == 22
+    with pytest.raises(NotImplementedError, match="Count has no visit_constant_"):
+        Count().visit_expr(relax.const(1.0))
+
+    class Kinds(Count):
+        def visit_dataflow_var_(self, op):
+            return 100
+
+    assert Kinds().visit_expr(relax.op.add(x, y)) == 111
+
+
+def test_questions_about_variables_and_functions():
+    @I.ir_module
+    class Module:
+        @R.function(private=True)
+        def f(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+            return x
+
+        @R.function(private=True)
+        def g(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+            return Module.f(x)
+
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("k",), "float32")):
+            h = Module.g
+            z = Module.f(y)
+            return (h(z), x)
+
+    main = Module["main"]
+    assert [var.name for var in relax.analysis.shape_vars(main)] == ["n", "m", "k"]
+    assert [g.name_hint for g in relax.analysis.called_global_vars(main)] == ["f"]
+    assert [g.name_hint for g in relax.analysis.all_global_vars(main)] == ["g", "f"]
+    lowered = relax.transform.LegalizeOps()(relax.IRModule({"main": Example["main"]}))
+    assert len(relax.analysis.called_global_vars(lowered["main"])) == 2
+    copy = relax.utils.copy_with_new_vars(main)
+    relax.ir.assert_structural_equal(copy, main)
+    assert not set(copy.params) & set(main.params)
+
+
+def test_statements_of_a_sequence():
+    stmts = [relax.tir.Evaluate(relax.tir.const(i)) for i in range(3)]
+    seq = relax.tir.SeqStmt(stmts)
+    assert len(seq) == 3
+    assert seq[0] is stmts[0]
+    assert seq[-1] is stmts[2]
+    assert list(seq) == stmts
+    assert relax.tir.SeqStmt([])  # a statement that does nothing
+
+
+def test_constants_of_a_given_type():
+    assert relax.const(65505.0, "float16").data == 65504  # rounded to nearest, as NumPy does
+    assert np.isinf(relax.const(float("inf"), "float16").data)
+    assert relax.const(np.array([300]), "int8").data == 44  # an array is cast
+    for value, dtype in (
+        (70000.0, "float16"),
+        ([1.0, -1e39], "float32"),
+        (300, "int8"),
+        (-1, "uint8"),
+        (2**70, "int64"),
+    ):
+        with pytest.raises(ValueError, match=f"is out of the range of {dtype}"):
+            relax.const(value, dtype)

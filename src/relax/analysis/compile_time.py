@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from ..expr import Function, Var, VarBinding
+from ..expr import Function, MatchCast, Var
+from ..ir import StructInfo
+from ..prim.expr import Var as PrimVar
+from ..sinfo_map import bound_in, used_in
+from ..struct_info import ObjectStructInfo
 from .purity import contains_impure_call
 from .variables import all_bindings, free_symbolic_vars, free_vars
 
@@ -13,19 +17,34 @@ def computable_at_compile_time(func: Function) -> list[Var]:
     """The variables that depend only on parameters known at compile time, in order.
 
     The attribute `num_input` says how many parameters come first and are only known at run time; those after it are
-    weights. Without it, all are inputs.
+    weights. Without it, all are inputs. A shape variable is known that a weight binds, or the match_cast of a value
+    that is known.
     """
     count: int = func.attrs.get(NUM_INPUT, len(func.params))
-    known: dict[Var, None] = dict.fromkeys(func.params[count:])
+    weights = func.params[count:]
+    known: dict[Var, None] = dict.fromkeys(weights)
+    sizes: set[PrimVar] = set(bound_in(*map(_info, weights)))
+    at_run_time = set(bound_in(*map(_info, func.params))) - sizes
     for binding in all_bindings(func):
+        value = binding.value
         if (
-            isinstance(binding, VarBinding)
-            and not free_symbolic_vars(binding.value)
-            and not contains_impure_call(binding.value)
-            and all(var in known for var in free_vars(binding.value))
+            contains_impure_call(value)
+            or any(var not in known for var in free_vars(value))
+            or any(size not in sizes for size in free_symbolic_vars(value))
         ):
-            known[binding.var] = None
+            if isinstance(binding, MatchCast):
+                at_run_time.update(size for size in bound_in(binding.struct_info) if size not in sizes)
+            continue
+        if isinstance(binding, MatchCast):
+            if not at_run_time.isdisjoint(used_in(binding.struct_info)):
+                continue  # it is checked against a size that only the run time tells
+            sizes.update(bound_in(binding.struct_info))
+        known[binding.var] = None
     return list(known)
+
+
+def _info(param: Var) -> StructInfo:
+    return param.struct_info_ or ObjectStructInfo()
 
 
 __all__ = ["computable_at_compile_time"]

@@ -9,11 +9,12 @@ from ..call_graph import global_vars_in
 from ..expr import (
     Binding,
     BindingBlock,
+    Call,
     Function,
     MatchCast,
     Var,
 )
-from ..ir import GlobalVar, RelaxExpr, StructInfo
+from ..ir import GlobalVar, Node, Op, RelaxExpr, StructInfo, walk
 from ..prim import free_vars as free_prim_vars
 from ..prim.expr import PrimExpr
 from ..prim.expr import Var as PrimVar
@@ -57,6 +58,20 @@ def bound_vars(expr: RelaxExpr) -> list[Var]:
 def all_vars(expr: RelaxExpr) -> list[Var]:
     """The Relax variables an expression uses or binds."""
     return list(_variables(expr).both)
+
+
+def called_global_vars(expr: RelaxExpr) -> list[GlobalVar]:
+    """The global functions an expression calls, also as the kernel of a call_tir, one per name."""
+    found: dict[str, GlobalVar] = {}
+
+    def visit(item: Node) -> None:
+        if isinstance(item, Call):
+            for callee in (item.op, *item.args[:1]) if isinstance(item.op, Op) else (item.op,):
+                if isinstance(callee, GlobalVar):
+                    found.setdefault(callee.name_hint, callee)
+
+    walk(expr, visit)
+    return list(found.values())
 
 
 def all_global_vars(expr: RelaxExpr) -> list[GlobalVar]:
@@ -115,6 +130,9 @@ def all_symbolic_vars(expr: RelaxExpr) -> list[PrimVar]:
     """The shape variables an expression uses or binds."""
     variables = _shape_variables(expr)
     return list({**variables.used, **variables.bound})
+
+
+shape_vars = all_symbolic_vars
 
 
 def definable_tir_vars_in_struct_info(sinfo: StructInfo) -> list[PrimVar]:
@@ -179,11 +197,13 @@ __all__ = [
     "all_vars",
     "bound_symbolic_vars",
     "bound_vars",
+    "called_global_vars",
     "definable_tir_vars_in_struct_info",
     "defined_symbolic_vars",
     "free_symbolic_vars",
     "free_vars",
     "get_var2val",
     "name_to_binding",
+    "shape_vars",
     "udchain",
 ]

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from .. import topi
+from .. import te, topi
 from ..dims import simplify_dim
 from ..expr import Call, ShapeExpr, Var
 from ..ir import RelaxExpr
@@ -311,11 +311,14 @@ def tensor_fields(tensors: TupleStructInfo, operand: str) -> list[TensorStructIn
 
 @operator("relax.concat")
 class Concat(Operator):
-    """The tensors of a tuple one after the other along an axis. They agree in all other dimensions."""
+    """The tensors of a tuple one after the other along an axis. They agree in all other dimensions.
+
+    With an axis of None they must have one dimension.
+    """
 
     total = True
 
-    axis: int = 0
+    axis: int | None = 0
 
     def infer(self, tensors: TupleStructInfo) -> TensorStructInfo:
         fields = tensor_fields(tensors, "tensors")
@@ -331,15 +334,19 @@ class Concat(Operator):
         if not ranks:
             return tensor(None, dtype)
         (ndim,) = ranks
-        axis = normalize_axis(self.axis, ndim, "axis", "tensors")
+        if self.axis is None and ndim != 1:
+            message = f"tensors must have one dimension where axis is None, found {ndim}"
+            raise OperatorError(SHAPES, message, hint="give an axis, or flatten them with R.flatten")
+        axis = normalize_axis(self.axis or 0, ndim, "axis", "tensors")
         shapes = [field.dims for field in fields]
         dims = _joined([shape for shape in shapes if shape is not None], axis)
         return tensor(None if None in shapes else dims, dtype, ndim)
 
-    compute = topi.concatenate
+    def compute(self, tensors: Sequence[te.Tensor]) -> te.Tensor:
+        return topi.concatenate(tensors, self.axis or 0)
 
     def reference(self, tensors: Sequence[Array]) -> Array:
-        return np.concatenate(list(tensors), self.axis)
+        return np.concatenate(list(tensors), self.axis or 0)
 
 
 def _joined(shapes: Sequence[Sequence[PrimExpr]], axis: int) -> list[PrimExpr]:

@@ -32,6 +32,8 @@ def _folded(
     axes = range(data.ndim) if axis is None else normalize_axes(axis, data.ndim, "axis", "x")
     if data.dims is None:
         left = data.ndim if keepdims else data.ndim - len(axes)
+        if keepdims and len(axes) == data.ndim:
+            return tensor((1,) * data.ndim, dtype)
         return tensor((), dtype) if left == 0 else tensor(None, dtype, left)
     dims = [1 if d in axes else size for d, size in enumerate(data.dims) if keepdims or d not in axes]
     return tensor(dims, dtype)

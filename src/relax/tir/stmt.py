@@ -136,6 +136,16 @@ class SeqStmt(Stmt):
 
     seq: tuple[Stmt, ...] = child(converter=_flat)
 
+    def __len__(self) -> int:
+        return len(self.seq)
+
+    def __getitem__(self, index: int) -> Stmt:
+        return self.seq[index]
+
+    def __bool__(self) -> bool:
+        """True: an empty sequence is a statement too."""
+        return True
+
 
 @final
 @node

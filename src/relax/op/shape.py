@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .expr import Call
-from .ir import Op, RelaxExpr
-from .op.known import known_struct_info
-from .struct_info import TensorStructInfo
+from ..expr import Call
+from ..ir import Op, RelaxExpr
+from ..struct_info import TensorStructInfo
+from .known import known_struct_info
 
 
 def get_shape_of(expr: RelaxExpr) -> RelaxExpr:

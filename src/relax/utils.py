@@ -1,0 +1,5 @@
+"""TVM's `relax.utils`: copies of functions."""
+
+from .substitute import copy_with_new_vars as copy_with_new_vars
+
+__all__ = ["copy_with_new_vars"]
