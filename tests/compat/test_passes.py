@@ -358,3 +358,25 @@ def test_pass_instruments():
 def test_disabled_pass():
     with relax.transform.PassContext(disabled_pass=["ToNonDataflow"]):
         assert relax.transform.ToNonDataflow()(Example) is Example
+
+
+def test_kernels_are_named_as_tvm_names_them():
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            a = R.nn.relu(x)
+            b = R.permute_dims(a)
+            c = R.concat([b, b])
+            d = R.nn.softmax(c)
+            e = R.matmul(d, a)
+            f = R.sum(R.reshape(e, (18,)))
+            g = R.strided_slice(R.expand_dims(x, 0), [1], [0], [1])
+            h = R.nn.silu(R.take(x, R.const([0]), axis=0))
+            return (f, g, h, R.broadcast_to(x, (2, 2, 3)), R.split(x, 3, axis=1), R.less(x, x))
+
+    names = [g.name_hint for g in relax.transform.LegalizeOps()(Before)]
+    assert names == [
+        "main", "relu", "transpose", "concatenate", "softmax", "matmul", "reshape", "sum", "expand_dims",
+        "strided_slice", "take", "silu", "broadcast_to", "split", "less",
+    ]  # fmt: skip

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, TypeAlias, cast
 
-from .. import te
+from .. import te, topi
 from ..expr import Call, DataTypeImm, ExternFunc, PrimValue, StringImm, Tuple, TupleGetItem
 from ..ir import (
     DataType,
@@ -83,6 +83,8 @@ class Operator(Node):
     """Whether the result holds the first operand's elements in the same order, so that it may share its
     storage.
     """
+    kernel: ClassVar[str] = ""
+    """The name of the PrimFunc, where the formula is a method and the operator's own name is not TVM's."""
     needs_concrete_ndim: ClassVar[bool] = True
     """Whether `compute` needs to know the ranks of its tensors."""
     propagates_vdevice: ClassVar[bool] = True
@@ -182,10 +184,17 @@ class Operator(Node):
             return self.checked_formula(call, [None if left_out else next(rest) for left_out in absent])
 
         try:
-            return builder.call_te(formula, *given, primfunc_name_hint=self.short_name.replace(".", "_"))
+            return builder.call_te(formula, *given, primfunc_name_hint=self.kernel_name())
         except OperatorError as error:  # sizes became known since the call was derived, and do not fit
             shown = [Shown(operand.name, arg, known_struct_info(arg)) for operand, arg in pairs]
             raise diagnose(error, self.short_name, shown, call.span) from None
+
+    def kernel_name(self) -> str:
+        """The name of the PrimFunc: the formula's where it is one of topi's, as TVM names it; else the operator's."""
+        module, name = getattr(self.compute, "__module__", ""), getattr(self.compute, "__name__", "")
+        if module.startswith(topi.__name__) and name.isidentifier():
+            return name
+        return self.kernel or self.short_name.rpartition(".")[2]
 
     def packed_call(self, function: str, call: Call, builder: Any) -> RelaxExpr:
         """The call as one of a packed function of the runtime, which takes the operands, then the attributes."""

@@ -6,7 +6,7 @@ Where sizes that must agree are not known to, the kernel checks them when it run
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -319,6 +319,7 @@ class Concat(Operator):
     total = True
 
     axis: int | None = 0
+    kernel: ClassVar[str] = "concatenate"
 
     def infer(self, tensors: TupleStructInfo) -> TensorStructInfo:
         fields = tensor_fields(tensors, "tensors")
