@@ -6,6 +6,7 @@ from . import (
     analysis,
     codegen,
     expr,
+    expr_functor,
     interpreter,
     ir,
     op,
@@ -20,7 +21,6 @@ from . import (
     utils,
     vm,
 )
-from . import visitor as expr_functor
 from .block_builder import BlockBuilder
 from .expr import (
     Binding,
@@ -46,6 +46,7 @@ from .expr import (
     const,
     extern,
 )
+from .expr_functor import ExprFunctor
 from .interpreter import interpret
 from .ir import DataType, DiagnosticError, GlobalVar, IRModule, Op, StructInfo, VDevice, instrument
 from .ir import DiagnosticError as TVMError
@@ -62,7 +63,7 @@ from .struct_info import (
 )
 from .transform import pipeline
 from .transform.pipeline import get_pipeline, register_pipeline
-from .visitor import ExprFunctor, ExprMutator, ExprVisitor, PyExprMutator, PyExprVisitor
+from .visitor import ExprMutator, ExprVisitor, PyExprMutator, PyExprVisitor
 from .vm import build
 
 __all__ = [

@@ -7,8 +7,8 @@
     lv = R.call_tir(cls.add, (x, y), out_sinfo=R.Tensor((n, 4), "float32"))
 
 Tensors become placeholders, shapes lists of dimensions, prim values scalars, tuples lists. Shape variables
-that no buffer of the PrimFunc binds are passed as `tir_vars` (also those the formula takes from the caller), those that are no sizes (they may be negative, or
-floats) as arguments. A dimension nobody knows gets a name first, by a match_cast.
+that no buffer of the PrimFunc binds, also those of the caller's that the formula uses, are passed as `tir_vars`;
+those that are no sizes (they may be negative, or floats) as arguments. A dimension nobody knows gets a name first, by a match_cast.
 """
 
 from __future__ import annotations

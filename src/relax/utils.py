@@ -1,5 +1,7 @@
 """TVM's `relax.utils`: copies of functions."""
 
+from __future__ import annotations
+
 from .substitute import copy_with_new_vars as copy_with_new_vars
 
 __all__ = ["copy_with_new_vars"]

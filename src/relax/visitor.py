@@ -62,7 +62,7 @@ from .tir.stmt import PrimFunc
 
 T = TypeVar("T")
 
-_VISITS: dict[type, str] = {
+VISITS: dict[type, str] = {
     Constant: "visit_constant_",
     Tuple: "visit_tuple_",
     Var: "visit_var_",
@@ -81,13 +81,14 @@ _VISITS: dict[type, str] = {
     DataTypeImm: "visit_data_type_imm_",
     PrimFunc: "visit_prim_func_",
 }
+"""The method that visits an expression, by its class."""
 
 
 class _Dispatcher:
     """From the class of a node to the method that visits it."""
 
     def _visit_expr(self, expr: RelaxExpr) -> Any:
-        name = _VISITS.get(type(expr))
+        name = VISITS.get(type(expr))
         if name is None:
             raise TypeError(f"{type(self).__name__}: cannot visit a {type(expr).__name__}")
         return getattr(self, name)(expr)
@@ -252,7 +253,7 @@ class ExprMutator(_Dispatcher):
         """Rewrite the parts of an expression in the default way, as an overridden visit does first."""
         if isinstance(expr, Var):  # of either kind: the default visit of one kind asks that of the other
             return ExprMutator.visit_var_(self, expr)
-        name = _VISITS[type(expr)]
+        name = VISITS[type(expr)]
         return getattr(ExprMutator, name)(self, expr)
 
     # -- remapping
@@ -540,24 +541,6 @@ def _map(items: tuple[T, ...], function: Any) -> tuple[T, ...]:
     return items if all(a is b for a, b in zip(items, mapped, strict=True)) else mapped
 
 
-class ExprFunctor:
-    """Calls the method for the class of an expression, and returns its result; a class without one is an error.
-
-    Define ``visit_call_``, ``visit_var_`` and so on; ``visit_var_`` is also asked for dataflow variables unless there
-    is a ``visit_dataflow_var_``.
-    """
-
-    def visit_expr(self, expr: RelaxExpr) -> Any:
-        """Visit any expression, by its class. Raises NotImplementedError for a class that has no method."""
-        name = _VISITS.get(type(expr), f"method for {type(expr).__name__}")
-        method = getattr(self, name, None)
-        if method is None and isinstance(expr, DataflowVar):
-            method = getattr(self, "visit_var_", None)
-        if method is None:
-            raise NotImplementedError(f"{type(self).__name__} has no {name}")
-        return method(expr)
-
-
 PyExprVisitor = ExprVisitor
 PyExprMutator = ExprMutator
 
@@ -591,7 +574,7 @@ def functions_of(mod: IRModule) -> Iterable[tuple[GlobalVar, Function]]:
 
 
 __all__ = [
-    "ExprFunctor",
+    "VISITS",
     "ExprMutator",
     "ExprVisitor",
     "PyExprMutator",

@@ -63,21 +63,16 @@ class Executable:
         BytecodeError if the program breaks a rule of the machine.
         """
         if isinstance(program, Executable):
-            program, native, triple, features = (
-                program.program,
-                program.native,
-                program.triple,
-                program.features,
-            )
-        elif not isinstance(program, Program):  # pyright: ignore[reportUnnecessaryIsInstance]
+            native, triple, features = program.native, program.triple, program.features
+        elif isinstance(program, Program):  # pyright: ignore[reportUnnecessaryIsInstance]
+            verify(program)
+        else:
             raise TypeError(
                 f"an Executable is made of a program or an Executable, not {type(program).__name__}"
             )
-        else:
-            verify(program)
-        self.program = program
-        self.native = native
-        self.triple = triple
+        self.program: Program = program.program if isinstance(program, Executable) else program
+        self.native: bytes = native
+        self.triple: str = triple
         self.features = tuple(features)
         self._library: NativeLibrary | None = None
 

@@ -7,8 +7,8 @@ Before   y = x                                   After   lv = R.add(x, x)
          b = R.match_cast(a, R.Tensor((n,), "float32"))      # lv is known to be that
          return b
 
-* ``y = x``: uses of y become x, if x is known to be what y is, or more (struct info is then derived again). An output of a dataflow block that names a
-  DataflowVar takes its place: ``lv = f(x); gv = lv`` becomes ``gv = f(x)``.
+* ``y = x``: uses of y become x, if x is known to be what y is, or more: struct info is then derived again. An
+  output of a dataflow block that names a DataflowVar takes its place: ``lv = f(x); gv = lv`` becomes ``gv = f(x)``.
 * ``t[i]`` of a known tuple is its field; ``(t[0], t[1])`` of all fields of t is t.
 * A match_cast that must succeed is a name for its value. A shape variable it binds to a known dimension becomes
   that dimension, everywhere; a cast that checks anything, or binds what is not known, stays.
