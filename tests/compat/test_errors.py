@@ -42,3 +42,18 @@ def test_a_call_of_what_is_not_known_yet_waits():
     bb = relax.BlockBuilder()
     with bb.testing_scope(), pytest.raises(relax.TVMError, match="E3105"):
         bb.emit(relax.Call(call.op, [X, W], call.attrs))
+
+
+def test_a_script_reports_all_its_errors():
+    text = """
+from relax.script import relax as R
+
+@R.function
+def main(x: R.Tensor((2, 3), "float32")):
+    y = R.matmul(x, x)
+    z = R.sum(x, axis=3)
+    return x
+"""
+    with pytest.raises(relax.TVMError) as caught:
+        relax.script.from_source(text)
+    assert [d.code for d in caught.value.diagnostics] == ["E3102", "E3104"]

@@ -217,7 +217,7 @@ def test_misuse_is_told():
     with bb.function("main", [x]):
         with pytest.raises(RuntimeError, match="emit_output outside a dataflow block"):
             bb.emit_output(x)
-        with pytest.raises(RuntimeError, match="function 'other' is begun inside 'main'"):
+        with pytest.raises(RuntimeError, match="function 'other' has no result; call emit_func_output"):
             with bb.function("other", []):
                 pass
         with bb.dataflow():

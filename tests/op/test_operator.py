@@ -29,6 +29,7 @@ from relax.struct_info import (
     ObjectStructInfo,
     PrimStructInfo,
     ShapeStructInfo,
+    StructInfo,
     TensorStructInfo,
     TupleStructInfo,
 )
@@ -59,7 +60,7 @@ class Pack(Operator):
     pure = False
     label: str
 
-    def infer(self, *values: ObjectStructInfo) -> TupleStructInfo:
+    def infer(self, *values: StructInfo) -> TupleStructInfo:
         return TupleStructInfo(values)
 
 

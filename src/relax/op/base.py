@@ -36,7 +36,7 @@ from ..struct_info import (
 from .attributes import AttributeValueError
 from .dims import collect_checks, normalize_axis
 from .errors import ATTRIBUTES, DEVICES, DTYPES, OPERANDS, OperatorError, Shown, diagnose
-from .known import known_struct_info, remember
+from .known import DEFERRED, known_struct_info, remember
 from .operands import KIND_NAMES, Kind, Operand, as_argument, is_absent, weakest
 
 Array: TypeAlias = Any
@@ -342,7 +342,7 @@ def make_call(operator: Operator, arguments: Sequence[Any], sinfo_args: Sequence
     except OperatorError as error:
         raise diagnose(error, operator.short_name, (), None) from None
     call = Call(Op.get(operator.op_name), args, operator, tuple(sinfo_args))
-    if operator.infer is not None and operator.infer_from_call is None:
+    if operator.infer is not None and operator.infer_from_call is None and not DEFERRED.get():
         _infer_early(call)
     return call
 

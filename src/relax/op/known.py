@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -31,6 +34,22 @@ from ..struct_info import (
 )
 
 _KNOWN: WeakKeyDictionary[RelaxExpr, StructInfo] = WeakKeyDictionary()
+
+
+DEFERRED: ContextVar[bool] = ContextVar("whether errors of operands wait for normalisation", default=False)
+
+
+@contextmanager
+def deferred_errors() -> Generator[None]:
+    """Inside the ``with``, a call of an operator leaves errors of its operands to normalisation.
+
+    The parser does so, which reports all errors of a program together, each at its place.
+    """
+    token = DEFERRED.set(True)
+    try:
+        yield
+    finally:
+        DEFERRED.reset(token)
 
 
 def known_struct_info(expr: RelaxExpr) -> StructInfo | None:

@@ -30,6 +30,7 @@ from ....ir import (
     StructInfo,
     set_slot,
 )
+from ....op.known import deferred_errors
 from ....prim import expr as prim
 from . import operators
 from .diagnostics import CALL, FORBIDDEN, KIND, POISON, SYNTAX, UNDEFINED, Poisoned, close, error, fail
@@ -85,7 +86,8 @@ class Evaluator:
             stack = self._active.stack = []
         stack.append(self)
         try:
-            yield self
+            with deferred_errors():
+                yield self
         finally:
             stack.pop()
 
