@@ -8,7 +8,8 @@
 
 Tensors become placeholders, shapes lists of dimensions, prim values scalars, tuples lists. Shape variables
 that no buffer of the PrimFunc binds, also those of the caller's that the formula uses, are passed as `tir_vars`;
-those that are no sizes (they may be negative, or floats) as arguments. A dimension nobody knows gets a name first, by a match_cast.
+those that are no sizes (they may be negative, or floats) as arguments. A dimension nobody knows gets a name first,
+by a match_cast.
 """
 
 from __future__ import annotations
