@@ -80,6 +80,8 @@ class BlockBuilder(Normalizer):
         self._mod = mod if mod is not None else IRModule()
         self._open: _OpenFunction | None = None
         self._by_hash: dict[int, list[GlobalVar]] | None = None
+        self._given_out: dict[str, int] = {}
+        """The last number that made a global name unique, per name."""
         self._split: list[BindingBlock] = []
 
     @staticmethod
@@ -418,10 +420,11 @@ class BlockBuilder(Normalizer):
         return self._by_hash
 
     def _unique_global_name(self, name: str) -> str:
-        candidate, count = name, 0
+        candidate, count = name, self._given_out.get(name, 1)
         while candidate in self.globals:
-            count += 1
             candidate = f"{name}{count}"
+            count += 1
+        self._given_out[name] = max(count - 1, 1)
         return candidate
 
     def get(self) -> IRModule:

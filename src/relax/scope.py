@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections import ChainMap
+from collections.abc import Collection, Generator, Iterable, Mapping, MutableMapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Final, cast
+from weakref import WeakKeyDictionary
 
 from .dims import simplify_dim
 from .expr import Binding, BindingBlock, DataflowBlock, Function, MatchCast, Var
@@ -80,6 +82,36 @@ class Scope:
 
 
 @dataclass(slots=True)
+class ModuleTables:
+    """The functions of a module by name, and the signatures they declare."""
+
+    source: dict[GlobalVar, BaseFunc] = field(default_factory=dict[GlobalVar, BaseFunc])
+    globals: dict[str, GlobalVar] = field(default_factory=dict[str, GlobalVar])
+    functions: dict[str, BaseFunc] = field(default_factory=dict[str, BaseFunc])
+    signatures: dict[str, "StructInfo | None"] = field(default_factory=dict[str, "StructInfo | None"])
+
+
+_NO_FUNCTIONS: Final = ModuleTables()
+_TABLES: Final[WeakKeyDictionary[IRModule, ModuleTables]] = WeakKeyDictionary()
+
+
+def module_tables(mod: IRModule) -> ModuleTables:
+    """The tables of a module, made once: a pass over it asks for them once per function."""
+    tables = _TABLES.get(mod)
+    if tables is None or tables.source is not mod.functions:
+        tables = ModuleTables(mod.functions)
+        for global_var, function in mod.functions.items():
+            name = global_var.name_hint
+            tables.globals[name] = global_var
+            tables.functions[name] = function
+            info = tables.signatures[name] = signature_of(function)
+            if info is not None:
+                set_global_struct_info(global_var, info)
+        _TABLES[mod] = tables
+    return tables
+
+
+@dataclass(slots=True)
 class Frame:
     """A block under construction; `done` are the blocks it was split into before the current one."""
 
@@ -98,9 +130,12 @@ class Scopes:
     """
 
     def __init__(self, mod: IRModule | None = None, *, collect: bool = False, warn: bool = True) -> None:
-        self.globals: dict[str, GlobalVar] = {}
-        self.functions: dict[str, BaseFunc] = {}
-        self.signatures: dict[str, StructInfo] = {}
+        tables = _NO_FUNCTIONS if mod is None else module_tables(mod)
+        # What is declared here lies above what the module has, and that is not copied for each function of it.
+        self.globals: MutableMapping[str, GlobalVar] = ChainMap({}, tables.globals)
+        self.functions: MutableMapping[str, BaseFunc] = ChainMap({}, tables.functions)
+        self.signatures: MutableMapping[str, StructInfo | None] = ChainMap({}, tables.signatures)
+        """Declared signatures; None for a function whose result is not known yet."""
         self.scopes: list[Scope] = []
         self.frames: list[Frame] = []
         self.function_scopes: list[FunctionScope] = []
@@ -120,8 +155,6 @@ class Scopes:
         """For each variable bound to a function literal, what that function's parameters bind."""
         self.vdevices = listed_vdevices(mod)
         """The virtual devices the module lists."""
-        for global_var, function in (mod.functions if mod is not None else {}).items():
-            self.declare(global_var, function)
 
     # -- global functions
 
@@ -130,12 +163,9 @@ class Scopes:
         name = global_var.name_hint
         self.globals[name] = global_var
         self.functions[name] = function
-        info = signature_of(function)
+        info = self.signatures[name] = signature_of(function)
         if info is not None:
-            self.signatures[name] = info
             set_global_struct_info(global_var, info)
-        else:
-            self.signatures.pop(name, None)
 
     def global_struct_info(self, global_var: GlobalVar) -> StructInfo | None:
         """The struct info of a global function; None if the name is not known, or its result not derived yet."""
@@ -366,13 +396,23 @@ def signature_of(function: BaseFunc) -> StructInfo | None:
             return prim_func_struct_info(function)
         case Function():
             ret = function.ret_struct_info
-            return None if ret is None else function_struct_info(function, ret)
+            return None if ret is None else function.struct_info_ or function_struct_info(function, ret)
         case _:
             return function.struct_info_ or ObjectStructInfo()
 
 
+_KERNEL_INFOS: Final[WeakKeyDictionary[PrimFunc, FuncStructInfo]] = WeakKeyDictionary()
+
+
 def prim_func_struct_info(function: PrimFunc) -> FuncStructInfo:
     """Func([Tensor or Prim per parameter], Tuple([]), impure)."""
+    known = _KERNEL_INFOS.get(function)
+    if known is None:
+        known = _KERNEL_INFOS[function] = _kernel_struct_info(function)
+    return known
+
+
+def _kernel_struct_info(function: PrimFunc) -> FuncStructInfo:
     params: list[StructInfo] = []
     for param in function.params:
         buffer = function.buffer_map.get(param)

@@ -8,7 +8,7 @@ from typing import Any, final
 from typing_extensions import Self
 
 from .expr import BaseFunc, GlobalVar, VDevice
-from .node import Node, child, node
+from .node import Node, child, node, set_slot
 
 
 def _functions(value: Mapping[Any, BaseFunc] | None) -> dict[GlobalVar, BaseFunc]:
@@ -31,9 +31,17 @@ def _infos(value: Mapping[str, Any] | None) -> dict[str, tuple[VDevice, ...]]:
     return {key: tuple(items) for key, items in (value or {}).items()}
 
 
+class _ByName(Node):
+    """A slot for the names of a module's functions, written when the first is looked up."""
+
+    __slots__ = ("_names",)
+
+    _names: tuple[dict[GlobalVar, BaseFunc], dict[str, GlobalVar]]
+
+
 @final
 @node
-class IRModule(Node):
+class IRModule(_ByName):
     """{GlobalVar: function}, attributes and global infos.
 
     `functions` keeps insertion order; a key may be given as a string. Two functions of one name raise ValueError.
@@ -47,11 +55,20 @@ class IRModule(Node):
 
     def get_global_var(self, name: str) -> GlobalVar:
         """The GlobalVar of this name. Raises KeyError naming the functions there are."""
-        for global_var in self.functions:
-            if global_var.name_hint == name:
-                return global_var
+        global_var = self.global_vars_by_name.get(name)
+        if global_var is not None:
+            return global_var
         known = ", ".join(repr(g.name_hint) for g in self.functions) or "none"
         raise KeyError(f"the module has no function {name!r} (it has: {known})")
+
+    @property
+    def global_vars_by_name(self) -> Mapping[str, GlobalVar]:
+        """The GlobalVars by their names; one table for all who ask."""
+        known = getattr(self, "_names", None)
+        if known is None or known[0] is not self.functions:
+            known = self.functions, {global_var.name_hint: global_var for global_var in self.functions}
+            set_slot(self, "_names", known)
+        return known[1]
 
     def get_global_vars(self) -> list[GlobalVar]:
         return list(self.functions)
@@ -67,7 +84,7 @@ class IRModule(Node):
 
     def __contains__(self, key: object) -> bool:
         name = key.name_hint if isinstance(key, GlobalVar) else key
-        return any(global_var.name_hint == name for global_var in self.functions)
+        return name in self.global_vars_by_name
 
     def __iter__(self) -> Iterator[GlobalVar]:
         return iter(self.functions)
