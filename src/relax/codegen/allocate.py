@@ -40,6 +40,7 @@ def allocate(cx: Context, buffer: Buffer) -> Generator[Storage]:
         with cx.b.cold(cx.error_label):
             _release(cx, pointer)
             cx.b.end(f"br label %{outside}")
+    cx.distinct.add(pointer)
     cx.vars[buffer.data] = Val(cx.b, "ptr", 1, pointer)
     where = cx.storage[buffer] = declare_storage(cx, buffer, pointer)
     yield where

@@ -24,6 +24,7 @@ class ModuleBuilder:
         self._declarations: dict[str, str] = {}
         self._helpers: set[str] = set()
         self._metadata: list[str] = []
+        self._shared_metadata: dict[str, str] = {}
         self._attributes: dict[str, int] = {}
 
     def string(self, text: str) -> Operand:
@@ -81,9 +82,9 @@ class ModuleBuilder:
         distinct = "distinct " if "$self" in body else ""
         line = f"{distinct}!{{{body.replace('$self', name)}}}"
         if not distinct:
-            for known, existing in enumerate(self._metadata):
-                if existing == line:
-                    return f"!{known}"
+            known = self._shared_metadata.setdefault(line, name)
+            if known != name:
+                return known
         self._metadata.append(line)
         return name
 
@@ -165,6 +166,16 @@ class FunctionBuilder:
         self.start(label)
         yield
         self._lines, self.block, self.terminated = hot, block, terminated
+
+    @contextmanager
+    def apart(self) -> Generator[list[str]]:
+        """Write the lines of another function, whose values and labels are called as none of ours; then go on."""
+        lines: list[str] = []
+        outside = self._entry, self._lines, self._cold, self.block, self.terminated
+        self._entry, self._lines, self._cold, self.block, self.terminated = [], [], [], "entry", False
+        yield lines
+        lines += [*self._entry, *self._lines, *self._cold]
+        self._entry, self._lines, self._cold, self.block, self.terminated = outside
 
     def call(self, result: str, function: Operand, arguments: str) -> Operand:
         return self.op(f"call {result} {function}({arguments})")

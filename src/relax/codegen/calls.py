@@ -51,11 +51,7 @@ def call_function(cx: Context, call: Call, callee: str) -> None:
         operands += _sizes(cx, callee, known, places)
     status = cx.b.op(f"call i32 {inner_symbol(callee)}({', '.join(operands)})")
     cx.forget()
-    fine, bad = cx.b.label("ok"), cx.b.label("bad")
-    cx.b.branch_if(cx.b.op(f"icmp eq i32 {status}, 0"), fine, bad, hint="then")
-    with cx.b.cold(bad):
-        cx.b.end(f"br label %{cx.error_label}")
-    cx.b.start(fine)
+    cx.leave_unless_zero(status)
 
 
 def _storage_of_argument(cx: Context, callee: str, wanted: Buffer, arg: PrimExpr) -> Storage | None:

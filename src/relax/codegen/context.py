@@ -75,6 +75,10 @@ class Context:
         """Where the statement being written stands, for complaints about what has no place of its own."""
         self.error_label = "error"
         self.stack_bytes = 0
+        self.attributes = 0
+        """The number of the function's attributes in LLVM."""
+        self.distinct: set[Operand] = set()
+        """Pointers to whose memory none of the others leads."""
         self.checked = False
         """Whether integer arithmetic that overflows is an error: in what computes sizes."""
         self._memo: list[dict[PrimExpr, Val]] = [{}]
@@ -196,6 +200,14 @@ class Context:
         with self.b.cold(bad), self.sometimes():
             self.fail(kind, message, *arguments)
         self.b.start(ok)
+
+    def leave_unless_zero(self, status: Operand) -> None:
+        """Leave if a function that was called has failed; it has set the error."""
+        fine, bad = self.b.label("ok"), self.b.label("bad")
+        self.b.branch_if(self.b.op(f"icmp eq i32 {status}, 0"), fine, bad, hint="then")
+        with self.b.cold(bad):
+            self.b.end(f"br label %{self.error_label}")
+        self.b.start(fine)
 
     def fail(self, kind: str, message: str, *arguments: Val) -> None:
         """Leave with an error."""

@@ -55,12 +55,11 @@ def _write_inner(unit: Unit, name: str, func: PrimFunc, known: Signature) -> Non
         parameters.append(f"{text} %p{i}")
     parameters += [f"i64 %s{i}" for i in range(len(known.bound))]
     attributes = f'nounwind noinline "prefer-vector-width"="{unit.target.vector_bits}"'
-    head = (
-        f"define internal i32 {inner_symbol(name)}({', '.join(parameters)}) "
-        f"#{unit.module.attribute_group(attributes)}"
-    )
+    group = unit.module.attribute_group(attributes)
+    head = f"define internal i32 {inner_symbol(name)}({', '.join(parameters)}) #{group}"
     b = FunctionBuilder(unit.module, head)
     cx = Context(unit, b, name, _RULES)
+    cx.attributes = group
     cx.checked = bool(func.attrs.get("tir.is_host_func"))
     for i, var in enumerate(known.bound):
         cx.wide[var] = Val(b, "i64", 1, f"%s{i}")
@@ -69,6 +68,7 @@ def _write_inner(unit: Unit, name: str, func: PrimFunc, known: Signature) -> Non
             cx.vars[param] = cx.val(param.dtype, f"%p{i}")
         else:
             cx.vars[buffer.data] = cx.vars[param] = Val(b, "ptr", 1, f"%p{i}")
+            cx.distinct.update([f"%p{i}"] if alias else [])
     for _, buffer in known.params:
         if buffer is not None:
             for size in buffer.shape:

@@ -8,7 +8,8 @@ when compiling, never by the number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 from ..ir import DiagnosticError, GlobalVar, Node, structural_equal, walk
@@ -38,6 +39,7 @@ from .facts import dtype_interval
 from .formula import Val
 from .index import index
 from .memory import storage_of, store
+from .parts import parts_of, write_apart
 from .types import is_small_float
 
 
@@ -57,8 +59,16 @@ def write(cx: Context, stmt: Stmt) -> None:
 
 
 def _seq(cx: Context, stmt: SeqStmt) -> None:
-    for part in stmt.seq:
-        write(cx, part)
+    parts = parts_of(stmt.seq)
+    if len(parts) == 1:
+        _in_order(cx, stmt.seq)
+    for part in parts if len(parts) > 1 else ():
+        write_apart(cx, partial(_in_order, cx, part))
+
+
+def _in_order(cx: Context, seq: Sequence[Stmt]) -> None:
+    for stmt in seq:
+        write(cx, stmt)
 
 
 def _store(cx: Context, stmt: BufferStore) -> None:

@@ -1,0 +1,94 @@
+"""Long sequences of statements, written as several LLVM functions.
+
+Some of LLVM's passes take time quadratic in the loops of one function (what guards a loop is looked for through all loops
+before it), so a sequence of more than a few dozen is written in parts:
+
+    i32 body(ptr a, ptr b)             i32 part1(ptr a, ptr b)      the first loops; 0, or -1 with the error set
+        loop; loop; loop; …     as     i32 part2(ptr a, ptr b)      the next ones
+                                       i32 body(ptr a, ptr b)       part1(a, b); part2(a, b); …
+
+A part takes the values of its surroundings that it uses, under their names there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from ..ir import Node, walk
+from ..tir import For, SeqStmt, Stmt, While
+from .builder import Operand, quoted
+from .context import Context
+
+_LOOP: Final = 16
+"""How much a loop counts; any other statement counts 1."""
+_MOST: Final = 32 * _LOOP
+"""How much may stand in one part."""
+
+_LOCAL: Final = re.compile(r"%[\w.]+")
+
+
+def parts_of(seq: Sequence[Stmt]) -> list[list[Stmt]]:
+    """Statements in groups, each of which is little enough for LLVM unless it is a single one; all in one if it can be."""
+    groups: list[list[Stmt]] = [[]]
+    total = 0
+    for stmt in seq:
+        weight = _weight(stmt)
+        if groups[-1] and total + weight > _MOST:
+            groups.append([])
+            total = 0
+        groups[-1].append(stmt)
+        total += weight
+    return groups
+
+
+def _weight(stmt: Stmt) -> int:
+    total = 0
+
+    def visit(node: Node) -> bool:
+        nonlocal total
+        if not isinstance(node, Stmt):
+            return False
+        if not isinstance(node, SeqStmt):
+            total += _LOOP if isinstance(node, For | While) else 1
+        return total < _MOST
+
+    walk(stmt, visit)
+    return total
+
+
+def write_apart(cx: Context, write: Callable[[], None]) -> None:
+    """Write code as a function of its own, and call it; an error in it is the caller's."""
+    b = cx.b
+    label = cx.error_label
+    cx.forget()
+    with b.apart() as lines:
+        cx.error_label = "error"
+        write()
+        b.end("ret i32 0")
+        with b.cold("error"):
+            b.end("ret i32 -1")
+    cx.error_label = label
+    cx.forget()
+    used = {name for line in lines for name in _LOCAL.findall(line)}
+    taken = {ref: type_ for ref, type_ in _in_scope(cx) if ref in used}
+    symbol = quoted(f"{b.label('relax.part')}.{cx.name}")
+    pointers = {ref for ref, type_ in taken.items() if type_ == "ptr"}
+    alias = " noalias" if pointers <= cx.distinct else ""
+    parameters = (f"{type_}{alias if type_ == 'ptr' else ''} {ref}" for ref, type_ in taken.items())
+    head = f"define internal i32 {symbol}({', '.join(parameters)}) #{cx.attributes}"
+    b.module.add_text("\n".join([f"{head} {{", "entry:", *lines, "}"]))
+    arguments = ", ".join(f"{type_} {ref}" for ref, type_ in taken.items())
+    cx.leave_unless_zero(b.call("i32", symbol, arguments))
+
+
+def _in_scope(cx: Context) -> Iterator[tuple[Operand, str]]:
+    """The values that the statements being written may use, and their types."""
+    for val in (*cx.vars.values(), *cx.wide.values()):
+        yield val.ref, val.full_type
+    for storage in cx.storage.values():
+        yield storage.pointer, "ptr"
+        for size in (*storage.shape, *(storage.strides or ())):
+            yield size, "i64"
+
