@@ -230,7 +230,8 @@ class Scopes:
         if self.scopes:
             known = self.scopes[-1].definitions
             for var, value in values.items():
-                known[var] = cast_scalar(var.dtype, simplify_dim(substitute(value, known)))
+                mine = {v: known[v] for v in free_vars(value) if v in known}
+                known[var] = cast_scalar(var.dtype, simplify_dim(substitute(value, mine)))
 
     @contextmanager
     def detached(self) -> Generator[None]:

@@ -30,6 +30,7 @@ from .poly import (
     Poly,
     add,
     degree,
+    factors_of,
     multiply,
     scaled,
     times_monomial,
@@ -75,6 +76,8 @@ class Facts:
     nonzero: list[Poly] = field(default_factory=list[Poly])
     truths: dict[Any, bool] = field(default_factory=dict[Any, bool])
     """Conditions known to hold or not, by their keys."""
+    mentioned: set[Factor] = field(default_factory=set[Factor])
+    """Factors of polynomials in `solved`, `nonnegative` and `nonzero`; perhaps of some that are there no more."""
 
     def copy(self) -> Facts:
         return Facts(
@@ -84,7 +87,23 @@ class Facts:
             list(self.nonnegative),
             list(self.nonzero),
             dict(self.truths),
+            set(self.mentioned),
         )
+
+    def add_nonnegative(self, p: Poly) -> None:
+        """Note that p ≥ 0."""
+        self.nonnegative.append(p)
+        self.mentioned.update(factors_of(p))
+
+    def add_nonzero(self, p: Poly) -> None:
+        """Note that p ≠ 0."""
+        self.nonzero.append(p)
+        self.mentioned.update(factors_of(p))
+
+    def add_solved(self, variable: Var, image: Poly) -> None:
+        """Note what a variable is."""
+        self.solved[variable] = image
+        self.mentioned.update(factors_of(image))
 
     @property
     def empty(self) -> bool:
@@ -114,7 +133,7 @@ def assume_nonnegative(facts: Facts, p: Poly) -> None:
             high = min(high, number // -coefficient)
         facts.ranges[var] = low, high
     elif terms:
-        facts.nonnegative.append(p)
+        facts.add_nonnegative(p)
 
 
 def _ranged(monomial: Monomial) -> Var | None:

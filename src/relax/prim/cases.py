@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from .bounds import Bound, Bounds, Budget, Interval, assume_nonnegative
@@ -286,15 +286,19 @@ def _by_quotient(normalizer: Normalizer, atoms: list[Atom]) -> list[_Case]:
 
 
 def lone_variable(x: Poly, *others: Poly) -> Factor | None:
-    """A variable (or opaque value) that occurs in `x` as a term of its own, ±1 times, and nowhere else."""
+    """The first of `lone_variables`."""
+    return next(lone_variables(x, *others), None)
+
+
+def lone_variables(x: Poly, *others: Poly) -> Iterator[Factor]:
+    """Variables (and opaque values) that occur in `x` as a term of their own, ±1 times, and nowhere else."""
     for monomial, coefficient in x.items():
         if len(monomial) == 1 and coefficient in (1, -1):
             (factor,) = monomial
             rest = {m: c for m, c in x.items() if m != monomial}
             alone = isinstance(factor, Var) or not factor.args
             if alone and not any(factor in factors_of(p) for p in (rest, *others)):
-                return factor
-    return None
+                yield factor
 
 
 _BOUNDED: Interval = (-(2**63) + 1, 2**63 - 2)

@@ -77,17 +77,19 @@ def decide_by_cases(normalizer: Normalizer, expr: CompareExpr) -> bool | None:
 
 def where_defined(normalizer: Normalizer, *exprs: PrimExpr) -> Normalizer:
     """The normalizer for questions about where these have a value: what they divide by is not 0 there."""
+    divisors = [divisor for expr in exprs for divisor in _divisors(expr)]
+    if not divisors:
+        return normalizer
     facts = normalizer.facts.copy()
-    for expr in exprs:
-        for divisor in _divisors(expr):
-            p = normalizer.normal(divisor)
-            if normalizer.bounds.fits(p, divisor.dtype) and not normalizer.bounds.is_nonzero(p):
-                facts.nonzero.append(p)
-                if normalizer.bounds.lower(p) >= 0:
-                    for monomial, coefficient in p.items() if len(p) == 1 else ():
-                        for factor in monomial if coefficient > 0 else ():
-                            assume_nonnegative(facts, {(factor,): 1, (): -1})
-                    assume_nonnegative(facts, add(p, {(): -1}))
+    for divisor in divisors:
+        p = normalizer.normal(divisor)
+        if normalizer.bounds.fits(p, divisor.dtype) and not normalizer.bounds.is_nonzero(p):
+            facts.add_nonzero(p)
+            if normalizer.bounds.lower(p) >= 0:
+                for monomial, coefficient in p.items() if len(p) == 1 else ():
+                    for factor in monomial if coefficient > 0 else ():
+                        assume_nonnegative(facts, {(factor,): 1, (): -1})
+                assume_nonnegative(facts, add(p, {(): -1}))
     return normalizer if len(facts.nonzero) == len(normalizer.facts.nonzero) else normalizer.under(facts)
 
 
@@ -135,7 +137,7 @@ def _assume_comparison(normalizer: Normalizer, facts: Facts, condition: CompareE
         return
     difference = add(left, right, -1)
     if kind is NE:
-        facts.nonzero.append(difference)
+        facts.add_nonzero(difference)
     if kind in (LT, LE, EQ):
         assume_nonnegative(facts, add(scaled(difference, -1), {(): -1 if kind is LT else 0}))
     if kind in (GT, GE, EQ):

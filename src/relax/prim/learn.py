@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .bounds import Facts, Interval, assume_nonnegative, dtype_range
-from .cases import lone_variable
+from .cases import lone_variable, lone_variables
 from .decide import assume, where_defined
 from .expr import EQ, NE, And, Call, CompareExpr, FloorDiv, IntImm, Not, Or, PrimExpr, SizeVar, Var
 from .normal import Normalizer, Overgrown
@@ -79,8 +79,12 @@ def _equation(normalizer: Normalizer, condition: PrimExpr, holds: bool) -> Poly 
 
 def _solution(normalizer: Normalizer, p: Poly, ranges: dict[Var, Interval]) -> tuple[Var, Poly] | None:
     """A variable and what it is, if p = 0."""
-    variable = lone_variable(p)
-    if isinstance(variable, Var):
+    variables = list(lone_variables(p))
+    if variables and isinstance(variables[0], Var):
+        # One that no other fact mentions leaves those as they are.
+        mentioned = normalizer.facts.mentioned
+        variable = next((v for v in variables if isinstance(v, Var) and v not in mentioned), variables[0])
+        assert isinstance(variable, Var)
         rest = {m: c for m, c in p.items() if m != (variable,)}
         return variable, scaled(rest, -p[variable,])
     for monomial in p:
@@ -115,16 +119,26 @@ def _substituted(normalizer: Normalizer, facts: Facts, variable: Var, image: Pol
     """The normalizer under these facts, with a variable replaced in them by what it is."""
     low, high = normalizer.bounds.variable_range(variable)
     least, most = dtype_range(variable.dtype)
+    before = normalizer.facts
+    untouched = variable not in before.mentioned  # as are most, where many sizes are bound
+    count, others = (len(before.nonnegative), len(before.nonzero)) if untouched else (0, 0)
     new = facts.copy()
-    new.solved, new.nonnegative, new.nonzero = {}, [], []
+    del new.nonnegative[count:], new.nonzero[others:]
+    if not untouched:
+        new.solved.clear()
+        new.mentioned.clear()
     inner = normalizer.under(new)
     images: dict[Factor, Poly] = {variable: image}
-    new.solved = {v: inner.exchange(p, images) for v, p in facts.solved.items()} | {variable: image}
-    known = [inner.exchange(p, images) for p in facts.nonnegative]
+    for v, p in facts.solved.items() if not untouched else ():
+        new.add_solved(v, inner.exchange(p, images))
+    new.add_solved(variable, image)
+    known = [inner.exchange(p, images) for p in facts.nonnegative[count:]]
     known += [add(image, constant(-int(low)))] if low > least else []
     known += [add(constant(int(high)), image, -1)] if high < most else []
     for p in known:
         if value_of(p) is None:
             assume_nonnegative(new, p)
-    new.nonzero = [p for p in (inner.exchange(p, images) for p in facts.nonzero) if value_of(p) is None]
+    for p in [inner.exchange(p, images) for p in facts.nonzero[others:]]:
+        if value_of(p) is None:
+            new.add_nonzero(p)
     return inner.under(new)
