@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from ..ir import DataType
 from ..prim import (
@@ -58,8 +58,9 @@ class Facts:
         self._sizes: dict[Var, PrimExpr] = {}
         """Loop variables that run from 0 up to (not including) an expression."""
         self._assumed: list[PrimExpr] = []
-        self._prover: Analyzer | None = None
-        self._scopes: list[object] = []
+        self._prover = Analyzer()
+        self._scopes: list[AbstractContextManager[Analyzer]] = []
+        """The prover's scopes: one for each assumption it has been told, which are the first of `_assumed`."""
         self._intervals: dict[PrimExpr, Interval] = {}
         """Answers under the present ranges: an expression may be shared by many others."""
         self._fits: dict[PrimExpr, bool] = {}
@@ -76,10 +77,10 @@ class Facts:
     def _scope(self, *conditions: PrimExpr) -> Generator[None]:
         count = len(self._assumed)
         self._assumed.extend(conditions)
-        self._prover = None
         yield
         del self._assumed[count:]
-        self._prover = None
+        while len(self._scopes) > count:
+            self._scopes.pop().__exit__(None, None, None)
 
     @contextmanager
     def loop(self, var: Var, start: PrimExpr, extent: PrimExpr) -> Generator[None]:
@@ -130,16 +131,13 @@ class Facts:
     def assume(self, condition: PrimExpr) -> None:
         """From here to the end of the scope: a condition that was checked, or is known from outside."""
         self._assumed.append(condition)
-        self._prover = None
 
     def _analyzer(self) -> Analyzer:
-        """The prover under all that is assumed here, made when it is first asked."""
-        if self._prover is None:
-            self._prover = Analyzer()
-            scopes = [self._prover.constraint_scope(condition) for condition in self._assumed]
-            for scope in scopes:
-                scope.__enter__()
-            self._scopes = [*scopes]  # a scope that is dropped takes its fact back
+        """The prover under all that is assumed here; it is told what is new when it is asked."""
+        for condition in self._assumed[len(self._scopes) :]:
+            scope = self._prover.constraint_scope(condition)
+            scope.__enter__()
+            self._scopes.append(scope)
         return self._prover
 
     def in_bounds(self, index: PrimExpr, size: PrimExpr) -> tuple[bool, bool]:

@@ -1,0 +1,208 @@
+"""Time that must grow no faster than the program: functions, kernels, operands, loops, match_casts, bindings.
+
+Nothing here looks at a clock: calls of Python functions are counted. From N to 2N and from 2N to 4N of a thing they grow by
+a number each; the second is twice the first where work is linear, four times where it is quadratic. What LLVM
+does cannot be counted; there the size of what it gets in one piece is.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import importlib.util
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import relax
+from relax import tir
+from relax.codegen import build_module
+from relax.codegen.module import module_text
+from relax.ir import IRModule, structural_hash
+from relax.prim import Analyzer
+from relax.script import from_source
+from relax.target import Target
+from relax.tir import PrimFunc
+
+_PATH = Path(__file__).parents[2] / "benchmarks" / "growth.py"
+_SPEC = importlib.util.spec_from_file_location("growth_benchmark", _PATH)
+growth = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(growth)
+
+LINEAR = 2.3
+"""Twice, and something for what is logarithmic."""
+
+
+def calls(action):
+    """How many calls an action makes."""
+    profile = cProfile.Profile()
+    profile.enable()
+    try:
+        action()
+    finally:
+        profile.disable()
+    return sum(entry.callcount for entry in profile.getstats())
+
+
+def step(make, n):
+    """How much faster the number of calls grows from 2n to 4n than from n to 2n; ``make(n)`` gives what is counted."""
+    calls(make(n))  # what is imported once, or remembered for ever
+    first, second, third = (calls(make(size)) for size in (n, 2 * n, 4 * n))
+    return (third - second) / (second - first)
+
+
+@pytest.mark.parametrize("kind", growth.KINDS)
+def test_parsing(kind):
+    def make(n):
+        text = growth.KINDS[kind](n)
+        return lambda: from_source(text)
+
+    assert step(make, 40) < LINEAR
+
+
+@pytest.mark.parametrize("kind", growth.KINDS)
+def test_building(kind):
+    def make(n):
+        mod = from_source(growth.KINDS[kind](n))
+        return lambda: relax.build(mod, "llvm")
+
+    assert step(make, 25) < LINEAR
+
+
+@pytest.mark.parametrize("kind", growth.KINDS)
+def test_printing_hashing_and_loading(kind):
+    def make(n):
+        mod = from_source(growth.KINDS[kind](n))
+        executable = relax.build(mod, "llvm")
+
+        def run():
+            mod.script()
+            structural_hash(mod)
+            relax.VirtualMachine(executable, relax.cpu())
+
+        return run
+
+    assert step(make, 25) < LINEAR
+
+
+def test_functions_of_one_name_in_a_builder():
+    """Each gets a name of its own, without a look at all the names before it."""
+
+    def make(n):
+        def run():
+            bb = relax.BlockBuilder()
+            for i in range(n):
+                x = relax.Var("x", relax.TensorStructInfo((i + 1,), "float32"))
+                with bb.function("f", [x], private=True):
+                    bb.emit_func_output(bb.emit(relax.op.exp(x)))
+            assert len(bb.get().functions) == n
+
+        return run
+
+    assert step(make, 25) < LINEAR
+
+
+def test_bindings_in_a_builder():
+    def make(n):
+        def run():
+            bb = relax.BlockBuilder()
+            x = y = relax.Var("x", relax.TensorStructInfo((8,), "float32"))
+            with bb.function("main", [x]):
+                for _ in range(n):
+                    y = bb.emit(relax.op.add(y, x))
+                bb.emit_func_output(y)
+            bb.get()
+
+        return run
+
+    assert step(make, 50) < LINEAR
+
+
+def test_equations_that_bind_a_size_each():
+    """What is known of other sizes is not rewritten."""
+
+    def make(n):
+        sizes = [tir.SizeVar(f"n{i}", "int64") for i in range(n)]
+
+        def run():
+            analyzer = Analyzer()
+            for a, b in zip(sizes, sizes[1:], strict=False):
+                analyzer.assume(tir.EQ(a * 2, b * 2))
+                assert analyzer.can_prove(tir.EQ(b, sizes[0]))
+
+        return run
+
+    assert step(make, 25) < LINEAR
+
+
+def test_a_function_name_is_found_without_a_search():
+    def make(n):
+        mod = from_source(growth.functions(n))
+
+        def run():
+            for i in range(n):
+                assert f"f{i}" in mod
+                assert mod.get_global_var(f"f{i}").name_hint == f"f{i}"
+                assert mod[f"f{i}"] is mod.get(f"f{i}")
+
+        return run
+
+    assert step(make, 25) < LINEAR
+
+
+# ------------------------------------------------------------------------------ pieces that LLVM gets
+
+
+def kernel(text):
+    """The PrimFuncs of a module, lowered."""
+    mod = from_source(text)
+    return {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
+
+
+def largest(text):
+    """Blocks of the largest LLVM function."""
+    bodies = re.findall(r"^define [^\n]*\{\n(.*?)^\}", module_text(kernel(text), Target("llvm")), re.M | re.S)
+    return max(len(re.findall(r"^[\w.]+:", body, re.M)) for body in bodies)
+
+
+def test_loops_in_parts():
+    """LLVM takes time quadratic in the loops of one function."""
+    assert largest(growth.loops(400)) == largest(growth.loops(200)) < 200
+    assert "relax.part" not in module_text(kernel(growth.loops(30)), Target("llvm"))
+
+
+PARTS = """
+from relax.script import tir as T
+
+@T.prim_func
+def k(A: T.Buffer(("n", 3), "float32"), B: T.Buffer(("n", 3), "float32"), s: T.int32, f: T.float32):
+    n = T.int64()
+    W = T.alloc_buffer((n, 3), "float32")
+    for i in range(n):
+        for j in range(3):
+            W[i, j] = A[i, j] * f
+    for r in range(2):
+        with T.LetStmt(T.Cast("int64", s) + T.int64(r)) as at:
+{loops}
+"""
+
+
+def test_parts_take_what_they_use(tmp_path):
+    """Sizes, numbers, loop variables, allocations; and an error in a part is the function's."""
+    count = 70
+    lines: list[str] = []
+    for i in range(count):
+        lines += [f"            for i{i} in range(n):"]
+        lines += [f"                B[i{i}, at] = B[i{i}, at] + W[i{i}, at] + T.float32({i})"]
+    func = from_source(PARTS.format(loops="\n".join(lines)))
+    built = build_module(IRModule({"k": func}), "llvm")
+    assert built.get_source().count("define internal i32 @relax.part") >= 3
+    a = np.arange(12, dtype="float32").reshape(4, 3)
+    b = np.zeros_like(a)
+    built["k"](a, b, 1, 2.0)
+    wanted = np.zeros_like(a)
+    wanted[:, 1:] = count * 2 * a[:, 1:] + count * (count - 1) / 2
+    np.testing.assert_array_equal(b, wanted)
+    with pytest.raises(IndexError, match=r"k: buffer \w+: index 3 is out of bounds for dimension 1 of size 3"):
+        built["k"](a, b, 2, 2.0)
