@@ -3,8 +3,8 @@
     python benchmarks/growth.py [--quick] [--sizes N,N,...] [KIND ...]
 
 Kinds: functions (each calls the one before it), kernels (PrimFuncs, and a function that calls all), operands (of one
-concat), loops (in one PrimFunc), match_casts and bindings (in one function). For each kind and size, prints seconds, and the
-exponent of the last doubling: 1 is linear, 2 quadratic. `--quick` takes small sizes.
+concat), loops (in one PrimFunc), match_casts and bindings (in one function). The output is seconds for each kind and
+size, and the exponent of the last doubling: 1 is linear, 2 quadratic. `--quick` takes small sizes.
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ def curve(text: str) -> list[float]:
 
 def main() -> None:
     """Print the curves."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("kinds", nargs="*", choices=[*KINDS, []], default=[], metavar="KIND")
     parser.add_argument("--quick", action="store_true", help="small sizes")
     parser.add_argument("--sizes", type=lambda text: tuple(map(int, text.split(","))), default=SIZES)

@@ -88,7 +88,7 @@ class ModuleTables:
     source: dict[GlobalVar, BaseFunc] = field(default_factory=dict[GlobalVar, BaseFunc])
     globals: dict[str, GlobalVar] = field(default_factory=dict[str, GlobalVar])
     functions: dict[str, BaseFunc] = field(default_factory=dict[str, BaseFunc])
-    signatures: dict[str, "StructInfo | None"] = field(default_factory=dict[str, "StructInfo | None"])
+    signatures: dict[str, StructInfo | None] = field(default_factory=dict[str, "StructInfo | None"])
 
 
 _NO_FUNCTIONS: Final = ModuleTables()

@@ -1,7 +1,7 @@
 """Long sequences of statements, written as several LLVM functions.
 
-Some of LLVM's passes take time quadratic in the loops of one function (what guards a loop is looked for through all loops
-before it), so a sequence of more than a few dozen is written in parts:
+Some of LLVM's passes take time quadratic in the loops of one function (IndVarSimplify looks for what guards a loop through
+all loops before it), so a sequence of more than a few dozen is written in parts:
 
     i32 body(ptr a, ptr b)             i32 part1(ptr a, ptr b)      the first loops; 0, or -1 with the error set
         loop; loop; loop; …     as     i32 part2(ptr a, ptr b)      the next ones
@@ -30,7 +30,7 @@ _LOCAL: Final = re.compile(r"%[\w.]+")
 
 
 def parts_of(seq: Sequence[Stmt]) -> list[list[Stmt]]:
-    """Statements in groups, each of which is little enough for LLVM unless it is a single one; all in one if it can be."""
+    """Statements in groups, as few as can be, none of which weighs more than `_MOST` unless it is a single one."""
     groups: list[list[Stmt]] = [[]]
     total = 0
     for stmt in seq:
@@ -91,4 +91,3 @@ def _in_scope(cx: Context) -> Iterator[tuple[Operand, str]]:
         yield storage.pointer, "ptr"
         for size in (*storage.shape, *(storage.strides or ())):
             yield size, "i64"
-

@@ -22,6 +22,7 @@ slotted and compared by identity. The constructor sets slots through their descr
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
@@ -115,6 +116,8 @@ class Node:
         span: Span | None = label(default=None, kw_only=True)
 
     __node_fields__: ClassVar[tuple[FieldSpec, ...]] = ()
+    __child_names__: ClassVar[tuple[str, ...]] = ()
+    """The fields that are no labels."""
     __is_variable__: ClassVar[bool] = False
     """Variables are equal by where they are bound, not by their fields."""
     __is_scope__: ClassVar[bool] = False
@@ -185,6 +188,7 @@ def node(cls: type[T]) -> type[T]:
     raw.__node_fields__ = tuple(
         FieldSpec(f.name, f.metadata.get(_KIND, "child"), f.metadata.get(_ALIAS) or f.name) for f in fields
     )
+    raw.__child_names__ = tuple(spec.name for spec in raw.__node_fields__ if spec.kind != "label")
     raw.__init__ = _make_init(raw, fields)
     raw.__setattr__ = _frozen
     raw.__delattr__ = _frozen
@@ -255,23 +259,24 @@ def fields_of(value: Node) -> Iterator[tuple[str, Any]]:
         yield spec.name, getattr(value, spec.name)
 
 
-def children_of(value: Node) -> Iterator[Node]:
+def children_of(value: Node) -> list[Node]:
     """The nodes directly below a node: fields in order, through tuples and dicts; labels are skipped."""
-    for spec in value.__node_fields__:
-        if spec.kind != "label":
-            yield from _nodes_in(getattr(value, spec.name))
+    found: list[Node] = []
+    for name in value.__child_names__:
+        part = getattr(value, name)
+        if isinstance(part, Node):
+            found.append(part)
+        elif isinstance(part, (tuple, dict)):
+            _collect(cast("tuple[Any, ...] | dict[Any, Any]", part), found)
+    return found
 
 
-def _nodes_in(value: Any) -> Iterator[Node]:
-    if isinstance(value, Node):
-        yield value
-    elif isinstance(value, tuple):
-        for item in cast("tuple[Any, ...]", value):
-            yield from _nodes_in(item)
-    elif isinstance(value, dict):
-        for key, item in cast("dict[Any, Any]", value).items():
-            yield from _nodes_in(key)
-            yield from _nodes_in(item)
+def _collect(parts: tuple[Any, ...] | dict[Any, Any], found: list[Node]) -> None:
+    for part in parts if isinstance(parts, tuple) else itertools.chain.from_iterable(parts.items()):
+        if isinstance(part, Node):
+            found.append(part)
+        elif isinstance(part, (tuple, dict)):
+            _collect(cast("tuple[Any, ...] | dict[Any, Any]", part), found)
 
 
 def map_children(value: NodeT, function: Callable[[Node], Node]) -> NodeT:
@@ -315,4 +320,4 @@ def walk(value: Node, pre: Callable[[Node], bool | None]) -> None:
                 continue
             seen.add(id(item))
         if pre(item) is not False:
-            stack.extend(reversed(list(children_of(item))))
+            stack.extend(reversed(children_of(item)))
