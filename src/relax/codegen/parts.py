@@ -1,7 +1,7 @@
 """Long sequences of statements, written as several LLVM functions.
 
-Some of LLVM's passes take time quadratic in the loops of one function (IndVarSimplify looks for what guards a loop through
-all loops before it), so a sequence of more than a few dozen is written in parts:
+Some of LLVM's passes take time quadratic in the loops of one function (IndVarSimplify looks for what guards a loop
+through all loops before it), so a sequence of more than a few dozen is written in parts:
 
     i32 body(ptr a, ptr b)             i32 part1(ptr a, ptr b)      the first loops; 0, or -1 with the error set
         loop; loop; loop; …     as     i32 part2(ptr a, ptr b)      the next ones
