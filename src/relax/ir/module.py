@@ -140,13 +140,7 @@ class IRModule(_ByName):
 
     def __setitem__(self, key: str | GlobalVar, function: BaseFunc) -> None:
         """Put a function in the place of the one of this name, or add it."""
-        name = key if isinstance(key, str) else key.name_hint
-        if not isinstance(function, BaseFunc):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"a module holds functions, found {type(function).__name__}")
-        target = (
-            self.get_global_var(name) if name in self else GlobalVar(key) if isinstance(key, str) else key
-        )
-        self.functions[target] = function
+        self.update({key: function})
 
     def update_func(self, var: GlobalVar, func: BaseFunc) -> None:
         """Put a function in the place of the one `var` names, or add it."""
@@ -154,9 +148,15 @@ class IRModule(_ByName):
 
     def update(self, other: IRModule | Mapping[Any, BaseFunc]) -> None:
         """Put in all functions of another module, or of a table by name or GlobalVar."""
-        table = other.functions if isinstance(other, IRModule) else other
-        for key, function in table.items():
-            self[key] = function
+        # A new table: what was found out about the functions is kept by the identity of the table.
+        functions = dict(self.functions)
+        by_name = dict(self.global_vars_by_name)
+        for key, function in (other.functions if isinstance(other, IRModule) else other).items():
+            if not isinstance(function, BaseFunc):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"a module holds functions, found {type(function).__name__}")
+            given = GlobalVar(key) if isinstance(key, str) else key
+            functions[by_name.setdefault(given.name_hint, given)] = function
+        set_slot(self, "functions", functions)
 
     def update_global_info(self, name: str, global_info: Iterable[VDevice]) -> None:
         """Set the global infos of a name: ``mod.update_global_info("vdevice", [relax.ir.VDevice("llvm")])``."""
