@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import shutil
+import socket
 import stat
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -39,6 +43,20 @@ def works(module):
 def entry(folder):
     (only,) = folder.iterdir()
     return only
+
+
+def within(seconds, function):
+    """The result of a function that must not wait for ever."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(function()), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert not thread.is_alive(), "the build hangs"
+    (result,) = results  # nothing, if it raised
+    return result
+
+
+# ------------------------------------------------------------------------- what is kept and found
 
 
 def test_a_second_build_compiles_nothing(fresh, func):
@@ -124,6 +142,181 @@ def test_a_link_in_place_of_an_entry_is_not_followed(fresh, func, tmp_path):
     assert codegen.statistics.llvm_runs == 2
 
 
+# ------------------------------------------------------------------------- entries under other names
+
+
+def programs(kernels):
+    """Kernels that are called in the same way and compute something else."""
+    return [kernels.elementwise(lambda a, c=c: a + c, ["float32"], "float32") for c in (1.0, 2.0, 3.0)]
+
+
+def result(func):
+    out = np.zeros(2, "float32")
+    codegen.build_module({"f": func})["f"](np.array([1, 2], "float32"), out)
+    return out.tolist()
+
+
+@pytest.mark.parametrize("put", [shutil.copyfile, os.link, os.replace], ids=["copy", "link", "rename"])
+def test_an_entry_under_the_name_of_another_is_not_run(fresh, kernels, put):
+    funcs = programs(kernels)
+    paths = []
+    for func in funcs:
+        codegen.compile_module({"f": func})
+        (added,) = [path for path in fresh.iterdir() if path not in paths]
+        paths.append(added)
+    contents = [path.read_bytes() for path in paths]
+    for source, target in itertools.permutations(range(3), 2):
+        for path, data in zip(paths, contents):
+            path.unlink(missing_ok=True)
+            path.write_bytes(data)
+            path.chmod(0o600)
+        paths[target].unlink()
+        put(paths[source], paths[target])
+        assert result(funcs[target]) == [1 + target + 1, 2 + target + 1]
+        assert result(funcs[source]) == [1 + source + 1, 2 + source + 1]
+    assert cache.statistics.misses["its entry is corrupted"] >= 6
+
+
+def test_an_entry_of_another_target_is_not_run_here(fresh, func):
+    """The name says the target; so does the checksum."""
+    codegen.compile_module({"f": func}, "llvm -opt-level=1")
+    first = entry(fresh)
+    codegen.compile_module({"f": func})
+    (second,) = [path for path in fresh.iterdir() if path != first]
+    shutil.copyfile(first, second)
+    cache.statistics.reset()
+    assert works(codegen.build_module({"f": func}))
+    assert cache.statistics.misses == {"its entry is corrupted": 1}
+
+
+# ------------------------------------------------------------------------- what is no entry, no directory
+
+
+def make_device(path):
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 5))  # /dev/zero: reading it never ends
+    except OSError:
+        pytest.skip("devices cannot be made here")
+
+
+def make_socket(path):
+    here = os.getcwd()
+    os.chdir(path.parent)  # the path of a socket is short
+    try:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+def make_endless(path):
+    path.touch(mode=0o600)
+    os.truncate(path, 1 << 40)  # sparse
+
+
+THINGS = {
+    "fifo": os.mkfifo,
+    "device": make_device,
+    "directory": os.mkdir,
+    "full directory": lambda path: (path / "x").mkdir(parents=True),
+    "socket": make_socket,
+    "link to itself": lambda path: path.symlink_to(path.name),
+    "link to nothing": lambda path: path.symlink_to("nothing"),
+    "link to a device": lambda path: path.symlink_to("/dev/zero"),
+    "unreadable file": lambda path: path.touch(mode=0o000),
+    "a terabyte": make_endless,
+    "empty file": lambda path: path.touch(),
+}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="special files")
+@pytest.mark.parametrize("thing", THINGS)
+def test_what_is_no_entry_fails_no_build(fresh, func, thing):
+    codegen.compile_module({"f": func})
+    path = entry(fresh)
+    path.unlink()
+    THINGS[thing](path)
+    assert within(60, lambda: works(codegen.build_module({"f": func})))
+    assert codegen.statistics.llvm_runs == 2
+    assert within(60, lambda: works(codegen.build_module({"f": func})))  # which may have replaced it
+    within(60, cache.prune)
+    within(60, cache.clear)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="special files")
+@pytest.mark.parametrize("thing", [t for t in THINGS if "directory" not in t])
+def test_what_is_no_directory_fails_no_build(fresh, func, thing):
+    fresh.parent.mkdir(parents=True)
+    THINGS[thing](fresh)
+    assert within(60, lambda: works(codegen.build_module({"f": func})))
+    assert within(60, lambda: works(codegen.build_module({"f": func})))
+    within(60, cache.prune)
+    within(60, cache.clear)
+
+
+def test_a_directory_that_disappears_fails_no_build(fresh, func, monkeypatch):
+    codegen.compile_module({"f": func})
+    make = cache.tempfile.mkstemp
+
+    def too_late(**options):
+        shutil.rmtree(fresh.parent)
+        return make(**options)
+
+    monkeypatch.setattr("relax.codegen.cache.tempfile.mkstemp", too_late)
+    entry(fresh).unlink()
+    assert works(codegen.build_module({"f": func}))
+    assert cache.statistics.problems == 1
+    assert cache.entries() == []
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_is_read_only_fails_no_build(fresh, func):
+    fresh.mkdir(parents=True)
+    fresh.chmod(0o500)
+    assert works(codegen.build_module({"f": func}))
+    assert cache.statistics.problems == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="HOME")
+@pytest.mark.parametrize("home", [None, "relative", "/dev/null", "/proc/self"])
+def test_no_home_fails_no_build(func, monkeypatch, tmp_path, home):
+    monkeypatch.chdir(tmp_path)
+    for name in ("RELAX_CACHE_DIR", "XDG_CACHE_HOME", "RELAX_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("HOME")
+    if home is not None:
+        monkeypatch.setenv("HOME", home)
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: {}[uid])  # as for a container's user without an entry
+    assert works(codegen.build_module({"f": func}))
+    assert (cache.entries(), cache.clear()) == ([], 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="home directories")
+def test_a_home_of_nobody_fails_no_build(fresh, func, monkeypatch):
+    monkeypatch.setenv("RELAX_CACHE_DIR", "~no-user-has-this-name/cache")
+    assert works(codegen.build_module({"f": func}))
+    assert cache.statistics.problems == 1
+
+
+def test_a_size_that_is_none_fails_no_build(fresh, func, monkeypatch):
+    for text in ("inf", "-inf", "nan", "1e999", "infG", "0x10", "12 34", "١٢", "\udcff", "K", "B"):
+        monkeypatch.setenv("RELAX_CACHE_SIZE", text)
+        assert works(codegen.build_module({"f": func}))
+        cache.prune()
+
+
+def test_it_removes_only_files_of_its_own(fresh, func):
+    """A user's folder may be called kernels too."""
+    codegen.compile_module({"f": func})
+    (fresh / "gemm.cu").write_text("kept")
+    (fresh / "0123").write_text("kept")
+    assert cache.prune(limit=0) == 1
+    codegen.compile_module({"f": func})
+    assert cache.clear() == 1
+    assert {path.name for path in fresh.iterdir()} == {"gemm.cu", "0123"}
+
+
 def test_a_place_that_cannot_be_written_fails_no_build(fresh, func, tmp_path, monkeypatch):
     blocked = tmp_path / "file"
     blocked.write_text("not a directory")
@@ -132,11 +325,14 @@ def test_a_place_that_cannot_be_written_fails_no_build(fresh, func, tmp_path, mo
     assert cache.statistics.problems == 1
 
 
-def test_a_full_disk_fails_no_build_and_leaves_nothing(fresh, func, monkeypatch):
-    def full(*_):
+@pytest.mark.parametrize("call", ["os.replace", "tempfile.mkstemp", "open"])
+def test_a_full_disk_fails_no_build_and_leaves_nothing(fresh, func, monkeypatch, call):
+    def full(*arguments, **options):
+        if call == "open":
+            os.close(arguments[0])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("relax.codegen.cache.os.replace", full)
+    monkeypatch.setattr(f"relax.codegen.cache.{call}", full, raising=False)
     assert works(codegen.build_module({"f": func}))
     assert list(fresh.iterdir()) == []
     assert cache.statistics.problems == 1
@@ -185,7 +381,7 @@ def test_it_stays_within_its_size(fresh, monkeypatch):
 
 @pytest.mark.parametrize(
     "text, size", [("", 512 << 20), ("100", 100), ("2k", 2048), ("1.5M", 3 << 19), ("1GB", 1 << 30), ("lots", 512 << 20),
-                   ("-5", 0)]
+                   ("-5", 0), ("inf", 512 << 20), ("nan", 512 << 20), ("1e999G", 512 << 20), ("1e400", 512 << 20)]
 )  # fmt: skip
 def test_sizes(monkeypatch, text, size):
     monkeypatch.setenv("RELAX_CACHE_SIZE", text)

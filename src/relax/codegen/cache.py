@@ -2,12 +2,14 @@
 
 A key is the digest of the IR text, and that of everything else that decides the machine code (target, versions).
 Entries hold machine code that will run, so the directory is the user's alone (0700; one that somebody else owns or
-can write to is not used), and each entry carries a checksum. Writing is atomic. Nothing that goes wrong here fails a
-build: the object is compiled again.
+can write to is not used), and each entry carries a checksum of its key and its code: an entry under another entry's
+name is not that entry. Only regular files are opened. Writing is atomic. Nothing that goes wrong here fails a build:
+the object is compiled again.
 
     RELAX_CACHE=0          switches the cache off
     RELAX_CACHE_DIR        where it is (else $XDG_CACHE_HOME/relax, else ~/.cache/relax)
-    RELAX_CACHE_SIZE       how large it may grow, e.g. 200M (default 512M); the least recently used entries go first
+    RELAX_CACHE_SIZE       how large it may grow, e.g. 200M (default 512M, also for what is no size); the least
+                           recently used entries go first
     RELAX_CACHE_DEBUG=1    says on stderr what was found, what was not, and why
 """
 
@@ -16,7 +18,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import math
 import os
+import re
 import stat
 import tempfile
 import threading
@@ -30,12 +34,17 @@ from typing import Final
 
 _log = logging.getLogger(__name__)
 
-_MAGIC: Final = b"relax kernel 1\n"
+_MAGIC: Final = b"relax kernel 2\n"
 _DIGEST: Final = 32
+_HEADER: Final = len(_MAGIC) + _DIGEST
 _DEFAULT_SIZE: Final = 512 << 20
+_LARGEST_ENTRY: Final = 1 << 30
 _PRUNE_EVERY: Final = 64
 _STALE_SECONDS: Final = 3600.0
 _UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_TEMPORARY: Final = ".new-"
+_ENTRY_NAME: Final = re.compile(r"[0-9a-f]{40}-[0-9a-f]{16}|\.new-.*")
+"""The names of files the cache makes; it removes no other file."""
 
 
 @dataclass
@@ -83,6 +92,11 @@ def _digest(data: bytes, size: int = _DIGEST) -> bytes:
     return hashlib.blake2b(data, digest_size=size).digest()
 
 
+def _checksum(key: Key, data: bytes) -> bytes:
+    """The digest stored in an entry: of its key, and of its code."""
+    return _digest(key.name.encode() + b"\n" + data)
+
+
 # -------------------------------------------------------------------------------------- switches
 
 
@@ -103,23 +117,28 @@ def disabled() -> Generator[None]:
 
 
 def directory() -> Path:
-    """Where entries are kept; it need not exist."""
+    """Where entries are kept; it need not exist. Raises OSError if the user has no home directory to keep them in."""
     chosen = os.environ.get("RELAX_CACHE_DIR")
-    if chosen:
-        return Path(chosen).expanduser() / "kernels"
     base = os.environ.get("XDG_CACHE_HOME")
-    root = Path(base) if base and os.path.isabs(base) else Path.home() / ".cache"
+    try:
+        if chosen:
+            return Path(chosen).expanduser() / "kernels"
+        root = Path(base) if base and os.path.isabs(base) else Path.home() / ".cache"
+    except RuntimeError as problem:  # no HOME, and the password database does not know the user either
+        raise NotADirectoryError(20, str(problem)) from None
+    if not root.is_absolute():
+        raise NotADirectoryError(20, "HOME is no absolute path")
     return root / "relax" / "kernels"
 
 
 def size_limit() -> int:
-    """The bytes the cache may take."""
+    """The bytes the cache may take; the default for a text that is no finite number."""
     text = os.environ.get("RELAX_CACHE_SIZE", "").strip().upper().removesuffix("B")
     try:
         number = float(text[:-1]) * _UNITS[text[-1]] if text[-1:] in _UNITS else float(text)
     except ValueError:
         return _DEFAULT_SIZE
-    return max(0, int(number))
+    return max(0, int(number)) if math.isfinite(number) else _DEFAULT_SIZE
 
 
 def say(message: str, *arguments: object) -> None:
@@ -159,9 +178,8 @@ def _read(key: Key) -> tuple[bytes | None, str]:
         return None, _why_absent(key)
     except OSError as error:
         return None, f"the cache cannot be read ({error.strerror or error})"
-    header = len(_MAGIC) + _DIGEST
-    body = data[header:]
-    if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : header] != _digest(body):
+    body = data[_HEADER:]
+    if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEADER] != _checksum(key, body):
         with contextlib.suppress(OSError):
             path.unlink()
         return None, "its entry is corrupted"
@@ -171,12 +189,23 @@ def _read(key: Key) -> tuple[bytes | None, str]:
 
 
 def _read_own_file(path: Path) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
-    with open(descriptor, "rb") as file:
+    """The bytes of a regular file of the user's. Raises OSError for all else, which is not even opened."""
+    _check_entry(path, os.lstat(path))
+    # What was put there in the meantime is not waited for.
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    with open(os.open(path, flags), "rb") as file:
         status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or not _is_own(status):
-            raise PermissionError(13, f"{path} does not belong to this user")
-        return file.read()
+        _check_entry(path, status)
+        return file.read(status.st_size + 1)
+
+
+def _check_entry(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(22, f"{path} is not a regular file")
+    if not _is_own(status):
+        raise PermissionError(13, f"{path} does not belong to this user")
+    if status.st_size > _LARGEST_ENTRY:
+        raise OSError(27, f"{path} is too large for an entry")
 
 
 def _why_absent(key: Key) -> str:
@@ -191,13 +220,13 @@ def _why_absent(key: Key) -> str:
 def store(key: Key, data: bytes) -> None:
     """Keep an object. A disk that is full or read-only only means that it is not kept."""
     global _writes
-    if not enabled() or size_limit() < len(data):
+    if not enabled() or min(size_limit(), _LARGEST_ENTRY - _HEADER) < len(data):
         return
     try:
         folder = _trusted_directory(create=True)
         if folder is None:
             return
-        _write_atomically(folder, key.name, _MAGIC + _digest(data) + data)
+        _write_atomically(folder, key.name, _MAGIC + _checksum(key, data) + data)
     except OSError as error:
         with _lock:
             statistics.problems += 1
@@ -212,7 +241,7 @@ def store(key: Key, data: bytes) -> None:
 
 
 def _write_atomically(folder: Path, name: str, data: bytes) -> None:
-    descriptor, temporary = tempfile.mkstemp(prefix=".new-", dir=folder)  # mode 0600
+    descriptor, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=folder)  # mode 0600
     try:
         with open(descriptor, "wb") as file:
             file.write(data)
@@ -254,7 +283,7 @@ def entries() -> list[tuple[Path, int, float]]:
         for entry in os.scandir(directory()):
             with contextlib.suppress(OSError):
                 status = entry.stat(follow_symlinks=False)
-                if stat.S_ISREG(status.st_mode):
+                if stat.S_ISREG(status.st_mode) and _ENTRY_NAME.fullmatch(entry.name):
                     found.append((Path(entry.path), status.st_size, status.st_mtime))
     return sorted(found, key=lambda item: item[2])
 
@@ -267,7 +296,7 @@ def prune(limit: int | None = None) -> int:
     limit = size_limit() if limit is None else limit
     found = entries()
     stale = time.time() - _STALE_SECONDS
-    doomed = [path for path, _, used in found if path.name.startswith(".new-") and used < stale]
+    doomed = [path for path, _, used in found if path.name.startswith(_TEMPORARY) and used < stale]
     total = sum(size for _, size, _ in found)
     if total > limit:
         for path, size, _ in found:
