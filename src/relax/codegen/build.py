@@ -102,7 +102,10 @@ def _argument(function: str, position: int, arg: Any) -> Any:
         if array.flags.c_contiguous and array.flags.aligned:
             return tensor_of_numpy(array)
         return tvm_ffi.from_dlpack(array)
-    return cast(Any, arg).item() if isinstance(arg, np.generic) else arg
+    value = cast(Any, arg).item() if isinstance(arg, np.generic) else arg
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        raise ValueError(f"{function}: argument {position} is an int that does not fit into 64 bits")
+    return value
 
 
 class CompiledModule:

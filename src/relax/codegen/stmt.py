@@ -32,6 +32,7 @@ from ..tir import (
     Stmt,
     While,
 )
+from ..tir.assertion import shown_sizes
 from .allocate import allocate
 from .calls import call_function
 from .context import Context, escaped
@@ -232,7 +233,10 @@ def _let(cx: Context, stmt: LetStmt) -> None:
 
 
 def _assert(cx: Context, stmt: AssertStmt) -> None:
-    cx.fail_unless(cx.value(stmt.condition), "AssertionError", escaped(str(stmt.message)))
+    shown = shown_sizes(stmt.condition)
+    values = ", ".join(f"{escaped(var.name)} = %lld" for var in shown)
+    message = escaped(str(stmt.message)) + f" ({values})" * bool(shown)
+    cx.fail_unless(cx.value(stmt.condition), "AssertionError", message, *map(cx.value, shown))
     with cx.facts.condition(stmt.condition):
         write(cx, stmt.body)
 

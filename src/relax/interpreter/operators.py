@@ -60,7 +60,8 @@ def evaluate_operator(call: Call, args: Sequence[Any], scope: Scope) -> Any:
     try:
         expected = infer_operands(operator, call, None, infos)
     except OperatorError as error:
-        raise AssertionError(f"{context}: {error.message}") from None
+        remarks = ", ".join(f"{name}: {remark}" for name, remark in error.remarks.items())
+        raise AssertionError(f"{context}: {error.message}" + f" ({remarks})" * bool(remarks)) from None
     operands = [None if left_out else _operand(value) for left_out, value in zip(absent, args, strict=True)]
     try:
         with np.errstate(all="ignore"):

@@ -19,11 +19,16 @@ import warnings
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Final, Literal
 
 from .span import Span
 
 Level = Literal["error", "warning", "note"]
+
+_LONGEST_LINE: Final = 200
+_LONGEST_MESSAGE: Final = 2000
+_UNSEEN: Final = dict.fromkeys([*range(9), *range(10, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], "�")
+"""Characters of a source line that command a terminal instead of being shown, or change the order of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +44,8 @@ class Diagnostic:
     level: Level = "error"
 
     def render(self) -> str:
-        """The text shown to the user. Never raises."""
-        out = [f"{self.level}[{self.code}]: {self.message}"]
+        """The text shown to the user, no line of it without bound. Never raises."""
+        out = [_bounded(f"{self.level}[{self.code}]: {self.message}")]
         gutter = 1
         if self.span is not None:
             gutter = len(str(self.span.line))
@@ -48,9 +53,9 @@ class Diagnostic:
         elif self.label:
             out.append(f"  --> {self.label}")
         pad = " " * gutter
-        out += [f"{pad} = {note}" for note in self.notes]
+        out += [_bounded(f"{pad} = {note}") for note in self.notes]
         if self.hint:
-            out.append(f"{pad} = help: {self.hint}")
+            out.append(_bounded(f"{pad} = help: {self.hint}"))
         return "\n".join(out)
 
     def __str__(self) -> str:
@@ -64,14 +69,41 @@ def _excerpt(span: Span, label: str, gutter: int) -> list[str]:
     if not text:
         return [*out, f"{pad} = {label}"] if label else out
     end = span.end_column if span.end_line == span.line else len(text) + 1
-    lead = "".join(map(_blank, text[: span.column - 1]))
-    carets = "^" * max(1, sum(len(_blank(char)) for char in text[span.column - 1 : end - 1]))
+    text, start, end = _window(text, span.column - 1, end - 1)
+    lead = "".join(map(_blank, text[:start]))
+    carets = "^" * max(1, sum(len(_blank(char)) for char in text[start:end]))
     return [
         *out,
         f"{pad} |",
-        f"{span.line} | {text}",
+        f"{span.line} | {text.translate(_UNSEEN)}",
         f"{pad} | {lead}{carets} {label}".rstrip(),
     ]
+
+
+def _bounded(text: str) -> str:
+    """A text without the middle of its very long lines: a name, a string or an annotation can have any length."""
+    if len(text) <= _LONGEST_MESSAGE:
+        return text
+    half = _LONGEST_MESSAGE // 2
+    lines = text.split("\n")
+    return "\n".join(
+        line if len(line) <= _LONGEST_MESSAGE else f"{line[:half]} … {line[-half:]}" for line in lines
+    )
+
+
+def _window(text: str, start: int, end: int) -> tuple[str, int, int]:
+    """The part of a line to show, and where in it the marked characters are.
+
+    A line of up to `_LONGEST_LINE` characters is shown whole; of a longer one, as many around the start of the mark,
+    with … for what is left out.
+    """
+    if len(text) <= _LONGEST_LINE:
+        return text, start, end
+    first = max(0, min(start - _LONGEST_LINE // 4, len(text) - _LONGEST_LINE))
+    last = min(len(text), first + _LONGEST_LINE)
+    before, after = "…" * (first > 0), "…" * (last < len(text))
+    shift = len(before) - first
+    return f"{before}{text[first:last]}{after}", start + shift, min(end, last) + shift
 
 
 def _blank(char: str) -> str:

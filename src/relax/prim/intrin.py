@@ -208,7 +208,8 @@ def _rounding(name: str, doc: str) -> Callable[[ExprLike], PrimExpr]:
             return operand
         operand = _float(name, operand)
         if isinstance(operand, FloatImm):
-            return FloatImm(operand.dtype, float(reference(np.float64(operand.value))))
+            with np.errstate(all="ignore"):
+                return FloatImm(operand.dtype, float(reference(np.float64(operand.value))))
         return Call(operand.dtype, f"tir.{name}", (operand,))
 
     build.__name__ = build.__qualname__ = name

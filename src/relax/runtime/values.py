@@ -114,9 +114,18 @@ def import_value(value: Any, expected: Info | None = None) -> Any:
     return value
 
 
+def _short(number: int) -> str:
+    """A number's digits; its length in bits if they are many (Python refuses to write thousands)."""
+    return str(number) if number.bit_length() <= 256 else f"a number of {number.bit_length()} bits"
+
+
 def _import_sequence(value: Sequence[Any], expected: Info | None) -> Any:
     if isinstance(expected, ShapeInfo) and all(isinstance(v, int | np.integer) for v in value):
-        return tvm_ffi.Shape(tuple(int(v) for v in value))
+        sizes = tuple(int(v) for v in value)
+        for axis, size in enumerate(sizes):
+            if not -(1 << 63) <= size < 1 << 63:
+                raise ValueError(f"dimension {axis} is {_short(size)}, which does not fit into 64 bits")
+        return tvm_ffi.Shape(sizes)
     fields = expected.fields if isinstance(expected, TupleInfo) else ()
     if len(fields) == len(value):
         return tuple(import_value(v, f) for v, f in zip(value, fields, strict=True))
@@ -161,8 +170,10 @@ def kind_of(value: object) -> str:
             return f"the shape {describe_shape(value)}"
         case tuple() | tvm_ffi.Array():
             return f"a tuple of {len(cast('Sequence[Any]', value))}"
-        case bool() | int() | float():
+        case bool() | float():
             return f"the {type(value).__name__} {value}"
+        case int():
+            return f"the int {_short(value)}"
         case Closure():
             return f"the function {value.name}"
         case tvm_ffi.Function():

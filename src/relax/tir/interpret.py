@@ -18,6 +18,7 @@ import numpy as np
 from ..ir import DataType, IRModule
 from ..prim import Var
 from .arguments import Bound, bind_array, bind_scalar, bind_sizes
+from .assertion import shown_sizes
 from .buffer import Buffer
 from .evaluation import Env, ExpressionCompiler, Externs, View
 from .layout import element_count
@@ -175,7 +176,8 @@ class _Compiler(ExpressionCompiler):
             case While(condition, body):
                 return _while(self.expr(condition), self.stmt(body))
             case AssertStmt(condition, message, body):
-                return _assert(self.expr(condition), message, self.stmt(body))
+                shown = [(var.name, self.expr(var)) for var in shown_sizes(condition)]
+                return _assert(self.expr(condition), message, shown, self.stmt(body))
             case AllocBuffer(buffer, body):
                 return _then(self.allocation(buffer), self.stmt(body))
             case DeclBuffer(buffer, body):
@@ -425,10 +427,13 @@ def _while(condition: Callable[[Env], Any], body: Run) -> Run:
     return run
 
 
-def _assert(condition: Callable[[Env], Any], message: str, body: Run) -> Run:
+def _assert(
+    condition: Callable[[Env], Any], message: str, shown: Sequence[tuple[str, Callable[[Env], Any]]], body: Run
+) -> Run:
     def run(env: Env) -> None:
         if not condition(env):
-            raise AssertionError(message)
+            values = ", ".join(f"{name} = {int(value(env))}" for name, value in shown)
+            raise AssertionError(message + f" ({values})" * bool(shown))
         body(env)
 
     return run

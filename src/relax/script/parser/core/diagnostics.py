@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from ....ir import Diagnostic, DiagnosticError, Span
 
@@ -30,6 +30,9 @@ NO_SOURCE = "E1007"
 DECLARATION = "E1008"
 ANNOTATION = "E1009"
 PLACE = "E1010"
+
+_LONGEST_NAME: Final = 100
+"""Longer names get no hints: comparing them takes time by the product of their lengths."""
 
 
 def error(
@@ -48,7 +51,9 @@ def fail(
 
 def close(name: str, known: Iterable[str]) -> str:
     """A hint naming what looks like `name`; empty if nothing does."""
-    names = sorted(set(known))
+    if len(name) > _LONGEST_NAME:
+        return ""
+    names = sorted({other for other in known if len(other) <= _LONGEST_NAME})
     found = difflib.get_close_matches(name, names, 3)
     found += [n for n in names if n.lower() == name.lower() and n not in found]
     found += [n for n in names if n.rsplit(".", 1)[-1] == name and n not in found][:3]

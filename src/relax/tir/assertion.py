@@ -1,0 +1,40 @@
+"""The values that the message of a failed assertion shows."""
+
+from __future__ import annotations
+
+from ..prim.expr import BinaryExpr, IntImm, Not, PrimExpr, Var
+from ..prim.functor import free_vars
+
+_SHOWN = 4
+
+
+def shown_sizes(condition: PrimExpr) -> tuple[Var, ...]:
+    """The variables of a condition on sizes, in order, at most four; of another condition, none.
+
+    A condition on sizes compares integers computed from variables. Its message ends in their values:
+    ``the shapes cannot be broadcast: n and m (n = 3, m = 4)``.
+    """
+    return tuple(free_vars(condition)[:_SHOWN]) if _is_on_sizes(condition) else ()
+
+
+def _is_on_sizes(condition: PrimExpr) -> bool:
+    pending, seen = [condition], set[int]()
+    while pending:
+        part = pending.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        match part:
+            case Var() | IntImm():
+                if part.dtype.lanes != 1 or not (part.dtype.is_int or part.dtype.is_bool):
+                    return False
+            case BinaryExpr():
+                pending += (part.a, part.b)
+            case Not(a):
+                pending.append(a)
+            case _:
+                return False
+    return True
+
+
+__all__ = ["shown_sizes"]
