@@ -62,7 +62,7 @@ def programs(text: str) -> Iterator[str]:
 
 def parsed(text: str):
     try:
-        return from_source(text)
+        return from_source(text, allow_extern=True)
     except DiagnosticError:
         return None
 
@@ -74,7 +74,7 @@ def test_every_program_prints_as_it_parses(path):
         if program is None:
             continue
         printed = program.script()
-        again = from_source(printed)
+        again = from_source(printed, allow_extern=True)
         assert_structural_equal(again, program)
         assert again.script() == printed
 

@@ -11,6 +11,7 @@ import pytest
 import relax
 from relax.expr import Function
 from relax.ir import DiagnosticError, GlobalVar, IRModule, assert_structural_equal
+from relax.prim import expr as prim
 from relax.script import from_source
 from relax.script import ir as I
 from relax.script import relax as R
@@ -310,3 +311,83 @@ def test_an_if_over_python_values_is_decided_while_parsing(use_bias, activation,
     func = layer(use_bias, activation)
     assert sum(len(block.bindings) for block in func.body.blocks) == 1 + use_bias + count
     assert_structural_equal(from_source(func.script()), func)
+
+
+# ------------------------------------------------------------------------- functions in the text of dimensions
+
+
+def scalar_calls():
+    """A text for each scalar function that can make a dimension of the variable n."""
+    forms = ("T.{}(n, 4)", "T.{}(n, T.int64(4))", "T.{}(n)", "T.{}(n > 4, n, 4)", "T.{}(n > 4, n, T.int64(4))",
+             'T.{}("int64", n)', 'T.{}("int64", n + 1) * 2')  # fmt: skip
+    n = prim.Var("n", "int64")
+    for name in dir(T):
+        for form in forms:
+            try:
+                made = eval(form.format(name), {"T": T, "n": n})
+            except (TypeError, ValueError, AttributeError, AssertionError, DiagnosticError):
+                continue
+            if not isinstance(made, prim.PrimExpr) or made.dtype != "int64" or isinstance(made, prim.IntImm):
+                continue
+            if name not in NO_DIMENSION:
+                yield form.format(name)
+
+
+NO_DIMENSION = {"call_extern", "call_pure_extern", "call_packed", "call_intrin", "evaluate", "ceildiv", "min_value", "max_value"}
+
+
+def test_scalar_functions_are_found():
+    found = {call.split("(")[0] for call in scalar_calls()}
+    assert {"T.max", "T.min", "T.floordiv", "T.if_then_else", "T.Select", "T.Cast", "T.abs"} <= found
+
+
+@pytest.mark.parametrize("call", list(scalar_calls()))
+def test_a_function_in_the_text_of_a_dimension(call):
+    """Python evaluates an annotation before the parser reads it; both find the function, and the same dimension."""
+    info = R.Tensor(("n", call), "float32")
+    shape = info.shape.values
+    expected = eval(call, {"T": T, "n": shape[0]})
+    assert_structural_equal(shape[1], prim.dimension(expected))
+
+    @R.function
+    def func(x: R.Tensor(("n", call), "float32"), s: R.Shape(["n", call])):
+        return s
+
+    parsed = func.params[0].struct_info.shape.values
+    assert_structural_equal(parsed[1], prim.dimension(eval(call, {"T": T, "n": parsed[0]})))
+    assert_structural_equal(from_source(func.script()), func)
+
+
+def test_a_function_in_the_text_of_a_dimension_by_another_name():
+    from relax.script import tir as loops
+
+    largest = loops.max
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", "loops.max(n, 4)", "largest(n, 5)"), "float32")) -> R.Object:
+            return x
+
+    assert 'R.Tensor(("n", "T.max(n, 4)", "T.max(n, 5)"), dtype="float32")' in Module.script()
+
+
+@pytest.mark.parametrize(
+    "text, code, message",
+    [
+        ("pytest.exit('x')", "E1006", "may not use the attribute `exit`"),
+        ("scalar_calls()", "E1006", "may call functions of the script such as T.max, not `scalar_calls`"),
+        ("from_source(n)", "E1006", "may call functions of the script such as T.max, not `from_source`"),
+        ("eval('1')", "E1002", "`eval` is not defined"),
+        ("T.max.__globals__", "E1006", "may not use the attribute `__globals__`"),
+        ("T.maximal(n, 4)", "E1003", "`T` has no member `maximal`"),
+        ("T.max(n)", "E1004", "missing 1 required positional argument"),
+        ("unknown.max(n, 4)", "E1006", "may not use the attribute `max`"),
+    ],
+)
+def test_what_the_text_of_a_dimension_may_not_call(text, code, message):
+    with pytest.raises(DiagnosticError) as caught:
+        R.Tensor(("n", text), "float32")
+    (found,) = caught.value.diagnostics
+    assert found.code == code
+    assert message in found.message

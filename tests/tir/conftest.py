@@ -12,6 +12,7 @@ def parse():
     """``parse(text)``: the PrimFunc (or module) of a text; `check=False` leaves out the check."""
 
     def run(text, check=True, **variables):
-        return from_source("from relax.script import tir as T\n" + text, variables, check_well_formed=check)
+        head = "from relax.script import tir as T\n"
+        return from_source(head + text, variables, check_well_formed=check, allow_extern=True)
 
     return run

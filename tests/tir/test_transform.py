@@ -369,14 +369,17 @@ def test_steps_out_of_order_are_refused(parse):
 def test_what_is_refused_is_pointed_at():
     from relax.script import from_source
 
-    func = from_source("""
+    func = from_source(
+        """
 @T.prim_func
 def f(a: T.Buffer((8,), "float32")):
     for i in range(8):
         with T.block("whole"):
             view = T.match_buffer(a[0:4], (4,), "float32")
             T.evaluate(T.call_extern("int32", "consume", view.data))
-""")
+""",
+        allow_extern=True,
+    )
     with pytest.raises(DiagnosticError) as caught:
         transform.LowerMatchBuffer()(IRModule.from_expr(func))
     assert [(d.code, d.span.line) for d in caught.value.diagnostics] == [("E5010", 7)]

@@ -10,11 +10,16 @@ import linecache
 import textwrap
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any, Final, NoReturn
 
 from ....ir import Source, Span
 from .diagnostics import DECLARATION, NO_SOURCE, fail
 from .source import Definition, ScriptSource, file_source
+
+
+_SCRIPT: Final = str(Path(__file__).parents[2])
+"""The folder of the package relax.script."""
 
 
 def is_python_function(value: Any) -> bool:
@@ -174,6 +179,20 @@ def environment(function: Callable[..., Any], frame: types.FrameType) -> tuple[M
 def class_environment(cls: type, frame: types.FrameType) -> tuple[Mapping[str, Any], ...]:
     """The Python variables a decorated class sees, nearest first."""
     return (*_enclosing(frame, cls.__qualname__), frame.f_globals, vars(builtins))
+
+
+def caller_variables(frame: types.FrameType) -> Iterator[Mapping[str, Any]]:
+    """The Python variables of the code that called into this package, nearest first."""
+    outer: types.FrameType | None = frame
+    while outer is not None and outer.f_code.co_filename.startswith(_SCRIPT):
+        outer = outer.f_back
+    caller = outer
+    while outer is not None and caller is not None:
+        if outer.f_code.co_filename == caller.f_code.co_filename:
+            yield dict(outer.f_locals)
+        outer = outer.f_back
+    if caller is not None:
+        yield caller.f_globals
 
 
 def _enclosing(frame: types.FrameType, qualname: str) -> Iterator[Mapping[str, Any]]:

@@ -84,6 +84,16 @@ def is_namespace(value: Any) -> bool:
     return isinstance(value, Namespace) or (isinstance(value, types.ModuleType) and value in _MODULES)
 
 
+def is_script_function(value: Any) -> bool:
+    """Whether a value is a function that scripts may call: of a namespace, or a built-in."""
+    name: Any = getattr(value, "__name__", "")
+    if not callable(value) or not isinstance(name, str):
+        return False
+    return any(value is known for known in BUILTINS.values()) or any(
+        member(module, name.rstrip("_")) is value or member(module, name) is value for module in _MODULES
+    )
+
+
 def attribute(value: Any, name: str, span: Span, trusted: bool) -> Any:
     """``value.name`` for a script. Raises DiagnosticError for what does not exist or is not allowed."""
     if is_namespace(value):

@@ -26,8 +26,9 @@ from ....struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from ..core import Evaluator, Scopes, ScriptSource, SpecialForm, capture
-from ..core.diagnostics import KIND, error
+from ..core import MISSING, Evaluator, Scopes, ScriptSource, SpecialForm, capture
+from ..core.diagnostics import FORBIDDEN, KIND, UNDEFINED, error
+from ..core.safety import BUILTINS, attribute, is_namespace, is_script_function
 
 
 class Dimensions(Protocol):
@@ -41,16 +42,46 @@ class Dimensions(Protocol):
 
 
 class _Loose(Evaluator):
-    """Reads the text of dimensions outside of any function: every name is a new variable."""
+    """Reads the text of dimensions outside of any function: every name is a new variable.
+
+    The name of what is called, or stands before a dot, means what it means to the Python code around: ``T`` in
+    ``"T.max(n, 4)"``. Only the script's own functions may be called.
+    """
 
     def __init__(self) -> None:
         super().__init__(ScriptSource.parse(""), Scopes(), DiagnosticContext())
         self._dtype = "int64"
+        self._around: Scopes | None = None
 
     def missing_name(self, node: ast.Name) -> prim.Var:
         made = prim.Var(node.id, self._dtype)
         self.scopes.define(node.id, made)
         return made
+
+    def eval_Attribute(self, node: ast.Attribute) -> Any:
+        if isinstance(node.value, ast.Name):
+            value = self._meaning(node.value)
+            if is_namespace(value):
+                return attribute(value, node.attr, self.span(node), trusted=False)
+        return super().eval_Attribute(node)
+
+    def callee(self, node: ast.expr) -> Any:
+        if not isinstance(node, ast.Name):
+            return self.eval(node)
+        value = self._meaning(node)
+        if value is MISSING:
+            self.fail(UNDEFINED, f"`{node.id}` is not defined", node)
+        if not is_script_function(value):
+            message = f"the text of a dimension may call functions of the script such as T.max, not `{node.id}`"
+            self.fail(FORBIDDEN, message, node, hint="write the dimension without quotes")
+        return value
+
+    def _meaning(self, node: ast.Name) -> Any:
+        """What a name means to the Python code that gives the text, or the built-in that scripts may use."""
+        if self._around is None:
+            frame = cast(Any, sys)._getframe(1)
+            self._around = Scopes((*capture.caller_variables(frame), BUILTINS))
+        return self._around.lookup(node.id)
 
     def dimension_text(self, text: str) -> prim.PrimExpr:
         return prim.dimension(self.scalar_text(text))
