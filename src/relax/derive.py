@@ -147,21 +147,23 @@ def derive_if(expr: If, scopes: Scopes) -> StructInfo:
     """The least upper bound of the branches; the condition must be a bool scalar."""
     info = known_struct_info(expr.cond, scopes)
     verdict = _is_bool_scalar(info)
-    span = use_span(expr.cond) or condition_span(expr.span) or expr.span
-    hint = "compare, or cast, to get a bool of rank 0"
     if verdict is Verdict.NO:
-        raise scopes.error(
-            "E3010", "the condition of an if must be a bool scalar", span, [_note(expr.cond, info)], hint
-        )
+        hint = "compare, or cast, to get a bool of rank 0"
+        message = "the condition of an if must be a bool scalar"
+        raise scopes.error("E3010", message, _condition_place(expr), [_note(expr.cond, info)], hint)
     if verdict is Verdict.POSSIBLY:
         what = "the condition of this if may not be a bool scalar"
         hint = silencing_hint(expr.cond, TensorStructInfo((), "bool"))
-        scopes.misfit(3010, what, "", span, [_note(expr.cond, info)], hint)
+        scopes.misfit(3010, what, "", _condition_place(expr), [_note(expr.cond, info)], hint)
     then = known_struct_info(expr.true_branch, scopes)
     other = known_struct_info(expr.false_branch, scopes)
     return _bound_by_condition(expr.cond, then, other, scopes) or struct_info_lca(
         then, other, scopes.shape_vars
     )
+
+
+def _condition_place(expr: If) -> Span | None:
+    return use_span(expr.cond) or condition_span(expr.span) or expr.span
 
 
 def _bound_by_condition(

@@ -7,6 +7,7 @@ the text came from a string or a notebook cell.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 
 def split_lines(text: str) -> list[str]:
@@ -25,9 +26,12 @@ class Source:
 
     def line(self, number: int) -> str:
         """The text of a line, numbered as in the file; empty when out of range."""
-        lines = split_lines(self.text)
         index = number - self.first_line
-        return lines[index] if 0 <= index < len(lines) else ""
+        return self._lines[index] if 0 <= index < len(self._lines) else ""
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        return split_lines(self.text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from ....ir import Diagnostic, DiagnosticError, Source, Span
 from ....ir.span import split_lines
+from .deep import is_too_deep, parse_deep
 from .diagnostics import SYNTAX
 
 Definition: TypeAlias = "ast.FunctionDef | ast.ClassDef"
@@ -41,7 +42,7 @@ class ScriptSource:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # e.g. SyntaxWarning: invalid escape sequence
-                tree = ast.parse(text)
+                tree = _tree(text)
         except SyntaxError as problem:
             line = problem.lineno or 1
             column = problem.offset or 1
@@ -97,6 +98,16 @@ class ScriptSource:
         if line > len(self._lines):
             return offset
         return len(self._lines[line - 1].encode()[:offset].decode(errors="replace"))
+
+
+def _tree(text: str) -> ast.Module:
+    """Python's tree of a text; Python's parser has limits of depth, which printed programs may pass."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, RecursionError, MemoryError) as problem:
+        if not is_too_deep(problem):
+            raise
+    return parse_deep(text)
 
 
 _FILES: dict[str, ScriptSource] = {}
