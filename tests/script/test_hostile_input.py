@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 import textwrap
 
+import numpy as np
 import pytest
+import tvm_ffi
 
-from relax.ir import DiagnosticError
+import relax
+from relax.ir import DiagnosticError, save_json
 from relax.script import from_source
 from relax.script import relax as R
 from relax.script import tir as T
@@ -380,3 +383,160 @@ def test_a_parameter_is_not_visible_in_its_own_annotation():
 
 def test_a_text_without_a_program_has_a_place():
     assert message_of("x = 1\n") == ("E1008", "<string> defines no function and no module")
+
+
+def test_a_class_without_arguments():
+    text = "@I.ir_module\nclass M({}):\n    @R.function\n    def f(x: R.Object):\n        return x\n"
+    assert message_of(text.format("metaclass=type")) == ("E1008", "a module has no metaclass")
+    assert message_of(text.format("flag=True")) == ("E1008", "a module's class takes no arguments")
+    assert message_of(text.format("**R")) == ("E1008", "a module's class takes no arguments")
+    assert message_of(text.format("R.Object")) == ("E1008", "a module has no base class")
+
+
+# ------------------------------------------------------------------------- long lines, long names
+
+LONG = "a" * 10_000
+LONG_TEXTS = {
+    "a line": inside(RELAX, "y = R.exp(x" + ", x" * 5000 + ")\nreturn y"),
+    "a line with its error at the end": inside(RELAX, "y = (x" + ", x" * 5000 + ", unknown)\nreturn y"),
+    "a comment": inside(RELAX, "y = unknown  # " + LONG + "\nreturn y"),
+    "a name": inside(RELAX, f"y = {LONG}\nreturn y"),
+    "a member": inside(RELAX, f"y = R.{LONG}(x)\nreturn y"),
+    "an attribute": inside(RELAX, f"y = x.{LONG}\nreturn y"),
+    "a keyword": inside(RELAX, f"y = R.exp(x, {LONG}=1)\nreturn y"),
+    "a dtype": f"@R.function\ndef main(x: R.Tensor((2,), '{LONG}')):\n    return x\n",
+    "a dimension": f"@R.function\ndef main(x: R.Tensor(('{LONG} +',))):\n    return x\n",
+    "a bad dimension": f"@R.function\ndef main(x: R.Tensor(('{LONG}.x',))):\n    return x\n",
+    "a decorator": f"@{LONG}\ndef main(x: R.Object):\n    return x\n",
+    "an option": f"@R.function({LONG}=1)\ndef main(x: R.Object):\n    return x\n",
+    "a class": f"@I.ir_module\nclass {LONG}({LONG}):\n    pass\n",
+    "a string": inside(RELAX, f"y = R.Op('{LONG}')\nreturn y"),
+    "a list": inside(RELAX, "y = R.reshape(x, [" + "-1, " * 5000 + "])\nreturn y"),
+    "a TIR name": inside(TIR, f"A[{LONG}] = 1"),
+    "a C function": inside(TIR, f"T.evaluate(T.call_extern('int32', '{LONG}', 1))"),
+    "no Python": "@R.function\ndef main(x: R.Object):\n    return x " + LONG + "\n",
+    "a function": f"@R.function\ndef {LONG}(x: R.Object):\n    return y\n",
+    "indentation": "@R.function\ndef main(x: R.Object):\n" + " " * 10_000 + "return y\n",
+    "a variable": inside(RELAX, f"{LONG} = x\ny = R.add({LONG}, c, c)\nreturn y"),
+    "a parameter": f"@R.function\ndef main({LONG}: R.Tensor((2,), 'int8')):\n    y = R.nn.softmax({LONG}, 9)\n    return y\n",
+}
+
+
+@pytest.mark.parametrize("name", LONG_TEXTS)
+def test_no_message_repeats_a_long_line(name):
+    found = complaints(LONG_TEXTS[name])
+    assert found
+    for diagnostic in found:
+        lines = diagnostic.render().splitlines()
+        assert max(map(len, lines)) < 2500
+        assert sum(map(len, lines)) < 10_000
+
+
+# ------------------------------------------------------------------------- functions outside of the program
+
+CALL = 'T.call_pure_extern("int64", "system", n)'
+EXTERN = {
+    "index": f"A[{CALL}] = T.float32(0)",
+    "value": f'A[0] = T.Cast("float32", {CALL})',
+    "extent": f"for i in range({CALL}):\n    A[0] = T.float32(0)",
+    "statement": f"T.evaluate({CALL})",
+    "with effects": 'T.evaluate(T.call_extern("int32", "system", A.data))',
+    "condition": f"if {CALL} > 0:\n    A[0] = T.float32(0)",
+    "assertion": f"assert {CALL} > 0, 'x'",
+    "predicate": f"with T.block('b'):\n    T.where({CALL} > 0)\n    A[0] = T.float32(0)",
+    "region": f"with T.block('b'):\n    T.reads(A[{CALL}:8])\n    A[0] = T.float32(0)",
+    "variable": f"v = {CALL}\nA[v] = T.float32(0)",
+    "size": f"B = T.alloc_buffer(({CALL},), 'float32')\nB[0] = T.float32(0)",
+    "view": f"B = T.decl_buffer(({CALL},), 'float32', data=A.data)\nB[0] = T.float32(0)",
+    "offset": f"B = T.decl_buffer((8,), 'float32', data=A.data, elem_offset={CALL})\nB[0] = T.float32(0)",
+    "by its operator": 'T.evaluate(T.call_intrin("int64", "tir.call_extern", "system", n))',
+}
+PRIM_FUNC = "@T.prim_func\ndef main(a: T.handle, n: T.int64):\n    A = T.match_buffer(a, (8,), 'float32')\n"
+
+
+@pytest.mark.parametrize("place", EXTERN)
+def test_c_functions_are_called_only_if_allowed(place):
+    text = inside(PRIM_FUNC, EXTERN[place])
+    (found,) = complaints(text)
+    assert found.code == "E1006"
+    assert found.span.line >= 4
+    assert found.message == "text given to from_source may not call `system`, a function outside of the program"
+    assert found.hint == "allow_extern= of from_source takes the names of C functions that may be called"
+    for allowed in (["system"], {"system", "other"}, "system", True):
+        assert from_source(text, allow_extern=allowed) is not None
+    for refused in ([], ["other"], "systems", False):
+        with pytest.raises(DiagnosticError, match="may not call `system`"):
+            from_source(text, allow_extern=refused)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"y = R.shape([{CALL}])",
+        f"y = R.prim_value({CALL})",
+        f"y = R.match_cast(x, R.Tensor(({CALL},), 'float32'))",
+        f"y: R.Tensor(({CALL},), 'float32') = R.match_cast(x, R.Tensor(({CALL},), 'float32'))",
+    ],
+)
+def test_c_functions_in_relax(statement):
+    head = "@R.function\ndef main(x: R.Tensor(('n',), 'float32')):\n    n = T.int64()\n"
+    text = inside(head, statement + "\nreturn y")
+    with pytest.raises(DiagnosticError, match="may not call `system`"):
+        from_source(text, check_well_formed=False)
+
+
+def test_c_functions_hidden_in_json():
+    """A program's metadata may hold any node."""
+    hidden = save_json(from_source(inside(PRIM_FUNC, EXTERN["statement"]), allow_extern=True))
+    text = f"""
+@I.ir_module
+class M:
+    f = I.load_json({hidden!r})
+
+    @R.function
+    def main(x: R.Object):
+        return x
+"""
+    assert message_of(text)[0] == "E1006"
+    assert len(from_source(text, allow_extern=True).functions) == 2
+
+
+def test_every_refused_call_is_reported():
+    body = 'T.evaluate(T.call_extern("int32", "a"))\nT.evaluate(T.call_extern("int32", "b", T.call_extern("int32", "c")))'
+    found = complaints(inside(PRIM_FUNC, body))
+    assert [(d.message.split("`")[1], d.span.line) for d in found] == [("a", 4), ("b", 5), ("c", 5)]
+
+
+def test_decorated_functions_call_what_they_like():
+    @T.prim_func
+    def main(A: T.Buffer((2,), "float32")):
+        A[0] = T.call_pure_extern("float32", "sinf", A[1])
+
+    assert "sinf" in main.script()
+
+
+def test_reading_a_text_calls_no_packed_function():
+    """R.call_packed only names one; it is looked up, and called, when the program runs."""
+    calls = []
+    tvm_ffi.register_global_func("testing.hostile.record", lambda *_: calls.append(1), override=True)
+    text = inside(RELAX, 'y = R.call_packed("testing.hostile.record", x, sinfo_args=R.Object)\nreturn x')
+    text = text.replace("@R.function", "@R.function(pure=False)")
+    module = relax.IRModule.from_expr(from_source(text))
+    executable = relax.build(module)
+    assert calls == []
+    relax.VirtualMachine(executable)["main"](np.zeros((2, 4), "float32"), np.array(True), (2, 4))
+    assert calls == [1]
+
+
+def test_only_a_running_program_opens_files(tmp_path, monkeypatch):
+    """Neither reading nor building does, though the path is a constant."""
+    path = str(tmp_path / "x.npy")
+    np.save(path, np.ones(3, "float32"))
+    opened = []
+    load = np.load
+    monkeypatch.setattr("numpy.load", lambda *args, **options: opened.append(args) or load(*args, **options))
+    text = f"@R.function\ndef main() -> R.Object:\n    y = R.read_tensor_from_file(R.str({path!r}))\n    return y\n"
+    executable = relax.build(relax.IRModule.from_expr(from_source(text)))
+    assert opened == []
+    assert relax.VirtualMachine(executable)["main"]().numpy().tolist() == [1, 1, 1]
+    assert opened == [(path,)]
