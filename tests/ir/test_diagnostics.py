@@ -120,3 +120,41 @@ def test_warnings_can_be_turned_into_errors():
         warnings.simplefilter("error", RelaxWarning)
         with pytest.raises(RelaxWarning, match=r"warning\[W0001\]: careful"):
             emit_warning(Diagnostic("W0001", "careful", level="warning"))
+
+
+# ------------------------------------------------------------------------- lines of any length, characters of any kind
+
+
+@pytest.mark.parametrize("start", [0, 1, 49, 50, 51, 5000, 9800, 9990, 9999])
+@pytest.mark.parametrize("length", [1, 30, 9000])
+def test_a_long_line_is_shown_around_its_mark(start, length):
+    line = "".join(chr(97 + i % 26) for i in range(10_000))
+    end = min(start + length, len(line))
+    span = Span(Source("x.py", line), 1, start + 1, 1, end + 1)
+    *_, shown, marked = Diagnostic("E1001", "wrong", span, label="here").render().splitlines()
+    shown, marked = shown.removeprefix("1 | "), marked.removeprefix("  | ").removesuffix(" here")
+    assert len(shown) <= 202
+    first, last = marked.index("^"), len(marked)
+    part = shown[first:last].removesuffix("…")
+    assert part
+    assert line[start:end].startswith(part)
+    assert len(marked) <= len(shown) + 1
+
+
+def test_a_short_line_is_shown_whole():
+    line = "x" * 200
+    assert f"1 | {line}\n" in Diagnostic("E1001", "wrong", Span(Source("x", line), 1, 3, 1, 5)).render()
+
+
+def test_what_commands_a_terminal_is_not_repeated():
+    line = "y = 1  # \x1b[2J \x07 \x00 \u202e \t \x7f"
+    text = Diagnostic("E1001", "wrong", Span(Source("x", line), 1, 1, 1, 2)).render()
+    assert "1 | y = 1  # �[2J � � � \t �\n" in text
+
+
+def test_long_messages_notes_and_hints_are_cut():
+    long = "x" * 10_000
+    text = Diagnostic("E1001", f"wrong {long}\nshort", None, "", (long, "short"), long).render()
+    assert max(map(len, text.splitlines())) < 2100
+    assert "\nshort" in text
+    assert " … " in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -106,3 +107,22 @@ def test_loading_an_op_registers_nothing():
     with pytest.raises(ValueError, match="not a saved relax program"):
         load_json('{"format":1,"root":{"n":0},"nodes":[["op","test.never"]]}')
     assert not Op.exists("test.never")
+
+
+@pytest.mark.parametrize(
+    "record",
+    [["os.system", ["true"], None], ["builtins.eval", ["1"], None], ["subprocess.Popen", [["true"]], None],
+     ["ir.Diagnostic", ["E1001", "x"], None], ["prim.Var", ["x", {"y": "int64"}], {"d": [["__class__", 1]]}],
+     ["op", "relax.unknown"], ["prim.Var", [{"f": "os"}], None], ["prim.Var", [{"p": "x"}, {"y": "int64"}], None],
+     ["prim.Var", [{"a": ["object", [1], ""]}, {"y": "int64"}], None]],
+)  # fmt: skip
+def test_json_makes_nodes_only(record):
+    """A name that is no class of nodes is an error; nothing is imported, looked up elsewhere, or unpickled."""
+    before = set(sys.modules)
+    text = json.dumps({"format": 1, "root": {"n": 0}, "nodes": [record]})
+    try:
+        made = load_json(text)
+    except ValueError:
+        made = None
+    assert made is None or isinstance(made, Node)
+    assert set(sys.modules) == before

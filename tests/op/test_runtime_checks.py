@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import relax
 from relax import te
 from relax.expr import ShapeExpr, Tuple, Var
 from relax.op import infer_call, operator_of
@@ -70,7 +71,7 @@ def test_sizes_of_unknown_relation_broadcast(a, b):
 
 def test_sizes_that_do_not_broadcast():
     call = add(tensor("x", n), tensor("y", m))
-    with pytest.raises(AssertionError, match="the shapes cannot be broadcast: n and m"):
+    with pytest.raises(AssertionError, match=r"the shapes cannot be broadcast: n and m \(n = 2, m = 3\)$"):
         run(call, ones(2), ones(3), out_shape=(3,))
 
 
@@ -81,7 +82,8 @@ def test_a_size_beside_a_constant():
     for count in (1, 3):
         np.testing.assert_array_equal(run(call, ones(3), ones(count), out_shape=(3,)), ones(3) * 2)
     for count in (0, 2, 5):
-        with pytest.raises(AssertionError, match="the shapes cannot be broadcast: 3 and n"):
+        message = rf"the shapes cannot be broadcast: 3 and n \(n = {count}\)$"
+        with pytest.raises(AssertionError, match=message):
             run(call, ones(3), ones(count), out_shape=(3,))
 
 
@@ -165,3 +167,26 @@ def test_networks():
     )
     biased = attention(*(tensor(name, 1, n, 2, 8) for name in "qkv"), tensor("bias", p, 1, n, n))
     assert requirements(biased) == ["dimension 0 of bias is p, which does not broadcast to 1"]
+
+
+@pytest.mark.parametrize("sizes", [('("n",)', '("m",)'), ("ndim=1", "ndim=1")])
+def test_sizes_are_shown_wherever_it_runs(sizes):
+    """Also where they have no names in the program."""
+    first, second = (f'R.Tensor({size}, dtype="float32")' for size in sizes)
+    text = f"@R.function\ndef main(x: {first}, y: {second}):\n    z = R.add(x, y)\n    return z\n"
+    module = relax.IRModule.from_expr(relax.script.from_source(text))
+    with pytest.raises(
+        AssertionError, match=r"^main: add: the shapes cannot be broadcast: \w+ and \w+ \(\w+ = 2, \w+ = 3\)"
+    ):
+        relax.VirtualMachine(relax.build(module))["main"](ones(2), ones(3))
+    with pytest.raises(AssertionError, match="last dimension 2, x2: last dimension 3"):
+        relax.interpret(module, "main", ones(2), ones(3))
+
+
+def test_a_condition_on_data_shows_no_sizes():
+    func = relax.script.from_source(
+        "@T.prim_func\ndef f(A: T.Buffer((2,), 'int64'), n: T.int64):\n    assert A[0] < n, 'the data'\n"
+    )
+    for call in (lambda *args: interpret(func, *args), relax.codegen.build_module(func)["f"]):
+        with pytest.raises(AssertionError, match="the data$"):
+            call(np.array([5, 5]), 3)

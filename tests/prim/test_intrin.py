@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -233,3 +234,34 @@ def test_calls_by_name():
     )
     assert intrin.call_intrin("float32", "exp", x).intrinsic == "exp"
     assert intrin.power(2, 0.5).dtype == "float32"
+
+
+EXTREMES = {
+    "float64": [float("inf"), -float("inf"), float("nan"), 1e308, -1e308, 5e-324, 0.0, -0.0, 2.5],
+    "float32": [float("inf"), float("nan"), 3e38, 1e-45, 0.0],
+    "float16": [float("inf"), 65504.0, float("nan"), 0.0],
+    "int64": [0, -1, 2**63 - 1, -(2**63)],
+    "int8": [0, -1, 127, -128],
+    "uint64": [0, 2**64 - 1],
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", EXTREMES)
+def test_folding_warns_of_nothing(dtype):
+    """NumPy warns of inf - inf and of overflow; folding says what comes out of it, or declines."""
+    values = [const(value, dtype) for value in EXTREMES[dtype]]
+    for name in intrin.__all__:
+        for count in (1, 2, 3):
+            for args in itertools.product(values, repeat=count):
+                try:
+                    getattr(intrin, name)(*args)
+                except (TypeError, ValueError, ZeroDivisionError, OverflowError, AttributeError, KeyError):
+                    continue
+
+
+def test_rounding_infinities():
+    for value in (float("inf"), -float("inf")):
+        for name in ("round", "floor", "ceil", "trunc", "nearbyint"):
+            assert getattr(intrin, name)(const(value, "float64")).value == value
+    assert math.isnan(intrin.round(const(float("nan"), "float64")).value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import sys
 
 import llvmlite.binding as llvm
 import ml_dtypes
@@ -291,3 +292,21 @@ def test_what_cannot_be_saved():
         ib.emit_ret(0)
     with pytest.raises(ExecutableError, match="a constant of type frozenset cannot be saved"):
         ib.get().to_bytes()
+
+
+def test_loading_unpickles_nothing(monkeypatch):
+    """Neither Python's objects nor its code are in a file."""
+    data = build().to_bytes()
+
+    def forbidden(*args, **options):
+        raise AssertionError("this could run code of the file's")
+
+    for name in ("pickle.load", "pickle.loads", "pickle.Unpickler", "marshal.loads", "numpy.load", "builtins.eval",
+                 "builtins.exec", "builtins.compile", "importlib.import_module"):  # fmt: skip
+        monkeypatch.setattr(name, forbidden)
+    before = set(sys.modules)
+    executable = Executable.from_bytes(data)
+    VirtualMachine(executable)
+    monkeypatch.undo()
+    assert set(sys.modules) == before
+    assert executable.as_text() == build().as_text()

@@ -42,6 +42,20 @@ def test_read_tensor_from_file(suffix, tmp_path):
     assert (read.dtype, read.numpy().tolist()) == ("float32", value.tolist())
 
 
+def test_a_file_of_pickles_is_refused(tmp_path):
+    path = str(tmp_path / "tensor.npy")
+    np.save(path, np.array([print], object), allow_pickle=True)
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        get_global_func("relax.run.read_tensor_from_file")(path)
+
+
+def test_a_tensor_is_not_fetched_from_elsewhere():
+    """A path is a path."""
+    for path in ("http://127.0.0.1:9/tensor.txt", "file:///proc/version"):
+        with pytest.raises(RuntimeError, match="No such file or directory"):
+            get_global_func("relax.run.read_tensor_from_file")(path)
+
+
 def test_nan_and_inf():
     x = np.array([np.inf, np.nan, 0.0, -0.0, -np.inf], "float32")
     assert run["nonzero"](x).numpy().tolist() == [[0, 1, 4]]

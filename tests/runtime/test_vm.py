@@ -22,6 +22,7 @@ from relax.runtime import (
 )
 from relax.runtime.bytecode import BytecodeError
 from relax.runtime.info import FuncInfo, PrimInfo, ShapeInfo, TensorInfo, TupleInfo
+from relax.runtime.values import import_value, kind_of
 
 register_func("test.vm.add", lambda a, b: nd.array(a.numpy() + b.numpy()), override=True)
 register_func("test.vm.identity", lambda x: x, override=True)
@@ -553,3 +554,17 @@ def test_registers_set_on_every_way():
         ib.emit_goto(-2)
         ib.emit_ret(ib.r(1))
     assert VirtualMachine(ib.get())["main"](False) is False
+
+
+@pytest.mark.parametrize("size", [2**63, 2**70, -(2**63) - 1, np.uint64(2**64 - 1)])
+def test_a_shape_of_numbers_that_do_not_fit(size):
+    with pytest.raises(ValueError, match=f"dimension 1 is {size}, which does not fit into 64 bits"):
+        import_value((3, size), ShapeInfo(ndim=2))
+
+
+def test_numbers_of_any_length_are_named():
+    with pytest.raises(
+        ValueError, match="dimension 0 is a number of 16610 bits, which does not fit into 64 bits"
+    ):
+        import_value([10**5000], ShapeInfo(ndim=1))
+    assert kind_of(10**5000) == "a number of 16610 bits"

@@ -333,7 +333,16 @@ def scalar_calls():
                 yield form.format(name)
 
 
-NO_DIMENSION = {"call_extern", "call_pure_extern", "call_packed", "call_intrin", "evaluate", "ceildiv", "min_value", "max_value"}
+NO_DIMENSION = {
+    "call_extern",
+    "call_pure_extern",
+    "call_packed",
+    "call_intrin",
+    "evaluate",
+    "ceildiv",
+    "min_value",
+    "max_value",
+}
 
 
 def test_scalar_functions_are_found():

@@ -460,7 +460,9 @@ def test_c_functions_are_called_only_if_allowed(place):
     (found,) = complaints(text)
     assert found.code == "E1006"
     assert found.span.line >= 4
-    assert found.message == "text given to from_source may not call `system`, a function outside of the program"
+    assert (
+        found.message == "text given to from_source may not call `system`, a function outside of the program"
+    )
     assert found.hint == "allow_extern= of from_source takes the names of C functions that may be called"
     for allowed in (["system"], {"system", "other"}, "system", True):
         assert from_source(text, allow_extern=allowed) is not None

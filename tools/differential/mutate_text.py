@@ -35,12 +35,14 @@ class TextMutation:
 TABLE: list[TextMutation] = []
 
 
-def declare(*codes: str, breaks: bool = True) -> Callable[[MutateText], MutateText]:
+def declare(
+    *codes: str, breaks: bool = True, table: list[TextMutation] = TABLE
+) -> Callable[[MutateText], MutateText]:
     """The decorator of a mutation of text."""
 
     def add(function: MutateText) -> MutateText:
         doc = (function.__doc__ or "").strip().splitlines()[0]
-        TABLE.append(TextMutation(function.__name__, function, doc, breaks, frozenset(codes)))
+        table.append(TextMutation(function.__name__, function, doc, breaks, frozenset(codes)))
         return function
 
     return add

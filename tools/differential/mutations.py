@@ -24,7 +24,14 @@ from relax.ir import Diagnostic, DiagnosticError, IRModule, assert_structural_eq
 from relax.script import from_source
 from relax.transform import Normalize
 
-from . import mutate_annotations, mutate_derivation, mutate_operators, mutate_rules, mutate_text
+from . import (
+    mutate_annotations,
+    mutate_derivation,
+    mutate_extremes,
+    mutate_operators,
+    mutate_rules,
+    mutate_text,
+)
 from .choices import Choices, Drawn, Seeded
 from .mutate_neighbours import NEIGHBOURS, Neighbour
 from .mutate_text import TextMutation
@@ -37,7 +44,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *mutate_operators.TABLE,
 )
 
-TEXT_MUTATIONS: tuple[TextMutation, ...] = tuple(mutate_text.TABLE)
+TEXT_MUTATIONS: tuple[TextMutation, ...] = (*mutate_text.TABLE, *mutate_extremes.TABLE)
 
 INTERPRETED = frozenset({"rules", mutate_derivation.DERIVE})
 """The stages whose errors the interpreter finds too."""
@@ -236,7 +243,9 @@ def check_text(text: str, mutation: TextMutation, draw: Any) -> tuple[Diagnostic
     if mutation.breaks and (not codes or (mutation.codes and not codes & mutation.codes)):
         raise Unrefused(f"{mutation}: answered with {codes or 'nothing'}\n\n{broken}")
     for diagnostic in found:
-        diagnostic.render()
+        longest = max(map(len, diagnostic.render().splitlines()))
+        if longest > 2500:
+            raise Unrefused(f"{mutation}: a line of the message has {longest} characters\n\n{broken[:2000]}")
         assert_inside(diagnostic, broken)
     return found
 

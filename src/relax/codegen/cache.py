@@ -192,7 +192,9 @@ def _read_own_file(path: Path) -> bytes:
     """The bytes of a regular file of the user's. Raises OSError for all else, which is not even opened."""
     _check_entry(path, os.lstat(path))
     # What was put there in the meantime is not waited for.
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    flags = (
+        os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    )
     with open(os.open(path, flags), "rb") as file:
         status = os.fstat(file.fileno())
         _check_entry(path, status)

@@ -27,7 +27,9 @@ Level = Literal["error", "warning", "note"]
 
 _LONGEST_LINE: Final = 200
 _LONGEST_MESSAGE: Final = 2000
-_UNSEEN: Final = dict.fromkeys([*range(9), *range(10, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], "�")
+_UNSEEN: Final = dict.fromkeys(
+    [*range(9), *range(10, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)], "�"
+)
 """Characters of a source line that command a terminal instead of being shown, or change the order of the others."""
 
 

@@ -87,9 +87,12 @@ def read_tensor_from_file(path: str) -> tvm_ffi.Tensor:
     """The float32 tensor in a file: NumPy's ``.npy``, or text with one row per line."""
     if not isinstance(path, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"read_tensor_from_file: expected a path, found {kind_of(path)}")
-    found: Array = (
-        np.load(path, allow_pickle=False) if path.endswith(".npy") else np.loadtxt(path, np.float32)
-    )
+    found: Array
+    if path.endswith(".npy"):
+        found = np.load(path, allow_pickle=False)
+    else:
+        with open(path, encoding="utf-8") as file:  # given a path, NumPy would also fetch a URL
+            found = np.loadtxt(file, np.float32)
     return tensor_of_numpy(np.asarray(found, np.float32, order="C"))
 
 

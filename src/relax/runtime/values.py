@@ -173,7 +173,7 @@ def kind_of(value: object) -> str:
         case bool() | float():
             return f"the {type(value).__name__} {value}"
         case int():
-            return f"the int {_short(value)}"
+            return f"the int {value}" if value.bit_length() <= 256 else _short(value)
         case Closure():
             return f"the function {value.name}"
         case tvm_ffi.Function():

@@ -428,7 +428,10 @@ def _while(condition: Callable[[Env], Any], body: Run) -> Run:
 
 
 def _assert(
-    condition: Callable[[Env], Any], message: str, shown: Sequence[tuple[str, Callable[[Env], Any]]], body: Run
+    condition: Callable[[Env], Any],
+    message: str,
+    shown: Sequence[tuple[str, Callable[[Env], Any]]],
+    body: Run,
 ) -> Run:
     def run(env: Env) -> None:
         if not condition(env):

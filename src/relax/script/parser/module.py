@@ -102,7 +102,11 @@ class ModuleParser(StatementParser):
                 error(DECLARATION, "a module has no base class", self.span(base)).diagnostics[0]
             )
         for keyword in node.keywords:
-            what = "a module has no metaclass" if keyword.arg == "metaclass" else "a module's class takes no arguments"
+            what = (
+                "a module has no metaclass"
+                if keyword.arg == "metaclass"
+                else "a module's class takes no arguments"
+            )
             self.diagnostics.emit(error(DECLARATION, what, self.span(keyword)).diagnostics[0])
         with self.active(), self.scopes.frame() as frame:
             frame["cls"] = frame[node.name] = reference

@@ -17,7 +17,6 @@ from ....ir import Source, Span
 from .diagnostics import DECLARATION, NO_SOURCE, fail
 from .source import Definition, ScriptSource, file_source
 
-
 _SCRIPT: Final = str(Path(__file__).parents[2])
 """The folder of the package relax.script."""
 

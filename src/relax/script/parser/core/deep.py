@@ -14,9 +14,10 @@ Lines and columns are those of the whole text. This is only tried after Python h
 from __future__ import annotations
 
 import ast
+import keyword
 import re
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 LIMIT: Final = 1000
 """How deep brackets, and how deep blocks may be nested; what reads the tree is recursive."""
@@ -36,8 +37,8 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_OPERATORS: Final = frozenset({"and", "or", "not", "in", "is", "if", "else", "for", "lambda", "return", "await", "yield",
-                               "assert", "del", "elif", "while", "from", "raise", "import", "as", "with"})  # fmt: skip
+_OPERATORS: Final = frozenset(keyword.kwlist) - {"None", "True", "False"}
+"""Words after which a bracket opens a group, and is no call."""
 
 
 def is_too_deep(problem: Exception) -> bool:
@@ -222,7 +223,7 @@ def _put_back(tree: ast.AST, places: dict[tuple[int, int], tuple[_Cut, ast.AST]]
     """Replace the placeholders in a tree. Raises SyntaxError if one is not found where it should be."""
     for node in list(ast.walk(tree)):
         for name, value in list(ast.iter_fields(node)):
-            items: list[Any] = value if isinstance(value, list) else [value]
+            items = cast("list[Any]", value) if isinstance(value, list) else [value]
             for i, item in enumerate(items):
                 held = item.value if isinstance(item, ast.Expr) else item
                 if isinstance(held, ast.Name) and (held.lineno, held.col_offset) in places:

@@ -72,7 +72,9 @@ class _Loose(Evaluator):
         if value is MISSING:
             self.fail(UNDEFINED, f"`{node.id}` is not defined", node)
         if not is_script_function(value):
-            message = f"the text of a dimension may call functions of the script such as T.max, not `{node.id}`"
+            message = (
+                f"the text of a dimension may call functions of the script such as T.max, not `{node.id}`"
+            )
             self.fail(FORBIDDEN, message, node, hint="write the dimension without quotes")
         return value
 
