@@ -219,7 +219,7 @@ def test_match_buffer():
     i, vi, j = (tir.Var(n, "int64") for n in ("i", "vi", "j"))
     s = tir.Var("s", "int64")
     view = tir.decl_buffer((4,), name="view", strides=(s,), elem_offset=tir.Var("o", "int64"))
-    region = tir.BufferRegion(a, (tir.Range(vi, 1), tir.Range(2, 4)))
+    region = tir.BufferRegion(a, (tir.Range.from_min_extent(vi, 1), tir.Range(2, 6)))
     body = tir.For(j, 0, 4, "serial", tir.BufferStore(view, (vi * 10 + j).astype("float32"), (j,)))
     block = tir.Block(
         (tir.IterVar(tir.Range(0, 8), vi),),

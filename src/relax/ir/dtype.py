@@ -133,6 +133,11 @@ class DataType(str):
         """The greatest value; +inf for floats that have it."""
         return 1 if self.is_bool else _limits(self)[1]
 
+    @property
+    def max_finite(self) -> float:
+        """The greatest finite value of a floating-point type."""
+        return _max_finite(self)
+
 
 def _spelling_of(text: Any) -> str:
     if text is None:
@@ -191,3 +196,8 @@ def _limits(dtype: DataType) -> tuple[int | float, int | float]:
     if np.isinf(inf.astype(np.float64)):
         return -np.inf, np.inf
     return float(info.min), float(info.max)
+
+
+@functools.cache
+def _max_finite(dtype: DataType) -> float:
+    return float(cast(Any, ml_dtypes.finfo)(dtype.numpy()).max)

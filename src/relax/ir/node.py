@@ -16,7 +16,8 @@ What a field is, is said in its declaration and nowhere else:
 From the fields come the constructor (with converters), `fields_of`, `children_of`, `replace`, and, in
 their own modules, structural equality, hash, difference, JSON and pickling. Nodes are frozen,
 slotted and compared by identity. The constructor sets slots through their descriptors, which is twice as fast as
-`object.__setattr__`.
+`object.__setattr__`. A class with an ``__init__`` of its own keeps it: it takes every field by name, and ends by
+giving them to `__fields_init__`.
 """
 
 from __future__ import annotations
@@ -115,6 +116,8 @@ class Node:
     if TYPE_CHECKING:  # every node's constructor takes ``span=``; `_make_init` provides it
         span: Span | None = label(default=None, kw_only=True)
 
+        def __fields_init__(self, *values: Any, span: Span | None = None) -> None: ...
+
     __node_fields__: ClassVar[tuple[FieldSpec, ...]] = ()
     __child_names__: ClassVar[tuple[str, ...]] = ()
     """The fields that are no labels."""
@@ -189,7 +192,9 @@ def node(cls: type[T]) -> type[T]:
         FieldSpec(f.name, f.metadata.get(_KIND, "child"), f.metadata.get(_ALIAS) or f.name) for f in fields
     )
     raw.__child_names__ = tuple(spec.name for spec in raw.__node_fields__ if spec.kind != "label")
-    raw.__init__ = _make_init(raw, fields)
+    raw.__fields_init__ = _make_init(raw, fields)
+    if "__init__" not in cls.__dict__:
+        raw.__init__ = raw.__fields_init__
     raw.__setattr__ = _frozen
     raw.__delattr__ = _frozen
     raw.__match_args__ = tuple(f.name for f in fields if not f.kw_only)

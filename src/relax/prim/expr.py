@@ -34,6 +34,8 @@ _FLOATS: tuple[type[Any], ...] = (float, np.floating)
 BOOL = DataType("bool")
 INT32 = DataType("int32")
 INT64 = DataType("int64")
+FLOAT32 = DataType("float32")
+FLOAT64 = DataType("float64")
 
 
 class PrimExpr(BaseExpr):
@@ -46,25 +48,25 @@ class PrimExpr(BaseExpr):
     _simplified: Any
 
     def __add__(self, other: ExprLike) -> PrimExpr:
-        return binary(Add, self, other)
+        return NotImplemented if defers(other) else binary(Add, self, other)
 
     def __radd__(self, other: ExprLike) -> PrimExpr:
         return binary(Add, other, self)
 
     def __sub__(self, other: ExprLike) -> PrimExpr:
-        return binary(Sub, self, other)
+        return NotImplemented if defers(other) else binary(Sub, self, other)
 
     def __rsub__(self, other: ExprLike) -> PrimExpr:
         return binary(Sub, other, self)
 
     def __mul__(self, other: ExprLike) -> PrimExpr:
-        return binary(Mul, self, other)
+        return NotImplemented if defers(other) else binary(Mul, self, other)
 
     def __rmul__(self, other: ExprLike) -> PrimExpr:
         return binary(Mul, other, self)
 
     def __truediv__(self, other: ExprLike) -> PrimExpr:
-        return true_divide(self, other)
+        return NotImplemented if defers(other) else true_divide(self, other)
 
     def __rtruediv__(self, other: ExprLike) -> PrimExpr:
         return true_divide(other, self)
@@ -288,6 +290,12 @@ def _convert_pair(expr: PrimExpr, first: str, second: str) -> None:
         a, b = match_dtypes(a, b)
         set_slot(expr, first, a)
         set_slot(expr, second, b)
+
+
+def bind_value(binding: Any) -> None:
+    """Convert what a Let gives its variable: a number takes the variable's dtype."""
+    if not isinstance(binding.value, PrimExpr):
+        set_slot(binding, "value", match_dtypes(binding.var, binding.value)[1])
 
 
 class BinaryExpr(PrimExpr):
@@ -586,7 +594,15 @@ class Let(PrimExpr):
     body: PrimExpr
 
     def __post_init__(self) -> None:
+        bind_value(self)
+        if not isinstance(self.body, PrimExpr):  # pyright: ignore[reportUnnecessaryIsInstance]
+            set_slot(self, "body", convert(self.body))
         set_slot(self, "dtype", self.body.dtype)
+
+
+def defers(other: Any) -> bool:
+    """Whether the other operand's class says what arithmetic with a scalar means: a whole tensor does."""
+    return getattr(other, "__takes_scalars__", False)
 
 
 ARITHMETIC: tuple[type[BinaryExpr], ...] = (Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod, Min, Max)
@@ -599,25 +615,37 @@ def is_expr_like(value: Any) -> TypeGuard[ExprLike]:
 
 
 def const(value: Any, dtype: str | None = None) -> IntImm | FloatImm:
-    """A constant. Without a dtype: bool for a bool, int32 (int64 if it does not fit) for an int, float32 for a float.
+    """A constant. Without a dtype: that of a NumPy scalar; bool for a bool, int32 for an int, float32 for a float,
+    or 64 bits where the value does not fit. Raises ValueError for a value that does not fit the dtype.
 
     A vector dtype is not taken here (TIR's Broadcast makes vectors of constants).
     """
+    if dtype is None:
+        dtype = _own_dtype(value)
     if isinstance(value, (IntImm, FloatImm)):
         value = value.value
-    if dtype is None:
-        if isinstance(value, _BOOLS):
-            dtype = BOOL
-        elif isinstance(value, _INTEGERS):
-            dtype = INT32 if INT32.min_value <= value <= INT32.max_value else INT64
-        else:
-            dtype = "float32"
     kind = DataType(dtype)
     if kind.is_float:
+        infinite = isinstance(value, _FLOATS) and math.isinf(value)
+        if abs(value) > kind.max_finite and not infinite:
+            raise ValueError(f"const: {value} does not fit {kind!s}")
         return FloatImm(kind, value)
     if isinstance(value, _FLOATS) and not float(value).is_integer():
         raise ValueError(f"const: {value} is not an integer, and the dtype is {kind!s}")
     return IntImm(kind, int(value))
+
+
+def _own_dtype(value: Any) -> DataType:
+    """The dtype of a number given without one."""
+    if isinstance(value, (IntImm, FloatImm)):
+        return value.dtype
+    if isinstance(value, np.generic):
+        return DataType(value.dtype)
+    if isinstance(value, bool):
+        return BOOL
+    if isinstance(value, int):
+        return INT32 if INT32.min_value <= value <= INT32.max_value else INT64
+    return FLOAT32 if not math.isfinite(value) or abs(value) <= FLOAT32.max_finite else FLOAT64
 
 
 def convert(value: Any) -> PrimExpr:

@@ -383,12 +383,12 @@ def bitwise_not(a: ExprLike, span: Any = None) -> PrimExpr:
 # ------------------------------------------------------------------------------------- choice and logic
 
 
-def min(a: ExprLike, b: ExprLike, span: Any = None) -> PrimExpr:
+def min(a: ExprLike, b: ExprLike) -> PrimExpr:
     """The smaller of two; of floats, NaN if either is."""
     return binary(Min, a, b)
 
 
-def max(a: ExprLike, b: ExprLike, span: Any = None) -> PrimExpr:
+def max(a: ExprLike, b: ExprLike) -> PrimExpr:
     """The larger of two; of floats, NaN if either is."""
     return binary(Max, a, b)
 

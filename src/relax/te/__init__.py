@@ -59,9 +59,9 @@ from ..prim.intrin import (
     truncdiv,
     truncmod,
 )
+from ..tir.reduction import Reducer, comm_reducer, max, min, prod, sum
 from .create_prim_func import create_prim_func
 from .operation import compute, extern, placeholder, reduce_axis, size_var, var
-from .reduction import Reducer, comm_reducer, max, min, prod, sum
 from .tensor import (
     ComputeOp,
     ExternOp,

@@ -167,13 +167,13 @@ class _Builder:
             assert axis.dom is not None
             loop_var = Var(axis.var.name, axis.var.dtype)
             block_var = Var(f"v_{axis.var.name}", axis.var.dtype)
-            dom = Range(*self.lower([axis.dom.min, axis.dom.extent], {}))
+            dom = Range.from_min_extent(*self.lower([axis.dom.min, axis.dom.extent], {}))
             values[axis.var] = block_var
             iter_vars.append(IterVar(dom, block_var, axis.iter_type))
             loops.append((loop_var, dom))
         iter_values: list[PrimExpr] = [loop_var for loop_var, _ in loops]
         if not axes:  # only the root has no variables
-            iter_vars.append(IterVar(Range(const(0, "int64"), const(1, "int64")), Var("vi", "int64")))
+            iter_vars.append(IterVar(Range(const(1, "int64")), Var("vi", "int64")))
             iter_values.append(const(0, "int64"))
         spatial = tuple(v.var for v in iter_vars[: len(op.axis)])
         exprs = self.lower(body, values)

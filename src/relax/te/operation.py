@@ -59,7 +59,7 @@ def _iter_var(dom: Any, name: str, kind: str) -> IterVar:
         low, high = dimensions(as_tuple(dom))
         extent = high if isinstance(low, IntImm) and low.value == 0 else high - low
     dtype = extent.dtype if isinstance(low, IntImm) else (low + extent).dtype
-    return IterVar(Range(low.astype(dtype), extent.astype(dtype)), Var(name, dtype), kind)
+    return IterVar(Range.from_min_extent(low.astype(dtype), extent.astype(dtype)), Var(name, dtype), kind)
 
 
 def _argument_names(
@@ -99,7 +99,7 @@ def compute(
     sizes = _shape(shape)
     names = _argument_names(fcompute, len(sizes), varargs_names)
     axes = tuple(
-        IterVar(Range(IntImm(size.dtype, 0), size), Var(axis_name, size.dtype), "spatial")
+        IterVar(Range.from_min_extent(IntImm(size.dtype, 0), size), Var(axis_name, size.dtype), "spatial")
         for axis_name, size in zip(names, sizes, strict=True)
     )
     result = fcompute(*(axis.var for axis in axes))

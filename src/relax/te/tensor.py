@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, final
 
 from ..ir import DataType, child, node, set_slot
-from ..prim import PrimExpr, convert
+from ..prim import PrimExpr, const, convert
 from ..tir.buffer import Buffer, IterVar
 from ..tir.scalar import ScalarOperators, as_tuple
 from ..tir.stmt import Stmt
@@ -146,6 +146,18 @@ class Tensor:
         shape = ", ".join(str(size) for size in self.shape)
         return f"Tensor(shape=[{shape}], dtype={self.dtype}, op.name={self.op.name})"
 
+    @property
+    def __takes_scalars__(self) -> bool:
+        """Whether ``scalar + tensor`` is a tensor: unless it has no dimensions and stands for its only element."""
+        return self.ndim != 0
+
+    def __neg__(self) -> Any:
+        return _arithmetic("multiply", self, const(-1, self.dtype))
+
+    def astype(self, dtype: str) -> Any:
+        """The tensor converted to another dtype."""
+        return _arithmetic("cast", self, dtype)
+
     def __add__(self, other: Any) -> Any:
         return _arithmetic("add", self, other)
 
@@ -175,7 +187,7 @@ _tensor_arithmetic: dict[str, Callable[[Any, Any], Any]] = {}
 
 
 def register_tensor_arithmetic(**functions: Callable[[Any, Any], Any]) -> None:
-    """Give whole tensors their operators: add, subtract, multiply, divide.
+    """Give whole tensors their operators: add, subtract, multiply, divide, cast.
 
     The library of formulas does so.
     """

@@ -89,9 +89,7 @@ from ..prim.intrin import (
     log2,
     log10,
     logical_not,
-    max,
     max_value,
-    min,
     min_value,
     nan,
     nearbyint,
@@ -136,6 +134,7 @@ from .functor import (
     substitute,
 )
 from .interpret import interpret
+from .reduction import Reducer, comm_reducer, max, min, prod, sum
 from .regions import block_access_region
 from .renew import renew_bound_vars
 from .specialize import specialize
@@ -210,6 +209,7 @@ __all__ = [
     "Ramp",
     "Range",
     "Reduce",
+    "Reducer",
     "Select",
     "SeqStmt",
     "SizeVar",
@@ -244,6 +244,7 @@ __all__ = [
     "ceil",
     "ceildiv",
     "clz",
+    "comm_reducer",
     "const",
     "convert",
     "copysign",
@@ -290,6 +291,7 @@ __all__ = [
     "post_order_visit",
     "pow",
     "power",
+    "prod",
     "pre_order_visit",
     "promised_apart",
     "reinterpret",
@@ -306,6 +308,7 @@ __all__ = [
     "sqrt",
     "stmt_functor",
     "substitute",
+    "sum",
     "tan",
     "tanh",
     "transform",

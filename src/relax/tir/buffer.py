@@ -18,10 +18,30 @@ from .scalar import ScalarOperators, as_tuple
 
 @node
 class Range(Node):
-    """The integers from `min` up to, not including, `min + extent`."""
+    """The integers from `min` up to, not including, `min + extent`.
+
+    ``Range(begin, end)`` ends before `end`, ``Range(end)`` starts at 0; ``Range(min=..., extent=...)`` and
+    `from_min_extent` give the number of integers.
+    """
 
     min: PrimExpr = child(converter=convert)
     extent: PrimExpr = child(converter=convert)
+
+    def __init__(
+        self, begin: Any = None, end: Any = None, span: Any = None, *, min: Any = None, extent: Any = None
+    ) -> None:
+        if extent is None:
+            if begin is None:
+                raise TypeError("Range needs its end: Range(begin, end), Range(end) or Range(min=..., extent=...)")
+            low, high = (None, convert(begin)) if end is None else (convert(begin), convert(end))
+            for bound in (low, high):
+                if bound is not None and not bound.dtype.is_integer:
+                    raise TypeError(f"the bounds of a Range are integers, found {bound.dtype!s}")
+            min = IntImm(high.dtype, 0) if low is None else low
+            extent = high if low is None else extent_between(low, high)
+        elif begin is not None or end is not None:
+            raise TypeError("Range takes either begin and end, or min= and extent=")
+        self.__fields_init__(0 if min is None else min, extent, span=span)
 
     def __post_init__(self) -> None:
         # A constant takes the dtype of the other bound, so that a range has one form.
@@ -32,8 +52,8 @@ class Range(Node):
                 set_slot(self, "extent", IntImm(self.min.dtype, self.extent.value))
 
     @staticmethod
-    def from_min_extent(min: Any, extent: Any) -> Range:
-        return Range(min, extent)
+    def from_min_extent(min: Any, extent: Any, span: Any = None) -> Range:
+        return Range(min=min, extent=extent, span=span)
 
 
 def _shape(values: Any) -> tuple[PrimExpr, ...]:
@@ -43,8 +63,10 @@ def _shape(values: Any) -> tuple[PrimExpr, ...]:
     return dimensions(values)
 
 
-def _optional(value: Any) -> PrimExpr | None:
-    return None if value is None else convert(value)
+def _offset(value: Any) -> PrimExpr | None:
+    """An offset; None for zero, so that a buffer has one form."""
+    offset = None if value is None else convert(value)
+    return None if offset is None or is_const(offset, 0) else offset
 
 
 @final
@@ -61,7 +83,7 @@ class Buffer(Node):
     dtype: DataType = child(converter=DataType)
     shape: tuple[PrimExpr, ...] = child(converter=_shape)
     strides: tuple[PrimExpr, ...] = child(default=(), converter=_shape)
-    elem_offset: PrimExpr | None = child(default=None, converter=_optional)
+    elem_offset: PrimExpr | None = child(default=None, converter=_offset)
     name: str = label(default="buffer")
     scope: str = child(default="global")
     data_alignment: int = child(default=64)
@@ -148,12 +170,12 @@ def region_of(buffer: Buffer, items: Iterable[Any]) -> BufferRegion:
                 raise ValueError(f"a region of buffer {buffer.name} has no step")
             start = convert(0 if ends.start is None else ends.start)
             stop = convert(size if ends.stop is None else ends.stop)
-            ranges.append(Range(start, extent_between(start, stop)))
+            ranges.append(Range(start, stop))
         elif isinstance(item, Range):
             ranges.append(item)
         else:
             index = convert(item)
-            ranges.append(Range(index, convert(1).astype(index.dtype.element_of)))
+            ranges.append(Range.from_min_extent(index, convert(1).astype(index.dtype.element_of)))
     return BufferRegion(buffer, tuple(ranges))
 
 
@@ -221,19 +243,54 @@ def _constant(bound: PrimExpr, dtype: DataType) -> PrimExpr:
     return bound
 
 
+def _domain(value: Any) -> Range | None:
+    """The range that an IterVar runs over: a Range, or its begin and end."""
+    if value is None or isinstance(value, Range):
+        return value
+    bounds = as_tuple(value)
+    if len(bounds) > 2:
+        raise TypeError(f"the domain of an IterVar is a Range or (begin, end), found {value!s}")
+    return Range(*bounds)
+
+
+_ITER_TYPES: dict[Any, str] = {
+    0: "spatial", 1: "thread", 2: "reduce", 3: "scan", 4: "opaque",
+    "DataPar": "spatial", "ThreadIndex": "thread", "CommReduce": "reduce", "Ordered": "scan", "Opaque": "opaque",
+}  # fmt: skip
+
+
+def _iter_type(value: Any) -> str:
+    kind = value if value in _ITER_TYPES.values() else _ITER_TYPES.get(value)
+    if kind is None:
+        raise ValueError(f"an IterVar is spatial, reduce, scan, opaque or thread, found {value!r}")
+    return kind
+
+
 @final
 @node
 class IterVar(ScalarOperators, Node):
-    """A variable that runs over a domain. Kinds: spatial (data-parallel), reduce, scan (ordered), opaque.
+    """A variable that runs over a domain. Kinds: spatial (data-parallel), reduce, scan (ordered), opaque, thread.
 
-    It may stand where a scalar is expected: its variable is meant.
+    The domain may be given as ``(begin, end)``, the variable by its name, the kind as TVM numbers or calls it.
+    An IterVar may stand where a scalar is expected: its variable is meant.
     """
 
-    dom: Range | None
+    DataPar: ClassVar[str] = "spatial"
+    ThreadIndex: ClassVar[str] = "thread"
+    CommReduce: ClassVar[str] = "reduce"
+    Ordered: ClassVar[str] = "scan"
+    DimInfo: ClassVar[str] = "opaque"
+    Opaque: ClassVar[str] = "opaque"
+
+    dom: Range | None = child(converter=_domain)
     var: Var = binder()
-    iter_type: str = child(default="spatial")
+    iter_type: str = child(default="spatial", converter=_iter_type)
+    thread_tag: str = child(default="")
+    """The thread of a device that the variable is, as ``threadIdx.x``."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.var, Var):  # pyright: ignore[reportUnnecessaryIsInstance]
+            set_slot(self, "var", Var(self.var, "int32" if self.dom is None else self.dom.extent.dtype))
         if self.dom is not None:
             bounds = (_constant(self.dom.min, self.var.dtype), _constant(self.dom.extent, self.var.dtype))
             set_slot(self, "dom", self.dom.replace(min=bounds[0], extent=bounds[1]))
@@ -258,8 +315,8 @@ class CommReducer(Node):
 
     lhs: tuple[Var, ...] = binder(converter=tuple)
     rhs: tuple[Var, ...] = binder(converter=tuple)
-    result: tuple[PrimExpr, ...] = child(converter=tuple)
-    identity_element: tuple[PrimExpr, ...] = child(converter=tuple)
+    result: tuple[PrimExpr, ...] = child(converter=to_indices)
+    identity_element: tuple[PrimExpr, ...] = child(converter=to_indices)
 
 
 @final
@@ -268,11 +325,11 @@ class Reduce(PrimExpr):
     """The reduction of `source` over `axis` where `condition`; `value_index` picks one of its results."""
 
     combiner: CommReducer
-    source: tuple[PrimExpr, ...] = child(converter=tuple)
-    axis: tuple[IterVar, ...] = binder(converter=tuple)
-    condition: PrimExpr
+    source: tuple[PrimExpr, ...] = child(converter=to_indices)
+    axis: tuple[IterVar, ...] = binder(converter=as_tuple)
+    condition: PrimExpr = child(converter=convert)
     value_index: int = child(default=0)
-    init: tuple[PrimExpr, ...] = child(default=(), converter=tuple)
+    init: tuple[PrimExpr, ...] = child(default=(), converter=to_indices)
 
     def __post_init__(self) -> None:
         set_slot(self, "dtype", self.source[self.value_index].dtype)

@@ -102,6 +102,9 @@ class _IndexRewriter(StmtExprMutator):
             self._buffers[node] = known
         return known
 
+    def define_buffer(self, buffer: Buffer) -> None:
+        self.visit_Buffer(buffer)
+
     def visit_Range(self, node: Range) -> Range:
         return node.replace(min=self.index(node.min), extent=self.index(node.extent))
 

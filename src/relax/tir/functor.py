@@ -3,8 +3,9 @@
 Everything goes by the declared fields of the nodes, so a new kind of statement needs nothing here. A rewrite
 that changes nothing returns the very object it got, and unchanged parts are shared.
 
-Variables and buffers are leaves of a walk (what a buffer's shape says is visited only where asked for), and a
-rewrite that changes a buffer changes every use of it to the same new buffer.
+Variables and buffers are leaves of a walk (what a buffer's shape says is visited only where asked for). A rewrite
+changes a buffer only where it is defined (a parameter, an allocation, a view), and every use follows its definition: a
+rewrite of a body alone leaves the buffers of the parameters alone.
 
 An expression may be one object in several places: ``e = e + e``, sixty times, is sixty nodes and 2**60 paths. Within
 one expression of a statement each object is visited once; what it became the first time stands in the other places.
@@ -19,6 +20,7 @@ from ..ir import Node, children_of, map_children
 from ..ir.node import NODE_CLASSES
 from ..prim.expr import FloatImm, IntImm, Let, PrimExpr, Var, convert, match_dtypes
 from .buffer import Buffer, Reduce
+from .stmt import BUFFER_SCOPES, buffers_defined_by
 
 N = TypeVar("N", bound=Node)
 
@@ -132,7 +134,7 @@ class StmtExprMutator:
     """A rewrite with one method per kind of node: ``visit_<ClassName>(node)``, else `visit_default`.
 
     A method rewrites the parts with `visit_children`, which returns the node itself when no part changed.
-    A Buffer is rewritten once, with the variables and expressions in it, and remembered.
+    A Buffer is rewritten once, where it is defined, with the variables and expressions in it; its uses follow.
     """
 
     def __init__(self) -> None:
@@ -158,17 +160,21 @@ class StmtExprMutator:
 
     def visit_children(self, node: N) -> N:
         """The node with its parts rewritten; itself if none changed."""
+        if isinstance(node, BUFFER_SCOPES):
+            for buffer in buffers_defined_by(node):
+                self.define_buffer(buffer)
         return map_children(node, self.visit)
+
+    def define_buffer(self, buffer: Buffer) -> None:
+        """Rewrite a buffer where a node defines it."""
+        self._buffers[buffer] = buffer  # its layout may mention its own pointer
+        self._buffers[buffer] = map_children(buffer, self.visit)
 
     def visit_Var(self, node: Var) -> PrimExpr:
         return node
 
     def visit_Buffer(self, node: Buffer) -> Buffer:
-        known = self._buffers.get(node)
-        if known is None:
-            self._buffers[node] = node  # an annotation may mention what it annotates
-            known = self._buffers[node] = self.visit_children(node)
-        return known
+        return self._buffers.get(node, node)
 
 
 class _Substitution(StmtExprMutator):
@@ -186,6 +192,14 @@ class _Substitution(StmtExprMutator):
 
     def visit_Var(self, node: Var) -> PrimExpr:
         return self.variables.get(node, node)
+
+    def visit_Buffer(self, node: Buffer) -> Buffer:
+        if node not in self._buffers:  # free, or defined here
+            super().define_buffer(node)
+        return self._buffers[node]
+
+    def define_buffer(self, buffer: Buffer) -> None:
+        self.visit_Buffer(buffer)
 
 
 def substitute(node: Any, mapping: Mapping[Any, Any]) -> Any:

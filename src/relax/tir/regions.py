@@ -114,8 +114,8 @@ class _Accesses:
             return whole_range(size)
         low, high = interval
         if low is high:
-            return Range(low, const(1, low.dtype))
-        return Range(self.facts.simplify(low), self.facts.simplify(high - low + 1))
+            return Range.from_min_extent(low, const(1, low.dtype))
+        return Range.from_min_extent(self.facts.simplify(low), self.facts.simplify(high - low + 1))
 
     def union(self, a: Interval | None, b: Interval | None) -> Interval | None:
         if a is None or b is None:
@@ -135,7 +135,7 @@ class _Accesses:
 
 def whole_range(size: PrimExpr) -> Range:
     """All of a dimension."""
-    return Range(const(0, size.dtype), size)
+    return Range.from_min_extent(const(0, size.dtype), size)
 
 
 def bounds_of(expr: PrimExpr, domain: dict[Var, Interval | None]) -> Interval | None:

@@ -8,13 +8,14 @@ from ..ir import Node, fields_of
 from ..prim import Let, PrimExpr, Var, mark_nonnegative
 from .buffer import Buffer, IterVar
 from .functor import StmtExprMutator
-from .stmt import AllocBuffer, Block, DeclBuffer, For, LetStmt
+from .stmt import AllocBuffer, Block, DeclBuffer, For, LetStmt, PrimFunc
+from .usage import shape_vars_bound_by
 
 N = TypeVar("N", bound=Node)
 
 
 def renew_bound_vars(node: N) -> N:
-    """The same statement or expression, every variable and buffer that it binds itself replaced by a new one."""
+    """The same statement, expression or function, with new variables and buffers for all that it binds itself."""
     return _Renewal().visit(node)
 
 
@@ -34,6 +35,20 @@ class _Renewal(StmtExprMutator):
             self.renew(buffer.data)
         made = self.visit_children(buffer)
         self._buffers[buffer] = Buffer(**dict(fields_of(made)), span=buffer.span) if made is buffer else made
+
+    def define_buffer(self, buffer: Buffer) -> None:
+        """The methods below have renewed it already."""
+
+    def visit_PrimFunc(self, node: PrimFunc) -> PrimFunc:
+        for param in node.params:
+            self.renew(param)
+        for buffer in node.buffer_map.values():
+            for size in shape_vars_bound_by(buffer):
+                if size not in self.renamed:
+                    self.renew(size)
+        for buffer in node.buffer_map.values():
+            self.renew_buffer(buffer, with_pointer=buffer.data not in self.renamed)
+        return self.visit_children(node)
 
     def visit_Var(self, node: Var) -> PrimExpr:
         return self.renamed.get(node, node)

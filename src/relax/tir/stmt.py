@@ -19,11 +19,12 @@ turns them into the loops and branches that code generation takes.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast, final
 
 from ..ir import BaseFunc, DataType, Node, binder, child, label, node, set_slot
 from ..prim import FloatImm, IntImm, PrimExpr, StringImm, Var, convert, mark_nonnegative
+from ..prim.expr import bind_value
 from .buffer import Buffer, BufferRegion, IterVar, check_indices, to_indices
 
 
@@ -156,6 +157,9 @@ class LetStmt(Stmt):
     value: PrimExpr
     body: Stmt
 
+    def __post_init__(self) -> None:
+        bind_value(self)
+
 
 @final
 @node
@@ -269,3 +273,20 @@ class PrimFunc(BaseFunc):
             for size in buffer.shape:
                 if isinstance(size, Var):
                     mark_nonnegative(size)
+
+
+BUFFER_SCOPES = (PrimFunc, AllocBuffer, DeclBuffer, Block, MatchBufferRegion)
+"""The classes of nodes that define buffers."""
+
+
+def buffers_defined_by(node: Node) -> Iterator[Buffer]:
+    """The buffers that a node itself defines (a match_buffer inside a Block defines its own)."""
+    match node:
+        case PrimFunc(buffer_map=table):
+            yield from table.values()
+        case AllocBuffer(buffer) | DeclBuffer(buffer) | MatchBufferRegion(buffer):
+            yield buffer
+        case Block(alloc_buffers=buffers):
+            yield from buffers
+        case _:
+            pass

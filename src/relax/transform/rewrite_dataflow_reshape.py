@@ -190,7 +190,7 @@ def is_flat_copy(func: PrimFunc) -> bool:
         return False
     analyzer = Analyzer()
     for var, extent in loops.items():
-        analyzer.bind(var, Range(const(0, var.dtype), extent))
+        analyzer.bind(var, Range.from_min_extent(const(0, var.dtype), extent))
     if not covers(store, loops, analyzer):
         return False
     sizes = [element_count(buffer) for buffer in buffers]

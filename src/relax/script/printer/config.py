@@ -26,6 +26,9 @@ class PrinterConfig:
     tir_prefix: str = "T"
     relax_prefix: str = "R"
     module_alias: str = "cls"
+    """The name by which functions mention their module; empty for the class's own name."""
+    show_all_struct_info: bool = True
+    """Whether every binding is annotated, or only those whose struct info does not follow from the value."""
     indent_spaces: int = 4
     obj_to_underline: tuple[Any, ...] = ()
     """Nodes to underline."""

@@ -88,7 +88,7 @@ class Printer:
     def __init__(self, config: PrinterConfig) -> None:
         self.config = config
         self.reserved = {
-            config.ir_prefix, config.tir_prefix, config.relax_prefix, config.module_alias, "metadata",
+            config.ir_prefix, config.tir_prefix, config.relax_prefix, config.module_alias or "cls", "metadata",
             "float",
         }  # fmt: skip
         self.names = NameTable(self.reserved)
@@ -106,6 +106,10 @@ class Printer:
         """The ranges of loop variables (by id)."""
         self.metadata: dict[str, list[Node]] = {}
         self.in_module = False
+        self.module_name = config.module_alias
+        """The name by which functions mention their module."""
+        self.mentions_module = False
+        """Set when a function mentions its module by a name that the text must define."""
         self.vdevices: Sequence[VDevice] = ()
         """The virtual devices the module lists."""
         self.function_names: dict[str, str] = {}

@@ -29,6 +29,7 @@ OMITTED = "# Metadata omitted. Use show_meta=True in script() method to show it.
 def _module(p: Printer, node: IRModule) -> None:
     p.in_module, p.vdevices = True, listed_vdevices(node)
     name = p.config.name or "Module"
+    p.module_name = p.config.module_alias or name
     p.line(f"@{p.I('ir_module')}")
     p.line(f"class {name}:")
     p.function_names = _function_names(node, {*p.reserved, name})
@@ -42,10 +43,20 @@ def _module(p: Printer, node: IRModule) -> None:
         for global_var, item in node.functions.items():
             if len(p.lines) > start:
                 p.raw_line("")
-            p.names = NameTable({*p.reserved, name})
+            p.names, p.mentions_module = NameTable({*p.reserved, name}), False
+            first = len(p.lines)
             _global_function(p, global_var, item)
+            if p.mentions_module and p.module_name not in ("cls", name):
+                _define_alias(p, name, first)
         if len(p.lines) == start:
             p.line("pass")
+
+
+def _define_alias(p: Printer, name: str, first: int) -> None:
+    """Give the module its alias, as the first statement of the function whose lines start at `first`."""
+    header = next(i for i in range(first, len(p.lines)) if p.lines[i].lstrip().startswith("def "))
+    indent = " " * (p.config.indent_spaces * (p.depth + 1))
+    p.lines.insert(header + 1, f"{indent}{p.module_name} = {name}")
 
 
 def _function_names(mod: IRModule, reserved: set[str]) -> dict[str, str]:

@@ -23,7 +23,7 @@ from ...expr import (
     Var,
     VarBinding,
 )
-from ...ir import GlobalVar, RelaxExpr
+from ...ir import GlobalVar, RelaxExpr, structural_equal
 from ...prim import expr as prim
 from .core import Printer, Text, prints, prints_statement
 from .literals import number, string, value_text
@@ -46,7 +46,8 @@ def var_name(p: Printer, node: Any) -> str:
 def _global_var(p: Printer, node: GlobalVar) -> Text:
     name = p.function_names.get(node.name_hint, node.name_hint)
     if p.in_module and name.isidentifier() and not name.startswith("_"):
-        return Text(f"{p.config.module_alias}.{name}")
+        p.mentions_module = True
+        return Text(f"{p.module_name}.{name}")
     return Text(f"{p.I('GlobalVar')}({string(node.name_hint)})")
 
 
@@ -147,7 +148,16 @@ def _var_binding(p: Printer, node: VarBinding) -> None:
         _if(p, node.value, name, node.var)
     else:
         value = p.text(node.value)
-        p.line(f"{name}{_annotation(p, node.var)} = {value}")
+        annotation = "" if _follows(p, node) else _annotation(p, node.var)
+        p.line(f"{name}{annotation} = {value}")
+
+
+def _follows(p: Printer, node: VarBinding) -> bool:
+    """Whether a binding is printed without its struct info, because its value has the same."""
+    if p.config.show_all_struct_info:
+        return False
+    own, derived = (getattr(part, "struct_info_", None) for part in (node.var, node.value))
+    return derived is not None and structural_equal(own, derived)
 
 
 @prints_statement(MatchCast)

@@ -246,7 +246,7 @@ def _for(p: Printer, node: For) -> None:
         for loop in loops:
             names.append(p.names.name_of(loop.loop_var, loop.loop_var.name, "i"))
             p.declare(loop.loop_var)
-            p.loops[id(loop.loop_var)] = Range(loop.min, loop.extent)
+            p.loops[id(loop.loop_var)] = Range.from_min_extent(loop.min, loop.extent)
         p.line(f"for {', '.join(names)} in {header}:")
         _indented_body(p, loops[-1].body)
 

@@ -119,9 +119,9 @@ def _sum(start: PrimExpr, index: PrimExpr) -> PrimExpr:
 def _through(view: BufferRegion, region: BufferRegion) -> BufferRegion:
     """A region of a view, as a region of the buffer behind it."""
     skipped = len(view.region) - len(region.region)
-    leading = tuple(Range(r.min, const(1, r.min.dtype)) for r in view.region[:skipped])
+    leading = tuple(Range.from_min_extent(r.min, const(1, r.min.dtype)) for r in view.region[:skipped])
     rest = tuple(
-        Range(outer.min + inner.min, inner.extent)
+        Range.from_min_extent(outer.min + inner.min, inner.extent)
         for outer, inner in zip(view.region[skipped:], region.region, strict=True)
     )
     return BufferRegion(view.buffer, leading + rest)

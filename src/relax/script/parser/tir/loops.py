@@ -133,7 +133,7 @@ class Axis(Namespace):
             raise ValueError(
                 f"remap takes the variables of enclosing loops, found {value}; use T.axis.spatial or T.axis.reduce"
             )
-        dom = Range(loop.start, loop.extent)
+        dom = Range.from_min_extent(loop.start, loop.extent)
         return parser().add_axis("spatial" if kind == "S" else "reduce", dom, value, name, None)
 
 
@@ -151,9 +151,9 @@ def _domain(dom: Any, binding: PrimExpr) -> Range:
     bounds = as_tuple(dom)
     if len(bounds) == 2:
         loop = make_loop(ForKind.SERIAL, *bounds)
-        return Range(loop.start, loop.extent)
+        return Range.from_min_extent(loop.start, loop.extent)
     extent = IntImm(binding.dtype, dom) if isinstance(dom, int) else convert(dom)
-    return Range(IntImm(extent.dtype, 0), extent)
+    return Range.from_min_extent(IntImm(extent.dtype, 0), extent)
 
 
 def iter_var(var: Var, dom: Any, iter_type: str, thread_tag: str = "") -> IterVar:

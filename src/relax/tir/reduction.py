@@ -1,20 +1,21 @@
 """Reductions: a combiner with its identity, applied along reduction axes.
 
 k = te.reduce_axis((0, K), "k")
-te.sum(A[i, k] * B[k, j], axis=k)
+te.sum(A[i, k] * B[k, j], axis=k);  te.max(x, y) of values, without an axis, is max(x, y)
 argmax = te.comm_reducer(combine, identity, "argmax");  argmax((index[i, k], value[i, k]), axis=k)
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
 
 from ..ir import DataType
 from ..prim import IntImm, PrimExpr, Var, const, convert, intrin
-from ..tir.buffer import CommReducer, IterVar, Reduce, to_indices
-from ..tir.scalar import as_tuple
+from .buffer import CommReducer, IterVar, Reduce, to_indices
+from .scalar import as_tuple
 
 Combine = Callable[[Any, Any], Any]
 
@@ -26,13 +27,20 @@ class Reducer:
         self.fcombine, self.fidentity = fcombine, fidentity
         self.__name__ = name
 
-    def __call__(self, expr: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
+    def __call__(self, expr: Any, axis: Any = None, where: Any = None, init: Any = None, *more: Any) -> Any:
         """The reduction of `expr` over `axis` (an IterVar or several), of the points where `where` holds.
 
         `init` is the value to start from, instead of the identity. A tuple of expressions gives a tuple of
-        results.
+        results. Where a value stands in the place of the axis, all arguments are values, combined one after the other.
         Raises TypeError if an axis is not a reduction axis.
         """
+        if axis is not None and not isinstance(axis, (IterVar, tuple, list)):
+            values = (expr, axis, where, init, *more)
+            while values[-1] is None:
+                values = values[:-1]
+            return functools.reduce(self.fcombine, (convert(value) for value in values))
+        if more:
+            raise TypeError(f"{self.__name__}: expected an expression and its axes, or values only")
         several = isinstance(expr, (tuple, list))
         sources = to_indices(expr)
         axes = _axes(self.__name__, axis)
