@@ -13,15 +13,18 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from ..ir import GlobalVar
-from ..prim import Call, PrimExpr, StringImm
+from ..prim import Call, IntImm, PrimExpr, StringImm
+from ..tir import BufferLoad
+from ..tir.buffer import zero_of
 from . import math
 from .builder import FunctionBuilder, vector
 from .choice import choice
 from .context import Context, Rule
 from .convert import rounded
 from .formula import Val, suffix
-from .memory import from_memory
-from .types import element_type, is_small_float, memory_type, register_type
+from .index import index
+from .memory import element_pointer, from_memory
+from .types import element_type, is_small_float, memory_element, memory_type, register_type
 
 _EXTERN_NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _PURE_LIBM: Final = "nounwind willreturn memory(none)"
@@ -252,6 +255,28 @@ def _extern_argument(cx: Context, arg: PrimExpr) -> str:
     return f"{vector(value.type, value.lanes)} {value.ref}"
 
 
+def _assume(cx: Context, call: Call) -> Val:
+    """A promise of the program's writer is not relied on: a broken one would otherwise make anything happen."""
+    return cx.value(IntImm("bool", 1))
+
+
+def _undef(cx: Context, call: Call) -> Val:
+    return cx.value(zero_of(call.dtype))
+
+
+def _address_of(cx: Context, call: Call) -> Val:
+    load = cast(BufferLoad, call.args[0])
+    return Val(cx.b, "ptr", 1, element_pointer(cx, load.buffer, load.indices))
+
+
+def _access_ptr(cx: Context, call: Call) -> Val:
+    element, offset = memory_element(call.args[0].dtype), index(cx, call.args[2])
+    data = cx.value(call.args[1])
+    lanes = max(call.args[0].dtype.lanes, 1)
+    at = offset if lanes == 1 else offset * lanes
+    return Val(cx.b, "ptr", 1, cx.b.op(f"getelementptr {element}, ptr {data.ref}, i64 {at.ref}"))
+
+
 _TABLE: Final[dict[str, Intrinsic]] = {
     **{name: _elementary(name) for name in (
         "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "tanh", "sigmoid", "erf", "erfc", "sin", "cos",
@@ -274,6 +299,7 @@ _TABLE: Final[dict[str, Intrinsic]] = {
     "bitwise_not": _bitwise_not, "shift_left": _shift(True), "shift_right": _shift(False),
     "likely": _likely, "if_then_else": _if_then_else, "reinterpret": _reinterpret,
     "call_extern": _extern(False), "call_pure_extern": _extern(True),
+    "assume": _assume, "undef": _undef, "address_of": _address_of, "tvm_access_ptr": _access_ptr,
 }  # fmt: skip
 
 RULES: Final[dict[type, Rule]] = {Call: _call}

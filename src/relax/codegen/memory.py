@@ -209,6 +209,11 @@ def _is_one(expr: PrimExpr) -> bool:
     return isinstance(expr, IntImm) and expr.value == 1
 
 
+def element_pointer(cx: Context, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Operand:
+    """The address of an element, whose indices are checked like those of a load."""
+    return _Place(cx, buffer, indices).pointer
+
+
 def load(cx: Context, expr: PrimExpr) -> Val:
     """The value of a BufferLoad in its register form."""
     expr = cast(BufferLoad, expr)

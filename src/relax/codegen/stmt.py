@@ -27,6 +27,7 @@ from ..tir import (
     For,
     ForKind,
     IfThenElse,
+    IterVar,
     LetStmt,
     SeqStmt,
     Stmt,
@@ -242,6 +243,13 @@ def _assert(cx: Context, stmt: AssertStmt) -> None:
 
 
 def _attr(cx: Context, stmt: AttrStmt) -> None:
+    if isinstance(stmt.node, IterVar):
+        cx.report(
+            "E5906",
+            f"{stmt.node.name} is a thread of a GPU ({stmt.node.thread_tag}); the target is a CPU",
+            hint="make it a loop: T.serial or T.parallel",
+        )
+        return
     write(cx, stmt.body)
 
 

@@ -9,6 +9,7 @@ from . import intrin
 from .analyzer import (
     Analyzer,
     ConstIntBound,
+    ModularSet,
     Relation,
     const_int_bound,
     facts_in_scope,
@@ -83,6 +84,7 @@ __all__ = [
     "Cast",
     "CompareExpr",
     "ConstIntBound",
+    "ModularSet",
     "Div",
     "ExprLike",
     "FloatImm",

@@ -74,6 +74,14 @@ class ConstIntBound:
     NEG_INF: ClassVar[int] = -(2**63 - 1)
 
 
+@dataclass(frozen=True, slots=True)
+class ModularSet:
+    """The integers ``base + k * coeff``; of coefficient 0, `base` alone."""
+
+    coeff: int
+    base: int
+
+
 class Analyzer:
     """Simplifies and proves under facts given with `bind`, `assume` and `constraint_scope`; spelled as TVM's.
 
@@ -212,8 +220,8 @@ class Analyzer:
         """Whether a condition always holds (True), never does (False), or neither is known (None)."""
         return _prove(self._prove_with(), convert(condition))
 
-    def can_prove(self, condition: Any) -> bool:
-        """Whether a condition is known to hold."""
+    def can_prove(self, condition: Any, strength: int = 0) -> bool:
+        """Whether a condition is known to hold. (`strength` is TVM's: there is one prover here, the strongest.)"""
         return self.prove(condition) is True
 
     def prove_equal(self, a: Any, b: Any) -> Relation:
@@ -243,6 +251,18 @@ class Analyzer:
             ConstIntBound.NEG_INF if math.isinf(low) else max(int(low), ConstIntBound.NEG_INF),
             ConstIntBound.POS_INF if math.isinf(high) else min(int(high), ConstIntBound.POS_INF),
         )
+
+    def modular_set(self, expr: Any) -> ModularSet:
+        """The numbers of which an integer expression is one: `base` plus the multiples of `coeff`."""
+        value = convert(expr)
+        if not value.dtype.is_integer or value.dtype.lanes != 1 or has_effects(value):
+            return ModularSet(1, 0)
+        normalizer = self._prove_with()
+        p = normalizer.normal(value)
+        coeff, base = math.gcd(*(c for monomial, c in p.items() if monomial)), p.get((), 0)
+        if not normalizer.bounds.fits(p, value.dtype):
+            coeff = math.gcd(coeff, 1 << value.dtype.bits)  # what wraps around keeps its rest by powers of 2
+        return ModularSet(coeff, base % coeff if coeff else base)
 
     def interval(self, expr: Any) -> tuple[int | float, int | float]:
         """Between which values an integer expression lies: integers, or ±inf."""

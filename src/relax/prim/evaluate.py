@@ -184,7 +184,10 @@ def _call(expr: Call, env: dict[Var, Value], checked: bool) -> Value:
     return _reference_value(reference, values, args, expr.dtype)
 
 
-_NOT_EVALUATED = frozenset({"call_extern", "call_pure_extern", "call_packed", ""})
+_NOT_EVALUATED = frozenset({
+    "call_extern", "call_pure_extern", "call_packed", "assume", "ret", "address_of", "tvm_access_ptr",
+    "type_annotation", "",
+})  # fmt: skip
 
 
 def _reference_value(

@@ -111,7 +111,11 @@ for _name, _function in _REFERENCES.items():
     register_op(f"tir.{_name}", effect="pure", total=True, numpy=_function)
 register_op("tir.reinterpret", effect="pure", total=True, numpy=None)
 register_op("tir.call_pure_extern", effect="pure", total=False, numpy=None)
-for _name in ("call_extern", "call_packed"):
+register_op("tir.undef", effect="pure", total=True, numpy=None)
+register_op("tir.type_annotation", effect="pure", total=True, numpy=None)
+for _name in ("address_of", "tvm_access_ptr"):
+    register_op(f"tir.{_name}", effect="pure", total=False, numpy=None)
+for _name in ("call_extern", "call_packed", "assume", "ret"):
     register_op(f"tir.{_name}", effect="opaque", total=False, numpy=None)
 
 
@@ -475,6 +479,44 @@ def call_packed(func_name: str, *args: Any, dtype: str = "int32", span: Any = No
     return Call(dtype, "tir.call_packed", (StringImm(func_name), *map(convert, args)))
 
 
+def assume(cond: Any, span: Any = None) -> Call:
+    """A condition that the writer promises to hold where this is evaluated."""
+    return Call(BOOL, "tir.assume", (_condition("assume", cond),))
+
+
+def undef(dtype: str = "float32") -> Call:
+    """A value that nobody may depend on (it is 0)."""
+    return Call(dtype, "tir.undef", ())
+
+
+def ret(value: Any, span: Any = None) -> Call:
+    """The end of the function, with its value."""
+    result = convert(value)
+    return Call(result.dtype, "tir.ret", (result,))
+
+
+def type_annotation(dtype: str) -> Call:
+    """A dtype, as an argument of an intrinsic."""
+    return Call(dtype, "tir.type_annotation", ())
+
+
+def tvm_access_ptr(ptype: Any, data: Any, offset: Any, extent: Any, rw_mask: Any) -> Call:
+    """The pointer to the element `offset` behind `data`; `extent` elements from there on are accessed.
+
+    `ptype` is the dtype of the elements, `rw_mask` 1 for reads, 2 for writes, 3 for both.
+    """
+    kind = ptype if isinstance(ptype, Call) else type_annotation(ptype)
+    return Call("handle", "tir.tvm_access_ptr", (kind, data, offset, extent, rw_mask))
+
+
+def address_of(element: Any, span: Any = None) -> Call:
+    """The pointer to an element of a buffer, given as a load of it."""
+    place = convert(element)
+    if not hasattr(place, "buffer"):
+        raise TypeError(f"address_of: expected an element of a buffer, found {place}")
+    return Call("handle", "tir.address_of", (place,))
+
+
 def reinterpret(dtype: str, value: Any, span: Any = None) -> PrimExpr:
     """The bits of a value read as another dtype of the same width. Raises TypeError if the widths differ."""
     target, expr = DataType(dtype), convert(value)
@@ -522,10 +564,12 @@ __all__ = [
     "abs",
     "acos",
     "acosh",
+    "address_of",
     "all",
     "any",
     "asin",
     "asinh",
+    "assume",
     "atan",
     "atan2",
     "atanh",
@@ -580,6 +624,7 @@ __all__ = [
     "pow",
     "power",
     "reinterpret",
+    "ret",
     "round",
     "rsqrt",
     "select",
@@ -594,4 +639,7 @@ __all__ = [
     "trunc",
     "truncdiv",
     "truncmod",
+    "tvm_access_ptr",
+    "type_annotation",
+    "undef",
 ]  # fmt: skip

@@ -8,11 +8,14 @@ Reduce(combiner, sources, axes, condition, value_index)        only in tensor ex
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+import operator
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, cast, final
 
 from ..ir import DataType, Node, binder, child, label, node, set_slot, structural_equal
-from ..prim import Add, IntImm, PrimExpr, Var, convert, dimensions, is_const, simplify
+from ..prim import Add, IntImm, PrimExpr, Var, const, convert, dimensions, is_const, simplify
+from ..prim.intrin import floordiv, tvm_access_ptr
 from .scalar import ScalarOperators, as_tuple
 
 
@@ -98,6 +101,8 @@ class Buffer(Node):
     def __getitem__(self, indices: Any) -> Any:
         """``buffer[i, j]`` reads an element; with slices, a BufferRegion."""
         items = as_tuple(indices)
+        if any(isinstance(item, slice) and item.step is not None for item in items):
+            return BufferLoad(self, vector_indices(self, items))
         if any(isinstance(item, slice) for item in items):
             return region_of(self, items)
         return BufferLoad(self, items)
@@ -105,10 +110,97 @@ class Buffer(Node):
     def vload(self, begin: Any, dtype: str | None = None) -> BufferLoad:
         """Read a vector of `dtype` starting at `begin`."""
         kind = DataType(dtype) if dtype is not None else self.dtype
-        items = list(to_indices(begin))
-        if kind.lanes > 1:
-            items[-1] = Ramp(items[-1], convert(1).astype(items[-1].dtype), kind.lanes)
-        return BufferLoad(self, items)
+        return BufferLoad(self, _lanes_from(begin, kind.lanes // self.dtype.lanes))
+
+    def offset_of(self, indices: Any) -> tuple[PrimExpr, ...]:
+        """The position of an element in the flattened buffer, a tuple of one."""
+        items = to_indices(indices)
+        check_indices("offset_of", self, items)
+        return (simplify(element_offset(self, items)),)
+
+    def get_flattened_buffer(self) -> Buffer:
+        """The same memory as a buffer of one dimension; itself if it has one, and no strides."""
+        if self.ndim == 1 and not self.strides:
+            return self
+        return self.replace(shape=(simplify(memory_extent(self)),), strides=())
+
+    def access_ptr(
+        self,
+        access_mask: int | str,
+        ptr_type: str = "handle",
+        content_lanes: int = 1,
+        offset: Any = 0,
+        extent: Any = None,
+    ) -> PrimExpr:
+        """The pointer to the element `offset`, as an argument of call_extern.
+
+        `access_mask` says what is done there: "r", "w" or "rw"; `extent` how many elements from there on, all if None.
+        """
+        mask = access_mask if isinstance(access_mask, int) else _access_mask(access_mask)
+        start, count = convert(offset), memory_extent(self)
+        length = simplify(count - start) if extent is None else convert(extent)
+        if content_lanes > 1:
+            start, length = simplify(floordiv(start, content_lanes)), simplify(floordiv(length, content_lanes))
+        if self.elem_offset is not None:
+            base = self.elem_offset
+            start = simplify((base if content_lanes == 1 else floordiv(base, content_lanes)) + start)
+        kind = self.dtype.with_lanes(self.dtype.lanes * content_lanes)
+        return tvm_access_ptr(kind, self.data, start, length, mask)
+
+
+def _access_mask(text: str) -> int:
+    masks = {"r": 1, "w": 2}
+    if not text or set(text) - set(masks):
+        raise ValueError(f'access_ptr: the access is "r", "w" or "rw", found {text!r}')
+    return functools.reduce(operator.or_, (masks[letter] for letter in text))
+
+
+def _lanes_from(begin: Any, lanes: int) -> tuple[PrimExpr, ...]:
+    """The indices of `lanes` neighbours in the last dimension."""
+    items = to_indices(begin)
+    if lanes <= 1:
+        return items
+    return (*items[:-1], Ramp(items[-1], convert(1).astype(items[-1].dtype), lanes))
+
+
+def strides_of(buffer: Buffer) -> tuple[PrimExpr, ...]:
+    """How far apart, in elements, neighbours along each dimension are; compact row-major unless it says otherwise."""
+    if buffer.strides:
+        return buffer.strides
+    strides: list[PrimExpr] = []
+    step: PrimExpr = const(1, "int64")
+    for size in reversed(buffer.shape):
+        strides.append(step)
+        step = size if is_const(step, 1) else step * size
+    return tuple(reversed(strides))
+
+
+def element_offset(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> PrimExpr:
+    """The distance, in elements, of the element at `indices` from the buffer's pointer."""
+    offset = buffer.elem_offset
+    for index, stride in zip(indices, strides_of(buffer), strict=True):
+        term = index if is_const(stride, 1) else index * stride
+        offset = term if offset is None else offset + term
+    return const(0, "int64") if offset is None else offset
+
+
+def element_count(buffer: Buffer) -> PrimExpr:
+    """The number of elements of a compact buffer of this shape."""
+    count: PrimExpr = const(1, "int64")
+    for size in buffer.shape:
+        count = size if is_const(count, 1) else count * size
+    return count
+
+
+def memory_extent(buffer: Buffer) -> PrimExpr:
+    """The number of elements from the first of a buffer to its end; rows of the first stride where there are strides."""
+    return buffer.shape[0] * buffer.strides[0] if buffer.strides else element_count(buffer)
+
+
+def zero_of(dtype: DataType) -> PrimExpr:
+    """Zero; of a vector type, in every lane."""
+    zero = const(0, dtype.element_of)
+    return zero if dtype.lanes == 1 else Broadcast(zero, dtype.lanes)
 
 
 def decl_buffer(
@@ -139,12 +231,28 @@ def decl_buffer(
     )
 
 
+def shape_vars_bound_by(buffer: Buffer) -> Iterator[Var]:
+    """The variables that a parameter's buffer binds: those standing alone as a size, a stride or the
+    offset.
+    """
+    for size in (*buffer.shape, *buffer.strides, buffer.elem_offset):
+        if isinstance(size, Var):
+            yield size
+
+
 @node
 class BufferRegion(Node):
     """A box of a buffer: one Range per dimension."""
 
     buffer: Buffer
     region: tuple[Range, ...] = child(converter=tuple)
+
+    def asobject(self) -> PrimExpr:
+        """The elements of the region as a vector: a slice in the last dimension, of a constant length."""
+        *outer, last = self.region
+        if any(not is_const(r.extent, 1) for r in outer):
+            raise TypeError(f"a vector of buffer {self.buffer.name} is a slice of its last dimension only")
+        return BufferLoad(self.buffer, (*(r.min for r in outer), vector_index(self.buffer, last.min, last.extent)))
 
 
 def extent_between(start: PrimExpr, stop: PrimExpr) -> PrimExpr:
@@ -177,6 +285,28 @@ def region_of(buffer: Buffer, items: Iterable[Any]) -> BufferRegion:
             index = convert(item)
             ranges.append(Range.from_min_extent(index, convert(1).astype(index.dtype.element_of)))
     return BufferRegion(buffer, tuple(ranges))
+
+
+def vector_index(buffer: Buffer, start: PrimExpr, extent: PrimExpr, step: Any = None) -> PrimExpr:
+    """The indices ``start, start + step, …`` below ``start + extent``, as a Ramp. Raises TypeError if their number varies."""
+    stride = IntImm(start.dtype, 1) if step is None else convert(step)
+    number = simplify(floordiv(extent + (stride - 1), stride))
+    if not isinstance(stride, IntImm) or stride.value <= 0 or not isinstance(number, IntImm) or number.value <= 0:
+        raise TypeError(f"a vector of buffer {buffer.name} has a constant number of elements, found {number}")
+    return start if number.value == 1 else Ramp(start, stride.astype(start.dtype), number.value)
+
+
+def vector_indices(buffer: Buffer, items: Iterable[Any]) -> tuple[PrimExpr, ...]:
+    """Subscripts as indices: a slice is the vector of its indices."""
+    made: list[PrimExpr] = []
+    for item, size in zip(items, buffer.shape, strict=False):
+        if isinstance(item, slice):
+            ends = cast(Any, item)
+            found = Range(convert(0 if ends.start is None else ends.start), convert(size if ends.stop is None else ends.stop))
+            made.append(vector_index(buffer, found.min, found.extent, ends.step))
+        else:
+            made.append(convert(item))
+    return tuple(made)
 
 
 def to_indices(values: Any) -> tuple[PrimExpr, ...]:
@@ -337,5 +467,6 @@ class Reduce(PrimExpr):
 
 __all__ = [
     "Broadcast", "Buffer", "BufferLoad", "BufferRegion", "CommReducer", "IterVar", "Ramp", "Range", "Reduce",
-    "check_indices", "decl_buffer", "extent_between", "region_of", "to_indices",
+    "check_indices", "decl_buffer", "element_count", "element_offset", "extent_between", "memory_extent", "region_of",
+    "shape_vars_bound_by", "strides_of", "to_indices", "vector_indices", "zero_of",
 ]  # fmt: skip

@@ -49,7 +49,7 @@ from ..prim.evaluate import convert_value
 from ..prim.expr import fold_integers, wrap
 from ..prim.traits import has_effects
 from ..runtime.rounding import rounder
-from .buffer import Broadcast, BufferLoad, Ramp
+from .buffer import Broadcast, BufferLoad, Ramp, zero_of
 
 Env: TypeAlias = dict[Node, Any]
 Value = Callable[[Env], Any]
@@ -251,12 +251,53 @@ class ExpressionCompiler:
             return self.select(expr, *expr.args)
         if name in ("call_extern", "call_pure_extern", "call_packed"):
             return self.extern(expr)
+        if name == "assume":
+            return self.assumed(expr)
+        if name == "address_of":
+            return self.address(cast(BufferLoad, expr.args[0]))
+        if name == "tvm_access_ptr":
+            return self.pointer(expr)
+        if name == "undef":
+            return self.expr(zero_of(expr.dtype))
+        if name == "ret":
+            raise TypeError("interpret: a PrimFunc that returns a value (T.ret) cannot be run")
         # One scalar call over variables, evaluated for each lane by the definition of the intrinsic.
         places = [Var(f"x{i}", arg.dtype.element_of) for i, arg in enumerate(expr.args)]
         scalar = Call(expr.dtype.element_of, expr.op, tuple(places))
         return self.elementwise(
             expr, lambda *values: evaluate(scalar, dict(zip(places, values, strict=True))), *expr.args
         )
+
+    def assumed(self, expr: Call) -> Value:
+        condition, text = self.expr(expr.args[0]), str(expr.args[0])
+
+        def run(env: Env) -> bool:
+            if not condition(env):
+                raise AssertionError(f"the assumption {text} does not hold")
+            return True
+
+        return run
+
+    def address(self, expr: BufferLoad) -> Value:
+        """A pointer is the memory from the element on."""
+        indices = [self.expr(index) for index in expr.indices]
+
+        def run(env: Env) -> Any:
+            view: View = env[expr.buffer]
+            return view.memory[view.position([index(env) for index in indices]) :]
+
+        return run
+
+    def pointer(self, expr: Call) -> Value:
+        kind, data, offset = expr.args[0].dtype, self.expr(expr.args[1]), self.expr(expr.args[2])
+
+        def run(env: Env) -> Any:
+            memory, start = data(env), offset(env) * kind.lanes
+            if not 0 <= start <= len(memory):
+                raise IndexError(f"tvm_access_ptr: element {start} is outside of memory of {len(memory)} elements")
+            return memory[start:]
+
+        return run
 
     def extern(self, expr: Call) -> Value:
         symbol = expr.args[0]

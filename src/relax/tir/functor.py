@@ -13,14 +13,13 @@ one expression of a statement each object is visited once; what it became the fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 from ..ir import Node, children_of, map_children
 from ..ir.node import NODE_CLASSES
 from ..prim.expr import FloatImm, IntImm, Let, PrimExpr, Var, convert, match_dtypes
 from .buffer import Buffer, Reduce
-from .stmt import BUFFER_SCOPES, buffers_defined_by
 
 N = TypeVar("N", bound=Node)
 
@@ -130,6 +129,24 @@ class StmtExprVisitor:
                 self.visit(below)
 
 
+_BINDERS: dict[type[Node], tuple[str, ...]] = {}
+"""The fields of a class in which something is defined."""
+
+
+def _buffers_defined_by(node: Node) -> Iterator[Buffer]:
+    """The buffers that a node itself defines."""
+    kind = type(node)
+    names = _BINDERS.get(kind)
+    if names is None:
+        names = _BINDERS[kind] = tuple(f.name for f in node.__node_fields__ if f.kind == "binder")
+    for name in names:
+        value: Any = getattr(node, name)
+        items: Any = value.values() if isinstance(value, dict) else value
+        for item in items if isinstance(value, (dict, tuple)) else (items,):
+            if isinstance(item, Buffer):
+                yield item
+
+
 class StmtExprMutator:
     """A rewrite with one method per kind of node: ``visit_<ClassName>(node)``, else `visit_default`.
 
@@ -160,9 +177,8 @@ class StmtExprMutator:
 
     def visit_children(self, node: N) -> N:
         """The node with its parts rewritten; itself if none changed."""
-        if isinstance(node, BUFFER_SCOPES):
-            for buffer in buffers_defined_by(node):
-                self.define_buffer(buffer)
+        for buffer in _buffers_defined_by(node):
+            self.define_buffer(buffer)
         return map_children(node, self.visit)
 
     def define_buffer(self, buffer: Buffer) -> None:

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from ..ir import DataType, IRModule
-from ..prim import Var
+from ..prim import Var, const
 from .arguments import Bound, bind_array, bind_scalar, bind_sizes
 from .assertion import shown_sizes
-from .buffer import Buffer
+from .buffer import Buffer, IterVar
 from .evaluation import Env, ExpressionCompiler, Externs, View
-from .layout import element_count
+from .buffer import element_count
 from .statements import conjuncts
 from .stmt import (
     AllocBuffer,
@@ -182,6 +182,9 @@ class _Compiler(ExpressionCompiler):
                 return _then(self.allocation(buffer), self.stmt(body))
             case DeclBuffer(buffer, body):
                 return _then(self.declaration(buffer), self.stmt(body))
+            case AttrStmt(IterVar() as thread, "thread_extent", extent, body):
+                zero = self.expr(const(0, extent.dtype))
+                return _plain_loop(thread.var, zero, self.expr(extent), self.stmt(body))
             case AttrStmt(_, _, _, body):
                 return self.stmt(body)
             case Evaluate(value):

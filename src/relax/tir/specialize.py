@@ -8,14 +8,15 @@ specialize(matmul, {a: decl_buffer((128, 64))})     sizes are those of the given
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir import Diagnostic, DiagnosticError
 from ..prim import PrimExpr, Relation, Var, convert, match_dtypes, prove_equal
-from .buffer import Buffer
+from .buffer import Buffer, shape_vars_bound_by
 from .functor import substitute
-from .stmt import PrimFunc
-from .usage import shape_vars_bound_by
+
+if TYPE_CHECKING:
+    from .stmt import PrimFunc
 
 
 def specialize(func: PrimFunc, param_map: Mapping[Var, Any]) -> PrimFunc:

@@ -19,13 +19,14 @@ turns them into the loops and branches that code generation takes.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast, final
 
 from ..ir import BaseFunc, DataType, Node, binder, child, label, node, set_slot
 from ..prim import FloatImm, IntImm, PrimExpr, StringImm, Var, convert, mark_nonnegative
 from ..prim.expr import bind_value
 from .buffer import Buffer, BufferRegion, IterVar, check_indices, to_indices
+from .specialize import specialize
 
 
 class Stmt(Node):
@@ -34,14 +35,18 @@ class Stmt(Node):
     __slots__ = ()
 
 
-class ForKind(str, enum.Enum):
-    """How the iterations of a loop run."""
+class ForKind(enum.IntEnum):
+    """How the iterations of a loop run. The numbers are TVM's; ``ForKind("serial")`` finds one by its name."""
 
-    SERIAL = "serial"
-    PARALLEL = "parallel"
-    VECTORIZED = "vectorized"
-    UNROLLED = "unrolled"
-    THREAD_BINDING = "thread_binding"
+    SERIAL = 0
+    PARALLEL = 1
+    VECTORIZED = 2
+    UNROLLED = 3
+    THREAD_BINDING = 4
+
+    @classmethod
+    def _missing_(cls, value: object) -> ForKind | None:
+        return cls.__members__.get(value.upper()) if isinstance(value, str) else None
 
 
 def _dict(value: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -268,25 +273,12 @@ class PrimFunc(BaseFunc):
     ret_type: DataType | None = child(default=None, converter=_dtype_or_none)
     attrs: dict[str, Any] = child(default=None, converter=_dict, kw_only=True)
 
+    def specialize(self, param_map: Mapping[Var, Any]) -> PrimFunc:
+        """The function for known sizes, scalars and buffers: see `relax.tir.specialize`."""
+        return specialize(self, param_map)
+
     def __post_init__(self) -> None:
         for buffer in self.buffer_map.values():
             for size in buffer.shape:
                 if isinstance(size, Var):
                     mark_nonnegative(size)
-
-
-BUFFER_SCOPES = (PrimFunc, AllocBuffer, DeclBuffer, Block, MatchBufferRegion)
-"""The classes of nodes that define buffers."""
-
-
-def buffers_defined_by(node: Node) -> Iterator[Buffer]:
-    """The buffers that a node itself defines (a match_buffer inside a Block defines its own)."""
-    match node:
-        case PrimFunc(buffer_map=table):
-            yield from table.values()
-        case AllocBuffer(buffer) | DeclBuffer(buffer) | MatchBufferRegion(buffer):
-            yield buffer
-        case Block(alloc_buffers=buffers):
-            yield from buffers
-        case _:
-            pass

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ..ir import Node
 from ..prim import Let, PrimExpr, Var
-from .buffer import Buffer, BufferRegion, CommReducer, IterVar, Reduce
+from .buffer import Buffer, BufferRegion, CommReducer, IterVar, Reduce, shape_vars_bound_by
 from .functor import StmtExprVisitor
 from .stmt import AllocBuffer, Block, DeclBuffer, For, LetStmt, PrimFunc
-
-
-def shape_vars_bound_by(buffer: Buffer) -> Iterator[Var]:
-    """The variables that a parameter's buffer binds: those standing alone as a size, a stride or the
-    offset.
-    """
-    for size in (*buffer.shape, *buffer.strides, buffer.elem_offset):
-        if isinstance(size, Var):
-            yield size
 
 
 def buffer_expressions(buffer: Buffer) -> tuple[PrimExpr, ...]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ..ir import Diagnostic, DiagnosticError, IRModule, Node, Span
 from ..prim import Call, Let, PrimExpr, Var
-from .buffer import Buffer, BufferRegion, Range
+from .buffer import Buffer, BufferRegion, IterVar, Range
 from .functor import StmtExprVisitor
 from .stmt import (
     AllocBuffer,
@@ -209,7 +209,12 @@ class _Checker(StmtExprVisitor):
 
     def visit_AttrStmt(self, node: AttrStmt) -> None:
         self.visit(node.value)
+        thread = node.node.var if isinstance(node.node, IterVar) else None
+        if thread is not None:
+            self.bind(thread)
         self.visit(node.body)
+        if thread is not None:
+            self.unbind(thread)
 
     def visit_BufferStore(self, node: BufferStore) -> None:
         self.visit_children(node)

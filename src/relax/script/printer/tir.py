@@ -6,7 +6,7 @@ from typing import Any
 
 from ...ir import Node, structural_equal, walk
 from ...prim import expr as prim
-from ...tir.buffer import Buffer, Range
+from ...tir.buffer import Buffer, IterVar, Range
 from ...tir.stmt import (
     AllocBuffer,
     AssertStmt,
@@ -123,7 +123,22 @@ def prim_func(p: Printer, node: PrimFunc, name: str, symbol: str | None = None) 
             for param_name, buffer in matched:
                 arguments = buffer_type(p, buffer, dtype=True)
                 p.line(f"{declare_buffer(p, buffer)} = {p.T('match_buffer')}({param_name}, {arguments})")
+            _threads(p, node.body)
             _function_body(p, node.body)
+
+
+def _threads(p: Printer, body: Node) -> None:
+    """Declare the threads that a function's body launches."""
+    found: dict[prim.Var, IterVar] = {}
+
+    def visit(item: Node) -> None:
+        if isinstance(item, AttrStmt) and isinstance(item.node, IterVar) and item.node.iter_type == "thread":
+            found.setdefault(item.node.var, item.node)
+
+    walk(body, visit)
+    for var, thread in found.items():
+        if thread.dom is None and var.dtype == "int32":
+            p.line(f"{_define(p, var)} = {p.T('env_thread')}({string(thread.thread_tag)})")
 
 
 def _variables(body: Node) -> set[int]:
@@ -321,6 +336,8 @@ def _attr(p: Printer, node: AttrStmt) -> None:
 
 
 def _attr_call(p: Printer, node: AttrStmt) -> str:
+    if isinstance(node.node, IterVar) and node.attr_key == "thread_extent" and p.is_declared(node.node.var):
+        return f"{p.T('launch_thread')}({p.text(node.node.var)}, {p.text(node.value)})"
     value = explicit(p, node.value).text
     return f"{p.T('attr')}({value_text(p, node.node)}, {string(node.attr_key)}, {value})"
 

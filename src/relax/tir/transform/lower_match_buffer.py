@@ -17,7 +17,7 @@ from ...ir import Diagnostic, DiagnosticError, Node
 from ...prim import PrimExpr, Var, const
 from ..buffer import Buffer, BufferLoad, BufferRegion, Ramp, Range
 from ..functor import StmtExprMutator
-from ..layout import element_offset, strides_of
+from ..buffer import element_offset, strides_of
 from ..stmt import Block, BufferStore, MatchBufferRegion, PrimFunc, Stmt
 from .passes import prim_func_pass
 

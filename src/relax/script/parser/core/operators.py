@@ -13,6 +13,7 @@ from ....expr import operator_hook
 from ....ir import RelaxExpr
 from ....prim import expr as prim
 from ....prim.expr import PrimExpr
+from ....tir.buffer import Broadcast
 
 PYTHON_BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "Add": lambda a, b: a + b,
@@ -88,6 +89,7 @@ def _prim_binary(name: str, a: Any, b: Any) -> Any:
     for side in (a, b):
         if not prim.is_expr_like(side):
             raise TypeError(f"expected a scalar expression, found {type(side).__name__}")
+    a, b = of_one_width(a, b)
     if name in _PRIM:
         return prim.binary(_PRIM[name], a, b, fold=False)
     if name in _BITWISE:
@@ -101,6 +103,20 @@ def _prim_binary(name: str, a: Any, b: Any) -> Any:
         a, b = prim.match_dtypes(a, b)
         return prim.Call(a.dtype, "tir.pow", (a, b))
     raise TypeError(f"`{SYMBOLS[name]}` is not an operator of scalar expressions")
+
+
+def of_one_width(a: Any, b: Any) -> tuple[Any, Any]:
+    """Both operands; beside a vector, a scalar is repeated in every lane."""
+    lanes = [side.dtype.lanes if isinstance(side, PrimExpr) else 1 for side in (a, b)]
+    if lanes[0] == lanes[1] or 1 not in lanes:
+        return a, b
+    if lanes[0] == 1:
+        b, a = of_one_width(b, a)
+        return a, b
+    element: prim.DataType = a.dtype.element_of
+    scalar = b if isinstance(b, PrimExpr) else prim.match_dtypes(prim.Var("", element), b)[1]
+    wanted = prim.promote(element, scalar.dtype)
+    return a, Broadcast(prim.cast(wanted, scalar), lanes[0])
 
 
 def unary(name: str, a: Any) -> Any:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ....ir import DiagnosticError
-from .diagnostics import POISON, SYNTAX, Poisoned, error
+from .diagnostics import POISON, SYNTAX, UNDEFINED, Poisoned, error
 from .evaluator import Evaluator
+from .scope import MISSING
 
 
 class StatementParser(Evaluator):
@@ -55,6 +56,14 @@ class StatementParser(Evaluator):
         """Mark the names a failed statement would have defined."""
         for name in _assigned(node):
             self.scopes.define(name, POISON)
+
+    def visit_Nonlocal(self, node: ast.Nonlocal | ast.Global) -> None:
+        """Says for Python where names come from; scripts see all of them. They must exist."""
+        for name in node.names:
+            if self.scopes.lookup(name) is MISSING:
+                self.fail(UNDEFINED, f"`{name}` is not defined around this function", node)
+
+    visit_Global = visit_Nonlocal
 
     def visit_Pass(self, node: ast.Pass) -> None:
         """Nothing."""

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from ....prim.expr import SizeVar, Var
+from ....tir.buffer import Range
 from ..core import register_namespace
 from .buffers import Buffer_ as Buffer
 from .buffers import alloc_buffer, allocate, match_buffer
@@ -18,19 +19,23 @@ from .expressions import expression_members
 from .loops import axis, grid, iter_var, parallel, serial, thread_binding, unroll, vectorized
 from .statements import (
     Assert,
+    allocate_const,
     attr,
     block,
     block_attr,
     buffer_store,
+    env_thread,
     evaluate,
     func_attr,
     func_name,
     func_ret,
     init,
+    launch_thread,
     let,
     meta_var,
     noalias,
     reads,
+    target,
     where,
     writes,
 )
@@ -47,11 +52,11 @@ unrolled = unroll
 __script_name__ = "T"
 
 __all__ = [
-    "Assert", "Buffer", "BufferLoad", "Cast", "Let", "LetStmt", "Ptr", "SizeVar", "Var", "alloc_buffer",
-    "allocate", "attr", "axis", "block", "block_attr", "buffer_store", "cast", "decl_buffer", "evaluate",
-    "func_attr", "func_name", "func_ret", "grid", "handle", "init", "iter_var", "let", "match_buffer",
+    "Assert", "Buffer", "BufferLoad", "Cast", "Let", "LetStmt", "Ptr", "Range", "SizeVar", "Var", "alloc_buffer",
+    "allocate", "allocate_const", "attr", "axis", "block", "block_attr", "buffer_store", "cast", "decl_buffer", "env_thread", "evaluate",
+    "func_attr", "func_name", "func_ret", "grid", "handle", "init", "iter_var", "launch_thread", "let", "match_buffer",
     "meta_var", "noalias", "parallel", "prim_func", "ptr", "reads", "sblock", "sblock_alloc_buffer",
-    "sblock_attr", "serial", "size_var", "thread_binding", "unroll", "unrolled", "var", "vectorized", "where",
+    "sblock_attr", "serial", "size_var", "target", "thread_binding", "unroll", "unrolled", "var", "vectorized", "where",
     "writes",
 ]  # fmt: skip
 

@@ -213,14 +213,12 @@ def decl_buffer_(
 
 
 def buffer_statement(value: BufferType, name: str) -> Scope:
-    """``B = T.Buffer((4,), "float32", data=A.data)`` as a statement: another view of existing storage."""
+    """``B = T.Buffer((4,), "float32", data=A.data)`` as a statement: a view of existing storage; without data, storage."""
     arguments = dict(value.arguments)
-    if arguments.get("data") is None:
-        raise error(
-            DECLARATION, "a T.Buffer in the body needs data=; use T.alloc_buffer for new storage", None
-        )
     buffer = make_buffer(name, **arguments)
     parser().declare(buffer)
+    if arguments.get("data") is None:
+        return Scope(lambda body, span: AllocBuffer(buffer, body, span=span), buffer)
     return Scope(lambda body, span: DeclBuffer(buffer, body, span=span), buffer)
 
 

@@ -83,9 +83,20 @@ def size_var(dtype: str = "int32", name: str = "") -> Var:
     return SizeVar(name, dtype)
 
 
-def ptr(dtype: str, storage_scope: str = "global", is_size_var: bool = False) -> Var:
-    """A new pointer variable."""
-    return Var("", "handle")
+class PtrName:
+    """``T.Ptr[T.float32]``, ``T.ptr("float32")``: a pointer. What it points to is for the reader only."""
+
+    def __call__(self, dtype: Any, storage_scope: str = "global", is_size_var: bool = False) -> Var:
+        return Var("", "handle")
+
+    def __getitem__(self, dtype: Any) -> Var:
+        return Var("", "handle")
+
+    def __repr__(self) -> str:
+        return "T.Ptr"
+
+
+ptr = PtrName()
 
 
 def dtype_member(name: str) -> DtypeName | None:

@@ -5,6 +5,7 @@ What stands in the text is what the tree holds: the constructors named like node
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +38,7 @@ from ....prim import (
 )
 from ....prim.expr import BinaryExpr, binary
 from ....tir.buffer import Broadcast, Ramp
+from ..core import operators
 from .buffers import dtype_of, pointers
 
 _BINARY: dict[str, type[BinaryExpr]] = {
@@ -47,9 +49,32 @@ _BINARY: dict[str, type[BinaryExpr]] = {
 }  # fmt: skip
 
 
+def _checked_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that also takes ``dtype=``, the dtype of its result, as older scripts write it."""
+
+    @functools.wraps(function)
+    def build(*args: Any, dtype: Any = None, **keywords: Any) -> Any:
+        made = function(*args, **keywords)
+        if dtype is not None and made.dtype != dtype_of(dtype):
+            raise TypeError(f"the result has dtype {made.dtype!s}, found dtype={dtype!r}; cast an operand")
+        return made
+
+    return build
+
+
+def _dtype_first(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose first argument, a dtype, may also be given as ``dtype=``."""
+
+    @functools.wraps(function)
+    def build(*args: Any, dtype: Any = None, **keywords: Any) -> Any:
+        return function(*args, **keywords) if dtype is None else function(dtype, *args, **keywords)
+
+    return build
+
+
 def _binary_member(name: str, cls: type[BinaryExpr]) -> Callable[[Any, Any], PrimExpr]:
     def build(a: Any, b: Any) -> PrimExpr:
-        return binary(cls, a, b, fold=False)
+        return binary(cls, *operators.of_one_width(a, b), fold=False)
 
     build.__name__ = build.__qualname__ = name
     build.__doc__ = f"{cls.__name__} of two operands, which are brought to one dtype."
@@ -116,6 +141,16 @@ def call_pure_extern(dtype: str, func_name: str, *args: Any) -> Call:
     return intrin.call_pure_extern(dtype_of(dtype), func_name, *map(pointers, args))
 
 
+def call_llvm(name: str) -> Callable[..., Call]:
+    """The refusal of an intrinsic of one compiler back end."""
+
+    def build(*args: Any, **keywords: Any) -> Call:
+        raise TypeError("intrinsics of LLVM are not part of the language; use T.call_extern or a function of T")
+
+    build.__name__ = build.__qualname__ = name
+    return build
+
+
 def call_packed(func_name: str, *args: Any, dtype: str = "int32") -> Call:
     """A call of a packed function by its registered name."""
     return intrin.call_packed(func_name, *map(pointers, args), dtype=dtype)
@@ -158,9 +193,41 @@ def expression_members() -> dict[str, Any]:
             "Ramp": ramp, "Broadcast": broadcast, "ramp": ramp, "broadcast": broadcast,
             "call_extern": call_extern, "call_pure_extern": call_pure_extern, "call_packed": call_packed,
             "call_intrin": call_intrin, "StringImm": string, "reinterpret": reinterpret,
+            "type_annotation": type_annotation, "undef": undef, "address_of": intrin.address_of,
+            "tvm_access_ptr": tvm_access_ptr,
         }
     )  # fmt: skip
+    for name, function in members.items():
+        if name in _DTYPE_FIRST:
+            members[name] = _dtype_first(function)
+        elif name not in _OWN_DTYPE:
+            members[name] = _checked_dtype(function)
+    members["call_cpacked"] = members["call_packed"]
+    for name in ("call_llvm_intrin", "call_llvm_pure_intrin"):
+        members[name] = call_llvm(name)
     return members
+
+
+_DTYPE_FIRST = frozenset({"call_extern", "call_pure_extern", "call_intrin", "reinterpret"})
+_OWN_DTYPE = frozenset({
+    "call_packed", "cast", "infinity", "max_value", "min_value", "nan", "type_annotation", "undef",
+})  # fmt: skip
+
+
+def type_annotation(dtype: Any) -> Call:
+    """A dtype, as an argument of an intrinsic."""
+    return intrin.type_annotation(dtype_of(dtype))
+
+
+def undef(dtype: Any = "float32") -> Call:
+    """A value that nobody may depend on."""
+    return intrin.undef(dtype_of(dtype))
+
+
+def tvm_access_ptr(ptype: Any, data: Any, offset: Any, extent: Any, rw_mask: Any) -> Call:
+    """The pointer to an element behind a buffer's data."""
+    kind = ptype if isinstance(ptype, Call) else dtype_of(ptype)
+    return intrin.tvm_access_ptr(kind, pointers(data), offset, extent, rw_mask)
 
 
 def reinterpret(dtype: str, value: Any) -> PrimExpr:

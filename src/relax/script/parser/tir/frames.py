@@ -70,6 +70,13 @@ class BlockFrame:
     """How many bodies are open where its own statements stand."""
 
 
+@dataclass(frozen=True)
+class EnvThread:
+    """``T.env_thread("threadIdx.x")``: a thread of a device, which an assignment gives its variable."""
+
+    tag: str
+
+
 @dataclass(eq=False)
 class Body:
     """Statements under construction. A Scope wraps all that follow it."""
@@ -79,4 +86,4 @@ class Body:
     """Names bound to values in this body."""
 
 
-__all__ = ["TRUE", "BlockFrame", "Body", "InitFrame", "Loop", "Loops", "Scope"]
+__all__ = ["TRUE", "BlockFrame", "Body", "EnvThread", "InitFrame", "Loop", "Loops", "Scope"]

@@ -47,9 +47,13 @@ def _bounds(start: Any, stop: Any) -> tuple[Any, Any]:
     return start, stop
 
 
-def serial(start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None) -> Loops:
+def serial(
+    start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None, step: int = 1
+) -> Loops:
     """``for i in T.serial(n)``: one iteration after the other."""
-    return Loops([make_loop(ForKind.SERIAL, start, stop, annotations)])
+    if isinstance(step, bool) or int(step) <= 0:
+        raise ValueError(f"the step of a loop is a positive constant, found {step}")
+    return Loops([make_loop(ForKind.SERIAL, start, stop, annotations, step=int(step))])
 
 
 def parallel(start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None) -> Loops:
@@ -158,7 +162,7 @@ def _domain(dom: Any, binding: PrimExpr) -> Range:
 
 def iter_var(var: Var, dom: Any, iter_type: str, thread_tag: str = "") -> IterVar:
     """An IterVar."""
-    return IterVar(None if dom is None else _domain(dom, var), var, iter_type)
+    return IterVar(None if dom is None else _domain(dom, var), var, iter_type, thread_tag)
 
 
 axis = Axis()

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from ....ir import set_slot
 from ....prim import PrimExpr, StringImm, Var, convert, mark_nonnegative
-from ....tir.buffer import Buffer
+from ....tir.buffer import Buffer, vector_indices
 from ....tir.functor import pre_order_visit, substitute
 from ....tir.regions import complete_block
 from ....tir.scalar import as_tuple
@@ -33,9 +33,9 @@ from ....tir.stmt import (
 )
 from ..core import is_docstring
 from ..core.diagnostics import ANNOTATION, DECLARATION, KIND, PLACE, POISON, SYNTAX
-from .buffers import BufferType, buffer_statement
+from .buffers import BufferType, buffer_statement, pointers
 from .dtypes import DtypeName, HandleName
-from .frames import TRUE, BlockFrame, Body, InitFrame, Loops, Scope
+from .frames import TRUE, BlockFrame, Body, EnvThread, InitFrame, Loops, Scope
 from .reader import TirReader
 from .values import Meta, converted, stored_value
 
@@ -181,6 +181,8 @@ class TirParser(TirReader):
         value = converted(value)
         if isinstance(value, Meta):
             self.scopes.define(name.id, value)
+        elif isinstance(value, EnvThread):
+            self.scopes.define(name.id, self.thread_variable(name.id, value))
         elif isinstance(value, Var):
             self.scopes.define(name.id, value if value.name else self._named(value, name))
         elif isinstance(value, PrimExpr):
@@ -232,14 +234,20 @@ class TirParser(TirReader):
         kind = self.eval(node.annotation)
         if isinstance(kind, str):
             kind = self.guard(node.annotation, "", DtypeName, kind)
-        if not isinstance(kind, (DtypeName, HandleName)):
+        if not isinstance(kind, (DtypeName, HandleName)) and not (isinstance(kind, Var) and not kind.name):
             self.fail(ANNOTATION, "the type of a local variable is a dtype such as T.int32", node.annotation)
         var = Var(node.target.id, kind.dtype, span=self.span(node.target))
         if node.value is None:
             self.scopes.define(node.target.id, var)
             return
-        value = self.guard(node.value, "", stored_value, self.eval(node.value), kind.dtype, node.target.id)
+        given = self.eval(node.value)
+        if kind.dtype.is_handle:
+            given = pointers(given)
+        value = self.guard(node.value, "", stored_value, given, kind.dtype, node.target.id)
         self._refuse_accumulation(node.target, node)
+        if isinstance(value, Var) and value.dtype.is_handle:  # another name for the pointer
+            self.scopes.define(node.target.id, value)
+            return
         self._let(node.target, var, value, node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
@@ -247,7 +255,7 @@ class TirParser(TirReader):
         operation = type(node.op).__name__
         if isinstance(node.target, ast.Subscript):
             buffer, indices = self._target(node.target)
-            old = self.guard(node, "", lambda: buffer[indices])
+            old = self.guard(node, "", lambda: converted(buffer[indices]))
             new = self.locate(self.binary(operation, old, self.eval(node.value), node), node)
             self._emit_store(buffer, indices, new, node)
         elif isinstance(node.target, ast.Name):
@@ -451,9 +459,7 @@ class TirParser(TirReader):
 def _subscripts(buffer: Buffer, indices: Any) -> tuple[PrimExpr, ...]:
     items = as_tuple(indices)
     if any(isinstance(item, slice) for item in items):
-        raise TypeError(
-            f"a slice of buffer {buffer.name} cannot be assigned; store element by element, or a T.Ramp"
-        )
+        return vector_indices(buffer, items)
     return tuple(convert(item) for item in items)
 
 

@@ -20,7 +20,7 @@ from ....tir.stmt import ForKind
 from ..core import MISSING, FunctionTask, StatementParser
 from ..core.diagnostics import DECLARATION, KIND, PLACE, SYNTAX, error
 from .buffers import pointers
-from .frames import BlockFrame, Body, Loop, Loops
+from .frames import BlockFrame, Body, EnvThread, Loop, Loops
 from .loops import make_loop
 from .values import Meta, converted
 
@@ -41,6 +41,8 @@ class TirReader(StatementParser):
         self.bodies: list[Body] = []
         self.loops: dict[Var, Loop] = {}
         self.names: list[str] = []
+        self.threads: dict[Var, IterVar] = {}
+        """What T.env_thread made."""
         self.binding = False
         self.implicit: dict[str, Var] = {}
         """Sizes that a shape introduced, by name."""
@@ -87,20 +89,22 @@ class TirReader(StatementParser):
 
     def eval_Call(self, node: ast.Call) -> Any:
         if isinstance(node.func, ast.Name) and self.scopes.lookup(node.func.id) is builtins.range:
-            args, _ = self.arguments(node)
-            if any(isinstance(arg, PrimExpr) for arg in args):
-                return self._range(args, node)
+            args, keywords = self.arguments(node)
+            if keywords or any(isinstance(arg, PrimExpr) for arg in args):
+                return self._range(args, node, **keywords)
         return super().eval_Call(node)
 
-    def _range(self, args: list[Any], node: ast.Call) -> Loops:
+    def _range(self, args: list[Any], node: ast.Call, annotations: Any = None, **unknown: Any) -> Loops:
         """``range`` over scalar expressions."""
+        for name in unknown:
+            self.fail(KIND, f"range has no argument `{name}`", node)
         if not 1 <= len(args) <= 3:
             self.fail(KIND, f"range takes one to three arguments, found {len(args)}", node)
         start, stop, step = (args[0], None, 1) if len(args) == 1 else (*args, 1)[:3]
         step = self.guard(node, "", int, step)
         if step <= 0:
             self.fail(KIND, "the step of a range is a positive constant", node)
-        return Loops([self.guard(node, "", make_loop, ForKind.SERIAL, start, stop, None, "", step)])
+        return Loops([self.guard(node, "", make_loop, ForKind.SERIAL, start, stop, annotations, "", step)])
 
     def invoke(self, function: Any, args: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
         if isinstance(function, BaseFunc):
@@ -141,6 +145,18 @@ class TirReader(StatementParser):
             yield
         finally:
             self.names = outer
+
+    def thread_variable(self, name: str, thread: EnvThread) -> Var:
+        """The variable of a thread of a device."""
+        var = Var(name or thread.tag.replace(".", "_"), "int32")
+        self.threads[var] = IterVar(None, var, "thread", thread.tag)
+        return var
+
+    def thread_of(self, var: Var) -> IterVar:
+        """The thread that a variable made by T.env_thread stands for."""
+        if var not in self.threads:
+            raise error(DECLARATION, f"`{var.name}` is no thread; make it by T.env_thread", None)
+        return self.threads[var]
 
     def loop_of(self, value: Any) -> Loop | None:
         """The enclosing loop of a variable."""

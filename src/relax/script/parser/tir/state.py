@@ -7,10 +7,10 @@ from typing import Any, Protocol, cast
 
 from ....ir import DiagnosticError
 from ....prim import PrimExpr, Var
-from ....tir.buffer import Buffer, BufferRegion, Range
+from ....tir.buffer import Buffer, BufferRegion, IterVar, Range
 from ..core import StatementParser
 from ..core.diagnostics import PLACE, error
-from .frames import BlockFrame, Loop
+from .frames import BlockFrame, EnvThread, Loop
 
 
 class TirState(Protocol):
@@ -20,6 +20,14 @@ class TirState(Protocol):
 
     def take_names(self, count: int) -> list[str]:
         """The names that the statement at work assigns to, as many as asked for; empty ones if it has none."""
+        ...
+
+    def thread_variable(self, name: str, thread: EnvThread) -> Var:
+        """The variable of a thread of a device."""
+        ...
+
+    def thread_of(self, var: Var) -> IterVar:
+        """The thread that a variable stands for."""
         ...
 
     def loop_of(self, value: Any) -> Loop | None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
-from ....prim import Let, PrimExpr, Var, convert, is_const
+import numpy as np
+
+from ....prim import IntImm, Let, PrimExpr, Var, convert, is_const
 from ....tir.buffer import BufferLoad
-from ....tir.stmt import AssertStmt, AttrStmt, BufferStore, Evaluate, LetStmt
+from ....tir.stmt import AllocBuffer, AssertStmt, AttrStmt, BufferStore, Evaluate, LetStmt, SeqStmt
 from ..core.diagnostics import DECLARATION, error
-from .buffers import dtype_of, pointers
-from .frames import BlockFrame, InitFrame, Scope
+from .buffers import dtype_of, make_buffer, pointers
+from .frames import BlockFrame, EnvThread, InitFrame, Scope
 from .state import parser
 from .values import Meta, stored_value
 
@@ -90,6 +93,55 @@ def attr(node: Any, attr_key: str, value: Any) -> Scope:
     return Scope(lambda body, span: AttrStmt(node, attr_key, noted, body, span=span))
 
 
+def env_thread(thread_tag: str, dtype: str = "int32") -> EnvThread:
+    """``tx = T.env_thread("threadIdx.x")``: the number of a thread of a device."""
+    return EnvThread(thread_tag)
+
+
+def launch_thread(thread: Any, extent: Any) -> Scope:
+    """What follows runs once for each of `extent` threads; `thread` is a thread's tag, or made by T.env_thread."""
+    state = parser()
+    if isinstance(thread, str):
+        (name,) = state.take_names(1)
+        thread = state.thread_variable(name, EnvThread(thread))
+    if not isinstance(thread, Var):
+        raise TypeError("launch_thread takes a thread's tag, or a variable made by T.env_thread")
+    iter_var, size = state.thread_of(thread), convert(extent)
+    return Scope(lambda body, span: AttrStmt(iter_var, "thread_extent", size, body, span=span), iter_var.var)
+
+
+def allocate_const(data: Any, dtype: Any, extents: Any, annotations: Mapping[str, Any] | None = None) -> Scope:
+    """Storage for the statements that follow, filled with the numbers of `data`."""
+    (name,) = parser().take_names(1)
+    buffer = parser().declare(make_buffer(name, extents, dtype))
+    shape = [size.value if isinstance(size, IntImm) else -1 for size in buffer.shape]
+    values = np.asarray(data)
+    if min(shape, default=1) < 0 or values.size != math.prod(shape):
+        raise ValueError(f"allocate_const: found {values.size} numbers for the shape {buffer.shape}")
+    if values.size > MAX_CONSTANTS:
+        raise ValueError(f"allocate_const: more than {MAX_CONSTANTS} numbers; pass them as a parameter")
+    stores = [
+        BufferStore(buffer, stored_value(value.item(), buffer.dtype, buffer.name), [*map(int, np.unravel_index(i, shape))])
+        for i, value in enumerate(values.reshape(-1))
+    ]
+    notes = dict(annotations or {})
+    return Scope(lambda body, span: AllocBuffer(buffer, SeqStmt([*stores, body]), notes, span=span), buffer)
+
+
+MAX_CONSTANTS = 4096
+"""How many numbers a T.allocate_const may have: each becomes a store."""
+
+
+def target(config: Any, host: Any = None) -> Any:
+    """The target of a function, for its attributes: the text or table that describes it."""
+    if not isinstance(config, (str, Mapping)):
+        raise TypeError("a target is described by text or by a table")
+    if host is None:
+        return config
+    table = {"kind": config} if isinstance(config, str) else dict(cast("Mapping[str, Any]", config))
+    return {**table, "host": host}
+
+
 def LetStmt_(value: Any, type_annotation: Any = None, *, var: Var | None = None) -> Scope:
     """``with T.LetStmt(value) as x:`` and ``with T.LetStmt(value, var=x):``."""
     expr = convert(value)
@@ -135,6 +187,7 @@ def meta_var(value: Any) -> Meta:
 
 
 __all__ = [
-    "Assert", "BufferLoad_", "LetStmt_", "Let_", "attr", "block", "block_attr", "buffer_store", "evaluate",
-    "func_attr", "func_name", "func_ret", "init", "let", "meta_var", "noalias", "reads", "where", "writes",
+    "Assert", "BufferLoad_", "LetStmt_", "Let_", "allocate_const", "attr", "block", "block_attr", "buffer_store",
+    "env_thread", "evaluate", "func_attr", "func_name", "func_ret", "init", "launch_thread", "let", "meta_var", "noalias",
+    "reads", "target", "where", "writes",
 ]  # fmt: skip
