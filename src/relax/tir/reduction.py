@@ -27,20 +27,24 @@ class Reducer:
         self.fcombine, self.fidentity = fcombine, fidentity
         self.__name__ = name
 
-    def __call__(self, expr: Any, axis: Any = None, where: Any = None, init: Any = None, *more: Any) -> Any:
+    def __call__(
+        self, expr: Any, *more: Any, axis: Any = None, where: Any = None, init: Any = None
+    ) -> Any:
         """The reduction of `expr` over `axis` (an IterVar or several), of the points where `where` holds.
 
         `init` is the value to start from, instead of the identity. A tuple of expressions gives a tuple of
-        results. Where a value stands in the place of the axis, all arguments are values, combined one after the other.
+        results. `axis`, `where` and `init` may follow `expr` by position; where a value stands in place of the axis,
+        all arguments are values, combined one after the other.
         Raises TypeError if an axis is not a reduction axis.
         """
-        if axis is not None and not isinstance(axis, (IterVar, tuple, list)):
-            values = (expr, axis, where, init, *more)
-            while values[-1] is None:
-                values = values[:-1]
-            return functools.reduce(self.fcombine, (convert(value) for value in values))
+        if more and not isinstance(more[0], (IterVar, tuple, list)):
+            if (axis, where, init) != (None, None, None):
+                raise TypeError(f"{self.__name__}: expected an expression and its axes, or values only")
+            return functools.reduce(self.fcombine, (convert(value) for value in (expr, *more)))
+        if len(more) > 3:
+            raise TypeError(f"{self.__name__}: expected an expression, axis, where and init")
         if more:
-            raise TypeError(f"{self.__name__}: expected an expression and its axes, or values only")
+            axis, where, init = (*more, *(axis, where, init)[len(more) :])[:3]
         several = isinstance(expr, (tuple, list))
         sources = to_indices(expr)
         axes = _axes(self.__name__, axis)

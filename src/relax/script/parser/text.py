@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ...ir import BaseFunc, DiagnosticContext, DiagnosticError, IRModule, Node, Span, walk
 from ...prim import expr as prim
-from .core import MISSING, FunctionTask, Scopes, ScriptSource, is_docstring
+from .core import MISSING, FunctionTask, MacroDecorator, Scopes, ScriptSource, is_docstring
 from .core.diagnostics import DECLARATION, FORBIDDEN, POISON, SYNTAX, error
 from .core.safety import BUILTINS, member
 from .core.statements import StatementParser
@@ -97,6 +97,11 @@ class TextParser(StatementParser):
         self.result: IRModule | BaseFunc | None = None
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        made_by = self.eval(node.decorator_list[0]) if node.decorator_list else None
+        if isinstance(made_by, MacroDecorator):
+            around = self.scopes.child()
+            self.scopes.define(node.name, made_by.of(node, self.source, around.environment))
+            return
         decorator = function_decorator(self, node)
         options = {"check_well_formed": self.check_well_formed, **decorator.preset}
         task = FunctionTask(node, self.source, self.scopes.child(), self.diagnostics, options)

@@ -6,6 +6,7 @@ from .dialect import Dialect, FunctionDecorator, FunctionTask, ModuleContext
 from .evaluator import Evaluator, SpecialForm
 from .safety import Namespace, register_namespace
 from .scope import MISSING, Scopes
+from .macro import Macro, MacroDecorator
 from .source import ScriptSource
 from .statements import StatementParser, is_docstring
 

@@ -66,6 +66,8 @@ class Evaluator:
         self.diagnostics = diagnostics
         self.trusted = trusted
         self._iterations = 0
+        self._expanding: list[Any] = []
+        """The macros whose statements are being read."""
         self._table: dict[type[ast.AST], Callable[[Any], Any]] = {}
 
     # ------------------------------------------------------------------ entry, errors

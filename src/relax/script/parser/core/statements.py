@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ....ir import DiagnosticError
-from .diagnostics import POISON, SYNTAX, UNDEFINED, Poisoned, error
+from .diagnostics import KIND, POISON, SYNTAX, UNDEFINED, Poisoned, error
 from .evaluator import Evaluator
-from .scope import MISSING
+from .macro import Macro
+from .scope import MISSING, Scopes
 
 
 class StatementParser(Evaluator):
@@ -56,6 +57,39 @@ class StatementParser(Evaluator):
         """Mark the names a failed statement would have defined."""
         for name in _assigned(node):
             self.scopes.define(name, POISON)
+
+    macros: ClassVar[str] = ""
+    """The namespace whose macros may be called here."""
+
+    def invoke(self, function: Any, args: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
+        if isinstance(function, Macro):
+            return self.expand(function, args, keywords, node)
+        return super().invoke(function, args, keywords, node)
+
+    def expand(self, macro: Macro, args: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
+        """Read the statements of a macro here; the value it returns, if it ends with a return."""
+        if macro.label != self.macros:
+            self.fail(KIND, f"{macro.name} is a macro of {macro.label}, which cannot be called here", node)
+        if any(macro is outer for outer in self._expanding):
+            self.fail(KIND, f"the macro {macro.name} calls itself", node)
+        self.count_step(node)
+        scopes = Scopes(macro.environment) if macro.hygienic else self.scopes
+        saved = self.source, self.scopes
+        self._expanding.append(macro)
+        try:
+            values = self.guard(node, "", macro.bind, args, keywords, self.eval)
+            self.source, self.scopes = macro.source, scopes
+            with self.scopes.frame() as frame:
+                frame.update(values)
+                *body, last = macro.node.body
+                self.visit_body(body)
+                if isinstance(last, ast.Return):
+                    return None if last.value is None else self.eval(last.value)
+                self.visit(last)
+        finally:
+            self._expanding.pop()
+            self.source, self.scopes = saved
+        return None
 
     def visit_Nonlocal(self, node: ast.Nonlocal | ast.Global) -> None:
         """Says for Python where names come from; scripts see all of them. They must exist."""

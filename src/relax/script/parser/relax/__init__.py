@@ -7,10 +7,11 @@ import sys
 from typing import Any
 
 from ....expr import ExternFunc
-from ..core import register_namespace
+from ..core import MacroDecorator, register_namespace
 from .annotations import Callable_ as Callable
 from .annotations import Object, Prim, Shape, Tensor, Tuple
 from .decorator import func, function
+from .emit import emit_te
 from .operators import operator_member, operator_names
 from .statements import (
     dataflow,
@@ -42,6 +43,8 @@ from .values import string as str
 from .values import tuple_get_item as TupleGetItem
 from .values import tuple_value as tuple
 
+macro = MacroDecorator("R")
+ShapeExpr = shape
 outputs = output
 """The older name of `output`."""
 
@@ -55,6 +58,7 @@ __all__ = [
     "Op",
     "Prim",
     "Shape",
+    "ShapeExpr",
     "Tensor",
     "Tuple",
     "TupleGetItem",
@@ -68,12 +72,14 @@ __all__ = [
     "const",
     "dataflow",
     "dtype",
+    "emit_te",
     "func",
     "func_attr",
     "func_ret_struct_info",
     "function",
     "invoke_closure",
     "invoke_pure_closure",
+    "macro",
     "make_closure",
     "match_cast",
     "match_shape",

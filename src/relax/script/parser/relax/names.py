@@ -28,7 +28,9 @@ from ....prim import expr as prim
 from ....sinfo_map import bound_in
 from ..core import FunctionTask, ScriptSource, StatementParser
 from ..core.diagnostics import ANNOTATION, POISON, SYNTAX, UNDEFINED, Poisoned, close
+from ..core.safety import attribute
 from .annotations import FORMS, StructInfoForm, as_scalar, as_struct_info
+from .facts import TENSOR_FACTS, tensor_fact
 
 
 class NameReader(StatementParser):
@@ -122,7 +124,10 @@ class NameReader(StatementParser):
     def eval_Attribute(self, node: ast.Attribute) -> Any:
         saved, self._reading_dims = self._reading_dims, False
         try:
-            return super().eval_Attribute(node)
+            value = self.eval(node.value)
+            if isinstance(value, RelaxExpr) and node.attr in TENSOR_FACTS:
+                return self.guard(node, "", tensor_fact, value, node.attr)
+            return attribute(value, node.attr, self.span(node), self.trusted)
         finally:
             self._reading_dims = saved
 

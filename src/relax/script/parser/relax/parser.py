@@ -61,6 +61,7 @@ from .statements import DataflowFrame, MatchCastValue, is_meta
 class RelaxParser(NameReader):
     """Parses one function, and the functions inside it."""
 
+    macros = "R"
     instead: ClassVar[Mapping[type[ast.AST], str]] = {
         ast.While: "a loop whose length is not known is a recursive function, or stands in a T.prim_func",
         ast.Raise: "R.assert_op fails at run time",

@@ -7,7 +7,7 @@ from typing import Any
 
 from ....prim.expr import SizeVar, Var
 from ....tir.buffer import Range
-from ..core import register_namespace
+from ..core import MacroDecorator, register_namespace
 from .buffers import Buffer_ as Buffer
 from .buffers import alloc_buffer, allocate, match_buffer
 from .buffers import decl_buffer_ as decl_buffer
@@ -44,6 +44,7 @@ from .statements import Let_ as Let
 from .statements import LetStmt_ as LetStmt
 
 Ptr = ptr
+macro = MacroDecorator("T")
 sblock = block
 sblock_attr = block_attr
 sblock_alloc_buffer = alloc_buffer
@@ -54,7 +55,7 @@ __script_name__ = "T"
 __all__ = [
     "Assert", "Buffer", "BufferLoad", "Cast", "Let", "LetStmt", "Ptr", "Range", "SizeVar", "Var", "alloc_buffer",
     "allocate", "allocate_const", "attr", "axis", "block", "block_attr", "buffer_store", "cast", "decl_buffer", "env_thread", "evaluate",
-    "func_attr", "func_name", "func_ret", "grid", "handle", "init", "iter_var", "launch_thread", "let", "match_buffer",
+    "func_attr", "func_name", "func_ret", "grid", "handle", "init", "iter_var", "launch_thread", "let", "macro", "match_buffer",
     "meta_var", "noalias", "parallel", "prim_func", "ptr", "reads", "sblock", "sblock_alloc_buffer",
     "sblock_attr", "serial", "size_var", "target", "thread_binding", "unroll", "unrolled", "var", "vectorized", "where",
     "writes",

@@ -43,6 +43,8 @@ from .values import Meta, converted, stored_value
 class TirParser(TirReader):
     """Parses one function."""
 
+    macros = "T"
+
     # ------------------------------------------------------------------ the function
 
     def function(self, node: ast.FunctionDef, options: dict[str, Any]) -> PrimFunc:
