@@ -271,6 +271,13 @@ def _alloc(cx: Context, stmt: AllocBuffer) -> None:
 
 def _decl(cx: Context, stmt: DeclBuffer) -> None:
     buffer = stmt.buffer
+    params = cx.unit.functions[cx.name].params
+    if not any(buffer.data is pointer for pointer in (*params, *(known.data for known in cx.storage))):
+        cx.report(
+            "E5905",
+            f"buffer {buffer.name} views a computed pointer, {buffer.data.name}, whose memory nobody knows the size of",
+            hint="view the data of a buffer: T.decl_buffer(shape, data=A.data)",
+        )
     cx.storage[buffer] = storage_of(cx, buffer)
     write(cx, stmt.body)
     del cx.storage[buffer]

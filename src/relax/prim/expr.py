@@ -640,7 +640,8 @@ def _own_dtype(value: Any) -> DataType:
     if isinstance(value, (IntImm, FloatImm)):
         return value.dtype
     if isinstance(value, np.generic):
-        return DataType(value.dtype)
+        scalar: Any = value
+        return DataType(scalar.dtype)
     if isinstance(value, bool):
         return BOOL
     if isinstance(value, int):

@@ -8,8 +8,6 @@ Reduce(combiner, sources, axes, condition, value_index)        only in tensor ex
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, cast, final
 
@@ -35,7 +33,9 @@ class Range(Node):
     ) -> None:
         if extent is None:
             if begin is None:
-                raise TypeError("Range needs its end: Range(begin, end), Range(end) or Range(min=..., extent=...)")
+                raise TypeError(
+                    "Range needs its end: Range(begin, end), Range(end) or Range(min=..., extent=...)"
+                )
             low, high = (None, convert(begin)) if end is None else (convert(begin), convert(end))
             for bound in (low, high):
                 if bound is not None and not bound.dtype.is_integer:
@@ -101,7 +101,7 @@ class Buffer(Node):
     def __getitem__(self, indices: Any) -> Any:
         """``buffer[i, j]`` reads an element; with slices, a BufferRegion."""
         items = as_tuple(indices)
-        if any(isinstance(item, slice) and item.step is not None for item in items):
+        if any(isinstance(item, slice) and cast(Any, item).step is not None for item in items):
             return BufferLoad(self, vector_indices(self, items))
         if any(isinstance(item, slice) for item in items):
             return region_of(self, items)
@@ -140,7 +140,10 @@ class Buffer(Node):
         start, count = convert(offset), memory_extent(self)
         length = simplify(count - start) if extent is None else convert(extent)
         if content_lanes > 1:
-            start, length = simplify(floordiv(start, content_lanes)), simplify(floordiv(length, content_lanes))
+            start, length = (
+                simplify(floordiv(start, content_lanes)),
+                simplify(floordiv(length, content_lanes)),
+            )
         if self.elem_offset is not None:
             base = self.elem_offset
             start = simplify((base if content_lanes == 1 else floordiv(base, content_lanes)) + start)
@@ -152,7 +155,7 @@ def _access_mask(text: str) -> int:
     masks = {"r": 1, "w": 2}
     if not text or set(text) - set(masks):
         raise ValueError(f'access_ptr: the access is "r", "w" or "rw", found {text!r}')
-    return functools.reduce(operator.or_, (masks[letter] for letter in text))
+    return sum(masks[letter] for letter in set(text))
 
 
 def _lanes_from(begin: Any, lanes: int) -> tuple[PrimExpr, ...]:
@@ -193,7 +196,7 @@ def element_count(buffer: Buffer) -> PrimExpr:
 
 
 def memory_extent(buffer: Buffer) -> PrimExpr:
-    """The number of elements from the first of a buffer to its end; rows of the first stride where there are strides."""
+    """The number of elements from the first of a buffer to its end, gaps between strides included."""
     return buffer.shape[0] * buffer.strides[0] if buffer.strides else element_count(buffer)
 
 
@@ -252,7 +255,9 @@ class BufferRegion(Node):
         *outer, last = self.region
         if any(not is_const(r.extent, 1) for r in outer):
             raise TypeError(f"a vector of buffer {self.buffer.name} is a slice of its last dimension only")
-        return BufferLoad(self.buffer, (*(r.min for r in outer), vector_index(self.buffer, last.min, last.extent)))
+        return BufferLoad(
+            self.buffer, (*(r.min for r in outer), vector_index(self.buffer, last.min, last.extent))
+        )
 
 
 def extent_between(start: PrimExpr, stop: PrimExpr) -> PrimExpr:
@@ -288,10 +293,18 @@ def region_of(buffer: Buffer, items: Iterable[Any]) -> BufferRegion:
 
 
 def vector_index(buffer: Buffer, start: PrimExpr, extent: PrimExpr, step: Any = None) -> PrimExpr:
-    """The indices ``start, start + step, …`` below ``start + extent``, as a Ramp. Raises TypeError if their number varies."""
+    """The indices ``start, start + step, …`` below ``start + extent``, as a Ramp.
+
+    Raises TypeError if their number is not a constant.
+    """
     stride = IntImm(start.dtype, 1) if step is None else convert(step)
     number = simplify(floordiv(extent + (stride - 1), stride))
-    if not isinstance(stride, IntImm) or stride.value <= 0 or not isinstance(number, IntImm) or number.value <= 0:
+    if (
+        not isinstance(stride, IntImm)
+        or stride.value <= 0
+        or not isinstance(number, IntImm)
+        or number.value <= 0
+    ):
         raise TypeError(f"a vector of buffer {buffer.name} has a constant number of elements, found {number}")
     return start if number.value == 1 else Ramp(start, stride.astype(start.dtype), number.value)
 
@@ -302,7 +315,7 @@ def vector_indices(buffer: Buffer, items: Iterable[Any]) -> tuple[PrimExpr, ...]
     for item, size in zip(items, buffer.shape, strict=False):
         if isinstance(item, slice):
             ends = cast(Any, item)
-            found = Range(convert(0 if ends.start is None else ends.start), convert(size if ends.stop is None else ends.stop))
+            found = Range(0 if ends.start is None else ends.start, size if ends.stop is None else ends.stop)
             made.append(vector_index(buffer, found.min, found.extent, ends.step))
         else:
             made.append(convert(item))

@@ -294,7 +294,9 @@ class ExpressionCompiler:
         def run(env: Env) -> Any:
             memory, start = data(env), offset(env) * kind.lanes
             if not 0 <= start <= len(memory):
-                raise IndexError(f"tvm_access_ptr: element {start} is outside of memory of {len(memory)} elements")
+                raise IndexError(
+                    f"tvm_access_ptr: element {start} is outside of memory of {len(memory)} elements"
+                )
             return memory[start:]
 
         return run

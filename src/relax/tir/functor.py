@@ -141,7 +141,7 @@ def _buffers_defined_by(node: Node) -> Iterator[Buffer]:
         names = _BINDERS[kind] = tuple(f.name for f in node.__node_fields__ if f.kind == "binder")
     for name in names:
         value: Any = getattr(node, name)
-        items: Any = value.values() if isinstance(value, dict) else value
+        items: Any = cast("dict[Any, Any]", value).values() if isinstance(value, dict) else value
         for item in items if isinstance(value, (dict, tuple)) else (items,):
             if isinstance(item, Buffer):
                 yield item

@@ -19,9 +19,8 @@ from ..ir import DataType, IRModule
 from ..prim import Var, const
 from .arguments import Bound, bind_array, bind_scalar, bind_sizes
 from .assertion import shown_sizes
-from .buffer import Buffer, IterVar
+from .buffer import Buffer, IterVar, element_count
 from .evaluation import Env, ExpressionCompiler, Externs, View
-from .buffer import element_count
 from .statements import conjuncts
 from .stmt import (
     AllocBuffer,

@@ -27,9 +27,7 @@ class Reducer:
         self.fcombine, self.fidentity = fcombine, fidentity
         self.__name__ = name
 
-    def __call__(
-        self, expr: Any, *more: Any, axis: Any = None, where: Any = None, init: Any = None
-    ) -> Any:
+    def __call__(self, expr: Any, *more: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
         """The reduction of `expr` over `axis` (an IterVar or several), of the points where `where` holds.
 
         `init` is the value to start from, instead of the identity. A tuple of expressions gives a tuple of

@@ -153,6 +153,7 @@ def _bound(value: Any, dtype: DataType) -> PrimExpr:
                 expr = pick(expr, const(limit, expr.dtype))
     return cast_expr(dtype, expr)
 
+
 te.register_tensor_arithmetic(cast=cast)
 
 __all__ = [

@@ -276,7 +276,9 @@ def _iter_var(p: Printer, node: IterVar) -> Text:
     dom = "None"
     if node.dom is not None:
         dom = f"({p.text(node.dom.min)}, {sum_text(p, node.dom.min, node.dom.extent)})"
-    return Text(f'{p.T("iter_var")}({p.text(node.var)}, {dom}, "{node.iter_type}", {string(node.thread_tag)})')
+    return Text(
+        f'{p.T("iter_var")}({p.text(node.var)}, {dom}, "{node.iter_type}", {string(node.thread_tag)})'
+    )
 
 
 @prints(Reduce)

@@ -15,9 +15,8 @@ from typing import Any
 
 from ...ir import Diagnostic, DiagnosticError, Node
 from ...prim import PrimExpr, Var, const
-from ..buffer import Buffer, BufferLoad, BufferRegion, Ramp, Range
+from ..buffer import Buffer, BufferLoad, BufferRegion, Ramp, Range, element_offset, strides_of
 from ..functor import StmtExprMutator
-from ..buffer import element_offset, strides_of
 from ..stmt import Block, BufferStore, MatchBufferRegion, PrimFunc, Stmt
 from .passes import prim_func_pass
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from ...ir import Node
 from ...prim import Analyzer, And, Call, IntImm, Not, PrimExpr, is_const
 from ...prim.traits import may_fail
-from ..buffer import BufferLoad
+from ..buffer import Buffer, BufferLoad
 from ..functor import StmtExprMutator, post_order_visit, substitute
 from ..statements import NOTHING, is_nothing, seq_of
 from ..stmt import (
@@ -41,6 +41,13 @@ class _Simplifier(StmtExprMutator):
     def __init__(self) -> None:
         super().__init__()
         self.analyzer = Analyzer()
+        self.replaced: dict[Buffer, Buffer] = {}
+
+    def define_buffer(self, buffer: Buffer) -> None:
+        super().define_buffer(buffer)
+        self.replaced.pop(buffer, None)
+        if self._buffers[buffer] is not buffer:
+            self.replaced[buffer] = self._buffers[buffer]
 
     def visit_SeqStmt(self, node: SeqStmt) -> Stmt:
         seq = [self.visit(stmt) for stmt in node.seq]
@@ -102,7 +109,9 @@ class _Simplifier(StmtExprMutator):
         return self.visit_children(node) if not isinstance(node, PrimExpr) else self.expression(node)
 
     def expression(self, expr: PrimExpr) -> PrimExpr:
-        return self.analyzer.simplify(expr)
+        simplified = self.analyzer.simplify(expr)
+        made: PrimExpr = substitute(simplified, self.replaced)  # the analyzer leaves the buffers of loads alone
+        return made
 
     def under(self, condition: PrimExpr, stmt: Stmt) -> Stmt:
         """The statement, simplified where a condition holds."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from .dialect import Dialect, FunctionDecorator, FunctionTask, ModuleContext
 from .evaluator import Evaluator, SpecialForm
+from .macro import Macro, MacroDecorator
 from .safety import Namespace, register_namespace
 from .scope import MISSING, Scopes
-from .macro import Macro, MacroDecorator
 from .source import ScriptSource
 from .statements import StatementParser, is_docstring
 
@@ -16,6 +16,8 @@ __all__ = [
     "Evaluator",
     "FunctionDecorator",
     "FunctionTask",
+    "Macro",
+    "MacroDecorator",
     "ModuleContext",
     "Namespace",
     "Scopes",

@@ -53,12 +53,12 @@ unrolled = unroll
 __script_name__ = "T"
 
 __all__ = [
-    "Assert", "Buffer", "BufferLoad", "Cast", "Let", "LetStmt", "Ptr", "Range", "SizeVar", "Var", "alloc_buffer",
-    "allocate", "allocate_const", "attr", "axis", "block", "block_attr", "buffer_store", "cast", "decl_buffer", "env_thread", "evaluate",
-    "func_attr", "func_name", "func_ret", "grid", "handle", "init", "iter_var", "launch_thread", "let", "macro", "match_buffer",
-    "meta_var", "noalias", "parallel", "prim_func", "ptr", "reads", "sblock", "sblock_alloc_buffer",
-    "sblock_attr", "serial", "size_var", "target", "thread_binding", "unroll", "unrolled", "var", "vectorized", "where",
-    "writes",
+    "Assert", "Buffer", "BufferLoad", "Cast", "Let", "LetStmt", "Ptr", "Range", "SizeVar", "Var",
+    "alloc_buffer", "allocate", "allocate_const", "attr", "axis", "block", "block_attr", "buffer_store",
+    "cast", "decl_buffer", "env_thread", "evaluate", "func_attr", "func_name", "func_ret", "grid", "handle",
+    "init", "iter_var", "launch_thread", "let", "macro", "match_buffer", "meta_var", "noalias", "parallel",
+    "prim_func", "ptr", "reads", "sblock", "sblock_alloc_buffer", "sblock_attr", "serial", "size_var",
+    "target", "thread_binding", "unroll", "unrolled", "var", "vectorized", "where", "writes",
 ]  # fmt: skip
 
 _EXPRESSIONS = expression_members()

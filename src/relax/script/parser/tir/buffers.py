@@ -14,7 +14,7 @@ from ....tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
 from ....tir.scalar import as_tuple
 from ....tir.stmt import AllocBuffer, DeclBuffer, MatchBufferRegion
 from ..core import Evaluator, SpecialForm
-from ..core.diagnostics import DECLARATION, KIND, error
+from ..core.diagnostics import DECLARATION, KIND
 from .frames import Scope
 from .state import parser
 
@@ -213,7 +213,7 @@ def decl_buffer_(
 
 
 def buffer_statement(value: BufferType, name: str) -> Scope:
-    """``B = T.Buffer((4,), "float32", data=A.data)`` as a statement: a view of existing storage; without data, storage."""
+    """``B = T.Buffer((4,), "float32", data=A.data)`` as a statement: a view of storage; without data, storage."""
     arguments = dict(value.arguments)
     buffer = make_buffer(name, **arguments)
     parser().declare(buffer)

@@ -39,11 +39,12 @@ class DtypeName:
         if isinstance(expr, str):
             expr = _number(expr)
         if not isinstance(expr, PrimExpr) and not hasattr(expr, "asobject"):
-            value = const(expr, dtype.element_of)
+            kind = dtype.element_of
+            value = FloatImm(kind, expr) if kind.is_float else const(expr, kind)
             return value if dtype.lanes == 1 else Broadcast(value, dtype.lanes)
         value = convert(expr)
         if isinstance(value, (IntImm, FloatImm)):
-            return const(value.value, dtype)
+            return FloatImm(dtype, value.value) if dtype.is_float else const(value.value, dtype)
         return value if value.dtype == dtype else Cast(dtype, value)
 
     def __repr__(self) -> str:

@@ -74,7 +74,8 @@ def _dtype_first(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _binary_member(name: str, cls: type[BinaryExpr]) -> Callable[[Any, Any], PrimExpr]:
     def build(a: Any, b: Any) -> PrimExpr:
-        return binary(cls, *operators.of_one_width(a, b), fold=False)
+        operands = operators.of_one_width(operators.as_operand(a), operators.as_operand(b))
+        return binary(cls, *operands, fold=False)
 
     build.__name__ = build.__qualname__ = name
     build.__doc__ = f"{cls.__name__} of two operands, which are brought to one dtype."
@@ -145,7 +146,9 @@ def call_llvm(name: str) -> Callable[..., Call]:
     """The refusal of an intrinsic of one compiler back end."""
 
     def build(*args: Any, **keywords: Any) -> Call:
-        raise TypeError("intrinsics of LLVM are not part of the language; use T.call_extern or a function of T")
+        raise TypeError(
+            "intrinsics of LLVM are not part of the language; use T.call_extern or a function of T"
+        )
 
     build.__name__ = build.__qualname__ = name
     return build

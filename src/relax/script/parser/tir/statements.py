@@ -110,20 +110,21 @@ def launch_thread(thread: Any, extent: Any) -> Scope:
     return Scope(lambda body, span: AttrStmt(iter_var, "thread_extent", size, body, span=span), iter_var.var)
 
 
-def allocate_const(data: Any, dtype: Any, extents: Any, annotations: Mapping[str, Any] | None = None) -> Scope:
+def allocate_const(
+    data: Any, dtype: Any, extents: Any, annotations: Mapping[str, Any] | None = None
+) -> Scope:
     """Storage for the statements that follow, filled with the numbers of `data`."""
     (name,) = parser().take_names(1)
     buffer = parser().declare(make_buffer(name, extents, dtype))
     shape = [size.value if isinstance(size, IntImm) else -1 for size in buffer.shape]
-    values = np.asarray(data)
+    values: Any = np.asarray(data)
     if min(shape, default=1) < 0 or values.size != math.prod(shape):
         raise ValueError(f"allocate_const: found {values.size} numbers for the shape {buffer.shape}")
     if values.size > MAX_CONSTANTS:
         raise ValueError(f"allocate_const: more than {MAX_CONSTANTS} numbers; pass them as a parameter")
-    stores = [
-        BufferStore(buffer, stored_value(value.item(), buffer.dtype, buffer.name), [*map(int, np.unravel_index(i, shape))])
-        for i, value in enumerate(values.reshape(-1))
-    ]
+    numbers = [stored_value(value.item(), buffer.dtype, buffer.name) for value in values.reshape(-1)]
+    places: Any = np.ndindex(*shape)
+    stores = [BufferStore(buffer, number, place) for number, place in zip(numbers, places, strict=True)]
     notes = dict(annotations or {})
     return Scope(lambda body, span: AllocBuffer(buffer, SeqStmt([*stores, body]), notes, span=span), buffer)
 
@@ -136,10 +137,10 @@ def target(config: Any, host: Any = None) -> Any:
     """The target of a function, for its attributes: the text or table that describes it."""
     if not isinstance(config, (str, Mapping)):
         raise TypeError("a target is described by text or by a table")
+    described = config if isinstance(config, str) else dict(cast("Mapping[str, Any]", config))
     if host is None:
-        return config
-    table = {"kind": config} if isinstance(config, str) else dict(cast("Mapping[str, Any]", config))
-    return {**table, "host": host}
+        return described
+    return {**({"kind": described} if isinstance(described, str) else described), "host": host}
 
 
 def LetStmt_(value: Any, type_annotation: Any = None, *, var: Var | None = None) -> Scope:
@@ -188,6 +189,6 @@ def meta_var(value: Any) -> Meta:
 
 __all__ = [
     "Assert", "BufferLoad_", "LetStmt_", "Let_", "allocate_const", "attr", "block", "block_attr", "buffer_store",
-    "env_thread", "evaluate", "func_attr", "func_name", "func_ret", "init", "launch_thread", "let", "meta_var", "noalias",
-    "reads", "target", "where", "writes",
+    "env_thread", "evaluate", "func_attr", "func_name", "func_ret", "init", "launch_thread", "let", "meta_var",
+    "noalias", "reads", "target", "where", "writes",
 ]  # fmt: skip
