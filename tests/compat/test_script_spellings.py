@@ -52,11 +52,13 @@ UNARY = (
 
 @pytest.mark.parametrize("name", UNARY)
 def test_dtype_of_a_unary_function(name):
-    loop = 'for i in range(16):\n    B[i] = T.{}(A[i]{})'
+    loop = "for i in range(16):\n    B[i] = T.{}(A[i]{})"
     assert_structural_equal(
         program(loop.format(name, ', dtype="float32"')), program(loop.format(name, "")), map_free_vars=True
     )
-    with pytest.raises(DiagnosticError, match="the result has dtype float32, found dtype='float16'; cast an operand"):
+    with pytest.raises(
+        DiagnosticError, match="the result has dtype float32, found dtype='float16'; cast an operand"
+    ):
         program(loop.format(name, ', dtype="float16"'))
 
 
@@ -66,7 +68,10 @@ def test_dtype_of_a_unary_function(name):
         ('T.pow(A[0], A[1], dtype="float32")', "T.pow(A[0], A[1])"),
         ('T.atan2(A[0], A[1], dtype="float32")', "T.atan2(A[0], A[1])"),
         ('T.fmod(A[0], A[1], dtype="float32")', "T.fmod(A[0], A[1])"),
-        ('T.if_then_else(A[0] < A[1], A[0], A[1], dtype="float32")', "T.if_then_else(A[0] < A[1], A[0], A[1])"),
+        (
+            'T.if_then_else(A[0] < A[1], A[0], A[1], dtype="float32")',
+            "T.if_then_else(A[0] < A[1], A[0], A[1])",
+        ),
         ('T.Cast("float32", T.isnan(A[0], dtype="bool"))', 'T.Cast("float32", T.isnan(A[0]))'),
         ('T.Cast("float32", T.popcount(7, dtype="int32"))', 'T.Cast("float32", T.popcount(7))'),
         ('T.Cast("float32", T.shift_left(3, 2, dtype="int32"))', 'T.Cast("float32", T.shift_left(3, 2))'),
@@ -114,7 +119,10 @@ def test_annotations_and_steps_of_loops():
         ("B[0:4] = 1.0", lambda a: [1] * 4 + [0] * 12),
         ("B[0:4] = A[0:4]\nB[0:4] += A[4:8]", lambda a: [*(a[:4] + a[4:8]), *[0] * 12]),
         ("B[3:4] = T.max(A[3:4], 0.5)", lambda a: [0, 0, 0, 0.5, *[0] * 12]),
-        ("B[0:4] = T.max(A[0:4], T.float32(0.2))", lambda a: [*np.maximum(a[:4], np.float32(0.2)), *[0] * 12]),
+        (
+            "B[0:4] = T.max(A[0:4], T.float32(0.2))",
+            lambda a: [*np.maximum(a[:4], np.float32(0.2)), *[0] * 12],
+        ),
     ],
 )
 def test_vector_slices(body, expected):
@@ -138,9 +146,11 @@ def test_slices_that_are_no_vectors(body, message):
 def test_pointers_and_views():
     a, b = run('p: T.handle("float32") = A.data\nC = T.Buffer((16,), "float32", data=p)\nB[0] = C[3]')
     assert b[0] == a[3]
-    run('p: T.Ptr[T.float32] = A.data\nC = T.Buffer((4, 4), data=p)\nB[0] = C[1, 2]')
+    run("p: T.Ptr[T.float32] = A.data\nC = T.Buffer((4, 4), data=p)\nB[0] = C[1, 2]")
     run("C = T.Buffer((16,))\nC[0] = A[0]\nB[0] = C[0]")
-    run('C = T.allocate([16], "float32", "global")\nD = T.Buffer((16,), "float32", data=C)\nD[0] = A[1]\nB[0] = D[0]')
+    run(
+        'C = T.allocate([16], "float32", "global")\nD = T.Buffer((16,), "float32", data=C)\nD[0] = A[1]\nB[0] = D[0]'
+    )
     func = from_source("""
     @T.prim_func
     def main(p: T.Ptr[T.float32], q: T.handle("float32", "global")):
@@ -180,7 +190,9 @@ def test_assume_and_undef():
     wrong = program("T.assume(A[0] < T.float32(0))\nB[0] = A[0]")
     with pytest.raises(AssertionError, match=r"the assumption .* does not hold"):
         tir.interpret(wrong, np.ones(16, "float32"), np.ones(16, "float32"))
-    codegen.build_module({"main": wrong})["main"](np.ones(16, "float32"), np.ones(16, "float32"))  # not relied on
+    codegen.build_module({"main": wrong})["main"](
+        np.ones(16, "float32"), np.ones(16, "float32")
+    )  # not relied on
 
 
 def test_ret_is_kept_and_refused_by_name():
@@ -210,7 +222,7 @@ def test_target_of_a_function():
         'tx = T.launch_thread("threadIdx.x", 16)\nB[tx] = A[tx]',
         'bx = T.launch_thread("blockIdx.x", 4)\ntx = T.launch_thread("threadIdx.x", 4)\nB[bx * 4 + tx] = A[bx * 4 + tx]',
         'tx = T.env_thread("threadIdx.x")\nwith T.launch_thread(tx, 8):\n    B[tx] = A[tx]\n'
-        'with T.launch_thread(tx, 8):\n    B[tx + 8] = A[tx + 8]',
+        "with T.launch_thread(tx, 8):\n    B[tx + 8] = A[tx + 8]",
     ],
 )
 def test_threads_are_kept_and_refused_on_a_cpu(body):
@@ -253,7 +265,9 @@ def test_range_and_iter_var_in_a_script():
         tir.IterVar((0, 4), "t", 0), "note", tir.IntImm("int32", 1), tir.Evaluate(tir.IntImm("int32", 0))
     )
     assert "T.iter_var(t, (0, 4)" in thread.script()
-    program("for i in range(16):\n    with T.block('b'):\n        v = T.axis.spatial(T.Range(0, 16), i)\n        B[v] = A[v]")
+    program(
+        "for i in range(16):\n    with T.block('b'):\n        v = T.axis.spatial(T.Range(0, 16), i)\n        B[v] = A[v]"
+    )
 
 
 # ------------------------------------------------------------------ macros
@@ -262,7 +276,7 @@ SCALE = 3.0
 
 
 @T.macro
-def fill(buffer, n, value=T.float32(SCALE), *rest):
+def fill(buffer, n, value=SCALE, *rest):
     """Numbers in the first elements."""
     for i in range(n):
         buffer[i] = value
@@ -270,7 +284,7 @@ def fill(buffer, n, value=T.float32(SCALE), *rest):
 
 @T.macro(hygienic=False)
 def at_k(buffer):
-    buffer[k] = T.float32(factor)  # noqa: F821 (names of the caller)
+    buffer[k] = T.float32(factor)
 
 
 @T.macro
@@ -285,7 +299,7 @@ def test_macros():
     @T.prim_func
     def main(B: T.Buffer((8,), "float32")):
         twice_over(B)
-        for k in range(4, 6):
+        for k in range(4, 6):  # noqa: B007 (a name for the macro)
             at_k(B)
 
     x = np.zeros(8, "float32")

@@ -40,9 +40,10 @@ from .context import Context, escaped
 from .facts import dtype_interval
 from .formula import Val
 from .index import index
-from .memory import storage_of, store
+from .memory import store
 from .parts import parts_of, write_apart
 from .types import is_small_float
+from .views import declare_view
 
 
 def write(cx: Context, stmt: Stmt) -> None:
@@ -271,14 +272,7 @@ def _alloc(cx: Context, stmt: AllocBuffer) -> None:
 
 def _decl(cx: Context, stmt: DeclBuffer) -> None:
     buffer = stmt.buffer
-    params = cx.unit.functions[cx.name].params
-    if not any(buffer.data is pointer for pointer in (*params, *(known.data for known in cx.storage))):
-        cx.report(
-            "E5905",
-            f"buffer {buffer.name} views a computed pointer, {buffer.data.name}, whose memory nobody knows the size of",
-            hint="view the data of a buffer: T.decl_buffer(shape, data=A.data)",
-        )
-    cx.storage[buffer] = storage_of(cx, buffer)
+    declare_view(cx, buffer)
     write(cx, stmt.body)
     del cx.storage[buffer]
 

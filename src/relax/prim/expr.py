@@ -635,13 +635,15 @@ def const(value: Any, dtype: str | None = None) -> IntImm | FloatImm:
     return IntImm(kind, int(value))
 
 
+_NUMPY: type[Any] = np.generic
+
+
 def _own_dtype(value: Any) -> DataType:
     """The dtype of a number given without one."""
     if isinstance(value, (IntImm, FloatImm)):
         return value.dtype
-    if isinstance(value, np.generic):
-        scalar: Any = value
-        return DataType(scalar.dtype)
+    if isinstance(value, _NUMPY):
+        return DataType(value.dtype)
     if isinstance(value, bool):
         return BOOL
     if isinstance(value, int):

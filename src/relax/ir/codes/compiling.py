@@ -194,7 +194,8 @@ declare(
 declare(
     "E5905",
     "a buffer used where it has no storage",
-    "The code being generated uses a buffer that no parameter holds and nothing has allocated.",
+    "The code being generated uses a buffer that no parameter holds and nothing has allocated, or a view that is "
+    "larger than the memory it views.",
     "Match it to a parameter, or allocate it around its uses.",
 )
 declare(
