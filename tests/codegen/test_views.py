@@ -91,3 +91,29 @@ def test_a_view_of_storage_of_the_function():
     assert b.tolist() == [3, 2, 1, 0]
     with pytest.raises(ValueError, match="needs 16 bytes, but there are 15"):
         built(b, 15)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "A[0:65536] = A[0:65536]",
+        "A[0:65536] = A[0:65536] + 1.0",
+        "A[0:2048] = 1.0",
+        "A[T.Ramp(0, 1, 1000000)] = T.Broadcast(T.float32(1), 1000000)",
+    ],
+)
+def test_a_vector_that_is_too_long_is_refused(statement):
+    source = f"@T.prim_func\ndef main(A: T.Buffer((1000000,), 'float32')):\n    {statement}"
+    with pytest.raises(DiagnosticError, match="E5901.*there is no code for vectors of"):
+        codegen.build_module({"main": from_source(source)})
+
+
+def test_a_long_vector():
+    source = """
+    @T.prim_func
+    def main(A: T.Buffer((1024,), "float32")):
+        A[0:1024] = A[0:1024] + 1.0
+    """
+    a = np.zeros(1024, "float32")
+    codegen.build_module({"main": from_source(source)})["main"](a)
+    assert (a == 1).all()

@@ -16,7 +16,7 @@ from .context import Context, Rule, Storage, escaped
 from .division import all_lanes
 from .formula import Val, broadcast, constant
 from .index import index
-from .types import is_small_float, memory_element
+from .types import check_lanes, is_small_float, memory_element
 
 
 def declare_storage(cx: Context, buffer: Buffer, pointer: Operand) -> Storage:
@@ -159,6 +159,7 @@ class _Place:
         compact = where.strides is None or where.strides[-1:] == ("1",)
         found = _checked(cx, buffer, indices, where)
         self.lanes = element_lanes * max((i.lanes for i in found), default=1)
+        check_lanes(self.dtype.with_lanes(self.lanes))
         self.scattered = any(i.lanes > 1 for i in found) and not (consecutive and compact)
         if self.scattered and element_lanes > 1:
             cx.report(

@@ -32,8 +32,22 @@ def is_small_float(dtype: DataType) -> bool:
 _HINT = "integers of 8 to 64 bits, floats of 8 to 64 bits and bool have code"
 
 
+MAX_LANES: Final = 1024
+"""The longest vector there is code for: LLVM takes ever longer for greater ones, and fails above 65,535 lanes."""
+
+
+def check_lanes(dtype: DataType) -> None:
+    """Raise DiagnosticError for a vector that is too long."""
+    if dtype.lanes > MAX_LANES:
+        message = f"there is no code for vectors of {dtype.lanes} lanes"
+        raise DiagnosticError(
+            Diagnostic("E5901", message, hint=f"vectors have at most {MAX_LANES} lanes; write a loop")
+        )
+
+
 def element_type(dtype: DataType) -> str:
     """The LLVM type of one lane in a register. Raises DiagnosticError for a dtype there is no code for."""
+    check_lanes(dtype)
     if dtype.is_integer and dtype.bits in _INTEGER_BITS:
         return f"i{dtype.bits}"
     if is_small_float(dtype):
