@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from ....ir import DiagnosticError
-from .diagnostics import KIND, POISON, SYNTAX, UNDEFINED, Poisoned, error
+from .diagnostics import KIND, POISON, SYNTAX, Poisoned, error
 from .evaluator import Evaluator
 from .macro import Macro
 from .scope import MISSING, Scopes
@@ -95,7 +95,7 @@ class StatementParser(Evaluator):
         """Says for Python where names come from; scripts see all of them. They must exist."""
         for name in node.names:
             if self.scopes.lookup(name) is MISSING:
-                self.fail(UNDEFINED, f"`{name}` is not defined around this function", node)
+                self.fail(SYNTAX, f"`{name}` is not defined around this function", node)
 
     visit_Global = visit_Nonlocal
 
