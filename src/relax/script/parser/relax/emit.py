@@ -9,6 +9,7 @@ from typing import Any
 from ....expr import Call, Var, is_leaf
 from ....ir import GlobalVar, RelaxExpr, StructInfo
 from ....op.known import known_struct_info
+from ....prim import Var as PrimVar
 from ....te_call import call_te
 from ....tir.stmt import PrimFunc
 from ..core import Evaluator, SpecialForm
@@ -21,6 +22,12 @@ class _ParserAsBuilder:
 
     def __init__(self, parser: Any, node: ast.AST) -> None:
         self.parser, self.node = parser, node
+
+    @property
+    def shape_vars(self) -> dict[PrimVar, None]:
+        """The shape variables that have a name here."""
+        values = map(self.parser.scopes.lookup, self.parser.scopes.names())
+        return {value: None for value in values if isinstance(value, PrimVar)}
 
     def normalize(self, expr: Any) -> RelaxExpr:
         """A variable of the struct info that is known of an expression."""
