@@ -41,13 +41,14 @@ from ..ir import GlobalVar, IRModule, Op, RelaxExpr, StructInfo, listed_vdevices
 from ..op.intrinsics import result_of
 from ..prim import Var as ShapeVar
 from ..runtime.builtins import ALLOCATIONS, BUILTINS, DEVICE_ARGUMENTS, bind_captured, tuple_getitem
-from ..runtime.calling import bind_arguments, check_count
+from ..runtime.calling import bind_arguments, check_count, import_arguments
 from ..runtime.closure import Closure
 from ..runtime.devices import cpu
 from ..runtime.dtypes import ffi_dtype
 from ..runtime.ops import truth
+from ..runtime.sizes import shape_value
 from ..runtime.tensor import tensor_of_numpy, to_device
-from ..runtime.values import export_value, import_value, kind_of
+from ..runtime.values import RESULT, export_value, import_result, import_value, kind_of
 from ..runtime_info import runtime_device
 from ..scope import prim_func_struct_info
 from ..sinfo_map import bound_in
@@ -120,7 +121,7 @@ class Interpreter:
 
     def call_raw(self, closure: Closure, args: Sequence[Any]) -> Any:
         """Call a function with, and for, values of the machine: so packed functions call back."""
-        return run(self.apply(closure, [import_value(arg) for arg in args]))
+        return run(self.apply(closure, import_arguments(closure, _parameter_names(closure), args)))
 
     def bound(self, var: Var, value: Any, scope: Scope) -> None:
         """Called for every variable a binding binds, before anybody can read it."""
@@ -142,7 +143,7 @@ class Interpreter:
             case Tuple(fields):
                 return tuple((yield self.values(fields, scope)))
             case ShapeExpr(dims):
-                return tvm_ffi.Shape(tuple(cast(int, scope.evaluate(dim)) for dim in dims))
+                return shape_value(cast(int, scope.evaluate(dim)) for dim in dims)
             case PrimValue(number):
                 return scope.evaluate(number)
             case StringImm(text):
@@ -343,7 +344,7 @@ class Interpreter:
         if not isinstance(function, tvm_ffi.Function):
             raise TypeError(f"cannot call {kind_of(function)}")
         try:
-            return import_value(function(*args))
+            return import_result(function(*args))
         except Exception as error:
             self._foreign = error
             raise
@@ -359,10 +360,11 @@ class Interpreter:
         if self._located is not None and self._located[0] is error:
             if self._located[1] is activation:
                 return
-        elif error is not self._foreign:
+        else:
             message = error.args[0] if len(error.args) == 1 else None
+            foreign = error is self._foreign and not str(message).startswith(RESULT)
             own = f"{scope.function}: ", "Assertion Failed"  # what R.assert_op says is the program's own
-            if isinstance(message, str) and not message.startswith(own):
+            if isinstance(message, str) and not foreign and not message.startswith(own):
                 error.args = (f"{scope.function}: {message}",)
         self._located = error, activation
         span = binding.value.span or binding.span if isinstance(binding, VarBinding | MatchCast) else None

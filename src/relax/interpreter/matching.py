@@ -7,7 +7,8 @@
     Tuple    a tuple; its length; then field by field
     Func     a closure whose run-time struct info fits, or, with derive_func, a packed function
 
-A dimension that is an unbound variable standing alone is bound; anything else is evaluated and compared.
+A dimension that is an unbound variable standing alone is bound; anything else is evaluated and compared. A scalar may
+have any value, but for one that binds a variable which is a dimension elsewhere: that is a size, too.
 
 There are two rounds. `bind` goes to the binding positions, and matches what comes before them in the order above;
 `check` matches everything. At function entry all parameters are bound, left to right, before the first is checked.
@@ -93,6 +94,8 @@ def bind(value: Any, info: StructInfo, scope: Scope, place: Place) -> None:
         return
     for where, dim, found in dimensions(value, info):
         if isinstance(dim, ShapeVar) and not scope.knows(dim):
+            if isinstance(info, PrimStructInfo) and dim.nonnegative:
+                values.check_size(cast(int, found), place.context)
             scope.define_size(dim, found, f"{place.name}, {where}" if where else place.name)
 
 

@@ -23,6 +23,7 @@ from ..prim import const
 from ..runtime.builtins import BUILTINS
 from ..runtime.closure import Closure
 from ..runtime.dtypes import canonical_dtype
+from ..runtime.sizes import shape_value
 from ..runtime.tensor import check_shape, numpy_view, tensor_of_numpy
 from ..runtime.values import is_tuple, kind_of
 from ..struct_info import (
@@ -150,7 +151,7 @@ def _result(result: Any, expected: StructInfo, context: str) -> Any:
         case TupleStructInfo(fields):
             return tuple(_result(part, field, context) for part, field in zip(result, fields, strict=True))
         case ShapeStructInfo():
-            return tvm_ffi.Shape(tuple(int(extent) for extent in result))
+            return shape_value(int(extent) for extent in result)
         case PrimStructInfo():
             return cast(Any, result).item() if isinstance(result, np.generic) else result
         case _:

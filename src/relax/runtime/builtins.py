@@ -57,7 +57,7 @@ import tvm_ffi
 from . import match, ops
 from .closure import Closure
 from .devices import Device
-from .dtypes import canonical_dtype, itemsize
+from .dtypes import canonical_dtype
 from .heap import ShapeHeap
 from .info import (
     FuncInfo,
@@ -71,7 +71,8 @@ from .info import (
     substitute,
     variables,
 )
-from .tensor import copy_tensor, new_tensor, view_tensor
+from .sizes import is_size, shape_value
+from .tensor import check_shape, copy_tensor, new_tensor, view_tensor
 from .tensor import to_device as tensor_to_device
 from .values import describe_shape, is_tuple, kind_of
 
@@ -106,18 +107,16 @@ def alloc_tensor(shape: tuple[int, ...], dtype: str, device: Device | None = Non
 
 def alloc_storage(size: tuple[int, ...], dtype: str, device: Device | None = None) -> tvm_ffi.Tensor:
     """Memory for a shape's number of elements of `dtype`; it lives as long as a tensor in it does."""
-    return new_tensor((math.prod(size) * itemsize(str(dtype)),), "uint8", device)
+    return new_tensor((check_shape(size, str(dtype)),), "uint8", device)
 
 
 def alloc_tensor_in(
     storage: tvm_ffi.Tensor, offset: int, shape: tuple[int, ...], dtype: str
 ) -> tvm_ffi.Tensor:
     """A tensor in a storage, `offset` bytes from its start."""
-    nbytes = itemsize(str(dtype))
-    for extent in shape:
-        nbytes *= extent
+    nbytes = check_shape(shape, str(dtype))
     size = storage.numel()
-    if offset < 0 or nbytes < 0 or offset + nbytes > size:
+    if offset < 0 or offset + nbytes > size:
         what = f"a {dtype} tensor of shape {describe_shape(shape)}"
         raise ValueError(f"{what} at {offset} lies outside its storage of {size} bytes")
     return view_tensor(storage, shape, str(dtype), offset)
@@ -133,11 +132,10 @@ def reshape(tensor: Any, shape: Any) -> tvm_ffi.Tensor:
     if not isinstance(tensor, tvm_ffi.Tensor):
         raise TypeError(f"reshape: expected a tensor, found {kind_of(tensor)}")
     dims = tuple(shape)
-    count = 1
-    for extent in dims:
-        count *= extent
-    if count != tensor.numel() or any(extent < 0 for extent in dims):
+    if math.prod(dims) != tensor.numel() or not all(map(is_size, dims)):
         raise ValueError(f"reshape: a tensor of shape {tensor.shape} cannot become {describe_shape(dims)}")
+    if not tensor.numel():
+        check_shape(dims, canonical_dtype(tensor.dtype))
     return view_tensor(tensor, dims)
 
 
@@ -145,7 +143,7 @@ def shape_of(tensor: Any) -> tvm_ffi.Shape:
     """The shape of a tensor."""
     if not isinstance(tensor, tvm_ffi.Tensor):
         raise TypeError(f"shape_of: expected a tensor, found {kind_of(tensor)}")
-    return tvm_ffi.Shape(tensor.shape)
+    return shape_value(tensor.shape)
 
 
 def make_tuple(*fields: Any) -> tuple[Any, ...]:

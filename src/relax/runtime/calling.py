@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .closure import Closure
+from .info import Info
 from .values import import_value
 
 
@@ -30,6 +31,18 @@ def bind_arguments(
     check_count(closure, names, len(given))
     infos = closure.info.params if closure.info is not None and closure.info.params is not None else ()
     expected = infos if len(infos) == len(given) else (None,) * len(given)
+    return _imported(closure, names, given, expected)
+
+
+def import_arguments(closure: Closure, names: Sequence[str] | None, args: Sequence[Any]) -> list[Any]:
+    """The values of the machine for those a packed function calls with; they may be too many or too few."""
+    known = names if names is not None and len(names) == len(args) else None
+    return _imported(closure, known, args, (None,) * len(args))
+
+
+def _imported(
+    closure: Closure, names: Sequence[str] | None, given: Sequence[Any], expected: Sequence[Info | None]
+) -> list[Any]:
     values: list[Any] = []
     for index, (value, info) in enumerate(zip(given, expected, strict=True)):
         try:

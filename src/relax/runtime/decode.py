@@ -40,7 +40,7 @@ from .bytecode import (
 from .closure import Closure, Machine
 from .devices import Device, cpu
 from .executable import Executable
-from .values import import_value, kind_of
+from .values import import_result, import_value, kind_of
 
 CALL, CALL_VM, INVOKE, RET, IF, GOTO = range(6)
 
@@ -258,7 +258,7 @@ def importing(function: tvm_ffi.Function) -> Callable[..., Any]:
     """A packed function of the process, whose results become values of the machine."""
 
     def call(*args: Any) -> Any:
-        return import_value(function(*args))
+        return import_result(function(*args))
 
     return call
 
@@ -275,5 +275,5 @@ def invoke_foreign(function: Any, *args: Any) -> Any:
     if isinstance(function, Closure):
         return import_value(function.machine.call_raw(function, args))
     if isinstance(function, tvm_ffi.Function):
-        return import_value(function(*args))
+        return import_result(function(*args))
     raise TypeError(f"cannot call {kind_of(function)}")

@@ -39,6 +39,7 @@ from .bytecode import (
 )
 from .dtypes import DLPACK_CODES, canonical_dtype, itemsize
 from .info import Dim, FuncInfo, Info, ObjectInfo, PrimInfo, ShapeInfo, TensorInfo, TupleInfo
+from .sizes import shape_value
 from .tensor import ALIGNMENT, check_shape, new_tensor, numpy_view
 
 MAGIC: Final = b"\x89RELAX\r\n"  # the \r\n shows a file mangled by a text-mode transfer
@@ -336,7 +337,10 @@ def read_constant(r: Reader, data: memoryview) -> Any:
         case _Tag.TENSOR:
             return _read_tensor(r, data)
         case _Tag.SHAPE:
-            return tvm_ffi.Shape(r.many(Reader.int))
+            try:
+                return shape_value(r.many(Reader.int))
+            except ValueError as error:
+                raise r.fail(str(error)) from None
         case _Tag.TEXT:
             return r.text()
         case _Tag.DTYPE:

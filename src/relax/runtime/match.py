@@ -17,6 +17,7 @@ from .devices import Device, is_cpu
 from .heap import ShapeHeap
 from .info import FuncInfo, mismatch, substitute
 from .info_text import parse_info
+from .sizes import SIZE_RANGE, is_size, shape_value
 from .values import describe_shape, is_tuple, kind_of, prim_fits
 
 ASSERT_IMM: Final = 0
@@ -27,6 +28,8 @@ IGNORE: Final = 2
 """Any dimension will do."""
 ASSERT_SLOT: Final = 3
 """The dimension equals what is in the slot."""
+STORE_SIZE: Final = 4
+"""Store a scalar that stands for a dimension elsewhere: it must be one that a dimension may be."""
 
 USE_IMM: Final = 0
 """A dimension of a new shape is the immediate value."""
@@ -111,6 +114,8 @@ def match_shape(value: Any, heap: ShapeHeap | None, ndim: int, *codes_and_contex
                 expected = ShapeHeap.over(heap).expected(operand)
                 raise ValueError(f"{context}: dimension {axis} is {found}, expected {expected}")
         elif code == STORE:
+            if not is_size(found):
+                raise ValueError(f"{context}: dimension {axis} is {found}, expected a size, {SIZE_RANGE}")
             _slots(heap)[operand] = found
         elif code == ASSERT_IMM and found != operand:
             raise ValueError(f"{context}: dimension {axis} is {found}, expected {operand}")
@@ -124,14 +129,16 @@ def match_shape_value(value: Any, shape: Any, context: str) -> None:
 
 
 def match_prim_value(value: Any, heap: ShapeHeap | None, code: int, operand: Any, context: str) -> None:
-    """Match a scalar; codes as for ``match_shape``. Floats are kept in slots as they are."""
+    """Match a scalar; codes as for ``match_shape``, and STORE_SIZE. Floats are kept in slots as they are."""
     if code == IGNORE:
         return
-    if code == STORE:
+    if code in (STORE, STORE_SIZE):
         if isinstance(value, float):
             ShapeHeap.over(heap).store_float(operand, value)
-        else:
-            _slots(heap)[operand] = value
+            return
+        if code == STORE_SIZE:
+            check_size(value, context)
+        _slots(heap)[operand] = value
         return
     if code == ASSERT_SLOT:
         heap = ShapeHeap.over(heap)
@@ -145,6 +152,12 @@ def match_prim_value(value: Any, heap: ShapeHeap | None, code: int, operand: Any
         raise ValueError(f"{context}: the value is {value}, expected {operand}")
 
 
+def check_size(value: int, context: str) -> None:
+    """Raise ValueError unless a scalar that stands for a dimension elsewhere may be one."""
+    if not is_size(value):
+        raise ValueError(f"{context}: the value is {value}, expected a size, {SIZE_RANGE}")
+
+
 def same_scalar(a: float, b: float) -> bool:
     """Whether two scalars are one value: they are equal, or both NaN."""
     return a == b or (a != a and b != b)
@@ -155,11 +168,11 @@ def _slots(heap: ShapeHeap | None) -> Any:
 
 
 def make_shape(heap: ShapeHeap | None, ndim: int, *codes: int) -> tvm_ffi.Shape:
-    """A shape of `ndim` dimensions from (USE_IMM, number) and (LOAD_SLOT, slot) pairs."""
+    """A shape of `ndim` dimensions from (USE_IMM, number) and (LOAD_SLOT, slot) pairs; ValueError unless they are sizes."""
     dims = [
         _slots(heap)[codes[i + 1]] if codes[i] == LOAD_SLOT else codes[i + 1] for i in range(0, 2 * ndim, 2)
     ]
-    return tvm_ffi.Shape(tuple(dims))
+    return shape_value(dims)
 
 
 def make_prim_value(heap: ShapeHeap | None, code: int, operand: Any, dtype: str) -> bool | int | float:

@@ -8,6 +8,7 @@ tensor class stays as it is, for the sake of other packages in the process.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,9 @@ import tvm_ffi
 from .devices import Device, cpu, device, is_cpu, require_host
 from .dtypes import Array, canonical_dtype, dtype_of_numpy, is_float
 from .rounding import convert_array, exact_array
+from .sizes import is_size
 from .tensor import (
+    check_shape,
     compact_tensor,
     copy_of_numpy,
     copy_tensor,
@@ -128,8 +131,9 @@ class NDArray:
     def view(self, shape: Sequence[int]) -> NDArray:
         """The same memory under another shape of as many elements."""
         shape = [int(extent) for extent in shape]
-        if int(np.prod(shape, dtype=np.int64)) != self.size or any(extent < 0 for extent in shape):
+        if math.prod(shape) != self.size or not all(map(is_size, shape)):
             raise ValueError(f"view: shape {self.shape} cannot be seen as {tuple(shape)}")
+        check_shape(shape, self.dtype)
         if not self.is_contiguous():
             raise ValueError("view: the tensor is not contiguous")
         return NDArray(view_tensor(self.tensor, shape))

@@ -16,6 +16,7 @@ import tvm_ffi
 
 from .closure import Closure
 from .dtypes import Array, canonical_dtype
+from .sizes import shape_value
 from .tensor import check_shape, numpy_view, tensor_of, tensor_of_numpy
 from .values import is_tuple, kind_of
 
@@ -104,12 +105,15 @@ def shape_to_tensor(shape: Sequence[int]) -> tvm_ffi.Tensor:
 
 
 def tensor_to_shape(tensor: Any) -> tvm_ffi.Shape:
-    """The shape whose dimensions are the elements of an integer tensor of rank 1."""
+    """The shape whose dimensions are the elements of an integer tensor of rank 1; ValueError unless they are sizes."""
     array = _array(tensor, "tensor_to_shape")
     if array.ndim != 1 or array.dtype.kind not in "iu":
         found = f"{array.dtype} of rank {array.ndim}"
         raise ValueError(f"tensor_to_shape: expected an integer tensor of rank 1, found {found}")
-    return tvm_ffi.Shape(tuple(int(extent) for extent in array))
+    try:
+        return shape_value(int(extent) for extent in array)
+    except ValueError as error:
+        raise ValueError(f"tensor_to_shape: {error}") from None
 
 
 def render(value: Any) -> Any:

@@ -25,6 +25,7 @@ import tvm_ffi
 from .devices import Device, is_cpu, require_host
 from .dtypes import DLPACK_CODES, NUMPY_DTYPES, Array, canonical_dtype, dtype_of_numpy, itemsize
 from .rounding import convert_array
+from .sizes import check_dimensions
 
 ALIGNMENT: Final = 64
 """Fresh memory starts at a multiple of this many bytes."""
@@ -74,11 +75,12 @@ def compact_strides(shape: Sequence[int]) -> list[int]:
 
 def check_shape(shape: Sequence[int], dtype: str) -> int:
     """The bytes a tensor of `shape` takes; ValueError or MemoryError if there can be no such tensor."""
-    if any(extent < 0 for extent in shape):
-        raise ValueError(f"a tensor cannot have a negative dimension, as in {_tuple(shape)}")
+    check_dimensions(shape)
     if len(shape) > _MAX_NDIM:
         raise ValueError(f"a tensor cannot have {len(shape)} dimensions")
     nbytes = math.prod(shape) * itemsize(dtype)
+    if not nbytes and math.prod(extent or 1 for extent in shape) * itemsize(dtype) >= 1 << 63:
+        raise MemoryError(f"a {dtype} tensor of shape {_tuple(shape)} has strides of more than 64 bits")
     if nbytes > _MAX_BYTES:
         raise MemoryError(f"a {dtype} tensor of shape {_tuple(shape)} needs {nbytes} bytes")
     return nbytes
@@ -174,10 +176,15 @@ def numpy_view(tensor: tvm_ffi.Tensor) -> Array:
 
 
 def tensor_of_numpy(array: Array) -> tvm_ffi.Tensor:
-    """A compact tensor sharing the array's memory if it can (compact, writable, aligned), else a copy."""
+    """A compact tensor sharing the array's memory if it can (compact, writable, aligned), else a copy.
+
+    Raises ValueError for a dimension that is no size, which only an array without elements can have.
+    """
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     dtype = dtype_of_numpy(array.dtype)
+    if not array.size:
+        check_shape(array.shape, dtype)
     if not (array.flags.c_contiguous and array.flags.writeable and array.flags.aligned):
         return copy_of_numpy(array, dtype)
     if dtype in _PLAIN:
@@ -202,10 +209,15 @@ def copy_of_numpy(array: Array, dtype: str, device: Device | None = None) -> tvm
 
 
 def compact_tensor(tensor: tvm_ffi.Tensor) -> tvm_ffi.Tensor:
-    """The tensor itself if kernels can take it; a view if only its offset is wrong; else a compact copy."""
+    """The tensor itself if kernels can take it; a view if only its offset is wrong; else a compact copy.
+
+    Raises ValueError for a tensor on another device, and for dimensions that are no sizes.
+    """
     if not is_cpu(tensor.device):
         raise ValueError(f"expected a tensor on cpu, found one on {tensor.device}")
     dtype = canonical_dtype(tensor.dtype)
+    if not tensor.numel():  # what has elements is in memory, and cannot be as large
+        check_shape(tensor.shape, dtype)
     if not tensor.is_contiguous() or not tensor.__chandle__():  # no handle: memory lent for one call only
         return copy_of_numpy(numpy_view(tensor), dtype, tensor.device)
     if tensor.data_ptr() % itemsize(dtype):

@@ -23,6 +23,7 @@ from .closure import Closure, closure_of
 from .dtypes import DLPACK_CODES, is_float
 from .info import DTYPES, Info, PrimInfo, ShapeInfo, TensorInfo, TupleInfo
 from .nd import NDArray
+from .sizes import check_dimensions, number_text, shape_value
 from .tensor import compact_tensor, tensor_of, tensor_of_numpy
 
 
@@ -39,7 +40,10 @@ class ShapeTuple(tvm_ffi.Shape):
     __hash__ = tvm_ffi.Shape.__hash__
 
 
-_PLAIN: Final = (bool, int, str, type(None), tvm_ffi.Shape, Closure)
+_PLAIN: Final = (bool, int, str, type(None), Closure)
+
+RESULT: Final = "the result of a packed function"
+"""How messages about what a packed function returned begin, after the name of the function that called it."""
 
 
 class PackedFunc:
@@ -67,7 +71,7 @@ def packed(function: Callable[..., Any]) -> tvm_ffi.Function:
     """
 
     def call(*args: Any) -> Any:
-        return import_value(function(*map(export_value, args)))
+        return import_result(function(*map(export_value, args)))
 
     return tvm_ffi.convert_func(call)
 
@@ -82,7 +86,7 @@ def import_value(value: Any, expected: Info | None = None) -> Any:
 
     Arrays share memory where they can. Lists are tuples, or shapes where a shape is expected; NumPy
     scalars are prim values, or tensors of rank 0 where a tensor is expected; a float is rounded to the
-    dtype that is expected of a scalar.
+    dtype that is expected of a scalar. Raises ValueError for dimensions that are no sizes.
     """
     kind: Any = value.__class__
     if kind is np.ndarray:  # the common cases first, by exact class
@@ -95,6 +99,9 @@ def import_value(value: Any, expected: Info | None = None) -> Any:
         return _import_scalar(value, expected)
     if isinstance(value, float):
         return _import_float(value, expected)
+    if isinstance(value, tvm_ffi.Shape):
+        check_dimensions(value)
+        return value
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, tuple | list | tvm_ffi.Array | tvm_ffi.List):
@@ -114,18 +121,17 @@ def import_value(value: Any, expected: Info | None = None) -> Any:
     return value
 
 
-def _short(number: int) -> str:
-    """A number's digits; its length in bits if they are many (Python refuses to write thousands)."""
-    return str(number) if number.bit_length() <= 256 else f"a number of {number.bit_length()} bits"
+def import_result(value: Any) -> Any:
+    """A value of the machine for what a packed function returned. Raises ValueError for a shape or tensor that is none."""
+    try:
+        return import_value(value)
+    except ValueError as error:
+        raise ValueError(f"{RESULT}: {error}") from None
 
 
 def _import_sequence(value: Sequence[Any], expected: Info | None) -> Any:
     if isinstance(expected, ShapeInfo) and all(isinstance(v, int | np.integer) for v in value):
-        sizes = tuple(int(v) for v in value)
-        for axis, size in enumerate(sizes):
-            if not -(1 << 63) <= size < 1 << 63:
-                raise ValueError(f"dimension {axis} is {_short(size)}, which does not fit into 64 bits")
-        return tvm_ffi.Shape(sizes)
+        return shape_value(map(int, value))
     fields = expected.fields if isinstance(expected, TupleInfo) else ()
     if len(fields) == len(value):
         return tuple(import_value(v, f) for v, f in zip(value, fields, strict=True))
@@ -173,7 +179,7 @@ def kind_of(value: object) -> str:
         case bool() | float():
             return f"the {type(value).__name__} {value}"
         case int():
-            return f"the int {value}" if value.bit_length() <= 256 else _short(value)
+            return f"the int {value}" if value.bit_length() <= 256 else number_text(value)
         case Closure():
             return f"the function {value.name}"
         case tvm_ffi.Function():

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from .calling import bind_arguments, check_count
+from .calling import bind_arguments, check_count, import_arguments
 from .closure import Closure
 from .decode import (
     CALL,
@@ -37,7 +37,7 @@ from .devices import device as named_device
 from .executable import Executable
 from .registry import get_global_func
 from .timing import BenchmarkResult, Report, measure
-from .values import export_value, import_value
+from .values import RESULT, export_value, import_value
 
 __all__ = ["LinkError", "VMInstrumentReturnKind", "VirtualMachine"]
 
@@ -142,7 +142,7 @@ class VirtualMachine:
 
     def call_raw(self, closure: Closure, args: Sequence[Any]) -> Any:
         """Call a function with, and for, values of the machine."""
-        values = [import_value(arg) for arg in args]
+        values = import_arguments(closure, _parameter_names(closure), args)
         _check_count(closure, len(values))
         return self._call(closure, values)
 
@@ -407,7 +407,8 @@ def _locate(error: Exception, code: Code, pc: int, frames: Sequence[_Frame]) -> 
     op = code.ops[min(pc, len(code.ops) - 1)]
     name = code.function.name
     message = error.args[0] if len(error.args) == 1 and isinstance(error.args[0], str) else None
-    if message is not None and not op.foreign and not message.startswith(f"{name}: "):
+    own = not op.foreign or (message is not None and message.startswith(RESULT))
+    if message is not None and own and not message.startswith(f"{name}: "):
         message = f"{name}: {message}"
         error.args = (message,)
         error.__dict__.pop("__tvm_ffi_error__", None)  # it carries the old message across the C ABI

@@ -62,7 +62,8 @@ from ..ir import (
 )
 from ..prim import FloatImm, IntImm, PrimExpr, free_vars
 from ..prim import Var as PrimVar
-from ..runtime.match import ASSERT_IMM, ASSERT_SLOT, IGNORE, LOAD_SLOT, STORE
+from ..runtime.match import ASSERT_IMM, ASSERT_SLOT, IGNORE, LOAD_SLOT, STORE, STORE_SIZE
+from ..runtime.sizes import is_size
 from ..runtime_info import InfoMaker
 from ..sinfo_map import bound_in
 from ..sinfo_relations import is_base_of
@@ -291,7 +292,7 @@ class _FunctionLowering:
             case Tuple(fields):
                 new = tuple(self._leaf(field) for field in fields)
                 return leaf if all(map(_is, new, fields)) else _keep(leaf, Tuple(new, span=leaf.span))
-            case ShapeExpr(values) if not all(isinstance(value, IntImm) for value in values):
+            case ShapeExpr(values) if not all(isinstance(value, IntImm) and is_size(value.value) for value in values):
                 return self._shape(leaf)
             case PrimValue(value) if not isinstance(value, IntImm | FloatImm):
                 return self._prim_value(leaf)
@@ -302,10 +303,10 @@ class _FunctionLowering:
         known = self.shapes.get(shape)
         if known is not None:
             return known
-        args: list[RelaxExpr] = [self.heap, PrimValue(len(shape.values))]
         self.compute(shape.values)
-        for value in shape.values:
-            args += [PrimValue(number) for number in self._code(value)]
+        codes = [self._code(value) for value in shape.values]
+        heap = self.heap if any(code == LOAD_SLOT for code, _ in codes) else PrimValue(0)
+        args = [heap, PrimValue(len(codes)), *(PrimValue(number) for code in codes for number in code)]
         var = self.call("vm.builtin.make_shape", args, ShapeStructInfo(shape.values), "shape")
         self.shapes.put(shape, var)
         return var
@@ -439,7 +440,8 @@ class _Match:
                 where = (
                     self.what if isinstance(self.info, PrimStructInfo) else f"{self.what}, dimension {axis}"
                 )
-                codes += [STORE, self.lowering.define(dim, where)]
+                scalar_size = isinstance(self.info, PrimStructInfo) and dim.nonnegative
+                codes += [STORE_SIZE if scalar_size else STORE, self.lowering.define(dim, where)]
                 self.settled.add(axis)
             elif isinstance(dim, IntImm) and constants:
                 codes += [ASSERT_IMM, dim.value]
@@ -555,7 +557,7 @@ class _Match:
         return var
 
     def _emit_match(self, codes: Sequence[int | float]) -> None:
-        uses_heap = any(code in (STORE, ASSERT_SLOT) for code in codes[::2])
+        uses_heap = any(code in (STORE, STORE_SIZE, ASSERT_SLOT) for code in codes[::2])
         heap = self.lowering.heap if uses_heap else PrimValue(0)
         numbers = [PrimValue(code) for code in codes]
         if isinstance(self.info, PrimStructInfo):

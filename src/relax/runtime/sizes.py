@@ -1,0 +1,46 @@
+"""Sizes: the numbers that dimensions of tensors and of shape values may be, from 0 up to DIMENSION_LIMIT.
+
+No tensor and no shape value of the machine has another dimension. It is checked where they are made: when arguments and
+results of packed functions become values, when a shape is computed, when memory is allocated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import tvm_ffi
+
+from .limits import DIMENSION_LIMIT
+
+SIZE_RANGE: Final = f"at least 0 and less than 2**{DIMENSION_LIMIT.bit_length() - 1}"
+"""The range of sizes, in words."""
+
+
+def is_size(value: int) -> bool:
+    """Whether a number may be a dimension."""
+    return 0 <= value < DIMENSION_LIMIT
+
+
+def check_dimensions(dims: Sequence[int]) -> None:
+    """Raise ValueError unless every dimension is a size."""
+    if not dims or (min(dims) >= 0 and max(dims) < DIMENSION_LIMIT):
+        return
+    shown = ", ".join(number_text(int(dim)) for dim in dims) + ("," if len(dims) == 1 else "")
+    if min(dims) < 0:
+        raise ValueError(f"a shape cannot have a negative dimension, as in ({shown})")
+    raise ValueError(
+        f"a shape cannot have a dimension of 2**{DIMENSION_LIMIT.bit_length() - 1} or more, as in ({shown})"
+    )
+
+
+def number_text(number: int) -> str:
+    """The digits of a number; its length in bits if they are many (Python refuses to write thousands)."""
+    return str(number) if number.bit_length() <= 256 else f"a number of {number.bit_length()} bits"
+
+
+def shape_value(dims: Iterable[int]) -> tvm_ffi.Shape:
+    """The shape value of these dimensions. Raises ValueError unless they are sizes."""
+    shape = tuple(dims)
+    check_dimensions(shape)
+    return tvm_ffi.Shape(shape)
