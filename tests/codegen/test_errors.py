@@ -72,6 +72,23 @@ class Module:
             t[i, 0] = T.float32(1)
 
     @T.prim_func
+    def product(k: T.int64, m: T.int64):
+        t = T.alloc_buffer((k * m,), "float32")
+        for i, j in T.grid(k, m):
+            t[i * m + j] = T.float32(1)
+
+    @T.prim_func
+    def square(k: T.int64):
+        t = T.alloc_buffer((k, k), "float32")
+        t[0, 0] = T.float32(1)
+
+    @T.prim_func
+    def constant(k: T.int64):
+        t = T.alloc_buffer((1125899906842624, 0), "int8")
+        for i in range(k):
+            t[i, 0] = T.int8(1)
+
+    @T.prim_func
     def outer(a: T.handle, i: T.handle, b: T.handle):
         A = T.match_buffer(a, (5, 3), "float32")
         Index = T.match_buffer(i, (2,), "int32")
@@ -147,12 +164,30 @@ def test_assertions(module):
 def test_storage_that_cannot_be(module):
     module["storage"](0)
     module["storage"](100)
-    raises(ValueError, "storage: buffer t: dimension 0 is -1, and cannot be negative", module["storage"], -1)
-    too_large = "storage: buffer t is too large for any memory"
-    raises(MemoryError, too_large, module["storage"], 2**62)
-    raises(MemoryError, too_large, module["storage"], 2**58)
+    expected = "expected a size, at least 0 and less than 2**48"
+    for k in (-1, -(2**63), 2**48, 2**58, 2**62):
+        raises(ValueError, f"storage: buffer t: dimension 0 is {k}, {expected}", module["storage"], k)
+    raises(ValueError, f"constant: buffer t: dimension 0 is {2**50}, {expected}", module["constant"], 1)
+    raises(MemoryError, "square: buffer t is too large for any memory", module["square"], 2**40)
     with pytest.raises(MemoryError, match=r"storage: out of memory: buffer t needs \d+ bytes"):
-        module["storage"](2**52)
+        module["storage"](2**47)
+
+
+def test_storage_of_a_size_that_leaves_64_bits(module):
+    """Not a small one, beyond which the loops would write."""
+    module["product"](3, 5)
+    overflow = "a size does not fit into 64 bits: k * m"
+    for k, m in ((2**32, 2**32), (2**62, 4), (2**40, 2**24 + 1)):
+        raises(OverflowError, f"product: {overflow}", module["product"], k, m)
+        with pytest.raises(OverflowError) as caught:
+            tir.interpret(Module["product"], k, m)
+        assert str(caught.value) == overflow
+    expected = "expected a size, at least 0 and less than 2**48"
+    for k, m in ((2**24, 2**24), (-1, 3)):
+        raises(ValueError, f"product: buffer t: dimension 0 is {k * m}, {expected}", module["product"], k, m)
+        with pytest.raises(ValueError, match="^buffer t: dimension 0 is") as found:
+            tir.interpret(Module["product"], k, m)
+        assert str(found.value) == f"buffer t: dimension 0 is {k * m}, {expected}"
 
 
 def test_the_error_of_a_called_function_is_the_callers(module):

@@ -138,6 +138,39 @@ def test_outside_dataflow_what_cannot_fail_goes(check):
     check(DeadCodeElimination(), Before, Expected)
 
 
+def test_a_shape_that_may_be_negative_or_leave_64_bits_stays(check):
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float32"), p: R.Prim("int64", value="k")):
+            n = T.int64()
+            m = T.int64()
+            k = T.int64()
+            negative = R.shape([n - 5])
+            scalar = R.shape([k])
+            great = R.shape([n * m])
+            value = R.prim_value(k + 1)
+            constant = R.shape([-1])
+            unused = R.shape([T.max(n - 5, 0), n + m * 4, (n + 3) % 8 * 2])
+            return x
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float32"), p: R.Prim("int64", value="k")):
+            n = T.int64()
+            m = T.int64()
+            k = T.int64()
+            negative = R.shape([n - 5])
+            scalar = R.shape([k])
+            great = R.shape([n * m])
+            value = R.prim_value(k + 1)
+            constant = R.shape([-1])
+            return x
+
+    check(DeadCodeElimination(), Before, Expected)
+
+
 def test_a_shape_that_may_divide_by_zero_stays(check):
     @I.ir_module
     class Before:

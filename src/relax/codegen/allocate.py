@@ -1,7 +1,7 @@
 """Storage of a function's own: on the stack if small and of known size, else from the heap.
 
-Heap storage is aligned to 64 bytes and given back on every way out, errors included. A size that is negative, or too
-great to count, is an error before anything is asked for.
+Heap storage is aligned to 64 bytes and given back on every way out, errors included. A dimension that is no size, or
+more bytes than can be counted, is an error before anything is asked for.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from ..prim import GE, IntImm, PrimExpr
+from ..runtime.limits import DIMENSION_LIMIT
+from ..runtime.sizes import SIZE_RANGE, is_size
 from ..tir import Buffer
 from .builder import Operand
 from .context import Context, Storage, escaped
@@ -55,10 +57,10 @@ def _element_bytes(buffer: Buffer) -> int:
 
 
 def _constant_bytes(buffer: Buffer) -> int | None:
-    """The bytes a buffer takes, if that is known now (and not negative)."""
+    """The bytes a buffer takes, if that is known now (and its dimensions are sizes)."""
     size = _element_bytes(buffer) * max(buffer.dtype.lanes, 1)
     for extent in _extents(buffer):
-        if not isinstance(extent, IntImm) or extent.value < 0:
+        if not isinstance(extent, IntImm) or not is_size(extent.value):
             return None
         size *= extent.value
     return size
@@ -71,13 +73,15 @@ def _extents(buffer: Buffer) -> tuple[PrimExpr, ...]:
 
 def _from_heap(cx: Context, buffer: Buffer) -> Operand:
     name = f"buffer {escaped(buffer.name)}"
-    for axis, extent in enumerate(buffer.shape):
-        if not cx.facts.nonnegative(extent):
+    with cx.exactly():
+        for axis, extent in enumerate(buffer.shape):
             size = index(cx, extent)
-            message = f"{name}: dimension {axis} is %lld, and cannot be negative"
-            cx.fail_unless(size.ge(0), "ValueError", message, size)
+            message = f"{name}: dimension {axis} is %lld, expected a size, {SIZE_RANGE}"
+            cx.fail_unless(size.compare("", "ult", DIMENSION_LIMIT), "ValueError", message, size)
+        bytes_ = _checked_product(cx, buffer, name)
+    for extent in buffer.shape:
+        if not cx.facts.nonnegative(extent):
             cx.facts.assume(GE(extent, IntImm(extent.dtype, 0)))
-    bytes_ = _checked_product(cx, buffer, name)
     rounded = (bytes_ + (_ALIGNMENT - 1)) & -_ALIGNMENT
     requested = rounded.gt(0).choose(rounded, _ALIGNMENT)
     function = cx.b.module.declare(

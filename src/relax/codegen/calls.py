@@ -7,11 +7,13 @@ sizes bind the callee's variables, and what must agree is compared.
 from __future__ import annotations
 
 from ..prim import Call, PrimExpr, Var
+from ..runtime.limits import DIMENSION_LIMIT
+from ..runtime.sizes import SIZE_RANGE
 from ..tir import Buffer, BufferLoad
 from .builder import quoted
 from .context import Context, Storage, escaped
 from .formula import Val
-from .index import index
+from .index import extended, index
 from .signature import Place, Signature, signature
 from .types import register_type
 
@@ -39,6 +41,10 @@ def call_function(cx: Context, call: Call, callee: str) -> None:
     for i, ((param, buffer), arg) in enumerate(zip(known.params, call.args, strict=True)):
         if buffer is None:
             value = scalars[param] = cx.value(arg)
+            if param.nonnegative and not cx.facts.nonnegative(arg):
+                who = f"call of {escaped(callee)}: argument {escaped(param.name)}"
+                message = f"{who}: the value is %lld, expected a size, {SIZE_RANGE}"
+                cx.fail_unless(extended(value, param).compare("", "ult", DIMENSION_LIMIT), "ValueError", message, value)
             operands.append(f"{register_type(param.dtype)} {value.ref}")
             continue
         storage = _storage_of_argument(cx, callee, buffer, arg)
@@ -98,9 +104,14 @@ def _sizes(cx: Context, callee: str, known: Signature, places: dict[int, Storage
         return cx.i64(0)  # the pointer passed is that of the first element
 
     for var, place in known.bound.items():
-        cx.wide[var] = number(place)
+        cx.wide[var] = found = number(place)
+        if place.what == "shape":
+            who = f"call of {escaped(callee)}: argument {escaped(place.buffer.name)}"
+            message = f"{who}: {place.words} is %lld, expected a size, {SIZE_RANGE}"
+            cx.fail_unless(found.compare("", "ult", DIMENSION_LIMIT), "ValueError", message, found)
     for place, expr in known.compared:
-        expected, found = index(cx, expr), number(place)
+        with cx.exactly():
+            expected, found = index(cx, expr), number(place)
         if expected.ref != found.ref:
             who = f"call of {escaped(callee)}: argument {escaped(place.buffer.name)}"
             message = f"{who}: {place.words} is %lld, expected %lld"

@@ -80,7 +80,9 @@ class Context:
         self.distinct: set[Operand] = set()
         """Pointers to whose memory none of the others leads."""
         self.checked = False
-        """Whether integer arithmetic that overflows is an error: in what computes sizes."""
+        """Whether the function is shape arithmetic of a Relax function, and has no name to users."""
+        self.exact = False
+        """Whether int64 arithmetic that overflows is an error: in what computes sizes."""
         self._memo: list[dict[PrimExpr, Val]] = [{}]
         self._wide_memo: list[dict[PrimExpr, Val]] = [{}]
 
@@ -122,6 +124,14 @@ class Context:
         self.vars, self.wide, self.facts, self._memo, self._wide_memo = {}, {}, Facts(), [{}], [{}]
         yield
         self.vars, self.wide, self.facts, self._memo, self._wide_memo = hidden
+
+    @contextmanager
+    def exactly(self) -> Generator[None]:
+        """Write code that computes sizes: int64 arithmetic that overflows is an error."""
+        outside = self.exact, self._memo, self._wide_memo
+        self.exact, self._memo, self._wide_memo = True, [{}], [{}]  # what was computed before may have wrapped around
+        yield
+        self.exact, self._memo, self._wide_memo = outside
 
     # ------------------------------------------------------------------ values
 

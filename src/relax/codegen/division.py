@@ -12,6 +12,7 @@ from typing import Final
 
 from ..prim import BinaryExpr, Div, FloorDiv, FloorMod, IntImm, Mod
 from .context import Context, escaped
+from .exact import require_fits
 from .formula import Val
 
 KINDS: Final = frozenset({Div, Mod, FloorDiv, FloorMod})
@@ -29,6 +30,8 @@ def divide(cx: Context, expr: BinaryExpr, a: Val, b: Val) -> Val:
     divisor = expr.b.value if isinstance(expr.b, IntImm) else 0
     if floored and divisor > 0 and divisor & (divisor - 1) == 0:
         return a & (divisor - 1) if remainder else a >> (divisor.bit_length() - 1)
+    if cx.exact and not remainder and expr.dtype == "int64" and divisor in (0, -1):
+        require_fits(cx, (a.eq(-(2**63)) & b.eq(-1)) ^ 1, expr)
     return _divide_signed(a, b, divisor, remainder, floored)
 
 

@@ -45,6 +45,7 @@ from . import division
 from .choice import choice, either, needs_care
 from .context import Context, Rule
 from .convert import convert, rounded
+from .exact import exact
 from .formula import Val, broadcast, suffix
 from .types import element_type, is_small_float
 
@@ -68,24 +69,14 @@ def _binary(cx: Context, expr: PrimExpr) -> Val:
     if dtype.is_float:
         return _float_binary(cx, expr, a, b)
     op = (_BOOL_OPS if dtype.is_bool else _INT_OPS).get(kind)
-    if op is not None and cx.checked and dtype == "int64":
-        return _exact(cx, op, a, b)
+    if op is not None and cx.exact and dtype == "int64":
+        return exact(cx, op, a, b, expr)
     if op is not None:
         return a.make(f"{op} {a.full_type} {a.ref}, {b.ref}")
     if kind in (Min, Max) and dtype.is_integer:
         return a.intrinsic(f"{'u' if dtype.is_uint else 's'}{'min' if kind is Min else 'max'}", b)
     cx.report("E5904", f"{kind.__name__} is not defined for {dtype!s}", expr)
     return cx.anything(expr.dtype)
-
-
-def _exact(cx: Context, op: str, a: Val, b: Val) -> Val:
-    """Arithmetic on sizes: an overflow is an error, not a small size."""
-    both = "{ i64, i1 }"
-    function = a.b.module.intrinsic(f"llvm.s{op}.with.overflow.i64", both, "i64", "i64")
-    pair = a.b.op(f"call {both} {function}(i64 {a.ref}, i64 {b.ref})")
-    fits = a.make(f"extractvalue {both} {pair}, 1", "i1") ^ 1
-    cx.fail_unless(fits, "OverflowError", "a size does not fit into 64 bits")
-    return a.make(f"extractvalue {both} {pair}, 0")
 
 
 def _float_binary(cx: Context, expr: BinaryExpr, a: Val, b: Val) -> Val:

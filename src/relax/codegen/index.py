@@ -9,6 +9,7 @@ from __future__ import annotations
 from ..prim import Add, Cast, FloorDiv, FloorMod, IntImm, Max, Min, Mul, PrimExpr, Sub, Var
 from .context import Context
 from .division import divide
+from .exact import exact
 from .facts import dtype_interval
 from .formula import Val
 
@@ -41,9 +42,11 @@ def _computed(cx: Context, expr: PrimExpr, in_bounds: bool) -> Val:
     match expr:
         case Add() | Sub() | Mul():
             op = {Add: "add", Sub: "sub", Mul: "mul"}[type(expr)]
-            exact = _cannot_overflow(cx, expr, in_bounds)
-            a, b = _wide(cx, expr.a, in_bounds and exact), _wide(cx, expr.b, in_bounds and exact)
-            return a.make(f"{op} {'nsw ' if exact else ''}i64 {a.ref}, {b.ref}")
+            fits = _cannot_overflow(cx, expr, in_bounds)
+            a, b = _wide(cx, expr.a, in_bounds and fits), _wide(cx, expr.b, in_bounds and fits)
+            if cx.exact and not fits:
+                return exact(cx, op, a, b, expr)
+            return a.make(f"{op} {'nsw ' if fits else ''}i64 {a.ref}, {b.ref}")
         case Min() | Max() if expr.dtype.is_int:
             a, b = _wide(cx, expr.a, False), _wide(cx, expr.b, False)
             return a.intrinsic("smin" if isinstance(expr, Min) else "smax", b)

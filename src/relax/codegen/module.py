@@ -60,7 +60,7 @@ def _write_inner(unit: Unit, name: str, func: PrimFunc, known: Signature) -> Non
     b = FunctionBuilder(unit.module, head)
     cx = Context(unit, b, name, _RULES)
     cx.attributes = group
-    cx.checked = bool(func.attrs.get("tir.is_host_func"))
+    cx.checked = cx.exact = bool(func.attrs.get("tir.is_host_func"))
     for i, var in enumerate(known.bound):
         cx.wide[var] = Val(b, "i64", 1, f"%s{i}")
     for i, (param, buffer) in enumerate(known.params):

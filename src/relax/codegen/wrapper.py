@@ -16,6 +16,8 @@ from typing import Final
 
 from ..ir import DataType
 from ..prim import IntImm, PrimExpr, Var, free_vars
+from ..runtime.limits import DIMENSION_LIMIT
+from ..runtime.sizes import SIZE_RANGE
 from ..tir import Buffer, overlap_message
 from ..tir.arguments import size_text
 from . import support
@@ -209,10 +211,13 @@ class Wrapper:
             self.cx.fail_unless(fits, "ValueError", message, value)
         self.cx.wide[var] = value
         if place.what == "shape":
+            message = f"argument {escaped(place.buffer.name)}: {place.words} is %lld, expected a size, {SIZE_RANGE}"
+            self.cx.fail_unless(value.compare("", "ult", DIMENSION_LIMIT), "ValueError", message, value)
             self.cx.facts.size(var)
 
     def compare(self, place: Place, expr: PrimExpr) -> None:
-        found, expected = self.number(place), index(self.cx, expr)
+        with self.cx.exactly():
+            found, expected = self.number(place), index(self.cx, expr)
         message = f"argument {escaped(place.buffer.name)}: {place.words} is %lld, expected "
         if isinstance(expr, IntImm):
             self.cx.fail_unless(found.eq(expected), "ValueError", f"{message}{expr.value}", found)
@@ -293,3 +298,6 @@ class Wrapper:
             self.cx.fail_unless(value.ge(0), "ValueError", message, value)
         elif dtype != "int64":
             self.cx.fail_unless(value.ge(int(low)) & value.le(int(high)), "ValueError", message, value)
+        if param.nonnegative:
+            message = f"argument {escaped(param.name)}: the value is %lld, expected a size, {SIZE_RANGE}"
+            self.cx.fail_unless(value.compare("", "ult", DIMENSION_LIMIT), "ValueError", message, value)

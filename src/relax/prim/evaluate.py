@@ -104,9 +104,13 @@ def _binary(expr: BinaryExpr, a: Value, b: Value, checked: bool) -> Value:
         raise ZeroDivisionError(f"division by zero in {expr}")
     if expr.dtype.is_bool:
         return bool(result)
-    value = wrap(int(result), dtype)
-    if checked and value != result and dtype == "int64":
-        raise OverflowError("a size does not fit into 64 bits")
+    return fitting(int(result), expr) if checked and dtype == "int64" else wrap(int(result), dtype)
+
+
+def fitting(value: int, expr: PrimExpr) -> int:
+    """The value of an int64 expression over sizes. Raises OverflowError if it does not fit."""
+    if wrap(value, expr.dtype) != value:
+        raise OverflowError(f"a size does not fit into 64 bits: {expr}")
     return value
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..prim import Add, BinaryExpr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, PrimExpr, Sub, Var, free_vars
 from ..runtime.rounding import round_number
+from ..runtime.sizes import SIZE_RANGE, is_size
 from .buffer import Buffer
 from .evaluation import Env, View, flat_memory
 
@@ -51,6 +52,8 @@ def bind_scalar(name: str, param: Var, arg: Any) -> Any:
         return bool(arg)
     if not dtype.min_value <= arg <= dtype.max_value:
         raise ValueError(f"{name}: argument {param.name}: {arg} does not fit {dtype!s}")
+    if param.nonnegative and not is_size(int(arg)):
+        raise ValueError(f"{name}: argument {param.name}: the value is {arg}, expected a size, {SIZE_RANGE}")
     return int(arg)
 
 
@@ -77,6 +80,8 @@ def bind_sizes(env: Env, bound: Bound, name: str, buffer: Buffer, arg: Any) -> N
     ):
         for axis, (size, value) in enumerate(zip(sizes, found, strict=False)):
             if isinstance(size, Var) and size not in env:
+                if what == "dimension" and not is_size(int(value)):
+                    raise ValueError(f"{who}: {what} {axis} is {value}, expected a size, {SIZE_RANGE}")
                 env[size] = int(value)
                 bound[size] = f"{buffer.name}, {what} {axis}"
     if isinstance(buffer.elem_offset, Var):
@@ -88,7 +93,10 @@ def bind_array(
 ) -> None:
     """Compare an array's dimensions with the buffer's, now that every size is bound, and bind the buffer."""
     memory = flat_memory(array, name, buffer.name, strided=bool(buffer.strides))
-    view = layout(env, memory)
+    try:
+        view = layout(env, memory)
+    except OverflowError as error:
+        raise OverflowError(f"{name}: {error}") from None
     for axis, (expected, found) in enumerate(zip(view.shape, array.shape, strict=False)):
         if expected != found:
             wanted = _expected(buffer.shape[axis], expected, bound)

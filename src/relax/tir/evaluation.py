@@ -45,7 +45,7 @@ from ..prim import (
     post_order,
     sub_expressions,
 )
-from ..prim.evaluate import convert_value
+from ..prim.evaluate import convert_value, fitting
 from ..prim.expr import fold_integers, wrap
 from ..prim.traits import has_effects
 from ..runtime.rounding import rounder
@@ -141,6 +141,8 @@ class ExpressionCompiler:
 
     def __init__(self, externs: Externs) -> None:
         self.externs = externs
+        self._exact = False
+        """Whether int64 arithmetic that overflows is an error: in sizes."""
         self._shared: dict[PrimExpr, Value | None] | None = None
         """While an expression is being compiled: its objects that occur in several places, and what they became."""
 
@@ -164,6 +166,14 @@ class ExpressionCompiler:
         finally:
             self._shared = None
         return _anew(shared, value) if shared else value
+
+    def size(self, expr: PrimExpr) -> Value:
+        """A size, executable: OverflowError where it leaves 64 bits on the way."""
+        outside, self._exact = self._exact, True
+        try:
+            return self.expr(expr)
+        finally:
+            self._exact = outside
 
     def fresh(self, expr: PrimExpr) -> Value:
         """An expression, executable, compiled anew."""
@@ -189,7 +199,7 @@ class ExpressionCompiler:
             case Not(a):
                 return self.elementwise(expr, operator.not_, a)
             case BinaryExpr(a=a, b=b):
-                return self.elementwise(expr, _binary_function(expr), a, b)
+                return self.elementwise(expr, _binary_function(expr, self._exact), a, b)
             case Select(condition, yes, no):
                 return self.select(expr, condition, yes, no)
             case Cast(dtype, value):
@@ -406,8 +416,8 @@ _INTEGER: dict[type[BinaryExpr], Callable[[int, int], int]] = {
 }  # fmt: skip
 
 
-def _binary_function(expr: BinaryExpr) -> Callable[[Any, Any], Any]:
-    """The scalar function of an operation at its operands' dtype."""
+def _binary_function(expr: BinaryExpr, exact: bool = False) -> Callable[[Any, Any], Any]:
+    """The scalar function of an operation at its operands' dtype; with `exact`, int64 does not wrap around."""
     cls, dtype = type(expr), expr.a.dtype.element_of
     if cls in _COMPARE:
         return _COMPARE[cls]
@@ -423,13 +433,15 @@ def _binary_function(expr: BinaryExpr) -> Callable[[Any, Any], Any]:
         return lambda x, y: evaluate(general, {a: x, b: y})
     if cls in _INTEGER:
         plain = _INTEGER[cls]
+        if exact and dtype == "int64":
+            return lambda a, b: fitting(plain(a, b), expr)
         return lambda a, b: wrap(plain(a, b), dtype)
 
     def divide(a: int, b: int) -> Any:
         result = fold_integers(cls, a, b)
         if result is None:
             raise ZeroDivisionError(f"division by zero in {expr}")
-        return wrap(result, dtype)
+        return fitting(result, expr) if exact and dtype == "int64" else wrap(result, dtype)
 
     return divide
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..ir import DataType, IRModule
 from ..prim import Var, const
+from ..runtime.sizes import SIZE_RANGE, is_size
 from .arguments import Bound, bind_array, bind_scalar, bind_sizes
 from .assertion import shown_sizes
 from .buffer import Buffer, IterVar, element_count
@@ -324,7 +325,7 @@ class _Compiler(ExpressionCompiler):
 
     def layout(self, buffer: Buffer) -> Callable[[Env, Array], View]:
         """How to see memory as this buffer, its sizes taken from the environment."""
-        shape = [self.expr(size) for size in buffer.shape]
+        shape = [self.size(size) for size in buffer.shape]
         strides = [self.expr(stride) for stride in buffer.strides]
         offset = None if buffer.elem_offset is None else self.expr(buffer.elem_offset)
         dtype, name = buffer.dtype, buffer.name
@@ -344,10 +345,16 @@ class _Compiler(ExpressionCompiler):
 
     def allocation(self, buffer: Buffer) -> Run:
         layout = self.layout(buffer)
-        count = self.expr(element_count(buffer))
+        shape = [self.size(size) for size in buffer.shape]
+        count = self.size(element_count(buffer))
 
         def run(env: Env) -> None:
-            memory = _garbage(buffer.dtype, max(count(env), 0) * buffer.dtype.lanes)
+            for axis, size in enumerate(shape):
+                value = size(env)
+                if not is_size(value):
+                    what = f"buffer {buffer.name}: dimension {axis} is {value}"
+                    raise ValueError(f"{what}, expected a size, {SIZE_RANGE}")
+            memory = _garbage(buffer.dtype, count(env) * buffer.dtype.lanes)
             env[buffer.data] = memory
             env[buffer] = layout(env, memory)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from ..derive import is_pure_call
 from ..expr import (
     Call,
@@ -15,12 +18,30 @@ from ..expr import (
     TupleGetItem,
     Var,
 )
-from ..ir import GlobalVar, Node, Op, RelaxExpr, StructInfo, walk
+from ..ir import DataType, GlobalVar, Node, Op, RelaxExpr, StructInfo, walk
 from ..op import infer_call, operator_of
 from ..op.dims import collect_checks
 from ..op.intrinsics import Intrinsic
+from ..prim import (
+    Add,
+    Analyzer,
+    Div,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    PrimExpr,
+    Sub,
+    is_const,
+    post_order,
+)
 from ..prim import Call as PrimCall
-from ..prim import Div, FloorDiv, FloorMod, IntImm, Let, Mod, PrimExpr, is_const, post_order
+from ..prim import Var as PrimVar
+from ..runtime.limits import DIMENSION_LIMIT
 from ..struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
 
 
@@ -37,7 +58,7 @@ def never_fails(expr: RelaxExpr) -> bool:
         case Tuple(fields):
             return all(never_fails(field) for field in fields)
         case ShapeExpr(values):
-            return all(scalar_never_fails(value) for value in values)
+            return all(scalar_never_fails(value) and _is_nonnegative(value) for value in values)
         case PrimValue(value):
             return scalar_never_fails(value)
         case TupleGetItem(source):
@@ -87,8 +108,9 @@ def is_condition(info: StructInfo | None) -> bool:
 
 
 def scalar_never_fails(expr: PrimExpr) -> bool:
-    """Whether a scalar expression divides by nothing that may be zero, and calls nothing."""
+    """Whether a scalar expression divides by nothing that may be zero, calls nothing, and stays in 64 bits."""
     fails = False
+    ranges: dict[PrimExpr, _Range] = {}
 
     def visit(part: PrimExpr) -> None:
         nonlocal fails
@@ -99,9 +121,60 @@ def scalar_never_fails(expr: PrimExpr) -> bool:
                 fails = True
             case _:
                 pass
+        ranges[part] = _range_of(part, ranges)
+        if part.dtype == "int64" and not _within(ranges[part], part.dtype):
+            fails = True
 
     post_order(expr, visit)
     return not fails
+
+
+def _is_nonnegative(value: PrimExpr) -> bool:
+    """Whether a dimension is certainly ≥ 0. That it is too great counts as little as that memory does not suffice."""
+    return (isinstance(value, PrimVar) and value.nonnegative) or Analyzer().can_prove_greater_equal(value, 0)
+
+
+_Range = tuple[int, int]
+_SIZES: Final[_Range] = (0, DIMENSION_LIMIT - 1)
+_UNKNOWN: Final[_Range] = (0, 0)
+"""Of what is no integer: nobody asks."""
+
+
+def _range_of(expr: PrimExpr, ranges: Mapping[PrimExpr, _Range]) -> _Range:
+    """The least and greatest value of an integer expression, of whose operands these are known."""
+    dtype = expr.dtype
+    if not dtype.is_integer:
+        return _UNKNOWN
+    match expr:
+        case IntImm(_, value):
+            return value, value
+        case PrimVar() if expr.nonnegative and dtype == "int64":
+            return _SIZES
+        case Add(a, b):
+            found = ranges[a][0] + ranges[b][0], ranges[a][1] + ranges[b][1]
+        case Sub(a, b):
+            found = ranges[a][0] - ranges[b][1], ranges[a][1] - ranges[b][0]
+        case Mul(a, b):
+            products = [x * y for x in ranges[a] for y in ranges[b]]
+            found = min(products), max(products)
+        case Min(a, b):
+            found = min(ranges[a][0], ranges[b][0]), min(ranges[a][1], ranges[b][1])
+        case Max(a, b):
+            found = max(ranges[a][0], ranges[b][0]), max(ranges[a][1], ranges[b][1])
+        case FloorDiv(a, IntImm(_, divisor)) if divisor:
+            quotients = [x // divisor for x in ranges[a]]
+            found = min(quotients), max(quotients)
+        case FloorMod(_, IntImm(_, divisor)) if divisor > 0:
+            found = 0, divisor - 1
+        case _:
+            return int(dtype.min_value), int(dtype.max_value)
+    # What leaves 64 bits is an error; in narrower types it wraps around.
+    exact = dtype == "int64" or _within(found, dtype)
+    return found if exact else (int(dtype.min_value), int(dtype.max_value))
+
+
+def _within(found: _Range, dtype: DataType) -> bool:
+    return dtype.min_value <= found[0] and found[1] <= dtype.max_value
 
 
 def has_impure_call(func: Function) -> bool:
