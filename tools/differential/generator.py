@@ -15,7 +15,7 @@ import math
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +46,7 @@ from .kinds import (
 )
 from .network_steps import NetworkSteps
 from .scalar_steps import NAMED, ScalarSteps
+from .size_steps import SizeSteps
 from .tensor_steps import TensorSteps
 from .writer import LARGEST, STEPS, Draft
 
@@ -59,7 +60,9 @@ SIZES: tuple[dict[str, int], ...] = tuple(
 """Sizes worth trying, the telling ones first."""
 
 
-class Scope(TensorSteps, NetworkSteps, HeldSteps, ScalarSteps, ControlSteps, CallSteps, FailingSteps):
+class Scope(
+    TensorSteps, NetworkSteps, HeldSteps, ScalarSteps, ControlSteps, CallSteps, FailingSteps, SizeSteps
+):
     """All steps."""
 
 
@@ -198,7 +201,7 @@ def inputs(program: Program, sizes: Mapping[str, int], seed: int, broken: bool =
     """Arguments of main: NumPy arrays, ShapeTuples, numbers, tuples, strings, functions.
 
     Every third seed puts NaN, infinities and -0.0 into floats; every fourth gives one tensor as several arguments, where
-    parameters are of one kind. `broken`: one tensor does not match the signature.
+    parameters are of one kind. `broken`: one tensor does not match the signature, or one shape is none.
     """
     rng = np.random.default_rng(seed)
     args = [value_of(kind, sizes, rng, seed % 3 == 2) for _, kind in program.params]
@@ -206,14 +209,28 @@ def inputs(program: Program, sizes: Mapping[str, int], seed: int, broken: bool =
         known: dict[Kind, Any] = {}
         args = [known.setdefault(kind, arg) for (_, kind), arg in zip(program.params, args)]
     if broken:
-        at = [i for i, arg in enumerate(args) if isinstance(arg, np.ndarray)]
+        at = [i for i, arg in enumerate(args) if isinstance(arg, (np.ndarray, relax.ShapeTuple))]
         index = at[int(rng.integers(len(at)))]
-        args[index] = _wrong(args[index], rng)
+        args[index] = (
+            _wrong(args[index], rng) if isinstance(args[index], np.ndarray) else _no_shape(args[index], rng)
+        )
     return args
+
+
+NO_SIZES = (-1, -(2**40), -(2**63), 2**48, 2**50 + 1, 2**62, 2**63 - 1)
+
+
+def _no_shape(shape: Sequence[int], rng: np.random.Generator) -> relax.ShapeTuple:
+    """A shape value with a dimension that is no size."""
+    dims = list(shape)
+    dims[int(rng.integers(len(dims)))] = NO_SIZES[int(rng.integers(len(NO_SIZES)))]
+    return relax.ShapeTuple(dims)
 
 
 def _wrong(array: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[Any, Any]:
     options = [np.zeros(array.shape, "int32" if array.dtype != np.int32 else "int64"), array[None]]
+    if array.ndim > 1:  # without elements an array may be as long as it likes
+        options += [np.zeros((size, *[0] * (array.ndim - 1)), array.dtype) for size in (2**48, 2**59)]
     if array.ndim:
         options += [
             np.concatenate([array, array[:1]]),

@@ -114,6 +114,7 @@ PACKED: dict[str, Callable[..., Any]] = {
     "fuzz.double": _twice,
     "fuzz.sum": _sum,
     "fuzz.shape": lambda tensor: relax.ShapeTuple(tensor.shape),
+    "fuzz.make_shape": lambda *dims: relax.ShapeTuple(dims),
     "fuzz.rank": lambda tensor: tensor.ndim,
     "fuzz.kind": _kind,
     "fuzz.apply": lambda function, *args: function(*args),
@@ -212,6 +213,7 @@ WORDS: tuple[tuple[str, str], ...] = (
     # Names the compiler makes: a second kernel of one operator has a number.
     (r"(?<=[a-z])_?\d+(?=: )", ""),
     # Expressions are told as they are after simplification; operators tell none.
+    (r"(a size does not fit into 64 bits): .*$", r"\1"),
     (r"(integer )?division by zero( in .*)?$", "division by zero"),
     # Kernels check every access to a buffer, references every index.
     (r"take: .*(\bindex\b|is outside of shape).*", "take: an index is out of range"),
@@ -236,6 +238,8 @@ def normalised(message: str) -> str:
 
 def _copy(value: Any, copies: dict[int, nd.NDArray]) -> Any:
     """A copy with tensors of its own; one array that is given twice is one tensor that is given twice."""
+    if isinstance(value, np.ndarray) and not value.size and max(value.shape) >= 2**48:
+        return value  # which is no tensor
     if isinstance(value, np.ndarray):
         return copies.setdefault(id(value), nd.array(value))
     if isinstance(value, tuple) and not isinstance(value, relax.ShapeTuple):

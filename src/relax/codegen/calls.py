@@ -44,7 +44,9 @@ def call_function(cx: Context, call: Call, callee: str) -> None:
             if param.nonnegative and not cx.facts.nonnegative(arg):
                 who = f"call of {escaped(callee)}: argument {escaped(param.name)}"
                 message = f"{who}: the value is %lld, expected a size, {SIZE_RANGE}"
-                cx.fail_unless(extended(value, param).compare("", "ult", DIMENSION_LIMIT), "ValueError", message, value)
+                cx.fail_unless(
+                    extended(value, param).compare("", "ult", DIMENSION_LIMIT), "ValueError", message, value
+                )
             operands.append(f"{register_type(param.dtype)} {value.ref}")
             continue
         storage = _storage_of_argument(cx, callee, buffer, arg)

@@ -129,7 +129,11 @@ class Context:
     def exactly(self) -> Generator[None]:
         """Write code that computes sizes: int64 arithmetic that overflows is an error."""
         outside = self.exact, self._memo, self._wide_memo
-        self.exact, self._memo, self._wide_memo = True, [{}], [{}]  # what was computed before may have wrapped around
+        self.exact, self._memo, self._wide_memo = (
+            True,
+            [{}],
+            [{}],
+        )  # what was computed before may have wrapped around
         yield
         self.exact, self._memo, self._wide_memo = outside
 

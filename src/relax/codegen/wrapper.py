@@ -211,7 +211,9 @@ class Wrapper:
             self.cx.fail_unless(fits, "ValueError", message, value)
         self.cx.wide[var] = value
         if place.what == "shape":
-            message = f"argument {escaped(place.buffer.name)}: {place.words} is %lld, expected a size, {SIZE_RANGE}"
+            message = (
+                f"argument {escaped(place.buffer.name)}: {place.words} is %lld, expected a size, {SIZE_RANGE}"
+            )
             self.cx.fail_unless(value.compare("", "ult", DIMENSION_LIMIT), "ValueError", message, value)
             self.cx.facts.size(var)
 

@@ -68,7 +68,10 @@ def evaluate_operator(call: Call, args: Sequence[Any], scope: Scope) -> Any:
         with np.errstate(all="ignore"):
             result = _definition(operator)(*operands)
     except _PROGRAM_ERRORS as error:
-        raise type(error)(f"{context}: {error}") from error
+        kind = next(
+            kind for kind in type(error).__mro__ if kind.__module__ == "builtins"
+        )  # NumPy has its own
+        raise kind(f"{context}: {error}") from error
     return _result(result, expected, context)
 
 

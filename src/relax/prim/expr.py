@@ -735,17 +735,22 @@ def _literal(value: Any, dtype: DataType) -> PrimExpr:
 
 
 def binary(cls: type[BinaryExpr], a: Any, b: Any, fold: bool = True) -> PrimExpr:
-    """``cls(a, b)`` with the operands brought to one dtype; of two constants, their value (if `fold`)."""
+    """``cls(a, b)`` with the operands brought to one dtype; of two constants, their value (if `fold`).
+
+    Where int64 would wrap around there is no value yet: in a size that is an error when it is computed.
+    """
     a, b = match_dtypes(a, b)
     if a.dtype != b.dtype:
         target = promote(a.dtype, b.dtype)
         a, b = cast(target, a), cast(target, b)
     if fold and isinstance(a, IntImm) and isinstance(b, IntImm):
         value = fold_integers(cls, a.value, b.value)
+        if value is not None and issubclass(cls, CompareExpr):
+            return IntImm(BOOL, value)
         if value is not None:
-            return (
-                IntImm(BOOL, value) if issubclass(cls, CompareExpr) else IntImm(a.dtype, wrap(value, a.dtype))
-            )
+            wrapped = wrap(value, a.dtype)
+            if wrapped == value or a.dtype != "int64":
+                return IntImm(a.dtype, wrapped)
     return cls(a, b)  # type: ignore[call-arg]
 
 

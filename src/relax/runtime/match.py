@@ -168,7 +168,10 @@ def _slots(heap: ShapeHeap | None) -> Any:
 
 
 def make_shape(heap: ShapeHeap | None, ndim: int, *codes: int) -> tvm_ffi.Shape:
-    """A shape of `ndim` dimensions from (USE_IMM, number) and (LOAD_SLOT, slot) pairs; ValueError unless they are sizes."""
+    """A shape of `ndim` dimensions from (USE_IMM, number) and (LOAD_SLOT, slot) pairs.
+
+    Raises ValueError unless they are sizes.
+    """
     dims = [
         _slots(heap)[codes[i + 1]] if codes[i] == LOAD_SLOT else codes[i + 1] for i in range(0, 2 * ndim, 2)
     ]

@@ -122,7 +122,10 @@ def import_value(value: Any, expected: Info | None = None) -> Any:
 
 
 def import_result(value: Any) -> Any:
-    """A value of the machine for what a packed function returned. Raises ValueError for a shape or tensor that is none."""
+    """A value of the machine for what a packed function returned.
+
+    Raises ValueError, which says whose result it is, for dimensions that are no sizes.
+    """
     try:
         return import_value(value)
     except ValueError as error:

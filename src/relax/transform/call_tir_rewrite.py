@@ -9,7 +9,7 @@ After    alloc = R.builtin.alloc_tensor(R.shape([n, 4]), "float32", 0)
 Several outputs are allocated in order, and returned as a tuple. `call_dps_packed` is the same with a packed
 function. `call_tir_inplace` passes the reused arguments once, allocates the rest, and returns both; if an
 argument is not known to be what the output is declared to be, a match_cast checks it first. Arguments given
-as a tuple variable are taken out of it one by one.
+as a tuple variable are taken out of it one by one. A shape of `tir_vars` that may fail (a negative size) is made first.
 
 A pure function with such a call keeps its promise, but no longer by its parts: it gets `relax.force_pure`.
 
@@ -32,6 +32,7 @@ from ..op.tir_calls import arrange
 from ..sinfo_relations import is_base_of
 from ..struct_info import FuncStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
+from .effects import is_surely_size
 from .remove_purity_checking import force_pure
 from .vdevice_operand import VDeviceOperands
 
@@ -71,6 +72,8 @@ class _Rewriter(Normalizer):
             )
         outputs = self.outputs(normal)
         callee, inputs = normal.args[0], self.inputs(normal.args[1])
+        for tir_vars in normal.args[2:]:
+            self.check_sizes(tir_vars)
         reused = self.reused(normal, inputs, outputs)
         results = [
             self.allocate(info, normal) if held is None else held
@@ -131,6 +134,11 @@ class _Rewriter(Normalizer):
         scope = "global" if info.vdevice is None else info.vdevice.memory_scope
         made = builtin.alloc_tensor(info.shape, info.dtype, device, scope)
         return self.emit(made.replace(span=call.span), "alloc")
+
+    def check_sizes(self, tir_vars: RelaxExpr) -> None:
+        """Make the shape that is passed as integers where that may fail: there is no shape of what are no sizes."""
+        if isinstance(tir_vars, ShapeExpr) and not all(map(is_surely_size, tir_vars.values)):
+            self.emit(tir_vars, "sizes")
 
     def arguments(self, call: Call, inputs: list[RelaxExpr], fresh: list[RelaxExpr]) -> list[RelaxExpr]:
         """Inputs, integers and outputs in the order the callee takes them."""

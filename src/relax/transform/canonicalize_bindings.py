@@ -43,9 +43,10 @@ from ..prim import PrimExpr
 from ..prim import Var as ShapeVar
 from ..sinfo_map import bound_in
 from ..sinfo_relations import Level, fit_all, is_base_of
-from ..struct_info import TupleStructInfo
+from ..struct_info import PrimStructInfo, TupleStructInfo
 from ..substitute import Substitution
 from .decorators import function_pass
+from .effects import is_surely_size
 from .rebuild import same_or, with_info
 from .refine import UnderivedSubstitution, refined
 from .uses import Uses
@@ -233,7 +234,21 @@ class _Canonicalizer:
         if info is None or value in self.claimed:
             return None
         fits, table, unknown = fit_all([info], [target], self.shape_scope)
-        return None if unknown or fits[0].level is not Level.SAME else table
+        if unknown or fits[0].level is not Level.SAME:
+            return None
+        sizes = [var for var in scalars_bound(target) if var in table and var.nonnegative]
+        return table if all(is_surely_size(table[var]) for var in sizes) else None
+
+
+def scalars_bound(info: StructInfo) -> list[ShapeVar]:
+    """The variables that scalars in struct info may bind. One that is a dimension elsewhere must be a size."""
+    match info:
+        case PrimStructInfo(_, ShapeVar() as var):
+            return [var]
+        case TupleStructInfo(fields):
+            return [var for field in fields for var in scalars_bound(field)]
+        case _:
+            return []
 
 
 _ALLOCATING = ("relax.call_tir", "relax.call_dps_packed")

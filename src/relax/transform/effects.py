@@ -129,6 +129,14 @@ def scalar_never_fails(expr: PrimExpr) -> bool:
     return not fails
 
 
+def is_surely_size(value: PrimExpr) -> bool:
+    """Whether a scalar expression certainly has a value, which a dimension may be."""
+    ranges: dict[PrimExpr, _Range] = {}
+    post_order(value, lambda part: ranges.update({part: _range_of(part, ranges)}))
+    low, high = ranges[value]
+    return low >= 0 and high < DIMENSION_LIMIT and scalar_never_fails(value)
+
+
 def _is_nonnegative(value: PrimExpr) -> bool:
     """Whether a dimension is certainly ≥ 0. That it is too great counts as little as that memory does not suffice."""
     return (isinstance(value, PrimVar) and value.nonnegative) or Analyzer().can_prove_greater_equal(value, 0)

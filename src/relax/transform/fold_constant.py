@@ -42,6 +42,7 @@ from ..op import Operator, operator_of
 from ..op.operands import is_absent
 from ..prim import FloatImm, IntImm
 from ..runtime.rounding import round_number
+from ..runtime.sizes import is_size
 from ..struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ..tir.stmt import PrimFunc
 from .decorators import function_pass
@@ -287,8 +288,8 @@ def as_leaf(result: Any, info: StructInfo) -> RelaxExpr | None:
             fits = array.dtype.name == str(info.dtype) and array.shape == dims
             return Constant(array) if fits else None
         case ShapeStructInfo(_, ndim):
-            values: Sequence[Any] = tuple(result)
-            return ShapeExpr([int(value) for value in values]) if ndim in (-1, len(values)) else None
+            values = [int(value) for value in result]
+            return ShapeExpr(values) if ndim in (-1, len(values)) and all(map(is_size, values)) else None
         case TupleStructInfo(fields):
             items: Sequence[Any] = tuple(result)
             if len(items) != len(fields):

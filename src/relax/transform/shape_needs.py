@@ -9,6 +9,7 @@ from ..ir import RelaxExpr, StructInfo
 from ..prim import FloatImm, IntImm, PrimExpr
 from ..prim import Var as PrimVar
 from ..struct_info import (
+    FuncStructInfo,
     ObjectStructInfo,
     PrimStructInfo,
     ShapeStructInfo,
@@ -40,6 +41,17 @@ def dims_in(info: StructInfo) -> tuple[PrimExpr, ...]:
             return () if value is None else (value,)
         case _:
             return ()
+
+
+def all_dims(info: StructInfo) -> list[PrimExpr]:
+    """Those of a struct info and of all that it is made of: the fields of tuples, the parameters of functions."""
+    match info:
+        case TupleStructInfo(fields):
+            return [dim for field in fields for dim in all_dims(field)]
+        case FuncStructInfo(params, ret):
+            return [dim for part in (*(params or ()), ret) for dim in all_dims(part)]
+        case _:
+            return list(dims_in(info))
 
 
 class _Needs:

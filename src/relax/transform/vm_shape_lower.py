@@ -77,10 +77,11 @@ from ..struct_info import (
     TupleStructInfo,
 )
 from .decorators import module_pass
+from .effects import scalar_never_fails
 from .rebuild import with_info
 from .remove_purity_checking import force_pure
 from .shape_code import NodeTable, ShapeCode
-from .shape_needs import dims_in, shape_needs
+from .shape_needs import all_dims, dims_in, shape_needs
 from .shape_trust import claim, guaranteed, name_of, same_kind
 from .vdevice_operand import VDeviceOperands
 
@@ -292,7 +293,9 @@ class _FunctionLowering:
             case Tuple(fields):
                 new = tuple(self._leaf(field) for field in fields)
                 return leaf if all(map(_is, new, fields)) else _keep(leaf, Tuple(new, span=leaf.span))
-            case ShapeExpr(values) if not all(isinstance(value, IntImm) and is_size(value.value) for value in values):
+            case ShapeExpr(values) if not all(
+                isinstance(value, IntImm) and is_size(value.value) for value in values
+            ):
                 return self._shape(leaf)
             case PrimValue(value) if not isinstance(value, IntImm | FloatImm):
                 return self._prim_value(leaf)
@@ -484,20 +487,30 @@ class _Match:
 
     def _check_dims(self) -> None:
         dims = dims_in(self.info)
-        self.lowering.compute([dim for axis, dim in enumerate(dims) if axis not in self.settled])
+        open_axes = [axis for axis in range(len(dims)) if axis not in self.settled]
+        while open_axes:
+            # What may fail is computed once the dimensions before it have been found to fit.
+            stop = next(
+                (i for i in range(1, len(open_axes)) if not scalar_never_fails(dims[open_axes[i]])), None
+            )
+            self._compare(dims, open_axes[:stop])
+            open_axes = [] if stop is None else open_axes[stop:]
+
+    def _compare(self, dims: Sequence[PrimExpr], axes: Sequence[int]) -> None:
+        """Compare these dimensions with what is expected of them, and no others."""
+        self.lowering.compute([dims[axis] for axis in axes])
         codes: list[int | float] = []
         for axis, dim in enumerate(dims):
-            if axis in self.settled:
+            if axis not in axes:
                 codes += [IGNORE, 0]
             elif isinstance(dim, IntImm | FloatImm):
                 codes += [ASSERT_IMM, dim.value]
             else:
                 codes += [ASSERT_SLOT, self.lowering.slot_of(dim)]
-        if any(code != IGNORE for code in codes[::2]):
-            self._emit_match(codes)
+        self._emit_match(codes)
 
     def _check_func(self, info: FuncStructInfo) -> None:
-        free = [dim for dim in _func_dims(info) if not isinstance(dim, IntImm | FloatImm)]
+        free = [dim for dim in all_dims(info) if not isinstance(dim, IntImm | FloatImm)]
         known = [dim for dim in free if all(map(self.lowering.is_bound, free_vars(dim)))]
         self.lowering.compute(known)
 
@@ -573,16 +586,6 @@ class _Match:
 def _noted(value: PrimExpr, text: str) -> str:
     """How a slot's note speaks of a value: see `relax.runtime.heap`."""
     return text if value.dtype == "int64" and ": " not in text else f"{value.dtype!s}: {text}"
-
-
-def _func_dims(info: StructInfo) -> list[PrimExpr]:
-    match info:
-        case TupleStructInfo(fields):
-            return [dim for field in fields for dim in _func_dims(field)]
-        case FuncStructInfo(params, ret):
-            return [dim for part in (*(params or ()), ret) for dim in _func_dims(part)]
-        case _:
-            return list(dims_in(info))
 
 
 def _is(a: object, b: object) -> bool:
