@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from .prim import Relation, cast, free_vars, prove_equal, simplify, substitute
+from .prim import IntImm, Relation, cast, evaluate, free_vars, prove_equal, simplify, substitute
 from .prim.expr import PrimExpr, Var
 
 
@@ -30,7 +30,14 @@ def compare_dims(a: PrimExpr, b: PrimExpr) -> Verdict:
 
 
 def simplify_dim(value: PrimExpr) -> PrimExpr:
-    """The simplest form of a dimension."""
+    """The simplest form of a dimension; of constants that leave 64 bits, which is an error at run time, what they are."""
+    if not isinstance(value, IntImm) and not free_vars(value):
+        try:
+            evaluate(value, checked=True)
+        except OverflowError:
+            return value
+        except (TypeError, ArithmeticError):
+            pass
     return simplify(value)
 
 

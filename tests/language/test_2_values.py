@@ -8,6 +8,7 @@ import tvm_ffi
 from programs import floats, machine, ones, packed
 
 import relax
+from relax.runtime import register_func
 
 
 @packed("language.values.increment")
@@ -171,6 +172,154 @@ def test_shape_values(run):
     assert result == (0, 3)
     assert isinstance(result, relax.ShapeTuple)
     assert isinstance(result, tuple)
+
+
+NOT_A_SIZE = "a shape cannot have a (negative dimension|dimension of 2\\*\\*48 or more), as in "
+
+
+@pytest.mark.parametrize("size", [-1, -(2**63), 2**48, 2**63 - 1])
+def test_shapes_from_outside_have_sizes(run, size):
+    """A dimension is at least 0 and less than 2^48: of shapes and tensors from outside."""
+    matched = """
+    @R.function
+    def main(s: R.Shape(["n"])) -> R.Prim("int64"):
+        n = T.int64()
+        return R.prim_value(n)
+    """
+    shape = relax.ShapeTuple([size])
+    for given in (shape, (size,)):
+        with pytest.raises(ValueError, match=f"^main: parameter s: {NOT_A_SIZE}"):
+            run(matched, "main", given)
+    for given in (shape, (1, [shape])):
+        with pytest.raises(ValueError, match=f"^main: parameter x: {NOT_A_SIZE}"):
+            run(IDENTITY, "main", given)
+    register_func("language.values.shape", lambda: shape, override=True)
+    returned = """
+    @R.function(pure=False)
+    def main() -> R.Object:
+        s = R.call_packed("language.values.shape")
+        return s
+    """
+    with pytest.raises(ValueError, match=f"^main: the result of a packed function: {NOT_A_SIZE}"):
+        run(returned, "main")
+    if size > 0:
+        with pytest.raises(ValueError, match=f"^main: parameter x: {NOT_A_SIZE}"):
+            run(IDENTITY, "main", np.zeros((size, 0), "int8"))
+
+
+@pytest.mark.parametrize("size", [-1, -(2**63), 2**48, 2**63 - 1])
+def test_shapes_are_made_of_sizes(run, size):
+    """A dimension is at least 0 and less than 2^48: of shapes and tensors that are made."""
+    read = """
+    @R.function
+    def main(i: R.Tensor((1,), "int64"), x: R.Tensor((8,), "float32")):
+        n = T.int64()
+        t = R.match_cast(R.tensor_to_shape(i), R.Shape([n]))
+        return R.strided_slice(x, [0], [n], [8])
+    """
+    with pytest.raises(ValueError, match=f"^main: tensor_to_shape: {NOT_A_SIZE}"):
+        run(read, "main", np.array([size]), ones(8))
+    passed = """
+    @I.ir_module
+    class Module:
+        @R.function(private=True)
+        def f(s: R.Shape(["n"]), x: R.Tensor((8,), "float32")):
+            n = T.int64()
+            return R.strided_slice(x, [0], [n], [8])
+
+        @R.function
+        def main(p: R.Prim("int64", value="k"), x: R.Tensor((8,), "float32")):
+            k = T.int64()
+            return Module.f(R.shape([k]), x)
+    """
+    assert run(passed, "main", 5, ones(8)).shape == (3,)
+    with pytest.raises(ValueError, match=f"^main: {NOT_A_SIZE}"):
+        run(passed, "main", size, ones(8))
+    made = """
+    @R.function
+    def main(p: R.Prim("int64", value="k")):
+        k = T.int64()
+        return R.zeros((k, 0), "int8")
+    """
+    with pytest.raises(ValueError, match=f"^main: {NOT_A_SIZE}"):
+        run(made, "main", size)
+    integers = """
+    @I.ir_module
+    class Module:
+        @T.prim_func(private=True)
+        def f(k: T.int64, a: T.Buffer((1,), "int64")):
+            a[0] = k
+
+        @R.function
+        def main(p: R.Prim("int64", value="k")):
+            k = T.int64()
+            return R.call_tir(Module.f, (), R.Tensor((1,), "int64"), tir_vars=R.shape([k]))
+    """
+    assert run(integers, "main", 5).numpy().tolist() == [5]
+    with pytest.raises(ValueError, match=f"^main: {NOT_A_SIZE}"):
+        run(integers, "main", size)
+
+
+@pytest.mark.parametrize("text, value", [("[-1, 3]", "(-1, 3)"), ("[n, n - 5]", "(3, -2)")])
+def test_a_negative_dimension_is_an_error_though_nobody_uses_it(run, text, value):
+    """A dimension is at least 0 and less than 2^48: of shapes and tensors that are made."""
+    program = f"""
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")):
+        n = T.int64()
+        s = R.shape({text})
+        return x
+    """
+    with pytest.raises(ValueError) as caught:
+        run(program, "main", ones(3))
+    message = f"main: a shape cannot have a negative dimension, as in {value}"
+    assert str(caught.value).splitlines()[0] == message
+
+
+@pytest.mark.parametrize("size", [-1, 2**48])
+def test_a_scalar_that_is_a_dimension_elsewhere_is_a_size(run, size):
+    """A scalar that binds a variable which is a dimension elsewhere is a size; others may be negative."""
+    program = """
+    @R.function
+    def main(p: R.Prim("int64", value="n"), x: R.Tensor((8,), "float32"), y: R.Object):
+        n = T.int64()
+        z = R.strided_slice(x, [0], [n], [8])
+        w = R.match_cast(y, R.Tensor((n,), "float32"))
+        return z
+    """
+    assert run(program, "main", 5, ones(8), ones(5)).shape == (3,)
+    with pytest.raises(ValueError) as caught:
+        run(program, "main", size, ones(8), ones(5))
+    expected = f"the value is {size}, expected a size, at least 0 and less than 2**48"
+    assert str(caught.value).splitlines()[0] == f"main: parameter p: {expected}"
+    cast = """
+    @R.function
+    def main(q: R.Prim("int64"), x: R.Object):
+        n = T.int64()
+        p = R.match_cast(q, R.Prim("int64", value=n))
+        w = R.match_cast(x, R.Tensor((n,), "float32"))
+        return R.prim_value(n - 9)
+    """
+    assert run(cast, "main", 5, ones(5)) == -4
+    with pytest.raises(ValueError) as caught:
+        run(cast, "main", size, ones(5))
+    assert str(caught.value).splitlines()[0] == f"main: match_cast of q: {expected}"
+
+
+def test_sizes_that_leave_64_bits(run):
+    """Arithmetic of sizes that leaves 64 bits is an error, and what is said of the dimensions before is said first."""
+    program = """
+    @R.function
+    def main(x: R.Tensor(("n", 0), "int8"), y: R.Tensor((3, "n * n"), "int8")):
+        n = T.int64()
+        return R.shape([n])
+    """
+    x = np.zeros((2**32, 0), "int8")
+    with pytest.raises(OverflowError) as caught:
+        run(program, "main", x, np.zeros((3, 0), "int8"))
+    assert str(caught.value).splitlines()[0] == "main: a size does not fit into 64 bits: n * n"
+    with pytest.raises(ValueError, match="^main: parameter y: dimension 0 is 2, expected 3"):
+        run(program, "main", x, np.zeros((2, 0), "int8"))
 
 
 def test_packed_functions_are_values(run):

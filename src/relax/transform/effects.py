@@ -42,6 +42,7 @@ from ..prim import (
 from ..prim import Call as PrimCall
 from ..prim import Var as PrimVar
 from ..runtime.limits import DIMENSION_LIMIT
+from ..runtime.sizes import is_size
 from ..struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
 
 
@@ -138,7 +139,12 @@ def is_surely_size(value: PrimExpr) -> bool:
 
 
 def _is_nonnegative(value: PrimExpr) -> bool:
-    """Whether a dimension is certainly ≥ 0. That it is too great counts as little as that memory does not suffice."""
+    """Whether a dimension is certainly ≥ 0.
+
+    That one which depends on others may be too great counts as little as that memory may not suffice.
+    """
+    if isinstance(value, IntImm):
+        return is_size(value.value)
     return (isinstance(value, PrimVar) and value.nonnegative) or Analyzer().can_prove_greater_equal(value, 0)
 
 
