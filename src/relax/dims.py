@@ -30,7 +30,7 @@ def compare_dims(a: PrimExpr, b: PrimExpr) -> Verdict:
 
 
 def simplify_dim(value: PrimExpr) -> PrimExpr:
-    """The simplest form of a dimension; of constants that leave 64 bits, which is an error at run time, what they are."""
+    """The simplest form of a dimension. Constants that leave 64 bits stay: computing them is an error at run time."""
     if not isinstance(value, IntImm) and not free_vars(value):
         try:
             evaluate(value, checked=True)

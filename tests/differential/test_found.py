@@ -440,3 +440,50 @@ def test_the_shape_of_a_parameter_is_held_by_one_before_or_after_it(params):
     for k in (5, 6):
         holds("agrees", text, [np.ones((2, 3), "int8"), np.ones(k, "int8")])
         holds("passes_keep", text, [np.ones((2, 3), "int8"), np.ones(k, "int8")])
+
+
+def test_a_scalar_that_is_no_size_does_not_take_the_place_of_one():
+    """CanonicalizeBindings put -1 into an annotation."""
+    text = """
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32"), o: R.Object):
+            n, k = T.int64(), T.int64()
+            R.match_cast(R.prim_value(n - 5), R.Prim("int64", value=k))
+            y = R.match_cast(o, R.Tensor((k,), "float32"))
+            return x
+    """
+    cases = [[np.zeros(size, "float32"), np.zeros(3, "float32")] for size in (3, 8)]
+    holds("agrees", text, *cases)
+    holds("agrees", text.replace("n - 5", "-1"), *cases)
+
+
+def test_a_constant_shape_that_is_none_fails_though_nobody_uses_it():
+    text = """
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(b: R.Tensor((), "bool")):
+            u = R.shape([T.int64(4611686018427387904)])
+            return b
+    """
+    holds("agrees", text, [np.array(True)])
+    holds("agrees", text.replace("R.shape([T.int64(4611686018427387904)])", "R.tensor_to_shape(R.const([-3], 'int64'))"),
+          [np.array(True)])  # fmt: skip
+
+
+def test_a_size_that_is_a_difference_stays_a_size():
+    """CanonicalizeBindings put n - m in the place of a variable that is known to be at least 0, and less was derived."""
+    text = """
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float32")):
+            n, m, k = T.int64(), T.int64(), T.int64()
+            s = R.match_cast(R.shape([n - m]), R.Shape([k]))
+            y = R.strided_slice(x, axes=[0], begin=[k], end=[8])
+            return y
+    """
+    for name in ("agrees", "passes_keep", "prints_and_parses"):
+        holds(name, text, [np.zeros((3, 1), "float32")], [np.zeros((1, 3), "float32")])

@@ -298,7 +298,9 @@ def test_integers_after_the_outputs():
         True,
         False,
     ]
-    with pytest.raises(ValueError, match="^shape_variable: parameter s: a shape cannot have a negative dimension, as in"):
+    with pytest.raises(
+        ValueError, match="^shape_variable: parameter s: a shape cannot have a negative dimension, as in"
+    ):
         relax.interpret(Kernels, "shape_variable", relax.ShapeTuple([-1]))
 
 

@@ -270,7 +270,7 @@ def test_a_negative_dimension_is_an_error_though_nobody_uses_it(run, text, value
         s = R.shape({text})
         return x
     """
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match="negative") as caught:
         run(program, "main", ones(3))
     message = f"main: a shape cannot have a negative dimension, as in {value}"
     assert str(caught.value).splitlines()[0] == message
@@ -288,7 +288,7 @@ def test_a_scalar_that_is_a_dimension_elsewhere_is_a_size(run, size):
         return z
     """
     assert run(program, "main", 5, ones(8), ones(5)).shape == (3,)
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match="expected a size") as caught:
         run(program, "main", size, ones(8), ones(5))
     expected = f"the value is {size}, expected a size, at least 0 and less than 2**48"
     assert str(caught.value).splitlines()[0] == f"main: parameter p: {expected}"
@@ -301,7 +301,7 @@ def test_a_scalar_that_is_a_dimension_elsewhere_is_a_size(run, size):
         return R.prim_value(n - 9)
     """
     assert run(cast, "main", 5, ones(5)) == -4
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match="expected a size") as caught:
         run(cast, "main", size, ones(5))
     assert str(caught.value).splitlines()[0] == f"main: match_cast of q: {expected}"
 

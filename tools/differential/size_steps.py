@@ -9,6 +9,8 @@ from .writer import step
 
 FACTORS = ("1", "1", "-1", "-5", "1000000007", "70368744177664", "140737488355328", "4611686018427387904")
 """What numbers are multiplied with: 2^46, 2^47 and 2^62 are among them."""
+CONSTANTS = ("1", "3", "-1", "-5", "4611686018427387904")
+"""Sizes that are written down: none of which a product, computed at compile time, leaves 64 bits."""
 USES = (
     "R.strided_slice({v}, axes=[0], begin=[{k}], end=[8])",
     "R.strided_slice({v}, axes=[0], begin=[T.min({k}, 1)], end=[{k} + 2])",
@@ -31,6 +33,7 @@ class SizeSteps(ValueSteps):
         factor = self.choices.pick(FACTORS)
         v = self.tensor("int64", exact=True)
         if v is None or self.choices.chance(20):
+            factor = self.choices.pick(CONSTANTS)
             return self.bind(f'R.const([{factor}], "int64")', Tensor(("1",), "int64"), keep=False)
         sum_ = self.bind(f"R.reshape(R.sum({v.name}), (1,))", Tensor(("1",), "int64"), keep=False)
         text = f'R.multiply({sum_.name}, R.const([{factor}], "int64"))'
@@ -38,7 +41,7 @@ class SizeSteps(ValueSteps):
 
     def scalar(self) -> str:
         """A scalar expression that may be no size."""
-        options = [f"T.int64({self.choices.pick(FACTORS)})"]
+        options = [f"T.int64({self.choices.pick(CONSTANTS)})"]
         if self.dims:
             n, m = self.choices.pick(self.dims), self.choices.pick(self.dims)
             options += [f"({n} - {m})", f"({n} - 2)", f"({n} * {m} * T.int64({self.choices.pick(FACTORS)}))"]

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import tvm_ffi
+
 from .bytecode import (
     VOID,
     BytecodeError,
@@ -36,6 +38,7 @@ from .bytecode import (
 )
 from .executable import Executable
 from .info import FuncInfo, Info, ObjectInfo
+from .sizes import check_dimensions
 from .tensor import tensor_of
 
 
@@ -97,12 +100,15 @@ class ExecBuilder:
     def convert_constant(self, value: Any) -> Operand:
         """The operand for a Python value: an integer in the instruction, or a constant of the executable.
 
-        Equal strings, shapes and numbers are kept once; tensors are kept as often as they are given.
+        Equal strings, shapes and numbers are kept once; tensors are kept as often as they are given. Raises
+        ValueError for a shape whose dimensions are no sizes.
         """
         if isinstance(value, int) and not isinstance(value, bool):
             return Imm(value)
         if isinstance(value, Reg | Imm | Const | Func):
             return value
+        if isinstance(value, tvm_ffi.Shape):
+            check_dimensions(value)
         tensor = tensor_of(value)
         key: Any = (
             None if tensor is not None else (type(value), str(value) if isinstance(value, float) else value)

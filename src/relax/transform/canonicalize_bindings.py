@@ -43,10 +43,10 @@ from ..prim import PrimExpr
 from ..prim import Var as ShapeVar
 from ..sinfo_map import bound_in
 from ..sinfo_relations import Level, fit_all, is_base_of
-from ..struct_info import PrimStructInfo, TupleStructInfo
+from ..struct_info import PrimStructInfo, ShapeStructInfo, TupleStructInfo
 from ..substitute import Substitution
 from .decorators import function_pass
-from .effects import is_surely_size
+from .effects import is_nonnegative, is_surely_size
 from .rebuild import same_or, with_info
 from .refine import UnderivedSubstitution, refined
 from .uses import Uses
@@ -236,19 +236,26 @@ class _Canonicalizer:
         fits, table, unknown = fit_all([info], [target], self.shape_scope)
         if unknown or fits[0].level is not Level.SAME:
             return None
-        sizes = [var for var in scalars_bound(target) if var in table and var.nonnegative]
-        return table if all(is_surely_size(table[var]) for var in sizes) else None
+        return table if keeps_sizes(target, table) else None
 
 
-def scalars_bound(info: StructInfo) -> list[ShapeVar]:
-    """The variables that scalars in struct info may bind. One that is a dimension elsewhere must be a size."""
+def keeps_sizes(info: StructInfo, table: dict[ShapeVar, PrimExpr]) -> bool:
+    """Whether what takes the place of the variables that scalars and shapes bind is as surely a size as they are.
+
+    A scalar that binds a variable which is a dimension elsewhere is checked to be one. Of the dimensions of a
+    shape it is known, but the expressions (``n - m``) do not say so.
+    """
     match info:
-        case PrimStructInfo(_, ShapeVar() as var):
-            return [var]
+        case PrimStructInfo(_, ShapeVar() as var) if var in table and var.nonnegative:
+            return is_surely_size(table[var])
+        case ShapeStructInfo(values):
+            return all(
+                is_nonnegative(table[v]) for v in values or () if isinstance(v, ShapeVar) and v in table
+            )
         case TupleStructInfo(fields):
-            return [var for field in fields for var in scalars_bound(field)]
+            return all(keeps_sizes(field, table) for field in fields)
         case _:
-            return []
+            return True
 
 
 _ALLOCATING = ("relax.call_tir", "relax.call_dps_packed")

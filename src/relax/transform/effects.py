@@ -59,7 +59,7 @@ def never_fails(expr: RelaxExpr) -> bool:
         case Tuple(fields):
             return all(never_fails(field) for field in fields)
         case ShapeExpr(values):
-            return all(scalar_never_fails(value) and _is_nonnegative(value) for value in values)
+            return all(scalar_never_fails(value) and is_nonnegative(value) for value in values)
         case PrimValue(value):
             return scalar_never_fails(value)
         case TupleGetItem(source):
@@ -138,7 +138,7 @@ def is_surely_size(value: PrimExpr) -> bool:
     return low >= 0 and high < DIMENSION_LIMIT and scalar_never_fails(value)
 
 
-def _is_nonnegative(value: PrimExpr) -> bool:
+def is_nonnegative(value: PrimExpr) -> bool:
     """Whether a dimension is certainly ≥ 0.
 
     That one which depends on others may be too great counts as little as that memory may not suffice.
