@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from relax.dims import simplify_dim
 from relax.prim import (
     EQ,
     LT,
@@ -20,6 +21,7 @@ from relax.prim import (
     FloatImm,
     FloorDiv,
     FloorMod,
+    IntImm,
     Let,
     Max,
     Min,
@@ -208,3 +210,16 @@ def test_sizes_that_do_not_fit():
         evaluate(n * 2, {n: 2**62}, checked=True)
     assert evaluate(i * 2, {i: 2**30}, checked=True) == -(2**31)
     assert evaluate(n * 2, {n: 3}, checked=True) == 6
+
+
+def test_constants_that_leave_64_bits_have_no_value_yet():
+    """As sizes they are an error when they are computed; elsewhere, and in other dtypes, they wrap around."""
+    for dtype, great in (("int64", 2**62), ("int32", 2**30), ("uint8", 2**7)):
+        product = IntImm(dtype, great) * IntImm(dtype, 4)
+        assert isinstance(product, IntImm) is (dtype != "int64")
+        assert evaluate(product) == 0
+    great = IntImm("int64", 2**62) * IntImm("int64", 4)
+    with pytest.raises(OverflowError, match="a size does not fit into 64 bits: .*4611686018427387904"):
+        evaluate(great, checked=True)
+    with pytest.raises(OverflowError):
+        evaluate(simplify_dim(great), checked=True)
