@@ -558,13 +558,11 @@ def test_registers_set_on_every_way():
 
 @pytest.mark.parametrize("size", [2**63, 2**70, -(2**63) - 1, np.uint64(2**64 - 1)])
 def test_a_shape_of_numbers_that_do_not_fit(size):
-    with pytest.raises(ValueError, match=f"dimension 1 is {size}, which does not fit into 64 bits"):
+    with pytest.raises(ValueError, match=rf"a shape cannot have a .*, as in \(3, {size}\)"):
         import_value((3, size), ShapeInfo(ndim=2))
 
 
 def test_numbers_of_any_length_are_named():
-    with pytest.raises(
-        ValueError, match="dimension 0 is a number of 16610 bits, which does not fit into 64 bits"
-    ):
+    with pytest.raises(ValueError, match=r"or more, as in \(a number of 16610 bits,\)"):
         import_value([10**5000], ShapeInfo(ndim=1))
     assert kind_of(10**5000) == "a number of 16610 bits"

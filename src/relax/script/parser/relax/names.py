@@ -12,9 +12,8 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
-from ....expr import bind_dimensions
+from ....expr import Function, bind_dimensions
 from ....ir import (
-    BaseFunc,
     DataType,
     DiagnosticError,
     RelaxExpr,
@@ -26,6 +25,7 @@ from ....ir import (
 from ....ir.vdevice import VDEVICES
 from ....prim import expr as prim
 from ....sinfo_map import bound_in
+from ....tir.stmt import PrimFunc
 from ..core import FunctionTask, ScriptSource, StatementParser
 from ..core.diagnostics import ANNOTATION, POISON, SYNTAX, UNDEFINED, Poisoned, close
 from ..core.safety import attribute
@@ -117,7 +117,7 @@ class NameReader(StatementParser):
                 return self.new_size(node.id)  # `n` may be some function of the surrounding program
             if isinstance(value, RelaxExpr) and node.id in self.sizes:
                 return self.sizes[node.id]
-        elif isinstance(value, BaseFunc) and self.module is not None:
+        elif isinstance(value, (Function, PrimFunc)) and self.module is not None:
             self.module.suggest_name(value, node.id)
         return value
 

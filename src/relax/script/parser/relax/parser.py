@@ -29,11 +29,12 @@ from ....expr import (
     convert,
     is_leaf,
 )
-from ....ir import BaseFunc, DiagnosticError, GlobalVar, Node, RelaxExpr, StructInfo, structural_equal
+from ....ir import DiagnosticError, GlobalVar, Node, RelaxExpr, StructInfo, structural_equal
 from ....op.intrinsics import AssertOp
 from ....op.known import known_struct_info, remember
 from ....prim import expr as prim
 from ....struct_info import ShapeStructInfo
+from ....tir.stmt import PrimFunc
 from ..core import FunctionDecorator, FunctionTask, is_docstring
 from ..core.diagnostics import (
     ANNOTATION,
@@ -168,7 +169,7 @@ class RelaxParser(NameReader):
     # ------------------------------------------------------------------ calls
 
     def invoke(self, function: Any, args: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
-        if isinstance(function, BaseFunc) and self.module is not None:
+        if isinstance(function, (Function, PrimFunc)) and self.module is not None:
             function = adopt(self.module, function)
         if isinstance(function, RelaxExpr) and keywords:
             self.fail(KIND, "a call of a function takes no keyword arguments", node)
@@ -273,7 +274,7 @@ class RelaxParser(NameReader):
     def _convert(self, value: Any, node: ast.AST) -> RelaxExpr:
         if value is None:
             self.fail(KIND, "this has no value", node)
-        if isinstance(value, BaseFunc) and not isinstance(value, Function) and self.module is not None:
+        if isinstance(value, PrimFunc) and self.module is not None:
             return self.module.adopt(value)
         return self.locate(self.guard(node, "", convert, value), node)
 

@@ -7,10 +7,21 @@ from typing import Any, cast
 
 import relax.op as op
 
-from ....expr import Call, Constant, DataTypeImm, PrimValue, ShapeExpr, StringImm, Tuple, TupleGetItem
+from ....expr import (
+    Call,
+    Constant,
+    DataTypeImm,
+    Function,
+    PrimValue,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+)
 from ....expr import const as _const
 from ....expr import convert as _convert
-from ....ir import BaseFunc, GlobalVar, Op, RelaxExpr, StructInfo
+from ....ir import GlobalVar, Op, RelaxExpr, StructInfo
+from ....tir.stmt import PrimFunc
 from ..core import Evaluator
 from .annotations import StructInfoForm, as_struct_info
 
@@ -60,7 +71,7 @@ def _callee(function: Any) -> Any:
     """A function of the surrounding Python program joins the module being parsed."""
     parser = _parser()
     module = getattr(parser, "module", None)
-    if isinstance(function, BaseFunc) and module is not None:
+    if isinstance(function, (Function, PrimFunc)) and module is not None:
         return module.adopt(function)
     return function
 
