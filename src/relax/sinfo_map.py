@@ -6,7 +6,7 @@ anywhere else it is *used*. What a function type's own parameters bind is visibl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from .expr import ShapeExpr, Var
 from .ir import RelaxExpr, StructInfo
@@ -38,8 +38,17 @@ class _Mapper:
     def __init__(self, dim: MapDim, shape: MapShape | None) -> None:
         self.dim = dim
         self.shape = shape
+        self.done: dict[int, StructInfo] = {}
+        """What was made of the infos met, by id: one may stand in many places."""
 
     def __call__(self, info: StructInfo) -> StructInfo:
+        known = self.done.get(id(info))
+        if known is None:
+            known = self.done[id(info)] = self.mapped(info)
+        return known
+
+    def mapped(self, info: StructInfo) -> StructInfo:
+        """What becomes of an info met for the first time."""
         match info:
             case TensorStructInfo():
                 return self.tensor(info)
@@ -142,12 +151,24 @@ def dims_of(info: StructInfo) -> tuple[PrimExpr, ...]:
 def bound_in(*infos: StructInfo) -> dict[PrimVar, None]:
     """The shape variables that annotations can bind: those that stand alone, also inside tuples."""
     found: dict[PrimVar, None] = {}
-    for info in infos:
-        if isinstance(info, TupleStructInfo):
-            found.update(bound_in(*info.fields))
-        else:
-            found.update((value, None) for value in dims_of(info) if isinstance(value, PrimVar))
+    for info in _outside_functions(infos):
+        found.update((value, None) for value in dims_of(info) if isinstance(value, PrimVar))
     return found
+
+
+def _outside_functions(infos: Iterable[StructInfo]) -> Iterator[StructInfo]:
+    """The infos that are no tuples, also those inside tuples; each object once."""
+    seen: set[int] = set()
+    pending = list(infos)[::-1]
+    while pending:
+        info = pending.pop()
+        if id(info) in seen:
+            continue
+        seen.add(id(info))
+        if isinstance(info, TupleStructInfo):
+            pending.extend(reversed(info.fields))
+        else:
+            yield info
 
 
 def used_in(*infos: StructInfo) -> dict[PrimVar, None]:
@@ -155,38 +176,46 @@ def used_in(*infos: StructInfo) -> dict[PrimVar, None]:
 
     What a function type's own parameters bind is not free in it.
     """
+    return _used(infos, {})
+
+
+def _used(infos: Iterable[StructInfo], functions: dict[int, dict[PrimVar, None]]) -> dict[PrimVar, None]:
+    """The same; `functions` keeps what was found in function types, by id."""
     found: dict[PrimVar, None] = {}
-    for info in infos:
-        match info:
-            case TupleStructInfo(fields):
-                found.update(used_in(*fields))
-            case FuncStructInfo(params, ret):
-                inner = params or ()
-                own = bound_in(*inner)
-                found.update((var, None) for var in used_in(*inner, ret) if var not in own)
-            case _:
-                for value in dims_of(info):
-                    if isinstance(value, PrimVar):
-                        found[value] = None
-                    else:
-                        found.update((var, None) for var in free_vars(value))
+    for info in _outside_functions(infos):
+        if not isinstance(info, FuncStructInfo):
+            for value in dims_of(info):
+                found.update([(value, None)] if isinstance(value, PrimVar) else dict.fromkeys(free_vars(value)))
+            continue
+        free = functions.get(id(info))
+        if free is None:
+            inner = info.params or ()
+            own = bound_in(*inner)
+            used = _used((*inner, info.ret), functions)
+            free = functions[id(info)] = {var: None for var in used if var not in own}
+        found.update(free)
     return found
 
 
 def shape_expressions(info: StructInfo) -> Iterator[RelaxExpr]:
     """The Relax expressions in struct info that stand for shapes and are not written out dimension by dimension."""
-    match info:
-        case TensorStructInfo(shape):
-            if shape is not None and not isinstance(shape, ShapeExpr):
-                yield shape
-        case TupleStructInfo(fields):
-            for item in fields:
-                yield from shape_expressions(item)
-        case FuncStructInfo(params, ret):
-            for item in (*(params or ()), ret):
-                yield from shape_expressions(item)
-        case _:
-            return
+    seen: set[int] = set()
+    pending = [info]
+    while pending:
+        part = pending.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        match part:
+            case TensorStructInfo(shape):
+                if shape is not None and not isinstance(shape, ShapeExpr):
+                    yield shape
+            case TupleStructInfo(fields):
+                pending.extend(reversed(fields))
+            case FuncStructInfo(params, ret):
+                pending.extend(reversed((*(params or ()), ret)))
+            case _:
+                pass
 
 
 __all__ = [

@@ -45,6 +45,7 @@ from .expr import (
     fold_integers,
     wrap,
 )
+from .functor import FreeVars
 
 FLOAT64 = DataType("float64")
 
@@ -59,39 +60,76 @@ def evaluate(expr: PrimExpr, env: Mapping[Var, Any] | None = None, *, checked: b
     With `checked`, as for sizes, int64 arithmetic that would wrap around raises OverflowError.
     """
     values = {} if env is None else {var: _to_dtype(value, var.dtype) for var, value in env.items()}
-    return _evaluate(expr, values, checked)
+    return _Evaluation(values, checked).value(expr)
 
 
-def _evaluate(expr: PrimExpr, env: dict[Var, Value], checked: bool) -> Value:
-    match expr:
-        case IntImm():
-            return bool(expr.value) if expr.dtype.is_bool else expr.value
-        case FloatImm():
-            return round_number(expr.value, expr.dtype)
-        case Var():
-            if expr not in env:
-                raise KeyError(f"the variable {expr.name} has no value")
-            return env[expr]
-        case And():
-            return bool(_evaluate(expr.a, env, checked)) and bool(_evaluate(expr.b, env, checked))
-        case Or():
-            return bool(_evaluate(expr.a, env, checked)) or bool(_evaluate(expr.b, env, checked))
-        case Not():
-            return not _evaluate(expr.a, env, checked)
-        case BinaryExpr():
-            return _binary(expr, _evaluate(expr.a, env, checked), _evaluate(expr.b, env, checked), checked)
-        case Select():
-            return _evaluate(
-                expr.true_value if _evaluate(expr.condition, env, checked) else expr.false_value, env, checked
-            )
-        case Cast():
-            return convert_value(_evaluate(expr.value, env, checked), expr.dtype)
-        case Let():
-            return _evaluate(expr.body, {**env, expr.var: _evaluate(expr.value, env, checked)}, checked)
-        case Call():
-            return _call(expr, env, checked)
-        case _:
-            raise TypeError(f"a {type(expr).__name__} has no value outside of a running program: {expr}")
+class _Evaluation:
+    """One evaluation. An object that occurs in several places is evaluated once for the values of its variables."""
+
+    def __init__(self, env: dict[Var, Value], checked: bool) -> None:
+        self.env = env
+        self.checked = checked
+        self._done: dict[Any, Value] = {}
+        self._bound: dict[Var, str] = {}
+        """The values of the variables that Lets around bind, as text that tells them apart."""
+        self._free = FreeVars()
+
+    def value(self, expr: PrimExpr) -> Value:
+        """The value of an expression."""
+        match expr:
+            case IntImm():
+                return bool(expr.value) if expr.dtype.is_bool else expr.value
+            case FloatImm():
+                return round_number(expr.value, expr.dtype)
+            case Var():
+                if expr not in self.env:
+                    raise KeyError(f"the variable {expr.name} has no value")
+                return self.env[expr]
+            case _:
+                key: Any = id(expr)
+                if self._bound:
+                    mentioned = [var for var in self._free.of(expr) if var in self._bound]
+                    key = (key, *((var, self._bound[var]) for var in mentioned))
+                if key not in self._done:
+                    self._done[key] = self._compute(expr)
+                return self._done[key]
+
+    def _compute(self, expr: PrimExpr) -> Value:
+        match expr:
+            case And():
+                return bool(self.value(expr.a)) and bool(self.value(expr.b))
+            case Or():
+                return bool(self.value(expr.a)) or bool(self.value(expr.b))
+            case Not():
+                return not self.value(expr.a)
+            case BinaryExpr():
+                return _binary(expr, self.value(expr.a), self.value(expr.b), self.checked)
+            case Select():
+                return self.value(expr.true_value if self.value(expr.condition) else expr.false_value)
+            case Cast():
+                return convert_value(self.value(expr.value), expr.dtype)
+            case Let():
+                return self._let(expr)
+            case Call():
+                return self._call(expr)
+            case _:
+                raise TypeError(f"a {type(expr).__name__} has no value outside of a running program: {expr}")
+
+    def _let(self, expr: Let) -> Value:
+        value = self.value(expr.value)
+        env, bound = self.env, self._bound
+        self.env = {**env, expr.var: value}
+        self._bound = {**bound, expr.var: repr(value)}
+        try:
+            return self.value(expr.body)
+        finally:
+            self.env, self._bound = env, bound
+
+    def _call(self, expr: Call) -> Value:
+        name, args = expr.intrinsic, expr.args
+        if name == "if_then_else":
+            return self.value(args[1] if self.value(args[0]) else args[2])
+        return _intrinsic(expr, [self.value(arg) for arg in args if name not in _NOT_EVALUATED])
 
 
 def _binary(expr: BinaryExpr, a: Value, b: Value, checked: bool) -> Value:
@@ -170,11 +208,9 @@ def _to_dtype(value: Any, dtype: DataType) -> Value:
     return round_number(value if isinstance(value, int) else float(value), dtype)
 
 
-def _call(expr: Call, env: dict[Var, Value], checked: bool) -> Value:
+def _intrinsic(expr: Call, values: list[Value]) -> Value:
+    """The value of a call, given those of its arguments."""
     name, args = expr.intrinsic, expr.args
-    if name == "if_then_else":
-        return _evaluate(args[1] if _evaluate(args[0], env, checked) else args[2], env, checked)
-    values = [_evaluate(arg, env, checked) for arg in args if name not in _NOT_EVALUATED]
     if name == "likely":
         return bool(values[0])
     if name == "reinterpret":

@@ -8,7 +8,7 @@ A rewrite that changes nothing returns the object it got.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..ir import Node, children_of, map_children
 from .expr import BinaryExpr, Let, PrimExpr, Var, convert, match_dtypes
@@ -74,33 +74,57 @@ def rewrite(expr: PrimExpr, function: Callable[[PrimExpr], PrimExpr | None]) -> 
 def free_vars(expr: PrimExpr) -> list[Var]:
     """The variables an expression uses and does not bind itself, in order of first occurrence."""
     found: dict[Var, None] = {}
-    _collect_free(expr, frozenset(), found, set())
-    return list(found)
+    binds = False
+    seen: set[int] = set()
+    pending = [expr]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Var):
+            found[part] = None
+        elif id(part) not in seen:
+            seen.add(id(part))
+            binds = binds or isinstance(part, Let)
+            pending.extend(reversed(sub_expressions(part)))
+    return list(FreeVars().of(expr) if binds else found)
 
 
-def _collect_free(expr: PrimExpr, bound: frozenset[Var], found: dict[Var, None], seen: set[int]) -> None:
-    if isinstance(expr, Var):
-        if expr not in bound:
-            found[expr] = None
-        return
-    if id(expr) in seen:
-        return
-    seen.add(id(expr))
-    if isinstance(expr, Let):
-        _collect_free(expr.value, bound, found, seen)
-        _collect_free(expr.body, bound | {expr.var}, found, set())
-        return
-    for part in sub_expressions(expr):
-        _collect_free(part, bound, found, seen)
+class FreeVars:
+    """The free variables of expressions and of all below them, each worked out once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[PrimExpr, dict[Var, None]]] = {}
+
+    def of(self, expr: PrimExpr) -> dict[Var, None]:
+        """The free variables, in order of first occurrence."""
+        if isinstance(expr, Var):
+            return {expr: None}
+        known = self._known.get(id(expr))
+        if known is None:
+            found: dict[Var, None] = {}
+            for part in sub_expressions(expr):
+                found.update(self.of(part))
+            if isinstance(expr, Let):
+                inner = self.of(expr.body)
+                found = self.of(expr.value) | {var: None for var in inner if var is not expr.var}
+            known = self._known[id(expr)] = expr, found
+        return known[1]
 
 
 def uses(expr: PrimExpr, var: Var) -> bool:
     """Whether a variable occurs free in an expression."""
-    if isinstance(expr, Var):
-        return expr is var
-    if isinstance(expr, Let):
-        return uses(expr.value, var) or (expr.var is not var and uses(expr.body, var))
-    return any(uses(part, var) for part in sub_expressions(expr))
+    seen: set[int] = set()
+    pending = [expr]
+    while pending:
+        part = pending.pop()
+        if part is var:
+            return True
+        if id(part) not in seen:
+            seen.add(id(part))
+            if isinstance(part, Let) and part.var is var:
+                pending.append(part.value)
+            else:
+                pending.extend(sub_expressions(part))
+    return False
 
 
 def substitute(expr: Any, mapping: Mapping[Var, Any]) -> Any:
@@ -123,10 +147,22 @@ def _replacement(var: Var, value: Any) -> PrimExpr:
     return value
 
 
+_Table: TypeAlias = "dict[Var, PrimExpr]"
+
+
+class _Lets:
+    """What nested substitutions share: the free variables, and the Lets done under other tables."""
+
+    def __init__(self) -> None:
+        self.free = FreeVars()
+        self.done: dict[Any, PrimExpr] = {}
+
+
 class _Substitution:
-    def __init__(self, table: dict[Var, PrimExpr]) -> None:
+    def __init__(self, table: _Table, lets: _Lets | None = None) -> None:
         self.table = table
         self.done: dict[int, PrimExpr] = {}
+        self.lets = _Lets() if lets is None else lets
 
     def __call__(self, expr: PrimExpr) -> PrimExpr:
         if isinstance(expr, Var):
@@ -138,12 +174,25 @@ class _Substitution:
         return known
 
     def let(self, expr: Let) -> PrimExpr:
-        value = self(expr.value)
-        inner = {var: new for var, new in self.table.items() if var is not expr.var and uses(expr.body, var)}
+        """A Let under the part of the table it mentions: wherever that part is the same, so is the result."""
+        free = self.lets.free.of(expr)
+        table = {var: new for var, new in self.table.items() if var in free}
+        if not table:
+            return expr
+        key = id(expr), frozenset((var, id(new)) for var, new in table.items())
+        known = self.lets.done.get(key)
+        if known is None:
+            known = self.lets.done[key] = self._let(expr, table)
+        return known
+
+    def _let(self, expr: Let, table: _Table) -> PrimExpr:
+        used = self.lets.free.of(expr.body)
+        inner = {var: new for var, new in table.items() if var is not expr.var and var in used}
         var = expr.var
-        if any(uses(new, var) for new in inner.values()):
+        if any(var in self.lets.free.of(new) for new in inner.values()):
             var = Var(var.name, var.dtype, span=var.span)
             inner[expr.var] = var
-        body = _Substitution(inner)(expr.body) if inner else expr.body
+        value = _Substitution(table, self.lets)(expr.value)
+        body = _Substitution(inner, self.lets)(expr.body) if inner else expr.body
         unchanged = var is expr.var and value is expr.value and body is expr.body
         return expr if unchanged else Let(var, value, body, span=expr.span)

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 from ..ir import Node, children_of, map_children
 from ..ir.node import NODE_CLASSES
 from ..prim.expr import FloatImm, IntImm, Let, PrimExpr, Var, convert, match_dtypes
+from ..prim.functor import FreeVars
 from .buffer import Buffer, Reduce
 
 N = TypeVar("N", bound=Node)
@@ -64,19 +65,20 @@ def pre_order_visit(node: Node, visit: Callable[[Node], bool | None]) -> None:
 class _Memory:
     """What was made of the objects of the expression being walked; empty between expressions.
 
-    What is learnt inside a Let or a Reduce, where more is known, is forgotten behind it.
+    What is learnt inside a Let of its variable, and inside a Reduce, where more is known, is forgotten behind it.
     """
 
-    __slots__ = ("_results",)
+    __slots__ = ("_free", "_results")
 
     def __init__(self) -> None:
         self._results: dict[int, tuple[Node, Any]] | None = None
+        self._free = FreeVars()
 
     def visit(self, node: Node, method: Callable[[Any], Any]) -> Any:
         """What `method` makes of an expression, called once for each object below the outermost one."""
         results = self._results
         if results is None:
-            self._results = {}
+            self._results, self._free = {}, FreeVars()
             try:
                 return method(node)
             finally:
@@ -88,7 +90,9 @@ class _Memory:
         made = method(node)
         if isinstance(node, (Let, Reduce)):
             for key in list(results)[size:]:
-                del results[key]
+                inner = results[key][0]
+                if isinstance(node, Reduce) or node.var in self._free.of(cast(PrimExpr, inner)):
+                    del results[key]
         results[id(node)] = (node, made)  # the node is kept alive, lest another one get its id
         return made
 
