@@ -18,16 +18,15 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from .dims import Verdict, compare_dims, define_dim, simplify_dim
-from .expr import ShapeExpr, Var
-from .ir import RelaxExpr, StructInfo, VDevice, same_vdevice, vdevice_text
+from .dims import Verdict, compare_dims, simplify_dim
+from .expr import ShapeExpr
+from .ir import StructInfo, VDevice, same_vdevice, vdevice_text
 from .ir.expr import register_is_base_of
-from .prim import uses
 from .prim.expr import PrimExpr
 from .prim.expr import Var as PrimVar
-from .sinfo_map import bound_in, map_struct_info, substitute_struct_info, used_in
+from .sinfo_erase import erase, erase_to_well_defined
+from .sinfo_map import bound_in, substitute_struct_info, used_in
 from .sinfo_text import dims_text, prim_text, struct_info_text
 from .struct_info import (
     DEFAULT_DERIVATION,
@@ -117,16 +116,40 @@ Path = tuple[str, ...]
 Params = tuple[StructInfo, ...]
 
 
+_FUNCTIONS = 2_000
+"""How many function types one comparison looks into: those that mention each other's variables are made anew."""
+
+
+class _Budget:
+    """How many more function types a comparison may look into."""
+
+    def __init__(self) -> None:
+        self.left = _FUNCTIONS
+
+    def spent(self) -> bool:
+        """Count one more; whether that is too many."""
+        self.left -= 1
+        return self.left < 0
+
+
 class _Comparison:
     """Compares a value's struct info with an expected one, and keeps the gravest misfit.
 
     `wild` are variables of the expected info that are still free to become anything, once each.
     """
 
-    def __init__(self, in_scope: Collection[PrimVar], wild: Iterable[PrimVar] = ()) -> None:
+    def __init__(
+        self,
+        in_scope: Collection[PrimVar],
+        wild: Iterable[PrimVar] = (),
+        budget: _Budget | None = None,
+    ) -> None:
         self.in_scope = in_scope
         self.wild = set(wild)
         self.fit = _FITS
+        self.budget = _Budget() if budget is None else budget
+        self.compared: dict[tuple[int, int], tuple[StructInfo, StructInfo]] = {}
+        """Pairs compared since a wild variable was used up, by id: an info may stand in many places."""
 
     def differ(self, level: Level, path: Path, expected: str, found: str) -> None:
         if level < self.fit.level:
@@ -136,8 +159,10 @@ class _Comparison:
         self.differ(level, path, struct_info_text(expected), struct_info_text(found))
 
     def compare(self, value: StructInfo, expected: StructInfo, path: Path) -> None:
-        if value is expected or isinstance(expected, ObjectStructInfo):
+        pair = id(value), id(expected)
+        if value is expected or isinstance(expected, ObjectStructInfo) or pair in self.compared:
             return
+        self.compared[pair] = value, expected
         if isinstance(value, ObjectStructInfo):
             self.infos(Level.MISSING, path, expected, value)
         elif type(value) is not type(expected):
@@ -196,7 +221,9 @@ class _Comparison:
         free = {dim for dim in dims if isinstance(dim, PrimVar) and dim in self.wild}
         if len(free) != len(dims):
             return False
-        self.wild -= free
+        if free:
+            self.wild -= free
+            self.compared.clear()
         return True
 
     def scalar(self, value: PrimExpr, expected: PrimExpr, path: Path) -> None:
@@ -241,18 +268,24 @@ class _Comparison:
             wanted = f"{count} parameter{'' if count == 1 else 's'}"
             self.differ(Level.DIFFERENT, path, wanted, f"{len(value.params)}")
             return
+        if self.budget.spent():
+            self.differ(Level.UNPROVED, path, struct_info_text(expected), "a function type too large to compare")
+            return
         expected_params, expected_ret = _apart(expected.params, expected.ret, value, self.in_scope)
         table, free = match_own(value.params, expected_params, self.in_scope)
         params, ret = _substituted(value.params, value.ret, table)
         # What the parameters bind is in scope in function types among them, and in the result.
-        outer, self.in_scope = self.in_scope, {*self.in_scope, *bound_in(*expected_params)}
+        bound = bound_in(*expected_params)
+        outer, compared = self.in_scope, self.compared
+        if bound:
+            self.in_scope, self.compared = {*outer, *bound}, {}
         self.parameters(params, expected_params, free, path)
         self.compare(erase(ret, free), expected_ret, (*path, "result"))
-        self.in_scope = outer
+        self.in_scope, self.compared = outer, compared
 
     def parameters(self, value: Params, expected: Params, free: Iterable[PrimVar], path: Path) -> None:
         """Contravariant: whatever may be passed as expected must be accepted. `free` may become anything."""
-        inner = _Comparison(self.in_scope, free)
+        inner = _Comparison(self.in_scope, free, self.budget)
         for i, (p, e) in enumerate(zip(value, expected, strict=True)):
             inner.compare(e, p, (*path, f"parameter {i}"))
         if inner.fit.level < self.fit.level:
@@ -334,18 +367,24 @@ def match_own(
 
 
 def _match(pattern: StructInfo, value: StructInfo, own: set[PrimVar], table: dict[PrimVar, PrimExpr]) -> None:
-    match pattern, value:
-        case TupleStructInfo(fields), TupleStructInfo(others):
-            for a, b in zip(fields, others, strict=False):
-                _match(a, b, own, table)
-        case TensorStructInfo(ShapeExpr(dims)), TensorStructInfo():
-            _match_dims(dims, value.dims, own, table)
-        case ShapeStructInfo(dims), ShapeStructInfo(others) if dims is not None:
-            _match_dims(dims, others, own, table)
-        case PrimStructInfo(_, dim), PrimStructInfo(_, other) if dim is not None and other is not None:
-            _match_dims((dim,), (other,), own, table)
-        case _:
-            return
+    seen: set[tuple[int, int]] = set()
+    pending = [(pattern, value)]
+    while pending:
+        pair = pending.pop()
+        if (id(pair[0]), id(pair[1])) in seen:
+            continue
+        seen.add((id(pair[0]), id(pair[1])))
+        match pair:
+            case TupleStructInfo(fields), TupleStructInfo(others):
+                pending.extend(list(zip(fields, others, strict=False))[::-1])
+            case TensorStructInfo(ShapeExpr(dims)), TensorStructInfo() as other:
+                _match_dims(dims, other.dims, own, table)
+            case ShapeStructInfo(dims), ShapeStructInfo(others) if dims is not None:
+                _match_dims(dims, others, own, table)
+            case PrimStructInfo(_, dim), PrimStructInfo(_, other) if dim is not None and other is not None:
+                _match_dims((dim,), (other,), own, table)
+            case _:
+                pass
 
 
 def _match_dims(
@@ -411,8 +450,37 @@ def struct_info_lca(lhs: StructInfo, rhs: StructInfo, in_scope: Collection[PrimV
 
     `in_scope` are the shape variables that function types mention without binding them.
     """
-    if lhs is rhs:
-        return lhs
+    return _Bound(in_scope)(lhs, rhs)
+
+
+class _Bound:
+    """Least upper bounds, each pair of infos once."""
+
+    def __init__(self, in_scope: Collection[PrimVar]) -> None:
+        self.in_scope = in_scope
+        self.done: dict[tuple[int, int], StructInfo] = {}
+
+    def __call__(self, lhs: StructInfo, rhs: StructInfo) -> StructInfo:
+        if lhs is rhs:
+            return lhs
+        pair = id(lhs), id(rhs)
+        if pair not in self.done:
+            self.done[pair] = self.made(lhs, rhs)
+        return self.done[pair]
+
+    def made(self, lhs: StructInfo, rhs: StructInfo) -> StructInfo:
+        """The bound of a pair met for the first time."""
+        match lhs, rhs:
+            case TupleStructInfo(fields), TupleStructInfo(others) if len(fields) == len(others):
+                new = [self(a, b) for a, b in zip(fields, others, strict=True)]
+                same = all(a is b for a, b in zip(new, fields, strict=True))
+                return lhs if same else TupleStructInfo(new)
+            case _:
+                return _plain_lca(lhs, rhs, self.in_scope)
+
+
+def _plain_lca(lhs: StructInfo, rhs: StructInfo, in_scope: Collection[PrimVar]) -> StructInfo:
+    """The bound of two that are not both tuples of one length."""
     match lhs, rhs:
         case TensorStructInfo(), TensorStructInfo():
             return _tensor_lca(lhs, rhs)
@@ -424,9 +492,6 @@ def struct_info_lca(lhs: StructInfo, rhs: StructInfo, in_scope: Collection[PrimV
             if value is None or (other is not None and _equal_dims((value,), (other,))):
                 return lhs
             return PrimStructInfo(dtype)
-        case TupleStructInfo(fields), TupleStructInfo(others) if len(fields) == len(others):
-            pairs = zip(fields, others, strict=True)
-            return TupleStructInfo([struct_info_lca(a, b, in_scope) for a, b in pairs])
         case FuncStructInfo(), FuncStructInfo():
             return _func_lca(lhs, rhs, in_scope)
         case _:
@@ -491,8 +556,9 @@ def _renamed(
 def _substituted(
     params: Params, ret: StructInfo, table: Mapping[PrimVar, PrimExpr]
 ) -> tuple[Params, StructInfo]:
-    new = [substitute_struct_info(info, table, None, simplify_dim) for info in (*params, ret)]
-    return tuple(new[:-1]), new[-1]
+    new = substitute_struct_info(TupleStructInfo((*params, ret)), table, None, simplify_dim)
+    assert isinstance(new, TupleStructInfo)
+    return new.fields[:-1], new.fields[-1]
 
 
 def _same_params(lhs: Params, rhs: Params, in_scope: Collection[PrimVar]) -> bool:
@@ -501,73 +567,6 @@ def _same_params(lhs: Params, rhs: Params, in_scope: Collection[PrimVar]) -> boo
         check_compatible(a, b, inner).level is check_compatible(b, a, inner).level is Level.SAME
         for a, b in zip(lhs, rhs, strict=True)
     )
-
-
-# ------------------------------------------------------------------------------------ erasure
-
-
-def erase(
-    info: StructInfo, shape_vars: Collection[PrimVar] = (), variables: Collection[Var] = ()
-) -> StructInfo:
-    """What stays known of a value where some variables are out of scope.
-
-    A shape that mentions one of them is dropped (its rank and dtype stay), through tuples and functions.
-    """
-    if not shape_vars and not variables:
-        return info
-
-    def dim(value: PrimExpr) -> PrimExpr | None:
-        if isinstance(value, PrimVar):
-            return None if value in shape_vars else value
-        return None if any(uses(value, var) for var in shape_vars) else value
-
-    def shape(value: RelaxExpr) -> RelaxExpr | None:
-        return None if value in variables else value
-
-    return map_struct_info(info, dim, shape)
-
-
-def erase_to_well_defined(
-    struct_info: StructInfo,
-    shape_var_map: Mapping[PrimVar, PrimExpr] | None = None,
-    var_map: Mapping[Var, RelaxExpr] | None = None,
-) -> StructInfo:
-    """Keep only what is said in the variables of two maps, and substitute these as the maps say.
-
-    Any other variable is taken to be undefined, and shapes that mention it are dropped. A function type's own parameter
-    variables count as defined inside it.
-    """
-    return _Definer(shape_var_map or {}, var_map or {})(struct_info)
-
-
-class _Definer:
-    def __init__(self, shape_vars: Mapping[PrimVar, PrimExpr], variables: Mapping[Var, RelaxExpr]) -> None:
-        self.shape_vars = shape_vars
-        self.variables = variables
-
-    def __call__(self, info: StructInfo) -> StructInfo:
-        match info:
-            case TupleStructInfo(fields):
-                new = tuple(self(item) for item in fields)
-                return info if all(a is b for a, b in zip(new, fields, strict=True)) else TupleStructInfo(new)
-            case FuncStructInfo(params, ret) if params is not None:
-                own: dict[PrimVar, Any] = {var: var for var in bound_in(*params)}
-                inner = _Definer({**own, **self.shape_vars}, self.variables)
-                return info.replace(params=inner.all(params), ret=inner(ret))
-            case FuncStructInfo():
-                return info
-            case _:
-                return map_struct_info(info, self.dim, self.shape)
-
-    def all(self, infos: tuple[StructInfo, ...]) -> tuple[StructInfo, ...]:
-        new = tuple(self(item) for item in infos)
-        return infos if all(a is b for a, b in zip(new, infos, strict=True)) else new
-
-    def dim(self, value: PrimExpr) -> PrimExpr | None:
-        return define_dim(value, self.shape_vars)
-
-    def shape(self, value: RelaxExpr) -> RelaxExpr | None:
-        return self.variables.get(value) if isinstance(value, Var) else None
 
 
 __all__ = [

@@ -1,22 +1,19 @@
-"""Sizes of what may be one object in many places: a node is a graph, and written out it is a tree.
+"""How much there is to write of a node: it is a graph of objects, and text is a tree of places.
 
-``e = e + e``, sixty times, is sixty nodes and 2**60 places. Whatever writes a node asks here first how much there is to
-write, and writes no more than `WRITTEN` places of it.
+``e = e + e``, sixty times, is sixty objects in 2**60 places. Whatever writes a node asks here first.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from .node import Node, children_of
 
-WRITTEN = 2_000
-"""How many places of a node are written out before its shared parts are left out or given names."""
+Children = Callable[[Node], Iterable[Node]]
 
 
-def written_depth(
-    node: Node, limit: int = WRITTEN, children: Callable[[Node], Iterable[Node]] = children_of
-) -> int | None:
+def written_depth(node: Node, limit: int) -> int | None:
     """How many levels of a node can be written out in at most `limit` places; None if all of it can."""
     level = [node]
     places = depth = 0
@@ -25,9 +22,43 @@ def written_depth(
         if places > limit:
             return depth
         depth += 1
-        level = [part for above in level for part in _below(above, children)]
+        level = [part for above in level if not above.__is_variable__ for part in children_of(above)]
     return None
 
 
-def _below(node: Node, children: Callable[[Node], Iterable[Node]]) -> Iterable[Node]:
-    return () if node.__is_variable__ else children(node)
+def is_excessive(node: Node, limit: int, children: Children = children_of) -> bool:
+    """Whether a node takes more than `limit` places, and most of them only because objects stand in several."""
+    order = _parts_first(node, children)
+    places: dict[int, int] = {}
+    for part in order:
+        places[id(part)] = 1 + sum(places[id(below)] for below in _below(part, children))
+    return places[id(node)] > max(limit, 4 * len(order))
+
+
+def shared_parts(node: Node, children: Children) -> list[Node]:
+    """The parts of a node that stand in several places and have parts of their own, inner ones first."""
+    order = _parts_first(node, children)
+    uses = Counter(id(below) for part in order for below in _below(part, children))
+    return [part for part in order if uses[id(part)] > 1 and any(True for _ in _below(part, children))]
+
+
+def _parts_first(node: Node, children: Children) -> list[Node]:
+    """Every object of a node once, each behind its parts."""
+    order: list[Node] = []
+    seen: set[int] = set()
+    pending = [(node, False)]
+    while pending:
+        part, entered = pending.pop()
+        if entered:
+            order.append(part)
+        elif id(part) not in seen:
+            seen.add(id(part))
+            pending.append((part, True))
+            pending.extend((below, False) for below in _below(part, children))
+    return order
+
+
+def _below(node: Node, children: Children) -> Iterable[Node]:
+    if node.__is_variable__:
+        return ()
+    return [part for part in children(node) if isinstance(part, Node)]  # pyright: ignore[reportUnnecessaryIsInstance]

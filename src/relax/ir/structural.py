@@ -77,8 +77,11 @@ class _Comparer:
         self.bound: list[Node] = []
         """Variables of the left side in the order they were bound; a function's end when it ends."""
         self.path: list[str] = []
-        self.same: set[tuple[int, int]] = set()
-        """Pairs of nodes, by id, found equal since a variable was last bound: an object may occur in many places."""
+        self.met: set[Node] = set()
+        """Variables of either side met so far, bound or not."""
+        self.same: dict[tuple[int, int, bool], None] = {}
+        """Pairs of nodes, by id and whether variables were defined in them, that were found equal under what their
+        variables are bound to still: an object may occur in many places."""
 
     def differ(self, lhs: Any, rhs: Any) -> Difference:
         return Difference("".join(self.path), lhs, rhs)
@@ -103,6 +106,8 @@ class _Comparer:
         return None if _same_scalar(lhs, rhs) else self.differ(lhs, rhs)
 
     def variable(self, lhs: Node, rhs: Node, defining: bool) -> Difference | None:
+        new = lhs not in self.met and rhs not in self.met
+        self.met.update((lhs, rhs))
         known = self.forward.get(lhs)
         if known is not None:
             return None if known is rhs else self.differ(lhs, rhs)
@@ -115,7 +120,8 @@ class _Comparer:
         self.backward[rhs] = lhs
         if defining:
             self.bound.append(lhs)
-            self.same.clear()
+            if not new:  # what was found out of it before does not hold any more
+                self.same = {}
         return self.at(".facts", variable_facts(lhs), variable_facts(rhs), defining)
 
     def scope(self, lhs: Node, rhs: Node, defining: bool) -> Difference | None:
@@ -123,18 +129,25 @@ class _Comparer:
 
         A function type in an annotation that binds what it mentions first does so of its own parameters only.
         """
-        start = len(self.bound)
+        pair = id(lhs), id(rhs), defining
+        if pair in self.same:
+            return None
+        start, same, before = len(self.bound), self.same, len(self.same)
         found = self.fields(lhs, rhs, defining)
         own = _bound_by(lhs, self.bound[start:]) if defining else set(self.bound[start:])
         for variable in own:
             del self.backward[self.forward.pop(variable)]
         self.bound[start:] = [variable for variable in self.bound[start:] if variable not in own]
-        self.same.clear()
+        if self.same is not same:
+            self.same = {}
+        while own and len(self.same) > before:
+            self.same.popitem()
+        self.same[pair] = None
         return found
 
     def fields(self, lhs: Node, rhs: Node, defining: bool) -> Difference | None:
-        pair = (id(lhs), id(rhs))
-        if not defining and pair in self.same:
+        pair = id(lhs), id(rhs), defining
+        if pair in self.same:
             return None
         for spec in lhs.__node_fields__:
             if spec.kind == "label":
@@ -147,8 +160,8 @@ class _Comparer:
             )
             if found is not None:
                 return found
-        if not defining:
-            self.same.add(pair)
+        if not lhs.__is_scope__:
+            self.same[pair] = None
         return None
 
     def sequence(self, lhs: tuple[Any, ...], rhs: tuple[Any, ...], defining: bool) -> Difference | None:
@@ -197,8 +210,8 @@ class _Hasher:
         self.bound: list[Node] = []
         self.facts = _new_digest()
         self.digest = _new_digest()
-        self.known: dict[int, bytes] = {}
-        """Digests of nodes, by id, since a variable was last bound."""
+        self.known: dict[tuple[int, bool, int], bytes] = {}
+        """Digests of nodes, by id, whether variables were defined in them, and the number of variables there were."""
 
     def result(self) -> int:
         """The hash of what was fed."""
@@ -228,11 +241,15 @@ class _Hasher:
 
     def node(self, value: Node, defining: bool) -> bytes:
         """The digest of a node that is no variable."""
-        known = None if defining else self.known.get(id(value))
+        count = len(self.numbers)
+        known = self.known.get((id(value), defining, count))
         if known is not None:
             return known
         outer, self.digest = self.digest, _new_digest(b"N" + node_key(type(value)).encode())
-        start = len(self.bound)
+        facts = self.facts
+        if value.__is_scope__:
+            self.facts = _new_digest()
+        start, before = len(self.bound), len(self.known)
         for spec in value.__node_fields__:
             if spec.kind != "label":
                 self.feed(getattr(value, spec.name), defining or spec.kind == "binder")
@@ -241,10 +258,14 @@ class _Hasher:
             for variable in own:
                 del self.numbers[variable]
             self.bound[start:] = [variable for variable in self.bound[start:] if variable not in own]
-            self.known.clear()
+            self.digest.update(self.facts.digest())
+            self.facts = facts
+            if own:
+                while len(self.known) > before:
+                    self.known.popitem()
         made, self.digest = self.digest.digest(), outer
-        if not defining:
-            self.known[id(value)] = made
+        if len(self.numbers) == count:
+            self.known[id(value), defining, count] = made
         return made
 
     def variable(self, value: Node, defining: bool) -> None:
@@ -253,7 +274,6 @@ class _Hasher:
             number = self.numbers[value] = len(self.numbers)
             if defining:
                 self.bound.append(value)
-                self.known.clear()
             outer, self.digest = self.digest, self.facts
             self.digest.update(b"B" + node_key(type(value)).encode())
             self.feed(variable_facts(value), defining)

@@ -156,6 +156,7 @@ class Analyzer:
         facts = self._facts.copy()
         if self._given is None:
             self._given = Normalizer(self._facts, assume_defined=True)
+        self._given.bounds.budget.refill()
         if assume(self._given, facts, condition):
             self._facts, self._given, self._simplifier = facts, self._given.under(facts), None
             self._conditions += (condition,)
@@ -202,6 +203,7 @@ class Analyzer:
         for condition in self._conditions[self._learnt :]:
             self._prover = learn(self._prover, condition)
         self._learnt = len(self._conditions)
+        self._prover.bounds.budget.refill()
         return self._prover
 
     # --------------------------------------------------------------------------------------- questions
@@ -212,6 +214,7 @@ class Analyzer:
             return simplify(expr)
         if self._simplifier is None:
             self._simplifier = Simplifier(self._facts)
+        self._simplifier.bounds.budget.refill()
         return self._simplifier.simplify(convert(expr))
 
     rewrite_simplify = canonical_simplify = simplify

@@ -53,13 +53,21 @@ DEEP = 6
 """Of polynomials with more terms, or longer ones, only the ranges of the terms are added up."""
 
 
+EFFORT = 100_000
+"""How many terms all the bounds of one question may look at; from there on only ranges are added up."""
+
+
 class Budget:
-    """What a proof that asks for many bounds may look at in all, counted as `FUEL` is."""
+    """What a question that asks for many bounds may look at in all, counted as `FUEL` is."""
 
     __slots__ = ("left",)
 
-    def __init__(self, terms: float = math.inf) -> None:
+    def __init__(self, terms: int = EFFORT) -> None:
         self.left = terms
+
+    def refill(self) -> None:
+        """Begin the next question."""
+        self.left = EFFORT
 
 
 @dataclass

@@ -32,6 +32,8 @@ from .traits import cost
 
 ROUNDS = 8
 """How many quotients and maxima of one expression are respelled."""
+RESPELLED = 32
+"""Polynomials with more terms than this are spelled as they are."""
 
 
 class Unrenderable(Exception):
@@ -49,7 +51,7 @@ class Renderer:
     def render(self, p: Poly, dtype: DataType, below: float = math.inf) -> PrimExpr | None:
         """The cheapest spelling found; None if it is not cheaper than `below`. Raises Unrenderable if there is none."""
         best, price = p, self._cost(p)
-        if any(isinstance(factor, Atom) and factor.args for m in p for factor in m):
+        if len(p) <= RESPELLED and any(isinstance(f, Atom) and f.args for m in p for f in m):
             for _ in range(ROUNDS):
                 for candidate in self._respelled(best, dtype):
                     candidate_price = self._cost(candidate)

@@ -55,6 +55,8 @@ from .traits import cost, has_effects
 
 NESTED = 6
 """How many conditions inside one condition are made use of: each arm is simplified anew for them."""
+STEP = 20
+"""What simplifying one expression anew, under a condition, takes of the question's budget."""
 
 _SUMS = (Add, Sub, Mul)
 _NUMERIC = frozenset({Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Min, Max, Cast, Select, Call})
@@ -84,6 +86,10 @@ class Simplifier:
             return expr if value is None else self.simplify(value)
         known = self._done.get(id(expr))
         if known is None:
+            if self.conditions is not None:
+                if self.bounds.budget.left <= 0:
+                    return expr
+                self.bounds.budget.left -= STEP
             known = self._done[id(expr)] = expr, self._simplify(expr)
         return known[1]
 
@@ -155,10 +161,12 @@ class Simplifier:
         return expr.replace(args=(chosen, *arms))
 
     def where(self, condition: PrimExpr, holds: bool) -> Simplifier:
-        """This simplifier with one more fact; itself where too many conditions stand in one another."""
-        facts = self.facts.copy()
+        """This simplifier with one more fact; itself where too many conditions stand in one another, or enough was tried."""
         left = [NESTED] if self.conditions is None else self.conditions
-        if not left[0] or not assume(self.normalizer, facts, condition, holds):
+        if not left[0] or self.bounds.budget.left <= 0:
+            return self
+        facts = self.facts.copy()
+        if not assume(self.normalizer, facts, condition, holds):
             return self
         left[0] -= 1
         return Simplifier(facts, self.normalizer.under(facts), left)

@@ -18,15 +18,30 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-from ...ir import Node, VDevice
+from ...expr import Tuple
+from ...ir import Node, StructInfo, VDevice
 from ...ir.printing import plain
-from ...prim.expr import Var
+from ...ir.sharing import is_excessive, shared_parts
+from ...prim import sub_expressions
+from ...prim.expr import PrimExpr, Var
+from ...sinfo_text import prim_text, struct_info_text
 from ...tir.buffer import Range
 from .config import PrinterConfig
 from .names import NameTable
 
 # How tightly Python's operators bind.
 TERNARY, OR, AND, NOT, COMPARE, BIT_OR, BIT_XOR, BIT_AND, SHIFT, SUM, PRODUCT, UNARY, POWER, ATOM = range(14)
+
+
+NAMED_PLACES = 2_000
+"""Scalar expressions that take more places than this, because objects are shared, are printed with names for these."""
+SHOWN_PLACES = 100_000
+"""Of other nodes that do, only the outer levels are shown."""
+_MEASURED = (PrimExpr, StructInfo, Tuple)
+
+
+def _sub_expressions(node: Node) -> tuple[Node, ...]:
+    return sub_expressions(node) if isinstance(node, PrimExpr) else ()
 
 
 class Text(NamedTuple):
@@ -118,11 +133,50 @@ class Printer:
         self._notes = {id(node): remark for node, remark in config.obj_to_annotate.items()}
         self.remarks: list[str] = []
         self.marking = bool(self._underlined or self._notes)
+        self._shared: dict[int, str] | None = None
+        """Names of shared parts of the expression being printed, by id; None outside of one."""
 
     # ------------------------------------------------------------------ expressions
 
     def expr(self, node: Any) -> Text:
-        """An expression's text. Never fails."""
+        """An expression's text. Never fails.
+
+        What would take very many places, because objects in it are shared, is shortened: shared parts of scalar
+        expressions get names (``T.meta_var``); of other nodes, and in signatures, only the outer levels are shown.
+        """
+        if self._shared is None and isinstance(node, _MEASURED):
+            self._shared = {}
+            try:
+                return self._whole(node)
+            finally:
+                self._shared = None
+        if self._shared and id(node) in self._shared:
+            return Text(self._shared[id(node)])
+        return self._expr(node)
+
+    def _whole(self, node: Any) -> Text:
+        """The text of an outermost expression, scalar or struct info."""
+        if isinstance(node, PrimExpr):
+            if is_excessive(node, NAMED_PLACES, _sub_expressions):
+                if self.in_signature:
+                    return Text(prim_text(node))
+                self._name_shared(node)
+        elif is_excessive(node, SHOWN_PLACES):
+            return Text(struct_info_text(node) if isinstance(node, StructInfo) else plain(node, 2))
+        return self._expr(node)
+
+    def _name_shared(self, node: PrimExpr) -> None:
+        """Lines before the statement that name what the expression shares."""
+        names: dict[int, str] = {}
+        for part in shared_parts(node, _sub_expressions):
+            self._shared = names
+            text = self._expr(part).text
+            name = self.names.fresh("e")
+            self.pending.append(f"{name} = {self.T('meta_var')}({text})")
+            names[id(part)] = name
+        self._shared = names
+
+    def _expr(self, node: Any) -> Text:
         handler = _EXPRESSIONS.get(node.__class__)
         if handler is None:
             return self.marked(node, Text(placeholder(node)))

@@ -24,8 +24,9 @@ from ...expr import (
     VarBinding,
 )
 from ...ir import GlobalVar, RelaxExpr, structural_equal
+from ...ir.sharing import is_excessive
 from ...prim import expr as prim
-from .core import Printer, Text, prints, prints_statement
+from .core import NAMED_PLACES, Printer, Text, prints, prints_statement
 from .literals import number, string, value_text
 from .struct_info import dimension
 
@@ -134,9 +135,12 @@ def _seq_value(p: Printer, node: SeqExpr) -> Text:
 # ---------------------------------------------------------------------- bindings
 
 
-def _annotation(p: Printer, var: Any) -> str:
+def _annotation(p: Printer, var: Any, derived: bool = False) -> str:
+    """The annotation of a variable; left out where it is `derived` from the value and takes very many places."""
     info = getattr(var, "struct_info_", None)
-    return "" if info is None else f": {p.text(info)}"
+    if info is None or (derived and is_excessive(info, NAMED_PLACES)):
+        return ""
+    return f": {p.text(info)}"
 
 
 @prints_statement(VarBinding)
@@ -148,7 +152,7 @@ def _var_binding(p: Printer, node: VarBinding) -> None:
         _if(p, node.value, name, node.var)
     else:
         value = p.text(node.value)
-        annotation = "" if _follows(p, node) else _annotation(p, node.var)
+        annotation = "" if _follows(p, node) else _annotation(p, node.var, derived=True)
         p.line(f"{name}{annotation} = {value}")
 
 
@@ -184,7 +188,7 @@ def _dataflow(p: Printer, node: DataflowBlock) -> None:
 
 def _if(p: Printer, node: If, name: str, var: Var | None) -> None:
     """Each branch ends by assigning its value to the name."""
-    annotation = _annotation(p, var)
+    annotation = _annotation(p, var, derived=True)
     p.line(f"if {p.text(node.cond)}:")
     _branch(p, node.true_branch, f"{name}{annotation}")
     p.line("else:")
@@ -227,7 +231,7 @@ def function(p: Printer, node: Function, name: str, local: bool = False, symbol:
         outer, p.in_signature = p.in_signature, True
         try:
             params = ", ".join(f"{var_name(p, param)}{_annotation(p, param)}" for param in node.params)
-            returns = "" if node.ret_struct_info is None else f" -> {p.text(node.ret_struct_info)}"
+            returns = _returns(p, node)
         finally:
             p.in_signature = outer
         p.line(f"def {name}({params}){returns}:")
@@ -239,6 +243,12 @@ def function(p: Printer, node: Function, name: str, local: bool = False, symbol:
             p.line(f"return {text}")
             indent = " " * (p.config.indent_spaces * p.depth)
         p.lines[start:start] = [indent + line for line in frame.declarations]
+
+
+def _returns(p: Printer, node: Function) -> str:
+    """The annotation of the result; left out, to be derived again, where it takes very many places."""
+    ret = node.ret_struct_info
+    return "" if ret is None or is_excessive(ret, NAMED_PLACES) else f" -> {p.text(ret)}"
 
 
 @prints_statement(Function)
