@@ -93,9 +93,19 @@ class InfoMaker:
     def __init__(self, resolve: Resolve | None = None) -> None:
         self._resolve = resolve
         self._names: dict[PrimVar, str] = {}
+        self._infos: dict[int, tuple[StructInfo, Info]] = {}
+        self._dims: dict[int, tuple[PrimExpr, Dim]] = {}
 
     def info(self, info: StructInfo | None) -> Info:
-        """The Info of a struct info."""
+        """The Info of a struct info; one object for each."""
+        if info is None:
+            return ObjectInfo()
+        known = self._infos.get(id(info))
+        if known is None:
+            known = self._infos[id(info)] = info, self._info(info)
+        return known[1]
+
+    def _info(self, info: StructInfo) -> Info:
         match info:
             case TensorStructInfo():
                 dims = None if info.dims is None else tuple(map(self.dim, info.dims))
@@ -120,6 +130,12 @@ class InfoMaker:
 
     def dim(self, value: PrimExpr) -> Dim:
         """A dimension; ``("unknown",)`` for what the machine cannot compute."""
+        made = self._dims.get(id(value))
+        if made is None:
+            made = self._dims[id(value)] = value, self._dim(value)
+        return made[1]
+
+    def _dim(self, value: PrimExpr) -> Dim:
         known = None if self._resolve is None else self._resolve(value)
         if known is not None:
             return known

@@ -151,12 +151,31 @@ def dims_of(info: StructInfo) -> tuple[PrimExpr, ...]:
 def bound_in(*infos: StructInfo) -> dict[PrimVar, None]:
     """The shape variables that annotations can bind: those that stand alone, also inside tuples."""
     found: dict[PrimVar, None] = {}
-    for info in _outside_functions(infos):
+    for info in fields_in(*infos):
         found.update((value, None) for value in dims_of(info) if isinstance(value, PrimVar))
     return found
 
 
-def _outside_functions(infos: Iterable[StructInfo]) -> Iterator[StructInfo]:
+def map_fields(info: StructInfo, function: Callable[[StructInfo], StructInfo]) -> StructInfo:
+    """Struct info with `function` applied to all that is no tuple, also inside tuples; each object once."""
+    done: dict[int, StructInfo] = {}
+
+    def mapped(part: StructInfo) -> StructInfo:
+        known = done.get(id(part))
+        if known is None:
+            if isinstance(part, TupleStructInfo):
+                new = tuple([mapped(field) for field in part.fields])
+                same = all(a is b for a, b in zip(new, part.fields, strict=True))
+                known = part if same else TupleStructInfo(new, span=part.span)
+            else:
+                known = function(part)
+            done[id(part)] = known
+        return known
+
+    return mapped(info)
+
+
+def fields_in(*infos: StructInfo) -> Iterator[StructInfo]:
     """The infos that are no tuples, also those inside tuples; each object once."""
     seen: set[int] = set()
     pending = list(infos)[::-1]
@@ -182,7 +201,7 @@ def used_in(*infos: StructInfo) -> dict[PrimVar, None]:
 def _used(infos: Iterable[StructInfo], functions: dict[int, dict[PrimVar, None]]) -> dict[PrimVar, None]:
     """The same; `functions` keeps what was found in function types, by id."""
     found: dict[PrimVar, None] = {}
-    for info in _outside_functions(infos):
+    for info in fields_in(*infos):
         if not isinstance(info, FuncStructInfo):
             for value in dims_of(info):
                 found.update([(value, None)] if isinstance(value, PrimVar) else dict.fromkeys(free_vars(value)))
@@ -221,6 +240,8 @@ def shape_expressions(info: StructInfo) -> Iterator[RelaxExpr]:
 __all__ = [
     "bound_in",
     "dims_of",
+    "fields_in",
+    "map_fields",
     "map_struct_info",
     "shape_expressions",
     "substitute_struct_info",

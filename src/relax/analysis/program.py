@@ -225,6 +225,8 @@ class _Collector:
         self.unbound: set[PrimVar] = set()
         """Shape variables of which a use without a binding was recorded."""
         self.told: set[tuple[int, str, PrimVar]] = set()
+        self.annotated: dict[tuple[int, int, str, frozenset[PrimVar]], StructInfo] = {}
+        """Struct infos recorded, by id, place and position: one may stand in many places of an annotation."""
         """At which places; one is enough for each."""
         self.walked: list[set[RelaxExpr]] = [set()]
         """For each scope, the calls and tuples that were walked and bind nothing: a graph of them is walked once."""
@@ -457,6 +459,10 @@ class _Collector:
         own: frozenset[PrimVar] = frozenset(),
     ) -> None:
         """Struct info that binds nothing (any more): record it, its parts, and what it uses without a binding."""
+        key = id(info), place.order, position, own
+        if key in self.annotated:
+            return
+        self.annotated[key] = info
         self.program.annotations.append(Annotated(info, place))
         match info:
             case TensorStructInfo(shape, dtype):
@@ -495,6 +501,10 @@ class _Collector:
         """A match_cast's: dimension by dimension, a new variable standing alone is bound, others are used."""
         match info:
             case TupleStructInfo(fields):
+                key = id(info), place.order, "cast", frozenset[PrimVar]()
+                if key in self.annotated:
+                    return
+                self.annotated[key] = info
                 self.program.annotations.append(Annotated(info, place))
                 for item in fields:
                     self.cast_annotation(item, place)

@@ -61,6 +61,23 @@ derive_func_ret_struct_info = derive_call_ret_struct_info
 
 def get_static_struct_info(sinfo: StructInfo) -> StructInfo:
     """Struct info without shapes and values: what TVM calls the static type."""
+    return _Static()(sinfo)
+
+
+class _Static:
+    """Static types, of each object once."""
+
+    def __init__(self) -> None:
+        self.done: dict[int, StructInfo] = {}
+
+    def __call__(self, sinfo: StructInfo) -> StructInfo:
+        known = self.done.get(id(sinfo))
+        if known is None:
+            known = self.done[id(sinfo)] = _static(sinfo, self)
+        return known
+
+
+def _static(sinfo: StructInfo, inside: _Static) -> StructInfo:
     match sinfo:
         case TensorStructInfo():
             return TensorStructInfo(None, sinfo.dtype, None, sinfo.ndim)
@@ -69,10 +86,10 @@ def get_static_struct_info(sinfo: StructInfo) -> StructInfo:
         case PrimStructInfo(dtype):
             return PrimStructInfo(dtype)
         case TupleStructInfo(fields):
-            return TupleStructInfo([get_static_struct_info(item) for item in fields])
+            return TupleStructInfo([inside(item) for item in fields])
         case FuncStructInfo(params, ret) if params is not None:
-            inner = [get_static_struct_info(item) for item in params]
-            return FuncStructInfo(inner, get_static_struct_info(ret), sinfo.purity)
+            inner = [inside(item) for item in params]
+            return FuncStructInfo(inner, inside(ret), sinfo.purity)
         case FuncStructInfo():
             return sinfo
         case _:

@@ -26,6 +26,7 @@ from ..ir import (
     vdevice_text,
 )
 from ..prim import PrimExpr
+from ..sinfo_map import fields_in, map_fields
 from ..struct_info import (
     ObjectStructInfo,
     PrimStructInfo,
@@ -248,11 +249,12 @@ def is_method(function: Any) -> bool:
 
 
 def _is_concrete(info: StructInfo, rank: bool) -> bool:
-    if isinstance(info, TensorStructInfo):
-        return not info.dtype.is_void and (info.ndim != -1 or not rank)
-    if isinstance(info, TupleStructInfo):
-        return all(_is_concrete(field, rank) for field in info.fields)
-    return not isinstance(info, ObjectStructInfo)
+    def known(field: StructInfo) -> bool:
+        if isinstance(field, TensorStructInfo):
+            return not field.dtype.is_void and (field.ndim != -1 or not rank)
+        return not isinstance(field, ObjectStructInfo)
+
+    return all(map(known, fields_in(info)))
 
 
 def _plain_call(
@@ -285,11 +287,12 @@ def _moved(builder: Any, value: RelaxExpr, info: StructInfo) -> RelaxExpr:
 
 def _unplaced(info: StructInfo) -> StructInfo:
     """Struct info without the devices of tensors."""
-    if isinstance(info, TensorStructInfo):
-        return info if info.vdevice is None else info.replace(vdevice=None)
-    if isinstance(info, TupleStructInfo):
-        return TupleStructInfo(tuple(map(_unplaced, info.fields)))
-    return info
+
+    def unplaced(field: StructInfo) -> StructInfo:
+        placed = isinstance(field, TensorStructInfo) and field.vdevice is not None
+        return field.replace(vdevice=None) if placed else field
+
+    return map_fields(info, unplaced)
 
 
 def _as_value(value: Any) -> RelaxExpr:
@@ -474,23 +477,23 @@ def _common_vdevice(
 
 
 def _vdevices(info: StructInfo | None) -> list[VDevice]:
-    if isinstance(info, TensorStructInfo):
-        return [] if info.vdevice is None else [info.vdevice]
-    if isinstance(info, TupleStructInfo):
-        return [vdevice for field in info.fields for vdevice in _vdevices(field)]
-    return []
+    fields = () if info is None else fields_in(info)
+    return [f.vdevice for f in fields if isinstance(f, TensorStructInfo) and f.vdevice is not None]
 
 
 def _placed(info: StructInfo, vdevice: VDevice) -> StructInfo:
     """The result's info with its tensors on the device of the operands; one that says otherwise is an error."""
-    if isinstance(info, TensorStructInfo):
-        if info.vdevice is None:
-            return info.replace(vdevice=vdevice)
-        if not same_vdevice(info.vdevice, vdevice):
-            found = f"the operands are on {vdevice_text(vdevice)}, the result on {vdevice_text(info.vdevice)}"
+
+    def placed(field: StructInfo) -> StructInfo:
+        if not isinstance(field, TensorStructInfo):
+            return field
+        if field.vdevice is None:
+            return field.replace(vdevice=vdevice)
+        if not same_vdevice(field.vdevice, vdevice):
+            found = (
+                f"the operands are on {vdevice_text(vdevice)}, the result on {vdevice_text(field.vdevice)}"
+            )
             raise OperatorError(DEVICES, found, hint="move the operands with R.to_vdevice")
-        return info
-    if isinstance(info, TupleStructInfo):
-        new = tuple(_placed(field, vdevice) for field in info.fields)
-        return info if all(a is b for a, b in zip(new, info.fields, strict=True)) else TupleStructInfo(new)
-    return info
+        return field
+
+    return map_fields(info, placed)

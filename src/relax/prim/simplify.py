@@ -161,7 +161,7 @@ class Simplifier:
         return expr.replace(args=(chosen, *arms))
 
     def where(self, condition: PrimExpr, holds: bool) -> Simplifier:
-        """This simplifier with one more fact; itself where too many conditions stand in one another, or enough was tried."""
+        """This simplifier with one more fact; itself where enough was tried."""
         left = [NESTED] if self.conditions is None else self.conditions
         if not left[0] or self.bounds.budget.left <= 0:
             return self

@@ -43,6 +43,7 @@ from ..prim import Call as PrimCall
 from ..prim import Var as PrimVar
 from ..runtime.limits import DIMENSION_LIMIT
 from ..runtime.sizes import is_size
+from ..sinfo_map import fields_in
 from ..struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
 
 
@@ -83,15 +84,13 @@ def _is_total(call: Call) -> bool:
 
 def _is_known(info: StructInfo | None) -> bool:
     """Whether dtypes and sizes of tensors are known, so that inference compares them all."""
-    match info:
-        case TensorStructInfo():
-            return info.dims is not None and not info.dtype.is_void
-        case TupleStructInfo(fields):
-            return all(map(_is_known, fields))
-        case PrimStructInfo():
-            return True
-        case _:
-            return False
+
+    def known(field: StructInfo) -> bool:
+        if isinstance(field, TensorStructInfo):
+            return field.dims is not None and not field.dtype.is_void
+        return isinstance(field, PrimStructInfo)
+
+    return info is not None and all(map(known, fields_in(info)))
 
 
 def _leaves_checks(call: Call) -> bool:

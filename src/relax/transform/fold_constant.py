@@ -246,6 +246,16 @@ def is_bounded(info: StructInfo, operands: list[RelaxExpr]) -> bool:
 
 def byte_size(info: StructInfo) -> int | None:
     """The bytes a value takes, None if that is not known."""
+    return _byte_size(info, {})
+
+
+def _byte_size(info: StructInfo, done: dict[int, int | None]) -> int | None:
+    if id(info) not in done:
+        done[id(info)] = _size_of(info, done)
+    return done[id(info)]
+
+
+def _size_of(info: StructInfo, done: dict[int, int | None]) -> int | None:
     match info:
         case TensorStructInfo():
             sizes = [dim.value for dim in info.dims or () if isinstance(dim, IntImm)]
@@ -253,7 +263,7 @@ def byte_size(info: StructInfo) -> int | None:
                 return None
             return math.prod(sizes) * info.dtype.itemsize
         case TupleStructInfo(fields):
-            parts = [byte_size(field) for field in fields]
+            parts = [_byte_size(field, done) for field in fields]
             known = [part for part in parts if part is not None]
             return sum(known) if len(known) == len(parts) else None
         case ShapeStructInfo():

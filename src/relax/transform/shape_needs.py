@@ -8,13 +8,13 @@ from ..expr import Call, Function, If, MatchCast, PrimValue, SeqExpr, ShapeExpr,
 from ..ir import RelaxExpr, StructInfo
 from ..prim import FloatImm, IntImm, PrimExpr
 from ..prim import Var as PrimVar
+from ..sinfo_map import fields_in
 from ..struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
     PrimStructInfo,
     ShapeStructInfo,
     TensorStructInfo,
-    TupleStructInfo,
 )
 from .effects import scalar_never_fails
 from .shape_code import NodeTable
@@ -44,14 +44,18 @@ def dims_in(info: StructInfo) -> tuple[PrimExpr, ...]:
 
 
 def all_dims(info: StructInfo) -> list[PrimExpr]:
-    """Those of a struct info and of all that it is made of: the fields of tuples, the parameters of functions."""
-    match info:
-        case TupleStructInfo(fields):
-            return [dim for field in fields for dim in all_dims(field)]
-        case FuncStructInfo(params, ret):
-            return [dim for part in (*(params or ()), ret) for dim in all_dims(part)]
-        case _:
-            return list(dims_in(info))
+    """The dimensions of a struct info, of its fields, and of a function's parameters and result; of each object once."""
+    found: list[PrimExpr] = []
+    seen: set[int] = set()
+    pending = [info]
+    while pending:
+        part = pending.pop()
+        if id(part) not in seen:
+            seen.add(id(part))
+            found += dims_in(part)
+            inner = (*(part.params or ()), part.ret) if isinstance(part, FuncStructInfo) else ()
+            pending += reversed(part.fields if isinstance(part, TupleStructInfo) else inner)
+    return found
 
 
 class _Needs:
@@ -72,11 +76,9 @@ class _Needs:
             self.found.append(value)
 
     def info(self, info: StructInfo) -> None:
-        for dim in dims_in(info):
-            self.add(dim)
-        if isinstance(info, TupleStructInfo):
-            for field in info.fields:
-                self.info(field)
+        for field in fields_in(info):
+            for dim in dims_in(field):
+                self.add(dim)
 
     def seq(self, seq: SeqExpr) -> None:
         for block in seq.blocks:
