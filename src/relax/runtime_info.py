@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from .ir import DataType, StructInfo, VDevice, target_kind
+from .ir import DataType, StructInfo, VDevice, children_of, target_kind
+from .ir.sharing import is_excessive, written_depth
 from .prim import (
     EQ,
     GE,
@@ -43,6 +44,7 @@ from .runtime.info import (
     ShapeInfo,
     TensorInfo,
     TupleInfo,
+    nesting,
 )
 from .runtime.rounding import round_number
 from .struct_info import (
@@ -83,8 +85,55 @@ def _is_polynomial(value: PrimExpr) -> bool:
     return isinstance(value, Add | Sub | Mul) and value.dtype.is_integer
 
 
+NESTED = 80
+"""How many infos deep an Info is told; what is deeper, any value fits. (Texts of infos nest no deeper than Python reads.)"""
+PLACES = 20_000
+"""In how many places it is written out, if that is because objects are shared."""
+NESTED_DIM = 30
+"""How many operations deep a dimension is told; one that is deeper is not known to the machine."""
+
 Resolve = Callable[[PrimExpr], "Dim | None"]
 """What a dimension is, if the caller knows better than its text (the slot it is kept in)."""
+
+
+def told_levels(info: StructInfo) -> int:
+    """How many levels of an info the machine is told."""
+    if not is_excessive(info, PLACES):
+        return NESTED
+    depth = written_depth(info, PLACES)
+    return NESTED if depth is None else min(depth, NESTED)
+
+
+def is_told(info: StructInfo) -> bool:
+    """Whether the machine is told all of an info."""
+    level: list[StructInfo] = [info]
+    for _ in range(told_levels(info)):
+        inner: dict[int, StructInfo] = {}
+        for part in level:
+            inner.update((id(below), below) for below in children_of(part) if isinstance(below, StructInfo))
+        level = list(inner.values())
+    return not level
+
+
+def _addends(value: Add) -> list[PrimExpr]:
+    """The terms of a sum of sums, left to right."""
+    terms: list[PrimExpr] = []
+    pending: list[PrimExpr] = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Add):
+            pending += (part.b, part.a)
+        else:
+            terms.append(part)
+    return terms
+
+
+def _balanced(terms: list[Dim]) -> Dim:
+    """Their sum, as flat as it gets: integers may be added in any order."""
+    while len(terms) > 1:
+        pairs = zip(terms[::2], terms[1::2], strict=False)
+        terms = [("+", a, b) for a, b in pairs] + terms[len(terms) // 2 * 2 :]
+    return terms[0]
 
 
 class InfoMaker:
@@ -93,19 +142,23 @@ class InfoMaker:
     def __init__(self, resolve: Resolve | None = None) -> None:
         self._resolve = resolve
         self._names: dict[PrimVar, str] = {}
-        self._infos: dict[int, tuple[StructInfo, Info]] = {}
+        self._infos: dict[tuple[int, int], tuple[StructInfo, Info]] = {}
         self._dims: dict[int, tuple[PrimExpr, Dim]] = {}
 
     def info(self, info: StructInfo | None) -> Info:
         """The Info of a struct info; one object for each."""
         if info is None:
             return ObjectInfo()
-        known = self._infos.get(id(info))
-        if known is None:
-            known = self._infos[id(info)] = info, self._info(info)
-        return known[1]
+        return self._info(info, told_levels(info))
 
-    def _info(self, info: StructInfo) -> Info:
+    def _info(self, info: StructInfo, levels: int) -> Info:
+        """The Info, so many levels deep."""
+        key = id(info), levels
+        if key not in self._infos:
+            self._infos[key] = info, self._made(info, levels) if levels > 0 else ObjectInfo()
+        return self._infos[key][1]
+
+    def _made(self, info: StructInfo, levels: int) -> Info:
         match info:
             case TensorStructInfo():
                 dims = None if info.dims is None else tuple(map(self.dim, info.dims))
@@ -116,20 +169,27 @@ class InfoMaker:
             case PrimStructInfo(dtype, value):
                 return PrimInfo(str(dtype), None if value is None else self.dim(value))
             case TupleStructInfo(fields):
-                return TupleInfo(tuple(map(self.info, fields)))
+                return TupleInfo(tuple([self._info(field, levels - 1) for field in fields]))
+            case FuncStructInfo(params, ret) if params is not None:
+                inner = tuple([self._info(param, levels - 1) for param in params])
+                return FuncInfo(inner, self._info(ret, levels - 1), info.purity)
             case FuncStructInfo():
-                return self.func(info)
+                return FuncInfo(None, ObjectInfo(), False)
             case _:
                 return ObjectInfo()
 
     def func(self, info: FuncStructInfo) -> FuncInfo:
         """The Info of a function's struct info."""
-        if info.params is None:
-            return FuncInfo(None, ObjectInfo(), False)
-        return FuncInfo(tuple(map(self.info, info.params)), self.info(info.ret), info.purity)
+        return cast(FuncInfo, self.info(info))
 
     def dim(self, value: PrimExpr) -> Dim:
         """A dimension; ``("unknown",)`` for what the machine cannot compute."""
+        if is_excessive(value, PLACES):
+            return ("unknown",)
+        dim = self._part(value)
+        return dim if nesting(dim) <= NESTED_DIM else ("unknown",)
+
+    def _part(self, value: PrimExpr) -> Dim:
         made = self._dims.get(id(value))
         if made is None:
             made = self._dims[id(value)] = value, self._dim(value)
@@ -149,21 +209,24 @@ class InfoMaker:
             case Cast(dtype, inner) if dtype == "int64" and not (
                 inner.dtype.is_float or inner.dtype == "uint64"
             ):
-                return self.dim(inner)
+                return self._part(inner)
             case Cast(dtype, inner):
-                return _converted(dtype, self.dim(inner))
+                return _converted(dtype, self._part(inner))
             case Not(inner):
-                return ("negated", self.dim(inner))
+                return ("negated", self._part(inner))
             case GT(a, b):
-                return ("lt", self.dim(b), self.dim(a))
+                return ("lt", self._part(b), self._part(a))
             case GE(a, b):
-                return ("le", self.dim(b), self.dim(a))
+                return ("le", self._part(b), self._part(a))
             case FloorDiv() | FloorMod() | Div() | Mod() if value.dtype.is_float:
                 return ("unknown",)
             case _ if type(value) in _CONDITIONS:
-                return (_CONDITIONS[type(value)], *map(self.dim, sub_expressions(value)))
+                return (_CONDITIONS[type(value)], *map(self._part, sub_expressions(value)))
+            case Add() if _is_polynomial(value):
+                dim = _balanced(list(map(self._term, _addends(value))))
+                return dim if value.dtype == "int64" else _converted(value.dtype, dim)
             case _ if type(value) in _ARITHMETIC:
-                operand = self._term if _is_polynomial(value) else self.dim
+                operand = self._term if _is_polynomial(value) else self._part
                 dim = (_ARITHMETIC[type(value)], *map(operand, sub_expressions(value)))
                 return dim if value.dtype == "int64" else _converted(value.dtype, dim)
             case _:
@@ -171,7 +234,7 @@ class InfoMaker:
 
     def _term(self, value: PrimExpr) -> Dim:
         """An operand of a sum or product: integers wrap around once, in the end; then equal polynomials are equal."""
-        dim = self.dim(value)
+        dim = self._part(value)
         wrapped = _is_polynomial(value) and isinstance(dim, tuple) and dim[0] == str(value.dtype)
         return cast("Dim", cast("tuple[Any, ...]", dim)[1]) if wrapped else dim
 

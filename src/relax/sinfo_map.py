@@ -204,7 +204,9 @@ def _used(infos: Iterable[StructInfo], functions: dict[int, dict[PrimVar, None]]
     for info in fields_in(*infos):
         if not isinstance(info, FuncStructInfo):
             for value in dims_of(info):
-                found.update([(value, None)] if isinstance(value, PrimVar) else dict.fromkeys(free_vars(value)))
+                found.update(
+                    [(value, None)] if isinstance(value, PrimVar) else dict.fromkeys(free_vars(value))
+                )
             continue
         free = functions.get(id(info))
         if free is None:

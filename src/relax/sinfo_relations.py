@@ -269,7 +269,9 @@ class _Comparison:
             self.differ(Level.DIFFERENT, path, wanted, f"{len(value.params)}")
             return
         if self.budget.spent():
-            self.differ(Level.UNPROVED, path, struct_info_text(expected), "a function type too large to compare")
+            self.differ(
+                Level.UNPROVED, path, struct_info_text(expected), "a function type too large to compare"
+            )
             return
         expected_params, expected_ret = _apart(expected.params, expected.ret, value, self.in_scope)
         table, free = match_own(value.params, expected_params, self.in_scope)

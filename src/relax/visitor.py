@@ -16,7 +16,8 @@ and derived; a visit may emit further bindings. What is not touched is shared.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 from .block_builder import BlockBuilder
@@ -95,7 +96,27 @@ class _Dispatcher:
 
 
 class ExprVisitor(_Dispatcher):
-    """Visits every part of an expression; see the module's docstring for what to override."""
+    """Visits every part of an expression; see the module's docstring for what to override.
+
+    An object that occurs in several places of an annotation, or of a tuple, is entered once.
+    """
+
+    _entered: set[int] | None = None
+    """The infos and tuples entered, by id, inside the outermost one being visited."""
+
+    @contextmanager
+    def _entering(self, item: StructInfo | Tuple) -> Generator[bool]:
+        """Whether to enter what consists of several: it was not entered before, inside the outermost one."""
+        if self._entered is None:
+            self._entered = {id(item)}
+            try:
+                yield True
+            finally:
+                self._entered = None
+        else:
+            new = id(item) not in self._entered
+            self._entered.add(id(item))
+            yield new
 
     def visit_expr(self, expr: RelaxExpr) -> None:
         """Visit any expression, by its class."""
@@ -130,8 +151,9 @@ class ExprVisitor(_Dispatcher):
             self.visit_prim_expr(value)
 
     def visit_tuple_(self, op: Tuple) -> None:
-        for item in op.fields:
-            self.visit_expr(item)
+        with self._entering(op) as new:
+            for item in op.fields if new else ():
+                self.visit_expr(item)
 
     def visit_tuple_getitem_(self, op: TupleGetItem) -> None:
         self.visit_expr(op.tuple_value)
@@ -222,13 +244,16 @@ class ExprVisitor(_Dispatcher):
                 if value is not None:
                     self.visit_prim_expr(value)
             case TupleStructInfo(fields):
-                for item in fields:
-                    self.visit_expr_dep_struct_info_field(item)
+                self._enter_info(struct_info, fields)
             case FuncStructInfo(params, ret):
-                for item in (*(params or ()), ret):
-                    self.visit_expr_dep_struct_info_field(item)
+                self._enter_info(struct_info, (*(params or ()), ret))
             case _:
                 return
+
+    def _enter_info(self, struct_info: StructInfo, parts: Iterable[StructInfo]) -> None:
+        with self._entering(struct_info) as new:
+            for item in parts if new else ():
+                self.visit_expr_dep_struct_info_field(item)
 
 
 class ExprMutator(_Dispatcher):
@@ -237,6 +262,9 @@ class ExprMutator(_Dispatcher):
     A visit returns the expression to stand in the place of the one visited, or that very one. New bindings go through
     ``self.builder_.emit``. `mod` is the module the rewritten functions belong to.
     """
+
+    _infos: dict[int, StructInfo] | None = None
+    """What became of tuple and function infos, by id, inside the outermost one being visited."""
 
     def __init__(self, mod: IRModule | None = None) -> None:
         self.builder_ = BlockBuilder(mod, warn=False)
@@ -513,8 +541,22 @@ class ExprMutator(_Dispatcher):
     def visit_expr_dep_struct_info_field(self, struct_info: StructInfo) -> StructInfo:
         """Rewrite the expressions that shapes in struct info are made of.
 
-        Fields of tuples, parameters and results of functions come through here too.
+        Fields of tuples, parameters and results of functions come through here too. What was made of an object stands
+        wherever else it occurs in the annotation.
         """
+        if not isinstance(struct_info, (TupleStructInfo, FuncStructInfo)):
+            return map_struct_info(struct_info, self.visit_prim_expr, self._visit_shape)
+        outermost = self._infos is None
+        infos = self._infos = {} if self._infos is None else self._infos
+        try:
+            if id(struct_info) not in infos:
+                infos[id(struct_info)] = self._visit_parts(struct_info)
+            return infos[id(struct_info)]
+        finally:
+            if outermost:
+                self._infos = None
+
+    def _visit_parts(self, struct_info: TupleStructInfo | FuncStructInfo) -> StructInfo:
         match struct_info:
             case TupleStructInfo(fields):
                 new = _map(fields, self.visit_expr_dep_struct_info_field)
@@ -522,8 +564,6 @@ class ExprMutator(_Dispatcher):
             case FuncStructInfo(params, ret):
                 new_params = None if params is None else _map(params, self.visit_expr_dep_struct_info_field)
                 return struct_info.replace(params=new_params, ret=self.visit_expr_dep_struct_info_field(ret))
-            case _:
-                return map_struct_info(struct_info, self.visit_prim_expr, self._visit_shape)
 
     def _visit_shape(self, shape: RelaxExpr) -> RelaxExpr:
         visited = self._visit_expr(shape)

@@ -31,6 +31,7 @@ from ..expr import (
     VarBinding,
 )
 from ..ir import Diagnostic, DiagnosticError, IRModule, RelaxExpr, Span, StructInfo, walk
+from ..ir.sharing import is_excessive
 from ..op.intrinsics import CallInplacePacked, CallTIRInplace
 from ..struct_info import TupleStructInfo
 
@@ -167,7 +168,7 @@ class _Walk:
         # What one branch took is still there when the other one ran.
         gone = after.keys() - before.keys(), self.taken.keys() - before.keys()
         self.taken.update(after)
-        if first == second and not (flat(first) & (gone[0] | gone[1])):
+        if same_value(first, second) and not (flat(first) & (gone[0] | gone[1])):
             return first
         return (flat(first) - gone[1]) | (flat(second) - gone[0])
 
@@ -243,9 +244,13 @@ class _Walk:
         self.found.append(Diagnostic("E4006", message, span, f"in {self.name}", notes, hint))
 
 
+PLACES = 2_000
+"""A tuple whose struct info takes more places than this, because it is shared, is one storage as a whole."""
+
+
 def own_storages(var: Var, info: StructInfo | None) -> Value:
     """New storages for the value of a variable; of a tuple, one for each field."""
-    if not isinstance(info, TupleStructInfo):
+    if not isinstance(info, TupleStructInfo) or is_excessive(info, PLACES):
         return frozenset({var})
     parts = [Var(f"{var.name_hint}[{i}]") for i in range(len(info.fields))]
     return tuple(own_storages(part, field) for part, field in zip(parts, info.fields, strict=True))
@@ -253,6 +258,33 @@ def own_storages(var: Var, info: StructInfo | None) -> Value:
 
 def flat(value: Value) -> Storages:
     """All the storages of a value."""
-    if isinstance(value, tuple):
-        return frozenset[Storage]().union(*(flat(item) for item in value))
-    return value
+    if not isinstance(value, tuple):
+        return value
+    found: set[Storage] = set()
+    seen: set[int] = set()
+    pending: list[Value] = [value]
+    while pending:
+        part = pending.pop()
+        if id(part) not in seen:
+            seen.add(id(part))
+            if isinstance(part, tuple):
+                pending += part
+            else:
+                found |= part
+    return frozenset(found)
+
+
+def same_value(first: Value, second: Value) -> bool:
+    """Whether two values are made of the same storages, field by field."""
+    seen: set[tuple[int, int]] = set()
+    pending = [(first, second)]
+    while pending:
+        a, b = pending.pop()
+        if a is b or (id(a), id(b)) in seen:
+            continue
+        seen.add((id(a), id(b)))
+        if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+            pending += zip(a, b, strict=True)
+        elif isinstance(a, tuple) or isinstance(b, tuple) or a != b:
+            return False
+    return True

@@ -14,10 +14,11 @@ strings are UTF-8 after their length. All fixed-width fields are little-endian.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import hashlib
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Final, TypeVar, cast
 
 import tvm_ffi
@@ -48,7 +49,8 @@ VERSION: Final = 2
 _HEADER = struct.Struct("<8sIIQ32s")
 _ENTRY = struct.Struct("<4sIQQ")
 _DOUBLE = struct.Struct("<d")
-_MAX_DEPTH: Final = 64
+_MAX_DEPTH: Final = 200
+"""How deep values nest in a file; nothing deeper is written, or read."""
 
 _T = TypeVar("_T")
 
@@ -65,6 +67,18 @@ class Writer:
 
     def __init__(self) -> None:
         self.data = bytearray()
+        self.depth = 0
+
+    @contextlib.contextmanager
+    def nested(self) -> Generator[None]:
+        """One level deeper, as the reader counts them. Raises ExecutableError where it would not read on."""
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            raise ExecutableError(
+                f"structural information nested more than {_MAX_DEPTH} deep cannot be saved"
+            )
+        yield
+        self.depth -= 1
 
     def uint(self, value: int) -> None:
         while value > 0x7F:
@@ -176,8 +190,9 @@ def _write_dim(w: Writer, dim: Dim) -> None:
             w.data.append(2)
             w.text(dim[0])
             w.uint(len(dim) - 1)
-            for part in dim[1:]:
-                _write_dim(w, part)
+            with w.nested():
+                for part in dim[1:]:
+                    _write_dim(w, part)
 
 
 def _read_dim(r: Reader) -> Dim:
@@ -198,8 +213,9 @@ def _write_dims(w: Writer, dims: tuple[Dim, ...] | None) -> None:
     w.bool(dims is not None)
     if dims is not None:
         w.uint(len(dims))
-        for dim in dims:
-            _write_dim(w, dim)
+        with w.nested():
+            for dim in dims:
+                _write_dim(w, dim)
 
 
 def _read_dims(r: Reader) -> tuple[Dim, ...] | None:
@@ -233,14 +249,16 @@ def write_info(w: Writer, info: Info) -> None:
             w.bool(params is not None)
             if params is not None:
                 _write_infos(w, params)
-            write_info(w, ret)
+            with w.nested():
+                write_info(w, ret)
             w.bool(pure)
 
 
 def _write_infos(w: Writer, infos: tuple[Info, ...]) -> None:
     w.uint(len(infos))
-    for info in infos:
-        write_info(w, info)
+    with w.nested():
+        for info in infos:
+            write_info(w, info)
 
 
 def read_info(r: Reader) -> Info:

@@ -200,8 +200,22 @@ def dim_text(dim: Dim) -> str:
     if dim[0] == "slot":
         return f"slot({dim[1]})"
     operands: tuple[Dim, ...] = dim[1:]
-    parts = [f"({dim_text(d)})" if isinstance(d, tuple) else str(d) for d in operands]
-    return f"{dim[0]}({', '.join(parts)})" if dim[0][0].isalpha() else f" {dim[0]} ".join(parts)
+    if dim[0][0].isalpha():
+        return f"{dim[0]}({', '.join(map(dim_text, operands))})"
+    return f" {dim[0]} ".join(f"({dim_text(d)})" if _is_infix(d) else dim_text(d) for d in operands)
+
+
+def _is_infix(dim: Dim) -> bool:
+    return isinstance(dim, tuple) and not dim[0][0].isalpha()
+
+
+def nesting(dim: Dim) -> int:
+    """How many operations deep a dimension is."""
+    depth = 0
+    level: list[Any] = [dim]
+    while level := [part for item in level if isinstance(item, tuple) for part in cast("Any", item)[1:]]:
+        depth += 1
+    return depth
 
 
 def substitute_dim(dim: Dim, env: Mapping[str, Dim], slots: Callable[[int], Dim] | None = None) -> Dim:
@@ -227,6 +241,9 @@ def same_dim(a: Dim | None, b: Dim | None) -> bool:
     return (a == b and not isinstance(b, tuple)) or _polynomial(a) == _polynomial(b)
 
 
+MULTIPLIED: Final = 1_000
+"""Products of more terms than this are not multiplied out."""
+
 _Polynomial: TypeAlias = "dict[tuple[str, ...], int]"
 """Monomial (its atoms, sorted) → coefficient."""
 
@@ -240,16 +257,15 @@ def _polynomial(dim: Dim) -> _Polynomial | object:
             return {(repr(dim),): 1}
         case str():
             return {(dim,): 1}
-        case ("+" | "-" | "*" as operation, left, right):
-            a, b = _polynomial(left), _polynomial(right)
-            known = isinstance(a, dict) and isinstance(b, dict)
-            return _combine(operation, cast("_Polynomial", a), cast("_Polynomial", b)) if known else object()
         case ("unknown", *_):
             return object()
         case _:
             parts = [_polynomial(part) for part in dim[1:]]
             if not all(isinstance(part, dict) for part in parts):
                 return object()
+            polynomials = cast("list[_Polynomial]", parts)
+            if dim[0] in ("+", "-") or (dim[0] == "*" and math.prod(map(len, polynomials)) <= MULTIPLIED):
+                return _combine(dim[0], *polynomials)
             texts = [str(sorted(cast("_Polynomial", part).items())) for part in parts]
             return {(f"{dim[0]}({', '.join(texts)})",): 1}
 
