@@ -57,6 +57,7 @@ from .ir import (
     StructInfo,
     set_slot,
 )
+from .ir.deep import nested_too_deeply
 from .prim.expr import Var as PrimVar
 from .scope import (
     FORCE_PURE,
@@ -66,7 +67,6 @@ from .scope import (
     function_struct_info,
     make_block,
     merge_blocks,
-    nested_too_deeply,
     set_global_struct_info,
     sizes_bound_again,
     with_result,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from .ir import DataType, StructInfo, VDevice, children_of, target_kind
+from .ir import DataType, DiagnosticError, Span, StructInfo, VDevice, children_of, target_kind
+from .ir.deep import nested_too_deeply
 from .ir.sharing import is_excessive, written_depth
 from .prim import (
     EQ,
@@ -86,7 +87,7 @@ def _is_polynomial(value: PrimExpr) -> bool:
 
 
 NESTED = 80
-"""How many infos deep an Info is told; what is deeper, any value fits. (Texts of infos nest no deeper than Python reads.)"""
+"""How many infos deep an Info is told; what is deeper, any value fits. Python's parser reads texts no deeper."""
 PLACES = 20_000
 """In how many places it is written out, if that is because objects are shared."""
 NESTED_DIM = 30
@@ -181,6 +182,12 @@ class InfoMaker:
     def func(self, info: FuncStructInfo) -> FuncInfo:
         """The Info of a function's struct info."""
         return cast(FuncInfo, self.info(info))
+
+    def checked_text(self, info: FuncStructInfo, what: str, span: Span | None) -> str:
+        """The text that a closure is checked with. Raises DiagnosticError if it would not tell all of the type."""
+        if not is_told(info):
+            raise DiagnosticError(nested_too_deeply(what, "checked when the program runs", span))
+        return str(self.func(info))
 
     def dim(self, value: PrimExpr) -> Dim:
         """A dimension; ``("unknown",)`` for what the machine cannot compute."""

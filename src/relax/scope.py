@@ -379,12 +379,6 @@ def sizes_bound_again(function: Function) -> set[PrimVar]:
     return local & cast
 
 
-def nested_too_deeply(what: str, done: str, span: Span | None) -> Diagnostic:
-    """The complaint when walking a program meets the interpreter's recursion limit."""
-    hint = "bind parts of the expression to variables"
-    return Diagnostic("E2106", f"{what} is nested too deeply to be {done}", span, hint=hint)
-
-
 def set_global_struct_info(global_var: GlobalVar, info: StructInfo) -> None:
     """Write what is known of a global function to its name; the module is asked first, this is for show."""
     object.__setattr__(global_var, "_struct_info", info)
@@ -456,7 +450,6 @@ __all__ = [
     "function_struct_info",
     "make_block",
     "merge_blocks",
-    "nested_too_deeply",
     "prim_func_struct_info",
     "set_global_struct_info",
     "signature_of",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ..derive import unknown_function
 from ..ir import BaseFunc, Diagnostic, DiagnosticError, IRModule, RelaxExpr
-from ..scope import nested_too_deeply
+from ..ir.deep import nested_too_deeply
 from .derived import check_derived
 from .nodes import BROKEN_NODE, check_nodes
 from .normal_form import check_normal_form

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol, cast
 
+from .deep import run_deep
+
 
 class Printer(Protocol):
     """What the script room provides."""
@@ -28,7 +30,10 @@ def register_printer(printer: Printer) -> None:
 
 def script(node: Any, **options: Any) -> str:
     """A node as TVMScript; the plain form without a printer."""
-    return plain(node) if _printer is None else _printer.script(node, **options)
+    if _printer is None:
+        return plain(node)
+    printer = _printer
+    return run_deep("the program", "printed", lambda: printer.script(node, **options))
 
 
 def show(node: Any, **options: Any) -> None:

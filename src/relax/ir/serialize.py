@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from .deep import run_deep
 from .dtype import DataType
 from .node import NODE_CLASSES, Node, node_key
 from .op import Op
@@ -17,9 +18,13 @@ FORMAT = 1
 
 def save_json(value: Any) -> str:
     """A node (or a tuple or dict of nodes) as JSON text. Spans are not kept."""
-    writer = _Writer()
-    root = writer.encode(value)
-    return json.dumps({"format": FORMAT, "root": root, "nodes": writer.nodes}, separators=(",", ":"))
+
+    def text() -> str:
+        writer = _Writer()
+        root = writer.encode(value)
+        return json.dumps({"format": FORMAT, "root": root, "nodes": writer.nodes}, separators=(",", ":"))
+
+    return run_deep("the program", "saved", text)
 
 
 def load_json(text: str) -> Any:

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from .deep import run_deep
 from .node import Node, node_key, walk
 
 
@@ -39,7 +40,7 @@ def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
 
 def first_difference(lhs: Any, rhs: Any, map_free_vars: bool = False) -> Difference | None:
     """The first place where two trees differ, None if they are structurally equal."""
-    return _Comparer(map_free_vars).compare(lhs, rhs, False)
+    return run_deep("the program", "compared", lambda: _Comparer(map_free_vars).compare(lhs, rhs, False))
 
 
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
@@ -56,9 +57,13 @@ def structural_hash(value: Any, map_free_vars: bool = False) -> int:
 
     (Without `map_free_vars`, a free variable hashes by identity, so then only within the process.)
     """
-    hasher = _Hasher(map_free_vars)
-    hasher.feed(value, False)
-    return hasher.result()
+
+    def digest() -> int:
+        hasher = _Hasher(map_free_vars)
+        hasher.feed(value, False)
+        return hasher.result()
+
+    return run_deep("the program", "hashed", digest)
 
 
 def variable_facts(variable: Node) -> tuple[Any, ...]:

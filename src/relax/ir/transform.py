@@ -25,6 +25,8 @@ from typing import Any, ClassVar
 
 from typing_extensions import Self
 
+from .deep import nested_too_deeply
+from .diagnostics import DiagnosticError
 from .expr import BaseFunc, GlobalVar
 from .module import IRModule
 
@@ -152,6 +154,8 @@ class Pass:
         context.depth += 1
         try:
             result = self.transform(mod)
+        except RecursionError:
+            raise DiagnosticError(nested_too_deeply("the program", f"rewritten by {info.name}")) from None
         except Exception as error:
             _name_the_pass(error, info.name, context.trace)
             raise

@@ -134,14 +134,15 @@ def concatenate(tensors: Sequence[te.Tensor], axis: int = 0) -> te.Tensor:
         total = simplify(total + tensor.shape[axis])
 
     def read(*i: Any) -> PrimExpr:
-        value: PrimExpr | None = None
-        for tensor, start in reversed(list(zip(tensors, starts, strict=True))):
-            inside = i[axis] if is_const(start, 0) else i[axis] - start
-            here = tensor(*i[:axis], inside, *i[axis + 1 :])
-            stop = start + tensor.shape[axis]
-            value = here if value is None else intrin.if_then_else(i[axis] < stop, here, value)
-        assert value is not None
-        return value
+        def among(low: int, high: int) -> PrimExpr:
+            """The element, of one of the tensors low … high - 1; the halves are told apart first."""
+            if high - low == 1:
+                inside = i[axis] if is_const(starts[low], 0) else i[axis] - starts[low]
+                return tensors[low](*i[:axis], inside, *i[axis + 1 :])
+            middle = (low + high) // 2
+            return intrin.if_then_else(i[axis] < starts[middle], among(low, middle), among(middle, high))
+
+        return among(0, len(tensors))
 
     shape = (*first.shape[:axis], total, *first.shape[axis + 1 :])
     return te.compute(shape, read, "T_concat", tag="injective")

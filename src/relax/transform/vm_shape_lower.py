@@ -64,7 +64,7 @@ from ..prim import FloatImm, IntImm, PrimExpr, free_vars
 from ..prim import Var as PrimVar
 from ..runtime.match import ASSERT_IMM, ASSERT_SLOT, IGNORE, LOAD_SLOT, STORE, STORE_SIZE
 from ..runtime.sizes import is_size
-from ..runtime_info import InfoMaker, is_told
+from ..runtime_info import InfoMaker
 from ..sinfo_map import bound_in
 from ..sinfo_relations import is_base_of
 from ..sinfo_text import prim_text
@@ -520,12 +520,8 @@ class _Match:
             )
             return ("slot", self.lowering.slot_of(dim)) if bound else None
 
-        if not is_told(info):
-            what = f"the function type of {self.what}"
-            raise DiagnosticError(
-                nested_too_deeply(what, "checked when the program runs", self.lowering.span)
-            )
-        text = str(InfoMaker(resolve).func(info))
+        what = f"the function type of {self.what}"
+        text = InfoMaker(resolve).checked_text(info, what, self.lowering.span)
         heap = self.lowering.heap if known else PrimValue(0)
         self._call("vm.builtin.check_func_info", [self.value, heap, StringImm(text)])
 

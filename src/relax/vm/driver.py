@@ -13,6 +13,7 @@ from ..analysis import assert_well_formed
 from ..codegen import compile_module
 from ..expr import Function
 from ..ir import Diagnostic, DiagnosticError, IRModule
+from ..ir.deep import nested_too_deeply
 from ..ir.transform import Pass, Sequential
 from ..runtime import ExecBuilder, Executable
 from ..target import Target
@@ -62,9 +63,11 @@ def build(
     _check_entry_points(module)
     if params:
         module = _bind(module, params)
-    with where:
-        module = _lowering(pipeline)(module)
-        return _compile(module, where)
+    try:
+        with where:
+            return _compile(_lowering(pipeline)(module), where)
+    except RecursionError:
+        raise DiagnosticError(nested_too_deeply("the program", "compiled", module.span)) from None
 
 
 def _check_entry_points(mod: IRModule) -> None:

@@ -182,6 +182,8 @@ class Printer:
             return self.marked(node, Text(placeholder(node)))
         try:
             made = handler(self, node)
+        except RecursionError:
+            raise
         except Exception as problem:  # noqa: BLE001 (whatever is wrong with the IR, the rest must print)
             made = Text(placeholder(node, problem))
         return self.marked(node, made) if self.marking else made
@@ -230,6 +232,8 @@ class Printer:
             depth = self.depth
             try:
                 handler(self, node)
+            except RecursionError:
+                raise
             except Exception as problem:  # noqa: BLE001 (as above)
                 self.depth = depth
                 self.line(f"# {placeholder(node, problem)}")

@@ -1,0 +1,64 @@
+"""Walks of nodes that nest deeper than the Python stack of the thread at work takes.
+
+Walks recurse. One that meets the recursion limit is run again in a thread of its own, with a stack of `STACK` bytes and a
+recursion limit to fit: for walks that change nothing. What nests deeper still is a DiagnosticError (E2106).
+"""
+
+from __future__ import annotations
+
+import contextvars
+import sys
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from .diagnostics import Diagnostic, DiagnosticError
+from .span import Span
+
+T = TypeVar("T")
+
+STACK = 256 * 2**20
+LIMIT = 150_000
+_LOCK = threading.Lock()
+
+
+def run_deep(what: str, done: str, function: Callable[[], T]) -> T:
+    """The function's result, on a larger stack if it needs one. `what` cannot be `done` where even that is too small."""
+    try:
+        return function()
+    except RecursionError:
+        return _on_large_stack(what, done, function)
+
+
+def _on_large_stack(what: str, done: str, function: Callable[[], T]) -> T:
+    results: list[T] = []
+    errors: list[BaseException] = []
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            results.append(context.run(function))
+        except BaseException as error:  # noqa: BLE001 (it is raised again where the walk was asked for)
+            errors.append(error)
+
+    with _LOCK:
+        size, limit = threading.stack_size(STACK), sys.getrecursionlimit()
+        sys.setrecursionlimit(max(limit, LIMIT))
+        try:
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+        finally:
+            sys.setrecursionlimit(limit)
+            threading.stack_size(size)
+    if not errors:
+        return results[0]
+    if isinstance(errors[0], RecursionError):
+        raise DiagnosticError(nested_too_deeply(what, done)) from None
+    raise errors[0]
+
+
+def nested_too_deeply(what: str, done: str, span: Span | None = None) -> Diagnostic:
+    """The complaint when walking a program meets the interpreter's recursion limit."""
+    hint = "bind parts of the expression to variables"
+    return Diagnostic("E2106", f"{what} is nested too deeply to be {done}", span, hint=hint)
