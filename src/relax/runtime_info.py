@@ -133,7 +133,7 @@ def _balanced(terms: list[Dim]) -> Dim:
     """Their sum, as flat as it gets: integers may be added in any order."""
     while len(terms) > 1:
         pairs = zip(terms[::2], terms[1::2], strict=False)
-        terms = [("+", a, b) for a, b in pairs] + terms[len(terms) // 2 * 2 :]
+        terms = [*(("+", a, b) for a, b in pairs), *terms[len(terms) // 2 * 2 :]]
     return terms[0]
 
 

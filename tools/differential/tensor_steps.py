@@ -271,6 +271,23 @@ class TensorSteps(Core):
             part = f"R.strided_slice({whole.name}, [{axis}], [{dims[axis]}], [{result[axis]}])"
             self.bind(part, w.kind, w.bound, w.exact, True)
 
+    @step(weight=1)
+    def wide_concat(self) -> bool | None:
+        """Many operands, mostly one value; and one of their places taken again."""
+        v = self.tensor(ndim=(1, 2))
+        if v is None:
+            return False
+        dims, size = v.kind.dims, v.kind.dims[0]
+        count = self.choices.integer(3, 24)
+        if not self.fits((f"({size} * {count})", *dims[1:])):
+            return False
+        self.note("wide concat")
+        whole = self.fresh("w")
+        self.line(f"{whole} = R.concat([{', '.join([v.name] * count)}], axis=0)")
+        place = self.choices.integer(0, count - 1)
+        part = f"R.strided_slice({whole}, [0], [{size} * {place}], [{size} * {place + 1}])"
+        self.bind(part, v.kind, v.bound, v.exact, True)
+
     @step()
     def split(self) -> bool | None:
         v = self.tensor(ndim=(1, 2))

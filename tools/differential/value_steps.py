@@ -90,6 +90,25 @@ class ValueSteps(Core):
         index = self.choices.integer(0, len(t.kind.fields) - 1)
         self.bind(f"{t.name}[{index}]", t.kind.fields[index], t.bound, t.exact)
 
+    @step(weight=1)
+    def pairs_of_pairs(self) -> bool | None:
+        """One value in 2**depth places of a tuple that is a few objects, and one of the places taken."""
+        v = self.find()
+        if v is None:
+            return False
+        self.note("shared tuples")
+        name = v.name
+        depth = self.choices.integer(2, 40)
+        for _ in range(depth):
+            outer = self.fresh("t")
+            self.line(f"{outer} = ({name}, {name})")
+            name = outer
+        for _ in range(depth):
+            inner = self.fresh("t")
+            self.line(f"{inner} = {name}[{self.choices.integer(0, 1)}]")
+            name = inner
+        self.pool.append(replace(v, name=name, fresh=False))
+
     # ------------------------------------------------------------------------------ shapes and scalars
 
     @step()

@@ -1,7 +1,7 @@
 """Walks of nodes that nest deeper than the Python stack of the thread at work takes.
 
-Walks recurse. One that meets the recursion limit is run again in a thread of its own, with a stack of `STACK` bytes and a
-recursion limit to fit: for walks that change nothing. What nests deeper still is a DiagnosticError (E2106).
+Walks recurse. One that meets the recursion limit is run again in a thread of its own, with a stack of `STACK` bytes and
+a recursion limit to fit: for walks that change nothing. What nests deeper still is a DiagnosticError (E2106).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOCK = threading.Lock()
 
 
 def run_deep(what: str, done: str, function: Callable[[], T]) -> T:
-    """The function's result, on a larger stack if it needs one. `what` cannot be `done` where even that is too small."""
+    """The function's result, on a larger stack if it needs one; for what nests deeper still, DiagnosticError."""
     try:
         return function()
     except RecursionError:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias, TypeGuard
 
 from ..ir import set_slot
+from ..ir.deep import run_deep
 from .bounds import EVERYTHING, Facts, dtype_range
 from .decide import assume, decide, decide_by_cases, where_defined
 from .expr import (
@@ -318,7 +319,7 @@ def simplify(expr: Any) -> PrimExpr:
             return expr if known is None else known
     except AttributeError:
         pass
-    result = Simplifier(_NOTHING).simplify(expr)
+    result = run_deep("an expression", "simplified", lambda: Simplifier(_NOTHING).simplify(expr))
     # None stands for the expression itself, which must not refer to itself.
     set_slot(expr, "_simplified", (epoch, None if result is expr else result))
     if result is not expr:
@@ -335,7 +336,9 @@ def prove(condition: Any) -> bool | None:
     if isinstance(expr, IntImm):
         return bool(expr.value)
     facts = _IN_SCOPE.get()
-    return _prove(Normalizer(_NOTHING, assume_defined=True), expr) if facts is None else facts.prove(expr)
+    if facts is not None:
+        return facts.prove(expr)
+    return run_deep("a condition", "proved", lambda: _prove(Normalizer(_NOTHING, assume_defined=True), expr))
 
 
 def prove_equal(a: Any, b: Any) -> Relation:
@@ -355,7 +358,9 @@ def prove_equal(a: Any, b: Any) -> Relation:
     if isinstance(left, Var) and isinstance(right, IntImm) and left.dtype == right.dtype:
         low = 0 if left.nonnegative else left.dtype.min_value
         return UNKNOWN if right.value >= low else DIFFERENT
-    return _relation(Normalizer(_NOTHING, assume_defined=True), left, right)
+    return run_deep(
+        "an expression", "compared", lambda: _relation(Normalizer(_NOTHING, assume_defined=True), left, right)
+    )
 
 
 def prove_shape_equal(a: Sequence[Any], b: Sequence[Any]) -> Relation:

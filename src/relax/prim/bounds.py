@@ -53,7 +53,7 @@ DEEP = 6
 """Of polynomials with more terms, or longer ones, only the ranges of the terms are added up."""
 
 
-EFFORT = 100_000
+EFFORT = 20_000
 """How many terms all the bounds of one question may look at; from there on only ranges are added up."""
 
 
@@ -412,9 +412,13 @@ class Bounds:
             yield [put(dividend if coefficient > 0 else least, others, number)], number
 
     def _with_inequalities(self, p: Poly) -> Iterator[tuple[list[Poly], int]]:
+        by_factor: dict[Factor, list[tuple[Monomial, int]]] = {}
+        for mine, a in p.items() if self.facts.nonnegative else ():
+            for factor in dict.fromkeys(mine):
+                by_factor.setdefault(factor, []).append((mine, a))
         for known in self.facts.nonnegative:
             for monomial, b in known.items():
-                for mine, a in p.items() if monomial else ():
+                for mine, a in by_factor.get(monomial[0], ()) if monomial else ():
                     left = without(mine, monomial) if a * b < 0 else None
                     if left is not None and self.monomial_range(left)[0] >= 0:
                         common = math.gcd(a, b)
