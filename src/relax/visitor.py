@@ -42,7 +42,7 @@ from .expr import (
     Var,
     VarBinding,
     is_leaf,
-)
+)  # fmt: skip
 from .ir import GlobalVar, IRModule, Op, RelaxExpr, StructInfo, set_slot, structural_equal
 from .normalize import merge_blocks
 from .prim import substitute as substitute_prim
@@ -107,16 +107,14 @@ class ExprVisitor(_Dispatcher):
     @contextmanager
     def _entering(self, item: StructInfo | Tuple) -> Generator[bool]:
         """Whether to enter what consists of several: it was not entered before, inside the outermost one."""
-        if self._entered is None:
-            self._entered = {id(item)}
-            try:
-                yield True
-            finally:
-                self._entered = None
-        else:
-            new = id(item) not in self._entered
-            self._entered.add(id(item))
+        outer = self._entered
+        entered = self._entered = set[int]() if outer is None else outer
+        new = id(item) not in entered
+        entered.add(id(item))
+        try:
             yield new
+        finally:
+            self._entered = outer
 
     def visit_expr(self, expr: RelaxExpr) -> None:
         """Visit any expression, by its class."""
@@ -546,24 +544,22 @@ class ExprMutator(_Dispatcher):
         """
         if not isinstance(struct_info, (TupleStructInfo, FuncStructInfo)):
             return map_struct_info(struct_info, self.visit_prim_expr, self._visit_shape)
-        outermost = self._infos is None
-        infos = self._infos = {} if self._infos is None else self._infos
+        outer = self._infos
+        infos = self._infos = {} if outer is None else outer
         try:
             if id(struct_info) not in infos:
                 infos[id(struct_info)] = self._visit_parts(struct_info)
             return infos[id(struct_info)]
         finally:
-            if outermost:
-                self._infos = None
+            self._infos = outer
 
     def _visit_parts(self, struct_info: TupleStructInfo | FuncStructInfo) -> StructInfo:
-        match struct_info:
-            case TupleStructInfo(fields):
-                new = _map(fields, self.visit_expr_dep_struct_info_field)
-                return struct_info if new is fields else TupleStructInfo(new, span=struct_info.span)
-            case FuncStructInfo(params, ret):
-                new_params = None if params is None else _map(params, self.visit_expr_dep_struct_info_field)
-                return struct_info.replace(params=new_params, ret=self.visit_expr_dep_struct_info_field(ret))
+        visit = self.visit_expr_dep_struct_info_field
+        if isinstance(struct_info, TupleStructInfo):
+            fields = _map(struct_info.fields, visit)
+            return struct_info.replace(fields=fields)
+        params = None if struct_info.params is None else _map(struct_info.params, visit)
+        return struct_info.replace(params=params, ret=visit(struct_info.ret))
 
     def _visit_shape(self, shape: RelaxExpr) -> RelaxExpr:
         visited = self._visit_expr(shape)
@@ -606,20 +602,12 @@ def post_order_visit(expr: RelaxExpr, fvisit: Any) -> None:
     Visitor().visit_expr(expr)
 
 
-def functions_of(mod: IRModule) -> Iterable[tuple[GlobalVar, Function]]:
-    """The Relax functions of a module."""
-    for global_var, function in mod.functions.items():
-        if isinstance(function, Function):
-            yield global_var, function
-
-
 __all__ = [
     "VISITS",
     "ExprMutator",
     "ExprVisitor",
     "PyExprMutator",
     "PyExprVisitor",
-    "functions_of",
     "mutator",
     "post_order_visit",
     "visitor",

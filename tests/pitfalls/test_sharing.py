@@ -16,6 +16,7 @@ from pitfall_helpers import parse
 
 import relax
 from relax import analysis, prim, tir, transform
+from relax.interpreter import Interpreter
 from relax.ir import (
     DiagnosticError,
     load_json,
@@ -302,7 +303,7 @@ def test_fields_of_pairs_of_pairs_are_taken():
     mod, x = parse(text), np.arange(5, dtype="float32")
     machine = relax.VirtualMachine(limited(lambda: relax.build(mod, "llvm")), relax.cpu())
     assert machine["main"](x).numpy().tolist() == x.tolist()
-    assert limited(lambda: relax.Interpreter(mod)["main"](x)).numpy().tolist() == x.tolist()
+    assert limited(lambda: Interpreter(mod)["main"](x)).numpy().tolist() == x.tolist()
 
 
 def test_tuples_of_different_branches_that_are_shared():
