@@ -15,6 +15,7 @@ from ..struct_info import (
     PrimStructInfo,
     ShapeStructInfo,
     TensorStructInfo,
+    TupleStructInfo,
 )
 from .effects import scalar_never_fails
 from .shape_code import NodeTable
@@ -44,7 +45,7 @@ def dims_in(info: StructInfo) -> tuple[PrimExpr, ...]:
 
 
 def all_dims(info: StructInfo) -> list[PrimExpr]:
-    """The dimensions of a struct info, of its fields, and of a function's parameters and result; of each object once."""
+    """The dimensions of a struct info, its fields, and a function's parameters and result; of each object once."""
     found: list[PrimExpr] = []
     seen: set[int] = set()
     pending = [info]
