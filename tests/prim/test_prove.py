@@ -327,7 +327,8 @@ def test_a_scope_left_by_an_exception_is_left():
 @pytest.mark.parametrize(
     "expr, least, most",
     [
-        (n, 0, ConstIntBound.POS_INF),
+        (n, 0, 2**48 - 1),
+        (n * 4 + 3, 3, 2**50 - 1),
         (i, ConstIntBound.NEG_INF, ConstIntBound.POS_INF),
         (n % 7, 0, 6),
         (n % -7, -6, 0),

@@ -14,6 +14,7 @@ from ..prim import GE, IntImm, PrimExpr
 from ..runtime.limits import DIMENSION_LIMIT
 from ..runtime.sizes import SIZE_RANGE, is_size
 from ..tir import Buffer
+from ..tir.sizes import LARGEST_PRODUCT
 from .builder import Operand
 from .context import Context, Storage, escaped
 from .formula import Val
@@ -99,19 +100,19 @@ def _from_heap(cx: Context, buffer: Buffer) -> Operand:
 
 
 def _checked_product(cx: Context, buffer: Buffer, name: str) -> Val:
-    """The bytes of a buffer; an error if they are more than 2^62."""
+    """The bytes of a buffer; an error if they would be more than 2^62 with 1 for every dimension of 0."""
     total = cx.i64(_element_bytes(buffer) * max(buffer.dtype.lanes, 1))
-    overflow: Val | None = None
+    overflow = empty = Val(cx.b, "i1", 1, "false")
     multiply = cx.b.module.intrinsic("llvm.umul.with.overflow.i64", "{ i64, i1 }", "i64", "i64")
     for extent in _extents(buffer):
-        pair = cx.b.op(f"call {{ i64, i1 }} {multiply}(i64 {total.ref}, i64 {index(cx, extent).ref})")
+        size = index(cx, extent)
+        pair = cx.b.op(f"call {{ i64, i1 }} {multiply}(i64 {total.ref}, i64 {size.intrinsic('umax', 1).ref})")
         total = Val(cx.b, "i64", 1, cx.b.op(f"extractvalue {{ i64, i1 }} {pair}, 0"))
-        over = Val(cx.b, "i1", 1, cx.b.op(f"extractvalue {{ i64, i1 }} {pair}, 1"))
-        overflow = over if overflow is None else overflow | over
-    too_great = total.compare("", "ugt", 1 << 62)
-    overflow = too_great if overflow is None else overflow | too_great
+        overflow = overflow | Val(cx.b, "i1", 1, cx.b.op(f"extractvalue {{ i64, i1 }} {pair}, 1"))
+        empty = empty | size.eq(0)
+    overflow = overflow | total.compare("", "ugt", LARGEST_PRODUCT)
     cx.fail_unless(overflow ^ 1, "MemoryError", f"{name} is too large for any memory")
-    return total
+    return empty.choose(total.constant(0), total)
 
 
 def _release(cx: Context, pointer: Operand) -> None:

@@ -169,6 +169,7 @@ def _ramp(cx: Context, expr: PrimExpr) -> Val:
 
 def _broadcast(cx: Context, expr: PrimExpr) -> Val:
     expr = cast(Broadcast, expr)
+    element_type(expr.dtype)  # refuses vectors that are too long
     return broadcast(cx.value(expr.value), expr.lanes)
 
 

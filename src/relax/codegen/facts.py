@@ -1,8 +1,8 @@
 """What is known where code is written: the ranges of loop variables, and the conditions that hold.
 
-Most questions are answered by intervals of numbers; the prover is asked for the rest (symbolic sizes). As there, int64
-counts as unbounded: sizes and what is computed from them are taken not to overflow 64 bits. In narrower types what
-may overflow has the range of its type.
+Most questions are answered by intervals of numbers; the prover is asked for the rest (symbolic sizes). Both take
+arithmetic as machines compute it: what may overflow its type, int64 included, has the range of the type. Sizes are less
+than 2^48, and products of sizes that are the size of a buffer were checked (`Facts.size`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ..ir import DataType
 from ..prim import (
     EQ,
     GE,
+    LE,
     LT,
     NE,
     Add,
@@ -40,7 +41,9 @@ from ..prim import (
     same,
 )
 from ..prim.intrin import is_pure
-from ..tir import BufferLoad
+from ..runtime.limits import DIMENSION_LIMIT
+from ..tir import Buffer, BufferLoad
+from ..tir.sizes import Limit, buffer_limits
 
 INT64 = DataType("int64")
 
@@ -57,8 +60,9 @@ class Facts:
         self._ranges: dict[Var, Interval] = {}
         self._sizes: dict[Var, PrimExpr] = {}
         """Loop variables that run from 0 up to (not including) an expression."""
-        self._assumed: list[PrimExpr] = []
-        self._prover = Analyzer()
+        self._assumed: list[PrimExpr | list[Limit]] = []
+        """Conditions, and limits of sizes."""
+        self._prover = Analyzer(wraps=True)
         self._scopes: list[AbstractContextManager[Analyzer]] = []
         """The prover's scopes: one for each assumption it has been told, which are the first of `_assumed`."""
         self._intervals: dict[PrimExpr, Interval] = {}
@@ -86,11 +90,15 @@ class Facts:
     def loop(self, var: Var, start: PrimExpr, extent: PrimExpr) -> Generator[None]:
         """In the body of a loop: `var` is in [start, start + extent)."""
         (low, start_high), high = self.interval(start), self.interval(extent)[1]
-        self._set_range(var, (low, start_high + high - 1))
+        least, most = dtype_interval(var.dtype)
+        low, high = max(low, least), min(start_high + high - 1, most)
+        self._set_range(var, (low, high))
         if is_const(start, 0):
             self._sizes[var] = extent
+        limits = (GE(var, IntImm(var.dtype, low)), LE(var, IntImm(var.dtype, high))) if low <= high else ()
         runs = (GE(factor, IntImm(factor.dtype, 1)) for factor in self._factors(extent))
-        with self._scope(GE(var, _like(start, var)), LT(var, _like(start, var) + _like(extent, var)), *runs):
+        inside = GE(var, _like(start, var)), LT(var, _like(start, var) + _like(extent, var))
+        with self._scope(*limits, *inside, *runs):
             yield
         self._set_range(var, None)
         self._sizes.pop(var, None)
@@ -122,11 +130,34 @@ class Facts:
             yield
 
     def size(self, size: PrimExpr) -> None:
-        """From here on: the size of a dimension, checked to be ≥ 0."""
+        """From here on: the size of a dimension, checked to be ≥ 0 and less than 2^48."""
+        most = min(dtype_interval(size.dtype)[1], DIMENSION_LIMIT - 1)
         if isinstance(size, Var):
-            self._set_range(size, (0, dtype_interval(size.dtype)[1]))
+            self._set_range(size, (0, most))
         if not isinstance(size, IntImm):
             self.assume(GE(size, IntImm(size.dtype, 0)))
+            self.assume(LE(size, IntImm(size.dtype, most)))
+
+    def sizes(self, buffer: Buffer) -> None:
+        """From here to the end of the scope: the dimensions of a buffer, which were checked (see `tir.sizes`)."""
+        self._limit(buffer)
+        for size in buffer.shape:
+            self.size(size)
+
+    def _limit(self, buffer: Buffer) -> None:
+        limits = buffer_limits(buffer)
+        if limits:
+            self._assumed.append(limits)
+
+    @contextmanager
+    def allocated(self, buffer: Buffer) -> Generator[None]:
+        """Where a buffer is allocated."""
+        with self._scope():
+            self._limit(buffer)
+            for size in buffer.shape:
+                if not isinstance(size, (IntImm, Var)):
+                    self.size(size)
+            yield
 
     def assume(self, condition: PrimExpr) -> None:
         """From here to the end of the scope: a condition that was checked, or is known from outside."""
@@ -134,8 +165,10 @@ class Facts:
 
     def _analyzer(self) -> Analyzer:
         """The prover under all that is assumed here; it is told what is new when it is asked."""
-        for condition in self._assumed[len(self._scopes) :]:
-            scope = self._prover.constraint_scope(condition)
+        for assumed in self._assumed[len(self._scopes) :]:
+            prover = self._prover
+            is_condition = isinstance(assumed, PrimExpr)
+            scope = prover.constraint_scope(assumed) if is_condition else prover.limits_scope(assumed)
             scope.__enter__()
             self._scopes.append(scope)
         return self._prover
@@ -143,14 +176,15 @@ class Facts:
     def in_bounds(self, index: PrimExpr, size: PrimExpr) -> tuple[bool, bool]:
         """Whether 0 ≤ index, and index < size, for certain."""
         low, high = self.interval(index)
-        above, below = low >= 0, high < self.interval(size)[0]
+        above, below = low >= 0 and high < 2**63, high < self.interval(size)[0]
         if not below and isinstance(index, Var) and index in self._sizes:
             below = same(self._sizes[index], size)
+        # Compared in 64 bits, as where it is checked; an index that may wrap is then an unknown of its type's range.
+        wide = cast(INT64, index)
         if not above:
-            above = self.holds(GE(index, IntImm(index.dtype, 0)))
+            above = self.holds(GE(wide, IntImm(INT64, 0)))
         if not below:
-            # Compared in 64 bits; a narrow index that may wrap is then an unknown of its type's range.
-            below = self.holds(LT(cast(INT64, index), cast(INT64, size)))
+            below = self.holds(LT(wide, cast(INT64, size)))
         return above, below
 
     def nonzero(self, expr: PrimExpr) -> bool:
@@ -171,7 +205,7 @@ class Facts:
         return self._analyzer().can_prove(condition)
 
     def fits(self, expr: PrimExpr) -> bool:
-        """Whether nothing in an integer expression wraps around, so that it may be computed in 64 bits."""
+        """Whether nothing in an integer expression wraps around, as far as the numbers tell."""
         if not isinstance(expr, (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)):
             return True
         known = self._fits.get(expr)
@@ -205,7 +239,7 @@ class Facts:
                 if known is not None:
                     return known
                 low, high = dtype_interval(expr.dtype)
-                return (max(low, 0) if expr.nonnegative else low), high
+                return (0, min(high, DIMENSION_LIMIT - 1)) if expr.nonnegative else (low, high)
             case Add() | Sub() | Mul():
                 return self._arithmetic(expr)
             case FloorDiv() | FloorMod():
@@ -240,12 +274,12 @@ class Facts:
             return _EVERYTHING
         if isinstance(expr, FloorMod):
             return 0, min(d - 1, b) if a >= 0 else d - 1
-        return min(_floor(a, c), _floor(a, d)), max(_floor(b, c), _floor(b, d))
+        return min(a // c, a // d), max(b // c, b // d)
 
 
 def dtype_interval(dtype: DataType) -> Interval:
-    """The values of a dtype; everything for int64 and what is no integer."""
-    if dtype == "int64" or not (dtype.is_integer or dtype.is_bool):
+    """The values of a dtype; everything for what is no integer."""
+    if not (dtype.is_integer or dtype.is_bool):
         return _EVERYTHING
     return dtype.min_value, dtype.max_value
 
@@ -284,9 +318,3 @@ def _within(interval: Interval, dtype: DataType) -> bool:
 
 def _union(a: Interval, b: Interval) -> Interval:
     return min(a[0], b[0]), max(a[1], b[1])
-
-
-def _floor(a: Bound, b: Bound) -> Bound:
-    if math.isinf(a):
-        return a
-    return (-1 if a < 0 else 0) if math.isinf(b) else int(a) // int(b)

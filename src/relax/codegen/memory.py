@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, cast
 
 from ..ir import DataType
-from ..prim import IntImm, PrimExpr
+from ..prim import IntImm, PrimExpr, post_order
 from ..tir import Broadcast, Buffer, BufferLoad, BufferStore, Ramp
 from .builder import Operand, splat, vector
 from .context import Context, Rule, Storage, escaped
@@ -57,14 +57,39 @@ def _checked(cx: Context, buffer: Buffer, indices: tuple[PrimExpr, ...], where: 
     found: list[Val] = []
     for axis, (expr, size) in enumerate(zip(indices, buffer.shape, strict=True)):
         if expr.dtype.lanes > 1:
-            found.append(_checked_vector(cx, buffer, axis, expr, where))
+            found.append(_without_large_numbers(_checked_vector(cx, buffer, axis, expr, where), expr))
             continue
         above, below = cx.facts.in_bounds(expr, size)
-        at = index(cx, expr, above and below)
+        at = index(cx, expr)
         if not (above and below):
             _require(cx, at.compare("", "ult", _size(cx, where, axis)), buffer, axis, at, where)
-        found.append(at)
+        found.append(_without_large_numbers(at, expr))
     return found
+
+
+def _without_large_numbers(at: Val, expr: PrimExpr) -> Val:
+    """The value of an index, so that LLVM sees no large number in its address.
+
+    LLVM counts distances between addresses in 64 bits, and ends the process for some of about 2^63. A piece of
+    assembly of no instructions hides from it how the index was computed.
+    """
+    bits = 0
+
+    def visit(part: PrimExpr) -> None:
+        nonlocal bits
+        bits += abs(part.value).bit_length() if isinstance(part, IntImm) else 0
+
+    post_order(expr, visit)
+    if bits < _LARGE_NUMBERS:
+        return at
+    if at.lanes == 1:
+        return at.make(f'call i64 asm "", "=r,0"(i64 {at.ref})')
+    hidden = Val(at.b, "i64", 1, at.b.op('call i64 asm "", "=r,0"(i64 0)'))
+    return at + broadcast(hidden, at.lanes)
+
+
+_LARGE_NUMBERS: Final = 40
+"""Of an index whose numbers have as many bits together, the address may have a number of more than 48."""
 
 
 def _size(cx: Context, where: Storage, axis: int) -> Val:
@@ -78,7 +103,7 @@ def _require(cx: Context, condition: Val, buffer: Buffer, axis: int, at: Val, wh
 
 def _checked_vector(cx: Context, buffer: Buffer, axis: int, expr: PrimExpr, where: Storage) -> Val:
     size = buffer.shape[axis]
-    if isinstance(expr, Ramp):
+    if isinstance(expr, Ramp) and _ends_tell(cx, expr):
         ends = (expr.base, expr.base + expr.stride * (expr.lanes - 1))
         proofs = [all(cx.facts.in_bounds(end, size)) for end in ends]
     elif isinstance(expr, Broadcast):
@@ -99,6 +124,12 @@ def _checked_vector(cx: Context, buffer: Buffer, axis: int, expr: PrimExpr, wher
     wrong = _first_lane(cx, inside)
     _require(cx, all_lanes(inside), buffer, axis, _lane(at, wrong.ref), where)
     return at
+
+
+def _ends_tell(cx: Context, ramp: Ramp) -> bool:
+    """Whether a ramp from one index within bounds to another stays between them: its steps cannot wrap around."""
+    low, high = cx.facts.interval(ramp.stride)
+    return ramp.base.dtype.is_int and max(-low, high) * ramp.lanes < 2 ** (ramp.base.dtype.bits - 1)
 
 
 def _first_lane(cx: Context, inside: Val) -> Val:
@@ -167,7 +198,7 @@ class _Place:
             )
         if consecutive and compact:
             base = cast(Ramp, last).base
-            found[-1] = index(cx, base, in_bounds=all(cx.facts.in_bounds(base, buffer.shape[-1])))
+            found[-1] = _without_large_numbers(index(cx, base), base)
         offset = _offset(cx, where, found, element_lanes)
         flags = "inbounds" if where.strides is not None else "inbounds nuw"
         self.pointer = cx.b.op(

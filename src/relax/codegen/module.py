@@ -71,8 +71,7 @@ def _write_inner(unit: Unit, name: str, func: PrimFunc, known: Signature) -> Non
             cx.distinct.update([f"%p{i}"] if alias else [])
     for _, buffer in known.params:
         if buffer is not None:
-            for size in buffer.shape:
-                cx.facts.size(size)
+            cx.facts.sizes(buffer)
     for _, buffer in known.params:
         if buffer is not None:
             cx.storage[buffer] = declare_storage(cx, buffer, cx.vars[buffer.data].ref)

@@ -123,6 +123,7 @@ def _for(cx: Context, stmt: For) -> None:
     start, extent = index(cx, stmt.min), index(cx, stmt.extent)
     if is_const(stmt.extent) and cast(Any, stmt.extent).value <= 0:
         return
+    extent = _checked_extent(cx, stmt, start, extent)
     _check_range(cx, stmt, start, extent)
     with cx.facts.loop(stmt.loop_var, stmt.min, stmt.extent):
         if is_const(stmt.extent, 1):
@@ -138,6 +139,8 @@ def _check_range(cx: Context, stmt: For, start: Val, extent: Val) -> None:
     """The last value of the variable must be one of its dtype."""
     dtype = stmt.loop_var.dtype
     top = dtype_interval(dtype)[1]
+    if top >= 2**63 - 1:
+        return  # the loop counts in 64 bits: see `_checked_extent`
     highest = cx.facts.interval(stmt.min)[1] + cx.facts.interval(stmt.extent)[1] - 1
     if highest <= top:
         return
@@ -148,6 +151,23 @@ def _check_range(cx: Context, stmt: For, start: Val, extent: Val) -> None:
         f"loop {escaped(stmt.loop_var.name)}: %lld does not fit {dtype!s}",
         last,
     )
+
+
+def _checked_extent(cx: Context, stmt: For, start: Val, extent: Val) -> Val:
+    """The extent of a loop whose end can be counted in 64 bits: at least 0 where that is not plain from the numbers."""
+    (low, high), (least, most) = cx.facts.interval(stmt.min), cx.facts.interval(stmt.extent)
+    if low + least >= -(2**63) and high + most < 2**63:
+        return extent
+    name, dtype = escaped(stmt.loop_var.name), stmt.loop_var.dtype
+    if stmt.extent.dtype.is_uint:
+        message = f"loop {name}: its extent of 2**64 + %lld cannot be counted"
+        cx.fail_unless(extent.ge(0), "OverflowError", message, extent)
+    count = extent.intrinsic("smax", 0)
+    end = start + count
+    cx.fail_unless(
+        end.ge(start), "OverflowError", f"loop {name}: %lld + %lld does not fit {dtype!s}", start, count
+    )
+    return count
 
 
 def counted_loop(cx: Context, stmt: For, start: Val, end: Val) -> None:
@@ -266,7 +286,7 @@ def _evaluate(cx: Context, stmt: Evaluate) -> None:
 
 
 def _alloc(cx: Context, stmt: AllocBuffer) -> None:
-    with allocate(cx, stmt.buffer):
+    with allocate(cx, stmt.buffer), cx.facts.allocated(stmt.buffer):
         write(cx, stmt.body)
 
 

@@ -6,6 +6,7 @@ loader: ``snprintf``, ``aligned_alloc``, ``free`` and libm in the C library, err
 
 from __future__ import annotations
 
+from ..tir.sizes import LARGEST_PRODUCT
 from .builder import ModuleBuilder, Operand
 from .types import DTYPE_FORMATS
 
@@ -153,7 +154,29 @@ empty:
   %mask = zext i32 %mask32 to i64
   %low = and i64 %start, %mask
   %aligned = icmp eq i64 %low, 0
-  br i1 %aligned, label %done, label %bad_alignment
+  br i1 %aligned, label %bytes_of_item, label %bad_alignment
+bytes_of_item:
+  ; the dimensions other than 0 have a product that leaves room to compute offsets
+  %lanes = lshr i32 %dtype, 16
+  %item32 = mul i32 %bytes, %lanes
+  %item = zext i32 %item32 to i64
+  br label %product_loop
+product_loop:
+  %axis = phi i64 [ 0, %bytes_of_item ], [ %next_axis, %product_next ]
+  %product = phi i64 [ %item, %bytes_of_item ], [ %next_product, %product_next ]
+  %counted = icmp eq i64 %axis, %n
+  br i1 %counted, label %done, label %product_next
+product_next:
+  %extent_at = getelementptr i64, ptr %shape, i64 %axis
+  %extent = load i64, ptr %extent_at
+  %factor = call i64 @llvm.umax.i64(i64 %extent, i64 1)
+  %pair = call {{ i64, i1 }} @llvm.umul.with.overflow.i64(i64 %product, i64 %factor)
+  %next_product = extractvalue {{ i64, i1 }} %pair, 0
+  %overflows = extractvalue {{ i64, i1 }} %pair, 1
+  %large = icmp ugt i64 %next_product, {largest}
+  %too_large = or i1 %overflows, %large
+  %next_axis = add nsw i64 %axis, 1
+  br i1 %too_large, label %bad_size, label %product_loop
 done:
   ret ptr %t
 bad_kind:
@@ -185,6 +208,10 @@ bad_stride:
   %who_s = ptrtoint ptr %who to i64
   call void @relax.raise(ptr {value_error}, ptr {stride_format}, i64 %who_s, i64 %k, i64 %stride, i64 %expected)
   ret ptr null
+bad_size:
+  %who_p = ptrtoint ptr %who to i64
+  call void @relax.raise(ptr {value_error}, ptr {size_format}, i64 %who_p, i64 0, i64 0, i64 0)
+  ret ptr null
 bad_alignment:
   %who_a = ptrtoint ptr %who to i64
   %bytes_i = zext i32 %bytes to i64
@@ -212,6 +239,8 @@ def tensor_function(module: ModuleBuilder) -> Operand:
     def write() -> None:
         raise_function(module)
         kind_name_function(module)
+        module.intrinsic("llvm.umax.i64", "i64", "i64", "i64")
+        module.intrinsic("llvm.umul.with.overflow.i64", "{ i64, i1 }", "i64", "i64")
         formats = [module.string(text) for text in DTYPE_FORMATS]
         table = module.table("relax.dtypes", "ptr", formats)
         module.add_text(DTYPE_NAME.format(count=len(formats), table=table))
@@ -229,6 +258,8 @@ def tensor_function(module: ModuleBuilder) -> Operand:
             stride_format=module.string(
                 "%s: is not compact: the stride of dimension %lld is %lld, expected %lld"
             ),
+            largest=LARGEST_PRODUCT,
+            size_format=module.string("%s: its dimensions that are not 0 make more than 2**62 bytes"),
             alignment_format=module.string("%s: its data is not aligned to %lld bytes"),
         )
         module.add_text(text)

@@ -3,15 +3,16 @@
 Two dimensions are equal, different or of unknown relation; `EQUAL` and `DIFFERENT` are meant for all values of the
 variables for which both sides have one. Variables marked `nonnegative` (dimensions) are ≥ 0.
 Arithmetic on dimensions (int64) is taken not to overflow, likewise on indices that lie between numbers or
-dimensions. Any other arithmetic wraps around at its width: that of narrower types, and of int64 values of
-unknown origin (a load, a variable nothing is known of).
+dimensions: in the programs these are of, an overflow is an error. Any other arithmetic wraps around at its width: that
+of narrower types, and of int64 values of unknown origin (a load, a variable nothing is known of). In an
+``Analyzer(wraps=True)``, for what machines compute, all arithmetic does.
 """
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -91,8 +92,8 @@ class Analyzer:
     among them: see `learn`. Facts that contradict each other make everything provable.
     """
 
-    def __init__(self) -> None:
-        self._facts = Facts()
+    def __init__(self, wraps: bool = False) -> None:
+        self._facts = Facts(wraps=wraps)
         """What the simplifier knows."""
         self._conditions: tuple[PrimExpr, ...] = ()
         self._given: Normalizer | None = None
@@ -163,6 +164,22 @@ class Analyzer:
             self._conditions += (condition,)
 
     @contextmanager
+    def limits_scope(self, limits: Iterable[tuple[PrimExpr, int]]) -> Generator[Analyzer]:
+        """Inside the ``with``, int64 expressions of sizes are at most these numbers, computed without overflow.
+
+        What is no sum of products of sizes says nothing here. Inner expressions must come first.
+        """
+        before, added = self._state(), tuple(limits)
+        if added:
+            self._facts = self._facts.copy()
+            self._facts.limits += added
+            self._start_over()
+        try:
+            yield self
+        finally:
+            self._restore(before)
+
+    @contextmanager
     def constraint_scope(self, condition: Any) -> Generator[Analyzer]:
         """Take a condition as true inside the ``with``."""
         before = self._state()
@@ -199,7 +216,10 @@ class Analyzer:
     def _prove_with(self) -> Normalizer:
         """The prover's normalizer, under all that is known."""
         if self._prover is None:
-            facts = Facts(values=dict(self._facts.values), ranges=dict(self._facts.ranges))
+            given = self._facts
+            facts = Facts(
+                dict(given.values), ranges=dict(given.ranges), limits=given.limits, wraps=given.wraps
+            )
             self._prover, self._learnt = Normalizer(facts, assume_defined=True), 0
         for condition in self._conditions[self._learnt :]:
             self._prover = learn(self._prover, condition)

@@ -10,8 +10,12 @@
     p ≤ p + k·m·g  for a known g ≥ 0, k ≥ 0, m ≥ 0          an inequality cancels a term
     x = least + x', x' ≥ 0                                  products of variables with a positive minimum
 
-The search is bounded in depth and in steps. Arithmetic is that of unbounded integers; whether an expression of
-a narrow dtype has the value of its polynomial is `Bounds.fits`.
+The search is bounded in depth and in steps. Arithmetic is that of unbounded integers; whether an expression has the
+value of its polynomial is `Bounds.fits`. For int64 there are two kinds of arithmetic (`Facts.wraps`):
+
+    of sizes     a result that needs more than 64 bits is an error of the program: sizes and what is computed from
+                 them never overflow
+    of machines  every operation wraps around; a size is less than 2^48, and only what bounds prove to fit does
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from ..ir import DataType
+from ..runtime.limits import DIMENSION_LIMIT
 from .expr import INT64, Div, FloorDiv, FloorMod, Max, Mod, PrimExpr, Select, Var
 from .poly import (
     Atom,
@@ -86,6 +91,10 @@ class Facts:
     """Conditions known to hold or not, by their keys."""
     mentioned: set[Factor] = field(default_factory=set[Factor])
     """Factors of polynomials in `solved`, `nonnegative` and `nonzero`; perhaps of some that are there no more."""
+    limits: tuple[tuple[PrimExpr, int], ...] = ()
+    """Expressions of sizes that are computed without overflow, and what they are at most; inner ones first."""
+    wraps: bool = False
+    """Whether int64 arithmetic on sizes wraps around, as machines compute it; else its overflow is an error."""
 
     def copy(self) -> Facts:
         return Facts(
@@ -96,6 +105,8 @@ class Facts:
             list(self.nonzero),
             dict(self.truths),
             set(self.mentioned),
+            self.limits,
+            self.wraps,
         )
 
     def add_nonnegative(self, p: Poly) -> None:
@@ -116,7 +127,14 @@ class Facts:
     @property
     def empty(self) -> bool:
         return not (
-            self.values or self.solved or self.ranges or self.nonnegative or self.nonzero or self.truths
+            self.values
+            or self.solved
+            or self.ranges
+            or self.nonnegative
+            or self.nonzero
+            or self.truths
+            or self.limits
+            or self.wraps
         )
 
 
@@ -125,6 +143,14 @@ def dtype_range(dtype: DataType) -> Interval:
     if not (dtype.is_integer or dtype.is_bool):
         return EVERYTHING
     return dtype.min_value, dtype.max_value
+
+
+def kind_range(factor: Factor) -> Interval:
+    """The values of a variable or an atom of which nothing else is known: of its dtype, or of sizes."""
+    low, high = dtype_range(factor.dtype)
+    return (
+        (0, min(high, DIMENSION_LIMIT - 1)) if isinstance(factor, Var) and factor.nonnegative else (low, high)
+    )
 
 
 def assume_nonnegative(facts: Facts, p: Poly) -> None:
@@ -182,35 +208,51 @@ class Bounds:
         self.budget = Budget() if budget is None else budget
         self.rank = rank
         """The order in which factors occurred; shared with the normalizer."""
+        self.limits: dict[Monomial, int] = {}
+        """Products of sizes, and what they are at most."""
+        self.remainders: list[Poly] = []
+        """Polynomials ≥ 0 that say of remainders by unknown divisors, of which nothing overflows, where they lie."""
         self._fuel = 0
+        self._fitting: dict[Any, bool] = {}
         self._atom_ranges: dict[Atom, Interval] = {}
         self._remainders: dict[Atom, Atom] = {}
         self._bounded: dict[Atom, bool] = {}
 
     # ------------------------------------------------------------------------------------- questions
 
-    def upper(self, p: Poly, depth: int = DEPTH, fuel: int = FUEL) -> Bound:
-        """No value of `p` is larger than this. The search goes `depth` relaxations deep, over `fuel` terms in all."""
-        self._fuel = fuel
-        return self._upper(p, depth)
+    def upper(self, p: Poly, depth: int = DEPTH, fuel: int = FUEL, enough: Bound = -INF) -> Bound:
+        """No value of `p` is larger than this. The search goes `depth` relaxations deep, over `fuel` terms in all.
 
-    def _upper(self, p: Poly, depth: int) -> Bound:
+        It ends when the bound is `enough`.
+        """
+        best: Bound = INF
+        # Where what fits must be proved each time, short proofs are looked for first.
+        for deep in range(1, depth + 1) if self.facts.wraps and enough > -INF else (depth,):
+            self._fuel = fuel
+            best = min(best, self._upper(p, deep, enough))
+            if best <= enough:
+                break
+        return best
+
+    def _upper(self, p: Poly, depth: int, enough: Bound) -> Bound:
         best = self._direct_upper(p)
         if depth == 0 or len(p) > LARGE or degree(p) > DEEP or not self._may_improve(p):
             return best
-        for relaxed, divisor in self._relaxations(p):
+        for relaxed, divisor in self._relaxations(p) if best > enough else ():
             if self._fuel <= 0 or self.budget.left <= 0:
                 break
             work = 1 + sum(map(len, relaxed))
             self._fuel -= work
             self.budget.left -= work
-            bound = max(self._upper(q, depth - 1) for q in relaxed)
+            bound = max(self._upper(q, depth - 1, enough * divisor) for q in relaxed)
             best = min(best, bound // divisor)
+            if best <= enough:
+                break
         return best
 
-    def lower(self, p: Poly) -> Bound:
+    def lower(self, p: Poly, enough: Bound = INF) -> Bound:
         """No value of `p` is smaller than this."""
-        return -self.upper(scaled(p, -1))
+        return -self.upper(scaled(p, -1), enough=-enough)
 
     def interval(self, p: Poly) -> Interval:
         """Between which values `p` lies."""
@@ -230,17 +272,36 @@ class Bounds:
 
     def fits(self, p: Poly, dtype: DataType) -> bool:
         """Whether arithmetic in this dtype gives the value of the polynomial, without wrapping around."""
-        if dtype == "int64" and self._is_dimension_arithmetic(p):
+        return self.is_at_most(p, dtype) and self.is_at_least(p, dtype)
+
+    def is_at_most(self, p: Poly, dtype: DataType) -> bool:
+        """Whether arithmetic in this dtype gives the polynomial's value or less: no value lies below the dtype's."""
+        return self._stays(scaled(p, -1), -dtype_range(dtype)[0], dtype)
+
+    def is_at_least(self, p: Poly, dtype: DataType) -> bool:
+        """Whether arithmetic in this dtype gives the polynomial's value or more: no value lies above the dtype's."""
+        return self._stays(p, dtype_range(dtype)[1], dtype)
+
+    def _stays(self, p: Poly, most: Bound, dtype: DataType) -> bool:
+        if self._direct_upper(p) <= most:
             return True
-        low, high = dtype_range(dtype)
-        if self._direct_upper(p) <= high and -self._direct_upper(scaled(p, -1)) >= low:
+        if dtype == "int64" and self.is_size(p):
             return True
         if not self._may_improve(p):
             return False
-        return self.upper(p, 2, 60) <= high and -self.upper(scaled(p, -1), 2, 60) >= low
+        if not self.facts.wraps:
+            return self.upper(p, 2, 60) <= most
+        key = frozenset(p.items()), most
+        known = self._fitting.get(key)
+        if known is None:
+            known = self._fitting[key] = self.upper(p, enough=most) <= most
+        return known
+
+    def is_size(self, p: Poly) -> bool:
+        """Whether a polynomial is of sizes and indices alone, whose arithmetic does not overflow here."""
+        return not self.facts.wraps and self._is_dimension_arithmetic(p)
 
     def _is_dimension_arithmetic(self, p: Poly) -> bool:
-        """Whether a polynomial is of sizes and indices alone, which are taken not to overflow."""
         for monomial in p:
             for factor in monomial:
                 if not (
@@ -277,9 +338,7 @@ class Bounds:
         return self.variable_range(factor) if isinstance(factor, Var) else self._atom_range(factor)
 
     def variable_range(self, var: Var) -> Interval:
-        low, high = dtype_range(var.dtype)
-        if var.nonnegative:
-            low = 0
+        low, high = kind_range(var)
         known = self.facts.ranges.get(var)
         return (low, high) if known is None else (max(low, known[0]), min(high, known[1]))
 
@@ -290,7 +349,16 @@ class Bounds:
         for factor in dict.fromkeys(monomial):
             count = sum(1 for other in monomial if other is factor)
             result = interval_times(result, interval_power(self.factor_range(factor), count))
-        return result
+        return result[0], min(result[1], self.limits.get(monomial, INF))
+
+    def limit(self, p: Poly, most: int) -> bool:
+        """From here on p ≤ most, if its terms are products of sizes, all added; whether that is so."""
+        if any(c <= 0 or self.monomial_range(m)[0] < 0 for m, c in p.items()):
+            return False
+        for monomial, coefficient in p.items():
+            if len(monomial) > 1:
+                self.limits[monomial] = min(most // coefficient, self.limits.get(monomial, most))
+        return True
 
     def _direct_upper(self, p: Poly) -> Bound:
         total: Bound = 0
@@ -313,7 +381,9 @@ class Bounds:
             known = low, high = dtype_range(atom.dtype)
             if rule is not None:
                 inner = rule(*(self._direct(arg) for arg in atom.args))
-                if atom.kind != "cast":
+                if atom.ideal:
+                    known = inner
+                elif atom.kind != "cast":
                     known = max(low, inner[0]), min(high, inner[1])
                 elif low <= inner[0] and inner[1] <= high:  # else the conversion may have wrapped around
                     known = inner
@@ -324,12 +394,14 @@ class Bounds:
 
     def _may_improve(self, p: Poly) -> bool:
         """Whether the sum of the ranges may be bettered: terms depend on each other, or on known facts."""
-        if self.facts.nonnegative:
+        if self.facts.nonnegative or self.remainders:
             return True
         return any(len(m) > 1 or (m and isinstance(m[0], Atom)) for m in p)
 
     def _relaxations(self, p: Poly) -> Iterator[tuple[list[Poly], int]]:
         """Polynomials at least one of which, divided by the number, is ≥ p."""
+        if self.facts.wraps:  # what is asked most is whether a product of sizes and indices fits
+            yield from self._with_inequalities(p)
         yield from self._with_remainders(p)
         products = False
         for monomial, coefficient in p.items():
@@ -339,7 +411,8 @@ class Bounds:
             for factor in dict.fromkeys(monomial):
                 if isinstance(factor, Atom) and factor.exact and factor.kind in _ELIMINATED:
                     yield from self._eliminate(p, monomial, coefficient, factor)
-        yield from self._with_inequalities(p)
+        if not self.facts.wraps:
+            yield from self._with_inequalities(p)
         if products:
             yield from self._shifted(p)
 
@@ -370,7 +443,9 @@ class Bounds:
     def _remainder(self, quotient: Atom) -> Atom:
         known = self._remainders.get(quotient)
         if known is None:
-            known = Atom(FloorMod, quotient.args, quotient.dtype, None, quotient.partial, True)
+            known = Atom(
+                FloorMod, quotient.args, quotient.dtype, None, quotient.partial, True, quotient.ideal
+            )
             self._remainders[quotient] = known
         return known
 
@@ -412,11 +487,12 @@ class Bounds:
             yield [put(dividend if coefficient > 0 else least, others, number)], number
 
     def _with_inequalities(self, p: Poly) -> Iterator[tuple[list[Poly], int]]:
+        inequalities = (*self.remainders, *self.facts.nonnegative)
         by_factor: dict[Factor, list[tuple[Monomial, int]]] = {}
-        for mine, a in p.items() if self.facts.nonnegative else ():
+        for mine, a in p.items() if inequalities else ():
             for factor in dict.fromkeys(mine):
                 by_factor.setdefault(factor, []).append((mine, a))
-        for known in self.facts.nonnegative:
+        for known in inequalities:
             for monomial, b in known.items():
                 for mine, a in by_factor.get(monomial[0], ()) if monomial else ():
                     left = without(mine, monomial) if a * b < 0 else None

@@ -20,8 +20,8 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from .bounds import Bound, Bounds, Budget, Interval, assume_nonnegative
-from .expr import FloorDiv, Max, Select, SizeVar, Var
+from .bounds import Bounds, Budget, Interval, assume_nonnegative, dtype_range, kind_range
+from .expr import FloorDiv, Max, Select, Var
 from .normal import Normalizer, Overgrown
 from .poly import Atom, Factor, Poly, add, constant, factors_of, multiply, scaled, times_monomial, value_of
 from .sample import rootless, samples
@@ -90,9 +90,9 @@ def _is_below_one(bounds: Bounds, p: Poly) -> bool:
     return False
 
 
-def claim_by_cases(normalizer: Normalizer, p: Poly, claims: tuple[Claim, Claim]) -> Claim | None:
-    """Which of two opposite claims about `p` holds, None if neither can be shown."""
-    if not _divisible(p):
+def claim_by_cases(normalizer: Normalizer, p: Poly, claims: tuple[Claim, ...]) -> Claim | None:
+    """Which of some claims about `p` holds, None if none can be shown."""
+    if not claims or not _divisible(p):
         return None
     plausible = list(claims)
     for value in samples(p, normalizer.facts):
@@ -124,10 +124,9 @@ def _generalized(normalizer: Normalizer, p: Poly) -> tuple[Bounds, Poly] | None:
     case = _Case()
     for atom in atoms if len(atoms) > 1 else ():
         if value_of(atom.args[1]) is not None:
-            low, high = normalizer.bounds.factor_range(atom)
-            value = _fresh(atom, low)
+            value = Var("q", atom.dtype)
             case.images[atom] = {(value,): 1}
-            case.ranges[value] = low, high
+            case.ranges[value] = quotient_range(normalizer.bounds, atom)
     inner = _inside(normalizer, case) if case.images else None
     return None if inner is None else (inner.bounds, inner.exchange(p, case.images))
 
@@ -189,7 +188,7 @@ class _Search:
                 if isinstance(factor, Var) and factor not in self.positive:
                     low, high = normalizer.bounds.variable_range(factor)
                     if low == 0:
-                        less = _fresh(factor, 0)
+                        less = Var("q", factor.dtype)
                         self.positive.add(less)
                         above = _Case({factor: {(less,): 1, (): 1}}, ranges={less: (0, high - 1)})
                         return [_Case({factor: {}}), above]
@@ -252,7 +251,7 @@ def _by_remainder(normalizer: Normalizer, atoms: list[Atom]) -> list[_Case]:
     low, high = normalizer.bounds.factor_range(factor)
     if high - low < modulus:
         return [_Case({factor: constant(value)}) for value in range(int(low), int(high) + 1)]
-    quotient = _fresh(factor, low)
+    quotient = Var("q", factor.dtype)
     return [
         _Case(
             {factor: {(quotient,): modulus} | constant(r)},
@@ -273,15 +272,16 @@ def _by_quotient(normalizer: Normalizer, atoms: list[Atom]) -> list[_Case]:
         if variable is None:
             continue
         sign = x[variable,]
-        low = bounds.lower(x)
-        quotient, remainder = _fresh(variable, low), _fresh(variable, 0)
+        quotient, remainder = Var("q", variable.dtype), Var("q", variable.dtype)
         whole = add(multiply(y, {(quotient,): 1}), {(remainder,): 1})
         image = scaled(add(whole, {m: c for m, c in x.items() if m != (variable,)}, -1), sign)
         known = [add(add(y, {(remainder,): 1}, -1), {(): -1})]
         least, most = bounds.factor_range(variable)
         known += [add(image, constant(-int(least)))] if least > variable.dtype.min_value else []
-        known += [add(constant(int(most)), image, -1)] if most < variable.dtype.max_value else []
-        return [_Case({variable: image}, known, {quotient: _BOUNDED})]
+        known += [add(constant(int(most)), image, -1)] if most < kind_range(variable)[1] else []
+        low, high = quotient_range(bounds, atom)
+        ranges = {quotient: (max(low, 0) if bounds.lower(x) >= 0 else low, high), remainder: (0, 2**63 - 2)}
+        return [_Case({variable: image}, known, ranges)]
     return []
 
 
@@ -301,10 +301,10 @@ def lone_variables(x: Poly, *others: Poly) -> Iterator[Factor]:
                 yield factor
 
 
-_BOUNDED: Interval = (-(2**63) + 1, 2**63 - 2)
-"""Of a value computed from sizes: arithmetic on them is taken not to overflow."""
-
-
-def _fresh(like: Factor, low: Bound) -> Var:
-    """A new variable, which is no dimension unless it is ≥ 0."""
-    return SizeVar("q", like.dtype) if low >= 0 else Var("q", like.dtype)
+def quotient_range(bounds: Bounds, atom: Atom) -> Interval:
+    """The values of a quotient. One of sizes, whose arithmetic does not overflow, is never the last of its dtype."""
+    low, high = bounds.factor_range(atom)
+    if not bounds.is_size({(atom,): 1}):
+        return low, high
+    least, most = dtype_range(atom.dtype)
+    return max(low, least + 1), min(high, most - 1)

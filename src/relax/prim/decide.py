@@ -48,30 +48,38 @@ def decide(normalizer: Normalizer, expr: CompareExpr) -> bool | None:
         # Without facts, what bounds make 0 has the normal form 0 already.
         equal = exact and not bounds.facts.empty and bounds.upper(difference) <= 0 <= bounds.lower(difference)
         return kind is EQ if equal else None
-    if not exact:
-        return None
     if kind in (GT, GE):
-        difference = scaled(difference, -1)
-    if kind in (LT, GT):  # difference < 0
-        return True if bounds.upper(difference) < 0 else False if bounds.lower(difference) >= 0 else None
-    return True if bounds.upper(difference) <= 0 else False if bounds.lower(difference) > 0 else None
+        left, right, difference = right, left, scaled(difference, -1)
+    if kind in (LT, GT):
+        difference = add(difference, {(): 1})
+    # left ≤ right follows from the polynomials where wrapping around makes the left no greater, the right no less.
+    if (
+        bounds.is_at_most(left, dtype)
+        and bounds.is_at_least(right, dtype)
+        and bounds.upper(difference, enough=0) <= 0
+    ):
+        return True
+    above = bounds.is_at_least(left, dtype) and bounds.is_at_most(right, dtype)
+    return False if above and bounds.lower(difference, 1) > 0 else None
 
 
 def decide_by_cases(normalizer: Normalizer, expr: CompareExpr) -> bool | None:
     """The same for what `decide` leaves open: see `cases`. For proofs only, as it takes longer."""
     dtype, bounds, kind = expr.a.dtype, normalizer.bounds, type(expr)
     left, right = normalizer.normal(expr.a), normalizer.normal(expr.b)
-    if not (bounds.fits(left, dtype) and bounds.fits(right, dtype)):
-        return None
     difference = add(left, right, -1)
     if kind in (EQ, NE):
-        claim = claim_by_cases(normalizer, difference, (Claim.ZERO, Claim.NONZERO))
+        exact = bounds.fits(left, dtype) and bounds.fits(right, dtype)
+        claim = claim_by_cases(normalizer, difference, (Claim.ZERO, Claim.NONZERO) if exact else ())
         return None if claim is None else (claim is Claim.ZERO) is (kind is EQ)
     if kind in (GT, GE):
-        difference = scaled(difference, -1)
+        left, right, difference = right, left, scaled(difference, -1)
     if kind in (LT, GT):
         difference = add(difference, {(): 1})
-    claim = claim_by_cases(normalizer, difference, (Claim.NONPOSITIVE, Claim.POSITIVE))
+    below = bounds.is_at_most(left, dtype) and bounds.is_at_least(right, dtype)
+    above = bounds.is_at_least(left, dtype) and bounds.is_at_most(right, dtype)
+    claims = (Claim.NONPOSITIVE,) * below + (Claim.POSITIVE,) * above
+    claim = claim_by_cases(normalizer, difference, claims)
     return None if claim is None else claim is Claim.NONPOSITIVE
 
 
@@ -133,12 +141,12 @@ def _assume_comparison(normalizer: Normalizer, facts: Facts, condition: CompareE
             if isinstance(var, Var) and isinstance(value, IntImm):
                 facts.values.setdefault(var, value)
                 return
-    if not (normalizer.bounds.fits(left, dtype) and normalizer.bounds.fits(right, dtype)):
-        return
-    difference = add(left, right, -1)
-    if kind is NE:
+    bounds, difference = normalizer.bounds, add(left, right, -1)
+    if kind is NE and bounds.fits(left, dtype) and bounds.fits(right, dtype):
         facts.add_nonzero(difference)
-    if kind in (LT, LE, EQ):
+    # What is said of the values is true of the polynomials where wrapping around makes the left no less, the right
+    # no greater.
+    if kind in (LT, LE, EQ) and bounds.is_at_least(left, dtype) and bounds.is_at_most(right, dtype):
         assume_nonnegative(facts, add(scaled(difference, -1), {(): -1 if kind is LT else 0}))
-    if kind in (GT, GE, EQ):
+    if kind in (GT, GE, EQ) and bounds.is_at_most(left, dtype) and bounds.is_at_least(right, dtype):
         assume_nonnegative(facts, add(difference, {(): -1 if kind is GT else 0}))

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .bounds import Facts, Interval, assume_nonnegative, dtype_range
-from .cases import lone_variable, lone_variables
+from .bounds import Facts, Interval, assume_nonnegative, kind_range
+from .cases import lone_variable, lone_variables, quotient_range
 from .decide import assume, where_defined
-from .expr import EQ, NE, And, Call, CompareExpr, FloorDiv, IntImm, Not, Or, PrimExpr, SizeVar, Var
+from .expr import EQ, NE, And, Call, CompareExpr, FloorDiv, IntImm, Not, Or, PrimExpr, Var
 from .normal import Normalizer, Overgrown
 from .poly import Atom, Factor, Poly, add, constant, content, factors_of, multiply, scaled, value_of
 
@@ -107,9 +107,9 @@ def _remainder_solution(
     if not isinstance(variable, Var) or atom in factors_of(remainder):
         return None
     low, high = normalizer.bounds.interval({(atom,): 1})
-    least, most = dtype_range(atom.dtype)
-    quotient = SizeVar("q", atom.dtype) if low >= 0 else Var("q", atom.dtype)
-    ranges[quotient] = max(low, least + 1), min(high, most - 1)
+    least, most = quotient_range(normalizer.bounds, atom)
+    quotient = Var("q", atom.dtype)
+    ranges[quotient] = max(low, least), min(high, most)
     whole = add(multiply(y, {(quotient,): 1}), remainder)
     rest = {m: c for m, c in x.items() if m != (variable,)}
     return variable, scaled(add(whole, rest, -1), x[variable,])
@@ -118,7 +118,7 @@ def _remainder_solution(
 def _substituted(normalizer: Normalizer, facts: Facts, variable: Var, image: Poly) -> Normalizer:
     """The normalizer under these facts, with a variable replaced in them by what it is."""
     low, high = normalizer.bounds.variable_range(variable)
-    least, most = dtype_range(variable.dtype)
+    least, most = variable.dtype.min_value, kind_range(variable)[1]
     before = normalizer.facts
     untouched = variable not in before.mentioned  # as are most, where many sizes are bound
     count, others = (len(before.nonnegative), len(before.nonzero)) if untouched else (0, 0)
@@ -135,6 +135,10 @@ def _substituted(normalizer: Normalizer, facts: Facts, variable: Var, image: Pol
     known = [inner.exchange(p, images) for p in facts.nonnegative[count:]]
     known += [add(image, constant(-int(low)))] if low > least else []
     known += [add(constant(int(high)), image, -1)] if high < most else []
+    for monomial, limit in normalizer.bounds.limits.items():
+        product = inner.exchange({monomial: 1}, images)
+        if not inner.bounds.limit(product, limit):
+            known.append(add(constant(limit), product, -1))
     for p in known:
         if value_of(p) is None:
             assume_nonnegative(new, p)

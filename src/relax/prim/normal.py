@@ -65,6 +65,7 @@ from .poly import (
     value_of,
 )
 from .rules import EXACT, INTRINSICS, LAWS, Check, Rule
+from .terms import flatten, summands
 from .traits import fails_itself, has_effects, may_fail
 
 DIVISIONS = (FloorDiv, FloorMod, Div, Mod)
@@ -72,6 +73,10 @@ DIVISIONS = (FloorDiv, FloorMod, Div, Mod)
 
 _EXCHANGED = (*DIVISIONS, Max, Min, Select)
 """Kinds of atoms whose operands `Normalizer.exchange` goes into."""
+
+
+REMAINDERS = 8
+"""Of how many remainders by unknown divisors the bounds are told, times two."""
 
 
 class _Inexact(Exception):
@@ -92,13 +97,13 @@ class Quantity:
         self.poly = poly
 
     def __ge__(self, other: Any) -> bool:
-        return self.bounds.lower(add(self.poly, _poly(other), -1)) >= 0
+        return self.bounds.lower(add(self.poly, _poly(other), -1), 0) >= 0
 
     def __le__(self, other: Any) -> bool:
-        return self.bounds.upper(add(self.poly, _poly(other), -1)) <= 0
+        return self.bounds.upper(add(self.poly, _poly(other), -1), enough=0) <= 0
 
     def __lt__(self, other: Any) -> bool:
-        return self.bounds.upper(add(self.poly, _poly(other), -1)) < 0
+        return self.bounds.upper(add(self.poly, _poly(other), -1), enough=-1) < 0
 
     def __ne__(self, other: Any) -> bool:
         return self.bounds.is_nonzero(add(self.poly, _poly(other), -1))
@@ -111,15 +116,25 @@ def _poly(value: Any) -> Poly:
 class Normalizer:
     """Normal forms under some facts. With `assume_defined`, failures need not be kept: for proofs only."""
 
-    def __init__(self, facts: Facts, assume_defined: bool = False, budget: Budget | None = None) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        assume_defined: bool = False,
+        budget: Budget | None = None,
+        outer: Normalizer | None = None,
+    ) -> None:
         self.facts = facts
         self.rank: dict[Factor, int] = {}
         """Factors in order of first occurrence."""
         self.bounds = Bounds(facts, self.rank, budget)
         self.assume_defined = assume_defined
+        self._ideal = assume_defined and facts.wraps
+        """Whether what follows from exact operations may be written with such as do not fit: in proofs."""
         self._atoms: dict[Any, Atom] = {}
         self._done: dict[int, tuple[PrimExpr, Poly]] = {}
         self._keys: dict[int, tuple[PrimExpr, _Key]] = {}
+        for expr, most in facts.limits if outer is None else ():
+            self.bounds.limit(self.normal(expr), most)
 
     # ------------------------------------------------------------------------------------- expressions
 
@@ -156,7 +171,7 @@ class Normalizer:
 
     def _sum(self, expr: PrimExpr) -> Poly:
         result: Poly = {}
-        for part, times in _summands(expr):
+        for part, times in summands(expr):
             for monomial, coefficient in self.normal(part).items():
                 total = result.get(monomial, 0) + times * coefficient
                 if total or is_partial(monomial):
@@ -175,7 +190,7 @@ class Normalizer:
     def _operation(self, expr: PrimExpr) -> Poly:
         assert isinstance(expr, BinaryExpr)
         if isinstance(expr, (Min, Max)):
-            operands = _flatten(expr, type(expr))
+            operands = flatten(expr, type(expr))
             if len(operands) != 2:
                 return self._extremum(type(expr), [self.normal(part) for part in operands], expr.dtype, expr)
         return self.operate(type(expr), self.normal(expr.a), self.normal(expr.b), expr.dtype, expr)
@@ -269,32 +284,50 @@ class Normalizer:
     # --------------------------------------------------------------------------------------- operations
 
     def operate(
-        self, kind: type[BinaryExpr], left: Poly, right: Poly, dtype: DataType, node: PrimExpr | None = None
+        self,
+        kind: type[BinaryExpr],
+        left: Poly,
+        right: Poly,
+        dtype: DataType,
+        node: PrimExpr | None = None,
+        ideal: bool = False,
     ) -> Poly:
-        """The polynomial of an operation on two polynomials."""
+        """The polynomial of an operation on two polynomials; if `ideal`, of the operation on unbounded integers."""
         left, right = self._kept(left), self._kept(right)
         a, b = value_of(left), value_of(right)
         if a is not None and b is not None:
             value = fold_integers(kind, a, b)
             if value is not None:
-                return constant(wrap(value, dtype))
-        fits = self.bounds.fits(left, dtype) and self.bounds.fits(right, dtype)
+                return constant(value if ideal else wrap(value, dtype))
+        fits = ideal or (self.bounds.fits(left, dtype) and self.bounds.fits(right, dtype))
         for law in LAWS[kind]:
-            result = self._apply(law, left, right, dtype, fits)
+            result = self._apply(law, left, right, dtype, fits, ideal)
             if result is not None:
-                return self._kept(reduced(result, dtype))
-        return self._unit(self._atom(kind, (left, right), dtype, node))
+                if kind is FloorMod and fits and b is None and self.facts.wraps:
+                    self._remember_remainder(result, right)
+                return self._kept(result if ideal else reduced(result, dtype))
+        return self._unit(self._atom(kind, (left, right), dtype, node, ideal=ideal))
 
-    def _apply(self, law: Rule, left: Poly, right: Poly, dtype: DataType, fits: bool) -> Poly | None:
+    def _remember_remainder(self, remainder: Poly, divisor: Poly) -> None:
+        """Note that 0 ≤ x % y < y, which x - y·(x // y) does not show."""
+        known = self.bounds.remainders
+        new = len(remainder) > 1 and remainder not in known and len(known) < REMAINDERS
+        if new and self.bounds.lower(divisor, 1) >= 1:  # by 0 there is no remainder
+            known += remainder, add(add(divisor, remainder, -1), {(): -1})
+
+    def _apply(
+        self, law: Rule, left: Poly, right: Poly, dtype: DataType, fits: bool, ideal: bool = False
+    ) -> Poly | None:
         exact = law.holds is EXACT
         if exact and not fits:
             return None
+        ideal = ideal or (exact and self._ideal)
         for values in law.find(self.bounds, left, right):
             if self._passes(law.when, values, dtype) and (
                 self.assume_defined or self._passes(law.defined, values, dtype)
             ):
                 try:
-                    result = self._build(law.right, values, dtype, exact)
+                    result = self._build(law.right, values, dtype, exact, ideal)
                 except _Inexact:
                     continue
                 for name in law.dropped:
@@ -308,14 +341,16 @@ class Normalizer:
         given = (dtype.bits if name == "bits" else values[name] for name in check.names)
         return check.holds(*(v if isinstance(v, int) else Quantity(self.bounds, v) for v in given))
 
-    def _build(self, pattern: PrimExpr, values: split.Values, dtype: DataType, exact: bool) -> Poly:
+    def _build(
+        self, pattern: PrimExpr, values: split.Values, dtype: DataType, exact: bool, ideal: bool
+    ) -> Poly:
         """A rule's right side with its names replaced by polynomials."""
         if isinstance(pattern, IntImm):
             return constant(pattern.value)
         if isinstance(pattern, Var):
             value = values[pattern.name]
             return constant(value) if isinstance(value, int) else value
-        left, right = (self._build(part, values, dtype, exact) for part in sub_expressions(pattern))
+        left, right = (self._build(part, values, dtype, exact, ideal) for part in sub_expressions(pattern))
         if isinstance(pattern, Call):  # shift_left of two constants
             return constant(cast(int, value_of(left)) << cast(int, value_of(right)))
         if isinstance(pattern, (Add, Sub)):
@@ -324,9 +359,9 @@ class Normalizer:
             if len(left) * len(right) > TOO_LARGE or degree(left) + degree(right) > TOO_DEEP:
                 raise _Inexact
             return multiply(left, right)
-        if exact and not (self.bounds.fits(left, dtype) and self.bounds.fits(right, dtype)):
+        if exact and not (ideal or (self.bounds.fits(left, dtype) and self.bounds.fits(right, dtype))):
             raise _Inexact
-        return self.operate(cast("type[BinaryExpr]", type(pattern)), left, right, dtype)
+        return self.operate(cast("type[BinaryExpr]", type(pattern)), left, right, dtype, ideal=ideal)
 
     def _extremum(
         self,
@@ -403,7 +438,7 @@ class Normalizer:
             same = all(arg == args[0] for arg in args)
             return args[0] if same else self._unit(self._choice_atom(atom, args))
         if len(args) == 2:
-            return self.operate(atom.kind, args[0], args[1], atom.dtype)
+            return self.operate(atom.kind, args[0], args[1], atom.dtype, ideal=self._ideal)
         return self._extremum(Max, list(args), atom.dtype)
 
     def _choice_atom(self, atom: Atom, args: tuple[Poly, ...]) -> Atom:
@@ -424,13 +459,20 @@ class Normalizer:
         return {(atom,): 1}
 
     def _atom(
-        self, kind: Any, args: tuple[Poly, ...], dtype: DataType, node: PrimExpr | None, extra: Any = None
+        self,
+        kind: Any,
+        args: tuple[Poly, ...],
+        dtype: DataType,
+        node: PrimExpr | None,
+        extra: Any = None,
+        ideal: bool = False,
     ) -> Atom:
         keys: Any = tuple(frozenset(arg.items()) for arg in args)
-        key = (kind, dtype, extra, frozenset(keys) if kind in (Max, Mul) else keys)
+        fits = not ideal or all(self.bounds.fits(arg, dtype) for arg in args)
+        key = (kind, dtype, extra, fits, frozenset(keys) if kind in (Max, Mul) else keys)
         atom = self._atoms.get(key)
         if atom is None:
-            exact = kind == "cast" or all(self.bounds.fits(arg, dtype) for arg in args)
+            exact = ideal or kind == "cast" or all(self.bounds.fits(arg, dtype) for arg in args)
             partial = any(is_partial(m) for arg in args for m in arg)
             if kind in DIVISIONS:
                 partial = partial or not (
@@ -438,7 +480,7 @@ class Normalizer:
                 )
             elif kind is Select:
                 partial = node is None or self._fails(node)
-            atom = Atom(kind, args, dtype, node, partial, exact)
+            atom = Atom(kind, args, dtype, node, partial, exact, not fits)
             self._atoms[key] = atom
             self.rank[atom] = len(self.rank)
         elif atom.node is None:
@@ -462,9 +504,11 @@ class Normalizer:
 
     def under(self, facts: Facts, budget: Budget | None = None) -> Normalizer:
         """A normalizer with more facts, whose atoms are the same objects as this one's."""
-        inner = Normalizer(facts, self.assume_defined, self.bounds.budget if budget is None else budget)
+        inner = Normalizer(facts, self.assume_defined, self.bounds.budget if budget is None else budget, self)
         inner._atoms = dict(self._atoms)
         inner.rank.update(self.rank)
+        inner.bounds.limits.update(self.bounds.limits)
+        inner.bounds.remainders += self.bounds.remainders
         return inner
 
     # --------------------------------------------------------------------------------------------- keys
@@ -530,52 +574,6 @@ def _interned(parts: Any) -> _Key:
 
 def _frozen(p: Poly) -> frozenset[tuple[Monomial, int]]:
     return frozenset(p.items())
-
-
-def _summands(expr: PrimExpr) -> list[tuple[PrimExpr, int]]:
-    """The operands of nested sums and differences, left to right, each with how often it is added.
-
-    An expression that is shared by several is one operand.
-    """
-    sums: list[PrimExpr] = []  # each before what it is made of
-    leaves: list[PrimExpr] = []
-    seen: set[int] = set()
-    pending: list[tuple[PrimExpr, bool]] = [(expr, False)]
-    while pending:
-        part, done = pending.pop()
-        if done:
-            sums.append(part)
-        elif id(part) not in seen:
-            seen.add(id(part))
-            if isinstance(part, (Add, Sub)):
-                pending += (part, True), (part.b, False), (part.a, False)
-            else:
-                leaves.append(part)
-    times = dict.fromkeys(seen, 0)
-    times[id(expr)] = 1
-    for part in reversed(sums):
-        assert isinstance(part, (Add, Sub))
-        own = times[id(part)]
-        times[id(part.a)] += own
-        times[id(part.b)] += own if isinstance(part, Add) else -own
-    return [(leaf, times[id(leaf)]) for leaf in leaves]
-
-
-def _flatten(expr: PrimExpr, kind: type[PrimExpr]) -> list[PrimExpr]:
-    """The operands of nested operations of one kind, left to right, each once."""
-    result: list[PrimExpr] = []
-    seen: set[int] = set()
-    pending = [expr]
-    while pending:
-        part = pending.pop()
-        if id(part) not in seen:
-            seen.add(id(part))
-            if isinstance(part, kind):
-                assert isinstance(part, BinaryExpr)
-                pending += part.b, part.a
-            else:
-                result.append(part)
-    return result
 
 
 def at_most_zero(p: Poly, strict: bool) -> Poly:

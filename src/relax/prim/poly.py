@@ -20,7 +20,7 @@ from .expr import PrimExpr, Var, wrap
 class Atom:
     """A factor that is not a variable: `kind` of operation on the polynomials `args`, or an opaque `node`."""
 
-    __slots__ = ("args", "dtype", "exact", "kind", "node", "partial")
+    __slots__ = ("args", "dtype", "exact", "ideal", "kind", "node", "partial")
 
     def __init__(
         self,
@@ -30,6 +30,7 @@ class Atom:
         node: PrimExpr | None,
         partial: bool,
         exact: bool,
+        ideal: bool = False,
     ) -> None:
         self.kind = kind
         self.args = args
@@ -39,6 +40,8 @@ class Atom:
         """Whether its evaluation may fail (a division by what may be zero)."""
         self.exact = exact
         """Whether no operand wraps around: then the operation is that of unbounded integers on `args`."""
+        self.ideal = ideal
+        """Whether it is so although operands may not fit into the dtype: a step of a proof, which no expression has."""
 
     def __repr__(self) -> str:
         name = self.kind.__name__ if isinstance(self.kind, type) else str(self.kind)

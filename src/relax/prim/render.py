@@ -136,7 +136,7 @@ class Renderer:
         if kind == "cast":
             source = next(iter(atom.args[0]))[0].dtype
             return Cast(atom.dtype, self._spell_poly(atom.args[0], source))
-        if kind is Select:
+        if kind is Select or atom.ideal:
             raise Unrenderable
         operands = [self._spell_poly(arg, atom.dtype) for arg in atom.args]
         result = operands[0]

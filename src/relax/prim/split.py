@@ -53,7 +53,9 @@ def _divide(dividend: Poly, divisor: Poly) -> tuple[Poly, Poly]:
     number = value_of(divisor)
     if number is not None:
         return _divide_by_number(dividend, number) if number else ({}, dividend)
-    lead = max(divisor, key=len)
+    lead = max((m for m, c in divisor.items() if c), key=len, default=None)
+    if lead is None:  # nothing but possible failures: a division by 0
+        return {}, dividend
     quotient: Poly = {}
     rest = dividend
     for _ in range(STEPS):

@@ -15,6 +15,7 @@ from ...prim import Analyzer, And, Call, IntImm, Not, PrimExpr, is_const
 from ...prim.traits import may_fail
 from ..buffer import Buffer, BufferLoad
 from ..functor import StmtExprMutator, post_order_visit, substitute
+from ..sizes import buffer_limits
 from ..statements import NOTHING, is_nothing, seq_of
 from ..stmt import (
     AllocBuffer,
@@ -34,13 +35,16 @@ from .passes import prim_func_pass
 
 def simplify_func(func: PrimFunc) -> PrimFunc:
     """The function, simplified."""
-    return func.replace(body=_Simplifier().visit(func.body))
+    limits = [limit for buffer in func.buffer_map.values() for limit in buffer_limits(buffer)]
+    simplifier = _Simplifier()
+    with simplifier.analyzer.limits_scope(limits):
+        return func.replace(body=simplifier.visit(func.body))
 
 
 class _Simplifier(StmtExprMutator):
     def __init__(self) -> None:
         super().__init__()
-        self.analyzer = Analyzer()
+        self.analyzer = Analyzer(wraps=True)
         self.replaced: dict[Buffer, Buffer] = {}
 
     def define_buffer(self, buffer: Buffer) -> None:
@@ -98,7 +102,8 @@ class _Simplifier(StmtExprMutator):
         return node.replace(value=value, body=body)
 
     def visit_AllocBuffer(self, node: AllocBuffer) -> Stmt:
-        made = self.visit_children(node)
+        with self.analyzer.limits_scope(buffer_limits(node.buffer)):
+            made = self.visit_children(node)
         return NOTHING if is_nothing(made.body) else made
 
     def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:

@@ -1,0 +1,42 @@
+"""The sizes of buffers, and how large they can be wherever a PrimFunc runs.
+
+A dimension is at least 0 and less than 2^48, and is computed without overflow. Those dimensions of a buffer that are
+not 0 have, with the bytes of an element, a product of at most 2^62. All this is checked where a buffer comes into being
+(an argument, an allocation); so no offset within a buffer overflows.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..prim import IntImm, Mul, PrimExpr, post_order
+from ..runtime.limits import DIMENSION_LIMIT
+from .buffer import Buffer
+
+LARGEST_PRODUCT: Final = 2**62
+"""The bytes of a buffer, its dimensions of 0 not counted, are no more."""
+
+Limit = tuple[PrimExpr, int]
+"""An int64 expression, and what it is at most."""
+
+
+def size_limits(size: PrimExpr) -> list[Limit]:
+    """What is known of the products in a dimension, inner ones first."""
+    if isinstance(size, IntImm) or size.dtype != "int64":
+        return []
+    products: list[PrimExpr] = []
+    post_order(size, lambda part: products.append(part) if isinstance(part, Mul) else None)
+    found = [(product, 2**63 - 1) for product in products if product.dtype == "int64"]
+    return [*found, (size, DIMENSION_LIMIT - 1)] if found else []
+
+
+def buffer_limits(buffer: Buffer) -> list[Limit]:
+    """What is known of the products in the dimensions of a buffer, and of the products of neighbouring dimensions."""
+    found = [limit for size in buffer.shape for limit in size_limits(size)]
+    symbolic = [size for size in buffer.shape if not isinstance(size, IntImm)]
+    if len(symbolic) > 1 and all(size.dtype == "int64" for size in buffer.shape):
+        for first, product in enumerate(buffer.shape):
+            for size in buffer.shape[first + 1 :]:
+                product = product * size
+                found.append((product, LARGEST_PRODUCT))
+    return found
