@@ -27,18 +27,20 @@ Check = Callable[[Any, str], Iterator[Problem]]
 def check_nodes(obj: IRModule | BaseFunc | RelaxExpr) -> list[Diagnostic]:
     """Every field that does not hold what it is declared to, and every node that contains itself."""
     found: list[Diagnostic] = []
-    finished: set[Node] = set()
-    path: dict[Node, None] = {}
+    finished: set[int] = (
+        set()
+    )  # by identity: struct infos are equal by structure, which a broken one may not have
+    path: set[int] = set()
     work: list[tuple[Node, Span | None, bool]] = [(obj, None, False)]
     while work:
         node, span, is_left = work.pop()
         if is_left:
-            del path[node]
-            finished.add(node)
-        elif node in path:
+            path.remove(id(node))
+            finished.add(id(node))
+        elif id(node) in path:
             found.append(_broken(f"this {type(node).__name__} contains itself", span))
-        elif node not in finished:
-            path[node] = None
+        elif id(node) not in finished:
+            path.add(id(node))
             own: object = getattr(node, "span", None)
             here = own if isinstance(own, Span) else span
             if node_key(type(node)) not in NODE_CLASSES:
