@@ -65,7 +65,7 @@ def test_outside_when_compiled(layout):
         ("(n, m)", 4, -1, ValueError, "has dimension 1 of size -1"),
         ("(n, m)", 2**40, 2**40, MemoryError, "buffer C is too large for any memory"),
         ("(n,), elem_offset=m", 8, 9, ValueError, "needs 68 bytes, but there are 64"),
-        ("(n,), elem_offset=m", 8, -1, ValueError, "starts at element -1"),
+        ("(n,), elem_offset=m", 8, -1, ValueError, "starts at byte -4, but the memory at byte 0"),
         ("(n, 2), strides=(m, 1)", 4, 8, ValueError, "needs 104 bytes, but there are 64"),
     ],
 )

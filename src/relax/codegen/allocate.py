@@ -16,11 +16,12 @@ from ..runtime.sizes import SIZE_RANGE, is_size
 from ..tir import Buffer
 from ..tir.sizes import LARGEST_PRODUCT
 from .builder import Operand
-from .context import Context, Storage, escaped
+from .context import Context, escaped
+from .facts import reads_memory
 from .formula import Val
 from .index import index
-from .memory import declare_storage
 from .types import memory_element
+from .views import declare_memory
 
 _ALIGNMENT: Final = 64
 _STACK_EACH: Final = 16 << 10
@@ -28,7 +29,7 @@ _STACK_TOTAL: Final = 64 << 10
 
 
 @contextmanager
-def allocate(cx: Context, buffer: Buffer) -> Generator[Storage]:
+def allocate(cx: Context, buffer: Buffer) -> Generator[None]:
     """Storage for a buffer while the ``with`` lasts."""
     size = _constant_bytes(buffer)
     outside = cx.error_label
@@ -36,18 +37,18 @@ def allocate(cx: Context, buffer: Buffer) -> Generator[Storage]:
     if size is not None and not heap:
         cx.stack_bytes += size
         elements = max(size // _element_bytes(buffer), 1)
-        pointer = cx.b.alloca(f"[{elements} x {memory_element(buffer.dtype)}]", _ALIGNMENT)
+        pointer, bytes_ = cx.b.alloca(f"[{elements} x {memory_element(buffer.dtype)}]", _ALIGNMENT), size
     else:
-        pointer = _from_heap(cx, buffer)
+        pointer, bytes_ = _from_heap(cx, buffer)
         cx.error_label = cx.b.label("release")
         with cx.b.cold(cx.error_label):
             _release(cx, pointer)
             cx.b.end(f"br label %{outside}")
     cx.distinct.add(pointer)
     cx.vars[buffer.data] = Val(cx.b, "ptr", 1, pointer)
-    where = cx.storage[buffer] = declare_storage(cx, buffer, pointer)
-    yield where
-    del cx.storage[buffer], cx.vars[buffer.data]
+    declare_memory(cx, buffer, pointer, _ALIGNMENT, bytes_)
+    yield
+    del cx.storage[buffer], cx.vars[buffer.data], cx.memory[buffer.data]
     cx.error_label = outside
     if heap:
         _release(cx, pointer)
@@ -72,7 +73,8 @@ def _extents(buffer: Buffer) -> tuple[PrimExpr, ...]:
     return (buffer.shape[0] * buffer.strides[0],) if buffer.strides else buffer.shape
 
 
-def _from_heap(cx: Context, buffer: Buffer) -> Operand:
+def _from_heap(cx: Context, buffer: Buffer) -> tuple[Operand, Val]:
+    """The pointer to storage for a buffer, and its bytes."""
     name = f"buffer {escaped(buffer.name)}"
     with cx.exactly():
         for axis, extent in enumerate(buffer.shape):
@@ -81,7 +83,7 @@ def _from_heap(cx: Context, buffer: Buffer) -> Operand:
             cx.fail_unless(size.compare("", "ult", DIMENSION_LIMIT), "ValueError", message, size)
         bytes_ = _checked_product(cx, buffer, name)
     for extent in buffer.shape:
-        if not cx.facts.nonnegative(extent):
+        if not reads_memory(extent) and not cx.facts.nonnegative(extent):
             cx.facts.assume(GE(extent, IntImm(extent.dtype, 0)))
     rounded = (bytes_ + (_ALIGNMENT - 1)) & -_ALIGNMENT
     requested = rounded.gt(0).choose(rounded, _ALIGNMENT)
@@ -96,7 +98,7 @@ def _from_heap(cx: Context, buffer: Buffer) -> Operand:
     )
     found = Val(cx.b, "i1", 1, cx.b.op(f"icmp ne ptr {pointer}, null"))
     cx.fail_unless(found, "MemoryError", f"out of memory: {name} needs %lld bytes", requested)
-    return pointer
+    return pointer, bytes_
 
 
 def _checked_product(cx: Context, buffer: Buffer, name: str) -> Val:

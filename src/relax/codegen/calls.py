@@ -6,10 +6,11 @@ sizes bind the callee's variables, and what must agree is compared.
 
 from __future__ import annotations
 
-from ..prim import Call, PrimExpr, Var
+from ..ir import GlobalVar, Node, walk
+from ..prim import Call, PrimExpr, Var, free_vars
 from ..runtime.limits import DIMENSION_LIMIT
 from ..runtime.sizes import SIZE_RANGE
-from ..tir import Buffer, BufferLoad
+from ..tir import Buffer, BufferLoad, PrimFunc
 from .builder import quoted
 from .context import Context, Storage, escaped
 from .formula import Val
@@ -40,6 +41,10 @@ def call_function(cx: Context, call: Call, callee: str) -> None:
     operands: list[str] = []
     for i, ((param, buffer), arg) in enumerate(zip(known.params, call.args, strict=True)):
         if buffer is None:
+            if param.dtype.is_handle and not _may_point(cx, func, param, arg):
+                message = f"{callee}: parameter {param.name} is viewed as a buffer, and its argument is a pointer"
+                cx.report("E5903", f"{message} that no parameter is", call, _MATCHED.format(param.name))
+                return
             value = scalars[param] = cx.value(arg)
             if param.nonnegative and not cx.facts.nonnegative(arg):
                 who = f"call of {escaped(callee)}: argument {escaped(param.name)}"
@@ -52,6 +57,7 @@ def call_function(cx: Context, call: Call, callee: str) -> None:
         storage = _storage_of_argument(cx, callee, buffer, arg)
         if storage is None:
             return
+        _require_aligned(cx, callee, buffer, storage)
         places[i] = storage
         operands.append(f"ptr {storage.pointer}")
     with cx.elsewhere():
@@ -60,6 +66,41 @@ def call_function(cx: Context, call: Call, callee: str) -> None:
     status = cx.b.op(f"call i32 {inner_symbol(callee)}({', '.join(operands)})")
     cx.forget()
     cx.leave_unless_zero(status)
+
+
+_MATCHED = "match it to a buffer in the function: T.match_buffer({}, shape)"
+
+
+def _may_point(cx: Context, func: PrimFunc, param: Var, arg: PrimExpr) -> bool:
+    """Whether a pointer may be passed as it is: it came as a parameter, or the function does not look behind it.
+
+    A function believes what its callers outside say of a bare pointer. What a program makes of its own buffers has an
+    extent, which would be lost on the way.
+    """
+    caller = cx.unit.functions[cx.name]
+    if any(arg is mine and mine not in caller.buffer_map for mine in caller.params):
+        return True
+    uses: list[Node] = []
+
+    def visit(node: Node) -> None:
+        if isinstance(node, Buffer):
+            uses.extend([node] if node.data is param else [])
+        elif isinstance(node, Call) and isinstance(node.op, GlobalVar):
+            uses.extend([node] if any(param in free_vars(passed) for passed in node.args) else [])
+
+    walk(func.body, visit)
+    return not uses
+
+
+def _require_aligned(cx: Context, callee: str, wanted: Buffer, storage: Storage) -> None:
+    """Check that elements are where the callee expects them: a view may begin anywhere in narrower elements."""
+    needed = max(wanted.dtype.bits // 8, 1)
+    if storage.align >= needed:
+        return
+    address = Val(cx.b, "i64", 1, cx.b.op(f"ptrtoint ptr {storage.pointer} to i64"))
+    who = f"call of {escaped(callee)}: argument {escaped(wanted.name)}"
+    message = f"{who}: its data is not aligned to {needed} bytes"
+    cx.fail_unless((address & (needed - 1)).eq(0), "ValueError", message)
 
 
 def _storage_of_argument(cx: Context, callee: str, wanted: Buffer, arg: PrimExpr) -> Storage | None:

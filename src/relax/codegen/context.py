@@ -33,6 +33,18 @@ class Storage:
     pointer: Operand
     shape: tuple[Operand, ...]
     strides: tuple[Operand, ...] | None
+    offset: Operand = "0"
+    """The elements between the data variable's pointer and the first element."""
+    align: int = 1
+    """The bytes by which the first element is known to be aligned, as far as they matter: those of an element."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The memory a data variable points to: that of a parameter's buffer, or an allocation of `size` bytes."""
+
+    buffer: Buffer
+    size: Val | None
 
 
 @dataclass
@@ -69,6 +81,8 @@ class Context:
         self.wide: dict[Var, Val] = {}
         """Integer variables in 64 bits, where they were computed in 64 bits."""
         self.storage: dict[Buffer, Storage] = {}
+        self.memory: dict[Var, Memory] = {}
+        """The memory of each data variable whose extent is known."""
         self.flags: dict[PrimExpr, str] = {}
         """Fast-math flags of single operations: those of a reduction's update."""
         self.place: Span | None = None

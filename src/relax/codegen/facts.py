@@ -93,11 +93,13 @@ class Facts:
         least, most = dtype_interval(var.dtype)
         low, high = max(low, least), min(start_high + high - 1, most)
         self._set_range(var, (low, high))
-        if is_const(start, 0):
+        stable = not reads_memory(start) and not reads_memory(extent)
+        if is_const(start, 0) and stable:
             self._sizes[var] = extent
         limits = (GE(var, IntImm(var.dtype, low)), LE(var, IntImm(var.dtype, high))) if low <= high else ()
         runs = (GE(factor, IntImm(factor.dtype, 1)) for factor in self._factors(extent))
-        inside = GE(var, _like(start, var)), LT(var, _like(start, var) + _like(extent, var))
+        # What is read from memory was read once; another load of the same place may give something else.
+        inside = (GE(var, _like(start, var)), LT(var, _like(start, var) + _like(extent, var))) if stable else ()
         with self._scope(*limits, *inside, *runs):
             yield
         self._set_range(var, None)
@@ -174,7 +176,7 @@ class Facts:
         return self._prover
 
     def in_bounds(self, index: PrimExpr, size: PrimExpr) -> tuple[bool, bool]:
-        """Whether 0 ≤ index, and index < size, for certain."""
+        """Whether 0 ≤ index, and index < size, for certain. A size read from memory may have changed since."""
         low, high = self.interval(index)
         above, below = low >= 0 and high < 2**63, high < self.interval(size)[0]
         if not below and isinstance(index, Var) and index in self._sizes:
@@ -183,7 +185,7 @@ class Facts:
         wide = cast(INT64, index)
         if not above:
             above = self.holds(GE(wide, IntImm(INT64, 0)))
-        if not below:
+        if not below and not reads_memory(size):
             below = self.holds(LT(wide, cast(INT64, size)))
         return above, below
 

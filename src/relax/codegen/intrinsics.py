@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from ..ir import GlobalVar
-from ..prim import Call, IntImm, PrimExpr, StringImm
+from ..prim import Call, IntImm, PrimExpr, StringImm, Var
 from ..tir import BufferLoad
 from ..tir.buffer import zero_of
 from . import math
@@ -25,6 +25,7 @@ from .formula import Val, suffix
 from .index import index
 from .memory import element_pointer, from_memory
 from .types import element_type, is_small_float, memory_element, memory_type, register_type
+from .views import require_offset
 
 _EXTERN_NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _PURE_LIBM: Final = "nounwind willreturn memory(none)"
@@ -193,8 +194,14 @@ def _if_then_else(cx: Context, call: Call) -> Val:
     return choice(cx, call.args[0], call.args[1], call.args[2])
 
 
+_POINTERS: Final = "view the data of a buffer (T.decl_buffer(shape, data=A.data)), or pass the pointer as a T.handle"
+
+
 def _reinterpret(cx: Context, call: Call) -> Val:
     source, target = call.args[0].dtype, call.dtype
+    if source.is_handle or target.is_handle:
+        cx.report("E5903", "reinterpret: a pointer is no number, and a number is no pointer", call, _POINTERS)
+        return cx.anything(target)
     value = cx.value(call.args[0])
     if is_small_float(source):
         value = cx.unit.small_floats.encode(source, value)
@@ -273,6 +280,8 @@ def _access_ptr(cx: Context, call: Call) -> Val:
     element, offset = memory_element(call.args[0].dtype), index(cx, call.args[2])
     data = cx.value(call.args[1])
     lanes = max(call.args[0].dtype.lanes, 1)
+    if isinstance(call.args[1], Var):
+        require_offset(cx, call.args[1], call.args[0].dtype, offset)
     at = offset if lanes == 1 else offset * lanes
     return Val(cx.b, "ptr", 1, cx.b.op(f"getelementptr {element}, ptr {data.ref}, i64 {at.ref}"))
 

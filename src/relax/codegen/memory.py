@@ -17,36 +17,7 @@ from .division import all_lanes
 from .formula import Val, broadcast, constant
 from .index import index
 from .types import check_lanes, is_small_float, memory_element
-
-
-def declare_storage(cx: Context, buffer: Buffer, pointer: Operand) -> Storage:
-    """Note where a buffer's memory is (its data pointer); its sizes are computed here."""
-    shape = tuple(index(cx, size).ref for size in buffer.shape)
-    strides = tuple(index(cx, stride).ref for stride in buffer.strides) if buffer.strides else None
-    if buffer.elem_offset is not None and not _is_zero(buffer.elem_offset):
-        element = memory_element(buffer.dtype)
-        offset = index(cx, buffer.elem_offset) * max(buffer.dtype.lanes, 1)
-        pointer = cx.b.op(f"getelementptr {element}, ptr {pointer}, i64 {offset.ref}")
-    return Storage(pointer, shape, strides)
-
-
-def _is_zero(expr: PrimExpr) -> bool:
-    return isinstance(expr, IntImm) and expr.value == 0
-
-
-_UNSTORED = "match it to a parameter, or allocate it around its uses"
-
-
-def storage_of(cx: Context, buffer: Buffer) -> Storage:
-    """Where a buffer is. One that was not declared views the memory its data variable points to."""
-    known = cx.storage.get(buffer)
-    if known is not None:
-        return known
-    pointer = cx.vars.get(buffer.data)
-    if pointer is None:
-        cx.report("E5905", f"buffer {buffer.name} is used where it has no storage", hint=_UNSTORED)
-        return Storage("poison", ("0",) * buffer.ndim, None)
-    return declare_storage(cx, buffer, pointer.ref)
+from .views import storage_of
 
 
 # ------------------------------------------------------------------------------------- indices
@@ -182,7 +153,7 @@ class _Place:
         where = storage_of(cx, buffer)
         element = memory_element(buffer.dtype)
         self.dtype = buffer.dtype.element_of
-        self.align = max(buffer.dtype.bits // 8, 1)
+        self.align = where.align
         element_lanes = max(buffer.dtype.lanes, 1)
         last = indices[-1] if indices else None
         scalar = all(expr.dtype.lanes == 1 for expr in indices[:-1])

@@ -14,10 +14,10 @@ from .calls import inner_symbol
 from .context import Context, Rule, Unit
 from .floats import SmallFloats
 from .formula import Val
-from .memory import declare_storage
 from .signature import Signature, signature
 from .stmt import write
 from .types import register_type
+from .views import declare_memory
 from .wrapper import Wrapper
 
 _RULES: Final[dict[type, Rule]] = {**expr.RULES, **memory.RULES, **intrinsics.RULES}
@@ -72,9 +72,10 @@ def _write_inner(unit: Unit, name: str, func: PrimFunc, known: Signature) -> Non
     for _, buffer in known.params:
         if buffer is not None:
             cx.facts.sizes(buffer)
-    for _, buffer in known.params:
+    for i, (param, buffer) in enumerate(known.params):
         if buffer is not None:
-            cx.storage[buffer] = declare_storage(cx, buffer, cx.vars[buffer.data].ref)
+            declare_memory(cx, buffer, f"%p{i}", max(buffer.dtype.bits // 8, 1))
+            cx.memory[param] = cx.memory[buffer.data]
     write(cx, func.body)
     b.end("ret i32 0")
     with b.cold("error"):

@@ -87,7 +87,10 @@ def _in_scope(cx: Context) -> Iterator[tuple[Operand, str]]:
     """The values that the statements being written may use, and their types."""
     for val in (*cx.vars.values(), *cx.wide.values()):
         yield val.ref, val.full_type
+    for memory in cx.memory.values():
+        if memory.size is not None:
+            yield memory.size.ref, "i64"
     for storage in cx.storage.values():
         yield storage.pointer, "ptr"
-        for size in (*storage.shape, *(storage.strides or ())):
+        for size in (*storage.shape, *(storage.strides or ()), storage.offset):
             yield size, "i64"

@@ -225,7 +225,8 @@ def _while(cx: Context, stmt: While) -> None:
     with cx.sometimes():
         b.branch_if(cx.value(stmt.condition).ref, body, done)
         b.start(body)
-        write(cx, stmt.body)
+        with cx.facts.condition(stmt.condition):
+            write(cx, stmt.body)
     b.branch(head)
     b.start(done)
 

@@ -129,6 +129,9 @@ class Wrapper:
         itemsize = max(place.buffer.dtype.bits // 8, 1) * max(place.buffer.dtype.lanes, 1)
         if place.what == "offset":
             offset = Val(self.b, "i64", 1, self.field(tensor, 9, "i64"))
+            rest = offset.make(f"urem i64 {offset.ref}, {itemsize}")
+            message = f"argument {escaped(place.buffer.name)}: offset is %lld bytes, expected a multiple of {itemsize}"
+            self.cx.fail_unless(rest.eq(0), "ValueError", message, offset)
             return offset.make(f"udiv i64 {offset.ref}, {itemsize}")
         if place.what == "shape":
             return self.entry(self.field(tensor, 7, "ptr"), place.axis)

@@ -9,13 +9,14 @@
 
 An allocation does not move into a serial loop: what a buffer holds may be meant to last from one iteration to the
 next. It does move into a parallel loop that holds all uses, if its scope is local or no subscript depends on the
-loop: each iteration then needs storage of its own. An allocation that nobody uses is dropped.
+loop: each iteration then needs storage of its own. An allocation that nobody uses is dropped. One whose size is read
+from memory stays where it is: the same place may hold another number later.
 """
 
 from __future__ import annotations
 
 from ...ir import Node
-from ...prim import Call, Let
+from ...prim import Call, Let, PrimExpr, post_order
 from ..buffer import Buffer, BufferLoad
 from ..functor import StmtExprMutator, pre_order_visit
 from ..statements import seq_of
@@ -33,7 +34,7 @@ from ..stmt import (
     SeqStmt,
     Stmt,
 )
-from ..usage import free_vars
+from ..usage import buffer_expressions, free_vars
 from .passes import prim_func_pass
 
 
@@ -45,7 +46,15 @@ def plan_buffer_allocation(func: PrimFunc) -> PrimFunc:
 class _Sinking(StmtExprMutator):
     def visit_AllocBuffer(self, node: AllocBuffer) -> Stmt:
         made = self.visit_children(node)
-        return _sunk(made, made.body)
+        return _sunk(made, made.body) if _has_stable_size(made.buffer) else made
+
+
+def _has_stable_size(buffer: Buffer) -> bool:
+    """Whether the size of a buffer is made of variables and constants."""
+    reads: list[PrimExpr] = []
+    for size in buffer_expressions(buffer):
+        post_order(size, lambda part: reads.append(part) if isinstance(part, (BufferLoad, Call)) else None)
+    return not reads
 
 
 def _uses(stmt: Stmt, buffer: Buffer) -> bool:
