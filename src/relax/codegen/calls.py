@@ -42,7 +42,9 @@ def call_function(cx: Context, call: Call, callee: str) -> None:
     for i, ((param, buffer), arg) in enumerate(zip(known.params, call.args, strict=True)):
         if buffer is None:
             if param.dtype.is_handle and not _may_point(cx, func, param, arg):
-                message = f"{callee}: parameter {param.name} is viewed as a buffer, and its argument is a pointer"
+                message = (
+                    f"{callee}: parameter {param.name} is viewed as a buffer, and its argument is a pointer"
+                )
                 cx.report("E5903", f"{message} that no parameter is", call, _MATCHED.format(param.name))
                 return
             value = scalars[param] = cx.value(arg)

@@ -194,7 +194,9 @@ def _if_then_else(cx: Context, call: Call) -> Val:
     return choice(cx, call.args[0], call.args[1], call.args[2])
 
 
-_POINTERS: Final = "view the data of a buffer (T.decl_buffer(shape, data=A.data)), or pass the pointer as a T.handle"
+_POINTERS: Final = (
+    "view the data of a buffer (T.decl_buffer(shape, data=A.data)), or pass the pointer as a T.handle"
+)
 
 
 def _reinterpret(cx: Context, call: Call) -> Val:

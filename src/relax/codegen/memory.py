@@ -19,7 +19,6 @@ from .index import index
 from .types import check_lanes, is_small_float, memory_element
 from .views import storage_of
 
-
 # ------------------------------------------------------------------------------------- indices
 
 

@@ -2,8 +2,8 @@
 
 A data variable stands for memory whose extent is known: that of a parameter's buffer, or an allocation. Every buffer
 over it must lie inside. What sizes known now decide is an error of the program; what they do not is checked where the
-buffer is declared, and nothing is checked that the prover can tell. A parameter that is a bare pointer points to as much
-memory as its caller says; it must not be null. Any other pointer (the result of a call or of a choice) is refused.
+buffer is declared, and nothing is checked that the prover can tell. A parameter that is a bare pointer points to as
+much memory as its caller says; it must not be null. Any other pointer (the result of a call or a choice) is refused.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from ..ir import DataType, structural_equal
 from ..prim import EQ, LE, IntImm, PrimExpr, Var
 from ..tir import Buffer
 from ..tir.buffer import element_count
+from ..tir.usage import buffer_expressions
 from .builder import Operand
 from .context import Context, Memory, Storage, escaped
 from .facts import reads_memory
@@ -42,7 +43,9 @@ def declare_view(cx: Context, view: Buffer) -> None:
     cx.storage[view] = _view(cx, view)
 
 
-def declare_memory(cx: Context, buffer: Buffer, pointer: Operand, align: int, size: Number | None = None) -> None:
+def declare_memory(
+    cx: Context, buffer: Buffer, pointer: Operand, align: int, size: Number | None = None
+) -> None:
     """Note memory: that of a parameter's buffer, or an allocation of `size` bytes."""
     if buffer.data in cx.memory:
         other = cx.memory[buffer.data].buffer
@@ -139,7 +142,7 @@ def _proven_inside(cx: Context, view: Buffer, source: Buffer) -> bool:
     """
     own, other = ((b.dtype, b.shape, b.strides, b.elem_offset) for b in (view, source))
     sizes = (*view.shape, *source.shape)
-    if any(reads_memory(part) for b in (view, source) for part in (*b.shape, *b.strides, b.elem_offset) if part is not None):
+    if any(reads_memory(part) for buffer in (view, source) for part in buffer_expressions(buffer)):
         return False
     if structural_equal(own, other):
         return True
@@ -151,12 +154,8 @@ def _proven_inside(cx: Context, view: Buffer, source: Buffer) -> bool:
     needed, held = (element_count(buffer) * _item(buffer) for buffer in (view, source))
     if cx.facts.holds(EQ(needed, held)):
         return True
-    small = all(cx.facts.interval(size)[1] < _SMALL for size in sizes) and len(sizes) == 2
-    return small and cx.facts.holds(LE(needed, held))
-
-
-_SMALL = 2**48
-"""Sums and multiples of sizes below this do not leave 64 bits."""
+    fits = all(cx.facts.interval(b.shape[0])[1] * _item(b) < 2**63 for b in (view, source) if b.shape)
+    return len(sizes) == 2 and fits and cx.facts.holds(LE(needed, held))
 
 
 # ------------------------------------------------------------------------------------- extents
@@ -204,7 +203,9 @@ class _Counter:
         b_ = self.cx.b
         function = b_.module.intrinsic(f"llvm.s{op}.with.overflow.i64", "{ i64, i1 }", "i64", "i64")
         pair = b_.op(f"call {{ i64, i1 }} {function}(i64 {_val(self.cx, a).ref}, i64 {_val(self.cx, b).ref})")
-        self.overflow = _either(self.overflow, Val(b_, "i1", 1, b_.op(f"extractvalue {{ i64, i1 }} {pair}, 1")))
+        self.overflow = _either(
+            self.overflow, Val(b_, "i1", 1, b_.op(f"extractvalue {{ i64, i1 }} {pair}, 1"))
+        )
         return Val(b_, "i64", 1, b_.op(f"extractvalue {{ i64, i1 }} {pair}, 0"))
 
 
@@ -232,8 +233,12 @@ def _span(cx: Context, buffer: Buffer, storage: Storage) -> _Span:
     else:
         for size, stride in zip(sizes, storage.strides, strict=True):
             way = counter.mul(counter.add(size, -1), _number(cx, stride))
-            first = counter.add(first, min(way, 0) if isinstance(way, int) else way.intrinsic("smin", cx.i64(0)))
-            last = counter.add(last, max(way, 0) if isinstance(way, int) else way.intrinsic("smax", cx.i64(0)))
+            first = counter.add(
+                first, min(way, 0) if isinstance(way, int) else way.intrinsic("smin", cx.i64(0))
+            )
+            last = counter.add(
+                last, max(way, 0) if isinstance(way, int) else way.intrinsic("smax", cx.i64(0))
+            )
         end = counter.add(last, 1)
     item = _item(buffer)
     start, end = counter.mul(first, item), counter.mul(end, item)

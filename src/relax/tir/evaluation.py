@@ -59,7 +59,7 @@ Array = np.ndarray[Any, Any]
 class View:
     """Memory seen as a buffer: shape, strides and offset in elements."""
 
-    __slots__ = ("dtype", "item", "lanes", "memory", "name", "offset", "shape", "strides")
+    __slots__ = ("dtype", "held", "item", "lanes", "memory", "name", "offset", "shape", "strides")
 
     def __init__(
         self,
@@ -73,7 +73,8 @@ class View:
         self.name, self.dtype, self.shape, self.offset = name, dtype, shape, offset
         self.lanes = dtype.lanes
         kind = dtype.element_of.numpy()
-        self.memory = memory if memory.dtype == kind else cast(Any, memory).view(kind)
+        self.held = memory.nbytes
+        self.memory = memory if memory.dtype == kind else _seen_as(memory, kind)
         self.strides = _compact(shape) if strides is None else strides
         self.item: Callable[[Any], Any] = bool if dtype.is_bool else float if dtype.is_float else int
 
@@ -90,6 +91,24 @@ class View:
             raise IndexError(f"{self.name}[{', '.join(map(str, indices))}] is outside of its memory")
         return position * self.lanes
 
+    def require_inside(self, who: str) -> None:
+        """Raise unless all elements are inside of the memory behind; `who` begins the message."""
+        for axis, size in enumerate(self.shape):
+            if size < 0:
+                raise ValueError(f"{who} has dimension {axis} of size {size}")
+        if 0 in self.shape:
+            return
+        item = self.memory.itemsize * self.lanes
+        steps = [(size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True)]
+        start = (self.offset + sum(min(step, 0) for step in steps)) * item
+        end = (self.offset + sum(max(step, 0) for step in steps) + 1) * item
+        if start < -(2**63) or end >= 2**63:
+            raise MemoryError(f"buffer {self.name} is too large for any memory")
+        if start < 0:
+            raise ValueError(f"{who} starts at byte {start}, but the memory at byte 0")
+        if end > self.held:
+            raise ValueError(f"{who} needs {end} bytes, but there are {self.held}")
+
     def load(self, indices: Sequence[int]) -> Any:
         """The element; a list for a buffer of vectors."""
         position = self.position(indices)
@@ -104,6 +123,12 @@ class View:
             self.memory[position] = value
         else:
             self.memory[position : position + self.lanes] = value
+
+
+def _seen_as(memory: Array, kind: Any) -> Array:
+    """Memory as elements of another dtype; bytes at its end that make no element are left out."""
+    whole = memory.nbytes // np.dtype(kind).itemsize * np.dtype(kind).itemsize
+    return cast(Any, memory).view(np.uint8)[:whole].view(kind)
 
 
 def _compact(shape: Sequence[int]) -> list[int]:

@@ -100,6 +100,8 @@ class _Compiler(ExpressionCompiler):
         self.reverse = reverse_parallel
         self.functions: dict[str, Callable[[Sequence[Any]], None]] = {}
         self.loops: list[For] = []
+        self.owners: dict[Var, str] = {}
+        """The name of the buffer whose memory a data variable stands for."""
 
     # ------------------------------------------------------------------ functions
 
@@ -126,6 +128,7 @@ class _Compiler(ExpressionCompiler):
 
     def binder(self, func: PrimFunc, name: str) -> Callable[[Sequence[Any]], Env]:
         params, buffer_map = func.params, func.buffer_map
+        self.owners.update((buffer.data, buffer.name) for buffer in buffer_map.values())
         layouts = {param: self.layout(buffer) for param, buffer in buffer_map.items()}
         apart = promised_apart(func)
 
@@ -346,7 +349,8 @@ class _Compiler(ExpressionCompiler):
     def allocation(self, buffer: Buffer) -> Run:
         layout = self.layout(buffer)
         shape = [self.size(size) for size in buffer.shape]
-        count = self.size(element_count(buffer))
+        count = self.size(buffer.shape[0] * buffer.strides[0] if buffer.strides else element_count(buffer))
+        self.owners[buffer.data] = buffer.name
 
         def run(env: Env) -> None:
             for axis, size in enumerate(shape):
@@ -354,17 +358,23 @@ class _Compiler(ExpressionCompiler):
                 if not is_size(value):
                     what = f"buffer {buffer.name}: dimension {axis} is {value}"
                     raise ValueError(f"{what}, expected a size, {SIZE_RANGE}")
-            memory = _garbage(buffer.dtype, count(env) * buffer.dtype.lanes)
+            memory = _garbage(buffer.dtype, max(count(env), 0) * buffer.dtype.lanes)
             env[buffer.data] = memory
-            env[buffer] = layout(env, memory)
+            env[buffer] = view = layout(env, memory)
+            view.require_inside(f"buffer {buffer.name}")
 
         return run
 
     def declaration(self, buffer: Buffer) -> Run:
         layout = self.layout(buffer)
+        owner = self.owners.get(buffer.data, buffer.data.name)
 
         def run(env: Env) -> None:
-            env[buffer] = layout(env, env[buffer.data])
+            memory = env[buffer.data]
+            if memory is None:
+                raise ValueError(f"buffer {buffer.name}: the pointer {buffer.data.name} is null")
+            env[buffer] = view = layout(env, memory)
+            view.require_inside(f"buffer {buffer.name}, a view of {owner},")
 
         return run
 
@@ -373,6 +383,7 @@ class _Compiler(ExpressionCompiler):
         corners = [self.expr(r.min) for r in region.region]
         sizes = [self.expr(r.extent) for r in region.region]
         layout = self.layout(buffer)
+        self.owners[buffer.data] = self.owners.get(region.buffer.data, region.buffer.name)
 
         def run(env: Env) -> None:
             source: View = env[region.buffer]
