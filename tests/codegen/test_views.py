@@ -246,6 +246,10 @@ def test_an_allocation_with_strides_that_are_known_when_run():
             ("C = T.alloc_buffer((T.max(A[0], T.int64(1)),))", "A[0] = T.int64(10**8)",
              "C[T.max(A[0], T.int64(1)) - T.int64(1)] = T.float32(1)", "B[0] = C[0]"), "",
         ),
+        (
+            ("C = T.alloc_buffer((A[0], 4))", "C[0, 0] = T.float32(1)", f"A[0] = T.int64(-{FAR})",
+             "B[T.min(A[0], T.int64(3))] = C[0, 0]"), "",
+        ),
         (("for i in range(A[0]):", f"    A[0] = T.int64(-{FAR})", "    B[T.max(i - A[0], T.int64(0))] = T.float32(1)"), ""),
         (
             ("C = T.alloc_buffer((A[0],))", "A[0] = T.int64(99)", "C[0] = T.float32(0)",
@@ -298,6 +302,22 @@ def test_null_is_no_memory():
     memory = np.arange(4, dtype="float32")
     codegen.build_module({"main": func})["main"](ctypes.c_void_p(memory.ctypes.data), b)
     assert b[0] == 3
+
+
+def test_a_view_of_a_bare_pointer_has_sizes():
+    func = from_source("""
+    @T.prim_func
+    def main(p: T.handle, b: T.handle, n: T.int64):
+        B = T.match_buffer(b, (4,), "float32")
+        C = T.decl_buffer((n,), data=p)
+        B[0] = C[100000000]
+    """)
+    memory, b = np.arange(4, dtype="float32"), np.zeros(4, "float32")
+    message = "buffer C, a view of p, has dimension 0 of size -1"
+    with pytest.raises(ValueError, match=message):
+        codegen.build_module({"main": func})["main"](ctypes.c_void_p(memory.ctypes.data), b, -1)
+    with pytest.raises(ValueError, match=message):
+        tir.interpret(func, memory, b, -1)
 
 
 @pytest.mark.parametrize("value", ['T.reinterpret("handle", T.int64(4096))', 'T.reinterpret("handle", A[0])'])

@@ -99,7 +99,9 @@ class Facts:
         limits = (GE(var, IntImm(var.dtype, low)), LE(var, IntImm(var.dtype, high))) if low <= high else ()
         runs = (GE(factor, IntImm(factor.dtype, 1)) for factor in self._factors(extent))
         # What is read from memory was read once; another load of the same place may give something else.
-        inside = (GE(var, _like(start, var)), LT(var, _like(start, var) + _like(extent, var))) if stable else ()
+        inside = (
+            (GE(var, _like(start, var)), LT(var, _like(start, var) + _like(extent, var))) if stable else ()
+        )
         with self._scope(*limits, *inside, *runs):
             yield
         self._set_range(var, None)
@@ -153,12 +155,13 @@ class Facts:
 
     @contextmanager
     def allocated(self, buffer: Buffer) -> Generator[None]:
-        """Where a buffer is allocated."""
+        """Where a buffer is allocated. Sizes that were read from memory are not known to be the same later."""
         with self._scope():
-            self._limit(buffer)
-            for size in buffer.shape:
-                if not isinstance(size, (IntImm, Var)):
-                    self.size(size)
+            if not any(reads_memory(size) for size in buffer.shape):
+                self._limit(buffer)
+                for size in buffer.shape:
+                    if not isinstance(size, (IntImm, Var)):
+                        self.size(size)
             yield
 
     def assume(self, condition: PrimExpr) -> None:

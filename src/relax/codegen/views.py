@@ -56,6 +56,7 @@ def declare_memory(
     cx.memory[buffer.data] = Memory(buffer, held)
     if size is not None and (buffer.strides or _offset(buffer) is not None):
         within = _Span(0, size, False, False)
+        _require_sizes(cx, buffer, f"buffer {buffer.name}", storage)
         _require_inside(cx, buffer, f"buffer {buffer.name}", _span(cx, buffer, storage), within)
 
 
@@ -82,8 +83,9 @@ def _view(cx: Context, view: Buffer) -> Storage:
     if memory is not None:
         storage = _placed(cx, view, pointer.ref, cx.storage[memory.buffer].align)
         if not _proven_inside(cx, view, memory.buffer):
-            within = _extent(cx, memory)
             who = f"buffer {view.name}, a view of {memory.buffer.name},"
+            _require_sizes(cx, view, who, storage)
+            within = _extent(cx, memory)
             _require_inside(cx, view, who, _span(cx, view, storage), within)
         return storage
     storage = _placed(cx, view, pointer.ref, 1)
@@ -91,6 +93,7 @@ def _view(cx: Context, view: Buffer) -> Storage:
         found = Val(cx.b, "i1", 1, cx.b.op(f"icmp ne ptr {pointer.ref}, null"))
         message = f"buffer {escaped(view.name)}: the pointer {escaped(view.data.name)} is null"
         cx.fail_unless(found, "ValueError", message)
+        _require_sizes(cx, view, f"buffer {view.name}, a view of {view.data.name},", storage)
     else:
         cx.report(
             "E5905",
@@ -245,12 +248,15 @@ def _span(cx: Context, buffer: Buffer, storage: Storage) -> _Span:
     return _Span(start, end, empty, counter.overflow)
 
 
-def _require_inside(cx: Context, view: Buffer, who: str, needed: _Span, held: _Span) -> None:
-    for axis, size in enumerate(view.shape):
-        if not cx.facts.nonnegative(size) or reads_memory(size):
-            found = index(cx, size)
+def _require_sizes(cx: Context, view: Buffer, who: str, storage: Storage) -> None:
+    for axis, (size, ref) in enumerate(zip(view.shape, storage.shape, strict=True)):
+        if not cx.facts.nonnegative(size):
+            found = Val(cx.b, "i64", 1, ref)
             message = f"{escaped(who)} has dimension {axis} of size %lld"
             cx.fail_unless(found.ge(0), "ValueError", message, found)
+
+
+def _require_inside(cx: Context, view: Buffer, who: str, needed: _Span, held: _Span) -> None:
     none: Condition = _either(held.empty, held.too_large)
     start, end = _choose(cx, none, 0, held.start), _choose(cx, none, 0, held.end)
     fits = _either(needed.empty, _not(needed.too_large))
