@@ -10,6 +10,7 @@ import pytest
 
 from relax import codegen, tir
 from relax.ir import DiagnosticError
+from relax.runtime import nd
 from relax.script import from_source
 
 HEAD = """
@@ -495,3 +496,26 @@ def test_no_code_for_what_is_proven():
         B[0] = C[0, 0] + T.Cast("float32", D[0, 0, 0])
     """)
     assert "a view of" not in codegen.build_module({"main": func}).get_source()
+
+
+def test_an_offset_counts_whole_elements():
+    func = from_source("""
+    @T.prim_func
+    def main(a: T.handle, B: T.Buffer((1,), "float32")):
+        o = T.int64()
+        A = T.match_buffer(a, (4,), "float32", elem_offset=o)
+        B[0] = A[0]
+    """)
+    compiled, b = codegen.build_module({"main": func})["main"], np.zeros(1, "float32")
+    a = nd.array(np.arange(4, dtype="float32"))
+    fields = (ctypes.c_int64 * 6).from_address(
+        a.tensor.__chandle__() + 24
+    )  # a DLTensor: data first, offset last
+    data = fields[0]
+    fields[0], fields[5] = data + 2, 2
+    with pytest.raises(ValueError, match="argument A: offset is 2 bytes, expected a multiple of 4"):
+        compiled(a, b)
+    fields[0], fields[5] = data - 4, 8
+    compiled(a, b)
+    fields[0], fields[5] = data, 0
+    assert b[0] == 1
