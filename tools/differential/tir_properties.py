@@ -1,0 +1,203 @@
+"""What must hold of every PrimFunc: `tir(text, cases)` raises Failure where something differs from the oracle.
+
+    interprets   tir.interpret gives what the oracle gives: values, or the same sort of error
+    compiles     compiled code does, and writes nothing outside of its buffers
+    steps_keep   the interpreter does too after Simplify and after each step of lowering
+    prints       printing and parsing is the identity, before lowering and after it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from relax import codegen, tir
+from relax.ir import IRModule, assert_structural_equal
+from relax.script import from_source
+from relax.tir.transform import Simplify
+from relax.tir.transform.lower import STEPS
+
+from . import harness
+from .generator import HEADER
+from .properties import Case, Failure
+from .rounding import FORMATS
+from .tir_oracle import Oracle, Undefined
+
+ERRORS = (IndexError, ZeroDivisionError, OverflowError, AssertionError)
+PARTS = ("interprets", "compiles", "steps_keep", "prints")
+MARGIN = 256
+"""So many bytes on both sides of a buffer are watched."""
+CANARY = 0xA5
+
+Outcome = list[np.ndarray[Any, Any]] | type[BaseException]
+
+
+def function(text: str) -> tir.PrimFunc:
+    """The function main of a module's text."""
+    with harness.quiet():
+        module = from_source(HEADER + text)
+    assert isinstance(module, IRModule)
+    main = module["main"]
+    assert isinstance(main, tir.PrimFunc)
+    return main
+
+
+# ------------------------------------------------------------------------------------------- outcomes
+
+
+def expected(text: str, cases: Sequence[Case]) -> list[tuple[Case, Outcome]]:
+    """What the oracle says of each case that the language defines."""
+    try:
+        oracle = Oracle(text)
+    except (Undefined, AssertionError, ValueError, SyntaxError):
+        return []
+    found: list[tuple[Case, Outcome]] = []
+    for case in cases:
+        try:
+            found.append((case, outcome(oracle.run, case)))
+        except Undefined:
+            continue
+    return found
+
+
+def outcome(run: Callable[[Sequence[Any]], Any], case: Case) -> Outcome:
+    """The arrays after a run, or the sort of error it ends with."""
+    try:
+        return run(case)
+    except ERRORS as error:
+        return next(kind for kind in ERRORS if isinstance(error, kind))
+
+
+def interpreted(func: tir.PrimFunc, case: Case) -> list[np.ndarray[Any, Any]]:
+    """The arrays after the interpreter ran."""
+    copies = [arg.copy() if isinstance(arg, np.ndarray) else arg for arg in case]
+    tir.interpret(func, *copies)
+    return [arg for arg in copies if isinstance(arg, np.ndarray)]
+
+
+def run_guarded(call: Callable[..., None], case: Case) -> list[np.ndarray[Any, Any]]:
+    """The arrays after compiled code ran, in memory with margins that it must leave alone."""
+    memories: list[np.ndarray[Any, Any]] = []
+    given: list[Any] = []
+    for arg in case:
+        if not isinstance(arg, np.ndarray):
+            given.append(arg)
+            continue
+        memory = np.full(arg.nbytes + 3 * MARGIN, CANARY, np.uint8)
+        start = MARGIN + (-memory.ctypes.data) % 64
+        place = memory[start : start + arg.nbytes].view(arg.dtype).reshape(arg.shape)
+        place[...] = arg
+        given.append(place)
+        memories += [memory[:start], memory[start + arg.nbytes :]]
+    try:
+        call(*given)
+    finally:
+        if any((memory != CANARY).any() for memory in memories):
+            raise Failure("compiles writes outside", "memory beside a buffer was changed")
+    return [arg for arg in given if isinstance(arg, np.ndarray)]
+
+
+def difference(wanted: Outcome, found: Outcome) -> str | None:
+    """How two outcomes differ; None if they do not. NaN is NaN, whatever its bits."""
+    if isinstance(wanted, type) or isinstance(found, type):
+        if wanted is found:
+            return None
+        return f"expected {_error_name(wanted)}, found {_error_name(found)}"
+    for number, (a, b) in enumerate(zip(wanted, found, strict=True)):
+        same = _same(a, b)
+        if not same.all():
+            at = tuple(int(i) for i in np.argwhere(~same)[0])
+            return f"array {number}{list(at)}: expected {a[at]!r}, found {b[at]!r}"
+    return None
+
+
+def _error_name(found: Outcome) -> str:
+    return found.__name__ if isinstance(found, type) else "no error"
+
+
+def _same(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if a.dtype.name not in FORMATS:
+        return np.asarray(a == b)
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    return np.asarray(((x == y) & (np.signbit(x) == np.signbit(y))) | (np.isnan(x) & np.isnan(y)))
+
+
+def _sort(wanted: Outcome, found: Outcome) -> str:
+    return f"{_error_name(wanted)} {_error_name(found)}" if wanted is not found else "values"
+
+
+# ------------------------------------------------------------------------------------------- the parts
+
+
+def _compare(part: str, known: list[tuple[Case, Outcome]], run: Callable[[Case], Any]) -> None:
+    for case, wanted in known:
+        found = outcome(run, case)
+        text = difference(wanted, found)
+        if text is not None:
+            raise Failure(f"{part}: {_sort(wanted, found)}", text)
+
+
+def interprets(func: tir.PrimFunc, known: list[tuple[Case, Outcome]]) -> None:
+    """The interpreter does what the oracle says."""
+    _compare("interprets", known, lambda case: interpreted(func, case))
+
+
+def compiles(
+    func: tir.PrimFunc, known: list[tuple[Case, Outcome]], call: Callable[..., None] | None = None
+) -> None:
+    """Compiled code does; `call` is the function if it is compiled already."""
+    made = codegen.build_module({"main": func})["main"] if call is None else call
+    _compare("compiles", known, lambda case: run_guarded(made, case))
+
+
+def steps_keep(func: tir.PrimFunc, known: list[tuple[Case, Outcome]]) -> None:
+    """Simplify keeps what the function does, and every step of lowering, one after the other."""
+    simplified = Simplify()(IRModule({"main": func}))["main"]
+    assert isinstance(simplified, tir.PrimFunc)
+    _compare("Simplify", known, lambda case: interpreted(simplified, case))
+    for number, step in enumerate(STEPS):
+        before, func = func, step(func)
+        if func is not before:
+            name = f"{step.__name__} ({number})"
+            _compare(name, known, lambda case, func=func: interpreted(func, case))
+
+
+def prints(func: tir.PrimFunc) -> None:
+    """The printed text is the function again, before and after lowering."""
+    for name, form in (("", func), (" lowered", tir.lower(func))):
+        text = form.script()
+        try:
+            with harness.quiet():
+                again = from_source(text)
+            assert isinstance(again, tir.PrimFunc)
+            assert_structural_equal(again, form)
+        except Exception as error:
+            raise Failure(f"prints{name} {type(error).__name__}", f"{error}\n{text}") from error
+
+
+def tir_agrees(
+    text: str,
+    cases: Sequence[Case],
+    exact: bool = True,
+    parts: Sequence[str] = PARTS,
+    call: Callable[..., None] | None = None,
+) -> None:
+    """All of it; `parts` are those to look at. Cases of which the language says nothing are passed over."""
+    known = expected(text, cases)
+    if not known:
+        return
+    func = function(text)
+    checks: dict[str, Callable[[], None]] = {
+        "interprets": lambda: interprets(func, known),
+        "compiles": lambda: compiles(func, known, call),
+        "steps_keep": lambda: steps_keep(func, known),
+        "prints": lambda: prints(func),
+    }
+    for part in parts:
+        try:
+            checks[part]()
+        except Failure as failure:
+            failure.options = {**failure.options, "parts": [part]}
+            raise
