@@ -2,7 +2,8 @@
 
     python tools/fuzz.py --seconds 1800 --seed 7 --jobs 2 --property agrees --out found/
 
-Each program is checked for the properties of `differential.properties`. The first failure is reduced to a small program,
+Each program is checked for the properties of `differential.properties`; every third time, some PrimFuncs are made instead
+and compared with an evaluator in exact numbers (`differential.tir_properties`, `--property tir_agrees`). The first failure is reduced to a small program,
 printed as a ready test and, with --out, written to a file; the exit status is then 1. It is 1 too if at the end a
 construct or an operator that the generator knows has not occurred (given enough programs for all of them to).
 The same seed makes the same programs.
@@ -74,10 +75,18 @@ EVERY = {
 """Properties that take long are checked of one program in so many."""
 
 
+TIR = "tir_agrees"
+"""The property of PrimFuncs."""
+TIR_SHARE, TIR_TOGETHER = 3, 6
+"""One time in so many PrimFuncs are made; and so many, which are compiled together."""
+
+
 def check(seed: str, index: int, names: list[str] | None) -> tuple[Counter[str], list[dict[str, Any]]]:
-    """Make one program and check it: the features it has, and the failures."""
+    """Make one program and check it: the features it has, and the failures. In its turn, some PrimFuncs."""
     from differential import properties
 
+    if names == [TIR] or (index % TIR_SHARE == 0 and (names is None or TIR in names)):
+        return check_tir(seed)
     program, cases = program_of(seed)
     if program.is_refused():
         return Counter({REFUSED: 1}), []
@@ -90,6 +99,22 @@ def check(seed: str, index: int, names: list[str] | None) -> tuple[Counter[str],
         if failure is not None:
             return program.features, [{"seed": seed, "property": name, **failure}]
     return program.features, []
+
+
+def check_tir(seed: str) -> tuple[Counter[str], list[dict[str, Any]]]:
+    """Make some PrimFuncs and check them: the features they have together, and the first failure."""
+    from differential.tir_programs import tir_program
+    from differential.tir_properties import compiled_together, tir_agrees
+
+    programs = {f"tir:{seed}:{i}": tir_program(f"tir:{seed}:{i}") for i in range(TIR_TOGETHER)}
+    features: Counter[str] = Counter()
+    calls = compiled_together([program.text for program in programs.values()])
+    for (name, program), call in zip(programs.items(), calls, strict=True):
+        features.update(program.features)
+        failure = failure_of(tir_agrees, program.text, program.cases, call=call)
+        if failure is not None:
+            return features, [{"seed": name, "property": TIR, **failure}]
+    return features, []
 
 
 def failure_of(holds: Any, text: str, cases: list[list[Any]], **options: Any) -> dict[str, Any] | None:
@@ -114,7 +139,11 @@ def failure_of(holds: Any, text: str, cases: list[list[Any]], **options: Any) ->
 def program_of(seed: str) -> tuple[Any, list[list[Any]]]:
     """The program of a seed, and arguments for it."""
     from differential.generator import SIZES, inputs, random_program
+    from differential.tir_programs import tir_program
 
+    if seed.startswith("tir:"):
+        found = tir_program(seed)
+        return found, found.cases
     program, chosen = random_program(seed), random.Random(seed)
     sizes = chosen.sample(SIZES, 3)
     return program, [inputs(program, s, chosen.randrange(1 << 30), chosen.random() < 0.06) for s in sizes]
@@ -122,18 +151,20 @@ def program_of(seed: str) -> tuple[Any, list[list[Any]]]:
 
 def reduced(failure: dict[str, Any], seconds: float) -> str:
     """The ready test of a failure."""
-    from differential import properties
+    from differential import properties, tir_reducer
     from differential.reducer import ready_test, reduce
+    from differential.tir_properties import tir_agrees
 
     program, cases = program_of(failure["seed"])
-    holds = properties.PROPERTIES[failure["property"]]
+    is_tir = failure["property"] == TIR
+    holds = tir_agrees if is_tir else properties.PROPERTIES[failure["property"]]
     options = {"exact": program.exact, **failure["options"]}
 
     def fails(text: str, some: list[list[Any]]) -> str | None:
         found = failure_of(holds, text, some, **options)
         return None if found is None else found["kind"]
 
-    text, cases = reduce(program.text, cases, fails, seconds)
+    text, cases = reduce(program.text, cases, fails, seconds, tir_reducer.CANDIDATES if is_tir else None)
     found = failure_of(holds, text, cases, **options)
     return ready_test(failure["property"], text, cases, comment=found["message"] if found else "", **options)
 
@@ -144,6 +175,7 @@ def work(job: int, options: argparse.Namespace, results: Any) -> None:
     index = job
     parent = mp.parent_process()
     while time.monotonic() < until and (parent is None or parent.is_alive()):
+        seed_file(job).write_text(f"{options.seed}:{index}")
         try:
             features, failures = check(f"{options.seed}:{index}", index // options.jobs, options.property)
         except Exception:  # noqa: BLE001 (an error of the generator, or not a Failure)
@@ -153,6 +185,11 @@ def work(job: int, options: argparse.Namespace, results: Any) -> None:
         results.put((index, features, failures))
         index += options.jobs
     results.put((job, None, None))
+
+
+def seed_file(job: int) -> Path:
+    """The file in which a process notes what it works on: if it dies, nobody else can say."""
+    return Path(os.environ["RELAX_CACHE_DIR"]) / f"seed-{job}.txt"
 
 
 # -------------------------------------------------------------------------------------------- the whole
@@ -174,8 +211,10 @@ def run(options: argparse.Namespace) -> int:
         try:
             _, found, failed = results.get(timeout=5)
         except Empty:
-            if not any(worker.is_alive() for worker in workers):
-                print("a process died: look for a crash of compiled code")
+            dead = [job for job, worker in enumerate(workers) if worker.exitcode not in (None, 0)]
+            if dead:
+                for job in dead:
+                    print(f"a process died at the program of seed {seed_file(job).read_text()!r}: look for a crash")
                 return 1
             continue
         if found is None:
@@ -200,7 +239,7 @@ def run(options: argparse.Namespace) -> int:
             )
     for worker in workers:
         worker.terminate()
-    status = report_features(features, programs)
+    status = report_features(features, programs, options.property)
     for number, failure in enumerate(failures.values()):
         report_failure(failure, options, number)
         status = 1
@@ -208,14 +247,19 @@ def run(options: argparse.Namespace) -> int:
     return status
 
 
-def report_features(features: Counter[str], programs: int) -> int:
+def report_features(features: Counter[str], programs: int, names: list[str] | None) -> int:
     """Print how many programs had each construct; 1 if one that is known had none."""
     from differential.generator import all_features
+    from differential.tir_programs import FEATURES
     from relax.ir import Op
 
-    known = set(all_features())
-    known |= {"R." + name.removeprefix("relax.") for name in Op.list_op_names() if name.startswith("relax.")}
-    known -= OPERATORS_OF_THE_MACHINE
+    known: set[str] = set(FEATURES) if names is None or TIR in names else set()
+    if names != [TIR]:
+        known |= all_features()
+        known |= {
+            "R." + name.removeprefix("relax.") for name in Op.list_op_names() if name.startswith("relax.")
+        }
+        known -= OPERATORS_OF_THE_MACHINE
     print("programs with each construct:")
     rows = [f"{name} {features[name]}" for name in sorted(known | set(features), key=lambda n: -features[n])]
     print("  " + ", ".join(rows))

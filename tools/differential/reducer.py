@@ -22,12 +22,21 @@ import relax
 Case = list[Any]
 Fails = Callable[[str, list[Case]], "str | None"]
 Change = Callable[[], None]
+Candidates = Callable[[ast.Module], "Iterator[ast.Module | tuple[ast.Module, int]]"]
 
 
 class Reduction:
     """A program that fails, and the smallest found so far."""
 
-    def __init__(self, text: str, cases: Sequence[Case], fails: Fails, seconds: float = 120) -> None:
+    def __init__(
+        self,
+        text: str,
+        cases: Sequence[Case],
+        fails: Fails,
+        seconds: float = 120,
+        candidates: Sequence[Candidates] | None = None,
+    ) -> None:
+        self.candidates = candidates or RELAX
         self.text = ast.unparse(ast.parse(text))
         self.cases = [list(case) for case in cases]
         self.fails = fails
@@ -60,13 +69,11 @@ class Reduction:
         before = None
         while before != (self.text, str(self.cases)) and time.monotonic() < self.until:
             before = self.text, str(self.cases)
-            for candidates in (functions, statements, blocks, parameters, results, annotations, expressions):
+            for candidates in self.candidates:
                 self.sweep(candidates)
             self.smaller_inputs()
 
-    def sweep(
-        self, candidates: Callable[[ast.Module], Iterator[ast.Module | tuple[ast.Module, int]]]
-    ) -> None:
+    def sweep(self, candidates: Candidates) -> None:
         """Try all changes of a sort; after one that helped, those of the changed program that come after it."""
         start = 0
         while time.monotonic() < self.until:
@@ -102,9 +109,18 @@ class Reduction:
                         break
 
 
-def reduce(text: str, cases: Sequence[Case], fails: Fails, seconds: float = 120) -> tuple[str, list[Case]]:
-    """A smaller program, and inputs, that fail in the same way. Raises ValueError if it does not fail at all."""
-    reduction = Reduction(text, cases, fails, seconds)
+def reduce(
+    text: str,
+    cases: Sequence[Case],
+    fails: Fails,
+    seconds: float = 120,
+    candidates: Sequence[Candidates] | None = None,
+) -> tuple[str, list[Case]]:
+    """A smaller program, and inputs, that fail in the same way. Raises ValueError if it does not fail at all.
+
+    `candidates` are the changes that are tried, by default those of Relax functions.
+    """
+    reduction = Reduction(text, cases, fails, seconds, candidates)
     reduction.run()
     return reduction.text, reduction.cases
 
@@ -331,6 +347,10 @@ def _inner_changes(value: ast.expr, names: list[str]) -> list[Change]:
     return found
 
 
+RELAX: tuple[Candidates, ...] = (functions, statements, blocks, parameters, results, annotations, expressions)
+"""The changes of Relax functions, the large ones first."""
+
+
 # --------------------------------------------------------------------------------------------- inputs
 
 
@@ -401,12 +421,13 @@ def ready_test(
     note = "".join(f"    # {line}\n" for line in comment.splitlines()[:3])
     more = "".join(f", {name}={value!r}" for name, value in options.items())
     exactly = "" if exact else ", exact=False"
+    module = "tir_properties" if property_name.startswith("tir_") else "properties"
     return (
-        "import textwrap\n\nimport numpy as np\nimport relax\nfrom differential import properties\n\n\n"
+        f"import textwrap\n\nimport numpy as np\nimport relax\nfrom differential import {module}\n\n\n"
         f"def test_found_{property_name}():\n{note}"
         f'    text = """\n{body}\n    """\n'
         f"{setup}    cases = [\n{rows}    ]\n"
-        f"    properties.{property_name}(textwrap.dedent(text), cases{exactly}{more})\n"
+        f"    {module}.{property_name}(textwrap.dedent(text), cases{exactly}{more})\n"
     )
 
 

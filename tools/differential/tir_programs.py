@@ -41,6 +41,7 @@ class Program:
     text: str
     cases: list[list[Any]]
     features: Counter[str]
+    exact: bool = True
 
 
 @dataclass
