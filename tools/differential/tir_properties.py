@@ -66,6 +66,8 @@ def outcome(run: Callable[[Sequence[Any]], Any], case: Case) -> Outcome:
     """The arrays after a run, or the sort of error it ends with."""
     try:
         return run(case)
+    except Failure:
+        raise  # it is an AssertionError of its own sort
     except ERRORS as error:
         return next(kind for kind in ERRORS if isinstance(error, kind))
 
@@ -125,7 +127,9 @@ def _same(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, A
 
 
 def _sort(wanted: Outcome, found: Outcome) -> str:
-    return f"{_error_name(wanted)} {_error_name(found)}" if wanted is not found else "values"
+    if isinstance(wanted, type) or isinstance(found, type):
+        return f"{_error_name(wanted)} {_error_name(found)}"
+    return "values"
 
 
 # ------------------------------------------------------------------------------------------- the parts
