@@ -12,7 +12,7 @@ help:
 	@echo "make demo     run the examples"
 	@echo "make test     run the tests, documentation examples included"
 	@echo "make coverage the tests, measured: every branch of what defines the language is to be run"
-	@echo "make fuzz     random programs against the interpreter, for SECONDS=1800"
+	@echo "make fuzz     random programs against the interpreter and exact numbers, for SECONDS=1800"
 	@echo "make check    lint, check formatting, types and the order of the rooms"
 	@echo "make format   format the sources and apply the safe fixes"
 	@echo "make venv     only make .venv, with everything a developer needs"

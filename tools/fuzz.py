@@ -214,7 +214,9 @@ def run(options: argparse.Namespace) -> int:
             dead = [job for job, worker in enumerate(workers) if worker.exitcode not in (None, 0)]
             if dead:
                 for job in dead:
-                    print(f"a process died at the program of seed {seed_file(job).read_text()!r}: look for a crash")
+                    print(
+                        f"a process died at the program of seed {seed_file(job).read_text()!r}: look for a crash"
+                    )
                 return 1
             continue
         if found is None:

@@ -3,8 +3,7 @@
     Oracle(text).run(arguments)
 
 The text is that of `tir_programs`: TVMScript with a dtype at every constant. Nothing of the package under test takes part: the
-text is read by Python's own parser, integers are Python's, wrapped after every operation; float64 is Python's float,
-float32 a NumPy scalar, and narrower floats are fractions rounded once.
+text is read by Python's own parser, and computed with `tir_numbers`.
 
 Undefined says that the language leaves the result open, or that the text is not of the known sort.
 """
@@ -14,169 +13,31 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-import operator
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from .rounding import FORMATS, nearest
+from .tir_numbers import (
+    COMPARE,
+    INTEGER,
+    INTEGERS,
+    Undefined,
+    converted,
+    float_operation,
+    integer_operation,
+    limits,
+    unary,
+    wrapped,
+)
 
-INTEGERS = {f"{sign}int{bits}": (sign, bits) for sign in ("", "u") for bits in (8, 16, 32, 64)}
 MOST_STEPS = 60_000
 """A longer run is not defined: it is not tried."""
 
 Env = dict[str, Any]
 Typed = tuple[str, Callable[[Env], Any]]
 Run = Callable[[Env], None]
-
-
-class Undefined(Exception):
-    """Nothing is said of what the program does."""
-
-
-def limits(dtype: str) -> tuple[int, int]:
-    """The least and the greatest value of an integer dtype."""
-    sign, bits = INTEGERS[dtype]
-    return (0, (1 << bits) - 1) if sign else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
-
-
-def wrapped(value: int, dtype: str) -> int:
-    """An integer modulo two to the power of a dtype's width."""
-    low, high = limits(dtype)
-    return (value - low) % (high - low + 1) + low
-
-
-def converted(value: Any, source: str, dtype: str) -> Any:
-    """The value of a Cast: integers wrap, floats truncate and saturate, everything rounds once."""
-    if dtype == "bool":
-        return value != 0
-    if dtype in FORMATS:
-        return nearest(value if source in FORMATS else int(value), dtype)
-    if source not in FORMATS:
-        return wrapped(int(value), dtype)
-    if math.isnan(value):
-        return 0
-    low, high = limits(dtype)
-    return low if value <= low else high if value >= high else int(value)
-
-
-# ---------------------------------------------------------------------------------------- arithmetic
-
-
-def _truncdiv(a: int, b: int) -> int:
-    quotient = abs(a) // abs(b)
-    return quotient if (a < 0) == (b < 0) else -quotient
-
-
-def _shifted(a: int, count: int, bits: int, left: bool) -> int:
-    if left:
-        return a << count if 0 <= count < bits else 0
-    return a >> count if 0 <= count < bits else (-1 if a < 0 else 0)
-
-
-INTEGER: dict[str, Callable[[int, int], int]] = {
-    "Add": operator.add,
-    "Sub": operator.sub,
-    "Mult": operator.mul,
-    "FloorDiv": operator.floordiv,
-    "Mod": operator.mod,
-    "floordiv": operator.floordiv,
-    "floormod": operator.mod,
-    "truncdiv": _truncdiv,
-    "truncmod": lambda a, b: a - b * _truncdiv(a, b),
-    "BitAnd": operator.and_,
-    "BitOr": operator.or_,
-    "BitXor": operator.xor,
-    "min": min,
-    "max": max,
-}
-COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt, "GtE": operator.ge, "Eq": operator.eq,
-    "NotEq": operator.ne,
-}  # fmt: skip
-
-
-def integer_operation(name: str, dtype: str) -> Callable[[int, int], int]:
-    """A binary operation of machine integers."""
-    if name in ("LShift", "RShift", "shift_left", "shift_right"):
-        bits, left = INTEGERS[dtype][1], name in ("LShift", "shift_left")
-        return lambda a, b: wrapped(_shifted(a, b, bits, left), dtype)
-    if name not in INTEGER:
-        raise Undefined(f"{name} of {dtype}")
-    function = INTEGER[name]
-    return lambda a, b: wrapped(function(a, b), dtype)
-
-
-def _extremum(name: str) -> Callable[[float, float], float]:
-    choose = min if name == "min" else max
-
-    def run(a: float, b: float) -> float:
-        if math.isnan(a) or math.isnan(b):
-            return math.nan
-        if a == b == 0 and math.copysign(1, a) != math.copysign(1, b):
-            raise Undefined("an extremum of zeros of both signs")
-        return choose(a, b)
-
-    return run
-
-
-_FLOAT = {"Add": operator.add, "Sub": operator.sub, "Mult": operator.mul, "Div": operator.truediv}
-
-
-def float_operation(name: str, dtype: str) -> Callable[[float, float], float]:
-    """A binary operation of floats, rounded once."""
-    if name in ("min", "max"):
-        return _extremum(name)
-    if name not in _FLOAT:
-        raise Undefined(f"{name} of {dtype}")
-    function = _FLOAT[name]
-    if dtype in ("float64", "float32"):
-        kind = np.float64 if dtype == "float64" else np.float32
-        return lambda a, b: float(function(kind(a), kind(b)))
-
-    def run(a: float, b: float) -> float:
-        rough = float(function(np.float64(a), np.float64(b)))
-        if not (math.isfinite(a) and math.isfinite(b)) or (name == "Div" and b == 0):
-            return nearest(rough, dtype)
-        exact = function(Fraction(a), Fraction(b))
-        return nearest(exact if exact else math.copysign(0.0, rough), dtype)
-
-    return run
-
-
-def _rounding(name: str) -> Callable[[float], float]:
-    function: Callable[[float], Any] = {
-        "floor": math.floor, "ceil": math.ceil, "trunc": math.trunc, "nearbyint": round
-    }[name]  # fmt: skip
-    return lambda x: math.copysign(float(function(x)), x) if math.isfinite(x) else x
-
-
-def unary(name: str, dtype: str) -> Typed | tuple[str, Callable[[Any], Any]]:
-    """A function of one operand: the dtype of the result, and the function."""
-    if dtype in FORMATS:
-        table: dict[str, tuple[str, Callable[[Any], Any]]] = {
-            "abs": (dtype, abs),
-            "sqrt": (dtype, lambda x: nearest(math.sqrt(x) if x >= 0 else math.nan, dtype)),
-            "isnan": ("bool", math.isnan),
-            "isinf": ("bool", math.isinf),
-            "isfinite": ("bool", math.isfinite),
-        }
-        for rounding in ("floor", "ceil", "trunc", "nearbyint"):
-            table[rounding] = (dtype, lambda x, f=_rounding(rounding): nearest(f(x), dtype))
-    elif dtype in INTEGERS:
-        bits = INTEGERS[dtype][1]
-        table = {
-            "abs": (dtype, lambda x: wrapped(abs(x), dtype)),
-            "bitwise_not": (dtype, lambda x: wrapped(~x, dtype)),
-            "popcount": (dtype, lambda x: (x % (1 << bits)).bit_count()),
-        }
-    else:
-        table = {}
-    if name not in table:
-        raise Undefined(f"{name} of {dtype}")
-    return table[name]
 
 
 # ------------------------------------------------------------------------------------------- storage
@@ -429,9 +290,7 @@ class Oracle:
                 ranges.append((dtype, None, extent))
         elif kind in ("serial", "parallel", "vectorized", "unroll") and len(args) == 2:
             (dtype, low), high = self.expr(args[0]), self.of(args[1], self.expr(args[0])[0])
-            ranges.append(
-                (dtype, low, lambda env, d=dtype, lo=low, hi=high: wrapped(hi(env) - lo(env), d))
-            )
+            ranges.append((dtype, low, lambda env, d=dtype, lo=low, hi=high: wrapped(hi(env) - lo(env), d)))
         else:
             raise Undefined(f"T.{kind}")
         if len(names) != len(ranges) or any(dtype not in INTEGERS for dtype, _, _ in ranges):
@@ -468,6 +327,8 @@ class Oracle:
                 return
             if count <= 0:
                 return
+            if (dtype == "uint64" and first + count >= 2**63) or first + count == 2**63:
+                raise Undefined("a loop whose end is not counted in 64 bits with sign")
             if first + count - 1 > limits(dtype)[1]:
                 raise OverflowError("the end of a loop")
             order = Order() if kind in ("parallel", "vectorized") else None
@@ -484,9 +345,7 @@ class Oracle:
 
         return run
 
-    def block(
-        self, body: list[ast.stmt], loops: list[str]
-    ) -> tuple[Callable[[Env, bool], None], set[str]]:
+    def block(self, body: list[ast.stmt], loops: list[str]) -> tuple[Callable[[Env, bool], None], set[str]]:
         """A block: its variables, predicate, init and body; and the names in what its reduction variables stand for."""
         bindings: list[tuple[str, Callable[[Env], Any], bool]] = []
         reducing: set[str] = set()
@@ -506,9 +365,7 @@ class Oracle:
                         self.dtypes[name] = dtype
                         bindings.append((name, run, axis == "R"))
                         reducing |= _names(value) if axis == "R" else set()
-                case ast.Assign(
-                    [ast.Name(name)], ast.Call(ast.Attribute(attr="spatial"), [extent, value])
-                ):
+                case ast.Assign([ast.Name(name)], ast.Call(ast.Attribute(attr="spatial"), [extent, value])):
                     dtype, run = self.expr(value)
                     self.dtypes[name] = dtype
                     bindings.append((name, run, False))
@@ -607,7 +464,7 @@ class Oracle:
                 return target, lambda env: converted(run(env), source, target)
             case "reinterpret", [dtype, value]:
                 return self.reinterpreted(_constant(dtype), value)
-            case ("Select" | "if_then_else"), [condition, yes, no]:
+            case (("Select" | "if_then_else"), [condition, yes, no]):
                 test, (dtype, first) = self.of(condition, "bool"), self.expr(yes)
                 second = self.of(no, dtype)
                 return dtype, lambda env: first(env) if test(env) else second(env)

@@ -10,7 +10,6 @@ bounds and most divisors are not zero, some only seem so.
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -18,12 +17,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import ml_dtypes as ml_dtypes  # gives NumPy the narrow floats by name
 import numpy as np
 
 from .choices import Choices, Seeded
-from .rounding import FORMATS, nearest
-from .tir_oracle import INTEGERS, limits
+from .rounding import FORMATS
+from .tir_inputs import Buffer, arguments
+from .tir_numbers import INTEGERS, limits
 
 INTS = list(INTEGERS)
 WIDE = ["int64", "int64", "uint64", "int32"]
@@ -31,7 +30,6 @@ FLOATS = ["float32", "float32", "float64", "float16", "bfloat16", "float8_e4m3fn
 DTYPES = [*INTS, *WIDE, *FLOATS, "bool"]
 STEP_SIZES = ("1", "2", "3", "4", "5", "8")
 CONSTANTS = ["0.0", "1.0", "-1.0", "0.5", "1.5", "2.0", "-3.0", "-0.0", "0.25"]
-NUMBERS = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.0, -7.0, 100.0, 1e9, 3e18, 2.0**63, 2.0**31, -(2.0**31), 0.1, 1e-3, 1e-40]
 
 
 @dataclass
@@ -42,13 +40,6 @@ class Program:
     cases: list[list[Any]]
     features: Counter[str]
     exact: bool = True
-
-
-@dataclass
-class Buffer:
-    name: str
-    dtype: str
-    shape: tuple[str, ...]
 
 
 @dataclass
@@ -129,7 +120,14 @@ class Writer:
         """A dimension of a buffer, as text of an int64."""
         if self.sizes and self.choices.chance(55):
             size = self.choices.pick(self.sizes)
-            forms = [size, size, size, f"({size} + 1)", f"({size} * 2)", f"({size} * {self.choices.pick(self.sizes)})"]
+            forms = [
+                size,
+                size,
+                size,
+                f"({size} + 1)",
+                f"({size} * 2)",
+                f"({size} * {self.choices.pick(self.sizes)})",
+            ]
             return self.choices.pick(forms)
         return self.choices.pick(("1", "2", "3", "4", "7", "8", "16"))
 
@@ -158,7 +156,9 @@ class Writer:
         if self.choices.chance(60):
             return self.choices.integer(max(low, -4), 9)
         ends = [low, high, low + 1, high - 1, high // 2, low // 2, high // 3]
-        ends += [s * 2**p + d for p in (7, 8, 15, 16, 31, 32, 53, 62, 63) for s in (1, -1) for d in (-1, 0, 1)]
+        ends += [
+            s * 2**p + d for p in (7, 8, 15, 16, 31, 32, 53, 62, 63) for s in (1, -1) for d in (-1, 0, 1)
+        ]
         return self.choices.pick([n for n in ends if low <= n <= high])
 
     def expr(self, dtype: str, depth: int = 3) -> str:
@@ -211,7 +211,11 @@ class Writer:
         if form in ("//", "%", "truncdiv", "truncmod"):
             b = self.divisor(dtype, depth - 1)
         elif form in ("<<", ">>"):
-            b = self.expr(dtype, depth - 1) if self.choices.chance(30) else f"T.{dtype}({self.choices.integer(0, 9)})"
+            b = (
+                self.expr(dtype, depth - 1)
+                if self.choices.chance(30)
+                else f"T.{dtype}({self.choices.integer(0, 9)})"
+            )
         else:
             b = self.expr(dtype, depth - 1)
         return f"T.{form}({a}, {b})" if form[0].isalpha() else f"({a} {form} {b})"
@@ -291,7 +295,9 @@ class Writer:
 
     def target(self) -> str | None:
         """Where to store, with the dtype: in parallel loops a place of this iteration's own."""
-        writable = [b for b in self.buffers if all(any(d == loop.size for d in b.shape) for loop in self.required)]
+        writable = [
+            b for b in self.buffers if all(any(d == loop.size for d in b.shape) for loop in self.required)
+        ]
         if self.required:
             writable = [b for b in writable if b.name in self.hidden]
         if not writable:
@@ -378,7 +384,10 @@ class Writer:
         kind = self.choices.pick(("serial", "serial", "serial", "unroll"))
         if kind == "unroll":
             self.note("T.unroll")
-        name, dtype = self.fresh("i"), self.choices.pick(("int64", "int64", "int32", "int8", "uint8", "uint64"))
+        name, dtype = (
+            self.fresh("i"),
+            self.choices.pick(("int64", "int64", "int32", "int8", "uint8", "uint64")),
+        )
         if self.choices.chance(65):
             dim = self.dim()
             with self.inside(f"for {name} in T.{kind}(T.int64(0), {self.size(dim)}):"):
@@ -435,7 +444,10 @@ class Writer:
         head = ", ".join(loop.name for loop in loops)
         names = {loop.name: "v" + loop.name for loop in loops}
         extents = ", ".join(self.size(loop.size) for loop in loops)
-        with self.inside(f"for {head} in T.grid({extents}):"), self.inside(f'with T.block("{self.fresh("b")}"):'):
+        with (
+            self.inside(f"for {head} in T.grid({extents}):"),
+            self.inside(f'with T.block("{self.fresh("b")}"):'),
+        ):
             kinds = "".join("R" if loop in reduced else "S" for loop in loops)
             variables = ", ".join(names.values())
             self.line(f'{variables} = T.axis.remap("{kinds}", [{head}])')
@@ -571,42 +583,3 @@ def tir_program(seed: int | str) -> Program:
     data = random.Random(str(seed))
     cases = [arguments(parameters, scalars, n, m, data) for n, m in sizes]
     return Program("\n".join(lines) + "\n", cases, w.features)
-
-
-def arguments(
-    buffers: list[Buffer], scalars: list[tuple[str, str]], n: int, m: int, data: random.Random
-) -> list[Any]:
-    """Arrays and scalars, with extremes among small numbers."""
-    found: list[Any] = []
-    for buffer in buffers:
-        shape = [_evaluated(dim, n, m) for dim in buffer.shape]
-        calm = data.random() < 0.5
-        count = int(np.prod(shape))
-        values = [element(buffer.dtype, data, calm) for _ in itertools.repeat(None, count)]
-        found.append(np.array(values, buffer.dtype).reshape(shape))
-    for _, dtype in scalars:
-        value = element(dtype, data, False)
-        found.append(min(value, 2**63 - 1) if dtype in INTEGERS else value)
-    return found
-
-
-def _evaluated(dim: str, n: int, m: int) -> int:
-    return eval(dim, {"n": n, "m": m})  # noqa: S307 (text of our own)
-
-
-def element(dtype: str, data: random.Random, calm: bool) -> Any:
-    """A number of a dtype; calm ones are small."""
-    if dtype == "bool":
-        return data.random() < 0.5
-    if dtype in FORMATS:
-        if calm or data.random() < 0.5:
-            return nearest(float(data.randint(-4, 5)), dtype)
-        if data.random() < 0.2:
-            return nearest(data.choice([np.nan, np.inf, -np.inf, FORMATS[dtype].greatest, 2.0**-149]), dtype)
-        return nearest(data.choice([*NUMBERS, data.uniform(-9, 9)]), dtype)
-    low, high = limits(dtype)
-    if calm or data.random() < 0.5:
-        return data.randint(max(low, -2), 6)
-    ends = [low, high, low + 1, high - 1, high // 2, *(2**p + d for p in (31, 32, 62, 63) for d in (-1, 0, 1))]
-    ends += [data.randint(low, high), -(2**31), -(2**62)]
-    return data.choice([value for value in ends if low <= value <= high])

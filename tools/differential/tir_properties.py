@@ -1,9 +1,9 @@
 """What must hold of every PrimFunc: `tir(text, cases)` raises Failure where something differs from the oracle.
 
-    interprets   tir.interpret gives what the oracle gives: values, or the same sort of error
-    compiles     compiled code does, and writes nothing outside of its buffers
-    steps_keep   the interpreter does too after Simplify and after each step of lowering
-    prints       printing and parsing is the identity, before lowering and after it
+interprets   tir.interpret gives what the oracle gives: values, or the same sort of error
+compiles     compiled code does, and writes nothing outside of its buffers
+steps_keep   the interpreter does too after Simplify and after each step of lowering
+prints       printing and parsing is the identity, before lowering and after it
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from . import harness
 from .generator import HEADER
 from .properties import Case, Failure
 from .rounding import FORMATS
-from .tir_oracle import Oracle, Undefined
+from .tir_numbers import Undefined
+from .tir_oracle import Oracle
 
 ERRORS = (IndexError, ZeroDivisionError, OverflowError, AssertionError)
 PARTS = ("interprets", "compiles", "steps_keep", "prints")

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from .reducer import blocks, statements
 from .rounding import FORMATS
-from .tir_oracle import Oracle, Undefined
+from .tir_numbers import Undefined
+from .tir_oracle import Oracle
 
 
 def _main(tree: ast.Module) -> ast.FunctionDef:
@@ -21,7 +22,11 @@ def single_iterations(tree: ast.Module) -> Iterator[ast.Module]:
     for number in range(len(loops)):
         other = copy.deepcopy(tree)
         loop = [node for node in ast.walk(other) if isinstance(node, ast.For)][number]
-        if not isinstance(loop.target, ast.Name) or not isinstance(loop.iter, ast.Call) or len(loop.iter.args) != 2:
+        if (
+            not isinstance(loop.target, ast.Name)
+            or not isinstance(loop.iter, ast.Call)
+            or len(loop.iter.args) != 2
+        ):
             continue
         let = ast.AnnAssign(loop.target, ast.parse("T.int64", mode="eval").body, loop.iter.args[0], 1)
         for parent in ast.walk(other):
@@ -78,7 +83,11 @@ def _smaller(oracle: Oracle, node: ast.expr, dtype: str) -> Iterator[str]:
     yield from _constants(dtype)
     for part in ast.walk(node):
         if part is not node and isinstance(part, ast.expr) and oracle.types.get(part) == dtype:
-            yield f"({ast.unparse(part)})" if isinstance(part, (ast.BinOp, ast.Compare, ast.BoolOp)) else ast.unparse(part)
+            yield (
+                f"({ast.unparse(part)})"
+                if isinstance(part, (ast.BinOp, ast.Compare, ast.BoolOp))
+                else ast.unparse(part)
+            )
 
 
 CANDIDATES = (statements, blocks, single_iterations, buffers, scalars)

@@ -252,7 +252,7 @@ def sum_text(p: Printer, a: prim.PrimExpr, b: prim.PrimExpr) -> str:
     if prim.is_const(a, 0):
         return p.text(b)
     if isinstance(a, prim.IntImm) and isinstance(b, prim.IntImm):
-        return p.text(prim.IntImm(a.dtype, a.value + b.value))
+        return p.text(prim.IntImm(a.dtype, prim.wrap(a.value + b.value, a.dtype)))  # as the parser subtracts
     return p.text(prim.Add(a, b) if a.dtype == b.dtype else prim.binary(prim.Add, a, b, fold=False))
 
 

@@ -60,7 +60,7 @@ class _Interchange(StmtExprMutator):
 
 def _nest(loop: For) -> _Nest | None:
     """A serial loop over [starts, serial loops over one update]; None for anything else."""
-    if not _is_plain(loop):
+    if not _is_plain(loop) or (isinstance(loop.body, SeqStmt) and not loop.body.seq):
         return None
     *before, last = loop.body.seq if isinstance(loop.body, SeqStmt) else (loop.body,)
     starts = [stmt for stmt in before if isinstance(stmt, BufferStore)]

@@ -4,12 +4,13 @@
         B[i] = A[i]             gives       B[1] = A[1]
                                             B[2] = A[2]
 
-Loops of unknown length, or of more iterations than `LIMIT`, stay as they are.
+Loops of unknown length, or of more iterations than `LIMIT`, stay as they are; so do those whose variable may not have
+its last value, which is an error at run time.
 """
 
 from __future__ import annotations
 
-from ...prim import IntImm
+from ...prim import IntImm, PrimExpr
 from ..functor import StmtExprMutator, substitute
 from ..renew import renew_bound_vars
 from ..statements import seq_of
@@ -30,9 +31,16 @@ class _Unrolling(StmtExprMutator):
         extent = made.extent
         if made.kind is not ForKind.UNROLLED or not isinstance(extent, IntImm) or extent.value > LIMIT:
             return made
+        if not _ends_within(made.min, extent.value):
+            return made
         steps = [substitute(made.body, {made.loop_var: made.min + i}) for i in range(extent.value)]
         # The first copy keeps the variables bound inside; the others get their own.
         return seq_of([*steps[:1], *(renew_bound_vars(step) for step in steps[1:])])
+
+
+def _ends_within(start: PrimExpr, count: int) -> bool:
+    """Whether a loop variable's last value is one of its dtype, as far as constants tell."""
+    return count <= 1 or (isinstance(start, IntImm) and start.value + count - 1 <= start.dtype.max_value)
 
 
 UnrollLoop = prim_func_pass(unroll_loop, "UnrollLoop")
