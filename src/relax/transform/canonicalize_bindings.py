@@ -37,7 +37,7 @@ from ..expr import (
     Var,
     VarBinding,
 )
-from ..ir import GlobalVar, IRModule, Node, Op, RelaxExpr, StructInfo, structural_equal, walk
+from ..ir import DiagnosticError, GlobalVar, IRModule, Node, Op, RelaxExpr, StructInfo, structural_equal, walk
 from ..normalize import merge_blocks, normalize_function
 from ..prim import PrimExpr
 from ..prim import Var as ShapeVar
@@ -61,8 +61,12 @@ def CanonicalizeBindings(func: Function, mod: IRModule) -> Function:
         canonicalizer = _Canonicalizer(Substitution({}, {}))
         result = canonicalizer.function(func)
         if canonicalizer.learned:
-            result = _Canonicalizer(UnderivedSubstitution({}, {})).function(func)
-            result = refined(normalize_function(result, mod, warn=False), mod)
+            try:
+                result = _Canonicalizer(UnderivedSubstitution({}, {})).function(func)
+                result = refined(normalize_function(result, mod, warn=False), mod)
+            except DiagnosticError:
+                # What is proved wrong only now is an error where it runs, if it runs: weaker descriptions stay.
+                result = _Canonicalizer(Substitution({}, {}), learns=False).function(func)
         result = localize_outputs(result)
         if result is func:
             return func
@@ -72,8 +76,10 @@ def CanonicalizeBindings(func: Function, mod: IRModule) -> Function:
 class _Canonicalizer:
     """One forward walk: `known` holds what variables are bound to, `sub` what they are replaced by."""
 
-    def __init__(self, sub: Substitution) -> None:
+    def __init__(self, sub: Substitution, learns: bool = True) -> None:
         self.sub = sub
+        self.learns = learns
+        """Whether a variable gives way to a value of which more is known."""
         self.known: dict[Var, RelaxExpr] = {}
         self.claimed: set[Var] = set()
         """Variables whose struct info a packed function promised: a cast of one is a check."""
@@ -210,7 +216,7 @@ class _Canonicalizer:
         known, info = self.info(var.struct_info_), value.struct_info_
         if same_info(known, info):
             return True
-        better = known is not None and info is not None and is_base_of(known, info)
+        better = self.learns and known is not None and info is not None and is_base_of(known, info)
         self.learned = self.learned or better
         return better
 
