@@ -195,7 +195,10 @@ def valid_modules(draw):
 def test_complaints_are_diagnostics(mod):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert all(d.message.startswith("rule ") and d.render() for d in check_well_formed(mod))
+        assert all(
+            (d.message.startswith("rule ") or d.code == "E3011") and d.render()
+            for d in check_well_formed(mod)
+        )
         check_normal_form(mod)
         assert mod.script()
         try:
