@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 import relax
-from relax.ir import IRModule
+from relax.codegen import CompiledKernels, executes
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
-from relax.transform import FoldConstant
-from relax.transform.fold_constant import set_kernel_evaluator
+from relax.target import Target
+from relax.transform import FoldConstant, PassContext
+from relax.transform.fold_constant import EVALUATE
 
 
 def function_of(*make):
@@ -24,10 +25,10 @@ def function_of(*make):
     return bb.get()
 
 
-def folded(*make):
+def folded(*make, evaluate=None):
     """What the outputs of such a function are after folding: arrays, or None where a call is left."""
-    after = FoldConstant()(function_of(*make))
-    assert FoldConstant()(after) is after
+    after = FoldConstant(evaluate)(function_of(*make))
+    assert FoldConstant(evaluate)(after) is after
     relax.analysis.assert_well_formed(after)
     values = {b.var: b.value for b in after["main"].body.blocks[-1].bindings}
     body = after["main"].body.body
@@ -86,10 +87,29 @@ def test_inexact_operations_are_left():
             lambda: relax.op.exp(const([1.0])),
             lambda: relax.op.sum(const([1.0, 2.0])),
             lambda: relax.op.matmul(const([[1.0]]), const([[1.0]])),
-            lambda: relax.op.add(const([1.0], "float16"), const([1.0], "float16")),
         )
-        == [None] * 4
+        == [None] * 3
     )
+
+
+def test_exact_kernels_are_interpreted():
+    narrow = lambda *values: const(values, "float16")  # noqa: E731
+    whole = const([[1, 2], [3, 4]], "int32")
+    assert [
+        result.tolist()
+        for result in folded(
+            lambda: relax.op.add(narrow(1.0), narrow(2.0**-11)),
+            lambda: relax.op.matmul(whole, whole),
+            lambda: relax.op.sqrt(narrow(4.0)),
+            lambda: relax.op.round(const([0.5, 1.5])),
+        )
+    ] == [[1.0], [[7, 10], [15, 22]], [2.0], [0.0, 2.0]]
+
+
+def test_much_work_is_not_interpreted():
+    wide = const(np.ones((64, 64)), "int32")
+    assert folded(lambda: relax.op.matmul(wide, wide)) == [None]
+    assert folded(lambda: relax.op.matmul(wide, wide), evaluate=CompiledKernels())[0][0, 0] == 64
 
 
 def test_errors_are_left_to_run_time():
@@ -218,43 +238,132 @@ def test_nothing_to_fold(check):
     check(FoldConstant(), Before)
 
 
-class TestKernelEvaluator:
-    """With something that runs kernels, the rest is folded by them."""
+def test_compiled_kernels_fold_every_pure_operator():
+    x = np.array([[0.5, -2.0], [3.25, 88.0]], "float32")
+    makes = (
+        lambda: relax.op.exp(relax.const(x)),
+        lambda: relax.op.matmul(relax.const(x), relax.const(x)),
+        lambda: relax.op.nn.softmax(relax.const(x)),
+        lambda: relax.op.sum(relax.const(x, "bfloat16")),
+    )
+    mod = function_of(*makes)
+    ran = relax.build(mod, "llvm", pipeline=relax.get_pipeline("lower"))
+    assert len(ran.kernels) == 4
+    expected = relax.VirtualMachine(ran, relax.cpu())["main"]()
+    results = folded(*makes, evaluate=CompiledKernels())
+    for result, value in zip(results, expected, strict=True):
+        assert result.tobytes() == value.numpy().tobytes()
 
-    @pytest.fixture(autouse=True)
-    def evaluator(self):
-        seen = []
 
-        def run(func, inputs, outputs):
-            seen.append(func)
-            return [np.full([int(d) for d in o.dims], 7, o.dtype.numpy()) for o in outputs]
+def test_build_folds_by_compiled_kernels():
+    mod = function_of(lambda: relax.op.exp(relax.op.add(const([1.0, 2.0]), const([1.0, 1.0]))))
+    executable = relax.build(mod, "llvm")
+    assert not executable.kernels
+    result = relax.VirtualMachine(executable, relax.cpu())["main"]()
+    np.testing.assert_allclose(result.numpy(), np.exp([2.0, 3.0]), rtol=1e-6)
+    with PassContext(config={EVALUATE: None}) as context:
+        assert relax.build(mod, "llvm").kernels
+    assert context.config == {EVALUATE: None}
 
-        set_kernel_evaluator(run)
-        yield seen
-        set_kernel_evaluator(None)
 
-    def test_operators(self, evaluator):
-        assert folded(lambda: relax.op.exp(const([1.0, 2.0])))[0].tolist() == [7.0, 7.0]
-        assert len(evaluator) >= 1
+def test_build_leaves_the_context_as_it_was():
+    with PassContext() as context:
+        assert not relax.build(function_of(lambda: relax.op.exp(const([1.0]))), "llvm").kernels
+    assert context.config == {}
 
-    def test_call_tir(self, evaluator):
+
+def test_code_for_another_machine_is_not_run():
+    other = "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76"
+    assert not executes(Target(other))
+    assert executes(Target("llvm"))
+    mod = function_of(lambda: relax.op.exp(const([1.0])))
+    assert relax.build(mod, other).kernels
+
+
+class TestCallTIR:
+    """A call_tir of constants."""
+
+    def test_is_folded(self):
         @I.ir_module
         class Before:
             @R.function
-            def main() -> R.Tensor((2,), "float32"):
-                c = R.call_tir(Before.f, (R.const([1.0, 2.0], "float32"),), R.Tensor((2,), "float32"))
+            def main() -> R.Tensor((2, 3), "float32"):
+                c = R.call_tir(
+                    Before.addone, (R.const([[1, 2, 3], [4, 5, 6]], "float32"),), R.Tensor((2, 3), "float32")
+                )
                 return c
 
             @T.prim_func(private=True)
-            def f(A: T.Buffer((2,), "float32"), B: T.Buffer((2,), "float32")):
+            def addone(a: T.handle, b: T.handle):
+                n, m = T.int32(), T.int32()
+                A = T.match_buffer(a, (n, m))
+                B = T.match_buffer(b, (n, m))
+                for i, j in T.grid(n, m):
+                    with T.block("addone"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        B[vi, vj] = A[vi, vj] + T.float32(1)
+
+        after = FoldConstant()(Before)
+        assert after["main"].body.blocks[0].bindings[0].value.data.tolist() == [[2, 3, 4], [5, 6, 7]]
+        relax.analysis.assert_well_formed(after)
+
+    def test_of_several_results_and_a_size(self):
+        @I.ir_module
+        class Before:
+            @R.function
+            def main() -> R.Tuple(R.Tensor((2,), "int64"), R.Tensor((2,), "int64")):
+                c = R.call_tir(
+                    Before.f,
+                    (R.const([1, 2], "int64"),),
+                    [R.Tensor((2,), "int64"), R.Tensor((2,), "int64")],
+                    tir_vars=R.shape([7]),
+                )
+                return c
+
+            @T.prim_func(private=True)
+            def f(
+                A: T.Buffer((2,), "int64"), n: T.int64, B: T.Buffer((2,), "int64"), C: T.Buffer((2,), "int64")
+            ):
                 for i in range(2):
                     with T.block("b"):
                         v = T.axis.spatial(2, i)
-                        B[v] = A[v]
+                        B[v] = A[v] + n
+                        C[v] = A[v] * n
 
-        after = FoldConstant()(Before)
-        assert isinstance(after, IRModule)
-        assert after["main"].body.blocks[0].bindings[0].value.data.tolist() == [7.0, 7.0]
+        for evaluate in (None, CompiledKernels()):
+            after = FoldConstant(evaluate)(Before)
+            result = after["main"].body.blocks[0].bindings[0].value
+            assert [field.data.tolist() for field in result.fields] == [[8, 9], [7, 14]]
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "B[0] = T.exp(A[0])",
+            "B[0] = A[0]\n        B[0] = B[0] + A[1]",
+            'T.evaluate(T.call_packed("test.f", A[0]))',
+            "for i in range(T.Cast('int64', A[0])):\n            B[0] = A[0]",
+            "for i in range(1 << 40):\n            B[0] = A[0]",
+            'C = T.alloc_buffer((1 << 40,), "float32")\n        B[0] = A[0]',
+            "while A[0] > T.float32(0):\n            B[0] = A[0]",
+            "B[0] = A[2 + T.Cast('int32', A[1])]",
+        ],
+    )
+    def test_is_left_if_it_is_inexact_or_long_or_fails_or_does_more(self, body):
+        text = f"""
+@I.ir_module
+class M:
+    @T.prim_func(private=True)
+    def f(A: T.Buffer((2,), "float32"), B: T.Buffer((1,), "float32")):
+        {body}
+
+    @R.function
+    def main() -> R.Tensor((1,), "float32"):
+        return R.call_tir(M.f, (R.const([1.0, 2.0], "float32"),), R.Tensor((1,), "float32"))
+"""
+        mod = relax.script.from_source(text)
+        assert FoldConstant()(mod) is mod
+        if "exp" not in body and "B[0] + " not in body:
+            assert FoldConstant(CompiledKernels())(mod) is mod
 
 
 @pytest.mark.parametrize("operand", ['R.dtype("int8")', 'R.str("a")'])

@@ -24,16 +24,19 @@ from .build import (
     compile_module,
     statistics,
 )
+from .evaluate import CompiledKernels, executes
 from .wrapper import symbol_name
 
 __all__ = [
     "CompileStatistics",
     "CompiledFunction",
+    "CompiledKernels",
     "CompiledModule",
     "build_module",
     "cache",
     "compile_count",
     "compile_module",
+    "executes",
     "statistics",
     "symbol_name",
 ]

@@ -17,7 +17,8 @@ import difflib
 import inspect
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,6 +112,25 @@ class PassContext:
         """The innermost context; a default one outside of any."""
         stack: list[PassContext] = getattr(cls._stack, "contexts", [])
         return stack[-1] if stack else PassContext()
+
+    @classmethod
+    @contextmanager
+    def configured(cls, key: str, value: Any) -> Generator[None]:
+        """Within the ``with``, the current context has this entry of `config`, unless it has one already."""
+        context = cls.current()
+        if key in context.config:
+            yield
+            return
+        context.config[key] = value
+        stack: list[PassContext] = getattr(cls._stack, "contexts", [])
+        try:
+            if stack:
+                yield
+            else:
+                with context:
+                    yield
+        finally:
+            del context.config[key]
 
     def __enter__(self) -> Self:
         stack: list[PassContext] | None = getattr(self._stack, "contexts", None)

@@ -4,6 +4,7 @@ The facts of an Op (read with ``op.get_attr``):
 
 * ``effect``: "pure" (a value computed from the arguments) or "opaque" (may do anything);
 * ``numpy``: the reference, a function on NumPy arrays; None where there is none;
+* ``exact``: whether the result has one correct value, which every implementation gives bit for bit (unlike ``exp``);
 * ``total``: whether a pure intrinsic always has a value (only ``if_then_else`` is lazy: see `evaluate`).
 
 The builders check dtypes, and fold constants only where the result is exact. Names and argument orders
@@ -107,8 +108,14 @@ _REFERENCES: dict[str, NumpyFunction] = {
     "bitwise_not": np.invert, "shift_left": np.left_shift, "shift_right": np.right_shift,
 }  # fmt: skip
 
+_EXACT = {
+    "sqrt", "copysign", "floor", "ceil", "trunc", "nearbyint", "round", "fabs", "abs", "isnan", "isinf", "isfinite",
+    "popcount", "clz", "likely", "if_then_else",
+    "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "shift_left", "shift_right",
+}  # fmt: skip
+
 for _name, _function in _REFERENCES.items():
-    register_op(f"tir.{_name}", effect="pure", total=True, numpy=_function)
+    register_op(f"tir.{_name}", effect="pure", total=True, exact=_name in _EXACT, numpy=_function)
 register_op("tir.reinterpret", effect="pure", total=True, numpy=None)
 register_op("tir.call_pure_extern", effect="pure", total=False, numpy=None)
 register_op("tir.undef", effect="pure", total=True, numpy=None)

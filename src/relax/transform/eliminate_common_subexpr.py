@@ -1,4 +1,4 @@
-"""Compute once what a dataflow block computes twice.
+"""Compute once what a function computes twice.
 
 Before   with R.dataflow():                    After   with R.dataflow():
              lv0 = R.exp(x)                                lv0 = R.exp(x)
@@ -6,18 +6,23 @@ Before   with R.dataflow():                    After   with R.dataflow():
              gv = R.add(lv0, lv1)                          R.output(gv)
              R.output(gv)
 
-Equal are calls of the same operator or kernel with equal arguments, attributes and results, and projections. Every call
-gives a fresh tensor, so two results become one only where nobody can tell: at most one of them may be seen
-outside the block, or by what may keep it (see `private_variables`), and the block must not work in place.
+Equal are calls of the same operator or kernel with equal arguments, attributes and results, and projections. What was
+computed before an If is not computed again in its branches. Local functions are walked by themselves.
 
-Left alone: allocations and other intrinsics, packed functions, calls of functions, whatever stands outside of
-dataflow blocks.
+Every call gives a fresh tensor, so two results become one only where nobody can tell. In a function that changes no
+tensor, at most one of the two may be seen by others, or by what may keep it (`own_variables`). In a function that
+may (impure calls, calls in place, calls of functions), neither may; and what was computed before such a call is not used
+after it. A dataflow block in which nothing is changed is as a function for what only it reads (`private_variables`).
+
+Left alone: allocations and other intrinsics, packed functions, calls of functions.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
 
+from ..derive import is_pure_call
 from ..expr import (
     Binding,
     BindingBlock,
@@ -26,19 +31,25 @@ from ..expr import (
     DataflowBlock,
     DataflowVar,
     Function,
+    SeqExpr,
     Tuple,
     TupleGetItem,
     Var,
     VarBinding,
 )
-from ..ir import IRModule, Op, RelaxExpr, structural_equal, structural_hash
+from ..ir import IRModule, Node, Op, RelaxExpr, structural_equal, structural_hash, walk
 from ..op import operator_of
 from ..op.intrinsics import Intrinsic
 from ..substitute import Substitution
 from .canonicalize_bindings import same_info
 from .decorators import function_pass
 from .rebuild import same_or
-from .rewrite_dataflow_reshape import private_variables, works_in_place
+from .rewrite_dataflow_reshape import (
+    may_work_in_place,
+    own_variables,
+    private_variables,
+    works_in_place,
+)
 
 
 @function_pass(opt_level=1)
@@ -57,16 +68,41 @@ class _Eliminator(Substitution):
     def __init__(self, call_only: bool) -> None:
         super().__init__({}, {})
         self.call_only = call_only
+        self.changes = False
+        """Whether the function may change a tensor."""
+        self.own: set[Var] = set()
+        """Variables that only this function reads."""
+        self.in_dataflow = False
         self.private: set[Var] = set()
-        self.seen: dict[int, list[tuple[Any, Var]]] = {}
+        """Variables that only the dataflow block reads."""
+        self.seen = _Seen()
+
+    def function(self, func: Function) -> Function:
+        outer = self.changes, self.own, self.private, self.seen
+        self.changes, self.own, self.private = may_change_tensors(func), set(own_variables(func)), set()
+        self.seen = _Seen()
+        new = super().function(func)
+        self.changes, self.own, self.private, self.seen = outer
+        return new
+
+    def seq(self, seq: SeqExpr) -> SeqExpr:
+        mark = self.seen.mark()
+        new = super().seq(seq)
+        self.seen.back_to(mark)
+        return new
 
     def block(self, block: BindingBlock) -> BindingBlock:
-        if not isinstance(block, DataflowBlock) or works_in_place(block):
-            return super().block(block)
-        outer = self.private, self.seen
-        self.private, self.seen = set(private_variables(block.bindings)), {}
+        dataflow = self.in_dataflow = isinstance(block, DataflowBlock)
+        if dataflow and not works_in_place(block):
+            self.private = set(private_variables(block.bindings))
+        mark = self.seen.mark()
         kept = [new for new in map(self.merged, block.bindings) if new is not None]
-        self.private, self.seen = outer
+        self.private = set()
+        if dataflow:
+            outputs = [entry for entry in self.seen.since(mark) if not isinstance(entry.var, DataflowVar)]
+            self.seen.back_to(mark)
+            for entry in outputs:
+                self.seen.add(entry)
         return block.replace(bindings=same_or(block.bindings, kept))
 
     def merged(self, binding: Binding) -> Binding | None:
@@ -74,22 +110,31 @@ class _Eliminator(Substitution):
         new = self.binding(binding)
         if not isinstance(new, VarBinding):
             return new
+        if isinstance(new.value, Call) and changes_tensors(new.value):
+            self.seen.clear()
+            return new
         key = self.key(new.value)
         if key is None:
             return new
-        candidates = self.seen.setdefault(structural_hash(key), [])
-        for known, earlier in candidates:
-            fits = structural_equal(known, key) and same_info(earlier.struct_info_, new.var.struct_info_)
-            if fits and (earlier in self.private or new.var in self.private):
-                return self.replaced(binding, new, earlier)
-        candidates.append((key, new.var))
+        code = structural_hash(key)
+        for entry in self.seen.alike(code):
+            fits = structural_equal(entry.key, key) and same_info(entry.var.struct_info_, new.var.struct_info_)
+            if fits and self.may_merge(entry.var, new.var):
+                return self.replaced(binding, new, entry.var)
+        self.seen.add(_Entry(code, key, new.var))
         return new
+
+    def may_merge(self, earlier: Var, later: Var) -> bool:
+        """Whether nobody can tell if two variables hold one tensor or two equal ones."""
+        owned = (earlier in self.own) + (later in self.own)
+        return owned > self.changes or earlier in self.private or later in self.private
 
     def replaced(self, binding: Binding, new: VarBinding, earlier: Var) -> Binding | None:
         """What is left of a binding whose value an earlier variable has."""
-        if new.var not in self.private:
-            self.private.discard(earlier)
-        if isinstance(new.var, DataflowVar):
+        for readers in (self.own, self.private):
+            if new.var not in readers:
+                readers.discard(earlier)
+        if isinstance(new.var, DataflowVar) or not self.in_dataflow:
             self.variables[binding.var] = earlier
             return None
         return new.replace(value=earlier)
@@ -118,3 +163,66 @@ def comparable(arg: RelaxExpr) -> Any:
             return tuple(map(comparable, fields))
         case _:
             return arg
+
+
+def changes_tensors(call: Call) -> bool:
+    """Whether a call may change a tensor: as its effect, by working in place, or in the function it calls."""
+    return not is_pure_call(call) or may_work_in_place(call)
+
+
+def may_change_tensors(func: Function) -> bool:
+    """Whether a function, or a local function in it, makes a call that may change a tensor."""
+    found: list[Call] = []
+
+    def visit(item: Node) -> bool:
+        if isinstance(item, Call) and changes_tensors(item):
+            found.append(item)
+        return not found
+
+    walk(func, visit)
+    return bool(found)
+
+
+class _Entry(NamedTuple):
+    """A computation and the variable that has its result."""
+
+    code: int
+    key: Any
+    var: Var
+
+
+class _Seen:
+    """The computations whose results may be used, with a way back to what was known before a scope."""
+
+    def __init__(self) -> None:
+        self._entries: list[_Entry] = []
+        self._by_code: dict[int, list[_Entry]] = {}
+        self._generation = 0
+
+    def alike(self, code: int) -> Sequence[_Entry]:
+        """The entries of a hash."""
+        return self._by_code.get(code, ())
+
+    def add(self, entry: _Entry) -> None:
+        self._entries.append(entry)
+        self._by_code.setdefault(entry.code, []).append(entry)
+
+    def clear(self) -> None:
+        """Forget all, for the scopes around this one too."""
+        self._entries, self._by_code = [], {}
+        self._generation += 1
+
+    def mark(self) -> tuple[int, int]:
+        """A place to come back to."""
+        return self._generation, len(self._entries)
+
+    def since(self, mark: tuple[int, int]) -> list[_Entry]:
+        """The entries added since a mark."""
+        generation, count = mark
+        return self._entries[count if generation == self._generation else 0 :]
+
+    def back_to(self, mark: tuple[int, int]) -> None:
+        """Forget what was added since a mark."""
+        for entry in reversed(self.since(mark)):
+            self._entries.pop()
+            self._by_code[entry.code].pop()

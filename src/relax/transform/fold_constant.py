@@ -7,8 +7,8 @@ The result must be, bit for bit, what the compiled program would have computed. 
 
 * by its NumPy reference, if that is exact: `_MOVES` only move elements; `_EXACT` are integer, bool and single IEEE
   operations on float32 and float64, which have one correct result; `_INTEGER` are exact on integers;
-* else by its own kernel, if something that runs kernels has been registered (`set_kernel_evaluator`); so are
-  call_tir of constants.
+* else by its own kernel, and so is a call_tir of constants: see `fold_kernels`. The kernel is compiled, if the
+  pass is given something that does so (`evaluate`); `relax.build` gives it. Else it is interpreted, if that is exact.
 
 Declines: whatever may fail (an error is left to happen at run time), has an effect, is random, or gives more
 than 1 MiB, unless its operands are as large. A variable bound to a constant is not taken for it where
@@ -18,7 +18,7 @@ something may have changed the tensor in between: in a function with impure call
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -37,6 +37,7 @@ from ..expr import (
     VarBinding,
 )
 from ..ir import DataType, DiagnosticError, GlobalVar, IRModule, Op, RelaxExpr, StructInfo
+from ..ir.transform import PassContext
 from ..normalize import Normalizer
 from ..op import Operator, operator_of
 from ..op.operands import is_absent
@@ -47,10 +48,7 @@ from ..struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ..tir.stmt import PrimFunc
 from .decorators import function_pass
 from .effects import has_impure_call, operators
-
-Array = np.ndarray[Any, Any]
-KernelEvaluator = Callable[[PrimFunc, Sequence[Array], Sequence[TensorStructInfo]], Sequence[Array]]
-"""Runs a PrimFunc on arrays; the struct infos say what it writes. Raises ValueError if it fails."""
+from .fold_kernels import Array, KernelEvaluator, run_kernel
 
 MAX_BYTES = 1 << 20
 """A result larger than this, and than its operands together, is computed at run time."""
@@ -67,28 +65,25 @@ _EXACT = operators("""
 """)
 _INTEGER = operators("arange cumsum floor_divide floor_mod mod prod sum")
 
-_evaluator: KernelEvaluator | None = None
-
-
-def set_kernel_evaluator(function: KernelEvaluator | None) -> None:
-    """Make something that compiles and runs kernels available to FoldConstant; None takes it away."""
-    global _evaluator
-    _evaluator = function
+EVALUATE = "relax.FoldConstant.evaluate"
+"""The entry of PassContext's `config` that stands in for the option `evaluate`."""
 
 
 @function_pass(opt_level=1)
-def FoldConstant(func: Function, mod: IRModule) -> Function:
-    """Replace calls on constants by their results; see the module's docstring."""
+def FoldConstant(func: Function, mod: IRModule, evaluate: KernelEvaluator | None = None) -> Function:
+    """Replace calls on constants by their results; `evaluate` runs compiled kernels. See the module's docstring."""
     name = str(func.attrs.get("global_symbol", ""))
-    return _Folder(mod, effects=has_impure_call(func)).function_body(func, name)
+    evaluate = evaluate or PassContext.current().config.get(EVALUATE)
+    return _Folder(mod, has_impure_call(func), evaluate).function_body(func, name)
 
 
 class _Folder(Normalizer):
     """Normalisation, with calls computed on the way; `known` holds the variables that are constants here."""
 
-    def __init__(self, mod: IRModule, effects: bool) -> None:
+    def __init__(self, mod: IRModule, effects: bool, evaluator: KernelEvaluator | None) -> None:
         super().__init__(mod, warn=False)
         self.effects = effects
+        self.evaluator = evaluator
         self.mod = mod
         self.known: dict[Var, RelaxExpr] = {}
 
@@ -156,16 +151,16 @@ class _Folder(Normalizer):
         """The result of a call as arrays; None if it is not to be folded."""
         operator = operator_of(call)
         if name == "relax.call_tir":
-            return self.run_kernel(call, operands)
+            callee = call.args[0]
+            func = self.mod.get(callee) if isinstance(callee, GlobalVar) else None
+            return self.run(func, call.replace(args=(callee, *operands)))
         if operator is None or not operator.pure:
             return None
         if operator.reference is not None and is_exact(name, operands):
             pairs = zip(operator.arguments(call), operands, strict=True)
             values = [None if o.optional and is_absent(arg) else as_value(arg) for (o, _), arg in pairs]
             return evaluate(operator, values)
-        if _evaluator is None or operator.compute is None:
-            return None
-        return self.run_formula(operator, call, operands)
+        return None if operator.compute is None else self.run_formula(operator, call, operands)
 
     def run_formula(self, operator: Operator, call: Call, operands: list[RelaxExpr]) -> Any:
         """The result of an operator's own kernel."""
@@ -177,34 +172,36 @@ class _Folder(Normalizer):
             return None
         if not isinstance(lowered, Call) or not isinstance(lowered.args[0], GlobalVar):
             return None
-        return run(builder.get()[lowered.args[0]], lowered)
+        return self.run(builder.get()[lowered.args[0]], lowered)
 
-    def run_kernel(self, call: Call, operands: list[RelaxExpr]) -> Any:
-        callee = call.args[0]
-        func = self.mod.get(callee) if isinstance(callee, GlobalVar) else None
-        return None if func is None else run(func, call.replace(args=(callee, *operands)))
+    def run(self, func: Any, call: Call) -> Any:
+        """The result of a call_tir of constants; None if its kernel is not to be run, or fails."""
+        _, args, *scalars = call.args
+        info = call.sinfo_args[0]
+        outputs = [empty(part) for part in (info.fields if isinstance(info, TupleStructInfo) else (info,))]
+        results = [output for output in outputs if output is not None]
+        if not isinstance(func, PrimFunc) or not isinstance(args, Tuple) or len(results) < len(outputs):
+            return None
+        flat: list[Any] = []
+        for part in (*args.fields, *scalars):
+            match self.constant(part):
+                case Constant(data):
+                    flat.append(np.array(data))  # a copy, whatever the kernel does to it
+                case ShapeExpr() | PrimValue() as known:
+                    value: Any = as_value(known)
+                    flat += value if isinstance(known, ShapeExpr) else [value]
+                case _:
+                    return None
+        if not run_kernel(func, [*flat, *results], self.evaluator):
+            return None
+        return tuple(results) if isinstance(info, TupleStructInfo) else results[0]
 
 
-def run(func: Any, call: Call) -> Any:
-    """The result of a call_tir of constants, if kernels can be run."""
-    args = call.args[1]
-    if (
-        _evaluator is None
-        or not isinstance(func, PrimFunc)
-        or not isinstance(args, Tuple)
-        or len(call.args) > 2
-    ):
+def empty(info: StructInfo) -> Array | None:
+    """An array for an output of known size; None if the size is not known, or a device is asked for."""
+    if not isinstance(info, TensorStructInfo) or info.vdevice is not None or byte_size(info) is None:
         return None
-    if not all(isinstance(arg, Constant) for arg in args.fields):
-        return None
-    info = call.sinfo_args[0]
-    outputs = info.fields if isinstance(info, TupleStructInfo) else (info,)
-    inputs = [cast(Constant, arg).data for arg in args.fields]
-    try:
-        results = _evaluator(func, inputs, [cast(TensorStructInfo, output) for output in outputs])
-    except ValueError:
-        return None
-    return tuple(results) if isinstance(info, TupleStructInfo) else results[0]
+    return np.zeros([cast(IntImm, dim).value for dim in info.dims or ()], info.dtype.numpy())
 
 
 def evaluate(operator: Operator, values: list[Any]) -> Any:

@@ -114,9 +114,14 @@ def works_in_place(block: BindingBlock) -> bool:
     return any(
         isinstance(binding, VarBinding)
         and isinstance(binding.value, Call)
-        and (calls_function(binding.value) or bool(reused_indices(binding.value)))
+        and may_work_in_place(binding.value)
         for binding in block.bindings
     )
+
+
+def may_work_in_place(call: Call) -> bool:
+    """Whether a call may change an argument: by itself, or in the function it calls."""
+    return calls_function(call) or bool(reused_indices(call))
 
 
 def calls_function(call: Call) -> bool:
@@ -126,21 +131,42 @@ def calls_function(call: Call) -> bool:
 
 def private_variables(bindings: Iterable[Binding]) -> frozenset[Var]:
     """The DataflowVars whose values, under every name they get, are only read, and only in this block."""
+    local = list(bindings)
+    return only_read(local, {b.var for b in local if not isinstance(b.var, DataflowVar)})
+
+
+def own_variables(func: Function) -> frozenset[Var]:
+    """The variables of a function, outside of local functions, whose values, under every name, it alone reads."""
+    bindings: list[Binding] = []
     seen: set[Var] = set()
-    local: list[Var] = []
-    for binding in reversed(list(bindings)):
-        if not isinstance(binding.var, DataflowVar):
-            seen.add(binding.var)
-        local.append(binding.var)
+    waiting: list[RelaxExpr] = [func.body]
+    while waiting:
+        seq = waiting.pop()
+        if not isinstance(seq, SeqExpr):
+            seen |= variables_in([seq])
+            continue
+        seen |= variables_in([seq.body])
+        for block in seq.blocks:
+            bindings += block.bindings
+            for binding in block.bindings:
+                value = binding.value if isinstance(binding, VarBinding) else None
+                if isinstance(value, If):
+                    waiting += [value.true_branch, value.false_branch]
+    return only_read(bindings, seen)
+
+
+def only_read(bindings: Sequence[Binding], seen: set[Var]) -> frozenset[Var]:
+    """The variables bound by these whose values nobody but operators reads; `seen` starts with those others see."""
+    for binding in reversed(bindings):
         value = binding.value if isinstance(binding, VarBinding | MatchCast) else None
-        if value is None:
+        if value is None or isinstance(value, If):  # what its branches give is seen already
             continue
         if isinstance(value, Var | Tuple | TupleGetItem) or is_view_call(value):
             if binding.var in seen:  # another name of what it names
                 seen.update(variables_in([value]))
         else:
             seen.update(variables_in(given_away(value) if isinstance(value, Call) else [value]))
-    return frozenset(var for var in local if var not in seen)
+    return frozenset(binding.var for binding in bindings if binding.var not in seen)
 
 
 def is_view_call(expr: RelaxExpr) -> bool:

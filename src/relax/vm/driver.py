@@ -10,15 +10,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..analysis import assert_well_formed
-from ..codegen import compile_module
+from ..codegen import CompiledKernels, compile_module, executes
 from ..expr import Function
 from ..ir import Diagnostic, DiagnosticError, IRModule
 from ..ir.deep import nested_too_deeply
-from ..ir.transform import Pass, Sequential
+from ..ir.transform import Pass, PassContext, Sequential
 from ..runtime import ExecBuilder, Executable
 from ..target import Target
 from ..tir import PrimFunc
 from ..transform.bind_params import BindParams
+from ..transform.fold_constant import EVALUATE
 from ..transform.pipeline import get_pipeline
 from ..transform.vm_builtin_lower import VMBuiltinLower
 from ..transform.vm_shape_lower import VMShapeLower
@@ -63,9 +64,12 @@ def build(
     _check_entry_points(module)
     if params:
         module = _bind(module, params)
+    kernels = CompiledKernels(where) if executes(where) else None
     try:
         with where:
-            return _compile(_lowering(pipeline)(module), where)
+            with PassContext.configured(EVALUATE, kernels):  # FoldConstant folds as the program would compute
+                module = _lowering(pipeline)(module)
+            return _compile(module, where)
     except RecursionError:
         raise DiagnosticError(nested_too_deeply("the program", "compiled", module.span)) from None
 

@@ -1,0 +1,62 @@
+"""CompiledKernels: PrimFuncs compiled and run once, while a program is compiled (FoldConstant)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..ir import structural_equal, structural_hash
+from ..runtime.cpu_features import machine_of_triple, missing_features
+from ..runtime.native import host_machine
+from ..target import Target
+from ..target.machine import host_cpu
+from ..tir import PrimFunc
+from .build import CompiledFunction, build_module
+
+FAILURES = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
+"""What compiling or running a kernel raises if it fails; a DiagnosticError is a ValueError."""
+
+
+class CompiledKernels:
+    """Runs PrimFuncs as machine code for a target, which must be one this machine executes (`executes`).
+
+    Equal PrimFuncs are compiled once. The arguments are arrays, written in place, and numbers.
+    """
+
+    def __init__(self, target: Target | None = None) -> None:
+        self.target = target or Target.current() or Target("llvm")
+        self._compiled: dict[int, list[tuple[PrimFunc, CompiledFunction | None]]] = {}
+
+    def __call__(self, func: PrimFunc, args: Sequence[Any]) -> bool:
+        """Run a PrimFunc; False if it cannot be compiled, or fails."""
+        compiled = self._function(func)
+        if compiled is None:
+            return False
+        try:
+            compiled(*args)
+        except FAILURES:
+            return False
+        return True
+
+    def _function(self, func: PrimFunc) -> CompiledFunction | None:
+        """The compiled function; None if there is no code for it."""
+        alike = self._compiled.setdefault(structural_hash(func), [])
+        for known, compiled in alike:
+            if structural_equal(known, func):
+                return compiled
+        try:
+            compiled = build_module({"main": func}, self.target)["main"]
+        except FAILURES:
+            compiled = None
+        alike.append((func, compiled))
+        return compiled
+
+
+def executes(target: Target) -> bool:
+    """Whether this machine can execute code for a target."""
+    features = [word[1:] for word in target.features.split(",") if word.startswith("+")]
+    native = machine_of_triple(target.triple) == host_machine()
+    return native and target.mcpu in ("", host_cpu()) and not missing_features(features)
+
+
+__all__ = ["CompiledKernels", "executes"]
