@@ -10,9 +10,10 @@ Equal are calls of the same operator or kernel with equal arguments, attributes 
 computed before an If is not computed again in its branches. Local functions are walked by themselves.
 
 Every call gives a fresh tensor, so two results become one only where nobody can tell. In a function that changes no
-tensor, at most one of the two may be seen by others, or by what may keep it (`own_variables`). In a function that
-may (impure calls, calls in place, calls of functions), neither may; and what was computed before such a call is not used
-after it. A dataflow block in which nothing is changed is as a function for what only it reads (`private_variables`).
+tensor, at most one of the two may be seen by others, or by what may keep it (`own_variables`). In a function that may
+(impure calls, calls in place, calls of functions), neither may be; and what was computed before such a call is not
+used after it. In a dataflow block that changes nothing, at most one may be seen outside the block
+(`private_variables`).
 
 Left alone: allocations and other intrinsics, packed functions, calls of functions.
 """
@@ -38,6 +39,7 @@ from ..expr import (
     VarBinding,
 )
 from ..ir import IRModule, Node, Op, RelaxExpr, structural_equal, structural_hash, walk
+from ..normalize import merge_blocks
 from ..op import operator_of
 from ..op.intrinsics import Intrinsic
 from ..substitute import Substitution
@@ -78,26 +80,28 @@ class _Eliminator(Substitution):
         self.seen = _Seen()
 
     def function(self, func: Function) -> Function:
-        outer = self.changes, self.own, self.private, self.seen
-        self.changes, self.own, self.private = may_change_tensors(func), set(own_variables(func)), set()
-        self.seen = _Seen()
+        outer = self.changes, self.own, self.seen
+        self.changes, self.own, self.seen = may_change_tensors(func), set(own_variables(func)), _Seen()
         new = super().function(func)
-        self.changes, self.own, self.private, self.seen = outer
+        self.changes, self.own, self.seen = outer
         return new
 
     def seq(self, seq: SeqExpr) -> SeqExpr:
         mark = self.seen.mark()
         new = super().seq(seq)
         self.seen.back_to(mark)
-        return new
+        if all(block.bindings for block in new.blocks):
+            return new
+        return new.replace(blocks=merge_blocks([block for block in new.blocks if block.bindings]))
 
     def block(self, block: BindingBlock) -> BindingBlock:
+        outer = self.in_dataflow, self.private
         dataflow = self.in_dataflow = isinstance(block, DataflowBlock)
-        if dataflow and not works_in_place(block):
-            self.private = set(private_variables(block.bindings))
+        alone = dataflow and not works_in_place(block)
+        self.private = set(private_variables(block.bindings)) if alone else set()
         mark = self.seen.mark()
         kept = [new for new in map(self.merged, block.bindings) if new is not None]
-        self.private = set()
+        self.in_dataflow, self.private = outer
         if dataflow:
             outputs = [entry for entry in self.seen.since(mark) if not isinstance(entry.var, DataflowVar)]
             self.seen.back_to(mark)
@@ -118,7 +122,9 @@ class _Eliminator(Substitution):
             return new
         code = structural_hash(key)
         for entry in self.seen.alike(code):
-            fits = structural_equal(entry.key, key) and same_info(entry.var.struct_info_, new.var.struct_info_)
+            fits = structural_equal(entry.key, key) and same_info(
+                entry.var.struct_info_, new.var.struct_info_
+            )
             if fits and self.may_merge(entry.var, new.var):
                 return self.replaced(binding, new, entry.var)
         self.seen.add(_Entry(code, key, new.var))

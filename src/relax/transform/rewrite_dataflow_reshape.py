@@ -18,7 +18,7 @@ seen, so the call is left alone unless
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ..analysis.inplace import reused_indices
 from ..expr import (
@@ -28,7 +28,9 @@ from ..expr import (
     DataflowBlock,
     DataflowVar,
     Function,
+    If,
     MatchCast,
+    SeqExpr,
     ShapeExpr,
     Tuple,
     TupleGetItem,
