@@ -19,7 +19,8 @@ from ..op.base import Operator, infer_operands, operator_of
 from ..op.errors import OperatorError
 from ..op.known import known_struct_info
 from ..op.operands import Operand, is_absent
-from ..prim import const
+from ..prim import Var as ShapeVar
+from ..prim import const, evaluate
 from ..runtime.builtins import BUILTINS
 from ..runtime.closure import Closure
 from ..runtime.dtypes import canonical_dtype
@@ -63,10 +64,11 @@ def evaluate_operator(call: Call, args: Sequence[Any], scope: Scope) -> Any:
     except OperatorError as error:
         remarks = ", ".join(f"{name}: {remark}" for name, remark in error.remarks.items())
         raise AssertionError(f"{context}: {error.message}" + f" ({remarks})" * bool(remarks)) from None
+    scalar = all(isinstance(info, PrimStructInfo) for info in (expected, *infos))
     operands = [None if left_out else _operand(value) for left_out, value in zip(absent, args, strict=True)]
     try:
         with np.errstate(all="ignore"):
-            result = _definition(operator)(*operands)
+            result = _of_scalars(operator, infos, operands) if scalar else _definition(operator)(*operands)
     except _PROGRAM_ERRORS as error:
         kind = next(
             kind for kind in type(error).__mro__ if kind.__module__ == "builtins"
@@ -93,6 +95,12 @@ def _definition(operator: Operator) -> Callable[..., Any]:
     attributes = [getattr(operator, name) for name in operator.attribute_names]
     implementation = BUILTINS[operator.packed]
     return lambda *operands: implementation(*operands, *attributes)
+
+
+def _of_scalars(operator: Operator, infos: Sequence[StructInfo | None], values: Sequence[Any]) -> Any:
+    """What an operator gives of scalars: the value of its formula, as a scalar expression."""
+    variables = [ShapeVar(f"x{i}", cast(PrimStructInfo, info).dtype) for i, info in enumerate(infos, 1)]
+    return evaluate(operator.formula(*variables), dict(zip(variables, values, strict=True)), checked=True)
 
 
 # ------------------------------------------------------------------------------------------- operands

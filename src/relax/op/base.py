@@ -148,6 +148,10 @@ class Operator(Node):
         """The axis counted from the front, None while the rank is unknown; complains if there is no such."""
         return None if data.ndim == -1 else normalize_axis(axis, data.ndim, "axis", operand)
 
+    def weakest_result(self, infos: Sequence[StructInfo | None]) -> StructInfo:
+        """The result where the kind of some operand is not known; `infos` tells of the others."""
+        return weakest((self.result_kind,)) or ObjectStructInfo()
+
     # ---------------------------------------------------------------------------------- lowering
 
     def formula(self, *values: Any) -> Any:
@@ -437,7 +441,7 @@ def _infer(
     builder: Any,
 ) -> StructInfo:
     if any(info is _UNKNOWN for info in infos):
-        return weakest((operator.result_kind,)) or ObjectStructInfo()
+        return operator.weakest_result(infos)
     result = infer_operands(operator, call, builder, infos)
     if operator.propagates_vdevice:
         vdevice = _common_vdevice(pairs, infos)

@@ -1,7 +1,9 @@
 """Element-wise operators of two tensors, which broadcast as NumPy's arrays do.
 
 Both operands have one dtype: nothing is converted in silence. A Python number takes the dtype of the other
-operand, if it fits; a scalar of the program (PrimValue) counts as a tensor without dimensions.
+operand, if it fits; a scalar of the program (PrimValue) beside a tensor counts as a tensor without dimensions.
+Two scalars give a scalar, the one that `R.prim_value` of their expression is: int64 arithmetic that overflows is an
+error, as it is of sizes.
 """
 
 from __future__ import annotations
@@ -12,11 +14,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import topi
-from ..ir import DataType
+from ..expr import Call, PrimValue
+from ..ir import DataType, RelaxExpr, StructInfo
+from ..prim import IntImm, PrimExpr, Var, evaluate
 from ..runtime.rounding import convert_array
-from ..struct_info import PrimStructInfo, TensorStructInfo
+from ..struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo
 from .dims import broadcast, same_dtype, tensor
 from .errors import OPERANDS, OperatorError
+from .known import known_struct_info
 from .literals import literals_like
 from .operator import Array, Operator, operator
 
@@ -30,22 +35,56 @@ class Binary(Operator):
 
     takes: ClassVar[tuple[str, ...]] = NUMBERS
     gives: ClassVar[str | None] = None
+    takes_scalars: ClassVar[bool] = True
+    """Whether the formula has a form as a scalar expression, so that both operands may be scalars."""
 
     def prepare(self, arguments: Sequence[Any]) -> Sequence[Any]:
         return literals_like(arguments, ("x1", "x2"))
 
     def infer(
         self, x1: TensorStructInfo | PrimStructInfo, x2: TensorStructInfo | PrimStructInfo
-    ) -> TensorStructInfo:
-        if isinstance(x1, PrimStructInfo) and isinstance(x2, PrimStructInfo):
-            raise OperatorError(
-                OPERANDS, "one operand must be a tensor", hint="scalars compute directly: n + 1"
-            )
+    ) -> TensorStructInfo | PrimStructInfo:
         left, right = as_tensor(x1), as_tensor(x2)
         self.require_dtype(left, "x1", *self.takes)
         self.require_dtype(right, "x2", *self.takes)
         dtype = same_dtype(left.dtype, right.dtype)
+        if isinstance(x1, PrimStructInfo) and isinstance(x2, PrimStructInfo):
+            return self.infer_scalar(x1, x2)
         return broadcast(left, right, self.gives or dtype)
+
+    def infer_scalar(self, x1: PrimStructInfo, x2: PrimStructInfo) -> PrimStructInfo:
+        """The scalar that two scalars give, with its value if theirs are known."""
+        if not self.takes_scalars:
+            hint = "make one a tensor: R.full((), value, dtype)"
+            raise OperatorError(OPERANDS, "one operand must be a tensor", hint=hint)
+        variables = Var("x1", x1.dtype), Var("x2", x2.dtype)
+        expr: PrimExpr = self.formula(*variables)
+        if x1.value is None or x2.value is None:
+            return PrimStructInfo(expr.dtype)
+        if isinstance(x1.value, IntImm) and isinstance(x2.value, IntImm):
+            try:
+                evaluate(
+                    expr, dict(zip(variables, (x1.value.value, x2.value.value), strict=True)), checked=True
+                )
+            except ArithmeticError:  # left to run time
+                return PrimStructInfo(expr.dtype)
+        return PrimStructInfo(value=self.formula(x1.value, x2.value))
+
+    def weakest_result(self, infos: Sequence[StructInfo | None]) -> StructInfo:
+        tensors = any(isinstance(info, TensorStructInfo) for info in infos) or not self.takes_scalars
+        return TensorStructInfo(None, "") if tensors else ObjectStructInfo()
+
+    def legalize(self, builder: Any, call: Call) -> RelaxExpr:
+        values: list[PrimExpr] = []
+        for arg in call.args:
+            info = known_struct_info(arg)
+            if not isinstance(info, PrimStructInfo):
+                return super().legalize(builder, call)
+            values.append(Var("s", info.dtype) if info.value is None else info.value)
+        for arg, value in zip(call.args, values, strict=True):
+            if known_struct_info(arg) != PrimStructInfo(value=value):
+                builder.match_cast(arg, PrimStructInfo(value=value))
+        return PrimValue(self.formula(*values), span=call.span)
 
 
 def as_tensor(info: TensorStructInfo | PrimStructInfo) -> TensorStructInfo:
@@ -214,6 +253,7 @@ class Power(Binary):
 
     accuracy = 4
     compute = topi.power
+    takes_scalars = False
 
     def reference(self, x1: Array, x2: Array) -> Array:
         dtype = DataType(np.result_type(x1, x2))

@@ -31,7 +31,8 @@ from ..prim.expr import binary
 Operand = Any
 """A te.Tensor, or a scalar: a PrimExpr or a number."""
 Scalar2 = Callable[[PrimExpr, PrimExpr], PrimExpr]
-Formula2 = Callable[[Operand, Operand], te.Tensor]
+Formula2 = Callable[[Operand, Operand], Any]
+"""Gives a te.Tensor; of two PrimExprs, a PrimExpr."""
 
 
 def same_size(a: PrimExpr, b: PrimExpr) -> bool:
@@ -125,7 +126,9 @@ def _in_float32(function: Scalar2) -> Scalar2:
 
 
 def _function(name: str, function: Scalar2, doc: str) -> Formula2:
-    def formula(a: Operand, b: Operand) -> te.Tensor:
+    def formula(a: Operand, b: Operand) -> te.Tensor | PrimExpr:
+        if isinstance(a, PrimExpr) and isinstance(b, PrimExpr):
+            return _in_float32(function)(a, b)
         return broadcast_with(a, b, f"T_{name}", _in_float32(function))
 
     formula.__name__ = formula.__qualname__ = name
