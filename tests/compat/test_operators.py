@@ -307,3 +307,19 @@ def test_concat_without_an_axis_and_sums_that_keep_dimensions():
     assert (second.numpy().tolist(), third.numpy().tolist()) == ([[[24]]], [[[1]]])
     with pytest.raises(relax.TVMError, match="tensors must have one dimension where axis is None, found 2"):
         relax.op.concat([m, m], axis=None)
+
+
+@pytest.mark.parametrize(
+    "attribute, layout",
+    [("data_layout", "NCHW16c"), ("kernel_layout", "OIHW16i16o"), ("out_layout", "NCHW16c")],
+)
+def test_packed_layouts_are_refused_by_name(attribute, layout):
+    x = relax.Var("x", R.Tensor((1, 16, 8, 8), "float32"))
+    w = relax.Var("w", R.Tensor((16, 16, 3, 3), "float32"))
+    letters = "OIHW" if attribute == "kernel_layout" else "NCHW"
+    with pytest.raises(relax.DiagnosticError) as error:
+        relax.op.nn.conv2d(x, w, **{attribute: layout})
+    assert f"{attribute} must be a permutation of '{letters}', found '{layout}'" in str(error.value)
+    assert f"permute_dims and reshape the operand to {letters}" in str(error.value)
+    with pytest.raises(relax.DiagnosticError, match="layout must be a permutation of 'NCHW', found 'NCHW8c'"):
+        relax.op.nn.max_pool2d(x, (2, 2), layout="NCHW8c")

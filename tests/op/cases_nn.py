@@ -131,6 +131,9 @@ for name in ("max_pool2d", "avg_pool2d"):
         Case(op, [rng.array((1, 1, 1, 1), "float32")]),
         Case(op, [rng.array((1, 1, 0, 2), "float32")], {"pool_size": (2, 2), "padding": (1, 1, 0, 0)}),
         Case(op, [rng.array((2, 6, 5, 3), "float32")], {**WINDOWS[0], "layout": "NHWC"}),
+        Case(
+            op, [rng.array((2, 6, 5, 3), "float32")], {**WINDOWS[0], "layout": "NHWC", "out_layout": "NCHW"}
+        ),
         Case(op, [np.where(rng.array((1, 1, 4, 4), "float32") > 2, np.nan, 1).astype("float32")], WINDOWS[0]),
     ]
 CASES += [

@@ -45,6 +45,7 @@ from .kinds import (
     hide,
 )
 from .network_steps import NetworkSteps
+from .repeated_steps import RepeatedSteps
 from .scalar_steps import NAMED, ScalarSteps
 from .size_steps import SizeSteps
 from .tensor_steps import TensorSteps
@@ -61,7 +62,15 @@ SIZES: tuple[dict[str, int], ...] = tuple(
 
 
 class Scope(
-    TensorSteps, NetworkSteps, HeldSteps, ScalarSteps, ControlSteps, CallSteps, FailingSteps, SizeSteps
+    TensorSteps,
+    NetworkSteps,
+    HeldSteps,
+    ScalarSteps,
+    RepeatedSteps,
+    ControlSteps,
+    CallSteps,
+    FailingSteps,
+    SizeSteps,
 ):
     """All steps."""
 

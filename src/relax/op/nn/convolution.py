@@ -32,8 +32,12 @@ class Image(Operator):
     dilation: tuple[int, ...]
 
     def require_layout(self, attribute: str, letters: str) -> None:
-        layout = getattr(self, attribute)
-        self.require_attribute(sorted(layout) == sorted(letters), attribute, f"a permutation of {letters!r}")
+        layout: str = getattr(self, attribute)
+        hint = ""
+        if any(letter.isdigit() for letter in layout):
+            hint = f"packed layouts are not computed in: permute_dims and reshape the operand to {letters}"
+        fits = sorted(layout) == sorted(letters)
+        self.require_attribute(fits, attribute, f"a permutation of {letters!r}", hint=hint)
 
     def require_windows(self) -> None:
         """Complain of strides, dilation or padding that make no sense."""
@@ -181,9 +185,8 @@ class Pool2d(Image):
             "pool_size",
             "1 or 2 numbers, each at least 1",
         )
-        self.require_attribute(
-            self.out_layout in (None, "", self.layout), "out_layout", f"the data's layout, {self.layout!r}"
-        )
+        if self.out_layout:
+            self.require_layout("out_layout", "NCHW")
         self.require_rank("data", data, self.layout)
         self.require_dtype(data, "data", *self.takes)
         if data.dims is None:
@@ -195,7 +198,16 @@ class Pool2d(Image):
             d = self.layout.index(axis)
             extent = topi.nn.pool_extent(dims[d], window[j], pads[j], strides[j], dilation[j], self.ceil_mode)
             dims[d] = self.require_room(extent, axis)
-        return tensor(dims, data.dtype)
+        return tensor([dims[d] for d in self.out_axes()], data.dtype)
+
+    def out_axes(self) -> list[int]:
+        """For each dimension of the result, the one of the data it corresponds to."""
+        return [self.layout.index(axis) for axis in self.out_layout or self.layout]
+
+    def in_out_layout(self, pooled: Any) -> Any:
+        """A te.Tensor in the data's layout, in that of the result."""
+        axes = self.out_axes()
+        return pooled if axes == [0, 1, 2, 3] else topi.transpose(pooled, axes)
 
     def places(self, x: Array) -> list[int]:
         """How many windows (N, C, H, W) data have, along H and W."""
@@ -237,7 +249,7 @@ class Pool2d(Image):
                 *x.shape[:2], len(inside_rows) * len(inside_columns)
             )
             out[:, :, y, z] = fold(window, places)
-        return _to_layout(out, "NCHW", self.layout)
+        return _to_layout(out, "NCHW", self.out_layout or self.layout)
 
 
 @operator("relax.nn.max_pool2d")
@@ -258,9 +270,10 @@ class MaxPool2d(Pool2d):
     out_layout: str | None = None
 
     def compute(self, data: Any) -> Any:
-        return topi.nn.max_pool2d(
+        pooled = topi.nn.max_pool2d(
             data, self.pool_size, self.strides, self.padding, self.dilation, self.ceil_mode, self.layout
         )
+        return self.in_out_layout(pooled)
 
     def reference(self, data: Array) -> Array:
         least: Array = np.array(DataType(data.dtype.name).min_value, data.dtype)
@@ -290,7 +303,7 @@ class AvgPool2d(Pool2d):
     takes: ClassVar[tuple[str, ...]] = ("float",)
 
     def compute(self, data: Any) -> Any:
-        return topi.nn.avg_pool2d(
+        pooled = topi.nn.avg_pool2d(
             data,
             self.pool_size,
             self.strides,
@@ -300,6 +313,7 @@ class AvgPool2d(Pool2d):
             self.layout,
             self.count_include_pad,
         )
+        return self.in_out_layout(pooled)
 
     def reference(self, data: Array) -> Array:
         def mean(window: Array, places: int) -> Array:
