@@ -20,8 +20,7 @@ from ..ir.node import children_of
 from ..prim import Call as PrimCall
 from ..prim import PrimExpr, Var, evaluate
 from ..tir import interpret
-from ..tir.buffer import Buffer, BufferLoad, BufferRegion, Reduce
-from ..tir.layout import element_count
+from ..tir.buffer import Buffer, BufferLoad, BufferRegion, Reduce, element_count
 from ..tir.stmt import AllocBuffer, Block, BufferStore, For, PrimFunc, While
 
 Array = np.ndarray[Any, Any]
