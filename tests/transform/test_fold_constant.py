@@ -375,3 +375,14 @@ def test_what_is_no_tensor_is_not_folded(operator, operand):
     )
     mod = relax.IRModule({"main": mod})
     assert FoldConstant()(mod) is mod
+
+
+def test_tuples_that_share_their_fields_are_taken_apart_once():
+    bb = relax.BlockBuilder()
+    with bb.function("main", []):
+        value = bb.emit(relax.const(1.0))
+        for _ in range(64):
+            value = bb.emit(relax.Tuple([value, value]))
+        bb.emit_func_output(value)
+    mod = bb.get()
+    assert FoldConstant()(mod) is mod

@@ -86,6 +86,8 @@ class _Folder(Normalizer):
         self.evaluator = evaluator
         self.mod = mod
         self.known: dict[Var, RelaxExpr] = {}
+        self.resolved: dict[Var, RelaxExpr | None] = {}
+        """Variables of `known` without the names of others: tuples of tuples are taken apart once."""
 
     def block(self, block: BindingBlock) -> list[BindingBlock]:
         outer = self.known
@@ -112,7 +114,9 @@ class _Folder(Normalizer):
                 return expr
             case Var():
                 known = self.known.get(expr)  # which may name other variables
-                return None if known is None else self.constant(known)
+                if known is not None and expr not in self.resolved:
+                    self.resolved[expr] = self.constant(known)
+                return None if known is None else self.resolved[expr]
             case Tuple(fields):
                 found = [self.constant(item) for item in fields]
                 known = [item for item in found if item is not None]
