@@ -22,13 +22,24 @@ def test_integer_arithmetic_on_big_shape_values_is_exact(run):
             a = T.int64()
             b = T.int64()
             return R.shape(
-                [a // 2, a % 2, a // b, a % b, (a + 1) // 3, T.max(a, b), T.min(a, b), a - b * (a // b)]
+                [
+                    a * 65536 // 2 % 1048573,
+                    (a * 65536 + 1) % 2,
+                    a // b,
+                    a % b,
+                    (a * 65536 + 1) // (65536 * 3),
+                    T.max(a, b),
+                    T.min(a, b),
+                    a - b * (a // b),
+                ]
             )
 
     vm = run(Module)
-    for a, b in ((2**53 + 1, 1), (2**53 + 1, 3), (2**62 + 1, 2**31 + 7), (0, 5), (7, 2**62)):
-        wanted = (a // 2, a % 2, a // b, a % b, (a + 1) // 3, max(a, b), min(a, b), a - b * (a // b))
-        assert tuple(vm["main"]((a, b))) == wanted
+    # Products beyond 2^53, where float64 arithmetic would be wrong.
+    for a, b in ((2**46 + 1, 1), (2**46 + 1, 3), (2**46 + 3, 2**31 + 7), (0, 5), (7, 2**47)):
+        c = a * 65536
+        wanted = (c // 2 % 1048573, (c + 1) % 2, a // b, a % b, (c + 1) // 196608)
+        assert tuple(vm["main"]((a, b))) == (*wanted, max(a, b), min(a, b), a - b * (a // b))
 
 
 @pytest.mark.parametrize("operation", ["//", "%"])

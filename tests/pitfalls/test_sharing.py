@@ -241,8 +241,15 @@ INFO_WALKS = {
 }
 
 
-@pytest.mark.parametrize("walk", INFO_WALKS)
-@pytest.mark.parametrize("kind", INFOS)
+# The innermost parameters of the function types bind the variable: it is not used in them. That two function types
+# bind the same variables is compared, and hashed, for each place where one stands.
+NOT_OF_FUNCTIONS = {"used_in", "substitute", "equal", "hash", "json"}
+
+
+@pytest.mark.parametrize(
+    "kind, walk",
+    [(k, w) for k in INFOS for w in INFO_WALKS if k == "tuples" or w not in NOT_OF_FUNCTIONS],
+)
 def test_walks_of_struct_info(kind, walk):
     make = INFOS[kind]
     a, b, c = make(info_of(X)), make(info_of(X)), make(info_of(Y))

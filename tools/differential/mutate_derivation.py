@@ -189,7 +189,7 @@ def sinfo_args_of_a_call_that_takes_none(module: IRModule, choices: Choices) -> 
     return change(module, call, sinfo_args=(info,))
 
 
-@TABLE.declare("E3011", stage=DERIVE, text={"E1003"})
+@TABLE.declare("E3011", text={"E1003"})
 def call_of_unknown_function(module: IRModule, choices: Choices) -> IRModule | None:
     """Call a global function that the module does not have."""
     return put(module, choices, Call(GlobalVar("nowhere"), []))

@@ -29,6 +29,7 @@ from relax.scope import FORCE_PURE
 from relax.sinfo_map import bound_in
 from relax.struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo
 from relax.tir import PrimFunc
+from relax.utils import copy_with_new_vars
 
 from .choices import Choices
 from .mutate_tree import (
@@ -340,7 +341,7 @@ def mutually_recursive_call_in_dataflow_block(module: IRModule, choices: Choices
     )
     there = Function(params, back, ObjectStructInfo(), owner.is_pure, {}, span=owner.span)
     broken = insert(module, site, site.bind("there", Call(helper, owner.params)))
-    return broken.with_function(helper, there)
+    return broken.with_function(helper, copy_with_new_vars(there))
 
 
 @TABLE.declare("E2007")

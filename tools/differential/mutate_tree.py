@@ -6,6 +6,7 @@ and returns the module with that place broken; None where the program has no suc
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -28,6 +29,7 @@ from relax.expr import (
     VarBinding,
 )
 from relax.ir import GlobalVar, IRModule, Node, RelaxExpr, Span, StructInfo, map_children
+from relax.op.known import deferred_errors
 from relax.prim import PrimExpr
 from relax.prim.expr import Var as PrimVar
 from relax.sinfo_map import bound_in
@@ -90,7 +92,13 @@ class Table(list[Mutation]):
         def add(function: Mutate) -> Mutate:
             doc = (function.__doc__ or "").strip().splitlines()[0]
             codes = text if isinstance(text, str) else frozenset(text)
-            self.append(Mutation(function.__name__, code, function, doc, stage, codes))
+
+            @functools.wraps(function)
+            def mutate(module: IRModule, choices: Choices) -> IRModule | None:
+                with deferred_errors():  # of operands that do not fit: normalisation is to find them
+                    return function(module, choices)
+
+            self.append(Mutation(function.__name__, code, mutate, doc, stage, codes))
             return function
 
         return add

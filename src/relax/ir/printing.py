@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Protocol, cast
 
 from .deep import run_deep
+from .diagnostics import DiagnosticError
 
 
 class Printer(Protocol):
@@ -33,7 +34,10 @@ def script(node: Any, **options: Any) -> str:
     if _printer is None:
         return plain(node)
     printer = _printer
-    return run_deep("the program", "printed", lambda: printer.script(node, **options))
+    try:
+        return run_deep("the program", "printed", lambda: printer.script(node, **options))
+    except DiagnosticError:
+        return f"<broken {type(node).__name__}: it nests too deeply to be printed, or contains itself>"
 
 
 def show(node: Any, **options: Any) -> None:

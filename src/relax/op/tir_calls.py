@@ -47,7 +47,7 @@ def as_callee(op_name: str, func: Any) -> RelaxExpr:
     """The callee of a call: text names a packed function."""
     if isinstance(func, str):
         return ExternFunc(func)
-    if isinstance(func, BaseFunc):
+    if isinstance(func, BaseFunc) and not isinstance(func, ExternFunc):
         hint = "add it to the module (BlockBuilder.add_func) and call it by its GlobalVar"
         raise refused(op_name, f"the callee is a {type(func).__name__}, expected a GlobalVar or a name", hint)
     if isinstance(func, RelaxExpr):

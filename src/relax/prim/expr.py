@@ -24,6 +24,7 @@ import numpy as np
 
 from ..ir import BaseExpr, DataType, GlobalVar, Node, Op, binder, child, label, node, register_op, set_slot
 from ..runtime.rounding import round_number
+from ..runtime.sizes import number_text
 
 ExprLike: TypeAlias = "PrimExpr | int | float | bool | np.integer[Any] | np.floating[Any] | np.bool_"
 
@@ -628,7 +629,8 @@ def const(value: Any, dtype: str | None = None) -> IntImm | FloatImm:
     if kind.is_float:
         infinite = isinstance(value, _FLOATS) and math.isinf(value)
         if abs(value) > kind.max_finite and not infinite:
-            raise ValueError(f"const: {value} does not fit {kind!s}")
+            shown = number_text(value) if isinstance(value, int) else value
+            raise ValueError(f"const: {shown} does not fit {kind!s}")
         return FloatImm(kind, value)
     if isinstance(value, _FLOATS) and not float(value).is_integer():
         raise ValueError(f"const: {value} is not an integer, and the dtype is {kind!s}")

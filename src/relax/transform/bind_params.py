@@ -25,9 +25,11 @@ from typing import Any, cast
 from ..call_graph import global_vars_in
 from ..expr import (
     BindingBlock,
+    DataTypeImm,
     Function,
     MatchCast,
     SeqExpr,
+    StringImm,
     Var,
     convert,
     register_operator_hooks,
@@ -118,9 +120,16 @@ def bound_values(
         if found[0] in values:
             problems.emit(Diagnostic("E4003", f"BindParams: {shown!r} is bound twice"))
         try:
-            values[found[0]] = convert(given)
+            value = convert(given)
         except (TypeError, ValueError) as error:
             problems.emit(Diagnostic("E4003", f"BindParams: {shown!r} cannot be bound: {error}"))
+            continue
+        if isinstance(value, StringImm | DataTypeImm) and not isinstance(info_of(found[0]), ObjectStructInfo):
+            declared = f"declared {struct_info_text(info_of(found[0]))}"
+            message = f"BindParams: the value of {shown} does not fit: it is {given!r}"
+            problems.emit(Diagnostic("E4003", message, found[0].span, f"in {name}", (declared,)))
+        else:
+            values[found[0]] = value
     return values
 
 
