@@ -100,7 +100,7 @@ def class_with_arguments(text: str, choices: Choices) -> str | None:
     return with_line(text, number, text.splitlines()[number].replace(":", f"({wrong}):"))
 
 
-@declare(table=TABLE)
+@declare(table=TABLE, breaks=False)  # 2**70 is a number that a floating-point literal holds
 def huge_number(text: str, choices: Choices) -> str | None:
     """Put a number of more than 64 bits in the place of another."""
     numbers = [t for t in tokens(text) if t.type == tokenize.NUMBER and t.string.isdigit()]
