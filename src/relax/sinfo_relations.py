@@ -221,9 +221,8 @@ class _Comparison:
         free = {dim for dim in dims if isinstance(dim, PrimVar) and dim in self.wild}
         if len(free) != len(dims):
             return False
-        if free:
-            self.wild -= free
-            self.compared.clear()
+        self.wild -= free
+        self.compared.clear()
         return True
 
     def scalar(self, value: PrimExpr, expected: PrimExpr, path: Path) -> None:

@@ -37,6 +37,7 @@ from relax.struct_info import (
     PrimStructInfo,
     ShapeStructInfo,
     TensorStructInfo,
+    TupleStructInfo,
 )
 
 HEAD = "from relax.script import ir as I, relax as R, tir as T\n"
@@ -314,6 +315,11 @@ def test_rules_hold_of_programs_that_are_not_in_normal_form():
     cast = SeqExpr([BindingBlock([MatchCast(Var("z"), x, TensorStructInfo((n,)))])], ShapeExpr([n]))
     assert rules(module(Function([x], Tuple([cast, ShapeExpr([n])])))) == [5]
     assert rules(module(Function([x], Tuple([ShapeExpr([n]), cast])))) == [5]
+    # Each shared part of a cast's annotation binds once, however often it stands there.
+    pair = TupleStructInfo([TensorStructInfo((n,))])
+    part = Var("p", TupleStructInfo([TupleStructInfo([TensorStructInfo(ndim=1)])] * 2))
+    cast = MatchCast(Var("w"), part, TupleStructInfo([pair, pair]))
+    assert rules(main([cast], ShapeExpr([n]), part)) == []
     # A dataflow variable leaves its block through a nested sequence's result.
     flow = SeqExpr([DataflowBlock([VarBinding(lv, op.exp(x))])], lv)
     assert rules(module(Function([x], op.exp(flow)))) == [1]
@@ -404,7 +410,6 @@ def test_rule_20_holds_of_numbers_and_dtypes_as_values(dtype):
 def test_a_cast_binds_what_stands_alone_and_uses_the_rest(position):
     n, m = SizeVar("n", "int64"), SizeVar("m", "int64")
     x, y = Var("x", ObjectStructInfo()), Var("y")
-    from relax.struct_info import TupleStructInfo
 
     good, bad = {
         "cast": (TensorStructInfo((n, n + 1)), TensorStructInfo((n + 1, n))),

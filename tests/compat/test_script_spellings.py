@@ -418,6 +418,14 @@ def test_emit_te_and_facts_of_tensors():
     assert (e.numpy().tolist(), s) == ([1, 1], 3)
 
 
+def test_the_rank_of_a_shape():
+    @R.function
+    def main(s: R.Shape(ndim=3)):
+        return R.prim_value(s.ndim)
+
+    assert main.body.body.value == 3
+
+
 @pytest.mark.parametrize(
     "line, message",
     [

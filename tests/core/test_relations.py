@@ -10,7 +10,7 @@ from relax.expr import ShapeExpr, Var
 from relax.ir import VDevice
 from relax.prim import SizeVar
 from relax.prim.intrin import max as prim_max
-from relax.sinfo_map import bound_in, substitute_struct_info, used_in
+from relax.sinfo_map import bound_in, map_fields, substitute_struct_info, used_in
 from relax.sinfo_relations import (
     Level,
     Verdict,
@@ -507,3 +507,21 @@ def test_a_subtype_is_compatible_and_what_is_incompatible_is_no_subtype(a, b):
         assert check_compatible(a, b).verdict is YES
     if check_compatible(a, b).verdict is NO:
         assert subtype(a, b) is NO
+
+
+def test_parts_that_are_shared_are_read_and_mapped_once():
+    field, function = Tensor((n, 4), "float32"), Func([Tensor((n, m), "float32")], Tensor((m,), "float32"))
+    reads: list[object] = []
+
+    def wider(info):
+        reads.append(info)
+        return Tensor((*info.dims, k), info.dtype)
+
+    mapped = map_fields(TupleStructInfo([field, field]), wider)
+    assert len(reads) == 1
+    assert mapped.fields[0] is mapped.fields[1]
+    assert mapped.fields[0] == Tensor((n, 4, k), "float32")
+    # m and n are the parameter's own; the second of the two is answered from the first.
+    assert not used_in(TupleStructInfo([function, function]))
+    again = Func([Tensor((n,), "float32")], Tensor((n, k), "float32"))
+    assert list(used_in(TupleStructInfo([again, TupleStructInfo([again])]))) == [k]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import operator
 import random
 import timeit
 
@@ -389,3 +392,14 @@ def test_hard_questions_end():
         expr = top((expr + var) // (t + 2), low(var, expr) % (t + 3))
     assert prove(expr >= 0) is True
     assert prove(Add(expr, IntImm("int64", 0)) < 1) is None
+
+
+def test_an_equation_whose_solution_would_overgrow_the_facts_leaves_them_as_they_are():
+    x, *terms = (SizeVar(name, "int64") for name in ("x", *(f"v{i}" for i in range(12))))
+    analyzer = Analyzer()
+    with contextlib.ExitStack() as scopes:
+        for var in (x, *terms):
+            scopes.enter_context(analyzer.constraint_scope(var * var >= var * 3))
+        scopes.enter_context(analyzer.constraint_scope(EQ(x, functools.reduce(operator.add, terms))))
+        for var in (x, *terms):
+            assert analyzer.can_prove(var * var >= var * 3)
