@@ -79,7 +79,7 @@ class BlockBuilder(Normalizer):
         super().__init__(mod, warn=warn, trust=True)
         self._mod = mod if mod is not None else IRModule()
         self._open: _OpenFunction | None = None
-        self._by_hash: dict[int, list[GlobalVar]] | None = None
+        self._by_hash: dict[type[BaseFunc], dict[int, list[GlobalVar]]] = {}
         self._given_out: dict[str, int] = {}
         """The last number that made a global name unique, per name."""
         self._split: list[BindingBlock] = []
@@ -358,7 +358,7 @@ class BlockBuilder(Normalizer):
 
         A function visible from outside is so under its new name (rule 13).
         """
-        table = self._hashes()
+        table = self._hashes(type(func))
         known = self._equal_function(func, structural_hash(func))
         if known is not None:
             return known
@@ -377,7 +377,7 @@ class BlockBuilder(Normalizer):
 
     def _equal_function(self, func: BaseFunc, key: int) -> GlobalVar | None:
         """The function of the module that equals one with this hash."""
-        for known in self._hashes().get(key, ()):
+        for known in self._hashes(type(func)).get(key, ()):
             if structural_equal(self.functions[known.name_hint], func):
                 return known
         return None
@@ -391,7 +391,7 @@ class BlockBuilder(Normalizer):
         if gvar.name_hint not in self.globals:
             known = ", ".join(self.globals) or "none"
             raise KeyError(f"the module has no function {gvar.name_hint!r} (it has: {known})")
-        self._by_hash = None
+        self._by_hash = {}
         known = self.globals[gvar.name_hint]
         old = self.functions[gvar.name_hint]
         try:
@@ -412,12 +412,15 @@ class BlockBuilder(Normalizer):
             self.declare(global_var, func)
         return func
 
-    def _hashes(self) -> dict[int, list[GlobalVar]]:
-        if self._by_hash is None:
-            self._by_hash = {}
+    def _hashes(self, kind: type[BaseFunc]) -> dict[int, list[GlobalVar]]:
+        """The functions of one class by their hashes, made when first asked for."""
+        table = self._by_hash.get(kind)
+        if table is None:
+            table = self._by_hash[kind] = {}
             for name, function in self.functions.items():
-                self._by_hash.setdefault(structural_hash(function), []).append(self.globals[name])
-        return self._by_hash
+                if type(function) is kind:
+                    table.setdefault(structural_hash(function), []).append(self.globals[name])
+        return table
 
     def _unique_global_name(self, name: str) -> str:
         candidate, count = name, self._given_out.get(name, 1)

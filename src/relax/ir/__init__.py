@@ -26,6 +26,7 @@ from .structural import (
     Difference,
     assert_structural_equal,
     first_difference,
+    matching_free_vars,
     structural_equal,
     structural_hash,
 )
@@ -76,6 +77,7 @@ __all__ = [
     "same_vdevice",
     "save_json",
     "set_slot",
+    "matching_free_vars",
     "structural_equal",
     "structural_hash",
     "target_kind",

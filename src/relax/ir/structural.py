@@ -43,6 +43,16 @@ def first_difference(lhs: Any, rhs: Any, map_free_vars: bool = False) -> Differe
     return run_deep("the program", "compared", lambda: _Comparer(map_free_vars).compare(lhs, rhs, False))
 
 
+def matching_free_vars(lhs: Any, rhs: Any) -> dict[Node, Node] | None:
+    """For each free variable of `lhs` the one of `rhs` in its place; None if the trees differ in more than that."""
+
+    def match() -> dict[Node, Node] | None:
+        comparer = _Comparer(map_free_vars=True)
+        return comparer.forward if comparer.compare(lhs, rhs, False) is None else None
+
+    return run_deep("the program", "compared", match)
+
+
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
     """Raise ValueError, showing both programs and the path of the first difference, unless equal."""
     difference = first_difference(lhs, rhs, map_free_vars)

@@ -23,11 +23,13 @@ from typing import Any, NamedTuple, cast
 
 from ..block_builder import BlockBuilder
 from ..expr import Call, Function, Tuple, Var
-from ..ir import Diagnostic, DiagnosticError, IRModule, Op, RelaxExpr, structural_equal, structural_hash
+from ..ir import Diagnostic, DiagnosticError, IRModule, Op, RelaxExpr, matching_free_vars, structural_hash
 from ..op.intrinsics import Intrinsic
 from ..op.operator import operator_of
+from ..prim import Analyzer
 from ..sinfo_text import struct_info_text
 from ..struct_info import TensorStructInfo
+from ..substitute import substitute
 from .decorators import module_pass
 
 Legalize = Callable[[BlockBuilder, Call], RelaxExpr]
@@ -64,9 +66,11 @@ class _Legalizer(BlockBuilder):
         if legalize is None:
             return normal
         key = None if normal.op.name in self.custom else _like(normal)
-        known = self.known.get(structural_hash(key)) if key is not None else None
-        if known is not None and structural_equal(known.key, key):
-            return self.visit(known.call_for(normal))
+        if key is not None:
+            known = self.known.get(structural_hash(key, map_free_vars=True))
+            again = known and known.call_for(normal, key, self.facts)
+            if again is not None:
+                return self.visit(again)
         try:
             result = legalize(self, normal)
         except DiagnosticError as error:
@@ -76,9 +80,9 @@ class _Legalizer(BlockBuilder):
             self.fail(normal, self.reason(normal))
             return normal
         if key is not None and isinstance(result, Call):
-            template = _Template.of(key, normal, result)
+            template = _Template.of(key, normal, result, self.facts)
             if template is not None:
-                self.known[structural_hash(key)] = template
+                self.known[structural_hash(key, map_free_vars=True)] = template
         return self.visit(result if result.span is not None else _placed(result, normal))
 
     def rule(self, call: Call, op: Op) -> Legalize | None:
@@ -136,22 +140,31 @@ class _Template(NamedTuple):
     key: Any
     call: Call
     positions: tuple[int, ...]
+    facts: Analyzer | None
+    """What was known of shape variables. A kernel made where nothing was known serves everywhere, others only there."""
 
     @staticmethod
-    def of(key: Any, call: Call, result: Call) -> _Template | None:
+    def of(key: Any, call: Call, result: Call, facts: Analyzer | None) -> _Template | None:
         """None if the result is anything but a call_tir of some of the arguments."""
         if not isinstance(result.op, Op) or result.op.name != "relax.call_tir":
             return None
         args = result.args[1]
         if not isinstance(args, Tuple) or not all(arg in call.args for arg in args.fields):
             return None
-        return _Template(key, result, tuple(call.args.index(arg) for arg in args.fields))
+        return _Template(key, result, tuple(call.args.index(arg) for arg in args.fields), facts)
 
-    def call_for(self, call: Call) -> Call:
-        """The same call_tir of other arguments."""
+    def call_for(self, call: Call, key: Any, facts: Analyzer | None) -> Call | None:
+        """The same call_tir of other arguments, with their shape variables; None if it does not fit them."""
+        if self.facts is not None and self.facts is not facts:
+            return None
+        variables = matching_free_vars(self.key, key)
+        if variables is None:
+            return None
         callee, _, *rest = self.call.args
         args = (callee, Tuple([call.args[i] for i in self.positions]), *rest)
-        return Call(self.call.op, args, self.call.attrs, self.call.sinfo_args, span=call.span)
+        made = Call(self.call.op, args, self.call.attrs, self.call.sinfo_args, span=call.span)
+        renamed = {old: new for old, new in variables.items() if old is not new}
+        return substitute(made, renamed) if renamed else made
 
 
 def _place(call: Call, where: str) -> str:
