@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from relax import codegen, tir
+from relax.codegen import resolve
 from relax.ir import DataType
 from relax.runtime.rounding import convert_array
-from relax.target import Target
 
 SMALL = [
     "float16", "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
@@ -31,7 +31,7 @@ def cast_to(dtype):
 @pytest.fixture(scope="module", params=["llvm", "llvm -mcpu=x86-64"])
 def module(kernels, request):
     """All kernels at once; on the plainest x86-64, float16 is converted without instructions for it."""
-    if "x86" in request.param and not Target("llvm").triple.startswith("x86_64"):
+    if "x86" in request.param and not resolve("llvm").triple.startswith("x86_64"):
         pytest.skip("another architecture")
     funcs = {}
     for t in SMALL:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from relax import codegen, te, tir
+from relax.codegen import resolve
 from relax.script import tir as T
-from relax.target import Target
 
 
 def body_of(func, kind="opt", target=None):
@@ -75,7 +75,7 @@ def test_matmul_in_the_order_rows_depth_columns():
             C[i, j] = C[i, j] + A[i, k] * B[k, j]
 
     assert vectorised(matmul)
-    if Target("llvm").has_fma and Target("llvm").triple.startswith("x86_64"):
+    if resolve("llvm").has_fma and resolve("llvm").triple.startswith("x86_64"):
         assert "vfmadd" in body_of(matmul, "asm")
 
 

@@ -14,11 +14,10 @@ from pitfall_helpers import machine, parse
 
 import relax
 from relax import te, tir
-from relax.codegen import cache
+from relax.codegen import cache, resolve
 from relax.codegen.module import module_text
 from relax.ir import structural_equal, structural_hash, walk
 from relax.runtime import NDArray
-from relax.target import Target
 from relax.tir import PrimFunc, post_order_visit, substitute
 from relax.tir.interpret import interpret
 from relax.tir.stmt_functor import ir_transform, pre_order_visit, renew_defs
@@ -62,12 +61,12 @@ def shared(step, extent=8, kind="serial"):
 def test_lowering_and_code_of_shared_expressions(step, kind):
     func = shared(STEPS[step], kind=kind)
     lowered = tir.lower(func)
-    assert len(module_text({"f": lowered}, Target("llvm"))) < 100_000
+    assert len(module_text({"f": lowered}, resolve("llvm"))) < 100_000
 
 
 def test_symbolic_lowering_of_shared_expressions():
     func = shared(STEPS["add"], te.var("n", "int64"))
-    assert len(module_text({"f": tir.lower(func)}, Target("llvm"))) < 100_000
+    assert len(module_text({"f": tir.lower(func)}, resolve("llvm"))) < 100_000
 
 
 def test_walks_of_shared_expressions():
@@ -173,7 +172,7 @@ def test_dynamic_dimensions_cost_no_more_code():
     for static in (False, True):
         mod = relax.get_pipeline("default")(parse(layers(count, static)))
         kernels = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
-        sizes[static] = len(kernels), len(module_text(kernels, Target("llvm")))
+        sizes[static] = len(kernels), len(module_text(kernels, resolve("llvm")))
     kernels, text = sizes[False]
     assert kernels <= 3 * count + 5
     assert text < 6 * sizes[True][1] * max(1, kernels // sizes[True][0])

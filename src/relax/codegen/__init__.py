@@ -25,6 +25,7 @@ from .build import (
     statistics,
 )
 from .evaluate import CompiledKernels, executes
+from .host import resolve
 from .wrapper import symbol_name
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "compile_count",
     "compile_module",
     "executes",
+    "resolve",
     "statistics",
     "symbol_name",
 ]

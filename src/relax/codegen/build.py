@@ -17,6 +17,7 @@ from ..runtime.tensor import tensor_of_numpy
 from ..target import Target
 from ..tir import PrimFunc
 from . import cache
+from .host import resolve
 from .module import module_text
 from .object import compiler_version, emit_assembly, emit_object, optimised
 from .wrapper import symbol_name
@@ -52,7 +53,8 @@ def compile_module(funcs: Mapping[str, PrimFunc], target: Target | str | None = 
 
     Raises DiagnosticError with everything in the functions that there is no code for.
     """
-    return _compile(module_text(funcs, _target(target)), funcs, _target(target))
+    chosen = resolve(target)
+    return _compile(module_text(funcs, chosen), funcs, chosen)
 
 
 def _compile(text: str, funcs: Mapping[str, PrimFunc], target: Target) -> bytes:
@@ -71,12 +73,6 @@ def _compile(text: str, funcs: Mapping[str, PrimFunc], target: Target) -> bytes:
         statistics.llvm_runs += compiled
         statistics.seconds += time.perf_counter() - start
     return data
-
-
-def _target(target: Target | str | None) -> Target:
-    if target is None:
-        return Target.current() or Target("llvm")
-    return target if isinstance(target, Target) else Target(target)
 
 
 class CompiledFunction:
@@ -163,6 +159,6 @@ def build_module(
                 hint="relax.build compiles a whole program",
             )
         )
-    chosen = _target(target)
+    chosen = resolve(target)
     text = module_text(funcs, chosen)
     return CompiledModule(_compile(text, funcs, chosen), tuple(funcs), text, chosen)

@@ -9,9 +9,9 @@ from ..ir import structural_equal, structural_hash
 from ..runtime.cpu_features import machine_of_triple, missing_features
 from ..runtime.native import host_machine
 from ..target import Target
-from ..target.machine import host_cpu
 from ..tir import PrimFunc
 from .build import CompiledFunction, build_module
+from .host import host_cpu, resolve
 
 FAILURES = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
 """What compiling or running a kernel raises if it fails; a DiagnosticError is a ValueError."""
@@ -24,7 +24,7 @@ class CompiledKernels:
     """
 
     def __init__(self, target: Target | None = None) -> None:
-        self.target = target or Target.current() or Target("llvm")
+        self.target = resolve(target)
         self._compiled: dict[int, list[tuple[PrimFunc, CompiledFunction | None]]] = {}
 
     def __call__(self, func: PrimFunc, args: Sequence[Any]) -> bool:
@@ -53,7 +53,7 @@ class CompiledKernels:
 
 
 def executes(target: Target) -> bool:
-    """Whether this machine can execute code for a target."""
+    """True if this machine can execute code for a resolved target."""
     features = [word[1:] for word in target.features.split(",") if word.startswith("+")]
     native = machine_of_triple(target.triple) == host_machine()
     return native and target.mcpu in ("", host_cpu()) and not missing_features(features)

@@ -14,7 +14,7 @@ import llvmlite.binding as llvm
 
 from ..ir import Diagnostic, DiagnosticError
 from ..target import Target
-from ..target.machine import target_machine
+from .host import target_machine
 
 #: part of every cache key: raise it when the pipeline below changes
 PIPELINE_VERSION = 1

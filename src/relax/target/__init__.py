@@ -1,7 +1,8 @@
-"""What a machine can do: targets, and the host this process runs on."""
+"""Targets: the machine code is generated for, as text and as a description of what it can do."""
 
 from __future__ import annotations
 
+from .machine import Caches, Machine
 from .target import Target, TargetKind
 
-__all__ = ["Target", "TargetKind"]
+__all__ = ["Caches", "Machine", "Target", "TargetKind"]

@@ -4,7 +4,8 @@
     Target("llvm -mcpu=skylake-avx512 -num-cores=4")
     Target({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a76"})
 
-A target is a value: two of the same text are equal. ``with target:`` makes it the current one.
+A target is a value: two of the same text are equal. ``with target:`` makes it the current one. What the machine can do
+(`Target.machine`) is filled in by `relax.codegen.resolve`, which asks LLVM and the system; `relax.build` calls it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ import shlex
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from . import machine
+from .machine import Machine
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,9 @@ _LLVM: Final = TargetKind(
             "num-cores": int,
             "opt-level": int,
             "vector-width": int,
+            "l1-cache": int,
+            "l2-cache": int,
+            "l3-cache": int,
             "device": str,
             "model": str,
             "keys": list,
@@ -50,27 +53,39 @@ _LLVM: Final = TargetKind(
     ),
 )
 _KINDS: Final = {"llvm": _LLVM}
+_LARGEST: Final = {
+    "opt-level": 3,
+    "vector-width": 2048,
+    "l1-cache": 2**40,
+    "l2-cache": 2**40,
+    "l3-cache": 2**40,
+}
+"""The largest values of numeric options, where they differ from 4096."""
 
 _STACK: ContextVar[tuple[Target, ...]] = ContextVar("relax_target", default=())
 
 
 class Target:
-    """A machine to compile for. Raises ValueError for text that describes none.
+    """A machine to compile for. Raises ValueError for text that is no target.
 
     Takes a string, a dict, JSON text, or another Target; `host` is accepted for a target that has its own host.
+    Names of processors and features are checked when the target is resolved.
     """
 
-    __slots__ = ("__dict__", "attrs", "host", "kind")
+    __slots__ = ("_machine", "attrs", "host", "kind")
 
     kind: TargetKind
     attrs: Mapping[str, Any]
     """The options that were given, by name."""
     host: Target | None
+    _machine: Machine | None
 
     def __init__(self, target: str | Mapping[str, Any] | Target, host: Any = None) -> None:
         if isinstance(target, Target):
             self.kind, self.attrs, self.host = target.kind, target.attrs, target.host
+            self._machine = target._machine
         else:
+            self._machine = None
             options = dict(target) if isinstance(target, Mapping) else _read_text(target)
             given_host = options.pop("host", None)
             kind = options.pop("kind", None)
@@ -83,8 +98,6 @@ class Target:
             self.host = None if given_host is None else Target(given_host)
         if host is not None:
             self.host = Target(host)
-        if self.kind is _LLVM:
-            machine.check(self.triple, self._cpu, self._features)
 
     @staticmethod
     def current(allow_none: bool = True) -> Target | None:
@@ -106,12 +119,7 @@ class Target:
     def __exit__(self, *_: object) -> None:
         _STACK.set(_STACK.get()[:-1])
 
-    # -------------------------------------------------------------------------- what was asked for
-
-    @property
-    def mcpu(self) -> str:
-        """The processor's name, as LLVM spells it: the host's, unless another is given."""
-        return self._cpu
+    # -------------------------------------------------------------------------- options
 
     @property
     def mattr(self) -> tuple[str, ...]:
@@ -119,71 +127,74 @@ class Target:
         return tuple(self.attrs.get("mattr", ()))
 
     @property
-    def triple(self) -> str:
-        """The LLVM triple; its object format is always ELF, the one the loader reads."""
-        return machine.elf_triple(self.attrs.get("mtriple") or machine.default_triple())
-
-    @property
-    def features(self) -> str:
-        """The feature text LLVM is given: the host's (for the host's processor), then `mattr`."""
-        return self._features
-
-    @property
     def opt_level(self) -> int:
-        """How hard to optimise, 0 to 3."""
+        """LLVM's optimisation level, 0 to 3."""
         return self.attrs.get("opt-level", 3)
-
-    @property
-    def num_cores(self) -> int:
-        """Cores to schedule for: the host's, unless given."""
-        return self.attrs.get("num-cores", 0) or machine.host_cores()
 
     @property
     def keys(self) -> tuple[str, ...]:
         """Names by which schedule rules and kernels are chosen."""
         return (*self.attrs.get("keys", ()), "cpu")
 
-    # -------------------------------------------------------------------------- what the machine can do
+    # -------------------------------------------------------------------------- the machine
 
-    @cached_property
-    def _host_native(self) -> bool:
-        return "mcpu" not in self.attrs and "mtriple" not in self.attrs
+    @property
+    def is_resolved(self) -> bool:
+        """Whether the machine's description is known."""
+        return self._machine is not None
 
-    @cached_property
-    def _cpu(self) -> str:
-        cpu = self.attrs.get("mcpu", "")
-        if cpu == "native" or self._host_native:
-            return machine.host_cpu()
-        return cpu
+    @property
+    def machine(self) -> Machine:
+        """The machine's description. Raises ValueError before the target is resolved."""
+        if self._machine is None:
+            raise ValueError(f"{self!r} is not resolved; relax.codegen.resolve(target) describes its machine")
+        return self._machine
 
-    @cached_property
-    def _features(self) -> str:
-        native = self._host_native or self.attrs.get("mcpu") == "native"
-        return ",".join([*([machine.host_features()] if native else []), *self.mattr])
+    def with_machine(self, machine: Machine) -> Target:
+        """This target with a description of its machine."""
+        target = Target(self)
+        target._machine = machine
+        return target
+
+    @property
+    def triple(self) -> str:
+        """LLVM's target triple; its object format is always ELF, the one the loader reads."""
+        return self.machine.triple
+
+    @property
+    def mcpu(self) -> str:
+        """The processor's name in LLVM's spelling: the host's, unless another is given."""
+        return self.machine.cpu
+
+    @property
+    def features(self) -> str:
+        """LLVM's feature text: the host's features (for the host's processor), then `mattr`."""
+        return self.machine.features
+
+    @property
+    def num_cores(self) -> int:
+        """Number of cores to schedule for: the host's, unless given."""
+        return self.machine.cores
 
     @property
     def vector_bits(self) -> int:
-        """The width of a vector register to compile for, in bits."""
-        return self.attrs.get("vector-width", 0) or self._capabilities.vector_bits
+        """Width in bits of the vectors to compile for."""
+        return self.machine.vector_bits
 
     def vector_lanes(self, dtype: str) -> int:
-        """How many elements of a dtype a vector register holds."""
+        """Number of elements of a dtype that a vector register holds."""
         digits = "".join(c for c in str(dtype).partition("_")[0] if c.isdigit())
         return max(1, self.vector_bits // int(digits or 8))
 
     @property
     def has_fma(self) -> bool:
-        """Whether there is a fused multiply-add instruction."""
-        return self._capabilities.fma
+        """Whether the machine has a fused multiply-add instruction."""
+        return self.machine.fma
 
     @property
     def has_half_conversion(self) -> bool:
         """Whether float16 converts to and from float32 by an instruction."""
-        return self._capabilities.half_conversion
-
-    @cached_property
-    def _capabilities(self) -> machine.Capabilities:
-        return machine.capabilities(self.triple, self._cpu, self._features)
+        return self.machine.half_conversion
 
     # -------------------------------------------------------------------------- a value
 
@@ -254,7 +265,7 @@ def _check_option(kind: TargetKind, name: str, value: Any) -> Any:
             number = int(value)
         except (TypeError, ValueError):
             number = -1
-        top = {"opt-level": 3, "vector-width": 2048}.get(name, 4096)
+        top = _LARGEST.get(name, 4096)
         if isinstance(value, bool) or not 0 <= number <= top:
             raise ValueError(f"target option -{name} is {value!r}, expected a number from 0 to {top}")
         return number

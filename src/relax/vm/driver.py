@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..analysis import assert_well_formed
-from ..codegen import CompiledKernels, compile_module, executes
+from ..codegen import CompiledKernels, compile_module, executes, resolve
 from ..expr import Function
 from ..ir import Diagnostic, DiagnosticError, IRModule
 from ..ir.deep import nested_too_deeply
@@ -59,7 +59,7 @@ def build(
     module = IRModule.from_expr(mod) if isinstance(mod, Function | PrimFunc) else mod
     if not isinstance(module, IRModule):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"build: expected an IRModule, found {type(module).__name__}")
-    where = Target(target) if target is not None else Target.current() or Target("llvm")
+    where = resolve(Target(target) if isinstance(target, Mapping) else target)
     assert_well_formed(module, check_struct_info=False)
     _check_entry_points(module)
     if params:

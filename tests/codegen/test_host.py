@@ -1,0 +1,93 @@
+"""Targets resolved: what LLVM and the system say of a machine."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from relax.codegen import resolve
+
+X86 = "llvm -mtriple=x86_64-unknown-linux-gnu"
+
+
+def test_the_host():
+    host = resolve("llvm")
+    assert host.kind.name == "llvm"
+    assert host.mcpu
+    assert host.triple.endswith("-elf") or "linux" in host.triple
+    assert host.num_cores >= 1
+    assert host.vector_bits in (128, 256, 512)
+    assert host.vector_lanes("float32") == host.vector_bits // 32
+    assert host.vector_lanes("float8_e4m3fn") == host.vector_bits // 8
+    assert host.keys == ("cpu",)
+    assert resolve("llvm -mcpu=native").features == host.features
+    assert host.machine.caches.l1 >= 8 * 1024
+    assert host.machine.vector_registers in (16, 32)
+    assert resolve(host) is host
+    with host:
+        assert resolve() is host
+
+
+@pytest.mark.parametrize(
+    "options, bits, fma, half",
+    [
+        ("", 128, False, False),
+        ("-mcpu=haswell", 256, True, True),
+        ("-mcpu=skylake-avx512", 512, True, True),
+        ("-mcpu=skylake-avx512 -mattr=-avx512f", 256, True, True),
+        ("-mcpu=haswell -mattr=-fma", 256, False, True),
+        ("-mcpu=skylake-avx512 -vector-width=256", 256, True, True),
+    ],
+)
+def test_what_an_x86_can_do(options, bits, fma, half):
+    target = resolve(f"{X86} {options}")
+    assert (target.vector_bits, target.has_fma, target.has_half_conversion) == (bits, fma, half)
+
+
+def test_an_arm():
+    target = resolve("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76")
+    assert (target.vector_bits, target.has_fma, target.has_half_conversion) == (128, True, True)
+    assert resolve("llvm -mtriple=arm64-apple-macosx14").triple == "arm64-apple-macosx14-elf"
+
+
+@pytest.mark.parametrize(
+    "options, dots, registers",
+    [
+        (f"{X86} -mcpu=haswell", set(), 16),
+        (f"{X86} -mcpu=skylake-avx512", set(), 32),
+        (f"{X86} -mcpu=cascadelake", {"u8s8"}, 32),
+        (f"{X86} -mcpu=cooperlake", {"u8s8", "bf16"}, 32),
+        ("llvm -mtriple=aarch64-linux-gnu", set(), 32),
+        ("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a76", {"s8s8", "u8u8"}, 32),
+        ("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n2", {"s8s8", "u8u8", "u8s8", "bf16"}, 32),
+    ],
+)
+def test_dot_products_and_registers(options, dots, registers):
+    machine = resolve(options).machine
+    assert (machine.dot_products, machine.vector_registers) == (dots, registers)
+
+
+def test_options_describe_what_cannot_be_asked():
+    machine = resolve(f"{X86} -l1-cache=49152 -l2-cache=2097152 -num-cores=3").machine
+    assert (machine.caches.l1, machine.caches.l2, machine.caches.l3, machine.cores) == (49152, 2097152, 0, 3)
+
+
+@pytest.mark.parametrize(
+    "spelling, message",
+    [
+        ("llvm -mtriple=nothing", "target triple 'nothing'"),
+        ("llvm -mtriple=i686-linux-gnu", "only 64-bit little-endian machines are supported"),
+        ("llvm -mtriple=s390x-linux-gnu", "only 64-bit little-endian machines are supported"),
+        (
+            f"{X86} -mcpu=pentium9",
+            "LLVM: 'pentium9' is not a recognized processor for this target",
+        ),
+        (f"{X86} -mattr=+magic", "LLVM: '+magic' is not a recognized feature for this target"),
+        (f"{X86} -mattr=avx2", "target feature 'avx2': write +name or -name"),
+        (f"{X86} '-mcpu=a b'", "'a b' is not the name of a processor"),
+    ],
+)
+def test_mistakes(spelling, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        resolve(spelling)
