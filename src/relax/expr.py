@@ -37,7 +37,11 @@ from .prim import expr as prim
 from .runtime.rounding import convert_array, exact_array
 
 
-class Expr(RelaxExpr):
+Expr = RelaxExpr
+"""The base of all expressions; GlobalVar, Op, PrimFunc and Function are expressions too."""
+
+
+class ExprWithOp(RelaxExpr):
     """An expression with Python operators, which stand for the operators of Relax."""
 
     __slots__ = ()
@@ -142,7 +146,7 @@ def operator_hook(name: str) -> Callable[..., RelaxExpr]:
         raise TypeError(f"the operator {name!r} is not available: relax.op is not loaded") from None
 
 
-class Leaf(Expr):
+class Leaf(ExprWithOp):
     """An expression that says itself what it is: its struct info is found when first asked for."""
 
     __slots__ = ()
@@ -224,7 +228,7 @@ class Constant(Leaf):
 
 
 @node
-class Var(Expr):
+class Var(ExprWithOp):
     """A variable, identified by the object, not by its name.
 
     `annotation` is the struct info it was declared with; `struct_info` that, or what derivation found.
@@ -348,7 +352,7 @@ def _op(value: Any) -> RelaxExpr:
 
 @final
 @node
-class Call(Expr):
+class Call(ExprWithOp):
     """A call of an operator, a function value, or a packed function.
 
     `attrs` is the operator's instance; `sinfo_args` belongs to intrinsics, and says what they return.
@@ -362,7 +366,7 @@ class Call(Expr):
 
 @final
 @node
-class If(Expr):
+class If(ExprWithOp):
     """One of two branches, as the bool scalar `cond` says."""
 
     cond: RelaxExpr
@@ -372,7 +376,7 @@ class If(Expr):
 
 @final
 @node
-class TupleGetItem(Expr):
+class TupleGetItem(ExprWithOp):
     """Field `index` of a tuple."""
 
     tuple_value: RelaxExpr
@@ -428,7 +432,7 @@ class DataflowBlock(BindingBlock):
 
 @final
 @node
-class SeqExpr(Expr):
+class SeqExpr(ExprWithOp):
     """Blocks run in order, then the value of the body."""
 
     blocks: tuple[BindingBlock, ...] = child(converter=tuple)
@@ -441,7 +445,7 @@ def _attrs(value: Mapping[str, Any] | None) -> dict[str, Any]:
 
 @final
 @node
-class Function(BaseFunc, Expr):
+class Function(BaseFunc, ExprWithOp):
     """A function: bound to a GlobalVar, or a literal that evaluates to a closure."""
 
     params: tuple[Var, ...] = binder(converter=tuple)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import relax
+from relax import tir
 from relax.expr import (
     Constant,
     DataTypeImm,
@@ -22,7 +23,7 @@ from relax.expr import (
     convert,
     is_leaf,
 )
-from relax.ir import DataType, IRModule, structural_equal
+from relax.ir import DataType, IRModule, Op, structural_equal
 from relax.prim import IntImm, SizeVar
 from relax.script import from_source
 from relax.sinfo_text import prim_text, struct_info_text
@@ -224,3 +225,16 @@ def test_a_constant_is_not_changed_through_the_array_it_was_made_of():
     assert again.data is constants[0].data
     assert type(again.data.numpy()) is np.ndarray
     assert not again.data.numpy().flags.writeable
+
+
+def test_what_counts_as_an_expression():
+    prim_func = tir.PrimFunc([], tir.Evaluate(0))
+    for value in (
+        relax.GlobalVar("f"),
+        Op.get("relax.add"),
+        prim_func,
+        relax.ExternFunc("f"),
+        relax.Var("x"),
+    ):
+        assert isinstance(value, relax.Expr)
+    assert not isinstance(relax.GlobalVar("f"), relax.ExprWithOp)
