@@ -36,7 +36,6 @@ from .ir.expr import register_global_call
 from .prim import expr as prim
 from .runtime.rounding import convert_array, exact_array
 
-
 Expr = RelaxExpr
 """The base of all expressions; GlobalVar, Op, PrimFunc and Function are expressions too."""
 

@@ -13,13 +13,12 @@ from mpmath import mp, mpf
 
 import relax
 from relax import te
-from relax.codegen import build_module
+from relax.codegen import build_module, resolve
 from relax.ir import DataType, Op
 from relax.op import operator_of
 from relax.op.operator import public_function
 from relax.prim import intrin
 from relax.struct_info import TensorStructInfo
-from relax.target import Target
 
 PAGE = (Path(__file__).parents[2] / "docs" / "numerics.md").read_text()
 TABLE = {
@@ -175,7 +174,7 @@ NAMES = [name.removeprefix("relax.") for name in TABLE]
 
 @pytest.fixture(scope="module", params=TARGETS)
 def kernels(request):
-    if "x86" in request.param and not Target("llvm").triple.startswith("x86_64"):
+    if "x86" in request.param and not resolve("llvm").triple.startswith("x86_64"):
         pytest.skip("another architecture")
     funcs = {f"{n} {d}": kernel(n, d, 2 if n == "power" else 1) for n in NAMES for d in DIGITS}
     return build_module(funcs, request.param)

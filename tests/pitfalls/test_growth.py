@@ -18,12 +18,11 @@ import pytest
 
 import relax
 from relax import tir
-from relax.codegen import build_module
+from relax.codegen import build_module, resolve
 from relax.codegen.module import module_text
 from relax.ir import IRModule, structural_hash
 from relax.prim import Analyzer
 from relax.script import from_source
-from relax.target import Target
 from relax.tir import PrimFunc
 
 _PATH = Path(__file__).parents[2] / "benchmarks" / "growth.py"
@@ -163,14 +162,16 @@ def kernel(text):
 
 def largest(text):
     """Blocks of the largest LLVM function."""
-    bodies = re.findall(r"^define [^\n]*\{\n(.*?)^\}", module_text(kernel(text), Target("llvm")), re.M | re.S)
+    bodies = re.findall(
+        r"^define [^\n]*\{\n(.*?)^\}", module_text(kernel(text), resolve("llvm")), re.M | re.S
+    )
     return max(len(re.findall(r"^[\w.]+:", body, re.M)) for body in bodies)
 
 
 def test_loops_in_parts():
     """LLVM takes time quadratic in the loops of one function."""
     assert largest(growth.loops(400)) == largest(growth.loops(200)) < 200
-    assert "relax.part" not in module_text(kernel(growth.loops(30)), Target("llvm"))
+    assert "relax.part" not in module_text(kernel(growth.loops(30)), resolve("llvm"))
 
 
 PARTS = """
