@@ -307,6 +307,10 @@ def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), x: T.float32
         for j in range(3):
             if j < n:
                 B[j * 4 + i] = T.Select(A[i] > x, T.exp(A[i]), x)
+    if n > 3:
+        A[0] = T.float32(2)
+        for i in T.vectorized(0):
+            A[i] = T.float32(3)
 """,
     """
 @T.prim_func
@@ -319,6 +323,8 @@ def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), x: T.float32
             B[T.Ramp(j * 4 + 0, 1, 4)] = T.Select(
                 A[T.Ramp(0, 1, 4)] > T.Broadcast(x, 4), T.exp(A[T.Ramp(0, 1, 4)]), T.Broadcast(x, 4)
             )
+    if n > 3:
+        A[0] = T.float32(2)
 """,
 )
 case(
@@ -331,6 +337,10 @@ def f(A: T.Buffer((64,), "float32"), n: T.int32):
             A[i * n + j] = T.float32(0)
     for i in T.unroll(n):
         A[i] = T.float32(1)
+    if n > 3:
+        A[0] = T.float32(2)
+        for i in T.unroll(0):
+            A[i] = T.float32(3)
 """,
     """
 @T.prim_func
@@ -341,6 +351,8 @@ def f(A: T.Buffer((64,), "float32"), n: T.int32):
         A[3 * n + j] = T.float32(0)
     for i in T.unroll(n):
         A[i] = T.float32(1)
+    if n > 3:
+        A[0] = T.float32(2)
 """,
 )
 

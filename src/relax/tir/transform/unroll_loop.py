@@ -14,7 +14,7 @@ from ...prim import IntImm, PrimExpr
 from ..functor import StmtExprMutator, substitute
 from ..renew import renew_bound_vars
 from ..statements import seq_of
-from ..stmt import For, ForKind, PrimFunc, Stmt
+from ..stmt import For, ForKind, PrimFunc, SeqStmt, Stmt
 from .passes import prim_func_pass
 
 LIMIT = 256
@@ -26,6 +26,10 @@ def unroll_loop(func: PrimFunc) -> PrimFunc:
 
 
 class _Unrolling(StmtExprMutator):
+    def visit_SeqStmt(self, node: SeqStmt) -> Stmt:
+        made = self.visit_children(node)
+        return made if made is node else seq_of(made.seq)  # a loop that never runs leaves nothing
+
     def visit_For(self, node: For) -> Stmt:
         made = self.visit_children(node)
         extent = made.extent

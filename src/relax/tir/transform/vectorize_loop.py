@@ -61,6 +61,10 @@ def vectorize_loop(func: PrimFunc) -> PrimFunc:
 
 
 class _Loops(StmtExprMutator):
+    def visit_SeqStmt(self, node: SeqStmt) -> Stmt:
+        made = self.visit_children(node)
+        return made if made is node else seq_of(made.seq)  # a loop that never runs leaves nothing
+
     def visit_For(self, node: For) -> Stmt:
         made = self.visit_children(node)
         if made.kind is not ForKind.VECTORIZED:
