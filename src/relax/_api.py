@@ -54,6 +54,7 @@ from .ir import DiagnosticError as TVMError
 from .ir.codes import explain
 from .op import call_dps_packed, call_pure_packed, call_tir
 from .op.shape import get_shape_of
+from .rewrite.visitor import ExprMutator, ExprVisitor, PyExprMutator, PyExprVisitor
 from .struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -64,7 +65,6 @@ from .struct_info import (
 )
 from .transform import pipeline
 from .transform.pipeline import get_pipeline, register_pipeline
-from .visitor import ExprMutator, ExprVisitor, PyExprMutator, PyExprVisitor
 from .vm import build
 
 __all__ = [

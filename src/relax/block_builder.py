@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from .derive.context import FORCE_PURE, FunctionScope
+from .derive.normalize import Normalizer, merge_blocks
 from .expr import (
     Binding,
     BindingBlock,
@@ -33,6 +35,8 @@ from .expr import (
     bind_dimensions,
     convert,
 )
+from .info.mapping import bound_in
+from .info.relations import erase
 from .ir import (
     BaseFunc,
     DiagnosticError,
@@ -43,13 +47,9 @@ from .ir import (
     structural_equal,
     structural_hash,
 )
-from .normalize import Normalizer, merge_blocks
+from .op.te_call import call_te
 from .prim.expr import Var as PrimVar
-from .scope import FORCE_PURE, FunctionScope
-from .sinfo_map import bound_in
-from .sinfo_relations import erase
 from .struct_info import ObjectStructInfo
-from .te_call import call_te
 
 __all__ = ["BlockBuilder"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from .expr import DataflowVar
 from .ir import RelaxExpr
-from .visitor import VISITS, ExprMutator, ExprVisitor, PyExprMutator, PyExprVisitor, mutator, visitor
+from .rewrite.visitor import VISITS, ExprMutator, ExprVisitor, PyExprMutator, PyExprVisitor, mutator, visitor
 
 
 class ExprFunctor:

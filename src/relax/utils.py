@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .substitute import copy_with_new_vars as copy_with_new_vars
+from .derive.substitution import copy_with_new_vars as copy_with_new_vars
 
 __all__ = ["copy_with_new_vars"]

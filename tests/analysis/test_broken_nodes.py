@@ -20,6 +20,7 @@ from relax.analysis import (
     check_well_formed,
     well_formed,
 )
+from relax.derive.normalize import normalize_module
 from relax.expr import (
     Binding,
     BindingBlock,
@@ -53,7 +54,6 @@ from relax.ir import (
     set_slot,
 )
 from relax.ir.node import Node, children_of
-from relax.normalize import normalize_module
 from relax.prim import SizeVar
 from relax.struct_info import (
     FuncStructInfo,

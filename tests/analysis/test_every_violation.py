@@ -8,6 +8,7 @@ import pytest
 
 from relax import op
 from relax.analysis import check_normalized, check_well_formed
+from relax.derive.normalize import normalize_module
 from relax.expr import (
     BindingBlock,
     Call,
@@ -27,7 +28,6 @@ from relax.expr import (
     const,
 )
 from relax.ir import DiagnosticError, GlobalVar, IRModule, Op
-from relax.normalize import normalize_module
 from relax.prim import IntImm, SizeVar
 from relax.prim.expr import Var as PrimVar
 from relax.script import from_source

@@ -30,10 +30,10 @@ from relax.analysis import (
     udchain,
 )
 from relax.expr import BindingBlock, Call, Function, MatchCast, SeqExpr, Var, VarBinding, const
+from relax.info.text import struct_info_text
 from relax.ir import IRModule, set_slot
 from relax.prim import SizeVar
 from relax.script import from_source
-from relax.sinfo_text import struct_info_text
 from relax.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,

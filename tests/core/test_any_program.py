@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from relax import op
 from relax.analysis import check_normal_form, check_normalized, check_well_formed
+from relax.derive.normalize import normalize_module
+from relax.derive.substitution import copy_with_new_vars
 from relax.expr import (
     BindingBlock,
     Call,
@@ -28,9 +30,9 @@ from relax.expr import (
     const,
 )
 from relax.ir import DiagnosticError, GlobalVar, IRModule, assert_structural_equal, structural_equal
-from relax.normalize import normalize_module
 from relax.op.known import deferred_errors
 from relax.prim import SizeVar
+from relax.rewrite.visitor import ExprMutator
 from relax.script import from_source
 from relax.struct_info import (
     FuncStructInfo,
@@ -40,8 +42,6 @@ from relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from relax.substitute import copy_with_new_vars
-from relax.visitor import ExprMutator
 
 DIMS = st.sampled_from([SizeVar("n", "int64"), SizeVar("m", "int64"), 0, 1, 4])
 INFOS = st.recursive(

@@ -10,11 +10,11 @@ from relax import op, te, tir, topi
 from relax.analysis import well_formed
 from relax.block_builder import BlockBuilder
 from relax.expr import Call, DataflowVar, Function, MatchCast, ShapeExpr, Tuple, Var, VarBinding, const
+from relax.info.text import struct_info_text
 from relax.ir import DiagnosticError, GlobalVar, IRModule, RelaxWarning, assert_structural_equal
 from relax.prim import SizeVar
 from relax.prim.expr import Var as PrimVar
 from relax.script import from_source
-from relax.sinfo_text import struct_info_text
 from relax.struct_info import (
     ObjectStructInfo,
     PrimStructInfo,

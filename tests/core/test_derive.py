@@ -10,13 +10,13 @@ import pytest
 from relax import op
 from relax.analysis import check_derived
 from relax.block_builder import BlockBuilder
+from relax.derive.normalize import normalize_module
 from relax.expr import Call, Constant, ExternFunc, If, MatchCast, SeqExpr, Tuple, Var, const
+from relax.info.text import struct_info_text
 from relax.ir import DiagnosticError, GlobalVar, IRModule, RelaxWarning, register_op
 from relax.ir.transform import PassContext
-from relax.normalize import normalize_module
 from relax.prim import SizeVar
 from relax.script import from_source
-from relax.sinfo_text import struct_info_text
 from relax.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,

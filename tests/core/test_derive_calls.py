@@ -9,6 +9,8 @@ import pytest
 
 from relax import op
 from relax.block_builder import BlockBuilder
+from relax.derive.context import Scopes, prim_func_struct_info
+from relax.derive.normalize import normalize_function, normalize_module
 from relax.expr import (
     BindingBlock,
     Call,
@@ -24,12 +26,10 @@ from relax.expr import (
     VarBinding,
     const,
 )
+from relax.info.text import struct_info_text
 from relax.ir import Diagnostic, DiagnosticError, IRModule, Op, RelaxWarning, Source, Span, register_op
-from relax.normalize import normalize_function, normalize_module
 from relax.prim import SizeVar
-from relax.scope import Scopes, prim_func_struct_info
 from relax.script import from_source
-from relax.sinfo_text import struct_info_text
 from relax.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,

@@ -23,10 +23,10 @@ from relax.expr import (
     convert,
     is_leaf,
 )
+from relax.info.text import prim_text, struct_info_text
 from relax.ir import DataType, IRModule, Op, structural_equal
 from relax.prim import IntImm, SizeVar
 from relax.script import from_source
-from relax.sinfo_text import prim_text, struct_info_text
 from relax.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,

@@ -11,14 +11,15 @@ import relax
 from relax import transform
 from relax.analysis import well_formed
 from relax.block_builder import BlockBuilder
+from relax.derive.conditions import cast_facts, condition_facts, with_facts
 from relax.expr import MatchCast, PrimValue, ShapeExpr, Var
-from relax.facts import cast_facts, condition_facts, with_facts
+from relax.info.text import struct_info_text
 from relax.ir import DiagnosticError, RelaxWarning, assert_structural_equal
 from relax.op import add, assert_op
 from relax.prim import EQ, SizeVar
 from relax.prim import Var as PrimVar
+from relax.rewrite.visitor import ExprMutator
 from relax.script import from_source
-from relax.sinfo_text import struct_info_text
 from relax.struct_info import (
     ObjectStructInfo,
     PrimStructInfo,
@@ -26,7 +27,6 @@ from relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from relax.visitor import ExprMutator
 
 HEAD = "from relax.script import ir as I, relax as R, tir as T\n"
 n, m, k = (SizeVar(name, "int64") for name in "nmk")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from relax import op
 from relax.analysis import check_normal_form, is_normal_form, well_formed
 from relax.block_builder import BlockBuilder
+from relax.derive.normalize import normalize_function, normalize_module
 from relax.expr import (
     BindingBlock,
     Call,
@@ -29,7 +30,6 @@ from relax.expr import (
     const,
 )
 from relax.ir import DiagnosticError, IRModule, assert_structural_equal
-from relax.normalize import normalize_function, normalize_module
 from relax.prim import SizeVar
 from relax.script import from_source
 from relax.struct_info import FuncStructInfo, TensorStructInfo, TupleStructInfo

@@ -7,11 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relax.expr import ShapeExpr, Var
-from relax.ir import VDevice
-from relax.prim import SizeVar
-from relax.prim.intrin import max as prim_max
-from relax.sinfo_map import bound_in, map_fields, substitute_struct_info, used_in
-from relax.sinfo_relations import (
+from relax.info.mapping import bound_in, map_fields, substitute_struct_info, used_in
+from relax.info.relations import (
     Level,
     Verdict,
     check_castable,
@@ -23,7 +20,10 @@ from relax.sinfo_relations import (
     struct_info_lca,
     subtype,
 )
-from relax.sinfo_text import struct_info_text
+from relax.info.text import struct_info_text
+from relax.ir import VDevice
+from relax.prim import SizeVar
+from relax.prim.intrin import max as prim_max
 from relax.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import relax
+from relax.derive.normalize import normalize_module
 from relax.ir import DiagnosticError, IRModule, RelaxWarning
 from relax.ir.transform import PassContext
-from relax.normalize import normalize_module
 from relax.script import from_source
 
 HEAD = "from relax.script import ir as I, relax as R, tir as T\n"

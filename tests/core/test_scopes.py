@@ -9,6 +9,7 @@ import pytest
 
 from relax import op
 from relax.analysis import check_normalized, check_well_formed
+from relax.derive.normalize import normalize_module
 from relax.expr import (
     BindingBlock,
     Call,
@@ -23,11 +24,10 @@ from relax.expr import (
     Var,
     VarBinding,
 )
+from relax.info.text import struct_info_text
 from relax.ir import DiagnosticError, IRModule, assert_structural_equal
-from relax.normalize import normalize_module
 from relax.prim import SizeVar
 from relax.script import from_source
-from relax.sinfo_text import struct_info_text
 from relax.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -734,7 +734,7 @@ def test_an_annotation_no_function_with_these_parameters_has(annotation, reason)
 def test_a_recursive_function_is_any_size_to_itself_where_it_is_rewritten():
     """A mutator derives calls anew; what it did not change stays as it was."""
     from relax.ir import Op
-    from relax.visitor import ExprMutator
+    from relax.rewrite.visitor import ExprMutator
 
     class TanhForExp(ExprMutator):
         def visit_call_(self, call):

@@ -8,14 +8,14 @@ import pytest
 
 from relax import op
 from relax.analysis import all_vars, defined_symbolic_vars, well_formed
+from relax.derive.normalize import normalize_function
+from relax.derive.substitution import copy_with_new_vars, substitute
 from relax.expr import Var, const
+from relax.info.text import struct_info_text
 from relax.ir import DiagnosticError, IRModule, assert_structural_equal
-from relax.normalize import normalize_function
 from relax.prim import SizeVar
 from relax.script import from_source
-from relax.sinfo_text import struct_info_text
 from relax.struct_info import ShapeStructInfo, TensorStructInfo
-from relax.substitute import copy_with_new_vars, substitute
 
 HEAD = "from relax.script import ir as I, relax as R, tir as T\n"
 

@@ -9,16 +9,16 @@ import pytest
 
 from relax import op
 from relax.analysis import well_formed
+from relax.derive.normalize import normalize_function
 from relax.expr import Call, DataflowVar, If, SeqExpr, Tuple, TupleGetItem, Var, VarBinding, const
 from relax.expr_functor import PyExprMutator, PyExprVisitor, mutator, visitor
+from relax.info.mapping import bound_in
+from relax.info.text import struct_info_text
 from relax.ir import IRModule, Op, assert_structural_equal, structural_equal
-from relax.normalize import normalize_function
 from relax.prim import IntImm
+from relax.rewrite.visitor import ExprMutator, ExprVisitor, post_order_visit
 from relax.script import from_source
-from relax.sinfo_map import bound_in
-from relax.sinfo_text import struct_info_text
 from relax.struct_info import TensorStructInfo
-from relax.visitor import ExprMutator, ExprVisitor, post_order_visit
 
 HEAD = "from relax.script import ir as I, relax as R, tir as T\n"
 
@@ -352,7 +352,7 @@ def test_a_sequence_with_a_dataflow_block_is_inlined_into_an_ordinary_block():
                     R.output(gv)
                 return gv
             """)["main"]
-            from relax.substitute import substitute
+            from relax.derive.substitution import substitute
 
             return substitute(inner.body, {inner.params[0]: call.args[0]})
 

@@ -9,7 +9,9 @@ import pytest
 from relax import op
 from relax.analysis import derive_call_ret_struct_info
 from relax.block_builder import BlockBuilder
-from relax.derive import derive_struct_info, is_pure_call
+from relax.derive.context import Scopes
+from relax.derive.normalize import Normalizer, normalize_function, normalize_module
+from relax.derive.rules import derive_struct_info, is_pure_call
 from relax.expr import (
     Binding,
     BindingBlock,
@@ -26,14 +28,12 @@ from relax.expr import (
     VarBinding,
     const,
 )
+from relax.info.relations import Verdict, check_compatible, erase_to_well_defined, fit_all
+from relax.info.text import struct_info_text
 from relax.ir import BaseFunc, DiagnosticError, GlobalVar, IRModule, RelaxWarning, node, set_slot
 from relax.ir.transform import PassContext
-from relax.normalize import Normalizer, normalize_function, normalize_module
 from relax.op.known import deferred_errors
 from relax.prim import SizeVar
-from relax.scope import Scopes
-from relax.sinfo_relations import Verdict, check_compatible, erase_to_well_defined, fit_all
-from relax.sinfo_text import struct_info_text
 from relax.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,

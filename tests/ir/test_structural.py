@@ -221,7 +221,7 @@ class Module:
     mod = from_source(text)
     n = mod["f"].params[0].struct_info.shape.values[0]
     other = mod["g"].params[0].struct_info.shape.values[0]
-    from relax.substitute import substitute
+    from relax.derive.substitution import substitute
 
     shared = mod.with_function("g", substitute(mod["g"], {other: n}))
     assert shared["g"].params[0].struct_info.shape.values[0].same_as(n)

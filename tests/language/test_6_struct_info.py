@@ -11,10 +11,10 @@ import pytest
 from programs import compiled, floats, i64, module, ones, packed, refused, truth, warned
 
 import relax
+from relax.info.relations import Verdict, check_compatible, struct_info_lca, subtype
 from relax.ir import RelaxWarning
 from relax.ir.transform import PassContext
 from relax.script import from_source
-from relax.sinfo_relations import Verdict, check_compatible, struct_info_lca, subtype
 
 YES, POSSIBLY, NO = Verdict.YES, Verdict.POSSIBLY, Verdict.NO
 F = '"float32"'

@@ -34,7 +34,7 @@ def shown(call) -> str:
 
 
 def relax_text(info) -> str:
-    from relax.sinfo_text import struct_info_text
+    from relax.info.text import struct_info_text
 
     return struct_info_text(info)
 

@@ -6,10 +6,10 @@ import pytest
 
 import relax.op as op
 from relax.expr import ShapeExpr, Var
+from relax.info.text import struct_info_text
 from relax.ir import DiagnosticError
 from relax.prim import Var as PrimVar
 from relax.prim import mark_nonnegative
-from relax.sinfo_text import struct_info_text
 from relax.struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo
 
 

@@ -16,6 +16,11 @@ from pitfall_helpers import parse
 
 import relax
 from relax import analysis, prim, tir, transform
+from relax.derive.substitution import copy_with_new_vars
+from relax.info.mapping import bound_in, map_struct_info, shape_expressions, substitute_struct_info, used_in
+from relax.info.relations import Verdict, check_castable, erase, erase_to_well_defined, match_dimensions
+from relax.info.runtime import InfoMaker
+from relax.info.text import prim_text, struct_info_text
 from relax.interpreter import Interpreter
 from relax.ir import (
     DiagnosticError,
@@ -26,12 +31,7 @@ from relax.ir import (
     walk,
 )
 from relax.prim import intrin
-from relax.runtime_info import InfoMaker
 from relax.script import from_source
-from relax.sinfo_map import bound_in, map_struct_info, shape_expressions, substitute_struct_info, used_in
-from relax.sinfo_relations import Verdict, check_castable, erase, erase_to_well_defined, match_dimensions
-from relax.sinfo_text import prim_text, struct_info_text
-from relax.substitute import copy_with_new_vars
 from relax.tir.interpret import interpret
 
 DEEP = 60
@@ -223,8 +223,8 @@ INFO_WALKS = {
     "shape_expressions": lambda a, b, c: list(shape_expressions(a)) == [],
     "map": lambda a, b, c: map_struct_info(a, lambda dim: dim) is a,
     "substitute": lambda a, b, c: Y in used_in(substitute_struct_info(a, {X: Y})),
-    "compatible": lambda a, b, c: relax.sinfo_relations.check_compatible(a, b).verdict is not Verdict.NO,
-    "incompatible": lambda a, b, c: relax.sinfo_relations.check_compatible(a, c).verdict is not Verdict.YES,
+    "compatible": lambda a, b, c: relax.info.relations.check_compatible(a, b).verdict is not Verdict.NO,
+    "incompatible": lambda a, b, c: relax.info.relations.check_compatible(a, c).verdict is not Verdict.YES,
     "castable": lambda a, b, c: check_castable(a, c).verdict is not None,
     "matched": lambda a, b, c: match_dimensions([a], [b]) is not None,
     "lca": lambda a, b, c: analysis.struct_info_lca(a, b) is not None,

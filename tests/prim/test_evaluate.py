@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from relax.dims import simplify_dim
+from relax.info.dims import simplify_dim
 from relax.prim import (
     EQ,
     LT,

@@ -12,12 +12,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "op"))
 from op_harness import all_cases, variant
 
 from relax import prim
+from relax.derive.normalize import normalize_function
 from relax.expr import Function, Var
 from relax.ir import DiagnosticError, assert_structural_equal, walk
-from relax.normalize import normalize_function
+from relax.rewrite.visitor import post_order_visit
 from relax.script import from_source
 from relax.struct_info import PrimStructInfo
-from relax.visitor import post_order_visit
 
 # One case for each way to call an operator; the dtypes of the operands make no difference here.
 CASES = {(case.op, str(case.attrs), str([type(v) for v in case.operands])): case for case in all_cases()}

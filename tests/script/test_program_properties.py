@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relax import prim
+from relax.derive.normalize import normalize_function
 from relax.expr import (
     BindingBlock,
     Constant,
@@ -22,7 +23,6 @@ from relax.expr import (
     const,
 )
 from relax.ir import GlobalVar, VDevice, assert_structural_equal
-from relax.normalize import normalize_function
 from relax.script import from_source
 from relax.struct_info import (
     FuncStructInfo,

@@ -516,7 +516,7 @@ def test_constants_of_every_dtype(dtype, shape):
     if dtype == "bool":
         data = np.frombuffer(rng.bytes(size), np.uint8).reshape(shape) > 99
     func = Function([], Constant(data), None, True, {"global_symbol": "main"})
-    func = relax.normalize.normalize_function(func)
+    func = relax.derive.normalize.normalize_function(func)
     roundtrip(func)
 
 
@@ -585,7 +585,9 @@ def test_a_call_no_function_makes():
 def test_items_of_a_literal_tuple():
     x = Var("x", TensorStructInfo((2,), "float32"))
     value = TupleGetItem(relax.expr.Tuple((x, x)), 1)
-    func = relax.normalize.normalize_function(Function([x], value, None, True, {"global_symbol": "main"}))
+    func = relax.derive.normalize.normalize_function(
+        Function([x], value, None, True, {"global_symbol": "main"})
+    )
     assert "R.TupleGetItem((x, x), 1)" in roundtrip(func)
 
 
@@ -656,7 +658,7 @@ def test_generated_names_do_not_clash_with_the_namespaces():
     func = Function(
         [T_, R_, c, d, e], relax.expr.Tuple((T_, R_, c, d, e)), None, True, {"global_symbol": "main"}
     )
-    roundtrip(relax.normalize.normalize_function(func))
+    roundtrip(relax.derive.normalize.normalize_function(func))
 
 
 def test_names_do_not_use_what_python_means_otherwise():

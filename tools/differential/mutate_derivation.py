@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from relax import op
-from relax.call_graph import global_vars_in
+from relax.derive.context import FORCE_PURE
+from relax.derive.rules.call_graph import global_vars_in
 from relax.expr import (
     BindingBlock,
     Call,
@@ -28,7 +29,6 @@ from relax.expr import (
 )
 from relax.ir import GlobalVar, IRModule, Op, RelaxExpr, StructInfo
 from relax.op.intrinsics import Intrinsic
-from relax.scope import FORCE_PURE
 from relax.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,

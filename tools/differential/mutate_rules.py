@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from relax.call_graph import call_graph, recursive_groups
+from relax.derive.context import FORCE_PURE
+from relax.derive.rules.call_graph import call_graph, recursive_groups
 from relax.expr import (
     BindingBlock,
     Call,
@@ -22,11 +23,10 @@ from relax.expr import (
     Var,
     VarBinding,
 )
+from relax.info.mapping import bound_in
 from relax.ir import GlobalVar, IRModule, Op, set_slot
 from relax.op import call_pure_packed, negative
 from relax.prim import StringImm as PrimString
-from relax.scope import FORCE_PURE
-from relax.sinfo_map import bound_in
 from relax.struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo
 from relax.tir import PrimFunc
 from relax.utils import copy_with_new_vars

@@ -28,11 +28,11 @@ from relax.expr import (
     Var,
     VarBinding,
 )
+from relax.info.mapping import bound_in
 from relax.ir import GlobalVar, IRModule, Node, RelaxExpr, Span, StructInfo, map_children
 from relax.op.known import deferred_errors
 from relax.prim import PrimExpr
 from relax.prim.expr import Var as PrimVar
-from relax.sinfo_map import bound_in
 from relax.struct_info import TensorStructInfo
 from relax.tir import PrimFunc
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..visitor import post_order_visit
+from ..rewrite.visitor import post_order_visit
 from .compile_time import computable_at_compile_time
 from .derived import check_derived
 from .nodes import check_nodes

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ..expr import Function, MatchCast, Var
+from ..info.mapping import bound_in, used_in
 from ..ir import StructInfo
 from ..prim.expr import Var as PrimVar
-from ..sinfo_map import bound_in, used_in
 from ..struct_info import ObjectStructInfo
 from .purity import contains_impure_call
 from .variables import all_bindings, free_symbolic_vars, free_vars

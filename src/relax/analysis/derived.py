@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..derive import check_purity
+from ..derive.context import FORCE_PURE, FunctionScope, Scopes
+from ..derive.rules import check_purity
 from ..expr import BindingBlock, Call, DataflowBlock, Function
 from ..ir import BaseFunc, Diagnostic, DiagnosticError, IRModule, Op, RelaxExpr, Span
-from ..scope import FORCE_PURE, FunctionScope, Scopes
-from ..visitor import ExprVisitor
+from ..rewrite.visitor import ExprVisitor
 
 
 def check_derived(obj: IRModule | BaseFunc | RelaxExpr) -> list[Diagnostic]:

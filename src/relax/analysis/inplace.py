@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias, TypeVar, cast
 
-from ..derive import use_span
+from ..derive.rules import use_span
 from ..expr import (
     Binding,
     Call,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ..call_graph import call_graph, recursive_groups
+from ..derive.call_graph import call_graph, recursive_groups
 from ..expr import (
     Binding,
     BindingBlock,
@@ -31,11 +31,11 @@ from ..expr import (
     Var,
     VarBinding,
 )
+from ..info.mapping import bound_in
 from ..ir import BaseFunc, DataType, GlobalVar, IRModule, Node, Op, RelaxExpr, Span, StructInfo
 from ..prim import free_vars
 from ..prim.expr import PrimExpr
 from ..prim.expr import Var as PrimVar
-from ..sinfo_map import bound_in
 from ..struct_info import (
     FuncStructInfo,
     PrimStructInfo,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..call_graph import call_graph, recursive_groups
-from ..derive import is_pure_call
+from ..derive.call_graph import call_graph, recursive_groups
+from ..derive.context import FORCE_PURE
+from ..derive.rules import is_pure_call
 from ..expr import Call, Function, Var
 from ..ir import GlobalVar, IRModule, RelaxExpr
-from ..scope import FORCE_PURE
-from ..visitor import ExprVisitor
+from ..rewrite.visitor import ExprVisitor
 
 
 def find_impure_call(expr: RelaxExpr, own_name: Var | GlobalVar | None = None) -> Call | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from ..derive.normalize import normalize_module
 from ..expr import Call, Constant, Function, MatchCast, SeqExpr, Var, VarBinding
 from ..ir import (
     BaseFunc,
@@ -22,11 +23,10 @@ from ..ir import (
     same_vdevice,
     set_slot,
 )
-from ..normalize import normalize_module
 from ..op.base import operator_of
 from ..op.intrinsics import HintOnDevice, ToVDevice
+from ..rewrite.visitor import ExprMutator
 from ..struct_info import TensorStructInfo, TupleStructInfo
-from ..visitor import ExprMutator
 from .vdevices import Place, Placement, Places, place_vdevices, placed
 
 

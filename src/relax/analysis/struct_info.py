@@ -5,12 +5,12 @@ from __future__ import annotations
 import enum
 
 from ..block_builder import BlockBuilder
-from ..derive import derive_call_ret_struct_info as _derive_call
+from ..derive.context import Scopes
+from ..derive.rules import derive_call_ret_struct_info as _derive_call
 from ..expr import Call, Expr
+from ..info.mapping import shape_expressions, used_in
+from ..info.relations import Level, check_compatible, erase_to_well_defined, struct_info_lca
 from ..ir import StructInfo
-from ..scope import Scopes
-from ..sinfo_map import shape_expressions, used_in
-from ..sinfo_relations import Level, check_compatible, erase_to_well_defined, struct_info_lca
 from ..struct_info import (
     FuncStructInfo,
     ObjectStructInfo,

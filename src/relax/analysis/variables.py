@@ -5,7 +5,7 @@ Order is that of first occurrence, everywhere.
 
 from __future__ import annotations
 
-from ..call_graph import global_vars_in
+from ..derive.call_graph import global_vars_in
 from ..expr import (
     Binding,
     BindingBlock,
@@ -14,12 +14,12 @@ from ..expr import (
     MatchCast,
     Var,
 )
+from ..info.mapping import bound_in, used_in
 from ..ir import GlobalVar, Node, Op, RelaxExpr, StructInfo, walk
 from ..prim import free_vars as free_prim_vars
 from ..prim.expr import PrimExpr
 from ..prim.expr import Var as PrimVar
-from ..sinfo_map import bound_in, used_in
-from ..visitor import ExprVisitor
+from ..rewrite.visitor import ExprVisitor
 
 
 class _Variables(ExprVisitor):

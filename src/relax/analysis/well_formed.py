@@ -9,7 +9,7 @@ The rules themselves are in `rules/`, one function each; what they look at is co
 
 from __future__ import annotations
 
-from ..derive import unknown_function
+from ..derive.rules import unknown_function
 from ..ir import BaseFunc, Diagnostic, DiagnosticError, IRModule, RelaxExpr
 from ..ir.deep import nested_too_deeply
 from .derived import check_derived

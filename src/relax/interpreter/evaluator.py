@@ -16,6 +16,7 @@ import numpy as np
 import tvm_ffi
 
 from ..analysis.realize_vdevices import realize_vdevices
+from ..derive.context import prim_func_struct_info
 from ..expr import (
     Binding,
     BindingBlock,
@@ -37,6 +38,9 @@ from ..expr import (
     Var,
     VarBinding,
 )
+from ..info.mapping import bound_in
+from ..info.relations import is_base_of
+from ..info.runtime import runtime_device
 from ..ir import GlobalVar, IRModule, Op, RelaxExpr, StructInfo, listed_vdevices
 from ..op.intrinsics import result_of
 from ..prim import Var as ShapeVar
@@ -49,10 +53,6 @@ from ..runtime.ops import truth
 from ..runtime.sizes import shape_value
 from ..runtime.tensor import tensor_of_numpy, to_device
 from ..runtime.values import RESULT, export_value, import_result, import_value, kind_of
-from ..runtime_info import runtime_device
-from ..scope import prim_func_struct_info
-from ..sinfo_map import bound_in
-from ..sinfo_relations import is_base_of
 from ..struct_info import FuncStructInfo, ObjectStructInfo, TensorStructInfo, TupleStructInfo
 from ..tir import PrimFunc
 from . import matching

@@ -6,8 +6,8 @@ from typing import Any
 
 from ..analysis import assert_well_formed
 from ..analysis.inplace import check_reuse
+from ..derive.normalize import normalize_module
 from ..ir import IRModule
-from ..normalize import normalize_module
 from .evaluator import Interpreter
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol, cast
 import tvm_ffi
 
 from ..expr import Call, ExternFunc, Var
+from ..info.runtime import runtime_device
 from ..ir import RelaxExpr
 from ..op import operator_of
 from ..op.intrinsics import AssertOp, CallTIRInplace, HintOnDevice, Print, ToVDevice
@@ -18,7 +19,6 @@ from ..runtime.closure import Closure
 from ..runtime.devices import Device
 from ..runtime.info import PrimInfo
 from ..runtime.tensor import new_tensor, numpy_view
-from ..runtime_info import runtime_device
 from ..struct_info import TensorStructInfo
 from . import matching
 from .matching import Place, name_of

@@ -23,6 +23,8 @@ from typing import Any, cast
 import tvm_ffi
 
 from ..expr import Var
+from ..info.mapping import bound_in
+from ..info.runtime import InfoMaker, runtime_device
 from ..ir import RelaxExpr, StructInfo
 from ..prim import IntImm, PrimExpr, free_vars
 from ..prim import Var as ShapeVar
@@ -31,8 +33,6 @@ from ..runtime.closure import Closure
 from ..runtime.heap import ShapeHeap
 from ..runtime.info import FuncInfo, mismatch
 from ..runtime.values import kind_of
-from ..runtime_info import InfoMaker, runtime_device
-from ..sinfo_map import bound_in
 from ..struct_info import (
     FuncStructInfo,
     PrimStructInfo,

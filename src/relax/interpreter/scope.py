@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from ..expr import Var
+from ..info.text import prim_text
 from ..prim import PrimExpr, evaluate, free_vars
 from ..prim import Var as ShapeVar
-from ..sinfo_text import prim_text
 
 Number: TypeAlias = "int | float | bool"
 

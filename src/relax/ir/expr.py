@@ -29,7 +29,7 @@ class StructInfo(Node):
 
 
 def _unregistered(base: StructInfo, derived: StructInfo) -> bool:
-    raise RuntimeError("relax.sinfo_relations is not loaded")
+    raise RuntimeError("relax.info.relations is not loaded")
 
 
 _is_base_of = _unregistered

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeAlias, cast
 
 from .. import te, topi
 from ..expr import Call, DataTypeImm, ExternFunc, PrimValue, StringImm, Tuple, TupleGetItem
+from ..info.mapping import fields_in, map_fields
 from ..ir import (
     DataType,
     Diagnostic,
@@ -26,7 +27,6 @@ from ..ir import (
     vdevice_text,
 )
 from ..prim import PrimExpr
-from ..sinfo_map import fields_in, map_fields
 from ..struct_info import (
     ObjectStructInfo,
     PrimStructInfo,

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
-from .. import dims as prover
-from ..dims import Verdict
 from ..expr import ShapeExpr
+from ..info import dims as prover
+from ..info.dims import Verdict
+from ..info.text import prim_text
 from ..ir import DataType, VDevice
 from ..prim import IntImm, PrimExpr, is_const
 from ..prim.intrin import any as any_of
-from ..sinfo_text import prim_text
 from ..struct_info import TensorStructInfo
 from .errors import AXES, DTYPES, SHAPES, OperatorError
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ..expr import Var
+from ..info.text import struct_info_text
 from ..ir import Diagnostic, DiagnosticError, GlobalVar, RelaxExpr, StructInfo
 from ..ir.span import Span
-from ..sinfo_text import struct_info_text
 
 OPERANDS: Final = "E3101"
 """Too many or too few operands, or one of the wrong kind."""

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..expr import Call
+from ..info.mapping import substitute_struct_info
+from ..info.relations import Level, check_compatible, erase, match_dimensions
 from ..ir import GlobalVar, RelaxExpr, StructInfo, VDevice, child, parse_vdevice
 from ..prim import IntImm
 from ..runtime.devices import Device, is_cpu
-from ..sinfo_map import substitute_struct_info
-from ..sinfo_relations import Level, check_compatible, erase, match_dimensions
 from ..struct_info import (
     FuncStructInfo,
     ObjectStructInfo,

@@ -23,8 +23,8 @@ from ..expr import (
     Tuple,
     TupleGetItem,
 )
+from ..info.relations import struct_info_lca
 from ..ir import DiagnosticError, Op, RelaxExpr, StructInfo
-from ..sinfo_relations import struct_info_lca
 from ..struct_info import (
     ObjectStructInfo,
     PrimStructInfo,

@@ -8,8 +8,8 @@ import numpy as np
 
 from .. import topi
 from ..expr import Call
+from ..info.text import prim_text
 from ..ir import DataType
-from ..sinfo_text import prim_text
 from ..struct_info import TensorStructInfo
 from .dims import broadcast_dims, require_same_dim, same_dtype, tensor
 from .errors import SHAPES, OperatorError

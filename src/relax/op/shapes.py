@@ -11,11 +11,11 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from .. import te, topi
-from ..dims import simplify_dim
 from ..expr import Call, ShapeExpr, Var
+from ..info.dims import simplify_dim
+from ..info.text import prim_text
 from ..ir import RelaxExpr
 from ..prim import IntImm, PrimExpr, const, is_const
-from ..sinfo_text import prim_text
 from ..struct_info import (
     ObjectStructInfo,
     PrimStructInfo,

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from ..expr import ExternFunc, ShapeExpr, Tuple, convert
+from ..info.relations import Level, fit_all
 from ..ir import BaseFunc, Diagnostic, DiagnosticError, RelaxExpr, StructInfo
 from ..prim import PrimExpr
 from ..prim import cast as prim_cast
 from ..prim.expr import INT64
-from ..sinfo_relations import Level, fit_all
 from ..struct_info import (
     FuncStructInfo,
     PrimStructInfo,

@@ -22,7 +22,8 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from ..call_graph import global_vars_in
+from ..derive.call_graph import global_vars_in
+from ..derive.normalize import normalize_module
 from ..expr import (
     BindingBlock,
     DataTypeImm,
@@ -34,10 +35,9 @@ from ..expr import (
     convert,
     register_operator_hooks,
 )
+from ..info.relations import Fit, Verdict, fit_all
+from ..info.text import struct_info_text
 from ..ir import Diagnostic, DiagnosticContext, IRModule, RelaxExpr, StructInfo
-from ..normalize import normalize_module
-from ..sinfo_relations import Fit, Verdict, fit_all
-from ..sinfo_text import struct_info_text
 from ..struct_info import ObjectStructInfo
 from .decorators import module_pass
 from .refine import UnderivedSubstitution, refined

@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
+from ..derive.normalize import normalize_module
+from ..derive.substitution import substitute
 from ..expr import Function, register_operator_hooks
+from ..info.mapping import bound_in
 from ..ir import BaseFunc, Diagnostic, DiagnosticContext, GlobalVar, IRModule
-from ..normalize import normalize_module
 from ..prim import IntImm, PrimExpr, convert, free_vars
 from ..prim import Var as ShapeVar
 from ..prim import cast as prim_cast
-from ..sinfo_map import bound_in
-from ..substitute import substitute
 from .bind_params import entry, on_one_function
 from .decorators import module_pass
 

@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..analysis import check_well_formed
+from ..derive.normalize import normalize_module
 from ..expr import Call, Function, SeqExpr, Var
 from ..interpreter.operators import info_of
 from ..interpreter.outcome import Outcome, impure_symbols, interpreted, observed
 from ..interpreter.recorder import Evaluated, evaluated_operators
 from ..ir import GlobalVar, IRModule
 from ..ir.transform import Pass, Sequential
-from ..normalize import normalize_module
 from ..runtime.values import export_value
 from .pipeline import get_pipeline
 

@@ -23,13 +23,13 @@ from __future__ import annotations
 from typing import cast
 
 from ..analysis.inplace import check_reuse
+from ..derive.normalize import Normalizer
 from ..expr import Call, Function, MatchCast, PrimValue, ShapeExpr, Tuple, TupleGetItem, Var
+from ..info.relations import is_base_of
 from ..ir import DiagnosticError, IRModule, Node, Op, RelaxExpr, StructInfo, walk
-from ..normalize import Normalizer
 from ..op import builtin
 from ..op.intrinsics import CallTIRInplace
 from ..op.tir_calls import arrange
-from ..sinfo_relations import is_base_of
 from ..struct_info import FuncStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
 from .effects import is_surely_size

@@ -22,6 +22,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TypeVar, cast
 
+from ..derive.normalize import merge_blocks, normalize_function
+from ..derive.substitution import Substitution
 from ..expr import (
     Binding,
     BindingBlock,
@@ -37,14 +39,12 @@ from ..expr import (
     Var,
     VarBinding,
 )
+from ..info.mapping import bound_in
+from ..info.relations import Level, fit_all, is_base_of
 from ..ir import DiagnosticError, GlobalVar, IRModule, Node, Op, RelaxExpr, StructInfo, structural_equal, walk
-from ..normalize import merge_blocks, normalize_function
 from ..prim import PrimExpr
 from ..prim import Var as ShapeVar
-from ..sinfo_map import bound_in
-from ..sinfo_relations import Level, fit_all, is_base_of
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TupleStructInfo
-from ..substitute import Substitution
 from .decorators import function_pass
 from .effects import is_nonnegative, is_surely_size
 from .rebuild import same_or, with_info

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from ..derive.normalize import merge_blocks
 from ..expr import (
     Binding,
     BindingBlock,
@@ -33,9 +34,8 @@ from ..expr import (
     SeqExpr,
     VarBinding,
 )
+from ..info.mapping import bound_in
 from ..ir import IRModule, RelaxExpr
-from ..normalize import merge_blocks
-from ..sinfo_map import bound_in
 from .callgraph import entry_names, without_unreachable
 from .decorators import module_pass
 from .effects import is_condition, never_fails

@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..derive.normalize import Normalizer
 from ..expr import BindingBlock, DataflowBlock, Function
 from ..ir import BaseFunc, GlobalVar, IRModule
 from ..ir import transform as ir_transform
 from ..ir.transform import ModulePass, PassContext, PassInfo, is_our_style, made_pass, module_pass
-from ..normalize import Normalizer
 
 Rewrite = Callable[[IRModule], IRModule]
 

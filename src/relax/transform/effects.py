@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ..derive import is_pure_call
+from ..derive.rules import is_pure_call
 from ..expr import (
     Call,
     Constant,
@@ -18,6 +18,7 @@ from ..expr import (
     TupleGetItem,
     Var,
 )
+from ..info.mapping import fields_in
 from ..ir import DataType, GlobalVar, Node, Op, RelaxExpr, StructInfo, walk
 from ..op import infer_call, operator_of
 from ..op.dims import collect_checks
@@ -43,7 +44,6 @@ from ..prim import Call as PrimCall
 from ..prim import Var as PrimVar
 from ..runtime.limits import DIMENSION_LIMIT
 from ..runtime.sizes import is_size
-from ..sinfo_map import fields_in
 from ..struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
 
 

@@ -23,7 +23,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
-from ..derive import is_pure_call
+from ..derive.normalize import merge_blocks
+from ..derive.rules import is_pure_call
+from ..derive.substitution import Substitution
 from ..expr import (
     Binding,
     BindingBlock,
@@ -39,10 +41,8 @@ from ..expr import (
     VarBinding,
 )
 from ..ir import IRModule, Node, Op, RelaxExpr, structural_equal, structural_hash, walk
-from ..normalize import merge_blocks
 from ..op import operator_of
 from ..op.intrinsics import Intrinsic
-from ..substitute import Substitution
 from .canonicalize_bindings import same_info
 from .decorators import function_pass
 from .rebuild import same_or

@@ -24,6 +24,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..block_builder import BlockBuilder
+from ..derive.normalize import Normalizer
 from ..expr import (
     BindingBlock,
     Call,
@@ -38,7 +39,6 @@ from ..expr import (
 )
 from ..ir import DataType, DiagnosticError, GlobalVar, IRModule, Op, RelaxExpr, StructInfo
 from ..ir.transform import PassContext
-from ..normalize import Normalizer
 from ..op import Operator, operator_of
 from ..op.operands import is_absent
 from ..prim import FloatImm, IntImm

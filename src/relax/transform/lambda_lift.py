@@ -30,16 +30,16 @@ from dataclasses import dataclass
 from typing import cast
 
 from ..block_builder import BlockBuilder
-from ..derive import is_pure_call
+from ..derive.context import signature_of
+from ..derive.normalize import normalize_module
+from ..derive.rules import is_pure_call
+from ..derive.substitution import Substitution
 from ..expr import Call, Function, PrimValue, ShapeExpr, Tuple, Var, VarBinding
+from ..info.mapping import bound_in
 from ..ir import GlobalVar, IRModule, Op, RelaxExpr, Span
-from ..normalize import normalize_module
 from ..prim import SizeVar
 from ..prim import Var as ShapeVar
-from ..scope import signature_of
-from ..sinfo_map import bound_in
 from ..struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo
-from ..substitute import Substitution
 from .decorators import module_pass
 from .rebuild import with_info
 from .uses import Uses, bound_variables, uses_of

@@ -22,14 +22,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
 from ..block_builder import BlockBuilder
+from ..derive.substitution import substitute
 from ..expr import Call, Function, Tuple, Var
+from ..info.text import struct_info_text
 from ..ir import Diagnostic, DiagnosticError, IRModule, Op, RelaxExpr, matching_free_vars, structural_hash
 from ..op.intrinsics import Intrinsic
 from ..op.operator import operator_of
 from ..prim import Analyzer
-from ..sinfo_text import struct_info_text
 from ..struct_info import TensorStructInfo
-from ..substitute import substitute
 from .decorators import module_pass
 
 Legalize = Callable[[BlockBuilder, Call], RelaxExpr]

@@ -7,8 +7,8 @@ Before   return R.add(R.exp(x), y)          After   lv = R.exp(x)
 
 from __future__ import annotations
 
+from ..derive.normalize import normalize_module
 from ..ir import IRModule
-from ..normalize import normalize_module
 from .decorators import module_pass
 
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from typing import cast
 
+from ..derive.substitution import Substitution
 from ..expr import Function, SeqExpr, Var, VarBinding
+from ..info.relations import is_base_of
 from ..ir import IRModule, Node, RelaxExpr, StructInfo, structural_equal
-from ..sinfo_relations import is_base_of
-from ..substitute import Substitution
-from ..visitor import ExprMutator
+from ..rewrite.visitor import ExprMutator
 
 
 class UnderivedSubstitution(Substitution):

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from typing import cast
 
+from ..derive.context import FORCE_PURE
+from ..derive.normalize import Normalizer
 from ..expr import Call, ExternFunc, Function
 from ..ir import IRModule, Op, RelaxExpr
-from ..normalize import Normalizer
-from ..scope import FORCE_PURE
 from .decorators import module_pass
 
 

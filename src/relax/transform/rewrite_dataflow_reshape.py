@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..analysis.inplace import reused_indices
+from ..derive.normalize import Normalizer
 from ..expr import (
     Binding,
     BindingBlock,
@@ -38,7 +39,6 @@ from ..expr import (
     VarBinding,
 )
 from ..ir import GlobalVar, IRModule, Node, Op, RelaxExpr, walk
-from ..normalize import Normalizer
 from ..op import operator_of
 from ..op.intrinsics import Intrinsic
 from ..prim import IntImm, PrimExpr, const, is_const, substitute

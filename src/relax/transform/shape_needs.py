@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import cast
 
 from ..expr import Call, Function, If, MatchCast, PrimValue, SeqExpr, ShapeExpr, Tuple, VarBinding
+from ..info.mapping import fields_in
 from ..ir import RelaxExpr, StructInfo
 from ..prim import FloatImm, IntImm, PrimExpr
 from ..prim import Var as PrimVar
-from ..sinfo_map import fields_in
 from ..struct_info import (
     FuncStructInfo,
     ObjectStructInfo,

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import cast
 
+from ..derive.substitution import Substitution
 from ..expr import Binding, BindingBlock, DataflowBlock, DataflowVar, Function, SeqExpr, Var
 from ..ir import IRModule, Node, walk
-from ..substitute import Substitution
 from .decorators import function_pass
 from .rebuild import with_info
 

@@ -11,13 +11,13 @@ Every annotation and operator that names the old device names the new one.
 
 from __future__ import annotations
 
+from ..derive.normalize import normalize_module
 from ..expr import Call, Function
 from ..ir import IRModule, RelaxExpr, StructInfo, VDevice, listed_vdevices, same_vdevice
 from ..ir.vdevice import VDEVICES
-from ..normalize import normalize_module
 from ..op.intrinsics import HintOnDevice, ToVDevice
+from ..rewrite.visitor import ExprMutator
 from ..struct_info import TensorStructInfo
-from ..visitor import ExprMutator
 from .decorators import module_pass
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..expr import PrimValue
+from ..info.runtime import device_name
 from ..ir import Diagnostic, DiagnosticError, Span, VDevice, vdevice_index
 from ..op.errors import UNLISTED_DEVICE
-from ..runtime_info import device_name
 
 NO_CODE = "E4104"
 """A virtual device for whose target no code is generated."""

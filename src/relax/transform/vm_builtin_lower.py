@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from ..derive import notes_of
+from ..derive.rules import notes_of
 from ..expr import (
     Binding,
     BindingBlock,

@@ -49,6 +49,10 @@ from ..expr import (
     Var,
     VarBinding,
 )
+from ..info.mapping import bound_in
+from ..info.relations import is_base_of
+from ..info.runtime import InfoMaker
+from ..info.text import prim_text
 from ..ir import (
     BaseFunc,
     GlobalVar,
@@ -64,10 +68,6 @@ from ..prim import FloatImm, IntImm, PrimExpr, free_vars
 from ..prim import Var as PrimVar
 from ..runtime.match import ASSERT_IMM, ASSERT_SLOT, IGNORE, LOAD_SLOT, STORE, STORE_SIZE
 from ..runtime.sizes import is_size
-from ..runtime_info import InfoMaker
-from ..sinfo_map import bound_in
-from ..sinfo_relations import is_base_of
-from ..sinfo_text import prim_text
 from ..struct_info import (
     FuncStructInfo,
     ObjectStructInfo,

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from ..derive.context import prim_func_struct_info
 from ..expr import (
     Call,
     Constant,
@@ -30,6 +31,7 @@ from ..expr import (
     Var,
     VarBinding,
 )
+from ..info.runtime import InfoMaker, device_name
 from ..ir import Diagnostic, DiagnosticError, GlobalVar, IRModule, RelaxExpr, Span, listed_vdevices
 from ..prim import FloatImm, IntImm, PrimExpr
 from ..runtime import ExecBuilder, ShapeTuple, nd
@@ -37,8 +39,6 @@ from ..runtime.bytecode import Func, Imm, Operand, Reg
 from ..runtime.dtypes import ffi_dtype
 from ..runtime.info import FuncInfo
 from ..runtime.rounding import round_number
-from ..runtime_info import InfoMaker, device_name
-from ..scope import prim_func_struct_info
 from ..struct_info import ObjectStructInfo
 from ..tir import PrimFunc, written_params
 from ..transform.vm_shape_lower import LOWERED

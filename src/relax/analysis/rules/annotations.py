@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...expr import ShapeExpr, Var
+from ...info.text import prim_text, struct_info_text
 from ...ir import DataType, RelaxExpr
 from ...prim import IntImm
-from ...sinfo_text import prim_text, struct_info_text
 from ...struct_info import FuncStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo
 from ..program import Program
 from .shape_vars import is_bound_later

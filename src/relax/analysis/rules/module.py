@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...scope import FORCE_PURE
+from ...derive.context import FORCE_PURE
 from ..program import Place, Program, Scope, first_span
 from .violation import Violation
 

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ... import topi
+from ...info.text import prim_text
 from ...ir import DataType
 from ...prim import IntImm, PrimExpr, simplify
-from ...sinfo_text import prim_text
 from ...struct_info import TensorStructInfo
 from ..dims import require_same_dim, tensor
 from ..errors import SHAPES, OperatorError

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ... import topi
+from ...info.text import prim_text
 from ...prim import PrimExpr
-from ...sinfo_text import prim_text
 from ...struct_info import TensorStructInfo, TupleStructInfo
 from ..dims import normalize_axes, require_same_dim, same_dtype
 from ..errors import SHAPES, OperatorError

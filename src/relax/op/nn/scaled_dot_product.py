@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 
 from ... import topi
+from ...info.text import prim_text
 from ...prim import PrimExpr
-from ...sinfo_text import prim_text
 from ...struct_info import TensorStructInfo
 from ..dims import require_same_dim, require_stretch, same_dtype, tensor
 from ..errors import SHAPES, OperatorError

@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from ...expr import Tuple
+from ...info.text import prim_text, struct_info_text
 from ...ir import Node, StructInfo, VDevice
 from ...ir.printing import plain
 from ...ir.sharing import is_excessive, shared_parts
 from ...prim import sub_expressions
 from ...prim.expr import PrimExpr, Var
-from ...sinfo_text import prim_text, struct_info_text
 from ...tir.buffer import Range
 from .config import PrinterConfig
 from .names import NameTable

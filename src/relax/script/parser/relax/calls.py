@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ....expr import Call, Function, Var
+from ....info.mapping import bound_in, substitute_struct_info
+from ....info.relations import Verdict, call_result, erase_to_well_defined
 from ....ir import BaseFunc, GlobalVar, StructInfo
 from ....op.known import known_struct_info, remember
 from ....prim import PrimExpr
 from ....prim import Var as PrimVar
-from ....sinfo_map import bound_in, substitute_struct_info
-from ....sinfo_relations import Verdict, call_result, erase_to_well_defined
 from ....struct_info import FuncStructInfo
 from ..core.dialect import ModuleContext
 

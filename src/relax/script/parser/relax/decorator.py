@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, cast
 
 from ....analysis import assert_well_formed
+from ....derive.normalize import normalize_function, normalize_module
 from ....ir import BaseFunc, GlobalVar, IRModule
-from ....normalize import normalize_function, normalize_module
 from ..core import Dialect, FunctionDecorator, FunctionTask
 from .calls import remember_global
 from .parser import RelaxParser

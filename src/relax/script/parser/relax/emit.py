@@ -9,8 +9,8 @@ from typing import Any
 from ....expr import Call, Var, is_leaf
 from ....ir import GlobalVar, RelaxExpr, StructInfo
 from ....op.known import known_struct_info
+from ....op.te_call import call_te
 from ....prim import Var as PrimVar
-from ....te_call import call_te
 from ....tir.stmt import PrimFunc
 from ..core import Evaluator, SpecialForm
 from ..core.diagnostics import KIND, PLACE, UNDEFINED

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 from ....expr import Function, bind_dimensions
+from ....info.mapping import bound_in
 from ....ir import (
     DataType,
     DiagnosticError,
@@ -24,7 +25,6 @@ from ....ir import (
 )
 from ....ir.vdevice import VDEVICES
 from ....prim import expr as prim
-from ....sinfo_map import bound_in
 from ....tir.stmt import PrimFunc
 from ..core import FunctionTask, ScriptSource, StatementParser
 from ..core.diagnostics import ANNOTATION, POISON, SYNTAX, UNDEFINED, Poisoned, close

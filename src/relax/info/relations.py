@@ -19,16 +19,12 @@ import enum
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from .dims import Verdict, compare_dims, simplify_dim
-from .expr import ShapeExpr
-from .ir import StructInfo, VDevice, same_vdevice, vdevice_text
-from .ir.expr import register_is_base_of
-from .prim.expr import PrimExpr
-from .prim.expr import Var as PrimVar
-from .sinfo_erase import erase, erase_to_well_defined
-from .sinfo_map import bound_in, substitute_struct_info, used_in
-from .sinfo_text import dims_text, prim_text, struct_info_text
-from .struct_info import (
+from ..expr import ShapeExpr
+from ..ir import StructInfo, VDevice, same_vdevice, vdevice_text
+from ..ir.expr import register_is_base_of
+from ..prim.expr import PrimExpr
+from ..prim.expr import Var as PrimVar
+from ..struct_info import (
     DEFAULT_DERIVATION,
     FuncStructInfo,
     ObjectStructInfo,
@@ -37,6 +33,10 @@ from .struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from .dims import Verdict, compare_dims, simplify_dim
+from .erasure import erase, erase_to_well_defined
+from .mapping import bound_in, substitute_struct_info, used_in
+from .text import dims_text, prim_text, struct_info_text
 
 
 class Level(enum.IntEnum):

@@ -14,16 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from .call_graph import callees_first
-from .derive import (
-    check_purity,
-    derive_struct_info,
-    is_pure_call,
-    known_struct_info,
-    silencing_hint,
-    use_span,
-)
-from .expr import (
+from ..expr import (
     Binding,
     BindingBlock,
     Call,
@@ -45,8 +36,10 @@ from .expr import (
     VarBinding,
     is_leaf,
 )
-from .facts import call_facts, cast_facts
-from .ir import (
+from ..info.mapping import bound_in, shape_expressions
+from ..info.relations import Fit, Verdict, check_castable, check_compatible, erase, match_dimensions
+from ..info.text import struct_info_text
+from ..ir import (
     BaseFunc,
     DiagnosticError,
     GlobalVar,
@@ -57,9 +50,12 @@ from .ir import (
     StructInfo,
     set_slot,
 )
-from .ir.deep import nested_too_deeply
-from .prim.expr import Var as PrimVar
-from .scope import (
+from ..ir.deep import nested_too_deeply
+from ..prim.expr import Var as PrimVar
+from ..struct_info import FuncStructInfo, ObjectStructInfo
+from .call_graph import callees_first
+from .conditions import call_facts, cast_facts
+from .context import (
     FORCE_PURE,
     FunctionScope,
     PoisonedError,
@@ -71,11 +67,15 @@ from .scope import (
     sizes_bound_again,
     with_result,
 )
-from .sinfo_map import bound_in, shape_expressions
-from .sinfo_relations import Fit, Verdict, check_castable, check_compatible, erase, match_dimensions
-from .sinfo_text import struct_info_text
-from .struct_info import FuncStructInfo, ObjectStructInfo
-from .substitute import substitute
+from .rules import (
+    check_purity,
+    derive_struct_info,
+    is_pure_call,
+    known_struct_info,
+    silencing_hint,
+    use_span,
+)
+from .substitution import substitute
 
 _T = TypeVar("_T", bound=RelaxExpr)
 

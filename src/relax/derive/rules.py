@@ -12,15 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .dims import simplify_dim
-from .expr import Call, DataflowVar, If, Tuple, TupleGetItem, Var
-from .ir import Diagnostic, DiagnosticError, GlobalVar, Op, RelaxExpr, Span, StructInfo
-from .ir.parts import argument_span, condition_span
-from .scope import PoisonedError, Scopes
-from .sinfo_map import substitute_struct_info
-from .sinfo_relations import Fit, Verdict, call_result, is_base_of, struct_info_lca
-from .sinfo_text import struct_info_text
-from .struct_info import (
+from ..expr import Call, DataflowVar, If, Tuple, TupleGetItem, Var
+from ..info.dims import simplify_dim
+from ..info.mapping import substitute_struct_info
+from ..info.relations import Fit, Verdict, call_result, is_base_of, struct_info_lca
+from ..info.text import struct_info_text
+from ..ir import Diagnostic, DiagnosticError, GlobalVar, Op, RelaxExpr, Span, StructInfo
+from ..ir.parts import argument_span, condition_span
+from ..struct_info import (
     DEFAULT_DERIVATION,
     FuncStructInfo,
     ObjectStructInfo,
@@ -29,6 +28,7 @@ from .struct_info import (
     TupleStructInfo,
     get_derivation,
 )
+from .context import PoisonedError, Scopes
 
 
 def silencing_hint(expr: RelaxExpr, expected: StructInfo) -> str:

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from typing import Final, cast
 from weakref import WeakKeyDictionary
 
-from .dims import simplify_dim
-from .expr import Binding, BindingBlock, DataflowBlock, Function, MatchCast, Var
-from .facts import condition_facts, with_facts
-from .ir import (
+from ..expr import Binding, BindingBlock, DataflowBlock, Function, MatchCast, Var
+from ..info.dims import simplify_dim
+from ..info.mapping import bound_in, substitute_struct_info, used_in
+from ..info.relations import Fit, Level, erase, match_own
+from ..info.text import prim_text
+from ..ir import (
     BaseFunc,
     Diagnostic,
     DiagnosticError,
@@ -26,22 +28,20 @@ from .ir import (
     listed_vdevices,
     walk,
 )
-from .ir.transform import PassContext
-from .prim import Analyzer, facts_in_scope, free_vars, substitute
-from .prim import cast as cast_scalar
-from .prim.expr import PrimExpr
-from .prim.expr import Var as PrimVar
-from .sinfo_map import bound_in, substitute_struct_info, used_in
-from .sinfo_relations import Fit, Level, erase, match_own
-from .sinfo_text import prim_text
-from .struct_info import (
+from ..ir.transform import PassContext
+from ..prim import Analyzer, facts_in_scope, free_vars, substitute
+from ..prim import cast as cast_scalar
+from ..prim.expr import PrimExpr
+from ..prim.expr import Var as PrimVar
+from ..struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
     PrimStructInfo,
     TensorStructInfo,
     TupleStructInfo,
 )
-from .tir.stmt import PrimFunc
+from ..tir.stmt import PrimFunc
+from .conditions import condition_facts, with_facts
 
 FORCE_PURE = "relax.force_pure"
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
-from .dims import simplify_dim
-from .expr import (
+from ..expr import (
     Binding,
     BindingBlock,
     Function,
@@ -23,13 +22,14 @@ from .expr import (
     VarBinding,
     convert,
 )
-from .ir import Node, RelaxExpr, StructInfo, map_children, set_slot
-from .prim import substitute as substitute_prim
-from .prim.expr import PrimExpr
-from .prim.expr import Var as PrimVar
-from .prim.expr import cast as cast_prim
-from .sinfo_map import bound_in, map_struct_info
-from .tir.stmt import PrimFunc
+from ..info.dims import simplify_dim
+from ..info.mapping import bound_in, map_struct_info
+from ..ir import Node, RelaxExpr, StructInfo, map_children, set_slot
+from ..prim import substitute as substitute_prim
+from ..prim.expr import PrimExpr
+from ..prim.expr import Var as PrimVar
+from ..prim.expr import cast as cast_prim
+from ..tir.stmt import PrimFunc
 
 ExprT = TypeVar("ExprT", bound=Node)
 

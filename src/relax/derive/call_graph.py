@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .expr import Function
-from .ir import BaseFunc, GlobalVar, IRModule, Node, walk
+from ..expr import Function
+from ..ir import BaseFunc, GlobalVar, IRModule, Node, walk
 
 
 def global_vars_in(function: Node) -> dict[str, GlobalVar]:

@@ -29,11 +29,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from .expr import Call
-from .ir import Op, RelaxExpr, StructInfo
-from .prim import Analyzer, IntImm, Not, PrimExpr
-from .prim.expr import EQ
-from .struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
+from ..expr import Call
+from ..ir import Op, RelaxExpr, StructInfo
+from ..prim import Analyzer, IntImm, Not, PrimExpr
+from ..prim.expr import EQ
+from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 
 
 def with_facts(facts: Analyzer | None, conditions: Iterable[PrimExpr]) -> Analyzer | None:

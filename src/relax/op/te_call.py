@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
-from . import te
-from .dims import simplify_dim
-from .expr import (
+from .. import te
+from ..expr import (
     Call,
     DataTypeImm,
     PrimValue,
@@ -30,7 +29,10 @@ from .expr import (
     Var,
     convert,
 )
-from .ir import (
+from ..info.dims import simplify_dim
+from ..info.mapping import used_in
+from ..info.text import struct_info_text
+from ..ir import (
     Diagnostic,
     DiagnosticError,
     GlobalVar,
@@ -42,19 +44,17 @@ from .ir import (
     same_vdevice,
     walk,
 )
-from .prim import PrimExpr, SizeVar, cast, free_vars, substitute
-from .prim.expr import Var as PrimVar
-from .sinfo_map import used_in
-from .sinfo_text import struct_info_text
-from .struct_info import (
+from ..prim import PrimExpr, SizeVar, cast, free_vars, substitute
+from ..prim.expr import Var as PrimVar
+from ..struct_info import (
     PrimStructInfo,
     ShapeStructInfo,
     TensorStructInfo,
     TupleStructInfo,
 )
-from .tir.functor import substitute as substitute_func
-from .tir.stmt import PrimFunc
-from .tir.usage import shape_vars_bound_by
+from ..tir.functor import substitute as substitute_func
+from ..tir.stmt import PrimFunc
+from ..tir.usage import shape_vars_bound_by
 
 
 class Builder(Protocol):

@@ -20,8 +20,11 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
-from .block_builder import BlockBuilder
-from .expr import (
+from ..block_builder import BlockBuilder
+from ..derive.context import FORCE_PURE, FunctionScope
+from ..derive.normalize import merge_blocks
+from ..derive.substitution import substitute
+from ..expr import (
     Binding,
     BindingBlock,
     Call,
@@ -43,23 +46,20 @@ from .expr import (
     VarBinding,
     is_leaf,
 )  # fmt: skip
-from .ir import GlobalVar, IRModule, Op, RelaxExpr, StructInfo, set_slot, structural_equal
-from .normalize import merge_blocks
-from .prim import substitute as substitute_prim
-from .prim.expr import PrimExpr
-from .prim.expr import Var as PrimVar
-from .scope import FORCE_PURE, FunctionScope
-from .sinfo_map import map_struct_info
-from .sinfo_relations import is_base_of
-from .struct_info import (
+from ..info.mapping import map_struct_info
+from ..info.relations import is_base_of
+from ..ir import GlobalVar, IRModule, Op, RelaxExpr, StructInfo, set_slot, structural_equal
+from ..prim import substitute as substitute_prim
+from ..prim.expr import PrimExpr
+from ..prim.expr import Var as PrimVar
+from ..struct_info import (
     FuncStructInfo,
     PrimStructInfo,
     ShapeStructInfo,
     TensorStructInfo,
     TupleStructInfo,
 )
-from .substitute import substitute
-from .tir.stmt import PrimFunc
+from ..tir.stmt import PrimFunc
 
 T = TypeVar("T")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from .prim import IntImm, Relation, cast, evaluate, free_vars, prove_equal, simplify, substitute
-from .prim.expr import PrimExpr, Var
+from ..prim import IntImm, Relation, cast, evaluate, free_vars, prove_equal, simplify, substitute
+from ..prim.expr import PrimExpr, Var
 
 
 class Verdict(enum.IntEnum):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from ..expr import Var
+from ..ir import RelaxExpr, StructInfo
+from ..prim import uses
+from ..prim.expr import PrimExpr
+from ..prim.expr import Var as PrimVar
+from ..struct_info import FuncStructInfo, TupleStructInfo
 from .dims import define_dim
-from .expr import Var
-from .ir import RelaxExpr, StructInfo
-from .prim import uses
-from .prim.expr import PrimExpr
-from .prim.expr import Var as PrimVar
-from .sinfo_map import bound_in, map_struct_info
-from .struct_info import FuncStructInfo, TupleStructInfo
+from .mapping import bound_in, map_struct_info
 
 
 def erase(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from .ir import DataType, DiagnosticError, Span, StructInfo, VDevice, children_of, target_kind
-from .ir.deep import nested_too_deeply
-from .ir.sharing import is_excessive, written_depth
-from .prim import (
+from ..ir import DataType, DiagnosticError, Span, StructInfo, VDevice, children_of, target_kind
+from ..ir.deep import nested_too_deeply
+from ..ir.sharing import is_excessive, written_depth
+from ..prim import (
     EQ,
     GE,
     GT,
@@ -33,9 +33,9 @@ from .prim import (
     Sub,
     sub_expressions,
 )
-from .prim import Var as PrimVar
-from .runtime.devices import Device, device
-from .runtime.info import (
+from ..prim import Var as PrimVar
+from ..runtime.devices import Device, device
+from ..runtime.info import (
     DTYPES,
     Dim,
     FuncInfo,
@@ -47,8 +47,8 @@ from .runtime.info import (
     TupleInfo,
     nesting,
 )
-from .runtime.rounding import round_number
-from .struct_info import (
+from ..runtime.rounding import round_number
+from ..struct_info import (
     FuncStructInfo,
     PrimStructInfo,
     ShapeStructInfo,

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from .expr import ShapeExpr, Var
-from .ir import RelaxExpr, StructInfo
-from .prim import free_vars, substitute
-from .prim.expr import PrimExpr, cast
-from .prim.expr import Var as PrimVar
-from .struct_info import (
+from ..expr import ShapeExpr, Var
+from ..ir import RelaxExpr, StructInfo
+from ..prim import free_vars, substitute
+from ..prim.expr import PrimExpr, cast
+from ..prim.expr import Var as PrimVar
+from ..struct_info import (
     FuncStructInfo,
     PrimStructInfo,
     ShapeStructInfo,

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from .expr import ShapeExpr, Var
-from .ir import Node, RelaxExpr, StructInfo
-from .ir.printing import plain
-from .ir.sharing import written_depth
-from .prim.expr import (
+from ..expr import ShapeExpr, Var
+from ..ir import Node, RelaxExpr, StructInfo
+from ..ir.printing import plain
+from ..ir.sharing import written_depth
+from ..prim.expr import (
     BinaryExpr,
     Call,
     Cast,
@@ -24,8 +24,8 @@ from .prim.expr import (
     Select,
     StringImm,
 )
-from .prim.expr import Var as PrimVar
-from .struct_info import (
+from ..prim.expr import Var as PrimVar
+from ..struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
     PrimStructInfo,
