@@ -115,6 +115,10 @@ def test_the_oracle_knows_errors(line, error):
         ("A[T.int64(0)] = A[T.int64(0)] + A[T.int64(0)] * A[T.int64(0)]",),
         ("while A[T.int64(0)] < T.float32(1.0):", "    A[T.int64(0)] = T.float32(0.0)"),
         ("A[T.int64(0)] = T.int32(1)",),
+        (
+            "for i in T.serial(T.int64(0), T.int64(1)):",
+            '    A[i + T.int64(1)] = T.Cast("float32", T.int64(1) // i)',  # which of the two faults is not said
+        ),
     ],
 )
 def test_what_is_left_open_has_no_outcome(lines):
@@ -190,14 +194,16 @@ def test_a_failing_function_becomes_small():
         "T.unroll(T.int8(127), T.int8(127) + T.int8(2))",
         "T.unroll(A[T.int64(0)], A[T.int64(0)] + T.int8(2))",
         "T.serial(T.int8(127), T.int8(127) + T.int8(2))",
+        "T.serial(T.uint8(255), T.uint8(1))",
     ],
 )
-def test_loops_that_leave_their_dtype_fail_and_print(loop):
+@pytest.mark.parametrize("body", ["    A[T.int64(1)] = A[T.int64(1)] + T.int8(1)", "    pass"])
+def test_loops_that_leave_their_dtype_fail_and_print(loop, body):
     text = program(
         "p: T.handle",
         'A = T.match_buffer(p, (2,), "int8")',
         f"for i in {loop}:",
-        "    A[T.int64(1)] = A[T.int64(1)] + T.int8(1)",
+        body,
     )
     case = [np.array([127, 0], "int8")]
     ((_, outcome),) = tir_properties.expected(text, [case])

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from relax import op
+from relax.derive.call_graph import global_vars_in
 from relax.derive.context import FORCE_PURE
-from relax.derive.rules.call_graph import global_vars_in
 from relax.expr import (
     BindingBlock,
     Call,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from relax.derive.rules.call_graph import global_vars_in
+from relax.derive.call_graph import global_vars_in
 from relax.expr import Constant, Function, If, MatchCast, SeqExpr, Tuple, Var, VarBinding
 from relax.ir import GlobalVar, IRModule, Node, StructInfo, set_slot, walk
 from relax.struct_info import (

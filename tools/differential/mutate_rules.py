@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from relax.derive.call_graph import call_graph, recursive_groups
 from relax.derive.context import FORCE_PURE
-from relax.derive.rules.call_graph import call_graph, recursive_groups
 from relax.expr import (
     BindingBlock,
     Call,

@@ -14,7 +14,7 @@ import ast
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -38,6 +38,8 @@ MOST_STEPS = 60_000
 Env = dict[str, Any]
 Typed = tuple[str, Callable[[Env], Any]]
 Run = Callable[[Env], None]
+FAULTS = (IndexError, ZeroDivisionError, OverflowError, AssertionError)
+"""What a program may end with."""
 
 
 # ------------------------------------------------------------------------------------------- storage
@@ -221,8 +223,15 @@ class Oracle:
         if dtype in ("float32", "float64") and _adds_up(value, name):
             raise Undefined("a sum may be added up in any order")
         result = self.of(value, dtype)
+        nodes = [target, value]
 
         def run(env: Env) -> None:
+            try:
+                store(env)
+            except FAULTS as fault:
+                self.only_fault(fault, nodes, env)
+
+        def store(env: Env) -> None:
             self.step()
             where = [index(env) for index in indices]
             new = result(env)
@@ -234,14 +243,27 @@ class Oracle:
 
         return run
 
+    def only_fault(self, fault: Exception, nodes: Sequence[ast.expr], env: Env) -> NoReturn:
+        """Raise a statement's fault. Raises Undefined if parts of it fail in different ways: any may come first."""
+        for node in nodes:
+            for part in ast.walk(node):
+                if isinstance(part, (ast.Call, ast.BinOp, ast.Subscript)):
+                    try:
+                        self.expr(part)[1](env)
+                    except FAULTS as other:
+                        if type(other) is not type(fault):
+                            raise Undefined("faults of several sorts in one statement") from fault
+                    except Undefined:
+                        continue
+        raise fault
+
     def place(self, node: ast.Subscript) -> tuple[str, list[Callable[[Env], Any]]]:
         """The buffer and the indices of an access."""
         if not isinstance(node.value, ast.Name) or node.value.id not in self.buffers:
             raise Undefined(ast.unparse(node))
         name = node.value.id
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         found: list[Callable[[Env], Any]] = []
-        for part in parts:
+        for part in target_parts(node):
             dtype, run = self.expr(part)
             if dtype not in INTEGERS:
                 raise Undefined("an index that is no integer")
@@ -513,6 +535,11 @@ def _constant(node: ast.expr) -> str:
     if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
         raise Undefined(ast.unparse(node))
     return node.value
+
+
+def target_parts(node: ast.Subscript) -> list[ast.expr]:
+    """The indices of an access."""
+    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
 def _names(node: ast.expr) -> set[str]:

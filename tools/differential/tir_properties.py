@@ -24,9 +24,8 @@ from .generator import HEADER
 from .properties import Case, Failure
 from .rounding import FORMATS
 from .tir_numbers import Undefined
-from .tir_oracle import Oracle
+from .tir_oracle import FAULTS, Oracle
 
-ERRORS = (IndexError, ZeroDivisionError, OverflowError, AssertionError)
 PARTS = ("interprets", "compiles", "steps_keep", "prints")
 MARGIN = 256
 """So many bytes on both sides of a buffer are watched."""
@@ -69,8 +68,8 @@ def outcome(run: Callable[[Sequence[Any]], Any], case: Case) -> Outcome:
         return run(case)
     except Failure:
         raise  # it is an AssertionError of its own sort
-    except ERRORS as error:
-        return next(kind for kind in ERRORS if isinstance(error, kind))
+    except FAULTS as error:
+        return next(kind for kind in FAULTS if isinstance(error, kind))
 
 
 def interpreted(func: tir.PrimFunc, case: Case) -> list[np.ndarray[Any, Any]]:

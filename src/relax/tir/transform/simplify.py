@@ -77,11 +77,20 @@ class _Simplifier(StmtExprMutator):
         low, extent = self.visit(node.min), self.visit(node.extent)
         if isinstance(extent, IntImm) and extent.value <= 0:
             return NOTHING
-        if is_const(extent, 1) and node.kind is not ForKind.THREAD_BINDING:
+        if is_const(extent, 1) and node.kind is not ForKind.THREAD_BINDING and not may_fail(low):
             return self.visit(substitute(node.body, {node.loop_var: low}))
         in_range = And(node.loop_var >= low, node.loop_var < low + extent)
         body = self.under(in_range, node.body)
-        return NOTHING if is_nothing(body) else node.replace(min=low, extent=extent, body=body)
+        if is_nothing(body) and not self.loop_may_fail(low, extent):
+            return NOTHING
+        return node.replace(min=low, extent=extent, body=body)
+
+    def loop_may_fail(self, low: PrimExpr, extent: PrimExpr) -> bool:
+        """True if computing a loop's range may fail, or the range may leave the loop variable's dtype."""
+        if may_fail(low) or may_fail(extent):
+            return True
+        start, count = self.analyzer.interval(low), self.analyzer.interval(extent)
+        return start[1] + count[1] > low.dtype.max_value
 
     def visit_While(self, node: While) -> Stmt:
         condition = self.visit(node.condition)
