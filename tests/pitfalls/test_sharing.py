@@ -196,6 +196,17 @@ def test_a_function_of_shared_shapes_reads_back():
     assert len(text) < 100_000
 
 
+@pytest.mark.parametrize("depth", [8, 9, 10, 12])
+def test_pairs_of_pairs_print_the_same_when_read_back(depth):
+    lines = ["t0 = (x, x)", *(f"t{i + 1} = (t{i}, t{i})" for i in range(depth)), f"return t{depth}"]
+    text = "from relax.script import relax as R\n@R.function\ndef f(x: R.Tensor((4,))):\n    "
+    func = from_source(text + "\n    ".join(lines))
+    shown = func.script()
+    again = from_source(shown)
+    assert structural_equal(again, func)
+    assert again.script() == shown
+
+
 # -------------------------------------------------------------------------------------------- struct info
 
 

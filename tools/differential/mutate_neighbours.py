@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from relax.derive.call_graph import global_vars_in
 from relax.expr import Constant, Function, If, MatchCast, SeqExpr, Tuple, Var, VarBinding
+from relax.info.mapping import shape_expressions
 from relax.ir import GlobalVar, IRModule, Node, StructInfo, set_slot, walk
 from relax.struct_info import (
     ObjectStructInfo,
@@ -144,8 +145,10 @@ def _depends(first: object, second: object) -> bool:
 @declare("results")
 def annotate_with_what_was_derived(module: IRModule, choices: Choices) -> IRModule | None:
     """Annotate a variable with the struct info that derivation gave it."""
-    found = [b.binding.var for b in scan(module).bindings if b.binding.var.annotation is None]
-    var = pick(choices, [v for v in found if v.struct_info_ is not None])
+    found = [b.binding.var for b in scan(module).bindings]
+    # What is known of other variables names those that hold shapes: they stay the objects they are.
+    held = {part for v in found if v.struct_info_ is not None for part in shape_expressions(v.struct_info_)}
+    var = pick(choices, [v for v in found if not (v.annotation or v.struct_info_ is None or v in held)])
     return (
         None
         if var is None

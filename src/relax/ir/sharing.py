@@ -27,12 +27,22 @@ def written_depth(node: Node, limit: int) -> int | None:
 
 
 def is_excessive(node: Node, limit: int, children: Children = children_of) -> bool:
-    """Whether a node takes more than `limit` places, and most of them only because objects stand in several."""
+    """True if a node takes more than `limit` places, and most of them only because objects stand in several."""
     order = _parts_first(node, children)
+    return _places(order, children) > max(limit, 4 * len(order))
+
+
+def is_large(node: Node, limit: int, children: Children = children_of) -> bool:
+    """True if a node takes more than `limit` places in a text, whether objects stand in several of them or not."""
+    return _places(_parts_first(node, children), children) > limit
+
+
+def _places(order: list[Node], children: Children) -> int:
+    """The places that the last of some objects takes, an object that stands in several counted in each."""
     places: dict[int, int] = {}
     for part in order:
         places[id(part)] = 1 + sum(places[id(below)] for below in _below(part, children))
-    return places[id(node)] > max(limit, 4 * len(order))
+    return places[id(order[-1])]
 
 
 def shared_parts(node: Node, children: Children) -> list[Node]:

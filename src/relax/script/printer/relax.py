@@ -24,7 +24,7 @@ from ...expr import (
     VarBinding,
 )
 from ...ir import GlobalVar, RelaxExpr, structural_equal
-from ...ir.sharing import is_excessive
+from ...ir.sharing import is_large
 from ...prim import expr as prim
 from .core import NAMED_PLACES, Printer, Text, prints, prints_statement
 from .literals import number, string, value_text
@@ -138,7 +138,7 @@ def _seq_value(p: Printer, node: SeqExpr) -> Text:
 def _annotation(p: Printer, var: Any, derived: bool = False) -> str:
     """The annotation of a variable; left out where it is `derived` from the value and takes very many places."""
     info = getattr(var, "struct_info_", None)
-    if info is None or (derived and is_excessive(info, NAMED_PLACES)):
+    if info is None or (derived and is_large(info, NAMED_PLACES)):
         return ""
     return f": {p.text(info)}"
 
@@ -248,7 +248,9 @@ def function(p: Printer, node: Function, name: str, local: bool = False, symbol:
 def _returns(p: Printer, node: Function) -> str:
     """The annotation of the result; left out, to be derived again, where it takes very many places."""
     ret = node.ret_struct_info
-    return "" if ret is None or is_excessive(ret, NAMED_PLACES) else f" -> {p.text(ret)}"
+    if ret is None or (is_large(ret, NAMED_PLACES) and structural_equal(ret, node.body.struct_info_)):
+        return ""
+    return f" -> {p.text(ret)}"
 
 
 @prints_statement(Function)
