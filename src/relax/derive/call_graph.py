@@ -1,4 +1,4 @@
-"""Which global function mentions which: the order to derive them in, and who is recursive."""
+"""The call graph of global functions: the order to derive them in, and who is recursive."""
 
 from __future__ import annotations
 

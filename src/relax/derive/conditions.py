@@ -1,4 +1,4 @@
-"""What derivation learns about shape variables, and from where (language.md §6: what is not proved is checked).
+"""Facts about shape variables that derivation learns (language.md §6: what is not proved is checked).
 
     w = R.match_cast(x, R.Tensor((m, 4)))          x: R.Tensor((n, k))     n == m, k == 4
     _ = R.assert_op(R.prim_value(n % 4 == 0))                              n % 4 == 0
@@ -56,7 +56,7 @@ _NOTHING = Analyzer()
 
 
 def cast_facts(value: StructInfo | None, cast: StructInfo) -> Iterator[PrimExpr]:
-    """What holds of dimensions and scalars where a value is what it was cast to."""
+    """Facts about dimensions and scalars that hold after a value has passed a cast."""
     match value, cast:
         case TensorStructInfo(), TensorStructInfo():
             yield from _equations(value.dims, cast.dims)
@@ -78,14 +78,14 @@ def _equations(dims: tuple[PrimExpr, ...] | None, others: tuple[PrimExpr, ...] |
 
 
 def condition_facts(info: StructInfo | None, holds: bool = True) -> Iterator[PrimExpr]:
-    """What is known where a value of this struct info is true (or is not): it is one if its scalar is known."""
+    """The fact that holds where a condition of this struct info is true (or false); none if its scalar is unknown."""
     value = info.value if isinstance(info, PrimStructInfo) and info.dtype.is_bool else None
     if value is not None and not isinstance(value, IntImm):
         yield value if holds else Not(value)
 
 
 def call_facts(value: RelaxExpr) -> Iterator[PrimExpr]:
-    """What is known after a call: that the condition of an assert_op holds."""
+    """The facts known after a call: the condition of an assert_op holds."""
     match value:
         case Call(Op(name="relax.assert_op"), (cond, *_)):
             yield from condition_facts(cond.struct_info_)

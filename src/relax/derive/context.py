@@ -1,4 +1,4 @@
-"""Where derivation stands: the functions and scopes around it, the shape variables visible, and where complaints go."""
+"""The context of derivation: the functions and scopes around it, visible shape variables, collected diagnostics."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ class FunctionScope:
 
 @dataclass(slots=True)
 class Scope:
-    """What a SeqExpr, or a function, binds."""
+    """The variables that a SeqExpr, or a function, binds."""
 
     variables: list[Var] = field(default_factory=list[Var])
     shape_vars: list[PrimVar] = field(default_factory=list[PrimVar])
     definitions: dict[PrimVar, PrimExpr] = field(default_factory=dict[PrimVar, PrimExpr])
-    """What a MatchCast says of shape variables it binds, in those of the scopes around."""
+    """Shape variables that a MatchCast binds, as expressions in those of the scopes around."""
     outside: Analyzer | None = None
     """The facts known where the scope was entered."""
 
@@ -77,7 +77,7 @@ class Scope:
         )
 
     def erased(self, info: StructInfo) -> StructInfo:
-        """What stays known of a value outside of the scope."""
+        """The struct info of a value that stays valid outside of the scope."""
         return erase(self.defined(info), set(self.shape_vars), set(self.variables))
 
 
@@ -142,12 +142,12 @@ class Scopes:
         self.shape_vars: dict[PrimVar, None] = {}
         """The shape variables in scope."""
         self.facts: Analyzer | None = None
-        """What is known of shape variables here, None if nothing is: see `facts`. Never changed, only replaced."""
+        """Facts about shape variables here, None if nothing is: see `facts`. Never changed, only replaced."""
         self.collect = collect
         self.warn = warn
         self.diagnostics: list[Diagnostic] = []
         self.span: Span | None = None
-        """Where in the source derivation is; for complaints about what has no place of its own."""
+        """The span being derived; diagnostics about nodes without a span use it."""
         self.poisoned: set[Var] = set()
         self.failed: set[str] = set()
         """Global functions in error, whose result is therefore not known."""
@@ -252,7 +252,7 @@ class Scopes:
 
     @contextmanager
     def given(self, cond: RelaxExpr, holds: bool) -> Generator[None]:
-        """Where the condition of an If holds, or does not."""
+        """A context in which the condition of an If holds, or does not."""
         outside = self.facts
         self.learn(*condition_facts(cond.struct_info_, holds))
         try:
@@ -328,7 +328,7 @@ class Scopes:
         )
 
     def awaits_placing(self, fit: Fit) -> bool:
-        """Whether a misfit is only that a device is not known, in a module in which RealizeVDevice finds that out."""
+        """True if a misfit is only that a device is not known, in a module in which RealizeVDevice finds that out."""
         return fit.level is Level.UNPLACED and bool(self.vdevices)
 
     def report(self, error: DiagnosticError) -> None:

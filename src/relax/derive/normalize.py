@@ -93,7 +93,7 @@ class Normalizer(Scopes):
     ) -> None:
         super().__init__(mod, collect=collect, warn=warn)
         self.trust = trust
-        """Whether a SeqExpr that has struct info is taken to be in normal form, and not walked again."""
+        """True if a SeqExpr that has struct info is taken to be in normal form, and not walked again."""
         self.values: dict[Var, Binding] = {}
         self.global_function: Function | None = None
         self.rebound: set[PrimVar] | None = None

@@ -32,7 +32,7 @@ from .context import PoisonedError, Scopes
 
 
 def silencing_hint(expr: RelaxExpr, expected: StructInfo) -> str:
-    """How to say that a value is as expected: it is checked at run time all the same, and not warned of."""
+    """The hint that silences a warning: state the expected struct info; it is checked at run time all the same."""
     name = getattr(expr, "name_hint", "")
     cast = f"{name or 'checked'} = R.match_cast({name or '...'}, {struct_info_text(expected)})"
     rest = "which makes the same check" if name else "and use that; it makes the same check"
@@ -195,7 +195,7 @@ def _is_bool_scalar(info: StructInfo) -> Verdict:
 
 
 def derive_call(call: Call, scopes: Scopes) -> StructInfo:
-    """What a call returns, by the kind of its callee."""
+    """The struct info of a call, by the kind of its callee."""
     for arg in call.args:
         known_struct_info(arg, scopes)
     if isinstance(call.op, Op):
@@ -249,7 +249,7 @@ def _derive_op_call(call: Call, op: Op, scopes: Scopes) -> StructInfo:
 
 
 def _ask(rule: Callable[[Call, Any], StructInfo], call: Call, name: str, scopes: Scopes) -> StructInfo:
-    """What an operator's or a packed function's own rule says of a call; it is told about here if it fails."""
+    """The struct info that an operator's or a packed function's own rule gives a call; errors are reported here."""
     try:
         info: Any = rule(call, scopes)
     except DiagnosticError as error:
@@ -285,7 +285,7 @@ def _derive_packed_call(call: Call, derivation: str | None, scopes: Scopes) -> S
 
 
 def derive_call_ret_struct_info(info: FuncStructInfo, call: Call, scopes: Scopes) -> StructInfo:
-    """What a call of a function of this struct info returns.
+    """The struct info of a call of a function of this struct info.
 
     Shape variables of the parameters become what the arguments say; every argument must be compatible; what is said
     in variables that no argument determines is dropped from the result.
@@ -346,7 +346,7 @@ def check_purity(call: Call, scopes: Scopes) -> None:
 
 
 def _is_packed(call: Call) -> bool:
-    """Whether a call is one of a packed function, directly or by `call_packed`."""
+    """True if a call is one of a packed function, directly or by `call_packed`."""
     info = call.op.struct_info_
     return callee_text(call.op) == "relax.call_packed" or (
         isinstance(info, FuncStructInfo) and info.params is None
@@ -354,7 +354,7 @@ def _is_packed(call: Call) -> bool:
 
 
 def is_pure_call(call: Call, scopes: Scopes | None = None) -> bool:
-    """Whether a call has no visible effect: an operator says so itself, a function by its struct info."""
+    """True if a call has no visible effect: an operator says so itself, a function by its struct info."""
     if isinstance(call.op, Op):
         purity: Any = call.op.get_attr("FPurity")
         return bool(purity(call)) if callable(purity) else purity is None or bool(purity)
@@ -366,7 +366,7 @@ def is_pure_call(call: Call, scopes: Scopes | None = None) -> bool:
 
 
 def use_span(expr: RelaxExpr) -> Span | None:
-    """Where an expression is used; a variable knows only where it is bound."""
+    """The span of an expression's use; a variable's own span is that of its binding."""
     return None if isinstance(expr, Var) else expr.span
 
 

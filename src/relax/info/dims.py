@@ -25,7 +25,7 @@ _VERDICTS = {
 
 
 def compare_dims(a: PrimExpr, b: PrimExpr) -> Verdict:
-    """Whether two scalars are definitely equal, possibly equal, or definitely different."""
+    """Compare two scalars: definitely equal, possibly equal, or definitely different."""
     return _VERDICTS[prove_equal(a, b)]
 
 

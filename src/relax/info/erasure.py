@@ -18,7 +18,7 @@ from .mapping import bound_in, map_struct_info
 def erase(
     info: StructInfo, shape_vars: Collection[PrimVar] = (), variables: Collection[Var] = ()
 ) -> StructInfo:
-    """What stays known of a value where some variables are out of scope.
+    """Struct info of a value where some variables are out of scope.
 
     A shape that mentions one of them is dropped (its rank and dtype stay), through tuples and functions.
     """
@@ -62,7 +62,7 @@ class _Definer:
         return known
 
     def defined(self, info: StructInfo) -> StructInfo:
-        """What is kept of an info met for the first time."""
+        """The erased form of an info met for the first time."""
         match info:
             case TupleStructInfo(fields):
                 new = tuple(self(item) for item in fields)

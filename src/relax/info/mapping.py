@@ -39,7 +39,7 @@ class _Mapper:
         self.dim = dim
         self.shape = shape
         self.done: dict[int, StructInfo] = {}
-        """What was made of the infos met, by id: one may stand in many places."""
+        """Results for the infos met, by id: an info may occur in many places."""
 
     def __call__(self, info: StructInfo) -> StructInfo:
         known = self.done.get(id(info))
@@ -48,7 +48,7 @@ class _Mapper:
         return known
 
     def mapped(self, info: StructInfo) -> StructInfo:
-        """What becomes of an info met for the first time."""
+        """The result for an info met for the first time."""
         match info:
             case TensorStructInfo():
                 return self.tensor(info)

@@ -40,7 +40,7 @@ from .text import dims_text, prim_text, struct_info_text
 
 
 class Level(enum.IntEnum):
-    """How well a value's struct info fits an expected one; see the module's docstring."""
+    """The fit of a value's struct info with an expected one; see the module's docstring."""
 
     DIFFERENT = 0
     MISSING = 1
@@ -70,7 +70,7 @@ class Fit:
         return Verdict.NO if self.level is Level.DIFFERENT else Verdict.POSSIBLY
 
     def hint(self, otherwise: str) -> str:
-        """What to do about a misfit: move what is on another device; for any other, what the caller says."""
+        """The hint for a misfit: move a tensor from another device; for any other, the caller's hint."""
         return "move it there with R.to_vdevice" if self.part.endswith("vdevice") else otherwise
 
     @property
@@ -86,7 +86,7 @@ _FITS = Fit(Level.SAME)
 
 
 def check_compatible(value: StructInfo, expected: StructInfo, in_scope: Collection[PrimVar] = ()) -> Fit:
-    """Whether a value of struct info `value` can be passed where `expected` is declared.
+    """Judge if a value of struct info `value` can be passed where `expected` is declared.
 
     `in_scope` are the shape variables that function types mention without binding them.
     """
@@ -106,7 +106,7 @@ def subtype(derived: StructInfo, base: StructInfo) -> Verdict:
 
 
 def is_base_of(base: StructInfo, derived: StructInfo) -> bool:
-    """Whether `derived` is provably at least as specific as `base`."""
+    """True if `derived` is provably at least as specific as `base`."""
     return subtype(derived, base) is Verdict.YES
 
 
@@ -117,11 +117,11 @@ Params = tuple[StructInfo, ...]
 
 
 _FUNCTIONS = 2_000
-"""How many function types one comparison looks into: those that mention each other's variables are made anew."""
+"""The most function types one comparison looks into: those that mention each other's variables are made anew."""
 
 
 class _Budget:
-    """How many more function types a comparison may look into."""
+    """The number of function types that a comparison may still look into."""
 
     def __init__(self) -> None:
         self.left = _FUNCTIONS
@@ -215,7 +215,7 @@ class _Comparison:
                 self.scalar(v, e, (*path, f"dimension {i}"))
 
     def all_wild(self, dims: tuple[PrimExpr, ...]) -> bool:
-        """Whether every dimension is a variable free to become what the value has; each is used up by that."""
+        """True if every dimension is a variable free to become what the value has; each is used up by that."""
         if not self.wild:
             return False
         free = {dim for dim in dims if isinstance(dim, PrimVar) and dim in self.wild}
@@ -303,7 +303,7 @@ class _Comparison:
 
 
 class _CastComparison(_Comparison):
-    """Whether a value described by one struct info can turn out to have the other.
+    """Judge if a value described by one struct info can turn out to have the other.
 
     A function may accept more than its struct info says, and have no effect though it is not said to be pure. So only
     the number of its parameters and its result can oppose a cast.
@@ -342,7 +342,7 @@ def _device(device: VDevice | None) -> str:
 def match_dimensions(
     patterns: Iterable[StructInfo], values: Iterable[StructInfo], in_scope: Collection[PrimVar] = ()
 ) -> tuple[dict[PrimVar, PrimExpr], set[PrimVar]]:
-    """What the patterns' own shape variables become when values are matched against them.
+    """The values of the patterns' own shape variables when dimensions are matched against them.
 
     Own variables are those that stand alone and are not in scope already. Returns their values, and those whose value
     is not known.
@@ -402,7 +402,7 @@ def _match_dims(
 
 
 def check_castable(value: StructInfo, cast: StructInfo, in_scope: Collection[PrimVar] = ()) -> Fit:
-    """Whether a match_cast of a value can succeed; incompatible if it is proved that it never will.
+    """Judge if a match_cast of a value can succeed; incompatible if it is proved that it never will.
 
     Variables of the cast that stand alone and are not in scope are bound by it.
     """
@@ -435,7 +435,7 @@ def fit_all(
 def call_result(
     function: FuncStructInfo, args: Iterable[StructInfo], in_scope: Collection[PrimVar] = ()
 ) -> tuple[list[Fit], dict[PrimVar, PrimExpr], StructInfo]:
-    """What calling a function that has params gives: how each argument fits, what the function's own shape variables
+    """The result of calling a function with params: the fit of each argument, what the function's own shape variables
     became, and the result, without what is said in variables that no argument determines.
     """
     fits, table, unmatched = fit_all(args, function.params or (), in_scope)

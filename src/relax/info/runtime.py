@@ -87,18 +87,18 @@ def _is_polynomial(value: PrimExpr) -> bool:
 
 
 NESTED = 80
-"""How many infos deep an Info is told; what is deeper, any value fits. Python's parser reads texts no deeper."""
+"""The depth to which an Info is written; below it any value fits. Python's parser reads texts no deeper."""
 PLACES = 20_000
 """In how many places it is written out, if that is because objects are shared."""
 NESTED_DIM = 30
-"""How many operations deep a dimension is told; one that is deeper is not known to the machine."""
+"""The depth to which a dimension's operations are written; a deeper dimension is not known to the machine."""
 
 Resolve = Callable[[PrimExpr], "Dim | None"]
-"""What a dimension is, if the caller knows better than its text (the slot it is kept in)."""
+"""A function that gives a dimension's run-time form where it is not its text (the slot that keeps it)."""
 
 
 def told_levels(info: StructInfo) -> int:
-    """How many levels of an info the machine is told."""
+    """The number of levels of an info that the machine is told."""
     if not is_excessive(info, PLACES):
         return NESTED
     depth = written_depth(info, PLACES)
@@ -106,7 +106,7 @@ def told_levels(info: StructInfo) -> int:
 
 
 def is_told(info: StructInfo) -> bool:
-    """Whether the machine is told all of an info."""
+    """True if the machine is told all of an info."""
     level: list[StructInfo] = [info]
     for _ in range(told_levels(info)):
         inner: dict[int, StructInfo] = {}

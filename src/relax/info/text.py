@@ -40,7 +40,7 @@ _PRECEDENCE = {
 }  # fmt: skip
 _ATOM = 9
 _PLACES = 400
-"""How many places of a node a message shows."""
+"""The most places of a node that a message shows."""
 _ALL = 1 << 30
 _OMITTED = "…"
 _FUNCTIONS = {
@@ -67,7 +67,7 @@ def _tuple_text(parts: list[str]) -> str:
 
 
 def _depth(node: Node) -> int:
-    """How many levels of a node are shown."""
+    """The number of levels of a node that are shown."""
     depth = written_depth(node, _PLACES)
     return _ALL if depth is None else depth
 

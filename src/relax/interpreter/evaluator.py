@@ -1,4 +1,4 @@
-"""What a Relax program computes (language.md §7): one case per expression, in the order the language gives them.
+"""The meaning of a Relax program (language.md §7): one case per expression, in the order the language gives them.
 
 Evaluation is strict, left to right, in one thread, and passes results by reference. Values are those of
 `relax.runtime.values`, so that packed functions are called and call back as they are by compiled programs.
@@ -86,10 +86,10 @@ class Interpreter:
     def __init__(self, mod: IRModule, *, max_depth: int = MAX_DEPTH) -> None:
         self.mod = realize_vdevices(mod)
         self.devices = [runtime_device(vdevice) for vdevice in listed_vdevices(mod)]
-        """What the module's virtual devices are; empty if it lists none."""
+        """The run-time devices of the module's virtual devices; empty if it lists none."""
         self.max_depth = max_depth
         self.failed_in_dataflow = False
-        """Whether the last error came out of a dataflow block, where an optimiser may make it vanish."""
+        """True if the last error came out of a dataflow block, where an optimiser may make it vanish."""
         self._kernels = Kernels(self.mod)
         self._depth = 0
         self._foreign: BaseException | None = None
@@ -297,7 +297,7 @@ class Interpreter:
             args.append(self.devices[0])
 
     def check_result(self, result: Any, call: Call, scope: Scope, callee: str) -> None:
-        """What a call declares of its result (`sinfo_args`) is checked: nobody else knows what a callee returns."""
+        """Check the result that a call declares (`sinfo_args`): nothing else tells what a packed callee returns."""
         place = Place(f"{scope.function}: the result of {callee}", "the result")
         matching.check(result, result_of(call.sinfo_args), scope, place)
 

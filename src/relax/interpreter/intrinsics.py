@@ -27,7 +27,7 @@ from .steps import Steps
 
 
 class Evaluator(Protocol):
-    """What intrinsics need of the interpreter."""
+    """The part of the interpreter that intrinsics use."""
 
     devices: list[Device]
 
@@ -160,7 +160,7 @@ def make_closure(run: Evaluator, call: Call, scope: Scope) -> Steps:
 
 
 def callee_name(callee: RelaxExpr) -> str:
-    """What messages call a callee."""
+    """The name of a callee in messages."""
     return callee.global_symbol if isinstance(callee, ExternFunc) else name_of(callee)
 
 

@@ -45,12 +45,12 @@ from .scope import Number, Scope
 
 @dataclass(frozen=True)
 class Place:
-    """What is matched, for messages."""
+    """The value being matched, as messages name it."""
 
     context: str
-    """What messages begin with: ``main: parameter x``."""
+    """The beginning of messages: ``main: parameter x``."""
     name: str
-    """What a shape variable is said to be bound by: ``x``."""
+    """The binder of shape variables in messages: ``x``."""
 
     def field(self, index: int) -> Place:
         """A field of the tuple that stands here."""
@@ -140,7 +140,7 @@ def check_kind(value: Any, info: StructInfo, place: Place) -> None:
 
 
 def dimensions(value: Any, info: StructInfo) -> list[tuple[str, PrimExpr, Number]]:
-    """What `info` says of dimensions (or of a scalar), beside what they are: (where, expected, found)."""
+    """The dimensions (or the scalar) of `info` beside those of the value: (place, expected, found)."""
     match info:
         case TensorStructInfo() if info.dims is not None:
             expected, found = info.dims, value.shape
@@ -158,7 +158,7 @@ def dimensions(value: Any, info: StructInfo) -> list[tuple[str, PrimExpr, Number
 
 
 def function_info(info: FuncStructInfo, scope: Scope) -> FuncInfo:
-    """What a function made here says of itself at run time: shape variables of the scope have their values.
+    """The run-time struct info of a function made here: shape variables of the scope have their values.
 
     A dimension that has none (a division by zero) is left as it is written: nobody has asked for it yet.
     """
@@ -192,5 +192,5 @@ def _check_function(value: Any, info: FuncStructInfo, scope: Scope, place: Place
 
 
 def name_of(value: RelaxExpr) -> str:
-    """What a value is called in messages: the name of its variable, if it has one."""
+    """The name of a value in messages: that of its variable, if it has one."""
     return getattr(value, "name_hint", "a value")

@@ -38,7 +38,7 @@ from ..struct_info import (
 from .scope import Scope
 
 _PROGRAM_ERRORS = (ArithmeticError, AssertionError, IndexError, MemoryError, OSError, TypeError, ValueError)
-"""What a reference raises for operands it has no result for."""
+"""The errors a reference raises for operands it has no result for."""
 
 
 def evaluate_operator(call: Call, args: Sequence[Any], scope: Scope) -> Any:
@@ -98,7 +98,7 @@ def _definition(operator: Operator) -> Callable[..., Any]:
 
 
 def _of_scalars(operator: Operator, infos: Sequence[StructInfo | None], values: Sequence[Any]) -> Any:
-    """What an operator gives of scalars: the value of its formula, as a scalar expression."""
+    """An operator's result for scalars: the value of its formula, as a scalar expression."""
     variables = [ShapeVar(f"x{i}", cast(PrimStructInfo, info).dtype) for i, info in enumerate(infos, 1)]
     return evaluate(operator.formula(*variables), dict(zip(variables, values, strict=True)), checked=True)
 

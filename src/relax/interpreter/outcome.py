@@ -1,4 +1,4 @@
-"""What can be seen of a run: its result or error, its effects, and what it made of its arguments.
+"""The outcome of a run: its result or error, its effects, and its arguments afterwards.
 
 Two outcomes are compared as language.md §7.2 says: what an optimiser may change is no difference.
 """
@@ -35,7 +35,7 @@ class Outcome:
     result: Any = None
     error: Exception | None = None
     optional: bool = False
-    """Whether the error came out of a dataflow block, where an optimiser may make it vanish."""
+    """True if the error came out of a dataflow block, where an optimiser may make it vanish."""
     effects: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
     """Impure calls of packed functions: (name, arguments as they were, …)."""
     printed: str = ""
@@ -43,7 +43,7 @@ class Outcome:
     """The arguments afterwards."""
 
     def difference(self, other: Outcome) -> str | None:
-        """What `other` does that is not allowed where this is what the program does; None if it does the same."""
+        """The first way in which `other` departs from this outcome of the program; None if it is allowed."""
         if self.error is not None and self.optional:
             return None
         if type(self.error) is not type(other.error):
@@ -57,7 +57,7 @@ class Outcome:
 
 
 def interpreted(mod: IRModule, func_name: str, args: Sequence[Any], watched: Sequence[str] = ()) -> Outcome:
-    """What the interpreter sees of a function on copies of arguments."""
+    """The outcome of interpreting a function on copies of arguments."""
     interpreter = Interpreter(mod)
     outcome = observed(interpreter[func_name], args, watched)
     outcome.optional = outcome.error is not None and interpreter.failed_in_dataflow
@@ -65,7 +65,7 @@ def interpreted(mod: IRModule, func_name: str, args: Sequence[Any], watched: Seq
 
 
 def observed(function: Run, args: Sequence[Any], watched: Sequence[str] = ()) -> Outcome:
-    """What is seen of a call on copies of arguments; calls of the packed functions `watched` are effects."""
+    """The outcome of a call on copies of arguments; calls of the packed functions `watched` are effects."""
     outcome = Outcome()
     given = [_copy(arg) for arg in args]
     printed = io.StringIO()
@@ -148,7 +148,7 @@ def snapshot(value: Any) -> Any:
 
 
 def _difference(expected: Any, found: Any, where: str) -> str | None:
-    """Where two snapshots differ, in words."""
+    """The first difference of two snapshots, in words."""
     if _both(expected, found, np.ndarray):
         return _array_difference(expected, found, where)
     if _both(expected, found, tuple):

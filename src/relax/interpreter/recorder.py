@@ -1,4 +1,4 @@
-"""Which operators a program evaluates, on which operands."""
+"""A record of the operators a program evaluates, with their operands."""
 
 from __future__ import annotations
 

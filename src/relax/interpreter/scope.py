@@ -78,7 +78,7 @@ class Scope:
         return scope
 
     def knows(self, var: ShapeVar) -> bool:
-        """Whether a shape variable has a value here."""
+        """True if a shape variable has a value here."""
         return self._holder(var) is not None
 
     def known(self, variables: Iterable[ShapeVar]) -> Mapping[ShapeVar, Number]:

@@ -1,4 +1,4 @@
-"""What every IR shares: nodes, spans, diagnostics, dtypes, equality, modules, operators, passes."""
+"""The base of every IR: nodes, spans, diagnostics, dtypes, equality, modules, operators, passes."""
 
 from __future__ import annotations
 

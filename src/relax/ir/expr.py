@@ -10,7 +10,7 @@ from .structural import structural_equal, structural_hash
 
 
 class StructInfo(Node):
-    """What is known of a value: see relax.struct_info for the kinds.
+    """Structural information about a value: see relax.struct_info for the kinds.
 
     ``==`` asks for structural equality, in which a variable that is not bound inside equals itself only.
     """
@@ -24,7 +24,7 @@ class StructInfo(Node):
         return structural_hash(self)
 
     def is_base_of(self, derived: StructInfo) -> bool:
-        """Whether `derived` is provably at least as specific as this."""
+        """True if `derived` is provably at least as specific as this."""
         return _is_base_of(self, derived)
 
 

@@ -71,7 +71,7 @@ def _instrument_class(target: type[Any]) -> type[PassInstrument]:
 
 
 def _takes(function: Any, count: int) -> bool:
-    """Whether a function can be called with that many arguments."""
+    """True if a function can be called with that many arguments."""
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError:

@@ -91,12 +91,12 @@ def _field(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """What the decorator knows of one field."""
+    """A declared field of a node class."""
 
     name: str
     kind: str
     parameter: str
-    """What the constructor calls it: the name, unless the field has an alias."""
+    """The constructor's parameter: the field's name, unless it has an alias."""
 
 
 @dataclass_transform(
@@ -124,7 +124,7 @@ class Node:
     __is_variable__: ClassVar[bool] = False
     """Variables are equal by where they are bound, not by their fields."""
     __is_scope__: ClassVar[bool] = False
-    """What is bound inside means nothing outside: functions."""
+    """True for functions: variables bound inside have no meaning outside."""
 
     def script(self, **options: Any) -> str:
         """This node as TVMScript."""
@@ -141,7 +141,7 @@ class Node:
         return printing.represent(self)
 
     def same_as(self, other: object) -> bool:
-        """Whether both are the same object."""
+        """True if both are the same object."""
         return self is other
 
     def replace(self, **changes: Any) -> Self:

@@ -13,7 +13,7 @@ from .span import Span
 
 
 def argument_span(call: Span | None, index: int, count: int) -> Span | None:
-    """Where argument `index` of a call stands, if the text is a call of `count` plain positional arguments."""
+    """The span of argument `index` of a call, if the text is a call of `count` plain positional arguments."""
     node = _statement(call)
     value = node.value if isinstance(node, ast.Expr) else None
     if call is None or not isinstance(value, ast.Call):
@@ -24,13 +24,13 @@ def argument_span(call: Span | None, index: int, count: int) -> Span | None:
 
 
 def condition_span(statement: Span | None) -> Span | None:
-    """Where the condition of an ``if`` stands."""
+    """The span of the condition of an ``if``."""
     node = _statement(statement)
     return _span_of(node.test, statement) if isinstance(node, ast.If) and statement is not None else None
 
 
 def _statement(span: Span | None) -> ast.stmt | None:
-    """What the text of a span says, at its own columns, from line 2 on."""
+    """The syntax tree of a span's text, at its own columns, from line 2 on."""
     if span is None:
         return None
     lines = [span.source.line(number) for number in range(span.line, span.end_line + 1)]

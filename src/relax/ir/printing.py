@@ -13,7 +13,7 @@ from .diagnostics import DiagnosticError
 
 
 class Printer(Protocol):
-    """What the script room provides."""
+    """The printer that the script room provides."""
 
     def script(self, node: Any, **options: Any) -> str: ...
 

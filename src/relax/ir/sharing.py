@@ -1,4 +1,4 @@
-"""How much there is to write of a node: it is a graph of objects, and text is a tree of places.
+"""The size of a node's text: a node is a graph of objects, and text is a tree of places.
 
 ``e = e + e``, sixty times, is sixty objects in 2**60 places. Whatever writes a node asks here first.
 """
@@ -14,7 +14,7 @@ Children = Callable[[Node], Iterable[Node]]
 
 
 def written_depth(node: Node, limit: int) -> int | None:
-    """How many levels of a node can be written out in at most `limit` places; None if all of it can."""
+    """The number of levels of a node that can be written in at most `limit` places; None if all can."""
     level = [node]
     places = depth = 0
     while level:

@@ -1,4 +1,4 @@
-"""Where a node came from: a stretch of source text.
+"""Spans: the stretch of source text that a node came from.
 
 Spans hold a ``Source`` by reference, so an error can show the guilty line long after parsing, even when
 the text came from a string or a notebook cell.

@@ -20,7 +20,7 @@ from .node import Node, node_key, walk
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where two trees first differ: a path of field accesses, and the two parts."""
+    """The first difference of two trees: a path of field accesses, and the two parts."""
 
     path: str
     lhs: Any
@@ -31,7 +31,7 @@ class Difference:
 
 
 def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
-    """Whether two nodes (or tuples, dicts, arrays of them) mean the same.
+    """True if two nodes (or tuples, dicts, arrays of them) mean the same.
 
     With `map_free_vars`, free variables may correspond; otherwise they must be identical.
     """
@@ -77,7 +77,7 @@ def structural_hash(value: Any, map_free_vars: bool = False) -> int:
 
 
 def variable_facts(variable: Node) -> tuple[Any, ...]:
-    """What two corresponding variables must agree on where they are bound."""
+    """The facts that two corresponding variables must agree on where they are bound."""
     own = getattr(variable, "__variable_facts__", None)
     if own is not None:
         return own()

@@ -105,7 +105,7 @@ class PassContext:
         self.trace: list[str] = []
         """Names of the passes run so far, in order; an outermost Sequential starts it anew."""
         self.depth = 0
-        """How many passes are running, one inside the other."""
+        """The number of passes running, one inside the other."""
 
     @classmethod
     def current(cls) -> PassContext:
@@ -147,7 +147,7 @@ class PassContext:
             instrument.exit_pass_ctx()
 
     def runs(self, info: PassInfo) -> bool:
-        """Whether this context lets a pass run."""
+        """True if this context lets a pass run."""
         if info.name in self.disabled_pass:
             return False
         return info.name in self.required_pass or self.opt_level >= info.opt_level
@@ -260,7 +260,7 @@ class ModulePass(Pass):
 
 
 def is_our_style(target: Any, subjects: int) -> bool:
-    """Whether a function states options, instead of the context, after what it rewrites."""
+    """True if a function states options, instead of the context, after what it rewrites."""
     if inspect.isclass(target):
         return False
     names = list(inspect.signature(target).parameters)

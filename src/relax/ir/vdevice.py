@@ -27,14 +27,14 @@ def target_kind(vdevice: VDevice) -> str:
 
 
 def same_vdevice(a: VDevice | None, b: VDevice | None) -> bool:
-    """Whether two virtual devices are the same one, field by field."""
+    """True if two virtual devices are the same one, field by field."""
     if a is None or b is None:
         return a is b
     return (a.target, a.vdevice_id, a.memory_scope) == (b.target, b.vdevice_id, b.memory_scope)
 
 
 def vdevice_index(vdevice: VDevice, listed: Sequence[VDevice]) -> int | None:
-    """Where a device stands in a list; None if it is not in it."""
+    """The index of a device in a list; None if it is not in it."""
     return next((i for i, known in enumerate(listed) if same_vdevice(known, vdevice)), None)
 
 

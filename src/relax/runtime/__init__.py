@@ -1,4 +1,4 @@
-"""What a compiled program needs to run: tensors, packed functions, executables and the virtual machine.
+"""The run-time of compiled programs: tensors, packed functions, executables and the virtual machine.
 
 This package stands alone on NumPy and tvm-ffi: it imports no other part of relax.
 """

@@ -85,7 +85,7 @@ DEVICE_ARGUMENTS: Final[dict[str, int]] = {
     "vm.builtin.to_device": 1,
     "vm.builtin.check_tensor_info": 4,
 }
-"""Which argument of a builtin, if it is given, is a device."""
+"""For builtins that take a device: the index of that argument."""
 ALLOCATIONS: Final = ("vm.builtin.alloc_tensor", "vm.builtin.alloc_storage")
 """Builtins that use the machine's first device where none is given."""
 
@@ -200,7 +200,7 @@ def bind_captured(function: Closure, captured: tuple[Any, ...]) -> Closure:
 
 
 def _info_of(value: Any) -> Info:
-    """What a value of the machine shows of itself, as far as shape variables can be read from it."""
+    """The run-time info of a value of the machine, as far as shape variables can be read from it."""
     match value:
         case tvm_ffi.Tensor():
             return TensorInfo(value.shape, canonical_dtype(value.dtype), value.ndim)

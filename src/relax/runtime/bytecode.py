@@ -98,7 +98,7 @@ class FunctionCode:
     ret_info: Info
     pure: bool
     exported: bool
-    """Whether it is an entry point; others are called by the program's own functions only."""
+    """True if it is an entry point; others are called by the program's own functions only."""
     registers: int
     code: tuple[Instruction, ...]
     locations: tuple[str, ...] = ()

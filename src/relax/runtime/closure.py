@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Machine(Protocol):
-    """What a closure needs of the virtual machine it belongs to."""
+    """The part of the virtual machine that its closures use."""
 
     def invoke_closure(self, closure: Closure, *args: Any, **kwargs: Any) -> Any:
         """Call with Python values, for Python values."""
@@ -44,7 +44,7 @@ class Closure:
         self.captured = captured
         """Values for the last parameters of the target."""
         self.info = info
-        """What parameters it takes and what it returns, as far as that is known."""
+        """The function's parameters and result, as far as they are known."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function with Python values (arrays, numbers, tuples, …)."""
@@ -62,7 +62,7 @@ class Closure:
 
 
 class _Callback:
-    """What a ``tvm_ffi.Function`` made from a closure calls; it is alive exactly as long as that is."""
+    """The callback of a ``tvm_ffi.Function`` made from a closure; it lives exactly as long as that function."""
 
     __slots__ = ("__weakref__", "closure")
 

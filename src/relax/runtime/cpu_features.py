@@ -1,4 +1,4 @@
-"""What the processor of this machine can do, in LLVM's names of features, without LLVM."""
+"""The features of this machine's processor, under LLVM's names, found without LLVM."""
 
 from __future__ import annotations
 

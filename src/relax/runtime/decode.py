@@ -55,7 +55,7 @@ class Op:
 
     kind: int
     dst: int = VOID
-    """Where the result goes; VOID if nothing reads it."""
+    """The register of the result; VOID if nothing reads it."""
     target: Any = None
     """CALL: a callable; CALL_VM: the Code."""
     pick: Callable[[list[Any]], Sequence[Any]] = tuple

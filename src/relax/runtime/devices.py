@@ -28,7 +28,7 @@ def device(name: str, index: int = 0) -> Device:
 
 
 def is_cpu(dev: Device) -> bool:
-    """Whether memory on `dev` is the host's."""
+    """True if memory on `dev` is the host's."""
     return dev.type == "cpu"
 
 

@@ -77,7 +77,7 @@ def itemsize(dtype: str) -> int:
 
 
 def is_float(dtype: str) -> bool:
-    """Whether a dtype is a floating-point one, the 8-bit ones included."""
+    """True if a dtype is a floating-point one, the 8-bit ones included."""
     return "float" in dtype
 
 

@@ -49,7 +49,7 @@ class Section:
 
     @property
     def loaded(self) -> bool:
-        """Whether the section takes memory at run time."""
+        """True if the section takes memory at run time."""
         return (
             bool(self.flags & SHF_ALLOC)
             and self.size > 0

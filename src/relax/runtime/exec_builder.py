@@ -135,7 +135,7 @@ class ExecBuilder:
         pure: bool = True,
         exported: bool = True,
     ) -> Generator[None]:
-        """What is emitted in the body of the ``with`` becomes the function `name`."""
+        """A ``with`` whose body emits the function `name`."""
         if self._draft is not None:
             raise BytecodeError(f"{name}: function {self._draft.name} is not finished")
         if name in self._program.functions:

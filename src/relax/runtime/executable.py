@@ -85,7 +85,7 @@ class Executable:
 
     @property
     def devices(self) -> list[str]:
-        """What the module's virtual devices stand for, in their order: ``["cpu:0", "cpu:1"]``."""
+        """The devices of the module's virtual devices, in their order: ``["cpu:0", "cpu:1"]``."""
         return self.program.devices
 
     @property
@@ -170,7 +170,7 @@ class Executable:
         return operand_text(operand)
 
     def stats(self) -> str:
-        """How much of what the executable holds."""
+        """A summary of the executable's contents: functions, constants, instructions, bytes of code."""
         nbytes = sum(c.numel() * c.dtype.itemsize for c in self.constants if isinstance(c, tvm_ffi.Tensor))
         instructions = [i for f in self.functions.values() for i in f.code]
         calls = Counter(self._entry_text(i.func) for i in instructions if isinstance(i, Call))

@@ -50,7 +50,7 @@ _HEADER = struct.Struct("<8sIIQ32s")
 _ENTRY = struct.Struct("<4sIQQ")
 _DOUBLE = struct.Struct("<d")
 _MAX_DEPTH: Final = 200
-"""How deep values nest in a file; nothing deeper is written, or read."""
+"""The deepest nesting of values in a file; nothing deeper is written, or read."""
 
 _T = TypeVar("_T")
 

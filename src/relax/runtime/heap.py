@@ -63,7 +63,7 @@ class ShapeHeap:
         ctypes.c_double.from_buffer(self.slots, slot * 8).value = value
 
     def value(self, slot: int) -> bool | int | float:
-        """What is in a slot, as a value of its dtype."""
+        """The content of a slot, as a value of its dtype."""
         dtype = self._note(slot)[1]
         if "float" in dtype:
             return self.load_float(slot)
@@ -71,7 +71,7 @@ class ShapeHeap:
         return bool(value) if dtype == "bool" else value % (1 << 64) if dtype == "uint64" else value
 
     def expected(self, slot: int) -> str:
-        """What a slot stands for: ``n = 784 (n was bound by x, dimension 1)``."""
+        """The description of a slot in messages: ``n = 784 (n was bound by x, dimension 1)``."""
         text, _, how, origin = self._note(slot)
         value = self.value(slot)
         if how == "bound by":

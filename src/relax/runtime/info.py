@@ -167,7 +167,7 @@ DTYPES: Final[dict[str, Callable[[Number], Number]]] = {
     **{f"uint{bits}": _wrapped(bits, signed=False) for bits in (8, 16, 32, 64)},
     **{dtype: _rounded(dtype) for dtype in DLPACK_CODES if is_float(dtype)},
 }
-"""What a Dim is rounded to. Sums, differences and products of float64 rounded once more are those of a shorter type."""
+"""Rounding by dtype. Sums, differences and products of float64, rounded again, are those of a shorter type."""
 
 OPERATORS: Final[dict[str, Callable[..., Number]]] = {
     "+": operator.add,
@@ -188,7 +188,7 @@ OPERATORS: Final[dict[str, Callable[..., Number]]] = {
     "negated": operator.not_,
     **DTYPES,
 }
-"""What a Dim is computed with. A dimension made in any other way is ``("unknown",)`` at run time."""
+"""The operators of a Dim, by sign. A dimension made in any other way is ``("unknown",)`` at run time."""
 
 
 def dim_text(dim: Dim) -> str:
@@ -210,7 +210,7 @@ def _is_infix(dim: Dim) -> bool:
 
 
 def nesting(dim: Dim) -> int:
-    """How many operations deep a dimension is."""
+    """The depth of a dimension's operations."""
     depth = 0
     level: list[Any] = [dim]
     while level := [part for item in level if isinstance(item, tuple) for part in cast("Any", item)[1:]]:
@@ -235,7 +235,7 @@ def substitute_dim(dim: Dim, env: Mapping[str, Dim], slots: Callable[[int], Dim]
 
 
 def same_dim(a: Dim | None, b: Dim | None) -> bool:
-    """Whether two dimensions are known to be equal: they are the same polynomial."""
+    """True if two dimensions are known to be equal: they are the same polynomial."""
     if a is None or b is None:
         return False
     return (a == b and not isinstance(b, tuple)) or _polynomial(a) == _polynomial(b)
@@ -396,7 +396,7 @@ def _without(info: Info, free: set[str]) -> Info:
 
 
 def is_subtype(a: Info, b: Info) -> bool:
-    """Whether every value described by `a` is known to be described by `b`."""
+    """True if every value described by `a` is known to be described by `b`."""
     match a, b:
         case (_, ObjectInfo()):
             return True

@@ -159,7 +159,7 @@ def check_size(value: int, context: str) -> None:
 
 
 def same_scalar(a: float, b: float) -> bool:
-    """Whether two scalars are one value: they are equal, or both NaN."""
+    """True if two scalars are one value: they are equal, or both NaN."""
     return a == b or (a != a and b != b)
 
 

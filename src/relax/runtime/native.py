@@ -29,7 +29,7 @@ from .linker import defined_symbols, link, plan_layout, undefined_symbols
 __all__ = ["NativeLibrary", "ObjectFileError", "host_machine", "load_object", "register_symbol"]
 
 PACKED_PREFIX: Final = "__tvm_ffi_"
-"""What tvm-ffi's convention puts before the name of a packed function to make its symbol."""
+"""The prefix that tvm-ffi's convention puts before a packed function's name to make its symbol."""
 
 _PROTECTION: Final = {
     "rx": mmap.PROT_READ | mmap.PROT_EXEC,
@@ -91,7 +91,7 @@ class NativeLibrary:
         return self._size
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is a packed function of that name."""
+        """True if there is a packed function of that name."""
         return f"{PACKED_PREFIX}{name}" in self._offsets or name in self._offsets
 
     def address(self, symbol: str) -> int:

@@ -68,7 +68,7 @@ class NDArray:
 
     @property
     def device(self) -> Device:
-        """Where the memory is."""
+        """The device that holds the memory."""
         return self.tensor.device
 
     @property
@@ -82,7 +82,7 @@ class NDArray:
         return self.tensor.numel()
 
     def is_contiguous(self) -> bool:
-        """Whether the elements lie row-major without gaps."""
+        """True if the elements lie row-major without gaps."""
         return self.tensor.is_contiguous()
 
     def data_ptr(self) -> int:
@@ -90,11 +90,11 @@ class NDArray:
         return self.tensor.data_ptr()
 
     def same_as(self, other: object) -> bool:
-        """Whether both are the same tensor object (not merely equal in value)."""
+        """True if both are the same tensor object (not merely equal in value)."""
         return isinstance(other, NDArray) and self.tensor.same_as(other.tensor)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same tensor object, as `same_as` tells; compare contents with ``.numpy()``."""
+        """True if both are the same tensor object, as `same_as` tells; compare contents with ``.numpy()``."""
         return self.same_as(other)
 
     def __hash__(self) -> int:
@@ -223,7 +223,7 @@ def array(source: object, device: Device | None = None, dtype: object = None) ->
 
 
 def _restored(value: Array, index: int) -> NDArray:
-    """What pickle makes an array from."""
+    """An array from the parts that pickle keeps."""
     return array(value, cpu(index))
 
 

@@ -147,7 +147,7 @@ def _convert_objects(array: Array, dtype: str) -> Array:
 
 
 def _rounds_twice(source: np.dtype[Any], dtype: str) -> bool:
-    """Whether ``astype`` rounds twice, or wrongly."""
+    """True if ``astype`` rounds twice, or wrongly."""
     if dtype == "float8_e8m0fnu":
         return True
     small = dtype == "bfloat16" or dtype.startswith("float8")

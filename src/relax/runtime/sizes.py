@@ -18,7 +18,7 @@ SIZE_RANGE: Final = f"at least 0 and less than 2**{DIMENSION_LIMIT.bit_length() 
 
 
 def is_size(value: int) -> bool:
-    """Whether a number may be a dimension."""
+    """True if a number may be a dimension."""
     return 0 <= value < DIMENSION_LIMIT
 
 

@@ -140,7 +140,7 @@ def view_tensor(
 
 
 class _Memory:
-    """What NumPy needs to see a tensor's memory as an array; the array keeps this, and this the tensor."""
+    """An ``__array_interface__`` over a tensor's memory; the array keeps this alive, and this the tensor."""
 
     __slots__ = ("__array_interface__", "tensor")
 
@@ -277,7 +277,7 @@ def without_gradient(value: Any) -> Any:
 
 
 def is_ndarray(value: object) -> bool:
-    """Whether the value is a NumPy array."""
+    """True if the value is a NumPy array."""
     return isinstance(value, np.ndarray)
 
 

@@ -43,7 +43,7 @@ class ShapeTuple(tvm_ffi.Shape):
 _PLAIN: Final = (bool, int, str, type(None), Closure)
 
 RESULT: Final = "the result of a packed function"
-"""How messages about what a packed function returned begin, after the name of the function that called it."""
+"""The subject of messages about a packed function's result, after the name of the function that called it."""
 
 
 class PackedFunc:
@@ -77,7 +77,7 @@ def packed(function: Callable[..., Any]) -> tvm_ffi.Function:
 
 
 def is_tuple(value: object) -> bool:
-    """Whether a value of the machine is a tuple (and not a shape, which is a tuple to Python only)."""
+    """True if a value of the machine is a tuple (and not a shape, which is a tuple to Python only)."""
     return isinstance(value, tuple | tvm_ffi.Array) and not isinstance(value, tvm_ffi.Shape)
 
 
@@ -157,7 +157,7 @@ def _import_scalar(value: Any, expected: Info | None) -> Any:
 
 
 def export_value(value: Any) -> Any:
-    """What users get for a value of the machine: NDArrays, tuples of them, callables."""
+    """A value of the machine as users get it: NDArrays, tuples of them, callables."""
     if isinstance(value, tvm_ffi.Tensor):
         return NDArray(value)
     if isinstance(value, tvm_ffi.Shape):
@@ -201,7 +201,7 @@ def describe_shape(shape: Sequence[int]) -> str:
 
 
 def prim_fits(value: object, dtype: str) -> bool:
-    """Whether a prim value is one of `dtype`. A Python int stands for every integer type that holds it."""
+    """True if a prim value is one of `dtype`. A Python int stands for every integer type that holds it."""
     if isinstance(value, bool):
         return dtype == "bool"
     if isinstance(value, int):

@@ -46,7 +46,7 @@ _SHOWN_FRAMES: Final = 8
 
 
 class VMInstrumentReturnKind(enum.IntEnum):
-    """What an instrument's answer before a call makes the machine do."""
+    """An instrument's answers before a call: run it, or skip it."""
 
     NO_OP = 0
     """Run the call."""
@@ -189,14 +189,14 @@ class VirtualMachine:
         self._outputs[func_name] = self._call(closure, self._inputs[func_name])
 
     def get_outputs(self, func_name: str) -> Any:
-        """What the last ``invoke_stateful`` of a function returned."""
+        """The result of the last ``invoke_stateful`` of a function."""
         self._entry(func_name)
         if func_name not in self._outputs:
             raise ValueError(f"{func_name}: invoke_stateful has not been called")
         return export_value(self._outputs[func_name])
 
     def get_function_arity(self, func_name: str) -> int:
-        """How many parameters a function has."""
+        """The number of a function's parameters."""
         return len(self._entry(func_name).target.function.params)
 
     def get_function_param_name(self, func_name: str, index: int) -> str:
@@ -339,7 +339,7 @@ class VirtualMachine:
         return None, target(*values) if observe is None else observe(target, name, values)
 
     def _observer(self, report: Report | None) -> _Observer | None:
-        """What calls go through while they are watched or timed."""
+        """The function that calls go through while they are watched or timed."""
         if report is not None:
 
             def timed(target: Any, name: str, args: Sequence[Any]) -> Any:

@@ -20,7 +20,7 @@ from ..tir.stmt import Stmt
 
 
 class Operation:
-    """What computes tensors. Operations are compared by identity."""
+    """The computation of one or more tensors. Operations are compared by identity."""
 
     name: str
     tag: str
@@ -148,7 +148,7 @@ class Tensor:
 
     @property
     def __takes_scalars__(self) -> bool:
-        """Whether ``scalar + tensor`` is a tensor: unless it has no dimensions and stands for its only element."""
+        """True if ``scalar + tensor`` is a tensor: unless it has no dimensions and stands for its only element."""
         return self.ndim != 0
 
     def __neg__(self) -> Any:

@@ -36,7 +36,7 @@ Formula2 = Callable[[Operand, Operand], Any]
 
 
 def same_size(a: PrimExpr, b: PrimExpr) -> bool:
-    """Whether two sizes are proved equal."""
+    """True if two sizes are proved equal."""
     return a is b or prove_equal(a, b) == "equal"
 
 

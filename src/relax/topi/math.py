@@ -97,17 +97,17 @@ def square(x: te.Tensor) -> te.Tensor:
 
 
 def isnan(x: te.Tensor) -> te.Tensor:
-    """Whether x is not a number; an integer is one."""
+    """True if x is not a number; an integer is one."""
     return elementwise(x, "T_isnan", intrin.isnan)
 
 
 def isinf(x: te.Tensor) -> te.Tensor:
-    """Whether x is an infinity."""
+    """True if x is an infinity."""
     return elementwise(x, "T_isinf", intrin.isinf)
 
 
 def isfinite(x: te.Tensor) -> te.Tensor:
-    """Whether x is neither infinite nor NaN."""
+    """True if x is neither infinite nor NaN."""
     return elementwise(x, "T_isfinite", intrin.isfinite)
 
 

@@ -282,7 +282,7 @@ def conv2d(
 def pool_extent(
     size: PrimExpr, window: int, pads: tuple[int, int], stride: int, dilation: int, ceil_mode: bool
 ) -> PrimExpr:
-    """How many windows there are. Rounding up counts no window that would start in the padding after the data."""
+    """The number of windows. Rounding up counts no window that would start in the padding after the data."""
     span = (window - 1) * dilation + 1
     room = size + (pads[0] + pads[1] - span)
     if not ceil_mode:

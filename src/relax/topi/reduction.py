@@ -26,7 +26,7 @@ Axis = int | Sequence[int] | None
 def _source_index(
     ndim: int, axes: tuple[int, ...], keepdims: bool, outer: Sequence[Any], inner: Sequence[Any]
 ) -> list[Any]:
-    """Where the input is read: the reduction's variables on `axes`, the output's elsewhere."""
+    """The index at which the input is read: the reduction's variables on `axes`, the output's elsewhere."""
     inner_of = dict(zip(axes, inner, strict=True))
     kept = iter(outer)
     index: list[Any] = []

@@ -37,7 +37,7 @@ class Slice:
     size: PrimExpr
 
     def at(self, i: Any) -> PrimExpr:
-        """Where element i is read."""
+        """The index at which element i is read."""
         step = i if self.stride == 1 else i * const(self.stride, i.dtype)
         return step if is_const(self.begin, 0) else self.begin.astype(i.dtype) + step
 

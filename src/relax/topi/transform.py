@@ -63,7 +63,7 @@ def reshape(x: te.Tensor, newshape: Sequence[Any]) -> te.Tensor:
 
 
 def _common_ends(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> tuple[int, int]:
-    """How many leading and how many trailing dimensions the shapes share: those need no arithmetic."""
+    """The numbers of leading and of trailing dimensions that the shapes share: those need no arithmetic."""
     most = min(len(a), len(b))
     lead = 0
     while lead < most and same_size(a[lead], b[lead]):
@@ -320,7 +320,7 @@ def arange(start: Any, stop: Any, step: Any = 1, dtype: str = "int64") -> te.Ten
 
 
 def arange_size(start: PrimExpr, stop: PrimExpr, step: PrimExpr) -> PrimExpr:
-    """How many numbers `arange` gives. Raises ValueError for a step of 0, or a size that cannot be expressed."""
+    """The number of elements of `arange`. Raises ValueError for a step of 0, or a size that cannot be expressed."""
     if isinstance(step, (IntImm, FloatImm)) and step.value == 0:
         raise ValueError("the step must not be 0")
     if all(expr.dtype.is_integer for expr in (start, stop, step)):

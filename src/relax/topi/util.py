@@ -1,4 +1,4 @@
-"""What formulas share: axes, and the dtype sums are kept in."""
+"""Helpers of formulas: axes, and the dtype sums are kept in."""
 
 from __future__ import annotations
 

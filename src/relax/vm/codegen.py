@@ -291,7 +291,7 @@ def _bindings(seq: SeqExpr) -> list[_Bound]:
 
 
 def _count_uses(body: SeqExpr) -> dict[Var, int]:
-    """How often each variable is read."""
+    """The number of reads of each variable."""
     uses: dict[Var, int] = {}
 
     def visit(expr: RelaxExpr) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What is said of a code: a title without a full stop, and two paragraphs."""
+    """The description of a code: a title without a full stop, and two paragraphs."""
 
     code: str
     title: str

@@ -35,7 +35,7 @@ def vdevice(target: str = "llvm", vdevice_id: int = 0, memory_scope: str = "glob
 
 
 def load_json(text: str) -> Any:
-    """What a script's metadata section holds: ``metadata = I.load_json(\"\"\"...\"\"\")``."""
+    """The constants of a script's metadata section: ``metadata = I.load_json(\"\"\"...\"\"\")``."""
     return _load_json(text)
 
 

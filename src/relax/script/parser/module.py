@@ -31,7 +31,7 @@ from .core.statements import StatementParser
 
 
 class ModuleRef(Namespace):
-    """What ``cls`` and the class's name mean inside a module: ``cls.f`` is the global variable f."""
+    """The value of ``cls`` and of the class's name inside a module: ``cls.f`` is the global variable f."""
 
     def __init__(self, context: ModuleContext) -> None:
         self.__context = context

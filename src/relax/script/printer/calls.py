@@ -91,7 +91,7 @@ def _attributes(p: Printer, operator: Operator, parameters: Any) -> list[str]:
 
 
 def _is_default(operator: Operator, name: str, value: Any, default: Any) -> bool:
-    """Whether leaving the attribute out gives this value (after its converter)."""
+    """True if leaving the attribute out gives this value (after its converter)."""
     if structural_equal(value, default):
         return True
     try:

@@ -1,4 +1,4 @@
-"""What can be asked of the printer: the options of ``.script()`` and ``.show()``, under TVM's names."""
+"""The printer's configuration: the options of ``.script()`` and ``.show()``, under TVM's names."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class PrinterConfig:
     name: str | None = None
     """The name of the class, or of a function that has none."""
     show_meta: bool = True
-    """Whether large constants are printed (in a section of their own), so that the text can be parsed."""
+    """True if large constants are printed (in a section of their own), so that the text can be parsed."""
     ir_prefix: str = "I"
     tir_prefix: str = "T"
     relax_prefix: str = "R"
     module_alias: str = "cls"
     """The name by which functions mention their module; empty for the class's own name."""
     show_all_struct_info: bool = True
-    """Whether every binding is annotated, or only those whose struct info does not follow from the value."""
+    """True if every binding is annotated; otherwise those whose struct info does not follow from the value."""
     indent_spaces: int = 4
     obj_to_underline: tuple[Any, ...] = ()
     """Nodes to underline."""

@@ -81,7 +81,7 @@ def prints_statement(*classes: type[Node]) -> Callable[[StatementPrinterT], Stat
 
 
 def is_statement(node: Any) -> bool:
-    """Whether a node prints as statements."""
+    """True if a node prints as statements."""
     return type(node) in _STATEMENTS
 
 
@@ -128,7 +128,7 @@ class Printer:
         self.vdevices: Sequence[VDevice] = ()
         """The virtual devices the module lists."""
         self.function_names: dict[str, str] = {}
-        """What the functions of the module are called in the text, by their names."""
+        """The names of the module's functions in the text, by their own names."""
         self._underlined = {id(node) for node in config.obj_to_underline}
         self._notes = {id(node): remark for node, remark in config.obj_to_annotate.items()}
         self.remarks: list[str] = []
@@ -292,7 +292,7 @@ UNDERLINE_START, UNDERLINE_END, REMARK = "\ue000", "\ue001", "\ue002"
 
 
 def placeholder(node: Any, problem: Exception | None = None) -> str:
-    """What stands for something that cannot be printed."""
+    """The text of a part that cannot be printed."""
     reason = "" if problem is None else f": {type(problem).__name__}: {_one_line(problem)}"
     if node is None:
         return "<None>"

@@ -81,7 +81,7 @@ def _global_function(p: Printer, global_var: GlobalVar, item: Any) -> None:
 
 
 class ScriptPrinter:
-    """What `relax.ir.printing` calls."""
+    """The printer that `relax.ir.printing` calls."""
 
     def script(self, node: Any, **options: Any) -> str:
         """The text of a node. Raises TypeError for an unknown option, and never for what is in the node."""

@@ -157,7 +157,7 @@ def _var_binding(p: Printer, node: VarBinding) -> None:
 
 
 def _follows(p: Printer, node: VarBinding) -> bool:
-    """Whether a binding is printed without its struct info, because its value has the same."""
+    """True if a binding is printed without its struct info, because its value has the same."""
     if p.config.show_all_struct_info:
         return False
     own, derived = (getattr(part, "struct_info_", None) for part in (node.var, node.value))

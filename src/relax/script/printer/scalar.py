@@ -204,7 +204,7 @@ def _makes(
 
 
 def _is_plain(arg: Any, plain: bool) -> bool:
-    """Whether an argument is printed as a Python value."""
+    """True if an argument is printed as a Python value."""
     return isinstance(arg, prim.StringImm) or (
         plain and isinstance(arg, prim.IntImm) and arg.dtype.is_integer
     )
@@ -226,7 +226,7 @@ def _load(p: Printer, node: BufferLoad) -> Text:
 
 
 def indices(p: Printer, items: tuple[Any, ...]) -> str:
-    """What stands between the brackets."""
+    """The text between the brackets."""
     return ", ".join(p.text(item) for item in items) or "()"
 
 

@@ -168,7 +168,7 @@ def _function_body(p: Printer, body: Stmt) -> None:
 
 
 def _is_implied(root: Block) -> bool:
-    """Whether the parser would make this very root block around its body."""
+    """True if the parser would make this very root block around its body."""
     if root.iter_vars or root.reads or root.writes or root.match_buffers or root.init is not None:
         return False
     if root.name_hint != "root":
@@ -190,7 +190,7 @@ def _is_implied(root: Block) -> bool:
 
 
 def _is_simple(buffer: Buffer) -> bool:
-    """Whether a parameter can be declared as T.Buffer: its shape mentions no variable."""
+    """True if a parameter can be declared as T.Buffer: its shape mentions no variable."""
     offset = () if buffer.elem_offset is None else (buffer.elem_offset,)
     return all(isinstance(size, prim.IntImm) for size in (*buffer.shape, *buffer.strides, *offset))
 
@@ -472,6 +472,6 @@ def _domain(p: Printer, dom: Range | None) -> str:
 
 
 def _spans_loop(p: Printer, dom: Range | None, value: prim.PrimExpr) -> bool:
-    """Whether a block variable runs over the whole range of the loop whose variable it stands for."""
+    """True if a block variable runs over the whole range of the loop whose variable it stands for."""
     loop = p.loops.get(id(value))
     return loop is not None and dom is not None and structural_equal(dom, loop)

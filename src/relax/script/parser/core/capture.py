@@ -22,7 +22,7 @@ _SCRIPT: Final = str(Path(__file__).parents[2])
 
 
 def is_python_function(value: Any) -> bool:
-    """Whether a value is a function defined in Python."""
+    """True if a value is a function defined in Python."""
     return isinstance(value, types.FunctionType)
 
 
@@ -102,7 +102,7 @@ def _find(
 def _from_inspect(
     value: Any, kind: type[ast.FunctionDef] | type[ast.ClassDef]
 ) -> tuple[ScriptSource, Definition] | None:
-    """What `inspect` finds, dedented: for sources that linecache does not hold under their own name."""
+    """The source `inspect` finds, dedented: for sources that linecache does not hold under their own name."""
     try:
         lines, first = inspect.getsourcelines(value)
         name = inspect.getsourcefile(value) or "<unknown>"
@@ -116,7 +116,7 @@ def _from_inspect(
 
 
 def in_module_class(frame: types.FrameType) -> bool:
-    """Whether `frame` runs the body of a class that `ir_module` decorates (then the module's parser reads
+    """True if `frame` runs the body of a class that `ir_module` decorates (then the module's parser reads
     it).
     """
     if frame.f_code.co_flags & inspect.CO_NEWLOCALS or "__qualname__" not in frame.f_locals:
@@ -129,7 +129,7 @@ def in_module_class(frame: types.FrameType) -> bool:
 
 
 def is_ir_module(decorator: ast.expr) -> bool:
-    """Whether a decorator is some spelling of ``I.ir_module``."""
+    """True if a decorator is some spelling of ``I.ir_module``."""
     if isinstance(decorator, ast.Call):
         decorator = decorator.func
     name = decorator.attr if isinstance(decorator, ast.Attribute) else getattr(decorator, "id", "")

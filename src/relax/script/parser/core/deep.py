@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 LIMIT: Final = 1000
-"""How deep brackets, and how deep blocks may be nested; what reads the tree is recursive."""
+"""The deepest nesting of brackets, and of blocks: the parsers that read the tree are recursive."""
 
 _STEP: Final = 50
 _REFUSED: Final = ("too many nested parentheses", "too many levels of indentation")
@@ -42,7 +42,7 @@ _OPERATORS: Final = frozenset(keyword.kwlist) - {"None", "True", "False"}
 
 
 def is_too_deep(problem: Exception) -> bool:
-    """Whether Python refuses a text for its depth alone, so far."""
+    """True if Python refuses a text for its depth alone, so far."""
     return problem.msg in _REFUSED if isinstance(problem, SyntaxError) else True
 
 
@@ -67,7 +67,7 @@ class _Cut:
     start: int
     """For brackets, the place of the opening one; for a block, the start of its first line."""
     hidden: int
-    """Where the placeholder stands."""
+    """The position of the placeholder."""
     line: int
     column: int
     """The same; in bytes, from 0."""
@@ -190,7 +190,7 @@ def _shell(text: str, cut: _Cut, start: int, end: int) -> str:
 
 
 def _parse(text: str, cut: _Cut) -> ast.AST:
-    """What a part means: a module for the whole, the node that holds what is inside for all else."""
+    """The syntax tree of a part: a module for the whole, the node that holds the inside for all else."""
     shell = _shell(text, cut, cut.start, cut.end)
     column = cut.column - (cut.kind in ("call", "index"))
     match cut.kind:

@@ -1,4 +1,4 @@
-"""How a dialect plugs in.
+"""The interface of a dialect.
 
 A dialect (Relax's `R`, TIR's `T`) is three things:
 
@@ -62,7 +62,7 @@ class ModuleContext:
     _originals: list[tuple[str, BaseFunc]] = field(default_factory=list[tuple[str, BaseFunc]])
 
     def suggest_name(self, function: BaseFunc, name: str) -> None:
-        """How the surrounding program calls a function, should it be adopted and have no name of its own."""
+        """The name that the surrounding program gives an adopted function that has none of its own."""
         self._names.setdefault(id(function), (function, name))
 
     def adopt(self, function: BaseFunc, name: str = "") -> GlobalVar:
@@ -91,12 +91,12 @@ class FunctionTask:
     node: ast.FunctionDef
     source: ScriptSource
     scopes: Scopes
-    """What is visible around the function; the parser pushes its own scopes."""
+    """The names visible around the function; the parser pushes its own scopes."""
     diagnostics: DiagnosticContext
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     """The decorator's keyword arguments, e.g. private=True."""
     trusted: bool = False
-    """Whether the program is Python of the user's own, rather than text given to from_source."""
+    """True if the program is Python of the user's own, rather than text given to from_source."""
     module: ModuleContext | None = None
     """The module the function belongs to; None when it stands alone."""
 
@@ -183,5 +183,5 @@ class FunctionDecorator:
 
 
 def _caller(frame: types.FrameType) -> Span | None:
-    """Where Python calls a decorator; None while a script is read, whose evaluator knows the place."""
+    """The place where Python calls a decorator; None while a script is read, whose evaluator knows the place."""
     return capture.caller_span(frame) if Evaluator.current() is None else None

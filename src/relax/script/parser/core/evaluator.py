@@ -414,7 +414,7 @@ def _message(called: str, text: str) -> str:
 
 
 def _raised_at(problem: Exception) -> tuple[str, ...]:
-    """Where a Python function of the user's raised an error, if it was one."""
+    """The place where a Python function of the user's raised an error, if one did."""
     frames = traceback.extract_tb(problem.__traceback__)
     if not frames or Path(frames[-1].filename).is_relative_to(_PACKAGE):
         return ()

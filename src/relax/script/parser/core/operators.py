@@ -145,6 +145,6 @@ def connective(name: str, a: Any, b: Any) -> Any:
 
 
 def as_operand(value: Any) -> Any:
-    """What stands for a value in an expression: an iteration variable's variable, a reference's load."""
+    """The operand that a value is in an expression: an iteration variable's variable, a reference's load."""
     convert: Callable[[], Any] | None = getattr(value, "asobject", None)
     return value if convert is None else convert()

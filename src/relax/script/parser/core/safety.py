@@ -1,4 +1,4 @@
-"""What the evaluator may touch.
+"""Safety: the objects and attributes that the evaluator may touch.
 
 A program decorated in Python is the user's own code: its expressions may use any Python object around.
 A text given to `from_source` may come from anywhere. It sees the script namespaces, a few harmless builtins
@@ -80,12 +80,12 @@ def register_namespace(module: types.ModuleType) -> None:
 
 
 def is_namespace(value: Any) -> bool:
-    """Whether scripts may use the members of a value."""
+    """True if scripts may use the members of a value."""
     return isinstance(value, Namespace) or (isinstance(value, types.ModuleType) and value in _MODULES)
 
 
 def is_script_function(value: Any) -> bool:
-    """Whether a value is a function that scripts may call: of a namespace, or a built-in."""
+    """True if a value is a function that scripts may call: of a namespace, or a built-in."""
     name: Any = getattr(value, "__name__", "")
     if not callable(value) or not isinstance(name, str):
         return False

@@ -82,7 +82,7 @@ class ScriptSource:
         return self._definitions
 
     def span(self, node: ast.AST) -> Span:
-        """Where a node of the tree stands."""
+        """The span of a node of the tree."""
         located: Any = node
         line: int = located.lineno
         end_line: int = located.end_lineno or line

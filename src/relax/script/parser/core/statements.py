@@ -23,7 +23,7 @@ class StatementParser(Evaluator):
     """
 
     instead: ClassVar[Mapping[type[ast.AST], str]] = {}
-    """What to write instead of a statement that the dialect does not have."""
+    """For statements that the dialect does not have: what to write instead."""
 
     def visit_body(self, body: Sequence[ast.stmt]) -> None:
         """Visit statements in order, collecting the errors of each."""
@@ -104,7 +104,7 @@ class StatementParser(Evaluator):
 
 
 def is_docstring(node: ast.stmt) -> bool:
-    """Whether a statement is a bare string."""
+    """True if a statement is a bare string."""
     return (
         isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Constant)

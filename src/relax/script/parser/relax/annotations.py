@@ -79,7 +79,7 @@ class _Loose(Evaluator):
         return value
 
     def _meaning(self, node: ast.Name) -> Any:
-        """What a name means to the Python code that gives the text, or the built-in that scripts may use."""
+        """The value of a name in the Python code that gives the text, or the built-in that scripts may use."""
         if self._around is None:
             frame = cast(Any, sys)._getframe(1)
             self._around = Scopes((*capture.caller_variables(frame), BUILTINS))
@@ -104,7 +104,7 @@ class _Loose(Evaluator):
 
 
 def as_scalar(value: Any) -> prim.PrimExpr:
-    """What a text stands for: an expression of any dtype; a number is an int64."""
+    """The scalar expression of a text, of any dtype; a number is an int64."""
     return value if isinstance(value, prim.PrimExpr) else prim.dimension(value)
 
 
@@ -146,10 +146,10 @@ class StructInfoForm(SpecialForm):
 
     build: Callable[..., StructInfo]
     has_dimensions: bool = False
-    """Whether the first argument holds dimensions."""
+    """True if the first argument holds dimensions."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> StructInfo:
-        """What Python makes of ``R.Tensor(...)``. Raises DiagnosticError at the caller's place if it is nothing."""
+        """The struct info of ``R.Tensor(...)`` in Python. Raises DiagnosticError, at the caller, for bad arguments."""
         try:
             return self._build(args, kwargs)
         except (TypeError, ValueError) as problem:
@@ -188,7 +188,7 @@ class StructInfoForm(SpecialForm):
         return f"R.{type(self).__name__[1:]}"
 
     def bare(self) -> StructInfo:
-        """What the name alone means."""
+        """The struct info of the name alone."""
         return self.build()
 
 

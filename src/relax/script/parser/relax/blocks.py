@@ -1,4 +1,4 @@
-"""What the Relax parser builds while it reads a body: blocks of bindings."""
+"""The blocks of bindings that the Relax parser builds while it reads a body."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def result_names(body: Sequence[ast.stmt]) -> list[str] | None:
 
 
 def always_returns(body: Sequence[ast.stmt]) -> bool:
-    """Whether every way through the statements ends in a return."""
+    """True if every way through the statements ends in a return."""
     match body[-1] if body else None:
         case ast.Return():
             return True

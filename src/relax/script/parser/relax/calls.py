@@ -1,4 +1,4 @@
-"""What calls of Relax functions give, as far as it is known while a program is read.
+"""The struct info of calls of Relax functions, as far as it is known while a program is read.
 
 ``cls.f(x) * 2`` takes the dtype of the literal from what f returns, and ``R.reshape(f(x), (-1,))`` its size. A
 function of the module is known by what it declares, wherever it stands; a local one by what it declares or else by

@@ -18,7 +18,7 @@ from .statements import MatchCastValue
 
 
 class _ParserAsBuilder:
-    """What `call_te` needs of a BlockBuilder, by the parser at work."""
+    """The builder interface that `call_te` needs, by the parser at work."""
 
     def __init__(self, parser: Any, node: ast.AST) -> None:
         self.parser, self.node = parser, node

@@ -1,4 +1,4 @@
-"""How the Relax parser reads names: shape variables, dimensions, annotations.
+"""Names in the Relax parser: shape variables, dimensions, annotations.
 
 A shape variable is declared (``n = T.int64()``), quoted in a signature (``R.Tensor(("n", 4))``), or, in the
 older spelling, just used in one (``R.Tensor[(n, 4), "float32"]``).
@@ -167,7 +167,7 @@ class NameReader(StatementParser):
         return ["rule 2: a variable is a parameter, or is bound once"]
 
     def _bindings_of(self, name: str) -> list[ast.Name]:
-        """Where the function text binds a name."""
+        """The places where the function's text binds a name."""
         return [
             part
             for part in ast.walk(self._function)
@@ -269,7 +269,7 @@ def quoted_names(annotations: Iterable[ast.expr | None]) -> dict[str, str]:
 
 
 def _is_scalar(dtype: str) -> bool:
-    """Whether a text names a dtype that scalars have. (What is wrong with another is told where it is read.)"""
+    """True if a text names a dtype that scalars have. (What is wrong with another is told where it is read.)"""
     try:
         found = DataType(dtype)
     except ValueError:

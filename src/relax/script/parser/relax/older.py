@@ -13,7 +13,7 @@ _KEYWORDS = frozenset({"dtype", "output_dtype"})
 
 
 def is_older_spelling(function: ast.FunctionDef) -> bool:
-    """Whether a function uses a spelling that only the older documents have."""
+    """True if a function uses a spelling that only the older documents have."""
     return any(_is_older(node) for node in ast.walk(function))
 
 
@@ -30,7 +30,7 @@ def _is_older(node: ast.AST) -> bool:
 
 
 def has_effects(body: RelaxExpr) -> bool:
-    """Whether an expression calls packed functions or impure operators (functions inside it do not count)."""
+    """True if an expression calls packed functions or impure operators (functions inside it do not count)."""
     match body:
         case SeqExpr(blocks, result):
             values = [

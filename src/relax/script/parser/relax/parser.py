@@ -85,7 +85,7 @@ class RelaxParser(NameReader):
         self._returned: ast.Return | None = None
         """The last return of the function at work: where its result comes from."""
         self._unpacked = False
-        """Whether a tuple is being read whose items are bound one by one."""
+        """True if a tuple is being read whose items are bound one by one."""
 
     # ------------------------------------------------------------------ functions
 
@@ -156,7 +156,7 @@ class RelaxParser(NameReader):
         return self.seq.finish(result, span)
 
     def known_info(self, expr: RelaxExpr) -> StructInfo | None:
-        """What is known of a value so far."""
+        """The struct info of a value that is known so far."""
         return known_struct_info(expr)
 
     @property
@@ -404,7 +404,7 @@ class RelaxParser(NameReader):
         return var
 
     def _is_local(self, name: str, statement: ast.stmt) -> bool:
-        """Whether a definition is local to the dataflow block at work."""
+        """True if a definition is local to the dataflow block at work."""
         if self.dataflow is None:
             return False
         return not any(statement is known for known in self.dataflow.definitions.get(name, ()))

@@ -17,12 +17,12 @@ from .values import convert_to_expr
 
 @dataclass(frozen=True)
 class DataflowFrame:
-    """What ``R.dataflow()`` evaluates to."""
+    """The value of ``R.dataflow()``."""
 
 
 @dataclass(frozen=True)
 class MatchCastValue:
-    """What ``R.match_cast(value, struct_info)`` evaluates to; assigning it makes the MatchCast."""
+    """The value of ``R.match_cast(value, struct_info)``; assigning it makes the MatchCast."""
 
     value: RelaxExpr
     struct_info: StructInfo
@@ -85,7 +85,7 @@ def func_ret_struct_info(struct_info: Any) -> None:
 
 
 def is_meta(value: Any) -> bool:
-    """Whether a value is one of the parser's, not of the program: assigning it only names it."""
+    """True if a value is one of the parser's, not of the program: assigning it only names it."""
     if isinstance(value, (RelaxExpr, MatchCastValue, BaseFunc)):
         return False
     if isinstance(value, (tuple, list)):

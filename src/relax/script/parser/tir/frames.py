@@ -1,4 +1,4 @@
-"""What the namespace's functions return for the parser to act on: loops, blocks, scopes.
+"""Frames: values of the namespace's functions that the parser acts on: loops, blocks, scopes.
 
 for i, j in T.grid(n, m)         Loops
 with T.block("B")                BlockFrame        with T.init()    InitFrame
@@ -49,7 +49,7 @@ class Scope:
 
     wrap: Callable[[Stmt, Span | None], Stmt]
     value: Any = None
-    """What ``as`` (or an assignment) binds."""
+    """The value that ``as`` (or an assignment) binds."""
 
 
 @dataclass(eq=False)
@@ -67,7 +67,7 @@ class BlockFrame:
     match_buffers: list[MatchBufferRegion] = field(default_factory=list[MatchBufferRegion])
     init: Stmt | None = None
     depth: int = 1
-    """How many bodies are open where its own statements stand."""
+    """The number of bodies open where its own statements stand."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the TIR parser knows while it reads: names, sizes, the function, blocks and loops at work.
+"""The state of the TIR parser while it reads: names, sizes, the function, blocks and loops at work.
 
 `TirReader` evaluates expressions and answers the namespace's functions (the protocol `TirState`); the parser
 proper adds the statements.
@@ -42,7 +42,7 @@ class TirReader(StatementParser):
         self.loops: dict[Var, Loop] = {}
         self.names: list[str] = []
         self.threads: dict[Var, IterVar] = {}
-        """What T.env_thread made."""
+        """The iteration variables that T.env_thread made, by their variables."""
         self.binding = False
         self.implicit: dict[str, Var] = {}
         """Sizes that a shape introduced, by name."""
@@ -173,7 +173,7 @@ class TirReader(StatementParser):
         return self.frames[-1] if self.frames else self.root
 
     def in_block_body(self) -> bool:
-        """Whether the statement at work stands in a block (or the function) itself, not in a loop or branch of it."""
+        """True if the statement at work stands in a block (or the function) itself, not in a loop or branch of it."""
         return len(self.bodies) == self.storage_frame().depth
 
     def add_axis(self, kind: str, dom: Range, value: PrimExpr, name: str, dtype: str | None) -> Var:

@@ -14,7 +14,7 @@ from .frames import BlockFrame, EnvThread, Loop
 
 
 class TirState(Protocol):
-    """What the namespace's functions use of the parser."""
+    """The part of the parser that the namespace's functions use."""
 
     attrs: dict[str, Any]
 
@@ -47,7 +47,7 @@ class TirState(Protocol):
         ...
 
     def in_block_body(self) -> bool:
-        """Whether the statement at work stands in a block (or the function) itself, not in a loop or branch of it."""
+        """True if the statement at work stands in a block (or the function) itself, not in a loop or branch of it."""
         ...
 
     def match_parameter(self, param: Var, buffer: Buffer) -> None:

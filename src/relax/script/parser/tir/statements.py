@@ -61,7 +61,7 @@ def where(predicate: Any) -> None:
 
 
 def reads(*regions: Any) -> None:
-    """What the block reads: ``T.reads(A[i, j], B[0:n])``; nothing: ``T.reads()``."""
+    """The regions a block reads: ``T.reads(A[i, j], B[0:n])``; nothing: ``T.reads()``."""
     frame = parser().block("T.reads")
     if frame.reads is not None:
         raise error(DECLARATION, f"block `{frame.name}` says twice what it reads", None)
@@ -69,7 +69,7 @@ def reads(*regions: Any) -> None:
 
 
 def writes(*regions: Any) -> None:
-    """What the block writes."""
+    """The regions a block writes."""
     frame = parser().block("T.writes")
     if frame.writes is not None:
         raise error(DECLARATION, f"block `{frame.name}` says twice what it writes", None)
@@ -99,7 +99,7 @@ def env_thread(thread_tag: str, dtype: str = "int32") -> EnvThread:
 
 
 def launch_thread(thread: Any, extent: Any) -> Scope:
-    """What follows runs once for each of `extent` threads; `thread` is a thread's tag, or made by T.env_thread."""
+    """Run the rest once for each of `extent` threads; `thread` is a thread's tag, or made by T.env_thread."""
     state = parser()
     if isinstance(thread, str):
         (name,) = state.take_names(1)
@@ -130,7 +130,7 @@ def allocate_const(
 
 
 MAX_CONSTANTS = 4096
-"""How many numbers a T.allocate_const may have: each becomes a store."""
+"""The most numbers a T.allocate_const may have: each becomes a store."""
 
 
 def target(config: Any, host: Any = None) -> Any:
