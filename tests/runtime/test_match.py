@@ -9,7 +9,7 @@ import pytest
 import tvm_ffi
 
 from relax.runtime import ShapeTuple, nd
-from relax.runtime.builtins import BUILTINS
+from relax.runtime.builtin_table import BUILTINS
 from relax.runtime.closure import Closure
 from relax.runtime.heap import ShapeHeap
 from relax.runtime.info import (
@@ -26,7 +26,7 @@ from relax.runtime.info import (
 from relax.runtime.info_text import parse_info
 from relax.runtime.match import ASSERT_IMM, ASSERT_SLOT, IGNORE, LOAD_SLOT, STORE, USE_IMM
 
-B = {name.removeprefix("vm.builtin."): f for name, f in BUILTINS.items()}
+B = {name.removeprefix("vm.builtin."): b.function for name, b in BUILTINS.items()}
 W = "main: parameter w"
 
 

@@ -8,7 +8,7 @@ import tvm_ffi
 
 import relax
 from relax.runtime import nd
-from relax.runtime.builtins import BUILTINS
+from relax.runtime.builtin_table import BUILTINS
 from relax.runtime.heap import ShapeHeap
 from relax.runtime.limits import DIMENSION_LIMIT
 from relax.runtime.sizes import check_dimensions, is_size, shape_value
@@ -20,7 +20,7 @@ NO_SIZES = (-1, -(2**63), 2**48, 2**63 - 1)
 
 
 def builtin(name):
-    return BUILTINS[f"vm.builtin.{name}"]
+    return BUILTINS[f"vm.builtin.{name}"].function
 
 
 def test_sizes():

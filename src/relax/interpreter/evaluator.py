@@ -44,7 +44,8 @@ from ..info.runtime import runtime_device
 from ..ir import GlobalVar, IRModule, Op, RelaxExpr, StructInfo, listed_vdevices
 from ..op.intrinsics import result_of
 from ..prim import Var as ShapeVar
-from ..runtime.builtins import ALLOCATIONS, BUILTINS, DEVICE_ARGUMENTS, bind_captured, tuple_getitem
+from ..runtime.builtin_table import BUILTINS
+from ..runtime.builtins import tuple_getitem
 from ..runtime.calling import bind_arguments, check_count, import_arguments
 from ..runtime.closure import Closure
 from ..runtime.devices import cpu
@@ -239,9 +240,9 @@ class Interpreter:
         for global_var, function in self.mod.functions.items():
             if isinstance(function, PrimFunc) and function.attrs.get("global_symbol") == name:
                 return self.global_value(global_var.name_hint)
+        if name in BUILTINS:
+            return BUILTINS[name].function
         found = tvm_ffi.get_global_func(name, allow_missing=True)
-        if found is None:
-            found = BUILTINS.get(name)
         if found is None:
             raise ValueError(
                 f"the packed function {name!r} is neither in the module nor registered in this process; "
@@ -259,14 +260,11 @@ class Interpreter:
             case Op():
                 args = yield self.values(call.args, scope)
                 return self.placed(self.operator(call, args, scope), call.struct_info_)
-            case ExternFunc("vm.builtin.make_closure"):
-                function, *captured = yield self.values(call.args, scope)
-                return bind_captured(function, tuple(captured))
-            case ExternFunc("vm.builtin.invoke_closure"):
+            case ExternFunc(name) if name in BUILTINS and BUILTINS[name].enters:
                 function, *args = yield self.values(call.args, scope)
-            case ExternFunc(name) if name in DEVICE_ARGUMENTS:
+            case ExternFunc(name) if name in BUILTINS and BUILTINS[name].device is not None:
                 function, args = self.extern_value(name), list((yield self.values(call.args, scope)))
-                self.put_device(args, DEVICE_ARGUMENTS[name], name in ALLOCATIONS)
+                self.put_device(args, cast(int, BUILTINS[name].device), BUILTINS[name].first_device)
             case _:
                 function = yield self.value(call.op, scope)
                 args = yield self.values(call.args, scope)

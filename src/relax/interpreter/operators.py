@@ -21,7 +21,7 @@ from ..op.known import known_struct_info
 from ..op.operands import Operand, is_absent
 from ..prim import Var as ShapeVar
 from ..prim import const, evaluate
-from ..runtime.builtins import BUILTINS
+from ..runtime.builtin_table import BUILTINS
 from ..runtime.closure import Closure
 from ..runtime.dtypes import canonical_dtype
 from ..runtime.sizes import shape_value
@@ -93,7 +93,7 @@ def _definition(operator: Operator) -> Callable[..., Any]:
     if operator.reference is not None or operator.packed is None:
         return operator.evaluate
     attributes = [getattr(operator, name) for name in operator.attribute_names]
-    implementation = BUILTINS[operator.packed]
+    implementation = BUILTINS[operator.packed].function
     return lambda *operands: implementation(*operands, *attributes)
 
 

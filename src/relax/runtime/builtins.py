@@ -39,7 +39,9 @@ Values (passes: VMBuiltinLower, the bytecode generator)
     relax.run.*                                                 see ``ops``
 
 A device is given as an integer, which counts the devices of the machine: the module's virtual devices in their
-order. The machine puts the device itself in its place when it loads the program (`DEVICE_ARGUMENTS`).
+order. The machine puts the device itself in its place when it loads the program.
+
+What a builtin does with its arguments is said where it is registered (`builtin_table`).
 
 Arguments are registers, constants, integers, or entries of the function table. The result of a kernel, or of
 a function called for its effect, is None. Tensors a packed function returns are made compact before anything
@@ -54,7 +56,9 @@ from typing import Any, Final, cast
 
 import tvm_ffi
 
-from . import match, ops
+from . import match as match  # registers its builtins
+from . import ops
+from .builtin_table import UNKNOWN, Effects, builtin
 from .closure import Closure
 from .devices import Device
 from .dtypes import canonical_dtype
@@ -74,42 +78,39 @@ from .info import (
 from .sizes import is_size, shape_value
 from .tensor import check_shape, copy_tensor, new_tensor, view_tensor
 from .tensor import to_device as tensor_to_device
-from .values import describe_shape, is_tuple, kind_of
+from .values import describe_shape, import_result, import_value, is_tuple, kind_of
 
-MAKE_CLOSURE: Final = "vm.builtin.make_closure"
-INVOKE_CLOSURE: Final = "vm.builtin.invoke_closure"
+_VIEW: Final = Effects(reads=(), aliases=(0,))
+"""The result is, or shares memory with, the first argument."""
 
-DEVICE_ARGUMENTS: Final[dict[str, int]] = {
-    "vm.builtin.alloc_tensor": 2,
-    "vm.builtin.alloc_storage": 2,
-    "vm.builtin.to_device": 1,
-    "vm.builtin.check_tensor_info": 4,
-}
-"""For builtins that take a device: the index of that argument."""
-ALLOCATIONS: Final = ("vm.builtin.alloc_tensor", "vm.builtin.alloc_storage")
-"""Builtins that use the machine's first device where none is given."""
+builtin("vm.builtin.copy_tensor")(copy_tensor)
 
 
+@builtin("vm.builtin.alloc_shape_heap")
 def alloc_shape_heap(size: int, *notes: str) -> ShapeHeap:
     """A shape heap of `size` slots, with a note on each."""
     return ShapeHeap(size, notes)
 
 
+@builtin("vm.builtin.shape_heap_floats", Effects(aliases=(0,)))
 def shape_heap_floats(heap: ShapeHeap) -> tvm_ffi.Tensor:
     """The slots of a heap as a float64 tensor."""
     return heap.floats()
 
 
+@builtin("vm.builtin.alloc_tensor", device=2, first_device=True)
 def alloc_tensor(shape: tuple[int, ...], dtype: str, device: Device | None = None) -> tvm_ffi.Tensor:
     """A fresh tensor."""
     return new_tensor(shape, dtype, device)
 
 
+@builtin("vm.builtin.alloc_storage", device=2, first_device=True)
 def alloc_storage(size: tuple[int, ...], dtype: str, device: Device | None = None) -> tvm_ffi.Tensor:
     """Memory for a shape's number of elements of `dtype`; it lives as long as a tensor in it does."""
     return new_tensor((check_shape(size, str(dtype)),), "uint8", device)
 
 
+@builtin("vm.builtin.alloc_tensor_in", _VIEW)
 def alloc_tensor_in(
     storage: tvm_ffi.Tensor, offset: int, shape: tuple[int, ...], dtype: str
 ) -> tvm_ffi.Tensor:
@@ -122,11 +123,13 @@ def alloc_tensor_in(
     return view_tensor(storage, shape, str(dtype), offset)
 
 
+@builtin("vm.builtin.copy", _VIEW, trusted=False)
 def copy(value: Any) -> Any:
     """The value itself."""
     return value
 
 
+@builtin("vm.builtin.reshape", _VIEW)
 def reshape(tensor: Any, shape: Any) -> tvm_ffi.Tensor:
     """The same memory under another shape of as many elements."""
     if not isinstance(tensor, tvm_ffi.Tensor):
@@ -139,6 +142,7 @@ def reshape(tensor: Any, shape: Any) -> tvm_ffi.Tensor:
     return view_tensor(tensor, dims)
 
 
+@builtin("vm.builtin.shape_of", Effects(reads=()))
 def shape_of(tensor: Any) -> tvm_ffi.Shape:
     """The shape of a tensor."""
     if not isinstance(tensor, tvm_ffi.Tensor):
@@ -146,11 +150,13 @@ def shape_of(tensor: Any) -> tvm_ffi.Shape:
     return shape_value(tensor.shape)
 
 
+@builtin("vm.builtin.make_tuple", Effects(reads=(), aliases="all"))
 def make_tuple(*fields: Any) -> tuple[Any, ...]:
     """A tuple."""
     return fields
 
 
+@builtin("vm.builtin.tuple_getitem", _VIEW)
 def tuple_getitem(value: Any, index: int) -> Any:
     """A field of a tuple."""
     if not is_tuple(value):
@@ -160,25 +166,47 @@ def tuple_getitem(value: Any, index: int) -> Any:
     return value[index]
 
 
+@builtin("vm.builtin.null_value")
 def null_value() -> None:
     """The null object."""
 
 
+@builtin("vm.builtin.read_if_cond")
 def read_if_cond(value: Any) -> bool:
     """The value of a condition."""
     return ops.truth(value, "the condition of an if")
 
 
+@builtin("vm.builtin.call_tir_dyn", Effects(writes="all"), pure=False)
 def call_tir_dyn(kernel: Callable[..., Any], *args: Any) -> Any:
     """Call a kernel, with the integers of a shape (the last argument) as its last arguments."""
     return kernel(*args[:-1], *args[-1])
 
 
+@builtin("vm.builtin.to_device", Effects(aliases=(0,)), device=1)
 def to_device(tensor: Any, device: Device) -> tvm_ffi.Tensor:
     """The tensor on a device: itself if it is there, else a copy."""
     if not isinstance(tensor, tvm_ffi.Tensor):
         raise TypeError(f"to_vdevice: expected a tensor, found {kind_of(tensor)}")
     return tensor_to_device(tensor, device)
+
+
+@builtin("vm.builtin.make_closure", Effects(reads=(), aliases="all"))
+def make_closure(function: Any, *captured: Any) -> Closure:
+    """A closure of a Relax function whose last parameters are given."""
+    if not isinstance(function, Closure):
+        raise TypeError(f"make_closure: expected a Relax function, found {kind_of(function)}")
+    return bind_captured(function, captured)
+
+
+@builtin("vm.builtin.invoke_closure", UNKNOWN, pure=False, trusted=False, enters=True)
+def invoke_foreign(function: Any, *args: Any) -> Any:
+    """Call a function value that is no function of the calling machine's bytecode."""
+    if isinstance(function, Closure):
+        return import_value(function.machine.call_raw(function, args))
+    if isinstance(function, tvm_ffi.Function):
+        return import_result(function(*args))
+    raise TypeError(f"cannot call {kind_of(function)}")
 
 
 def bind_captured(function: Closure, captured: tuple[Any, ...]) -> Closure:
@@ -212,41 +240,3 @@ def _info_of(value: Any) -> Info:
             return TupleInfo(tuple(_info_of(field) for field in cast("tuple[Any, ...]", value)))
         case _:
             return ObjectInfo()
-
-
-BUILTINS: Final[dict[str, Callable[..., Any]]] = {
-    **{
-        f"vm.builtin.{function.__name__}": function
-        for function in (
-            alloc_shape_heap,
-            shape_heap_floats,
-            match.check_tensor_info,
-            match.check_shape_info,
-            match.check_prim_value_info,
-            match.check_tuple_info,
-            match.check_func_info,
-            match.match_shape,
-            match.match_shape_value,
-            match.match_prim_value,
-            match.make_shape,
-            match.make_prim_value,
-            alloc_tensor,
-            alloc_storage,
-            alloc_tensor_in,
-            copy,
-            copy_tensor,
-            reshape,
-            shape_of,
-            ops.tensor_to_shape,
-            ops.shape_to_tensor,
-            make_tuple,
-            tuple_getitem,
-            null_value,
-            read_if_cond,
-            call_tir_dyn,
-            to_device,
-        )
-    },
-    **ops.OPERATORS,
-}
-"""The builtins by name; the machine itself handles make_closure and invoke_closure."""

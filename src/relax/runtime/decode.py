@@ -14,14 +14,8 @@ from typing import Any, Final
 
 import tvm_ffi
 
-from .builtins import (
-    ALLOCATIONS,
-    BUILTINS,
-    DEVICE_ARGUMENTS,
-    INVOKE_CLOSURE,
-    MAKE_CLOSURE,
-    bind_captured,
-)
+from .builtin_table import BUILTINS
+from .builtins import invoke_foreign
 from .bytecode import (
     VOID,
     Call,
@@ -40,7 +34,7 @@ from .bytecode import (
 from .closure import Closure, Machine
 from .devices import Device, cpu
 from .executable import Executable
-from .values import import_result, import_value, kind_of
+from .values import import_result
 
 CALL, CALL_VM, INVOKE, RET, IF, GOTO = range(6)
 
@@ -147,13 +141,12 @@ class Linker:
             return None
         if name in self.codes:
             return self.codes[name]
-        if name == MAKE_CLOSURE:
-            return make_closure
-        if name == INVOKE_CLOSURE:
-            return invoke_foreign
-        if name in ALLOCATIONS and self.devices[0] != cpu():
-            return _on_device(BUILTINS[name], self.devices[0])
-        return BUILTINS.get(name) or tvm_ffi.get_global_func(name, True)
+        found = BUILTINS.get(name)
+        if found is None:
+            return tvm_ffi.get_global_func(name, True)
+        if found.first_device and self.devices[0] != cpu():
+            return _on_device(found.function, self.devices[0])
+        return found.function
 
     # --------------------------------------------------------------------------------- decoding
 
@@ -182,8 +175,8 @@ class Linker:
                 case Call():
                     following = function.code[pc + 1] if pc + 1 < len(function.code) else None
                     indices = [place(arg) for arg in instruction.args]
-                    at = DEVICE_ARGUMENTS.get(self.executable.program.entries[instruction.func].name, VOID)
-                    if 0 <= at < len(indices):
+                    at = device_argument(self.executable.program, instruction)
+                    if at is not None:
                         indices[at] = device_place(instruction.args[at])
                     code.ops.append(self._call(instruction, indices, drops[pc], following))
                 case Ret(src):
@@ -208,7 +201,8 @@ class Linker:
             target = importing(target)
             foreign = True
         else:  # what a program asserts is its own message, like that of a packed function
-            foreign = entry.name == "relax.run.assert_op"
+            found = BUILTINS.get(entry.name)
+            foreign = found is not None and found.program_errors
         return Op(CALL, dst, target, pick, drop, name=entry.name, foreign=foreign)
 
     def _value(self, operand: Operand) -> Any:
@@ -232,14 +226,22 @@ class Linker:
         return target if isinstance(target, tvm_ffi.Function) else tvm_ffi.convert_func(target)
 
 
+def device_argument(program: Program, call: Call) -> int | None:
+    """The position of the argument of a call that is a device, None if none is."""
+    called = BUILTINS.get(program.entries[call.func].name)
+    if called is None or called.device is None or called.device >= len(call.args):
+        return None
+    return called.device
+
+
 def devices_used(program: Program) -> list[int]:
     """The numbers of the devices that a program's instructions name, ascending."""
     used: set[int] = set()
     for function in program.functions.values():
         for instruction in function.code:
             if isinstance(instruction, Call):
-                at = DEVICE_ARGUMENTS.get(program.entries[instruction.func].name, len(instruction.args))
-                operand = instruction.args[at] if at < len(instruction.args) else None
+                at = device_argument(program, instruction)
+                operand = None if at is None else instruction.args[at]
                 if isinstance(operand, Imm):
                     used.add(operand.value)
     return sorted(used)
@@ -261,19 +263,3 @@ def importing(function: tvm_ffi.Function) -> Callable[..., Any]:
         return import_result(function(*args))
 
     return call
-
-
-def make_closure(function: Any, *captured: Any) -> Closure:
-    """The builtin of that name."""
-    if not isinstance(function, Closure):
-        raise TypeError(f"make_closure: expected a Relax function, found {kind_of(function)}")
-    return bind_captured(function, captured)
-
-
-def invoke_foreign(function: Any, *args: Any) -> Any:
-    """Call a function value that is no function of the calling machine's bytecode."""
-    if isinstance(function, Closure):
-        return import_value(function.machine.call_raw(function, args))
-    if isinstance(function, tvm_ffi.Function):
-        return import_result(function(*args))
-    raise TypeError(f"cannot call {kind_of(function)}")

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 
 import tvm_ffi
 
+from .builtin_table import Effects, builtin
 from .closure import Closure
 from .devices import Device, is_cpu
 from .heap import ShapeHeap
@@ -37,6 +38,7 @@ LOAD_SLOT: Final = 1
 """A dimension of a new shape is what is in the slot."""
 
 
+@builtin("vm.builtin.check_tensor_info", pure=False, device=4)
 def check_tensor_info(
     value: Any, ndim: int, dtype: str | None, context: str, device: Device | None = None
 ) -> None:
@@ -52,6 +54,7 @@ def check_tensor_info(
         raise ValueError(f"{context}: expected a tensor on {device or 'cpu'}, found one on {place}")
 
 
+@builtin("vm.builtin.check_shape_info", pure=False)
 def check_shape_info(value: Any, ndim: int, context: str) -> None:
     """A shape value, of `ndim` dimensions (-1: any)."""
     if not isinstance(value, tvm_ffi.Shape):
@@ -61,6 +64,7 @@ def check_shape_info(value: Any, ndim: int, context: str) -> None:
         raise ValueError(f"{context}: expected a shape of {ndim} dimensions, found {found}")
 
 
+@builtin("vm.builtin.check_prim_value_info", pure=False)
 def check_prim_value_info(value: Any, dtype: str, context: str) -> None:
     """A scalar of `dtype`."""
     if not isinstance(value, bool | int | float) or not prim_fits(value, dtype):
@@ -68,6 +72,7 @@ def check_prim_value_info(value: Any, dtype: str, context: str) -> None:
         raise TypeError(f"{context}: expected {article} {dtype} value, found {kind_of(value)}")
 
 
+@builtin("vm.builtin.check_tuple_info", pure=False)
 def check_tuple_info(value: Any, length: int, context: str) -> None:
     """A tuple of `length` fields. The null object, which a Python function without a result returns, is unit."""
     if length == 0 and value is None:
@@ -78,6 +83,7 @@ def check_tuple_info(value: Any, length: int, context: str) -> None:
         raise ValueError(f"{context}: expected a tuple of {length}, found {kind_of(value)}")
 
 
+@builtin("vm.builtin.check_func_info", pure=False)
 def check_func_info(value: Any, heap: ShapeHeap | int | None, info: str, context: str) -> None:
     """A function that can serve as the FuncInfo of that text, whose slots are read from the heap, if any."""
     expected = cast("FuncInfo", parse_info(info))
@@ -95,6 +101,7 @@ def check_func_info(value: Any, heap: ShapeHeap | int | None, info: str, context
             raise TypeError(f"{context}: the function {value.name} does not fit: {why}")
 
 
+@builtin("vm.builtin.match_shape", Effects(writes=(1,)), pure=False)
 def match_shape(value: Any, heap: ShapeHeap | None, ndim: int, *codes_and_context: Any) -> None:
     """Match the dimensions of a tensor or shape, one (code, value) pair each, then the context.
 
@@ -121,6 +128,7 @@ def match_shape(value: Any, heap: ShapeHeap | None, ndim: int, *codes_and_contex
             raise ValueError(f"{context}: dimension {axis} is {found}, expected {operand}")
 
 
+@builtin("vm.builtin.match_shape_value", pure=False)
 def match_shape_value(value: Any, shape: Any, context: str) -> None:
     """Match all the dimensions of a tensor or shape against a shape value."""
     dims: Sequence[int] = value.shape if isinstance(value, tvm_ffi.Tensor) else value
@@ -128,6 +136,7 @@ def match_shape_value(value: Any, shape: Any, context: str) -> None:
         raise ValueError(f"{context}: the shape is {describe_shape(dims)}, expected {describe_shape(shape)}")
 
 
+@builtin("vm.builtin.match_prim_value", Effects(writes=(1,)), pure=False)
 def match_prim_value(value: Any, heap: ShapeHeap | None, code: int, operand: Any, context: str) -> None:
     """Match a scalar; codes as for ``match_shape``, and STORE_SIZE. Floats are kept in slots as they are."""
     if code == IGNORE:
@@ -167,6 +176,7 @@ def _slots(heap: ShapeHeap | None) -> Any:
     return ShapeHeap.over(heap).slots
 
 
+@builtin("vm.builtin.make_shape")
 def make_shape(heap: ShapeHeap | None, ndim: int, *codes: int) -> tvm_ffi.Shape:
     """A shape of `ndim` dimensions from (USE_IMM, number) and (LOAD_SLOT, slot) pairs.
 
@@ -178,6 +188,7 @@ def make_shape(heap: ShapeHeap | None, ndim: int, *codes: int) -> tvm_ffi.Shape:
     return shape_value(dims)
 
 
+@builtin("vm.builtin.make_prim_value")
 def make_prim_value(heap: ShapeHeap | None, code: int, operand: Any, dtype: str) -> bool | int | float:
     """A scalar of `dtype`: an immediate (USE_IMM) or what is in a slot (LOAD_SLOT)."""
     if code == USE_IMM:

@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 import tvm_ffi
 
+from .builtin_table import builtin
 from .closure import Closure
 from .dtypes import Array, canonical_dtype
 from .sizes import shape_value
@@ -28,6 +29,7 @@ def _array(value: Any, operator: str) -> Array:
     return numpy_view(tensor)
 
 
+@builtin("relax.run.unique")
 def unique(
     data: Any,
     sorted: bool = True,
@@ -61,6 +63,7 @@ def unique(
     return tensors if len(parts) > 1 else tensors[0]
 
 
+@builtin("relax.run.nonzero")
 def nonzero(data: Any) -> tvm_ffi.Tensor:
     """The positions of the elements that are not zero, row-major, as an int64 tensor of shape (rank, number)."""
     array = _array(data, "nonzero")
@@ -69,6 +72,7 @@ def nonzero(data: Any) -> tvm_ffi.Tensor:
     return tensor_of_numpy(np.asarray(np.nonzero(array), np.int64))
 
 
+@builtin("relax.run.reshape")
 def reshape(data: Any, shape: Sequence[int]) -> tvm_ffi.Tensor:
     """A fresh tensor of this shape with the elements of `data` in order. AssertionError if there are not as many.
 
@@ -84,6 +88,7 @@ def reshape(data: Any, shape: Sequence[int]) -> tvm_ffi.Tensor:
     return tensor_of_numpy(array.reshape(dims).copy())
 
 
+@builtin("relax.run.read_tensor_from_file", pure=False)
 def read_tensor_from_file(path: str) -> tvm_ffi.Tensor:
     """The float32 tensor in a file: NumPy's ``.npy``, or text with one row per line."""
     if not isinstance(path, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -97,6 +102,8 @@ def read_tensor_from_file(path: str) -> tvm_ffi.Tensor:
     return tensor_of_numpy(np.asarray(found, np.float32, order="C"))
 
 
+@builtin("vm.builtin.shape_to_tensor")
+@builtin("relax.run.shape_to_tensor")
 def shape_to_tensor(shape: Sequence[int]) -> tvm_ffi.Tensor:
     """The dimensions of a shape as an int64 tensor of rank 1."""
     if not isinstance(shape, tvm_ffi.Shape):
@@ -104,6 +111,8 @@ def shape_to_tensor(shape: Sequence[int]) -> tvm_ffi.Tensor:
     return tensor_of_numpy(np.array(tuple(shape), "int64"))
 
 
+@builtin("vm.builtin.tensor_to_shape")
+@builtin("relax.run.tensor_to_shape")
 def tensor_to_shape(tensor: Any) -> tvm_ffi.Shape:
     """The shape whose dimensions are the elements of an integer tensor of rank 1; ValueError unless they are sizes."""
     array = _array(tensor, "tensor_to_shape")
@@ -148,12 +157,14 @@ def formatted(format: str, values: Sequence[Any], operator: str) -> str:
         ) from None
 
 
+@builtin("relax.run.print", pure=False)
 def print(format: str, *values: Any) -> None:
     """Write the formatted values and a line end to the standard output."""
     sys.stdout.write(formatted(format, values, "print") + "\n")
     sys.stdout.flush()
 
 
+@builtin("relax.run.assert_op", pure=False, program_errors=True)
 def assert_op(condition: Any, format: str = "", *values: Any) -> None:
     """Raise AssertionError with the formatted values if the condition, a bool scalar, is false."""
     if not truth(condition, "assert_op: the condition"):
@@ -171,16 +182,3 @@ def truth(value: Any, context: str) -> bool:
     if tensor.ndim or tensor.dtype != "bool":
         raise TypeError(f"{context} is a {tensor.dtype} tensor of rank {tensor.ndim}, expected a bool scalar")
     return bool(numpy_view(tensor)[()])
-
-
-OPERATORS = {
-    "relax.run.unique": unique,
-    "relax.run.nonzero": nonzero,
-    "relax.run.reshape": reshape,
-    "relax.run.read_tensor_from_file": read_tensor_from_file,
-    "relax.run.print": print,
-    "relax.run.assert_op": assert_op,
-    "relax.run.shape_to_tensor": shape_to_tensor,
-    "relax.run.tensor_to_shape": tensor_to_shape,
-}
-"""The operators, by the names compiled programs call them."""

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, overload
 
 import tvm_ffi
 
-from .builtins import BUILTINS
+from .builtin_table import BUILTINS
 from .closure import Closure
 from .values import PackedFunc, packed
 
@@ -70,7 +70,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None
     """
     function = tvm_ffi.get_global_func(name, True)
     if function is None and name in BUILTINS:
-        function = tvm_ffi.convert_func(BUILTINS[name])
+        function = tvm_ffi.convert_func(BUILTINS[name].function)
     if function is not None:
         return PackedFunc(function)
     if allow_missing:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from .calling import bind_arguments, check_count, import_arguments
 from .closure import Closure
+from .builtins import invoke_foreign
 from .decode import (
     CALL,
     CALL_VM,
@@ -30,7 +31,6 @@ from .decode import (
     LinkError,
     Op,
     devices_used,
-    invoke_foreign,
 )
 from .devices import Device, cpu, is_cpu
 from .devices import device as named_device

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..expr import Call, ExternFunc, VarBinding
 from ..ir import RelaxExpr, StructInfo, same_vdevice
+from ..runtime.builtin_table import BUILTINS
 from ..struct_info import (
     ObjectStructInfo,
     PrimStructInfo,
@@ -12,16 +13,12 @@ from ..struct_info import (
     TupleStructInfo,
 )
 
-_TRUSTED = ("vm.builtin.", "relax.run.")
-_UNTRUSTED = frozenset({"vm.builtin.invoke_closure", "vm.builtin.copy"})
-"""Builtins that give back what somebody else made."""
-
 
 def guaranteed(value: RelaxExpr) -> StructInfo:
     """What is sure of a bound value. A packed function may return anything, whatever the call declares."""
     if isinstance(value, Call) and isinstance(value.op, ExternFunc):
-        name = value.op.global_symbol
-        if name in _UNTRUSTED or not name.startswith(_TRUSTED):
+        found = BUILTINS.get(value.op.global_symbol)
+        if found is None or not found.trusted:
             return ObjectStructInfo()
     return value.struct_info_ or ObjectStructInfo()
 
@@ -30,10 +27,9 @@ def claim(binding: VarBinding) -> str:
     """What a check of a binding is called."""
     value = binding.value
     if isinstance(value, Call) and isinstance(value.op, ExternFunc):
-        callee = value.op.global_symbol
-        if callee == "vm.builtin.invoke_closure":
-            return f"the result of {name_of(value.args[0])}"
-        return f"the result of {callee}"
+        name = value.op.global_symbol
+        enters = name in BUILTINS and BUILTINS[name].enters
+        return f"the result of {name_of(value.args[0]) if enters else name}"
     return f"the value of {binding.var.name_hint}"
 
 

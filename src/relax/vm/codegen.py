@@ -4,7 +4,7 @@ A variable is a register. What is bound without computing anything (another vari
 instruction. An If whose value is the function's result returns from each branch, so that what is called
 last in a branch needs no frame.
 
-A tensor constant is shared where nobody can tell: where a kernel reads it. Anywhere else each evaluation makes
+A tensor constant is shared where nobody can tell: where a kernel or a builtin only reads it. Anywhere else each evaluation makes
 a fresh copy, since whoever gets it may change it.
 """
 
@@ -35,6 +35,7 @@ from ..info.runtime import InfoMaker, device_name
 from ..ir import Diagnostic, DiagnosticError, GlobalVar, IRModule, RelaxExpr, Span, listed_vdevices
 from ..prim import FloatImm, IntImm, PrimExpr
 from ..runtime import ExecBuilder, ShapeTuple, nd
+from ..runtime.builtin_table import BUILTINS, UNKNOWN
 from ..runtime.bytecode import Func, Imm, Operand, Reg
 from ..runtime.dtypes import ffi_dtype
 from ..runtime.info import FuncInfo
@@ -47,21 +48,6 @@ _Bound = VarBinding | MatchCast
 
 NOT_LOWERED = "E4102"
 """An expression that bytecode has nothing for: a pass that should have removed it did not run."""
-
-_READERS = frozenset(
-    {
-        "vm.builtin.shape_of",
-        "vm.builtin.copy_tensor",
-        "vm.builtin.read_if_cond",
-        "relax.run.unique",
-        "relax.run.nonzero",
-        "relax.run.reshape",
-        "relax.run.tensor_to_shape",
-        "relax.run.print",
-        "relax.run.assert_op",
-    }
-)
-"""Builtins that neither keep nor change their tensors."""
 
 
 def generate(builder: ExecBuilder, mod: IRModule) -> None:
@@ -187,10 +173,11 @@ class _Generator:
     def _call(self, call: Call, dst: Reg | None) -> None:
         match call.op:
             case ExternFunc(name):
-                shared = name in _READERS or name.startswith(("vm.builtin.check_", "vm.builtin.match_"))
-                args = [self._operand(arg, shared) for arg in call.args]
-                if name in self.mod and isinstance(self.mod[name], PrimFunc):
+                if isinstance(self.mod.get(name), PrimFunc):
                     args = self._kernel_args(name, call.args)
+                else:
+                    effects = BUILTINS[name].effects if name in BUILTINS else UNKNOWN
+                    args = [self._operand(arg, effects.only_reads(i)) for i, arg in enumerate(call.args)]
                 self.builder.emit_call(name, args, dst)
             case GlobalVar(name):
                 if isinstance(self.mod.get(name), PrimFunc):

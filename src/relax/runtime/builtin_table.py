@@ -1,0 +1,107 @@
+"""The table of the machine's builtin functions. Each is registered beside its code, with all that others ask about it.
+
+    @builtin("vm.builtin.reshape", Effects(reads=(), aliases=(0,)))
+    def reshape(tensor, shape): ...
+
+The machine, the interpreter, the lowering passes and the analysis of aliases read this table; none of them knows a
+builtin by its name. See docs/add-a-builtin.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+Arguments: TypeAlias = "tuple[int, ...] | Literal['all']"
+"""Positions of arguments."""
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What a call does with the tensors in its arguments, by position. The default: it reads them, and no more."""
+
+    reads: Arguments = "all"
+    """Arguments whose elements it looks at; not those of which it only passes on a reference, or asks the shape."""
+    writes: Arguments = ()
+    """Arguments whose elements it may change."""
+    keeps: Arguments = ()
+    """Arguments that somebody besides the caller and the result may refer to after the call."""
+    aliases: Arguments = ()
+    """Arguments that the result may be, contain, or share memory with."""
+
+    @property
+    def shares_nothing(self) -> bool:
+        """Whether every argument is as it was before the call, and nobody new refers to it."""
+        return not (self.writes or self.keeps or self.aliases)
+
+    def only_reads(self, position: int) -> bool:
+        """Whether an argument is as it was before the call, and nobody new refers to it."""
+        return not any(selects(part, position) for part in (self.writes, self.keeps, self.aliases))
+
+
+UNKNOWN: Final = Effects("all", "all", "all", "all")
+"""The effects of a function of which nothing is known."""
+
+
+def selects(positions: Arguments, position: int) -> bool:
+    """Whether an argument is among these."""
+    return positions == "all" or position in positions
+
+
+@dataclass(frozen=True)
+class Builtin:
+    """A builtin function of the machine."""
+
+    name: str
+    function: Callable[..., Any]
+    effects: Effects
+    pure: bool
+    """Whether a call does nothing but give its result: it changes no argument, prints nothing, checks nothing."""
+    trusted: bool
+    """Whether the result is what a call declares it to be. False: the result was made by somebody else."""
+    device: int | None
+    """Position of the argument that is the number of a device. The machine puts the device itself in its place."""
+    first_device: bool
+    """Whether a call without that argument is given the machine's first device."""
+    enters: bool
+    """Whether a call is one of the function value that is its first argument, with the other arguments."""
+    program_errors: bool
+    """Whether the messages of its errors are the program's, so that the machine puts no name before them."""
+
+
+BUILTINS: Final[dict[str, Builtin]] = {}
+"""The builtins, by name."""
+
+
+def builtin(
+    name: str,
+    effects: Effects | None = None,
+    *,
+    pure: bool = True,
+    trusted: bool = True,
+    device: int | None = None,
+    first_device: bool = False,
+    enters: bool = False,
+    program_errors: bool = False,
+) -> Callable[[FunctionT], FunctionT]:
+    """Register a function as a builtin. The fields are those of `Builtin`; the default is a pure function that reads
+    its arguments and returns something fresh.
+
+    Raises ValueError if the name is taken, or if a pure function is said to change or keep an argument.
+    """
+    what = effects or Effects()
+    if pure and (what.writes or what.keeps):
+        raise ValueError(f"the builtin {name} is not pure if it changes or keeps an argument")
+
+    def register(function: FunctionT) -> FunctionT:
+        if name in BUILTINS:
+            raise ValueError(f"there is a builtin {name} already")
+        BUILTINS[name] = Builtin(
+            name, function, what, pure, trusted, device, first_device, enters, program_errors
+        )
+        return function
+
+    return register
