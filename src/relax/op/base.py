@@ -27,6 +27,7 @@ from ..ir import (
     vdevice_text,
 )
 from ..prim import PrimExpr
+from ..runtime.builtin_table import BUILTINS, PACKED, Effects
 from ..struct_info import (
     ObjectStructInfo,
     PrimStructInfo,
@@ -80,6 +81,10 @@ class Operator(Node):
     """The greatest error of an element of the result in units in the last place, as docs/numerics.md defines them;
     None where elements are exact, or where no such bound is stated.
     """
+    effects: ClassVar[Effects] = Effects()
+    """What a call does with its operands, as evaluation defines it (language.md §7). The default: it reads them, and
+    its result is fresh. A `packed` function that is a builtin says it in its own declaration.
+    """
     view: ClassVar[bool] = False
     """Whether the result holds the first operand's elements in the same order, so that it may share its
     storage.
@@ -113,6 +118,18 @@ class Operator(Node):
     def prepare(self, arguments: Sequence[Any]) -> Sequence[Any]:
         """The arguments as a user gave them, made ready for conversion: where they depend on each other."""
         return arguments
+
+    # -------------------------------------------------------------------------------- effects
+
+    def call_effects(self, call: Call) -> Effects:
+        """What a call does with its arguments."""
+        if self.packed is None:
+            return self.effects
+        return BUILTINS[self.packed].effects if self.packed in BUILTINS else PACKED
+
+    def reused(self, call: Call) -> tuple[RelaxExpr, tuple[int, ...]]:
+        """Arguments as a tuple, and the indices of those that a call changes in place and returns."""
+        return Tuple(()), ()
 
     # ---------------------------------------------------------------------------------- inferring
 

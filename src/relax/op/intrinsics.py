@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..expr import Call
+from ..expr import Call, ExternFunc, Tuple
 from ..info.mapping import substitute_struct_info
 from ..info.relations import Level, check_compatible, erase, match_dimensions
 from ..ir import GlobalVar, RelaxExpr, StructInfo, VDevice, child, parse_vdevice
 from ..prim import IntImm
+from ..runtime.builtin_table import BUILTINS, PACKED, UNKNOWN, Effects
 from ..runtime.devices import Device, is_cpu
 from ..struct_info import (
     FuncStructInfo,
@@ -131,6 +132,9 @@ class CallTIRInplace(Intrinsic):
 
     inplace_indices: tuple[int, ...]
 
+    def reused(self, call: Call) -> tuple[RelaxExpr, tuple[int, ...]]:
+        return call.args[1], tuple(index for index in self.inplace_indices if index >= 0)
+
     def infer(
         self, gvar: StructInfo, args: StructInfo, tir_vars: ShapeStructInfo | None = None
     ) -> StructInfo: ...
@@ -238,6 +242,12 @@ class CallPurePacked(Intrinsic):
 
     propagates_vdevice: ClassVar[bool] = False
 
+    def call_effects(self, call: Call) -> Effects:
+        callee = call.args[0]
+        if not isinstance(callee, ExternFunc) or callee.global_symbol not in BUILTINS:
+            return PACKED
+        return BUILTINS[callee.global_symbol].effects.after(1)
+
     takes_sinfo_args: ClassVar[bool] = True
 
     def infer(self, func: StructInfo, *args: StructInfo) -> StructInfo: ...
@@ -269,7 +279,12 @@ class CallInplacePacked(Intrinsic):
 
     takes_sinfo_args: ClassVar[bool] = True
 
+    effects: ClassVar[Effects] = PACKED
+
     inplace_indices: tuple[int, ...]
+
+    def reused(self, call: Call) -> tuple[RelaxExpr, tuple[int, ...]]:
+        return Tuple(call.args[1:]), tuple(index for index in self.inplace_indices if index >= 0)
 
     def infer(self, func: StructInfo, *args: StructInfo) -> StructInfo: ...
 
@@ -297,6 +312,7 @@ class CallInplacePacked(Intrinsic):
 class CallBuiltinWithCtx(Intrinsic):
     """Call a builtin of the machine, which gets the machine as its first argument. It may have any effect."""
 
+    effects: ClassVar[Effects] = UNKNOWN
     propagates_vdevice: ClassVar[bool] = False
 
     takes_sinfo_args: ClassVar[bool] = True
@@ -322,6 +338,7 @@ class CallBuiltinWithCtx(Intrinsic):
 class MakeClosure(Intrinsic):
     """A closure of a global function whose last parameters are given: the values it captures."""
 
+    effects: ClassVar[Effects] = Effects(reads=(), aliases="all")
     propagates_vdevice: ClassVar[bool] = False
 
     total = True
@@ -363,6 +380,7 @@ def _partial(info: FuncStructInfo, kept: int, captured: tuple[StructInfo, ...]) 
 class InvokeClosure(Intrinsic):
     """Call a closure; it may have any effect."""
 
+    effects: ClassVar[Effects] = UNKNOWN
     propagates_vdevice: ClassVar[bool] = False
 
     takes_sinfo_args: ClassVar[bool] = True
@@ -383,8 +401,9 @@ class InvokeClosure(Intrinsic):
 
 @operator("relax.invoke_pure_closure")
 class InvokePureClosure(Intrinsic):
-    """Call a closure that has no visible effect."""
+    """Call a closure that has no visible effect. (It may reuse an argument in place, which is then not used again.)"""
 
+    effects: ClassVar[Effects] = UNKNOWN
     propagates_vdevice: ClassVar[bool] = False
 
     takes_sinfo_args: ClassVar[bool] = True
@@ -409,6 +428,7 @@ class InvokePureClosure(Intrinsic):
 class ShapeOf(Intrinsic):
     """The shape of a tensor, as a shape value."""
 
+    effects: ClassVar[Effects] = Effects(reads=())
     total = True
 
     propagates_vdevice: ClassVar[bool] = False
@@ -517,8 +537,9 @@ def as_vdevice(value: Any) -> VDevice:
 
 @operator("relax.to_vdevice")
 class ToVDevice(Intrinsic):
-    """The tensor on another virtual device."""
+    """The tensor on another virtual device: itself if it is there, else a copy."""
 
+    effects: ClassVar[Effects] = Effects(aliases=(0,))
     dst_vdevice: VDevice = child(converter=as_vdevice)
 
     propagates_vdevice: ClassVar[bool] = False
@@ -534,6 +555,7 @@ class ToVDevice(Intrinsic):
 class HintOnDevice(Intrinsic):
     """The tensor itself, with the remark that it belongs on a device."""
 
+    effects: ClassVar[Effects] = Effects(aliases=(0,))
     dst_vdevice: VDevice = child(converter=as_vdevice)
 
     propagates_vdevice: ClassVar[bool] = False

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from ..expr import Call, DataTypeImm, PrimValue, StringImm
 from ..ir import DataType, RelaxExpr, StructInfo, VDevice
 from ..prim import IntImm
+from ..runtime.builtin_table import VIEW, Effects
 from ..struct_info import (
     ObjectStructInfo,
     PrimStructInfo,
@@ -90,6 +91,8 @@ class BuiltinAllocTensor(Intrinsic):
 class StopLiftParams(Intrinsic):
     """The tensor itself; nothing after it is computed ahead of time from parameters."""
 
+    effects: ClassVar[Effects] = VIEW
+
     def infer(self, x: TensorStructInfo) -> TensorStructInfo:
         return x
 
@@ -129,6 +132,7 @@ class MemoryAllocStorage(Intrinsic):
 class MemoryAllocTensor(Intrinsic):
     """A tensor in a storage, `offset` bytes from its start."""
 
+    effects: ClassVar[Effects] = VIEW
     propagates_vdevice: ClassVar[bool] = False
 
     def infer(
@@ -197,6 +201,7 @@ class VMAllocStorage(Intrinsic):
 class VMAllocTensor(Intrinsic):
     """A tensor in a storage of the machine."""
 
+    effects: ClassVar[Effects] = VIEW
     propagates_vdevice: ClassVar[bool] = False
 
     def infer(
@@ -225,6 +230,7 @@ class VMKillObject(Intrinsic):
 class VMCallTIRDyn(Intrinsic):
     """Call a kernel; the last argument is a shape, whose integers become its last arguments."""
 
+    effects: ClassVar[Effects] = Effects(writes="all")
     takes_sinfo_args: ClassVar[bool] = True
     pure: ClassVar[bool] = False
 

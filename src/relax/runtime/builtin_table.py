@@ -32,16 +32,23 @@ class Effects:
     aliases: Arguments = ()
     """Arguments that the result may be, contain, or share memory with."""
 
-    @property
-    def shares_nothing(self) -> bool:
-        """Whether every argument is as it was before the call, and nobody new refers to it."""
-        return not (self.writes or self.keeps or self.aliases)
-
     def only_reads(self, position: int) -> bool:
         """Whether an argument is as it was before the call, and nobody new refers to it."""
         return not any(selects(part, position) for part in (self.writes, self.keeps, self.aliases))
 
+    def after(self, count: int) -> Effects:
+        """The same of a call that has `count` other arguments before these."""
 
+        def shifted(positions: Arguments) -> Arguments:
+            return positions if positions == "all" else tuple(count + position for position in positions)
+
+        return Effects(*map(shifted, (self.reads, self.writes, self.keeps, self.aliases)))
+
+
+VIEW: Final = Effects(reads=(), aliases=(0,))
+"""The effects of a function whose result is, or shares memory with, its first argument."""
+PACKED: Final = Effects(keeps="all", aliases="all")
+"""The effects of an unknown function that changes nothing: its result may be an argument, or something it kept."""
 UNKNOWN: Final = Effects("all", "all", "all", "all")
 """The effects of a function of which nothing is known."""
 

@@ -52,13 +52,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import tvm_ffi
 
 from . import match as match  # registers its builtins
 from . import ops
-from .builtin_table import UNKNOWN, Effects, builtin
+from .builtin_table import UNKNOWN, VIEW, Effects, builtin
 from .closure import Closure
 from .devices import Device
 from .dtypes import canonical_dtype
@@ -79,9 +79,6 @@ from .sizes import is_size, shape_value
 from .tensor import check_shape, copy_tensor, new_tensor, view_tensor
 from .tensor import to_device as tensor_to_device
 from .values import describe_shape, import_result, import_value, is_tuple, kind_of
-
-_VIEW: Final = Effects(reads=(), aliases=(0,))
-"""The result is, or shares memory with, the first argument."""
 
 builtin("vm.builtin.copy_tensor")(copy_tensor)
 
@@ -110,7 +107,7 @@ def alloc_storage(size: tuple[int, ...], dtype: str, device: Device | None = Non
     return new_tensor((check_shape(size, str(dtype)),), "uint8", device)
 
 
-@builtin("vm.builtin.alloc_tensor_in", _VIEW)
+@builtin("vm.builtin.alloc_tensor_in", VIEW)
 def alloc_tensor_in(
     storage: tvm_ffi.Tensor, offset: int, shape: tuple[int, ...], dtype: str
 ) -> tvm_ffi.Tensor:
@@ -123,13 +120,13 @@ def alloc_tensor_in(
     return view_tensor(storage, shape, str(dtype), offset)
 
 
-@builtin("vm.builtin.copy", _VIEW, trusted=False)
+@builtin("vm.builtin.copy", VIEW, trusted=False)
 def copy(value: Any) -> Any:
     """The value itself."""
     return value
 
 
-@builtin("vm.builtin.reshape", _VIEW)
+@builtin("vm.builtin.reshape", VIEW)
 def reshape(tensor: Any, shape: Any) -> tvm_ffi.Tensor:
     """The same memory under another shape of as many elements."""
     if not isinstance(tensor, tvm_ffi.Tensor):
@@ -156,7 +153,7 @@ def make_tuple(*fields: Any) -> tuple[Any, ...]:
     return fields
 
 
-@builtin("vm.builtin.tuple_getitem", _VIEW)
+@builtin("vm.builtin.tuple_getitem", VIEW)
 def tuple_getitem(value: Any, index: int) -> Any:
     """A field of a tuple."""
     if not is_tuple(value):

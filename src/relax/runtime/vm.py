@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from .builtins import invoke_foreign
 from .calling import bind_arguments, check_count, import_arguments
 from .closure import Closure
-from .builtins import invoke_foreign
 from .decode import (
     CALL,
     CALL_VM,

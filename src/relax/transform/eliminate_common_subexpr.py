@@ -10,10 +10,10 @@ Equal are calls of the same operator or kernel with equal arguments, attributes 
 computed before an If is not computed again in its branches. Local functions are walked by themselves.
 
 Every call gives a fresh tensor, so two results become one only where nobody can tell. In a function that changes no
-tensor, at most one of the two may be seen by others, or by what may keep it (`own_variables`). In a function that may
+tensor, at most one of the two may be referred to by others (`analysis.alias.own_variables`). In a function that may
 (impure calls, calls in place, calls of functions), neither may be; and what was computed before such a call is not
 used after it. In a dataflow block that changes nothing, at most one may be seen outside the block
-(`private_variables`).
+(`private_in_block`).
 
 Left alone: allocations and other intrinsics, packed functions, calls of functions.
 """
@@ -23,8 +23,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
+from ..analysis.alias import own_variables
+from ..analysis.effects import effects_of
 from ..derive.normalize import merge_blocks
-from ..derive.rules import is_pure_call
 from ..derive.substitution import Substitution
 from ..expr import (
     Binding,
@@ -46,12 +47,7 @@ from ..op.intrinsics import Intrinsic
 from .canonicalize_bindings import same_info
 from .decorators import function_pass
 from .rebuild import same_or
-from .rewrite_dataflow_reshape import (
-    may_work_in_place,
-    own_variables,
-    private_variables,
-    works_in_place,
-)
+from .rewrite_dataflow_reshape import private_in_block
 
 
 @function_pass(opt_level=1)
@@ -97,8 +93,7 @@ class _Eliminator(Substitution):
     def block(self, block: BindingBlock) -> BindingBlock:
         outer = self.in_dataflow, self.private
         dataflow = self.in_dataflow = isinstance(block, DataflowBlock)
-        alone = dataflow and not works_in_place(block)
-        self.private = set(private_variables(block.bindings)) if alone else set()
+        self.private = set(private_in_block(block))
         mark = self.seen.mark()
         kept = [new for new in map(self.merged, block.bindings) if new is not None]
         self.in_dataflow, self.private = outer
@@ -114,7 +109,7 @@ class _Eliminator(Substitution):
         new = self.binding(binding)
         if not isinstance(new, VarBinding):
             return new
-        if isinstance(new.value, Call) and changes_tensors(new.value):
+        if isinstance(new.value, Call) and effects_of(new.value).may_change:
             self.seen.clear()
             return new
         key = self.key(new.value)
@@ -171,17 +166,12 @@ def comparable(arg: RelaxExpr) -> Any:
             return arg
 
 
-def changes_tensors(call: Call) -> bool:
-    """Whether a call may change a tensor: as its effect, by working in place, or in the function it calls."""
-    return not is_pure_call(call) or may_work_in_place(call)
-
-
 def may_change_tensors(func: Function) -> bool:
     """Whether a function, or a local function in it, makes a call that may change a tensor."""
     found: list[Call] = []
 
     def visit(item: Node) -> bool:
-        if isinstance(item, Call) and changes_tensors(item):
+        if isinstance(item, Call) and effects_of(item).may_change:
             found.append(item)
         return not found
 

@@ -18,29 +18,21 @@ seen, so the call is left alone unless
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
-from ..analysis.inplace import reused_indices
+from ..analysis.alias import private_variables
+from ..analysis.effects import effects_of
 from ..derive.normalize import Normalizer
 from ..expr import (
-    Binding,
     BindingBlock,
     Call,
     DataflowBlock,
     DataflowVar,
     Function,
-    If,
-    MatchCast,
-    SeqExpr,
     ShapeExpr,
     Tuple,
-    TupleGetItem,
     Var,
     VarBinding,
 )
-from ..ir import GlobalVar, IRModule, Node, Op, RelaxExpr, walk
-from ..op import operator_of
-from ..op.intrinsics import Intrinsic
+from ..ir import GlobalVar, IRModule, Op
 from ..prim import IntImm, PrimExpr, const, is_const, substitute
 from ..prim import Var as PrimVar
 from ..prim.analyzer import Analyzer
@@ -50,8 +42,6 @@ from ..tir import Range
 from ..tir.buffer import Buffer, BufferLoad
 from ..tir.stmt import BlockRealize, BufferStore, For, PrimFunc, Stmt
 from .decorators import function_pass
-
-_KERNELS = ("relax.call_tir", "relax.call_dps_packed")
 
 
 @function_pass(opt_level=1)
@@ -71,8 +61,7 @@ class _Rewriter(Normalizer):
 
     def block(self, block: BindingBlock) -> list[BindingBlock]:
         outer = self.private
-        dataflow = isinstance(block, DataflowBlock) and not works_in_place(block)
-        self.private = private_variables(block.bindings) if dataflow else frozenset()
+        self.private = private_in_block(block)
         blocks = super().block(block)
         self.private = outer
         return blocks
@@ -108,98 +97,16 @@ class _Rewriter(Normalizer):
         return self.views[callee]
 
 
-# ------------------------------------------------------------------------------------ who sees a value
-
-
-def works_in_place(block: BindingBlock) -> bool:
-    """Whether some call in a block may change an argument: by itself, or in the function it calls."""
-    return any(
-        isinstance(binding, VarBinding)
-        and isinstance(binding.value, Call)
-        and may_work_in_place(binding.value)
-        for binding in block.bindings
+def private_in_block(block: BindingBlock) -> frozenset[Var]:
+    """The DataflowVars of a block whose values are only read, and only there; none if the block may change a tensor."""
+    values = [binding.value for binding in block.bindings if isinstance(binding, VarBinding)]
+    if not isinstance(block, DataflowBlock) or any(
+        isinstance(value, Call) and effects_of(value).writes for value in values
+    ):
+        return frozenset()
+    return private_variables(
+        block.bindings, [b.var for b in block.bindings if not isinstance(b.var, DataflowVar)]
     )
-
-
-def may_work_in_place(call: Call) -> bool:
-    """Whether a call may change an argument: by itself, or in the function it calls."""
-    return calls_function(call) or bool(reused_indices(call))
-
-
-def calls_function(call: Call) -> bool:
-    """Whether a call enters a Relax function, which may reuse its parameters in place."""
-    return isinstance(call.op, Var | GlobalVar) or call.op == Op.get("relax.invoke_pure_closure")
-
-
-def private_variables(bindings: Iterable[Binding]) -> frozenset[Var]:
-    """The DataflowVars whose values, under every name they get, are only read, and only in this block."""
-    local = list(bindings)
-    return only_read(local, {b.var for b in local if not isinstance(b.var, DataflowVar)})
-
-
-def own_variables(func: Function) -> frozenset[Var]:
-    """The variables of a function, outside of local functions, whose values, under every name, it alone reads."""
-    bindings: list[Binding] = []
-    seen: set[Var] = set()
-    waiting: list[RelaxExpr] = [func.body]
-    while waiting:
-        seq = waiting.pop()
-        if not isinstance(seq, SeqExpr):
-            seen |= variables_in([seq])
-            continue
-        seen |= variables_in([seq.body])
-        for block in seq.blocks:
-            bindings += block.bindings
-            for binding in block.bindings:
-                value = binding.value if isinstance(binding, VarBinding) else None
-                if isinstance(value, If):
-                    waiting += [value.true_branch, value.false_branch]
-    return only_read(bindings, seen)
-
-
-def only_read(bindings: Sequence[Binding], seen: set[Var]) -> frozenset[Var]:
-    """The variables bound by these whose values nobody but operators reads; `seen` starts with those others see."""
-    for binding in reversed(bindings):
-        value = binding.value if isinstance(binding, VarBinding | MatchCast) else None
-        if value is None or isinstance(value, If):  # what its branches give is seen already
-            continue
-        if isinstance(value, Var | Tuple | TupleGetItem) or is_view_call(value):
-            if binding.var in seen:  # another name of what it names
-                seen.update(variables_in([value]))
-        else:
-            seen.update(variables_in(given_away(value) if isinstance(value, Call) else [value]))
-    return frozenset(binding.var for binding in bindings if binding.var not in seen)
-
-
-def is_view_call(expr: RelaxExpr) -> bool:
-    """Whether an expression is a call of an operator whose result may share storage with its first operand."""
-    operator = operator_of(expr) if isinstance(expr, Call) else None
-    return operator is not None and operator.view
-
-
-def given_away(call: Call) -> list[RelaxExpr]:
-    """The arguments of a call that its result may be, or contain, or that may be kept."""
-    if not isinstance(call.op, Op):
-        return [call.op, *call.args]
-    if call.op.name in _KERNELS:
-        return []
-    operator = operator_of(call)
-    if operator is None or isinstance(operator, Intrinsic) or operator.packed is not None:
-        return list(call.args)
-    return []
-
-
-def variables_in(exprs: Iterable[RelaxExpr]) -> set[Var]:
-    """The variables that occur in some expressions."""
-    found: set[Var] = set()
-
-    def visit(item: Node) -> None:
-        if isinstance(item, Var):
-            found.add(item)
-
-    for expr in exprs:
-        walk(expr, visit)
-    return found
 
 
 # ------------------------------------------------------------------------------------ what a kernel does

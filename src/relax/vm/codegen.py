@@ -4,8 +4,8 @@ A variable is a register. What is bound without computing anything (another vari
 instruction. An If whose value is the function's result returns from each branch, so that what is called
 last in a branch needs no frame.
 
-A tensor constant is shared where nobody can tell: where a kernel or a builtin only reads it. Anywhere else each evaluation makes
-a fresh copy, since whoever gets it may change it.
+A tensor constant is shared where nobody can tell: where a kernel or a builtin only reads it. Anywhere else each
+evaluation makes a fresh copy, since whoever gets it may change it.
 """
 
 from __future__ import annotations

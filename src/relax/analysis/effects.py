@@ -1,0 +1,97 @@
+"""Effects of a call on its arguments: which it reads, changes and keeps, and which its result may share memory with.
+
+The facts are declared by the operators' classes (`Operator.effects`) and by the machine's builtins
+(`relax.runtime.builtin_table`). A PrimFunc is asked for the parameters it writes. Of any other function nothing is
+known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..derive.rules import is_pure_call
+from ..expr import Call, ExternFunc, Tuple
+from ..ir import GlobalVar, IRModule, Op, RelaxExpr
+from ..op.base import operator_of
+from ..runtime.builtin_table import BUILTINS, UNKNOWN, Arguments, Effects, selects
+from ..tir import PrimFunc, written_params
+
+Exprs = tuple[RelaxExpr, ...]
+
+
+@dataclass(frozen=True)
+class CallEffects:
+    """Arguments of a call, by what the call does with them; the function value called is one of them."""
+
+    reads: Exprs
+    writes: Exprs
+    keeps: Exprs
+    """Arguments that somebody else may refer to after the call."""
+    aliases: Exprs
+    """Arguments that the result may be, contain, or share memory with."""
+    pure: bool
+    """Whether the call has no visible effect. (It may still change an argument that is not used any more.)"""
+
+    @property
+    def may_change(self) -> bool:
+        """Whether the call may change a tensor."""
+        return bool(self.writes) or not self.pure
+
+
+def effects_of(call: Call, mod: IRModule | None = None) -> CallEffects:
+    """The effects of a call. With a module, a call of one of its PrimFuncs writes what the PrimFunc writes."""
+    effects, args, pure = _declared(call, mod)
+    reads, writes, keeps, aliases = (
+        _selected(args, positions)
+        for positions in (effects.reads, effects.writes, effects.keeps, effects.aliases)
+    )
+    reused = reused_arguments(call)
+    operator = operator_of(call)
+    if operator is not None and operator.view:
+        aliases = call.args[:1]
+    return CallEffects(reads, (*writes, *reused), keeps, (*aliases, *reused), pure)
+
+
+def returned_arguments(call: Call) -> Exprs:
+    """Arguments that the result is, or contains, by the definition of the language.
+
+    Unlike `effects_of`, it leaves out views, which are the compiler's choice, and arguments reused in place, which
+    are not used again.
+    """
+    effects, args, _ = _declared(call, None)
+    return tuple(
+        arg for i, arg in enumerate(args) if selects(effects.aliases, i) and not selects(effects.keeps, i)
+    )
+
+
+def reused_arguments(call: Call) -> Exprs:
+    """Arguments that a call changes in place and returns; all, as one tuple, where it is not known which they are."""
+    operator = operator_of(call)
+    if operator is None:
+        return ()
+    args, indices = operator.reused(call)
+    if indices and not isinstance(args, Tuple):
+        return (args,)
+    return tuple(args.fields[index] for index in indices) if isinstance(args, Tuple) else ()
+
+
+def _declared(call: Call, mod: IRModule | None) -> tuple[Effects, Exprs, bool]:
+    """The declared effects, the arguments they count, and purity."""
+    match call.op:
+        case Op():
+            operator = operator_of(call)
+            effects = UNKNOWN if operator is None else operator.call_effects(call)
+            return effects, call.args, is_pure_call(call)
+        case ExternFunc(name) if name in BUILTINS:
+            return BUILTINS[name].effects, call.args, BUILTINS[name].pure
+        case GlobalVar() as callee if mod is not None and isinstance(func := mod.get(callee), PrimFunc):
+            return Effects(writes=tuple(sorted(written_params(func)))), call.args, False
+        case _:
+            return UNKNOWN, (call.op, *call.args), is_pure_call(call)
+
+
+def _selected(args: Exprs, positions: Arguments) -> Exprs:
+    return args if positions == "all" else tuple(args[i] for i in positions if i < len(args))
+
+
+__all__ = ["CallEffects", "effects_of", "returned_arguments", "reused_arguments"]
