@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from differential import harness, properties
 from differential.generator import inputs, random_program
 from differential.harness import Array, Outcome, difference
 from differential.reducer import python_text, ready_test, reduce
+from relax.analysis.alias import Aliases
 
 ROOT = Path(__file__).parents[2]
 
@@ -197,3 +200,44 @@ def test_the_command_line():
     done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "programs with seed 1: 0 sorts of failures" in done.stdout
+
+
+@pytest.mark.parametrize("question, kind", [("may_share", "shares memory"), ("may_write", "changed")])
+def test_an_alias_that_the_analysis_denies_is_found(monkeypatch, question, kind):
+    text = """
+    @R.function(pure=False)
+    def main(x: R.Tensor((4,), "float32")):
+        a = R.exp(x)
+        b = a
+        t = (b, x)
+        _ = R.call_packed("test.harness.increment", a)
+        c = t[0]
+        return c
+    """
+    relax.register_func("test.harness.increment", lambda t: t.copyfrom(t.numpy() + 1), override=True)
+    cases = [[np.zeros(4, "float32")]]
+    properties.aliases_are_known(module(text), cases)
+    monkeypatch.setattr(Aliases, question, lambda self, a, b: False)
+    with pytest.raises(properties.Failure, match=kind):
+        properties.aliases_are_known(module(text), cases)
+
+
+def test_a_lifetime_that_ends_too_early_is_found(monkeypatch):
+    text = """
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        a = R.exp(x)
+        b = a
+        return b
+    """
+    early = Aliases.live_ranges
+    monkeypatch.setattr(
+        Aliases, "live_ranges", lambda self: {s: replace(r, last=r.first) for s, r in early(self).items()}
+    )
+    with pytest.raises(properties.Failure, match="a outlives the function"):
+        properties.aliases_are_known(module(text), [[np.zeros(4, "float32")]])
+
+
+def module(text):
+    """A module of the functions in a text."""
+    return "@I.ir_module\nclass Module:\n" + textwrap.indent(textwrap.dedent(text), "    ")

@@ -53,6 +53,13 @@ def test_passes_in_any_order_keep_it(run):
     properties.orders_keep(program.text, cases, program.exact)
 
 
+@fewer
+@given(runs(effects=True))
+def test_what_shares_memory_or_is_changed_is_known_before(run):
+    program, cases = run
+    properties.aliases_are_known(program.text, cases)
+
+
 @few
 @given(programs(failing=False))
 def test_what_is_printed_parses_to_the_same(program):

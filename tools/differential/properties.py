@@ -8,6 +8,7 @@
     runs_elsewhere(text, cases)     a saved executable does the same in a process without the compiler
     binds(text, cases)              sizes and parameters bound to the values they have change nothing
     derives_truly(text, cases)      every value is as its variable's struct info says
+    aliases_are_known(text, cases)  what shares memory, or is changed, when it runs, analysis.alias says may be
     rejects(text, cases)            a program in which one rule is broken is rejected, and the rule is named
 
 A case is a list of arguments of main. `exact` says that results are compared exactly (`generator.Program.exact`).
@@ -40,6 +41,7 @@ from relax.struct_info import FuncStructInfo, TupleStructInfo
 from relax.transform.pipeline import DEFAULT
 
 from . import harness
+from .aliasing import AliasingChecker
 from .generator import HEADER, PROVED
 from .harness import Outcome
 
@@ -449,6 +451,32 @@ def _derived(where: str, mod: IRModule, cases: Sequence[Case]) -> None:
             raise Failure(f"untrue struct info {where}", f"{error}\nfor arguments {list(case)}") from error
 
 
+def aliases_are_known(text: str, cases: Sequence[Case], exact: bool = True) -> None:
+    """Values share memory, and are changed, only where `analysis.alias` says that they may: as written, and lowered."""
+    mod = parse(text)
+    _aliased("as written", mod, cases)
+    names = (
+        "LegalizeOps",
+        "RewriteDataflowReshape",
+        "ToNonDataflow",
+        "RemovePurityChecking",
+        "CallTIRRewrite",
+    )
+    with harness.quiet():
+        lowered = transform.Sequential([getattr(transform, name)() for name in names])(mod)
+        _aliased("after CallTIRRewrite", lowered, cases)
+        lifted = transform.Sequential([transform.LambdaLift(), transform.VMBuiltinLower()])(lowered)
+        _aliased("after VMBuiltinLower", lifted, cases)
+
+
+def _aliased(where: str, mod: IRModule, cases: Sequence[Case]) -> None:
+    for case in cases:
+        checker = AliasingChecker(mod)
+        harness.run(lambda *args: checker.run("main", args), case)  # noqa: B023
+        if checker.wrong:
+            raise Failure(f"unknown alias {where}", f"{checker.wrong[0]}\nfor arguments {list(case)}")
+
+
 def rejects(text: str, cases: Sequence[Case] = (), exact: bool = True, seed: int | None = None) -> None:
     """A program in which one rule is broken is rejected by a diagnostic that names the rule."""
     from .mutations import MUTATIONS, Unrefused, check
@@ -481,6 +509,7 @@ PROPERTIES: dict[str, Callable[..., None]] = {
         runs_elsewhere,
         binds,
         derives_truly,
+        aliases_are_known,
         rejects,
     )
 }

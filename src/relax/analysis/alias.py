@@ -43,6 +43,11 @@ class Aliases:
         self._result = flat(self._walk.function(func))
         self._own = own_variables(func, mod)
 
+    @property
+    def variables(self) -> list[Var]:
+        """The variables that are bound, in order."""
+        return list(self._walk.positions)
+
     def storages(self, value: RelaxExpr) -> Storages:
         """The storages that a leaf or a projection may consist of."""
         return flat(self._walk.held(value))
