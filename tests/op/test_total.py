@@ -10,12 +10,12 @@ import pytest
 from op_harness import all_cases, kernel, variant
 
 import relax
+from relax.analysis.totality import never_fails
 from relax.ir import Op, walk
 from relax.prim import Call as PrimCall
 from relax.prim import Div, FloorDiv, FloorMod, IntImm, Mod, Var, free_vars
 from relax.prim.intrin import is_pure
 from relax.tir import AssertStmt, BufferLoad, PrimFunc, While
-from relax.transform.effects import never_fails
 
 
 def loads(expr):

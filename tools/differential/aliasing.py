@@ -105,7 +105,7 @@ def tensors(value: Any) -> Iterator[np.ndarray[Any, Any]]:
 
 
 def overlap(a: Any, b: Any) -> bool:
-    """Whether some tensor of one value shares memory with one of the other."""
+    """True if some tensor of one value shares memory with one of the other."""
     return any(np.may_share_memory(x, y) for x in tensors(a) for y in tensors(b) if x.size and y.size)
 
 

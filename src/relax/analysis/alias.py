@@ -53,22 +53,22 @@ class Aliases:
         return flat(self._walk.held(value))
 
     def may_share(self, a: RelaxExpr, b: RelaxExpr) -> bool:
-        """Whether two values may share memory."""
+        """True if two values may share memory."""
         first, second = self.storages(a), self.storages(b)
         return bool(first & second) or (self._is_foreign(first) and self._is_foreign(second))
 
     def may_read(self, call: Call, value: RelaxExpr) -> bool:
-        """Whether a call may look at the elements of a value."""
+        """True if a call may look at the elements of a value."""
         effects = self._walk.effects(call)
         return self._touches(effects, effects.reads, value)
 
     def may_write(self, call: Call, value: RelaxExpr) -> bool:
-        """Whether a call may change the elements of a value."""
+        """True if a call may change the elements of a value."""
         effects = self._walk.effects(call)
         return self._touches(effects, effects.writes, value)
 
     def escapes(self, var: Var) -> bool:
-        """Whether the value of a variable may be referred to by others: the caller, or a function it was given to."""
+        """True if the value of a variable may be referred to by others: the caller, or a function it was given to."""
         return var not in self._own
 
     def position(self, binding: Binding) -> int:
@@ -100,7 +100,7 @@ class Aliases:
         return bool(effects.keeps and args) and self._is_foreign(self.storages(value))
 
     def _is_foreign(self, storages: Storages) -> bool:
-        """Whether some of these may be reached by functions of which nothing is known."""
+        """True if some of the storages may be reached by functions of which nothing is known."""
         return any(s not in self._walk.created or s in self._walk.foreign for s in storages)
 
 
@@ -143,7 +143,7 @@ class _AliasWalk(StorageWalk):
         return value
 
     def is_new(self, storage: Storage, binding: Binding) -> bool:
-        """Whether a storage comes into being with a binding."""
+        """True if a storage comes into being with a binding."""
         own = self.summaries.own.get(binding.var)
         return storage is binding.var or (own is not None and storage in flat(own))
 
@@ -162,7 +162,7 @@ class _AliasWalk(StorageWalk):
         return value
 
     def body(self, func: Function, var: Var) -> None:
-        """What a local function reads of its surroundings is kept by it."""
+        """A local function keeps the storages of its surroundings that it reads."""
         self.depth += 1
         super().body(func, var)
         self.depth -= 1

@@ -7,11 +7,12 @@ known.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..derive.rules import is_pure_call
-from ..expr import Call, ExternFunc, Tuple
-from ..ir import GlobalVar, IRModule, Op, RelaxExpr
+from ..expr import Call, ExternFunc, Function, Tuple
+from ..ir import GlobalVar, IRModule, Node, Op, RelaxExpr, walk
 from ..op.base import operator_of
 from ..runtime.builtin_table import BUILTINS, UNKNOWN, Arguments, Effects, selects
 from ..tir import PrimFunc, written_params
@@ -30,11 +31,11 @@ class CallEffects:
     aliases: Exprs
     """Arguments that the result may be, contain, or share memory with."""
     pure: bool
-    """Whether the call has no visible effect. (It may still change an argument that is not used any more.)"""
+    """True if the call has no visible effect. (It may still change an argument that is not used any more.)"""
 
     @property
     def may_change(self) -> bool:
-        """Whether the call may change a tensor."""
+        """True if the call may change a tensor."""
         return bool(self.writes) or not self.pure
 
 
@@ -75,6 +76,19 @@ def reused_arguments(call: Call) -> Exprs:
     return tuple(args.fields[index] for index in indices) if isinstance(args, Tuple) else ()
 
 
+def any_call(func: Function, holds: Callable[[CallEffects], bool]) -> bool:
+    """True if a function, or a local function in it, makes a call of such effects."""
+    found: list[Call] = []
+
+    def visit(item: Node) -> bool:
+        if isinstance(item, Call) and holds(effects_of(item)):
+            found.append(item)
+        return not found
+
+    walk(func, visit)
+    return bool(found)
+
+
 def _declared(call: Call, mod: IRModule | None) -> tuple[Effects, Exprs, bool]:
     """The declared effects, the arguments they count, and purity."""
     match call.op:
@@ -94,4 +108,4 @@ def _selected(args: Exprs, positions: Arguments) -> Exprs:
     return args if positions == "all" else tuple(args[i] for i in positions if i < len(args))
 
 
-__all__ = ["CallEffects", "effects_of", "returned_arguments", "reused_arguments"]
+__all__ = ["CallEffects", "any_call", "effects_of", "returned_arguments", "reused_arguments"]

@@ -149,7 +149,7 @@ class StorageWalk:
         return shared | entered | (flat(own) if entered else frozenset[Storage]())
 
     def of_callee(self, call: Call, table: dict[RelaxExpr, frozenset[FactT]]) -> frozenset[FactT]:
-        """What a table says of the functions that a call may enter."""
+        """The entries of a table for the functions that a call may enter."""
         callees = {call.op, *flat(self.held(call.op))}
         return frozenset[FactT]().union(*(table.get(callee, ()) for callee in callees))
 
@@ -225,7 +225,7 @@ def flat(value: Value) -> Storages:
 
 
 def same_value(first: Value, second: Value) -> bool:
-    """Whether two values are made of the same storages, field by field."""
+    """True if two values are made of the same storages, field by field."""
     seen: set[tuple[int, int]] = set()
     pending = [(first, second)]
     while pending:

@@ -82,7 +82,7 @@ class Operator(Node):
     None where elements are exact, or where no such bound is stated.
     """
     effects: ClassVar[Effects] = Effects()
-    """What a call does with its operands, as evaluation defines it (language.md §7). The default: it reads them, and
+    """Effects of a call on its operands, as evaluation defines them (language.md §7). The default: it reads them, and
     its result is fresh. A `packed` function that is a builtin says it in its own declaration.
     """
     view: ClassVar[bool] = False
@@ -122,7 +122,7 @@ class Operator(Node):
     # -------------------------------------------------------------------------------- effects
 
     def call_effects(self, call: Call) -> Effects:
-        """What a call does with its arguments."""
+        """Effects of a call on its arguments."""
         if self.packed is None:
             return self.effects
         return BUILTINS[self.packed].effects if self.packed in BUILTINS else PACKED

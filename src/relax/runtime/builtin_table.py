@@ -21,7 +21,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Effects:
-    """What a call does with the tensors in its arguments, by position. The default: it reads them, and no more."""
+    """Effects of a call on the tensors in its arguments, by position. The default: it reads them, and no more."""
 
     reads: Arguments = "all"
     """Arguments whose elements it looks at; not those of which it only passes on a reference, or asks the shape."""
@@ -33,7 +33,7 @@ class Effects:
     """Arguments that the result may be, contain, or share memory with."""
 
     def only_reads(self, position: int) -> bool:
-        """Whether an argument is as it was before the call, and nobody new refers to it."""
+        """True if an argument is as it was before the call, and nobody new refers to it."""
         return not any(selects(part, position) for part in (self.writes, self.keeps, self.aliases))
 
     def after(self, count: int) -> Effects:
@@ -54,7 +54,7 @@ UNKNOWN: Final = Effects("all", "all", "all", "all")
 
 
 def selects(positions: Arguments, position: int) -> bool:
-    """Whether an argument is among these."""
+    """True if an argument is among the positions."""
     return positions == "all" or position in positions
 
 
@@ -66,17 +66,17 @@ class Builtin:
     function: Callable[..., Any]
     effects: Effects
     pure: bool
-    """Whether a call does nothing but give its result: it changes no argument, prints nothing, checks nothing."""
+    """True if a call does nothing but give its result: it changes no argument, prints nothing, checks nothing."""
     trusted: bool
-    """Whether the result is what a call declares it to be. False: the result was made by somebody else."""
+    """True if the result is what a call declares it to be. False: the result was made by somebody else."""
     device: int | None
     """Position of the argument that is the number of a device. The machine puts the device itself in its place."""
     first_device: bool
-    """Whether a call without that argument is given the machine's first device."""
+    """True if a call without that argument is given the machine's first device."""
     enters: bool
-    """Whether a call is one of the function value that is its first argument, with the other arguments."""
+    """True if a call is one of the function value that is its first argument, with the other arguments."""
     program_errors: bool
-    """Whether the messages of its errors are the program's, so that the machine puts no name before them."""
+    """True if the messages of its errors are the program's, so that the machine puts no name before them."""
 
 
 BUILTINS: Final[dict[str, Builtin]] = {}

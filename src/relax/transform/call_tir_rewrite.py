@@ -23,6 +23,7 @@ from __future__ import annotations
 from typing import cast
 
 from ..analysis.inplace import check_reuse
+from ..analysis.totality import is_surely_size
 from ..derive.normalize import Normalizer
 from ..expr import Call, Function, MatchCast, PrimValue, ShapeExpr, Tuple, TupleGetItem, Var
 from ..info.relations import is_base_of
@@ -32,7 +33,6 @@ from ..op.intrinsics import CallTIRInplace
 from ..op.tir_calls import arrange
 from ..struct_info import FuncStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
-from .effects import is_surely_size
 from .remove_purity_checking import force_pure
 from .vdevice_operand import VDeviceOperands
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TypeVar, cast
 
+from ..analysis.totality import is_nonnegative, is_surely_size
 from ..derive.normalize import merge_blocks, normalize_function
 from ..derive.substitution import Substitution
 from ..expr import (
@@ -46,7 +47,6 @@ from ..prim import PrimExpr
 from ..prim import Var as ShapeVar
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TupleStructInfo
 from .decorators import function_pass
-from .effects import is_nonnegative, is_surely_size
 from .rebuild import same_or, with_info
 from .refine import UnderivedSubstitution, refined
 from .uses import Uses

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from ..analysis.totality import is_condition, never_fails
 from ..derive.normalize import merge_blocks
 from ..expr import (
     Binding,
@@ -38,7 +39,6 @@ from ..info.mapping import bound_in
 from ..ir import IRModule, RelaxExpr
 from .callgraph import entry_names, without_unreachable
 from .decorators import module_pass
-from .effects import is_condition, never_fails
 from .rebuild import carry_info, same_or
 from .uses import Uses
 

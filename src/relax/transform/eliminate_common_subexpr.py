@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 from ..analysis.alias import own_variables
-from ..analysis.effects import effects_of
+from ..analysis.effects import any_call, effects_of
 from ..derive.normalize import merge_blocks
 from ..derive.substitution import Substitution
 from ..expr import (
@@ -41,7 +41,7 @@ from ..expr import (
     Var,
     VarBinding,
 )
-from ..ir import IRModule, Node, Op, RelaxExpr, structural_equal, structural_hash, walk
+from ..ir import IRModule, Op, RelaxExpr, structural_equal, structural_hash
 from ..op import operator_of
 from ..op.intrinsics import Intrinsic
 from .canonicalize_bindings import same_info
@@ -77,7 +77,11 @@ class _Eliminator(Substitution):
 
     def function(self, func: Function) -> Function:
         outer = self.changes, self.own, self.seen
-        self.changes, self.own, self.seen = may_change_tensors(func), set(own_variables(func)), _Seen()
+        self.changes, self.own, self.seen = (
+            any_call(func, lambda effects: effects.may_change),
+            set(own_variables(func)),
+            _Seen(),
+        )
         new = super().function(func)
         self.changes, self.own, self.seen = outer
         return new
@@ -164,19 +168,6 @@ def comparable(arg: RelaxExpr) -> Any:
             return tuple(map(comparable, fields))
         case _:
             return arg
-
-
-def may_change_tensors(func: Function) -> bool:
-    """Whether a function, or a local function in it, makes a call that may change a tensor."""
-    found: list[Call] = []
-
-    def visit(item: Node) -> bool:
-        if isinstance(item, Call) and effects_of(item).may_change:
-            found.append(item)
-        return not found
-
-    walk(func, visit)
-    return bool(found)
 
 
 class _Entry(NamedTuple):

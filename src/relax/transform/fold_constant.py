@@ -23,6 +23,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ..analysis.effects import any_call
 from ..block_builder import BlockBuilder
 from ..derive.normalize import Normalizer
 from ..expr import (
@@ -47,11 +48,15 @@ from ..runtime.sizes import is_size
 from ..struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ..tir.stmt import PrimFunc
 from .decorators import function_pass
-from .effects import has_impure_call, operators
 from .fold_kernels import Array, KernelEvaluator, run_kernel
 
 MAX_BYTES = 1 << 20
 """A result larger than this, and than its operands together, is computed at run time."""
+
+
+def operators(text: str) -> frozenset[str]:
+    """Names of operators from text."""
+    return frozenset(f"relax.{name}" for name in text.split())
 
 
 _MOVES = operators("""
@@ -74,7 +79,7 @@ def FoldConstant(func: Function, mod: IRModule, evaluate: KernelEvaluator | None
     """Replace calls on constants by their results; `evaluate` runs compiled kernels. See the module's docstring."""
     name = str(func.attrs.get("global_symbol", ""))
     evaluate = evaluate or PassContext.current().config.get(EVALUATE)
-    return _Folder(mod, has_impure_call(func), evaluate).function_body(func, name)
+    return _Folder(mod, any_call(func, lambda effects: not effects.pure), evaluate).function_body(func, name)
 
 
 class _Folder(Normalizer):

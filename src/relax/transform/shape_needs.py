@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from ..analysis.totality import scalar_never_fails
 from ..expr import Call, Function, If, MatchCast, PrimValue, SeqExpr, ShapeExpr, Tuple, VarBinding
 from ..info.mapping import fields_in
 from ..ir import RelaxExpr, StructInfo
@@ -17,7 +18,6 @@ from ..struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from .effects import scalar_never_fails
 from .shape_code import NodeTable
 
 _OBJECT = ObjectStructInfo()

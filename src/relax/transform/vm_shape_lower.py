@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar, cast
 
+from ..analysis.totality import scalar_never_fails
 from ..expr import (
     Binding,
     BindingBlock,
@@ -77,7 +78,6 @@ from ..struct_info import (
     TupleStructInfo,
 )
 from .decorators import module_pass
-from .effects import scalar_never_fails
 from .rebuild import with_info
 from .remove_purity_checking import force_pure
 from .shape_code import NodeTable, ShapeCode

@@ -1,16 +1,14 @@
-"""What computing an expression can do besides giving a value: fail, or touch something others see."""
+"""Expressions that certainly give a value, and have no effect: a pass may drop them, or compute them earlier."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from ..derive.rules import is_pure_call
 from ..expr import (
     Call,
     Constant,
     DataTypeImm,
-    Function,
     PrimValue,
     ShapeExpr,
     StringImm,
@@ -19,7 +17,7 @@ from ..expr import (
     Var,
 )
 from ..info.mapping import fields_in
-from ..ir import DataType, GlobalVar, Node, Op, RelaxExpr, StructInfo, walk
+from ..ir import DataType, GlobalVar, Op, RelaxExpr, StructInfo
 from ..op import infer_call, operator_of
 from ..op.dims import collect_checks
 from ..op.intrinsics import Intrinsic
@@ -47,13 +45,8 @@ from ..runtime.sizes import is_size
 from ..struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
 
 
-def operators(text: str) -> frozenset[str]:
-    """Names of operators from text."""
-    return frozenset(f"relax.{name}" for name in text.split())
-
-
 def never_fails(expr: RelaxExpr) -> bool:
-    """Whether evaluating a leaf, a projection or a call certainly gives a value and does nothing else."""
+    """True if evaluating a leaf, a projection or a call certainly gives a value and does nothing else."""
     match expr:
         case Var() | Constant() | GlobalVar() | StringImm() | DataTypeImm():
             return True
@@ -72,7 +65,7 @@ def never_fails(expr: RelaxExpr) -> bool:
 
 
 def _is_total(call: Call) -> bool:
-    """Whether a call's operator gives a value for any elements, and the operands are known to be what it takes."""
+    """True if a call's operator gives a value for any elements, and the operands are known to be what it takes."""
     operator = operator_of(call)
     if operator is None or not operator.total:
         return False
@@ -83,7 +76,7 @@ def _is_total(call: Call) -> bool:
 
 
 def _is_known(info: StructInfo | None) -> bool:
-    """Whether dtypes and sizes of tensors are known, so that inference compares them all."""
+    """True if dtypes and sizes of tensors are known, so that inference compares them all."""
 
     def known(field: StructInfo) -> bool:
         if isinstance(field, TensorStructInfo):
@@ -94,21 +87,21 @@ def _is_known(info: StructInfo | None) -> bool:
 
 
 def _leaves_checks(call: Call) -> bool:
-    """Whether inference leaves something about the sizes to be asserted when the call runs."""
+    """True if inference leaves something about the sizes to be asserted when the call runs."""
     with collect_checks() as checks:
         infer_call(call)
     return bool(checks)
 
 
 def is_condition(info: StructInfo | None) -> bool:
-    """Whether a value is known to be a bool scalar, which an If takes."""
+    """True if a value is known to be a bool scalar, which an If takes."""
     if isinstance(info, PrimStructInfo):
         return info.dtype.is_bool
     return isinstance(info, TensorStructInfo) and info.ndim == 0 and info.dtype.is_bool
 
 
 def scalar_never_fails(expr: PrimExpr) -> bool:
-    """Whether a scalar expression divides by nothing that may be zero, calls nothing, and stays in 64 bits."""
+    """True if a scalar expression divides by nothing that may be zero, calls nothing, and stays in 64 bits."""
     fails = False
     ranges: dict[PrimExpr, _Range] = {}
 
@@ -130,7 +123,7 @@ def scalar_never_fails(expr: PrimExpr) -> bool:
 
 
 def is_surely_size(value: PrimExpr) -> bool:
-    """Whether a scalar expression certainly has a value, which a dimension may be."""
+    """True if a scalar expression certainly has a value, which a dimension may be."""
     ranges: dict[PrimExpr, _Range] = {}
     post_order(value, lambda part: ranges.update({part: _range_of(part, ranges)}))
     low, high = ranges[value]
@@ -138,7 +131,7 @@ def is_surely_size(value: PrimExpr) -> bool:
 
 
 def is_nonnegative(value: PrimExpr) -> bool:
-    """Whether a dimension is certainly ≥ 0.
+    """True if a dimension is certainly ≥ 0.
 
     That one which depends on others may be too great counts as little as that memory may not suffice.
     """
@@ -150,7 +143,7 @@ def is_nonnegative(value: PrimExpr) -> bool:
 _Range = tuple[int, int]
 _SIZES: Final[_Range] = (0, DIMENSION_LIMIT - 1)
 _UNKNOWN: Final[_Range] = (0, 0)
-"""Of what is no integer: nobody asks."""
+"""Placeholder for expressions that are no integers."""
 
 
 def _range_of(expr: PrimExpr, ranges: Mapping[PrimExpr, _Range]) -> _Range:
@@ -188,16 +181,3 @@ def _range_of(expr: PrimExpr, ranges: Mapping[PrimExpr, _Range]) -> _Range:
 
 def _within(found: _Range, dtype: DataType) -> bool:
     return dtype.min_value <= found[0] and found[1] <= dtype.max_value
-
-
-def has_impure_call(func: Function) -> bool:
-    """Whether a function, or a local function in it, makes a call that may change something."""
-    found: list[Call] = []
-
-    def visit(item: Node) -> bool:
-        if isinstance(item, Call) and not is_pure_call(item):
-            found.append(item)
-        return not found
-
-    walk(func, visit)
-    return bool(found)
