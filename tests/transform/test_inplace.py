@@ -240,3 +240,35 @@ def test_arguments_that_may_be_a_tuple():
     with pytest.raises(DiagnosticError) as caught:
         CheckReuse()(mod)
     assert [d.message for d in caught.value.diagnostics] == ["t is used after it was reused in place"]
+
+
+@pytest.mark.parametrize(
+    "alias",
+    [
+        "R.builtin.stop_lift_params(a)",
+        'R.call_packed("vm.builtin.copy", a, sinfo_args=R.Tensor((4,), "float32"))',
+        'R.call_packed("vm.builtin.make_tuple", a, sinfo_args=R.Tuple(R.Tensor((4,), "float32")))',
+    ],
+)
+def test_what_is_declared_to_return_its_argument_is_a_name_of_it(alias):
+    mod = relax.script.from_source(f"""
+from relax.script import ir as I, relax as R, tir as T
+
+@I.ir_module
+class Module:
+    @T.prim_func(private=True)
+    def double(a: T.handle):
+        A = T.match_buffer(a, (4,), "float32")
+        for i in range(4):
+            with T.block("double"):
+                v = T.axis.spatial(4, i)
+                A[v] = A[v] * T.float32(2)
+
+    @R.function(pure=False)
+    def main(x: R.Tensor((4,), "float32")):
+        a = R.exp(x)
+        b = {alias}
+        y = R.call_tir_inplace(Module.double, (a,), [0], R.Tensor((4,), "float32"))
+        return (b, y)
+""")
+    assert refused(mod) == ["b, which is a, is used after it was reused in place"]
