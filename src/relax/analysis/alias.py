@@ -15,7 +15,7 @@ Bindings are numbered in evaluation order, those of both branches of an If inclu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..expr import Binding, Call, Function, If, MatchCast, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
@@ -40,7 +40,12 @@ class Aliases:
 
     def __init__(self, func: Function, mod: IRModule | None = None) -> None:
         self._walk = _AliasWalk(mod)
-        self._result = flat(self._walk.function(func))
+        gone = flat(self._walk.function(func)) | self._walk.foreign
+        last = self._walk.last
+        self._ranges = {
+            storage: LiveRange(storage, first, None if storage in gone else last.get(storage, first))
+            for storage, first in self._walk.created.items()
+        }
         self._own = own_variables(func, mod)
 
     @property
@@ -75,21 +80,16 @@ class Aliases:
         """The number of a binding."""
         return self._walk.positions[binding.var]
 
-    def live_ranges(self) -> dict[Storage, LiveRange]:
+    def live_ranges(self) -> Mapping[Storage, LiveRange]:
         """The lifetimes of the storages that come into being in the function, in order of evaluation."""
-        gone = self._walk.foreign | self._result
-        last = self._walk.last
-        return {
-            storage: LiveRange(storage, first, None if storage in gone else last.get(storage, first))
-            for storage, first in self._walk.created.items()
-        }
+        return self._ranges
 
     def live_after(self, binding: Binding) -> Storages:
         """The storages made up to a binding that are used after it."""
         at = self.position(binding)
         return frozenset(
             storage
-            for storage, range_ in self.live_ranges().items()
+            for storage, range_ in self._ranges.items()
             if range_.first <= at and (range_.last is None or range_.last > at)
         )
 
