@@ -110,6 +110,12 @@ class Operator(Node):
         """A call of this operator. Arguments are converted; optional ones may be left out or None."""
         return make_call(self, arguments, sinfo_args)
 
+    def raw_call(
+        self, args: Sequence[RelaxExpr], sinfo_args: Sequence[StructInfo] = (), span: Span | None = None
+    ) -> Call:
+        """A call of this operator on expressions as they are: nothing is converted or checked."""
+        return Call(Op.get(self.op_name), tuple(args), self, tuple(sinfo_args), span=span)
+
     def prepare(self, arguments: Sequence[Any]) -> Sequence[Any]:
         """The arguments as a user gave them, made ready for conversion: where they depend on each other."""
         return arguments
@@ -206,7 +212,7 @@ class Operator(Node):
         attributes = tuple(_as_value(getattr(self, name)) for name in self.attribute_names)
         arguments = (ExternFunc(function), *call.args, *attributes)
         info = call.struct_info
-        packed = _plain_call("relax.call_pure_packed", arguments, (_unplaced(info),), call.span)
+        packed = _operator("relax.call_pure_packed").raw_call(arguments, (_unplaced(info),), call.span)
         return _moved(builder, packed, info)
 
     def checked_formula(self, call: Call, values: Sequence[Any]) -> Any:
@@ -261,12 +267,9 @@ def _is_concrete(info: StructInfo, rank: bool) -> bool:
     return all(map(known, fields_in(info)))
 
 
-def _plain_call(
-    name: str, args: tuple[RelaxExpr, ...], sinfo_args: tuple[StructInfo, ...] = (), span: Span | None = None
-) -> Call:
-    """A call of an operator without attributes; it carries the operator's instance, as every call does."""
-    op = Op.get(name)
-    return Call(op, args, op.get_attr("operator_class")(), sinfo_args, span=span)
+def _operator(name: str, *attributes: Any) -> Operator:
+    """An operator of a module above this one."""
+    return Op.get(name).get_attr("operator_class")(*attributes)
 
 
 def _moved(builder: Any, value: RelaxExpr, info: StructInfo) -> RelaxExpr:
@@ -284,9 +287,7 @@ def _moved(builder: Any, value: RelaxExpr, info: StructInfo) -> RelaxExpr:
         vdevice = listed[0]
     if vdevice is None:
         return value
-    op = Op.get("relax.to_vdevice")
-    attrs = op.get_attr("operator_class")(vdevice)
-    return Call(op, (builder.emit(value),), attrs, (), span=value.span)
+    return _operator("relax.to_vdevice", vdevice).raw_call((builder.emit(value),), (), value.span)
 
 
 def _unplaced(info: StructInfo) -> StructInfo:
@@ -302,7 +303,7 @@ def _unplaced(info: StructInfo) -> StructInfo:
 def _as_value(value: Any) -> RelaxExpr:
     """An attribute as an argument of a packed function; None is the null object."""
     if value is None:
-        return _plain_call("relax.null_value", ())
+        return _operator("relax.null_value").raw_call(())
     if isinstance(value, DataType):
         return DataTypeImm(value)
     return StringImm(value) if isinstance(value, str) else PrimValue(value)
@@ -385,8 +386,19 @@ def operator_of(call: Call) -> Operator | None:
         return None
     if isinstance(call.attrs, Operator):
         return call.attrs
-    cls: type[Operator] | None = call.op.get_attr("operator_class")
+    cls = operator_class(call.op)
     return None if cls is None else make_operator(cls, {})
+
+
+def operator_class(op: Node) -> type[Operator] | None:
+    """The class of an operator; None for an Op without one, and for any other callee."""
+    return op.get_attr("operator_class") if isinstance(op, Op) else None
+
+
+def is_call_of(expr: Node, *classes: type[Operator]) -> bool:
+    """Whether an expression is a call of an operator of one of these classes."""
+    cls = operator_class(expr.op) if isinstance(expr, Call) else None
+    return cls is not None and issubclass(cls, classes)
 
 
 # ----------------------------------------------------------------------------------------- inference

@@ -56,7 +56,16 @@ from typing_extensions import dataclass_transform
 from ..expr import Call
 from ..ir import RelaxExpr, child, node, register_op
 from .attributes import attribute_field, own_hints
-from .base import Array, Operator, infer_call, is_method, make_operator, operator_of
+from .base import (
+    Array,
+    Operator,
+    infer_call,
+    is_call_of,
+    is_method,
+    make_operator,
+    operator_class,
+    operator_of,
+)
 from .operands import operands_of
 
 PublicFunction = Callable[..., Any]
@@ -209,8 +218,10 @@ __all__ = [
     "Operator",
     "composite",
     "infer_call",
+    "is_call_of",
     "legalize_call",
     "operator",
+    "operator_class",
     "operator_of",
     "public_function",
     "public_names",

@@ -39,8 +39,10 @@ from ..expr import (
     VarBinding,
 )
 from ..ir import GlobalVar, IRModule, Node, Op, RelaxExpr, walk
-from ..op import operator_of
-from ..op.intrinsics import Intrinsic
+from ..op import is_call_of, operator_of
+from ..op.intrinsic import DestinationPassing, Intrinsic
+from ..op.intrinsics import CallTIR, InvokePureClosure
+from ..op.shapes import Reshape
 from ..prim import IntImm, PrimExpr, const, is_const, substitute
 from ..prim import Var as PrimVar
 from ..prim.analyzer import Analyzer
@@ -50,8 +52,6 @@ from ..tir import Range
 from ..tir.buffer import Buffer, BufferLoad
 from ..tir.stmt import BlockRealize, BufferStore, For, PrimFunc, Stmt
 from .decorators import function_pass
-
-_KERNELS = ("relax.call_tir", "relax.call_dps_packed")
 
 
 @function_pass(opt_level=1)
@@ -89,15 +89,13 @@ class _Rewriter(Normalizer):
     def view(self, call: Call) -> Call | None:
         """The call as a reshape of its argument; None if it does more."""
         match call:
-            case Call(Op("relax.call_tir"), (GlobalVar() as callee, Tuple((source,)), *_)):
+            case Call(_, (GlobalVar() as callee, Tuple((source,)), *_)) if is_call_of(call, CallTIR):
                 info = call.sinfo_args[0]
                 if not isinstance(info, TensorStructInfo) or not isinstance(info.shape, ShapeExpr):
                     return None
                 if not isinstance(source.struct_info_, TensorStructInfo) or not self.copies(callee):
                     return None
-                reshape = Op.get("relax.reshape")
-                attrs = reshape.get_attr("operator_class")()
-                return Call(reshape, (source, info.shape), attrs, span=call.span)
+                return Reshape().raw_call((source, info.shape), span=call.span)
             case _:
                 return None
 
@@ -128,7 +126,7 @@ def may_work_in_place(call: Call) -> bool:
 
 def calls_function(call: Call) -> bool:
     """Whether a call enters a Relax function, which may reuse its parameters in place."""
-    return isinstance(call.op, Var | GlobalVar) or call.op == Op.get("relax.invoke_pure_closure")
+    return isinstance(call.op, Var | GlobalVar) or is_call_of(call, InvokePureClosure)
 
 
 def private_variables(bindings: Iterable[Binding]) -> frozenset[Var]:
@@ -181,9 +179,9 @@ def given_away(call: Call) -> list[RelaxExpr]:
     """The arguments of a call that its result may be, or contain, or that may be kept."""
     if not isinstance(call.op, Op):
         return [call.op, *call.args]
-    if call.op.name in _KERNELS:
-        return []
     operator = operator_of(call)
+    if isinstance(operator, DestinationPassing) and operator.allocates:
+        return []
     if operator is None or isinstance(operator, Intrinsic) or operator.packed is not None:
         return list(call.args)
     return []

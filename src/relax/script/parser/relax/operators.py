@@ -8,13 +8,13 @@ from typing import Any
 
 import relax.op as op
 
-from ....op.operator import public_function, public_names
+from ....ir import Op
+from ....op.intrinsics import Placing
+from ....op.operator import operator_class, public_function, public_names
 from ..core import Namespace
 from .annotations import as_vdevice
 
 OLDER_NAMES = {"dot": "matmul"}
-
-_PLACING = ("relax.to_vdevice", "relax.hint_on_device")
 
 
 def _placing(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,7 +56,8 @@ def _member(prefix: str, name: str) -> Any:
     if not name.startswith("_"):
         function = public_function(prefix + name)
         if function is not None:
-            return _placing(function) if prefix + name in _PLACING else function
+            cls = operator_class(Op.get(prefix + name)) if Op.exists(prefix + name) else None
+            return _placing(function) if cls is not None and issubclass(cls, Placing) else function
         if public_names(f"{prefix}{name}."):
             return OperatorNamespace(f"{prefix}{name}.")
     raise AttributeError(f"R has no operator {(prefix + name).removeprefix('relax.')!r}")
