@@ -34,14 +34,20 @@ from ..struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from ..target import Target
 from .attributes import AttributeValueError
 from .dims import collect_checks, normalize_axis
 from .errors import ATTRIBUTES, DEVICES, DTYPES, OPERANDS, OperatorError, Shown, diagnose
+from .facts import Axes, Exactness, MixedPrecision, Permuted
 from .known import DEFERRED, known_struct_info, remember
 from .operands import KIND_NAMES, Kind, Operand, as_argument, is_absent, weakest
 
 Array: TypeAlias = Any
 """A NumPy array, in references. (NumPy's own types leave too much unknown to say more.)"""
+
+
+Gradients: TypeAlias = "Sequence[RelaxExpr | None]"
+"""One gradient per operand, None for an operand that gets none."""
 
 
 DTYPE_CLASSES = {
@@ -76,6 +82,10 @@ class Operator(Node):
     """Whether a call gives a value whatever the elements of its operands are, provided their kinds, dtypes and sizes
     are known and fit. False is the safe answer: a call that may fail stays where its error would be seen.
     """
+    exactness: ClassVar[Exactness] = Exactness.NEVER
+    """Dtypes of operands for which `reference` gives the bits of every kernel, so that it may fold constants."""
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.NEVER
+    """The dtype of float operands in a program that is converted to a narrow float dtype."""
     accuracy: ClassVar[float | None] = None
     """The greatest error of an element of the result in units in the last place, as docs/numerics.md defines them;
     None where elements are exact, or where no such bound is stated.
@@ -158,6 +168,25 @@ class Operator(Node):
         """The result where the kind of some operand is not known; `infos` tells of the others."""
         return weakest((self.result_kind,)) or ObjectStructInfo()
 
+    # --------------------------------------------------------------------------- transforming
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        """The same computation with the dimensions of the first tensor operand permuted by `axes`.
+
+        `infos` are the struct infos of the operands. None, the default: the computation depends on the order of
+        dimensions, or too little is known of the operands.
+        """
+        return None
+
+    def gradient(self, operands: Sequence[RelaxExpr], result: RelaxExpr, grad: RelaxExpr) -> Gradients | None:
+        """The gradients of a scalar by each operand of a call, given its gradient `grad` by the result.
+
+        A gradient has the struct info of its operand; it is None where the result does not depend on the operand,
+        or only in steps (integers, conditions, shapes). No gradients at all, the default: the operator has no rule,
+        or the rule needs shapes that are not known. `operands`, `result` and `grad` are variables or other leaves.
+        """
+        return None
+
     # ---------------------------------------------------------------------------------- lowering
 
     def formula(self, *values: Any) -> Any:
@@ -199,6 +228,10 @@ class Operator(Node):
         except OperatorError as error:  # sizes became known since the call was derived, and do not fit
             shown = [Shown(operand.name, arg, known_struct_info(arg)) for operand, arg in pairs]
             raise diagnose(error, self.short_name, shown, call.span) from None
+
+    def legalize_for(self, target: Target, builder: Any, call: Call) -> RelaxExpr | None:
+        """The replacement of a call on one target, asked before `legalize`; None where that serves as everywhere."""
+        return None
 
     def kernel_name(self) -> str:
         """The name of the PrimFunc: the formula's where it is one of topi's, as TVM names it; else the operator's."""
@@ -393,6 +426,11 @@ def operator_of(call: Call) -> Operator | None:
 def operator_class(op: Node) -> type[Operator] | None:
     """The class of an operator; None for an Op without one, and for any other callee."""
     return op.get_attr("operator_class") if isinstance(op, Op) else None
+
+
+def class_named(name: str) -> type[Operator] | None:
+    """The class of the operator of this name; None if there is no such operator, or it has no class."""
+    return operator_class(Op.get(name)) if Op.exists(name) else None
 
 
 def is_call_of(expr: Node, *classes: type[Operator]) -> bool:

@@ -21,6 +21,7 @@ from ..runtime.rounding import convert_array
 from ..struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo
 from .dims import broadcast, same_dtype, tensor
 from .errors import OPERANDS, OperatorError
+from .facts import Exactness, MixedPrecision
 from .known import known_struct_info
 from .literals import literals_like
 from .operator import Array, Operator, operator
@@ -32,6 +33,9 @@ class Binary(Operator):
     """The base: which dtypes are taken, and which one is given (the operands', if None)."""
 
     __slots__ = ()
+
+    exactness: ClassVar[Exactness] = Exactness.IEEE
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
 
     takes: ClassVar[tuple[str, ...]] = NUMBERS
     gives: ClassVar[str | None] = None
@@ -128,6 +132,7 @@ class Shift(Binary):
 
     __slots__ = ()
 
+    exactness: ClassVar[Exactness] = Exactness.NEVER
     takes = ("int", "uint")
 
 
@@ -215,6 +220,7 @@ class Divide(Binary):
 class FloorDivide(Binary):
     """x1 / x2 rounded down, as Python's ``//``; of integers, division by zero is an error."""
 
+    exactness: ClassVar[Exactness] = Exactness.INTEGERS
     compute = topi.floor_divide
     reference = _of_integers(_rounded_once(np.floor_divide), np.floor_divide)
 
@@ -223,6 +229,7 @@ class FloorDivide(Binary):
 class Mod(Binary):
     """The remainder of `divide`, which has the sign of x1; of integers, division by zero is an error."""
 
+    exactness: ClassVar[Exactness] = Exactness.INTEGERS
     compute = topi.mod
     reference = _of_integers(_rounded_once(np.fmod), np.fmod)
 
@@ -231,6 +238,7 @@ class Mod(Binary):
 class FloorMod(Binary):
     """The remainder of `floor_divide`, with the sign of x2, as Python's ``%``; of integers, by zero an error."""
 
+    exactness: ClassVar[Exactness] = Exactness.INTEGERS
     compute = topi.floor_mod
     reference = _of_integers(_rounded_once(np.mod), np.mod)
 
@@ -251,6 +259,8 @@ class Power(Binary):
     Of integers it wraps around, and a negative power is 1 / x1^|x2| truncated toward zero (of 0 an error).
     """
 
+    exactness: ClassVar[Exactness] = Exactness.NEVER
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.NEVER
     accuracy = 4
     compute = topi.power
     takes_scalars = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,14 +16,15 @@ from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
 from .binary import as_tensor
 from .dims import like, tensor
 from .errors import OPERANDS, SHAPES, OperatorError
+from .facts import Exactness
 from .literals import number_as
 from .operator import Array, Operator, operator
-from .shapes import require_sizes, shaped
+from .shapes import Move, require_sizes, shaped
 
 VOID = DataType("")
 
 
-class Filled(Operator):
+class Filled(Move):
     """The base of those that fill a shape with an operand."""
 
     __slots__ = ()
@@ -93,7 +94,7 @@ class FullLike(Filled):
         return np.full(x.shape, convert_array(np.asarray(fill_value), dtype))
 
 
-class Same(Operator):
+class Same(Move):
     """The base of tensors of one number, of a shape given."""
 
     __slots__ = ()
@@ -128,7 +129,7 @@ class Ones(Same):
     number = 1
 
 
-class SameLike(Operator):
+class SameLike(Move):
     """The base of tensors of one number, shaped like another."""
 
     __slots__ = ()
@@ -169,6 +170,8 @@ class Arange(Operator):
 
     Without a dtype the result is int64 if all three are integers, else float32.
     """
+
+    exactness: ClassVar[Exactness] = Exactness.INTEGERS
 
     dtype: DataType = VOID
 

@@ -26,6 +26,7 @@ from ..struct_info import (
     TupleStructInfo,
 )
 from .errors import OPERANDS, OperatorError
+from .facts import Exactness
 from .intrinsic import (
     UNIT,
     DestinationPassing,
@@ -377,6 +378,7 @@ class ShapeOf(Intrinsic):
 class TensorToShape(Intrinsic):
     """The shape whose dimensions are the elements of a one-dimensional int64 tensor."""
 
+    exactness: ClassVar[Exactness] = Exactness.ALWAYS
     builtin: ClassVar[str] = "relax.run.tensor_to_shape"
     propagates_vdevice: ClassVar[bool] = False
 
@@ -394,6 +396,7 @@ class TensorToShape(Intrinsic):
 class ShapeToTensor(Intrinsic):
     """A one-dimensional int64 tensor of a shape's dimensions."""
 
+    exactness: ClassVar[Exactness] = Exactness.ALWAYS
     builtin: ClassVar[str] = "relax.run.shape_to_tensor"
     total: ClassVar[bool] = True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from ..ir import DataType
 from ..struct_info import TensorStructInfo
 from .dims import broadcast_dims, require_same_dim, same_dtype, tensor
 from .errors import SHAPES, OperatorError
+from .facts import MixedPrecision
 from .operator import Array, Operator, composite, operator, public_function
 
 VOID = DataType("")
@@ -26,6 +27,7 @@ class Matmul(Operator):
     the operands, if none is given), of 16-bit and narrower floats in float32, rounded once.
     """
 
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.ALWAYS
     total = True
 
     out_dtype: DataType = VOID

@@ -55,6 +55,7 @@ from typing_extensions import dataclass_transform
 
 from ..expr import Call
 from ..ir import RelaxExpr, child, node, register_op
+from ..target import Target
 from .attributes import attribute_field, own_hints
 from .base import (
     Array,
@@ -129,7 +130,11 @@ def public_names(prefix: str) -> list[str]:
 def legalize_call(builder: Any, call: Call) -> RelaxExpr:
     """FLegalize of every operator class."""
     operator = operator_of(call)
-    return call if operator is None else operator.legalize(builder, call)
+    if operator is None:
+        return call
+    target = Target.current()
+    special = None if target is None else operator.legalize_for(target, builder, call)
+    return operator.legalize(builder, call) if special is None else special
 
 
 def _with_converters(cls: type[T]) -> type[T]:

@@ -12,12 +12,12 @@ from ..struct_info import PrimStructInfo, TensorStructInfo
 from .binary import as_tensor
 from .dims import broadcast_all, same_dtype, tensor
 from .literals import literals_like
-from .operator import Array, Operator, operator
-from .shapes import product
+from .operator import Array, operator
+from .shapes import Move, product
 
 
 @operator("relax.take")
-class Take(Operator):
+class Take(Move):
     """x at the indices, along an axis; without axis, of x flattened. A negative index counts from the end.
 
     The mode says what an index out of range means: "fast" is an error at run time, "clip" takes the nearest element,
@@ -78,7 +78,7 @@ def _as_int64(indices: Array, modulus: int) -> np.ndarray[Any, np.dtype[np.int64
 
 
 @operator("relax.where")
-class Where(Operator):
+class Where(Move):
     """x1 where the condition holds, else x2; all three broadcast."""
 
     total = True

@@ -34,6 +34,7 @@ from .dims import (
     tensor,
 )
 from .errors import AXES, OPERANDS, SHAPES, OperatorError
+from .facts import Exactness, MixedPrecision
 from .known import known_struct_info
 from .operator import Array, Operator, operator
 
@@ -63,11 +64,20 @@ def require_sizes(shape: ShapeStructInfo, hint: str = "") -> None:
             raise OperatorError(SHAPES, message, operand="shape", hint=hint)
 
 
+class Move(Operator):
+    """The base of operators that move elements and compute nothing with them."""
+
+    __slots__ = ()
+
+    exactness: ClassVar[Exactness] = Exactness.ALWAYS
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
+
+
 # ------------------------------------------------------------------------------- the order of dimensions
 
 
 @operator("relax.permute_dims")
-class PermuteDims(Operator):
+class PermuteDims(Move):
     """Dimension d of the result is dimension axes[d] of x; without axes they are reversed."""
 
     total = True
@@ -95,7 +105,7 @@ class PermuteDims(Operator):
 
 
 @operator("relax.reshape")
-class Reshape(Operator):
+class Reshape(Move):
     """The elements of x in the same order, in another shape of as many elements.
 
     In a tuple of sizes, 0 is the size of x in the same place, and one -1 is what is left over. (Of an x
@@ -198,7 +208,7 @@ def _left_over(dims: Sequence[PrimExpr], others: Sequence[PrimExpr]) -> PrimExpr
 
 
 @operator("relax.flatten")
-class Flatten(Operator):
+class Flatten(Move):
     """All elements of x in one dimension."""
 
     total = True
@@ -214,7 +224,7 @@ class Flatten(Operator):
 
 
 @operator("relax.expand_dims")
-class ExpandDims(Operator):
+class ExpandDims(Move):
     """x with new dimensions of size 1 at these places of the result."""
 
     total = True
@@ -236,7 +246,7 @@ class ExpandDims(Operator):
 
 
 @operator("relax.squeeze")
-class Squeeze(Operator):
+class Squeeze(Move):
     """x without these dimensions, which must have size 1; without axis, all that are known to have it."""
 
     view = True
@@ -268,7 +278,7 @@ class Squeeze(Operator):
 
 
 @operator("relax.broadcast_to")
-class BroadcastTo(Operator):
+class BroadcastTo(Move):
     """x repeated along dimensions of size 1, and along new leading ones, to fill a shape."""
 
     def infer_from_call(
@@ -310,7 +320,7 @@ def tensor_fields(tensors: TupleStructInfo, operand: str) -> list[TensorStructIn
 
 
 @operator("relax.concat")
-class Concat(Operator):
+class Concat(Move):
     """The tensors of a tuple one after the other along an axis. They agree in all other dimensions.
 
     With an axis of None they must have one dimension.
@@ -369,7 +379,7 @@ def _joined(shapes: Sequence[Sequence[PrimExpr]], axis: int) -> list[PrimExpr]:
 
 
 @operator("relax.stack")
-class Stack(Operator):
+class Stack(Move):
     """The tensors of a tuple, of one shape, along a new axis."""
 
     total = True
@@ -393,7 +403,7 @@ MAX_SECTIONS = 65_536
 
 
 @operator("relax.split")
-class Split(Operator):
+class Split(Move):
     """x cut along an axis, as a tuple.
 
     A number of sections gives so many of size ⌈size / sections⌉, the last ones smaller or empty when it does not
@@ -428,7 +438,7 @@ class Split(Operator):
 
 
 @operator("relax.strided_slice")
-class StridedSlice(Operator):
+class StridedSlice(Move):
     """``x[begin:end:stride]`` along each of the axes; the other dimensions whole.
 
     As in NumPy, a negative bound counts from the end and one out of range is cut off; a negative stride goes backwards.
@@ -510,7 +520,7 @@ def _constant(value: PrimExpr | None, operand: str) -> int:
 
 
 @operator("relax.flip")
-class Flip(Operator):
+class Flip(Move):
     """x with the order of elements reversed along these axes."""
 
     total = True
@@ -529,7 +539,7 @@ class Flip(Operator):
 
 
 @operator("relax.repeat")
-class Repeat(Operator):
+class Repeat(Move):
     """Each element `repeats` times in a row, along an axis; without axis, of data flattened."""
 
     repeats: int
@@ -554,7 +564,7 @@ class Repeat(Operator):
 
 
 @operator("relax.tile")
-class Tile(Operator):
+class Tile(Move):
     """data side by side, repeats[d] times along dimension d; missing dimensions are new, missing counts 1."""
 
     total = True

@@ -14,6 +14,7 @@ from ..runtime.rounding import convert_array
 from ..struct_info import TensorStructInfo
 from .dims import check_later, compare_dims, normalize_axes, tensor
 from .errors import SHAPES, OperatorError
+from .facts import Exactness, MixedPrecision
 from .operator import Array, Operator, operator
 
 
@@ -44,6 +45,7 @@ class Reduction(Operator):
 
     __slots__ = ()
 
+    exactness: ClassVar[Exactness] = Exactness.INTEGERS
     total = True
 
     axis: tuple[int, ...] | None
@@ -87,6 +89,9 @@ class Prod(Reduction):
 class Max(Reduction):
     """The greatest element along `axis`; NaN if there is one; of nothing, the least value of the dtype."""
 
+    exactness: ClassVar[Exactness] = Exactness.IEEE
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
+
     axis: tuple[int, ...] | None = None
     keepdims: bool = False
     compute = topi.max
@@ -99,6 +104,9 @@ class Max(Reduction):
 @operator("relax.min")
 class Min(Reduction):
     """The least element along `axis`; NaN if there is one; of nothing, the greatest value of the dtype."""
+
+    exactness: ClassVar[Exactness] = Exactness.IEEE
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
 
     axis: tuple[int, ...] | None = None
     keepdims: bool = False
@@ -128,6 +136,9 @@ class ArgReduction(Operator):
     """The base of argmax and argmin, whose result is an int64 index."""
 
     __slots__ = ()
+
+    exactness: ClassVar[Exactness] = Exactness.IEEE
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
 
     axis: int | None
     keepdims: bool
@@ -191,6 +202,7 @@ class CumSum(Operator):
     The result has `dtype`, or the input's. Integers wrap around.
     """
 
+    exactness: ClassVar[Exactness] = Exactness.INTEGERS
     total = True
 
     axis: int | None = None

@@ -19,6 +19,7 @@ from ..runtime.rounding import convert_array, round_number
 from ..struct_info import PrimStructInfo, TensorStructInfo
 from .dims import like
 from .errors import DTYPES, OperatorError
+from .facts import Exactness, MixedPrecision
 from .operator import Array, Operator, operator
 
 
@@ -27,6 +28,8 @@ class Unary(Operator):
 
     __slots__ = ()
 
+    exactness: ClassVar[Exactness] = Exactness.IEEE
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
     total = True
 
     takes: ClassVar[tuple[str, ...]] = ("float",)
@@ -42,6 +45,8 @@ class RealUnary(Unary):
 
     __slots__ = ()
 
+    exactness: ClassVar[Exactness] = Exactness.NEVER
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.NEVER
     accuracy = 4
 
 
@@ -102,6 +107,8 @@ class Log(RealUnary):
 class Sqrt(RealUnary):
     """The square root, element by element."""
 
+    exactness: ClassVar[Exactness] = Exactness.IEEE
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
     accuracy = 0.5
     compute = topi.sqrt
     reference = _real(np.sqrt)
@@ -120,6 +127,7 @@ class Rsqrt(RealUnary):
 class Sigmoid(RealUnary):
     """1 / (1 + exp(-x)), element by element."""
 
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
     compute = topi.sigmoid
     reference = _real(lambda x: np.where(x >= 0, 1, np.exp(-np.abs(x))) / (1 + np.exp(-np.abs(x))))
 
@@ -128,6 +136,7 @@ class Sigmoid(RealUnary):
 class Erf(RealUnary):
     """The error function, element by element."""
 
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
     compute = topi.erf
     reference = _real(np.vectorize(math.erf, otypes=[np.float64]))
 
@@ -200,6 +209,7 @@ class Cosh(RealUnary):
 class Tanh(RealUnary):
     """The hyperbolic tangent, element by element."""
 
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
     compute = topi.tanh
     reference = _real(np.tanh)
 
@@ -352,6 +362,7 @@ class Clip(Operator):
     The bounds are numbers, or scalars of the program; beyond the values of an integer type they clip nothing.
     """
 
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
     total = True
 
     compute = topi.clip
@@ -389,6 +400,8 @@ class Astype(Operator):
     narrower one wraps around. Anything but 0 is True as a bool.
     """
 
+    exactness: ClassVar[Exactness] = Exactness.IEEE
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
     total = True
 
     dtype: DataType

@@ -47,11 +47,6 @@ from ..runtime.sizes import is_size
 from ..struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
 
 
-def operators(text: str) -> frozenset[str]:
-    """Names of operators from text."""
-    return frozenset(f"relax.{name}" for name in text.split())
-
-
 def never_fails(expr: RelaxExpr) -> bool:
     """Whether evaluating a leaf, a projection or a call certainly gives a value and does nothing else."""
     match expr:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ...ir import DataType
 from ...runtime.rounding import convert_array
 from ...struct_info import TensorStructInfo, TupleStructInfo
 from ..dims import tensor
+from ..facts import MixedPrecision
 from ..operator import Array, Operator, operator
 
 
@@ -25,6 +26,7 @@ class FloatUnary(Operator):
 
     __slots__ = ()
 
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
     total = True
     accuracy = 4
 
@@ -37,6 +39,7 @@ class FloatUnary(Operator):
 class Relu(Operator):
     """max(x, 0); NaN stays NaN."""
 
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
     total = True
 
     compute = topi.nn.relu
@@ -158,6 +161,8 @@ class LogSoftmax(Softmaxes):
 @operator("relax.nn.dropout")
 class Dropout(Operator):
     """(x, mask): outside training, x itself and a mask of ones. `rate` is the share dropped in training."""
+
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
 
     rate: float = 0.5
 

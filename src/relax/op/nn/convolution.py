@@ -14,6 +14,7 @@ from ...prim import IntImm, PrimExpr, simplify
 from ...struct_info import TensorStructInfo
 from ..dims import require_same_dim, tensor
 from ..errors import SHAPES, OperatorError
+from ..facts import MixedPrecision
 from ..operator import Array, Operator, operator
 from .activation import wide
 
@@ -76,6 +77,8 @@ class Conv2d(Image):
     H' = ⌊(H + pads - dilation · (KH - 1) - 1) / stride⌋ + 1. `padding` (zeros) is one number, (H, W), or (top, left,
     bottom, right). Narrow floats are accumulated in float32; `out_dtype` "" keeps the input's dtype.
     """
+
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.ALWAYS
 
     strides: tuple[int, ...] = (1, 1)
     padding: tuple[int, ...] = (0, 0)
@@ -169,6 +172,8 @@ class Pool2d(Image):
     """The base of pooling."""
 
     __slots__ = ()
+
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
 
     pool_size: tuple[int, ...]
     ceil_mode: bool

@@ -8,9 +8,9 @@ from typing import Any
 
 import relax.op as op
 
-from ....ir import Op
+from ....op.base import class_named
 from ....op.intrinsics import Placing
-from ....op.operator import operator_class, public_function, public_names
+from ....op.operator import public_function, public_names
 from ..core import Namespace
 from .annotations import as_vdevice
 
@@ -56,8 +56,8 @@ def _member(prefix: str, name: str) -> Any:
     if not name.startswith("_"):
         function = public_function(prefix + name)
         if function is not None:
-            cls = operator_class(Op.get(prefix + name)) if Op.exists(prefix + name) else None
-            return _placing(function) if cls is not None and issubclass(cls, Placing) else function
+            places = issubclass(class_named(prefix + name) or object, Placing)
+            return _placing(function) if places else function
         if public_names(f"{prefix}{name}."):
             return OperatorNamespace(f"{prefix}{name}.")
     raise AttributeError(f"R has no operator {(prefix + name).removeprefix('relax.')!r}")
