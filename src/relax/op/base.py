@@ -38,13 +38,16 @@ from ..target import Target
 from .attributes import AttributeValueError
 from .dims import collect_checks, normalize_axis
 from .errors import ATTRIBUTES, DEVICES, DTYPES, OPERANDS, OperatorError, Shown, diagnose
-from .facts import Axes, Exactness, MixedPrecision, Permuted
+from .facts import Axes, Exactness, MixedPrecision, Permuted, pointwise
 from .known import DEFERRED, known_struct_info, remember
 from .operands import KIND_NAMES, Kind, Operand, as_argument, is_absent, weakest
 
 Array: TypeAlias = Any
 """A NumPy array, in references. (NumPy's own types leave too much unknown to say more.)"""
 
+
+Term: TypeAlias = Any
+"""An expression in a gradient, with Python's operators."""
 
 Gradients: TypeAlias = "Sequence[RelaxExpr | None]"
 """One gradient per operand, None for an operand that gets none."""
@@ -90,6 +93,8 @@ class Operator(Node):
     """The greatest error of an element of the result in units in the last place, as docs/numerics.md defines them;
     None where elements are exact, or where no such bound is stated.
     """
+    elementwise: ClassVar[bool] = False
+    """Whether each element of the result depends only on the elements at its place in the operands, which broadcast."""
     view: ClassVar[bool] = False
     """Whether the result holds the first operand's elements in the same order, so that it may share its
     storage.
@@ -176,9 +181,9 @@ class Operator(Node):
         `infos` are the struct infos of the operands. None, the default: the computation depends on the order of
         dimensions, or too little is known of the operands.
         """
-        return None
+        return pointwise(self, axes, infos) if self.elementwise else None
 
-    def gradient(self, operands: Sequence[RelaxExpr], result: RelaxExpr, grad: RelaxExpr) -> Gradients | None:
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         """The gradients of a scalar by each operand of a call, given its gradient `grad` by the result.
 
         A gradient has the struct info of its operand; it is None where the result does not depend on the operand,

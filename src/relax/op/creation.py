@@ -13,6 +13,7 @@ from ..expr import Call, const
 from ..ir import DataType
 from ..runtime.rounding import convert_array
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
+from .base import Gradients, Term
 from .binary import as_tensor
 from .dims import like, tensor
 from .errors import OPERANDS, SHAPES, OperatorError
@@ -134,6 +135,7 @@ class SameLike(Move):
 
     __slots__ = ()
 
+    elementwise: ClassVar[bool] = True
     total = True
 
     dtype: DataType
@@ -147,6 +149,9 @@ class SameLike(Move):
 
     def reference(self, x: Array) -> Array:
         return np.full(x.shape, self.number, self.dtype.numpy() if self.dtype else x.dtype)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        return (None,)
 
 
 @operator("relax.zeros_like")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from ..ir import DataType
+from ..ir import DataType, StructInfo
+from ..struct_info import TensorStructInfo
 
 if TYPE_CHECKING:
     from .base import Operator
@@ -62,6 +63,14 @@ class Permuted:
     results: tuple[Axes | None, ...]
 
 
+def pointwise(operator: Operator, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+    """The permutation of an element-wise operator: tensors of one rank are permuted alike, scalars are left."""
+    ranks = [info.ndim if isinstance(info, TensorStructInfo) else 0 for info in infos]
+    if not set(ranks) <= {0, len(axes)}:
+        return None
+    return Permuted(operator, tuple(axes if rank else None for rank in ranks), (axes,))
+
+
 def moved_axis(axis: int, axes: Axes) -> int:
     """The place of a dimension among the permuted ones; `axis` may count from the end."""
     return axes.index(axis % len(axes))
@@ -72,3 +81,8 @@ def without(axes: Axes, dropped: Iterable[int]) -> Axes:
     gone = {axis % len(axes) for axis in dropped}
     kept = [axis for axis in range(len(axes)) if axis not in gone]
     return tuple(kept.index(axis) for axis in axes if axis not in gone)
+
+
+def has_rank(infos: Sequence[StructInfo], axes: Axes) -> bool:
+    """Whether the first operand is a tensor of as many dimensions as are permuted."""
+    return bool(infos) and isinstance(infos[0], TensorStructInfo) and infos[0].ndim == len(axes)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from .. import topi
 from ..struct_info import PrimStructInfo, TensorStructInfo
+from .base import Gradients, Term
 from .binary import as_tensor
 from .dims import broadcast_all, same_dtype, tensor
+from .gradients import apply, collapsed, is_float, masked
 from .literals import literals_like
 from .operator import Array, operator
 from .shapes import Move, product
@@ -81,6 +83,7 @@ def _as_int64(indices: Array, modulus: int) -> np.ndarray[Any, np.dtype[np.int64
 class Where(Move):
     """x1 where the condition holds, else x2; all three broadcast."""
 
+    elementwise: ClassVar[bool] = True
     total = True
 
     def prepare(self, arguments: Sequence[Any]) -> Sequence[Any]:
@@ -101,3 +104,13 @@ class Where(Move):
 
     def reference(self, condition: Array, x1: Array, x2: Array) -> Array:
         return np.asarray(np.where(condition, x1, x2), np.result_type(x1, x2))
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        condition, *values = operands
+        floats = [is_float(value) for value in values]
+        parts = masked(grad, condition), masked(grad, apply("logical_not", condition))
+        found = [
+            collapsed(part, value) if float_ else None
+            for part, value, float_ in zip(parts, values, floats, strict=True)
+        ]
+        return None if any(f and g is None for f, g in zip(floats, found, strict=True)) else (None, *found)
