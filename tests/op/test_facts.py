@@ -49,13 +49,15 @@ def test_every_question_has_an_answer(name):
     if issubclass(cls, Intrinsic):
         assert cls.compute is None
         assert isinstance(cls.builtin, str)
-    for case in CASES.get(name, [])[:1]:
+    for case in [*CASES.get(name, [])[:1], *gradient_cases(name)[:1]]:
         made = variant(case, False)
         result, operands = result_of(made.call)
         infos = [arg.struct_info_ or StructInfo() for arg in made.call.args]
         assert isinstance(made.operator.permuted((0,), infos), Permuted | None)
         gradients = made.operator.gradient(operands, result, result)
         assert gradients is None or len(gradients) == len(operands)
+        if gradients is not None and any(gradient is not None for gradient in gradients):
+            assert name in RULES, "its gradients are not compared with differences"
         assert made.operator.legalize_for(Target("llvm"), None, made.call) is None
 
 
@@ -270,7 +272,7 @@ def gradient_cases(name):
     """A few small cases of an operator with float operands."""
     rng = np.random.default_rng(2)
     found = []
-    for case in CASES[name]:
+    for case in CASES.get(name, []):
         floats = [dtype for dtype in dtypes(case.operands) if dtype.is_float]
         if not floats or {str(d) for d in floats} - {"float32", "float64"} or case.raises or case.tails:
             continue
@@ -280,9 +282,9 @@ def gradient_cases(name):
             continue
         size = sum(a.size for value in case.operands for a in (value if isinstance(value, list) else [value])
                    if isinstance(a, np.ndarray))  # fmt: skip
-        if 0 < size <= 20:
+        if 0 < size <= 15:
             found.append(in_doubles(case, rng))
-    return found[:4]
+    return found[:3]
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -21,8 +21,15 @@ which its tests are generated (inference, formula, machine code and reference ar
             return e / e.sum(self.axis, keepdims=True)
 
 That is all: ``relax.op.nn.softmax(data, axis=-1)`` exists (operands, then attributes; the class's
-docstring), and a Call's ``attrs`` is the instance. The rest is said by class variables: `pure`, `packed`,
-`view`, … below.
+docstring), and a Call's ``attrs`` is the instance. The rest is said by class variables and optional methods, which
+`relax.op.base.Operator` declares with their defaults. Passes ask them; no pass keeps names of operators:
+
+    pure, total, view, elementwise      effects, failures, storage, and which elements a result depends on
+    exactness                           the dtypes for which constants may be folded by `reference`
+    mixed_precision                     the dtype of float operands in a program that is made narrow
+    packed, legalize, legalize_for      what a call is replaced by: in general, and on one target
+    permuted                            the same computation on permuted dimensions, for passes that choose layouts
+    gradient                            the gradients of the operands
 
 * `infer` gets one struct info per operand, of the kind annotated. Parts may be unknown (dtype "", ndim -1,
   shape None): infer what can be known, and complain (with `require` and kin, or by raising OperatorError)
