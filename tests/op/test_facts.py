@@ -230,6 +230,7 @@ def test_order_of_dimensions_matters():
         assert call.attrs.permuted((1, 0), [x.struct_info, x.struct_info][: len(call.args)]) is None
     row = Var("row", TensorStructInfo((3,), "float32"))
     assert relax.op.add(x, row).attrs.permuted((1, 0), [x.struct_info, row.struct_info]) is None
+    assert relax.op.add(x, x).attrs.permuted((1, 0), [x.struct_info, relax.ObjectStructInfo()]) is None
 
 
 # ------------------------------------------------------------------------------------------------ gradients

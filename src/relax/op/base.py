@@ -94,7 +94,7 @@ class Operator(Node):
     None where elements are exact, or where no such bound is stated.
     """
     elementwise: ClassVar[bool] = False
-    """Whether each element of the result depends only on the elements at its place in the operands, which broadcast."""
+    """True if each element of the result depends only on the elements at its place in the operands, which broadcast."""
     view: ClassVar[bool] = False
     """Whether the result holds the first operand's elements in the same order, so that it may share its
     storage.
@@ -439,7 +439,7 @@ def class_named(name: str) -> type[Operator] | None:
 
 
 def is_call_of(expr: Node, *classes: type[Operator]) -> bool:
-    """Whether an expression is a call of an operator of one of these classes."""
+    """True for a call of an operator of one of these classes."""
     cls = operator_class(expr.op) if isinstance(expr, Call) else None
     return cls is not None and issubclass(cls, classes)
 

@@ -46,7 +46,7 @@ class Binary(Operator):
     """Whether the formula has a form as a scalar expression, so that both operands may be scalars."""
 
     steps: ClassVar[bool] = False
-    """Whether the function is constant between its steps, so that no gradient passes."""
+    """True if the function is constant between its steps, so that no gradient passes."""
 
     def prepare(self, arguments: Sequence[Any]) -> Sequence[Any]:
         return literals_like(arguments, ("x1", "x2"))
@@ -104,11 +104,12 @@ class Binary(Operator):
         partials = self.partials(x1, x2, result, grad)
         if partials is None:
             return None
-        found = [
+        gradients = [
             collapsed(partial, operand) if float_ else None
             for partial, operand, float_ in zip(partials, operands, floats, strict=True)
         ]
-        return None if any(f and g is None for f, g in zip(floats, found, strict=True)) else found
+        missing = any(f and g is None for f, g in zip(floats, gradients, strict=True))
+        return None if missing else gradients
 
     def partials(self, x1: Term, x2: Term, y: Term, grad: Term) -> tuple[RelaxExpr, RelaxExpr] | None:
         """The gradients of both operands, as large as the result; None if none are stated."""

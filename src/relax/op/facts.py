@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from ..ir import DataType, StructInfo
-from ..struct_info import TensorStructInfo
+from ..struct_info import PrimStructInfo, TensorStructInfo
 
 if TYPE_CHECKING:
     from .base import Operator
@@ -23,7 +23,7 @@ class Exactness(Enum):
     ALWAYS = "all dtypes: elements are moved, or converted, but not computed with"
 
     def holds_for(self, dtypes: Iterable[DataType]) -> bool:
-        """Whether the reference is exact for operands of these dtypes."""
+        """True if the reference is exact for operands of these dtypes."""
         match self:
             case Exactness.NEVER:
                 return False
@@ -66,7 +66,8 @@ class Permuted:
 def pointwise(operator: Operator, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
     """The permutation of an element-wise operator: tensors of one rank are permuted alike, scalars are left."""
     ranks = [info.ndim if isinstance(info, TensorStructInfo) else 0 for info in infos]
-    if not set(ranks) <= {0, len(axes)}:
+    known = all(isinstance(info, TensorStructInfo | PrimStructInfo) for info in infos)
+    if not known or not set(ranks) <= {0, len(axes)}:
         return None
     return Permuted(operator, tuple(axes if rank else None for rank in ranks), (axes,))
 
@@ -84,5 +85,5 @@ def without(axes: Axes, dropped: Iterable[int]) -> Axes:
 
 
 def has_rank(infos: Sequence[StructInfo], axes: Axes) -> bool:
-    """Whether the first operand is a tensor of as many dimensions as are permuted."""
+    """True if the first operand is a tensor of as many dimensions as are permuted."""
     return bool(infos) and isinstance(infos[0], TensorStructInfo) and infos[0].ndim == len(axes)

@@ -33,7 +33,7 @@ def dims_of(expr: RelaxExpr) -> Sequence[PrimExpr] | None:
 
 
 def is_float(expr: RelaxExpr) -> bool:
-    """Whether an expression is known to be a tensor of floats."""
+    """True for an expression that is known to be a tensor of floats."""
     return tensor_info(expr).dtype.is_float
 
 

@@ -75,7 +75,7 @@ class Intrinsic(Operator):
     builtin: ClassVar[str] = ""
     """The runtime builtin that a call becomes; "" if none does the work."""
     named_callee: ClassVar[bool] = False
-    """Whether the first operand may be written as the name of a packed function."""
+    """True if the first operand may be written as the name of a packed function."""
 
     def builtin_arguments(self, call: Call, lowering: Lowering) -> Sequence[RelaxExpr]:
         """The arguments of `builtin`."""
@@ -93,7 +93,7 @@ class DestinationPassing(Intrinsic):
 
     takes_sinfo_args: ClassVar[bool] = True
     allocates: ClassVar[bool] = True
-    """Whether every output is a tensor that the call allocates, so that nothing else shares its storage."""
+    """True if every output is a tensor that the call allocates, so that nothing else shares its storage."""
 
     def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
         function, inputs, *integers = values

@@ -84,10 +84,10 @@ class Matmul(Operator):
             return None
         products = (Matmul().call(grad, _transposed(x2)), x1), (Matmul().call(_transposed(x1), grad), x2)
         sums = [collapsed(product, operand) for product, operand in products]
-        found = [
+        gradients = [
             None if s is None else reshaped(s, operand) for s, operand in zip(sums, operands, strict=True)
         ]
-        return None if None in found else found
+        return None if None in gradients else gradients
 
 
 def _transposed(x: RelaxExpr) -> RelaxExpr:

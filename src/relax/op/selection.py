@@ -109,8 +109,9 @@ class Where(Move):
         condition, *values = operands
         floats = [is_float(value) for value in values]
         parts = masked(grad, condition), masked(grad, apply("logical_not", condition))
-        found = [
+        gradients = [
             collapsed(part, value) if float_ else None
             for part, value, float_ in zip(parts, values, floats, strict=True)
         ]
-        return None if any(f and g is None for f, g in zip(floats, found, strict=True)) else (None, *found)
+        missing = any(f and g is None for f, g in zip(floats, gradients, strict=True))
+        return None if missing else (None, *gradients)

@@ -38,7 +38,7 @@ class Unary(Operator):
     takes: ClassVar[tuple[str, ...]] = ("float",)
     gives: ClassVar[str | None] = None
     steps: ClassVar[bool] = False
-    """Whether the function is constant between its steps, so that no gradient passes."""
+    """True if the function is constant between its steps, so that no gradient passes."""
 
     def infer(self, x: TensorStructInfo) -> TensorStructInfo:
         self.require_dtype(x, "x", *self.takes)
