@@ -50,7 +50,15 @@ from ..ir import (
 )
 from ..op.base import Operator, operator_of
 from ..op.errors import DEVICES, UNLISTED_DEVICE
-from ..op.intrinsics import CallInplacePacked, HintOnDevice, ToVDevice
+from ..op.intrinsics import (
+    CallDPSPacked,
+    CallInplacePacked,
+    HintOnDevice,
+    InvokeClosure,
+    InvokePureClosure,
+    MakeClosure,
+    ToVDevice,
+)
 from ..struct_info import FuncStructInfo, TensorStructInfo, TupleStructInfo
 
 
@@ -383,19 +391,19 @@ class _Placer:
             case None:
                 pass
             case _:
-                self.by_name(operator, args, result, call.span)
+                self.other_call(operator, args, result, call.span)
         return result
 
-    def by_name(
+    def other_call(
         self, operator: Operator, args: tuple[Places, ...], result: Places, span: Span | None
     ) -> None:
-        match operator.short_name:
-            case "invoke_closure" | "invoke_pure_closure":
+        match operator:
+            case InvokeClosure() | InvokePureClosure():
                 callee, given = args
                 self.apply(callee, given, result, span)
-            case "make_closure":
+            case MakeClosure():
                 self.captured(args[0], args[1], result, span)
-            case "call_dps_packed":
+            case CallDPSPacked():
                 for place in leaves(result):
                     parts = [Part(arg, "call_dps_packed", span, self.where) for arg in leaves(args[1])]
                     self.joins.append(Join(place, parts, backward=False))

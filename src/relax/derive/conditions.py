@@ -30,7 +30,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..expr import Call
-from ..ir import Op, RelaxExpr, StructInfo
+from ..ir import RelaxExpr, StructInfo
+from ..op.base import is_call_of
+from ..op.intrinsics import AssertOp
 from ..prim import Analyzer, IntImm, Not, PrimExpr
 from ..prim.expr import EQ
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
@@ -87,7 +89,7 @@ def condition_facts(info: StructInfo | None, holds: bool = True) -> Iterator[Pri
 def call_facts(value: RelaxExpr) -> Iterator[PrimExpr]:
     """The facts known after a call: the condition of an assert_op holds."""
     match value:
-        case Call(Op(name="relax.assert_op"), (cond, *_)):
+        case Call(_, (cond, *_)) if is_call_of(value, AssertOp):
             yield from condition_facts(cond.struct_info_)
         case _:
             return

@@ -7,7 +7,7 @@ A function that returns `Steps` is an evaluation: ``value = yield evaluation`` i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, Final, cast
@@ -42,7 +42,8 @@ from ..info.mapping import bound_in
 from ..info.relations import is_base_of
 from ..info.runtime import runtime_device
 from ..ir import GlobalVar, IRModule, Op, RelaxExpr, StructInfo, listed_vdevices
-from ..op.intrinsics import result_of
+from ..op import operator_of
+from ..op.intrinsic import Intrinsic, result_of
 from ..prim import Var as ShapeVar
 from ..runtime.builtin_table import BUILTINS
 from ..runtime.builtins import tuple_getitem
@@ -57,7 +58,7 @@ from ..runtime.values import RESULT, export_value, import_result, import_value, 
 from ..struct_info import FuncStructInfo, ObjectStructInfo, TensorStructInfo, TupleStructInfo
 from ..tir import PrimFunc
 from . import matching
-from .intrinsics import INTRINSICS, callee_name
+from .intrinsics import Activation, callee_name
 from .kernels import Kernels
 from .matching import Place
 from .operators import evaluate_operator
@@ -255,10 +256,12 @@ class Interpreter:
     def call(self, call: Call, scope: Scope) -> Steps:
         """The callee, then the arguments left to right, then the call."""
         match call.op:
-            case Op(name) if name in INTRINSICS:
-                return (yield INTRINSICS[name](self, call, scope))
             case Op():
                 args = yield self.values(call.args, scope)
+                operator = operator_of(call)
+                if isinstance(operator, Intrinsic):
+                    result = operator.execute(Activation(self, scope), call, *args)
+                    return (yield result) if isinstance(result, Generator) else result
                 return self.placed(self.operator(call, args, scope), call.struct_info_)
             case ExternFunc(name) if name in BUILTINS and BUILTINS[name].enters:
                 function, *args = yield self.values(call.args, scope)

@@ -35,14 +35,23 @@ from ..struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from ..target import Target
 from .attributes import AttributeValueError
 from .dims import collect_checks, normalize_axis
 from .errors import ATTRIBUTES, DEVICES, DTYPES, OPERANDS, OperatorError, Shown, diagnose
+from .facts import Axes, Exactness, MixedPrecision, Permuted, pointwise
 from .known import DEFERRED, known_struct_info, remember
 from .operands import KIND_NAMES, Kind, Operand, as_argument, is_absent, weakest
 
 Array: TypeAlias = Any
 """A NumPy array, in references. (NumPy's own types leave too much unknown to say more.)"""
+
+
+Term: TypeAlias = Any
+"""An expression in a gradient, with Python's operators."""
+
+Gradients: TypeAlias = "Sequence[RelaxExpr | None]"
+"""One gradient per operand, None for an operand that gets none."""
 
 
 DTYPE_CLASSES = {
@@ -77,6 +86,10 @@ class Operator(Node):
     """Whether a call gives a value whatever the elements of its operands are, provided their kinds, dtypes and sizes
     are known and fit. False is the safe answer: a call that may fail stays where its error would be seen.
     """
+    exactness: ClassVar[Exactness] = Exactness.NEVER
+    """Dtypes of operands for which `reference` gives the bits of every kernel, so that it may fold constants."""
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.NEVER
+    """The dtype of float operands in a program that is converted to a narrow float dtype."""
     accuracy: ClassVar[float | None] = None
     """The greatest error of an element of the result in units in the last place, as docs/numerics.md defines them;
     None where elements are exact, or where no such bound is stated.
@@ -85,6 +98,8 @@ class Operator(Node):
     """Effects of a call on its operands, as evaluation defines them (language.md §7). The default: it reads them, and
     its result is fresh. A `packed` function that is a builtin says it in its own declaration.
     """
+    elementwise: ClassVar[bool] = False
+    """True if each element of the result depends only on the elements at its place in the operands, which broadcast."""
     view: ClassVar[bool] = False
     """Whether the result holds the first operand's elements in the same order, so that it may share its
     storage.
@@ -114,6 +129,12 @@ class Operator(Node):
     def call(self, *arguments: Any, sinfo_args: Sequence[StructInfo] = ()) -> Call:
         """A call of this operator. Arguments are converted; optional ones may be left out or None."""
         return make_call(self, arguments, sinfo_args)
+
+    def raw_call(
+        self, args: Sequence[RelaxExpr], sinfo_args: Sequence[StructInfo] = (), span: Span | None = None
+    ) -> Call:
+        """A call of this operator on expressions as they are: nothing is converted or checked."""
+        return Call(Op.get(self.op_name), tuple(args), self, tuple(sinfo_args), span=span)
 
     def prepare(self, arguments: Sequence[Any]) -> Sequence[Any]:
         """The arguments as a user gave them, made ready for conversion: where they depend on each other."""
@@ -169,6 +190,25 @@ class Operator(Node):
         """The result where the kind of some operand is not known; `infos` tells of the others."""
         return weakest((self.result_kind,)) or ObjectStructInfo()
 
+    # --------------------------------------------------------------------------- transforming
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        """The same computation with the dimensions of the first tensor operand permuted by `axes`.
+
+        `infos` are the struct infos of the operands. None, the default: the computation depends on the order of
+        dimensions, or too little is known of the operands.
+        """
+        return pointwise(self, axes, infos) if self.elementwise else None
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        """The gradients of a scalar by each operand of a call, given its gradient `grad` by the result.
+
+        A gradient has the struct info of its operand; it is None where the result does not depend on the operand,
+        or only in steps (integers, conditions, shapes). No gradients at all, the default: the operator has no rule,
+        or the rule needs shapes that are not known. `operands`, `result` and `grad` are variables or other leaves.
+        """
+        return None
+
     # ---------------------------------------------------------------------------------- lowering
 
     def formula(self, *values: Any) -> Any:
@@ -211,6 +251,10 @@ class Operator(Node):
             shown = [Shown(operand.name, arg, known_struct_info(arg)) for operand, arg in pairs]
             raise diagnose(error, self.short_name, shown, call.span) from None
 
+    def legalize_for(self, target: Target, builder: Any, call: Call) -> RelaxExpr | None:
+        """The replacement of a call on one target, asked before `legalize`; None where that serves as everywhere."""
+        return None
+
     def kernel_name(self) -> str:
         """The name of the PrimFunc: the formula's where it is one of topi's, as TVM names it; else the operator's."""
         module, name = getattr(self.compute, "__module__", ""), getattr(self.compute, "__name__", "")
@@ -223,7 +267,7 @@ class Operator(Node):
         attributes = tuple(_as_value(getattr(self, name)) for name in self.attribute_names)
         arguments = (ExternFunc(function), *call.args, *attributes)
         info = call.struct_info
-        packed = _plain_call("relax.call_pure_packed", arguments, (_unplaced(info),), call.span)
+        packed = _operator("relax.call_pure_packed").raw_call(arguments, (_unplaced(info),), call.span)
         return _moved(builder, packed, info)
 
     def checked_formula(self, call: Call, values: Sequence[Any]) -> Any:
@@ -278,12 +322,9 @@ def _is_concrete(info: StructInfo, rank: bool) -> bool:
     return all(map(known, fields_in(info)))
 
 
-def _plain_call(
-    name: str, args: tuple[RelaxExpr, ...], sinfo_args: tuple[StructInfo, ...] = (), span: Span | None = None
-) -> Call:
-    """A call of an operator without attributes; it carries the operator's instance, as every call does."""
-    op = Op.get(name)
-    return Call(op, args, op.get_attr("operator_class")(), sinfo_args, span=span)
+def _operator(name: str, *attributes: Any) -> Operator:
+    """An operator of a module above this one."""
+    return Op.get(name).get_attr("operator_class")(*attributes)
 
 
 def _moved(builder: Any, value: RelaxExpr, info: StructInfo) -> RelaxExpr:
@@ -301,9 +342,7 @@ def _moved(builder: Any, value: RelaxExpr, info: StructInfo) -> RelaxExpr:
         vdevice = listed[0]
     if vdevice is None:
         return value
-    op = Op.get("relax.to_vdevice")
-    attrs = op.get_attr("operator_class")(vdevice)
-    return Call(op, (builder.emit(value),), attrs, (), span=value.span)
+    return _operator("relax.to_vdevice", vdevice).raw_call((builder.emit(value),), (), value.span)
 
 
 def _unplaced(info: StructInfo) -> StructInfo:
@@ -319,7 +358,7 @@ def _unplaced(info: StructInfo) -> StructInfo:
 def _as_value(value: Any) -> RelaxExpr:
     """An attribute as an argument of a packed function; None is the null object."""
     if value is None:
-        return _plain_call("relax.null_value", ())
+        return _operator("relax.null_value").raw_call(())
     if isinstance(value, DataType):
         return DataTypeImm(value)
     return StringImm(value) if isinstance(value, str) else PrimValue(value)
@@ -402,8 +441,24 @@ def operator_of(call: Call) -> Operator | None:
         return None
     if isinstance(call.attrs, Operator):
         return call.attrs
-    cls: type[Operator] | None = call.op.get_attr("operator_class")
+    cls = operator_class(call.op)
     return None if cls is None else make_operator(cls, {})
+
+
+def operator_class(op: Node) -> type[Operator] | None:
+    """The class of an operator; None for an Op without one, and for any other callee."""
+    return op.get_attr("operator_class") if isinstance(op, Op) else None
+
+
+def class_named(name: str) -> type[Operator] | None:
+    """The class of the operator of this name; None if there is no such operator, or it has no class."""
+    return operator_class(Op.get(name)) if Op.exists(name) else None
+
+
+def is_call_of(expr: Node, *classes: type[Operator]) -> bool:
+    """True for a call of an operator of one of these classes."""
+    cls = operator_class(expr.op) if isinstance(expr, Call) else None
+    return cls is not None and issubclass(cls, classes)
 
 
 # ----------------------------------------------------------------------------------------- inference

@@ -19,8 +19,11 @@ from ..ir import DataType, RelaxExpr, StructInfo
 from ..prim import IntImm, PrimExpr, Var, evaluate
 from ..runtime.rounding import convert_array
 from ..struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo
+from .base import Gradients, Term
 from .dims import broadcast, same_dtype, tensor
 from .errors import OPERANDS, OperatorError
+from .facts import Exactness, MixedPrecision
+from .gradients import apply, collapsed, is_float, masked
 from .known import known_struct_info
 from .literals import literals_like
 from .operator import Array, Operator, operator
@@ -33,10 +36,17 @@ class Binary(Operator):
 
     __slots__ = ()
 
+    elementwise: ClassVar[bool] = True
+    exactness: ClassVar[Exactness] = Exactness.IEEE
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
+
     takes: ClassVar[tuple[str, ...]] = NUMBERS
     gives: ClassVar[str | None] = None
     takes_scalars: ClassVar[bool] = True
     """Whether the formula has a form as a scalar expression, so that both operands may be scalars."""
+
+    steps: ClassVar[bool] = False
+    """True if the function is constant between its steps, so that no gradient passes."""
 
     def prepare(self, arguments: Sequence[Any]) -> Sequence[Any]:
         return literals_like(arguments, ("x1", "x2"))
@@ -86,6 +96,25 @@ class Binary(Operator):
                 builder.match_cast(arg, PrimStructInfo(value=value))
         return PrimValue(self.formula(*values), span=call.span)
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        x1, x2 = operands
+        floats = is_float(x1), is_float(x2)
+        if self.steps or not any(floats):
+            return None, None
+        partials = self.partials(x1, x2, result, grad)
+        if partials is None:
+            return None
+        gradients = [
+            collapsed(partial, operand) if float_ else None
+            for partial, operand, float_ in zip(partials, operands, floats, strict=True)
+        ]
+        missing = any(f and g is None for f, g in zip(floats, gradients, strict=True))
+        return None if missing else gradients
+
+    def partials(self, x1: Term, x2: Term, y: Term, grad: Term) -> tuple[RelaxExpr, RelaxExpr] | None:
+        """The gradients of both operands, as large as the result; None if none are stated."""
+        return None
+
 
 def as_tensor(info: TensorStructInfo | PrimStructInfo) -> TensorStructInfo:
     """A scalar as a tensor without dimensions."""
@@ -99,6 +128,7 @@ class Comparison(Binary):
 
     total = True
 
+    steps = True
     takes = (*NUMBERS, "bool")
     gives = "bool"
 
@@ -110,6 +140,7 @@ class Logic(Binary):
 
     total = True
 
+    steps = True
     takes = ("bool",)
 
 
@@ -120,6 +151,7 @@ class Bitwise(Binary):
 
     total = True
 
+    steps = True
     takes = ("int", "uint", "bool")
 
 
@@ -128,6 +160,8 @@ class Shift(Binary):
 
     __slots__ = ()
 
+    exactness: ClassVar[Exactness] = Exactness.NEVER
+    steps = True
     takes = ("int", "uint")
 
 
@@ -179,6 +213,9 @@ class Add(Binary):
     compute = topi.add
     reference = _rounded_once(np.add)
 
+    def partials(self, x1: Term, x2: Term, y: Term, grad: Term) -> tuple[RelaxExpr, RelaxExpr]:
+        return grad, grad
+
 
 @operator("relax.subtract")
 class Subtract(Binary):
@@ -189,6 +226,9 @@ class Subtract(Binary):
     compute = topi.subtract
     reference = _rounded_once(np.subtract)
 
+    def partials(self, x1: Term, x2: Term, y: Term, grad: Term) -> tuple[RelaxExpr, RelaxExpr]:
+        return grad, -grad
+
 
 @operator("relax.multiply")
 class Multiply(Binary):
@@ -198,6 +238,9 @@ class Multiply(Binary):
 
     compute = topi.multiply
     reference = _rounded_once(np.multiply)
+
+    def partials(self, x1: Term, x2: Term, y: Term, grad: Term) -> tuple[RelaxExpr, RelaxExpr]:
+        return grad * x2, grad * x1
 
 
 @operator("relax.divide")
@@ -210,11 +253,16 @@ class Divide(Binary):
     compute = topi.divide
     reference = _of_integers(_rounded_once(np.divide), _truncated)
 
+    def partials(self, x1: Term, x2: Term, y: Term, grad: Term) -> tuple[RelaxExpr, RelaxExpr]:
+        return grad / x2, -(grad * y / x2)
+
 
 @operator("relax.floor_divide")
 class FloorDivide(Binary):
     """x1 / x2 rounded down, as Python's ``//``; of integers, division by zero is an error."""
 
+    exactness: ClassVar[Exactness] = Exactness.INTEGERS
+    steps = True
     compute = topi.floor_divide
     reference = _of_integers(_rounded_once(np.floor_divide), np.floor_divide)
 
@@ -223,6 +271,7 @@ class FloorDivide(Binary):
 class Mod(Binary):
     """The remainder of `divide`, which has the sign of x1; of integers, division by zero is an error."""
 
+    exactness: ClassVar[Exactness] = Exactness.INTEGERS
     compute = topi.mod
     reference = _of_integers(_rounded_once(np.fmod), np.fmod)
 
@@ -231,6 +280,7 @@ class Mod(Binary):
 class FloorMod(Binary):
     """The remainder of `floor_divide`, with the sign of x2, as Python's ``%``; of integers, by zero an error."""
 
+    exactness: ClassVar[Exactness] = Exactness.INTEGERS
     compute = topi.floor_mod
     reference = _of_integers(_rounded_once(np.mod), np.mod)
 
@@ -251,6 +301,8 @@ class Power(Binary):
     Of integers it wraps around, and a negative power is 1 / x1^|x2| truncated toward zero (of 0 an error).
     """
 
+    exactness: ClassVar[Exactness] = Exactness.NEVER
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.NEVER
     accuracy = 4
     compute = topi.power
     takes_scalars = False
@@ -263,6 +315,11 @@ class Power(Binary):
         power = np.frompyfunc(lambda a, b: _integer_power(int(a), int(b), dtype), 2, 1)
         return np.asarray(power(x1, x2)).astype(dtype.numpy())
 
+    def partials(self, x1: Term, x2: Term, y: Term, grad: Term) -> tuple[RelaxExpr, RelaxExpr] | None:
+        if not is_float(x1):  # a scalar of the program, whose logarithm is none
+            return None
+        return grad * x2 * x1 ** (x2 - 1.0), grad * y * apply("log", x1)
+
 
 @operator("relax.maximum")
 class Maximum(Binary):
@@ -273,6 +330,9 @@ class Maximum(Binary):
     compute = topi.maximum
     reference = _rounded_once(np.maximum)
 
+    def partials(self, x1: Term, x2: Term, y: Term, grad: Term) -> tuple[RelaxExpr, RelaxExpr]:
+        return masked(grad, x1 >= x2), masked(grad, x1 < x2)
+
 
 @operator("relax.minimum")
 class Minimum(Binary):
@@ -282,6 +342,9 @@ class Minimum(Binary):
 
     compute = topi.minimum
     reference = _rounded_once(np.minimum)
+
+    def partials(self, x1: Term, x2: Term, y: Term, grad: Term) -> tuple[RelaxExpr, RelaxExpr]:
+        return masked(grad, x1 <= x2), masked(grad, x1 > x2)
 
 
 # -------------------------------------------------------------------------------------------- comparison

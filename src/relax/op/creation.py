@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,17 +13,19 @@ from ..expr import Call, const
 from ..ir import DataType
 from ..runtime.rounding import convert_array
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
+from .base import Gradients, Term
 from .binary import as_tensor
 from .dims import like, tensor
 from .errors import OPERANDS, SHAPES, OperatorError
+from .facts import Exactness
 from .literals import number_as
 from .operator import Array, Operator, operator
-from .shapes import require_sizes, shaped
+from .shapes import Move, require_sizes, shaped
 
 VOID = DataType("")
 
 
-class Filled(Operator):
+class Filled(Move):
     """The base of those that fill a shape with an operand."""
 
     __slots__ = ()
@@ -93,7 +95,7 @@ class FullLike(Filled):
         return np.full(x.shape, convert_array(np.asarray(fill_value), dtype))
 
 
-class Same(Operator):
+class Same(Move):
     """The base of tensors of one number, of a shape given."""
 
     __slots__ = ()
@@ -128,11 +130,12 @@ class Ones(Same):
     number = 1
 
 
-class SameLike(Operator):
+class SameLike(Move):
     """The base of tensors of one number, shaped like another."""
 
     __slots__ = ()
 
+    elementwise: ClassVar[bool] = True
     total = True
 
     dtype: DataType
@@ -146,6 +149,9 @@ class SameLike(Operator):
 
     def reference(self, x: Array) -> Array:
         return np.full(x.shape, self.number, self.dtype.numpy() if self.dtype else x.dtype)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        return (None,)
 
 
 @operator("relax.zeros_like")
@@ -169,6 +175,8 @@ class Arange(Operator):
 
     Without a dtype the result is int64 if all three are integers, else float32.
     """
+
+    exactness: ClassVar[Exactness] = Exactness.INTEGERS
 
     dtype: DataType = VOID
 

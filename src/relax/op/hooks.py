@@ -26,6 +26,25 @@ CLASSES: dict[str, type[Operator]] = {
 }
 """What each operator builds. As in TVM, ``%`` is `mod`, whose sign is the dividend's, not `floor_mod`."""
 
+PYTHON_OPERATORS: dict[str, type[Operator]] = {
+    "Add": binary.Add,
+    "Sub": binary.Subtract,
+    "Mult": binary.Multiply,
+    "Div": binary.Divide,
+    "FloorDiv": binary.FloorDivide,
+    "Mod": binary.Mod,
+    "Pow": binary.Power,
+    "MatMult": linear_algebra.Matmul,
+    "Lt": binary.Less,
+    "LtE": binary.LessEqual,
+    "Gt": binary.Greater,
+    "GtE": binary.GreaterEqual,
+    "USub": unary.Negative,
+    "Not": unary.LogicalNot,
+    "Invert": unary.BitwiseNot,
+}
+"""The operator that a script's Python operator builds, by the class of Python's syntax node."""
+
 register_operator_hooks(
     {
         name: function

@@ -1,20 +1,22 @@
 """The intrinsics (language.md §7.3): calls of TIR, packed functions and closures; shapes, checks, devices.
 
-Most say their result in the call's `sinfo_args`. None has a formula: lowering knows them by name.
+Most say their result in the call's `sinfo_args`. How they are lowered and evaluated is told in `relax.op.intrinsic`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
-from ..expr import Call, ExternFunc, Tuple
+from ..expr import Call, ExternFunc, StringImm, Tuple
 from ..info.mapping import substitute_struct_info
 from ..info.relations import Level, check_compatible, erase, match_dimensions
 from ..ir import GlobalVar, RelaxExpr, StructInfo, VDevice, child, parse_vdevice
 from ..prim import IntImm
 from ..runtime.builtin_table import BUILTINS, PACKED, UNKNOWN, Effects
+from ..runtime.builtins import bind_captured
 from ..runtime.devices import Device, is_cpu
 from ..struct_info import (
     FuncStructInfo,
@@ -25,35 +27,34 @@ from ..struct_info import (
     TupleStructInfo,
 )
 from .errors import OPERANDS, OperatorError
+from .facts import Exactness
+from .intrinsic import (
+    UNIT,
+    DestinationPassing,
+    Intrinsic,
+    Lowering,
+    Machine,
+    PackedCall,
+    TupleCall,
+    require_function,
+    require_tuple,
+    result_of,
+)
 from .operator import Array, Operator, composite, operator
 from .tir_calls import (
     INPLACE,
     SIGNATURE,
     as_arguments,
     as_callee,
+    as_indices,
     as_infos,
     as_output,
     as_sequence,
     as_shape,
+    check_inplace_indices,
     check_signature,
     output_infos,
-    refused,
 )
-
-UNIT = TupleStructInfo(())
-
-
-class Intrinsic(Operator):
-    """The base of operators that lowering knows by name: they have no formula, and LegalizeOps leaves them."""
-
-    __slots__ = ()
-
-
-def result_of(sinfo_args: tuple[StructInfo, ...]) -> StructInfo:
-    """Object for no sinfo_args, the one given, a Tuple of several."""
-    if not sinfo_args:
-        return ObjectStructInfo()
-    return sinfo_args[0] if len(sinfo_args) == 1 else TupleStructInfo(sinfo_args)
 
 
 def _callee_info(call: Call, builder: Any, known: StructInfo) -> StructInfo:
@@ -72,14 +73,12 @@ def _call(made: Operator, sinfo_args: tuple[StructInfo, ...], *args: Any) -> Cal
 
 
 @operator("relax.call_tir")
-class CallTIR(Intrinsic):
+class CallTIR(DestinationPassing):
     """Allocate the outputs, call a PrimFunc with inputs, integers (`tir_vars`) and outputs; return the outputs.
 
     `out_sinfo` is one tensor's struct info (that tensor is returned) or a list (a tuple is). The
     older spelling gives shapes and a dtype: ``call_tir(f, args, (m, n), dtype="float32")``.
     """
-
-    takes_sinfo_args: ClassVar[bool] = True
 
     def infer(
         self, gvar: StructInfo, args: StructInfo, tir_vars: ShapeStructInfo | None = None
@@ -115,20 +114,14 @@ class CallTIR(Intrinsic):
         )
 
 
-def require_tuple(args: StructInfo) -> None:
-    """The arguments are a tuple, or a value that may be one."""
-    if not isinstance(args, (TupleStructInfo, ObjectStructInfo)):
-        raise OperatorError(OPERANDS, f"args must be a tuple, found {args}", operand="args")
-
-
 @operator("relax.call_tir_inplace")
-class CallTIRInplace(Intrinsic):
+class CallTIRInplace(DestinationPassing):
     """Like call_tir, but output i reuses the argument `inplace_indices[i]` (-1: a fresh tensor).
 
     The PrimFunc takes inputs, integers and the fresh outputs. The reused arguments must not be used again.
     """
 
-    takes_sinfo_args: ClassVar[bool] = True
+    allocates: ClassVar[bool] = False
 
     inplace_indices: tuple[int, ...]
 
@@ -160,6 +153,10 @@ class CallTIRInplace(Intrinsic):
         check_signature(_callee_info(call, builder, gvar), args, tir_vars, fresh)
         return call.sinfo_args[0]
 
+    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+        function, inputs, *integers = values
+        return machine.call_kernel(call, function, inputs, tuple(*integers), self.inplace_indices)
+
     @staticmethod
     def make(gvar: Any, args: Any, inplace_indices: Any, out_sinfo: Any = None, tir_vars: Any = None) -> Call:
         name = "call_tir_inplace"
@@ -173,44 +170,12 @@ class CallTIRInplace(Intrinsic):
         )
 
 
-def as_indices(op_name: str, indices: Any) -> tuple[int, ...]:
-    """Argument positions from an integer or a list of them."""
-    given = as_sequence(indices)
-    for index in given:
-        if not isinstance(index, (int, np.integer, IntImm)) or isinstance(index, bool):
-            raise refused(op_name, f"inplace_indices holds a {type(index).__name__}, expected integers")
-    return tuple(int(index) for index in given)
-
-
-def check_inplace_indices(indices: tuple[int, ...], results: int, args: StructInfo, what: str) -> None:
-    """One index per result, each an argument or -1, none twice, and at least one that names an argument."""
-    if len(indices) != results:
-        raise OperatorError(
-            INPLACE, f"{len(indices)} inplace_indices for {results} {what}{'s' * (results != 1)}"
-        )
-    count = len(args.fields) if isinstance(args, TupleStructInfo) else None
-    seen: set[int] = set()
-    for index in indices:
-        if index < -1 or (count is not None and index >= count):
-            known = "" if count is None else f"; there are {count}, counted from 0"
-            raise OperatorError(
-                INPLACE, f"inplace_indices: there is no argument {index}{known}", operand="args"
-            )
-        if index in seen:
-            raise OperatorError(INPLACE, f"inplace_indices: argument {index} is named twice", operand="args")
-        if index >= 0:
-            seen.add(index)
-    if not seen:
-        raise OperatorError(INPLACE, "inplace_indices names no argument", hint="use the call that allocates")
-
-
 @operator("relax.call_dps_packed")
-class CallDPSPacked(Intrinsic):
+class CallDPSPacked(DestinationPassing):
     """Allocate the outputs, call a packed function with inputs and outputs; return the outputs."""
 
     propagates_vdevice: ClassVar[bool] = False
-
-    takes_sinfo_args: ClassVar[bool] = True
+    named_callee: ClassVar[bool] = True
 
     def infer(self, func: StructInfo, args: StructInfo) -> StructInfo: ...
 
@@ -237,18 +202,14 @@ def call_packed(func: Any, *args: Any, sinfo_args: Any = None) -> Call:
 
 
 @operator("relax.call_pure_packed")
-class CallPurePacked(Intrinsic):
+class CallPurePacked(PackedCall):
     """Call a packed function of which the caller says that it has no visible effect."""
-
-    propagates_vdevice: ClassVar[bool] = False
 
     def call_effects(self, call: Call) -> Effects:
         callee = call.args[0]
         if not isinstance(callee, ExternFunc) or callee.global_symbol not in BUILTINS:
             return PACKED
         return BUILTINS[callee.global_symbol].effects.after(1)
-
-    takes_sinfo_args: ClassVar[bool] = True
 
     def infer(self, func: StructInfo, *args: StructInfo) -> StructInfo: ...
 
@@ -262,22 +223,12 @@ class CallPurePacked(Intrinsic):
         return _call(CallPurePacked(), as_infos(name, sinfo_args), as_callee(name, func), *args)
 
 
-def require_function(func: StructInfo) -> None:
-    """The callee is a function, or a value that may be one."""
-    if not isinstance(func, (FuncStructInfo, ObjectStructInfo)):
-        raise OperatorError(OPERANDS, f"the callee must be a function, found {func}", operand="func")
-
-
 @operator("relax.call_inplace_packed")
-class CallInplacePacked(Intrinsic):
+class CallInplacePacked(PackedCall):
     """Call a packed function that changes only the arguments `inplace_indices`, which are not used again.
 
     Result i is the argument `inplace_indices[i]`, or (-1) a new value.
     """
-
-    propagates_vdevice: ClassVar[bool] = False
-
-    takes_sinfo_args: ClassVar[bool] = True
 
     effects: ClassVar[Effects] = PACKED
 
@@ -309,12 +260,12 @@ class CallInplacePacked(Intrinsic):
 
 
 @operator("relax.call_builtin_with_ctx")
-class CallBuiltinWithCtx(Intrinsic):
+class CallBuiltinWithCtx(TupleCall):
     """Call a builtin of the machine, which gets the machine as its first argument. It may have any effect."""
 
     effects: ClassVar[Effects] = UNKNOWN
     propagates_vdevice: ClassVar[bool] = False
-
+    named_callee: ClassVar[bool] = True
     takes_sinfo_args: ClassVar[bool] = True
     pure: ClassVar[bool] = False
 
@@ -335,13 +286,13 @@ class CallBuiltinWithCtx(Intrinsic):
 
 
 @operator("relax.make_closure")
-class MakeClosure(Intrinsic):
+class MakeClosure(TupleCall):
     """A closure of a global function whose last parameters are given: the values it captures."""
 
     effects: ClassVar[Effects] = Effects(reads=(), aliases="all")
+    builtin: ClassVar[str] = "vm.builtin.make_closure"
     propagates_vdevice: ClassVar[bool] = False
-
-    total = True
+    total: ClassVar[bool] = True
 
     def infer(self, func: StructInfo, args: StructInfo) -> StructInfo: ...
 
@@ -358,6 +309,9 @@ class MakeClosure(Intrinsic):
             message = f"{len(args.fields)} values for a function of {len(info.params)} parameters"
             raise OperatorError(SIGNATURE, message, operand="args")
         return _partial(info, kept, args.fields)
+
+    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+        return bind_captured(*values)
 
     @staticmethod
     def make(func: Any, args: Any = ()) -> Call:
@@ -377,12 +331,12 @@ def _partial(info: FuncStructInfo, kept: int, captured: tuple[StructInfo, ...]) 
 
 
 @operator("relax.invoke_closure")
-class InvokeClosure(Intrinsic):
+class InvokeClosure(TupleCall):
     """Call a closure; it may have any effect."""
 
     effects: ClassVar[Effects] = UNKNOWN
+    builtin: ClassVar[str] = "vm.builtin.invoke_closure"
     propagates_vdevice: ClassVar[bool] = False
-
     takes_sinfo_args: ClassVar[bool] = True
     pure: ClassVar[bool] = False
 
@@ -400,12 +354,12 @@ class InvokeClosure(Intrinsic):
 
 
 @operator("relax.invoke_pure_closure")
-class InvokePureClosure(Intrinsic):
+class InvokePureClosure(TupleCall):
     """Call a closure that has no visible effect. (It may reuse an argument in place, which is then not used again.)"""
 
     effects: ClassVar[Effects] = UNKNOWN
+    builtin: ClassVar[str] = "vm.builtin.invoke_closure"
     propagates_vdevice: ClassVar[bool] = False
-
     takes_sinfo_args: ClassVar[bool] = True
 
     def infer(self, closure: StructInfo, args: StructInfo) -> StructInfo: ...
@@ -429,8 +383,8 @@ class ShapeOf(Intrinsic):
     """The shape of a tensor, as a shape value."""
 
     effects: ClassVar[Effects] = Effects(reads=())
-    total = True
-
+    builtin: ClassVar[str] = "vm.builtin.shape_of"
+    total: ClassVar[bool] = True
     propagates_vdevice: ClassVar[bool] = False
 
     def infer(self, expr: TensorStructInfo) -> ShapeStructInfo:
@@ -444,6 +398,8 @@ class ShapeOf(Intrinsic):
 class TensorToShape(Intrinsic):
     """The shape whose dimensions are the elements of a one-dimensional int64 tensor."""
 
+    exactness: ClassVar[Exactness] = Exactness.ALWAYS
+    builtin: ClassVar[str] = "relax.run.tensor_to_shape"
     propagates_vdevice: ClassVar[bool] = False
 
     def infer(self, expr: TensorStructInfo) -> ShapeStructInfo:
@@ -460,7 +416,9 @@ class TensorToShape(Intrinsic):
 class ShapeToTensor(Intrinsic):
     """A one-dimensional int64 tensor of a shape's dimensions."""
 
-    total = True
+    exactness: ClassVar[Exactness] = Exactness.ALWAYS
+    builtin: ClassVar[str] = "relax.run.shape_to_tensor"
+    total: ClassVar[bool] = True
 
     def infer(self, expr: ShapeStructInfo) -> TensorStructInfo:
         return TensorStructInfo(None if expr.ndim == -1 else (expr.ndim,), "int64", None, 1)
@@ -473,7 +431,8 @@ class ShapeToTensor(Intrinsic):
 class NullValue(Intrinsic):
     """The null object."""
 
-    total = True
+    builtin: ClassVar[str] = "vm.builtin.null_value"
+    total: ClassVar[bool] = True
 
     def infer(self) -> ObjectStructInfo:
         return ObjectStructInfo()
@@ -488,11 +447,19 @@ class Print(Intrinsic):
 
     format: str = ""
 
+    builtin: ClassVar[str] = "relax.run.print"
     pure: ClassVar[bool] = False
     propagates_vdevice: ClassVar[bool] = False
 
     def infer(self, *values: StructInfo) -> TupleStructInfo:
         return UNIT
+
+    def builtin_arguments(self, call: Call, lowering: Lowering) -> Sequence[RelaxExpr]:
+        return StringImm(self.format), *call.args
+
+    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+        machine.builtin(self.builtin, (self.format, *values))
+        return ()
 
 
 @operator("relax.assert_op")
@@ -501,6 +468,7 @@ class AssertOp(Intrinsic):
 
     format: str = ""
 
+    builtin: ClassVar[str] = "relax.run.assert_op"
     pure: ClassVar[bool] = False
     propagates_vdevice: ClassVar[bool] = False
 
@@ -511,6 +479,15 @@ class AssertOp(Intrinsic):
             rank = condition.ndim
             self.require(rank in (-1, 0), "condition", "a bool scalar", code=OPERANDS, found=f"rank {rank}")
         return UNIT
+
+    def builtin_arguments(self, call: Call, lowering: Lowering) -> Sequence[RelaxExpr]:
+        condition, *rest = call.args
+        return condition, StringImm(self.format), *rest
+
+    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+        condition, *rest = values
+        machine.builtin(self.builtin, (condition, self.format, *rest))
+        return ()
 
     @staticmethod
     def make(condition: Any, *values: Any, format_args: Any = (), format: str = "") -> Call:
@@ -535,33 +512,39 @@ def as_vdevice(value: Any) -> VDevice:
     raise ValueError(f'expected a VDevice or text such as "llvm:0", found {value!r}')
 
 
-@operator("relax.to_vdevice")
-class ToVDevice(Intrinsic):
-    """The tensor on another virtual device: itself if it is there, else a copy."""
+class Placing(Intrinsic):
+    """The base of operators that state on which virtual device their result is."""
+
+    __slots__ = ()
 
     effects: ClassVar[Effects] = Effects(aliases=(0,))
-    dst_vdevice: VDevice = child(converter=as_vdevice)
-
+    builtin: ClassVar[str] = "vm.builtin.to_device"
     propagates_vdevice: ClassVar[bool] = False
+
+    dst_vdevice: VDevice
 
     def infer(self, data: TensorStructInfo) -> TensorStructInfo:
         return data.replace(vdevice=self.dst_vdevice)
 
     def reference(self, data: Array) -> Array:
         return data
+
+    def builtin_arguments(self, call: Call, lowering: Lowering) -> Sequence[RelaxExpr]:
+        return call.args[0], lowering.device(self.dst_vdevice, call)
+
+    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+        return machine.to_vdevice(values[0], self.dst_vdevice)
+
+
+@operator("relax.to_vdevice")
+class ToVDevice(Placing):
+    """The tensor on another virtual device: itself if it is there, else a copy."""
+
+    dst_vdevice: VDevice = child(converter=as_vdevice)
 
 
 @operator("relax.hint_on_device")
-class HintOnDevice(Intrinsic):
+class HintOnDevice(Placing):
     """The tensor itself, with the remark that it belongs on a device."""
 
-    effects: ClassVar[Effects] = Effects(aliases=(0,))
     dst_vdevice: VDevice = child(converter=as_vdevice)
-
-    propagates_vdevice: ClassVar[bool] = False
-
-    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
-        return data.replace(vdevice=self.dst_vdevice)
-
-    def reference(self, data: Array) -> Array:
-        return data

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
 from .. import topi
 from ..expr import Call
 from ..info.text import prim_text
-from ..ir import DataType
+from ..ir import DataType, RelaxExpr
 from ..struct_info import TensorStructInfo
+from .base import Gradients, Term
 from .dims import broadcast_dims, require_same_dim, same_dtype, tensor
 from .errors import SHAPES, OperatorError
+from .facts import MixedPrecision
+from .gradients import apply, collapsed, dims_of, is_float, reshaped, tensor_info
 from .operator import Array, Operator, composite, operator, public_function
 
 VOID = DataType("")
@@ -26,6 +30,7 @@ class Matmul(Operator):
     the operands, if none is given), of 16-bit and narrower floats in float32, rounded once.
     """
 
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.ALWAYS
     total = True
 
     out_dtype: DataType = VOID
@@ -64,6 +69,30 @@ class Matmul(Operator):
         dtype = self.out_dtype or DataType(x1.dtype.name)
         wide = np.float32 if dtype.is_float and dtype.bits < 32 else dtype.numpy()
         return np.asarray(np.matmul(x1.astype(wide), x2.astype(wide))).astype(dtype.numpy())
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        if not self.out_dtype.is_void or not all(map(is_float, operands)):
+            return None
+        x1, x2 = operands
+        # A lone row or column gets the dimension that the product drops.
+        if tensor_info(x1).ndim == 1:
+            place = -1 if tensor_info(x2).ndim == 1 else -2
+            x1, grad = apply("expand_dims", x1, axis=0), apply("expand_dims", grad, axis=place)
+        if tensor_info(x2).ndim == 1:
+            x2, grad = apply("expand_dims", x2, axis=1), apply("expand_dims", grad, axis=-1)
+        if dims_of(x1) is None or dims_of(x2) is None:
+            return None
+        products = (Matmul().call(grad, _transposed(x2)), x1), (Matmul().call(_transposed(x1), grad), x2)
+        sums = [collapsed(product, operand) for product, operand in products]
+        gradients = [
+            None if s is None else reshaped(s, operand) for s, operand in zip(sums, operands, strict=True)
+        ]
+        return None if None in gradients else gradients
+
+
+def _transposed(x: RelaxExpr) -> RelaxExpr:
+    ndim = tensor_info(x).ndim
+    return apply("permute_dims", x, axes=[*range(ndim - 2), ndim - 1, ndim - 2])
 
 
 @composite("relax.nn.linear")

@@ -21,8 +21,15 @@ which its tests are generated (inference, formula, machine code and reference ar
             return e / e.sum(self.axis, keepdims=True)
 
 That is all: ``relax.op.nn.softmax(data, axis=-1)`` exists (operands, then attributes; the class's
-docstring), and a Call's ``attrs`` is the instance. The rest is said by class variables: `pure`, `packed`,
-`view`, … below.
+docstring), and a Call's ``attrs`` is the instance. The rest is said by class variables and optional methods, which
+`relax.op.base.Operator` declares with their defaults. Passes ask them; no pass keeps names of operators:
+
+    pure, total, view, elementwise      effects, failures, storage, and which elements a result depends on
+    exactness                           the dtypes for which constants may be folded by `reference`
+    mixed_precision                     the dtype of float operands in a program that is made narrow
+    packed, legalize, legalize_for      what a call is replaced by: in general, and on one target
+    permuted                            the same computation on permuted dimensions, for passes that choose layouts
+    gradient                            the gradients of the operands
 
 * `infer` gets one struct info per operand, of the kind annotated. Parts may be unknown (dtype "", ndim -1,
   shape None): infer what can be known, and complain (with `require` and kin, or by raising OperatorError)
@@ -55,8 +62,18 @@ from typing_extensions import dataclass_transform
 
 from ..expr import Call
 from ..ir import RelaxExpr, child, node, register_op
+from ..target import Target
 from .attributes import attribute_field, own_hints
-from .base import Array, Operator, infer_call, is_method, make_operator, operator_of
+from .base import (
+    Array,
+    Operator,
+    infer_call,
+    is_call_of,
+    is_method,
+    make_operator,
+    operator_class,
+    operator_of,
+)
 from .operands import operands_of
 
 PublicFunction = Callable[..., Any]
@@ -120,7 +137,11 @@ def public_names(prefix: str) -> list[str]:
 def legalize_call(builder: Any, call: Call) -> RelaxExpr:
     """FLegalize of every operator class."""
     operator = operator_of(call)
-    return call if operator is None else operator.legalize(builder, call)
+    if operator is None:
+        return call
+    target = Target.current()
+    special = None if target is None else operator.legalize_for(target, builder, call)
+    return operator.legalize(builder, call) if special is None else special
 
 
 def _with_converters(cls: type[T]) -> type[T]:
@@ -209,8 +230,10 @@ __all__ = [
     "Operator",
     "composite",
     "infer_call",
+    "is_call_of",
     "legalize_call",
     "operator",
+    "operator_class",
     "operator_of",
     "public_function",
     "public_names",

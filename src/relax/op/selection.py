@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from .. import topi
 from ..struct_info import PrimStructInfo, TensorStructInfo
+from .base import Gradients, Term
 from .binary import as_tensor
 from .dims import broadcast_all, same_dtype, tensor
+from .gradients import apply, collapsed, is_float, masked
 from .literals import literals_like
-from .operator import Array, Operator, operator
-from .shapes import product
+from .operator import Array, operator
+from .shapes import Move, product
 
 
 @operator("relax.take")
-class Take(Operator):
+class Take(Move):
     """x at the indices, along an axis; without axis, of x flattened. A negative index counts from the end.
 
     The mode says what an index out of range means: "fast" is an error at run time, "clip" takes the nearest element,
@@ -78,9 +80,10 @@ def _as_int64(indices: Array, modulus: int) -> np.ndarray[Any, np.dtype[np.int64
 
 
 @operator("relax.where")
-class Where(Operator):
+class Where(Move):
     """x1 where the condition holds, else x2; all three broadcast."""
 
+    elementwise: ClassVar[bool] = True
     total = True
 
     def prepare(self, arguments: Sequence[Any]) -> Sequence[Any]:
@@ -101,3 +104,14 @@ class Where(Operator):
 
     def reference(self, condition: Array, x1: Array, x2: Array) -> Array:
         return np.asarray(np.where(condition, x1, x2), np.result_type(x1, x2))
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        condition, *values = operands
+        floats = [is_float(value) for value in values]
+        parts = masked(grad, condition), masked(grad, apply("logical_not", condition))
+        gradients = [
+            collapsed(part, value) if float_ else None
+            for part, value, float_ in zip(parts, values, floats, strict=True)
+        ]
+        missing = any(f and g is None for f, g in zip(floats, gradients, strict=True))
+        return None if missing else (None, *gradients)

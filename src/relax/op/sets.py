@@ -9,6 +9,7 @@ import numpy as np
 from ..ir import StructInfo
 from ..struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
 from .dims import tensor
+from .facts import MixedPrecision
 from .operator import Array, Operator, operator
 
 
@@ -19,6 +20,8 @@ class Unique(Operator):
     With `return_index`, `return_inverse` or `return_counts` a tuple: the elements, then, as asked, int64 tensors
     of where each first occurs, of which each input element is, and of how often each occurs. A NaN is like another.
     """
+
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
 
     sorted: bool = True
     return_index: bool = False
@@ -58,6 +61,7 @@ class Unique(Operator):
 class NonZero(Operator):
     """The int64 indices of elements that are not zero, in row-major order: (ndim, count), one column per element."""
 
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
     packed: ClassVar[str | None] = "relax.run.nonzero"
 
     def infer(self, x: TensorStructInfo) -> TensorStructInfo:

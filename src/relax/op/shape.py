@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..expr import Call
-from ..ir import Op, RelaxExpr
+from ..ir import RelaxExpr
 from ..struct_info import TensorStructInfo
+from .intrinsics import ShapeOf
 from .known import known_struct_info
 
 
@@ -18,8 +18,7 @@ def get_shape_of(expr: RelaxExpr) -> RelaxExpr:
         return info.shape
     if info is not None and not isinstance(info, TensorStructInfo):
         raise TypeError(f"get_shape_of: expected a tensor, found {info}")
-    op = Op.get("relax.shape_of")
-    return Call(op, (expr,), op.get_attr("operator_class")())
+    return ShapeOf().raw_call((expr,))
 
 
 __all__ = ["get_shape_of"]

@@ -1,4 +1,4 @@
-"""Operators that rearrange a tensor's elements: permute, reshape, slice, split, join, repeat.
+"""Operators that give a tensor another shape: permute, reshape, broadcast.
 
 Where sizes that must agree are not known to, the kernel checks them when it runs.
 """
@@ -10,30 +10,27 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from .. import te, topi
+from .. import topi
 from ..expr import Call, ShapeExpr, Var
 from ..info.dims import simplify_dim
 from ..info.text import prim_text
-from ..ir import RelaxExpr
+from ..ir import RelaxExpr, StructInfo
 from ..prim import IntImm, PrimExpr, const, is_const
 from ..struct_info import (
-    ObjectStructInfo,
-    PrimStructInfo,
     ShapeStructInfo,
     TensorStructInfo,
-    TupleStructInfo,
 )
-from ..topi.slicing import section_slices, slice_of
+from .base import Gradients, Term
 from .dims import (
     compare_dims,
     normalize_axes,
-    normalize_axis,
     require_same_dim,
     require_stretch,
-    same_dtype,
     tensor,
 )
-from .errors import AXES, OPERANDS, SHAPES, OperatorError
+from .errors import AXES, SHAPES, OperatorError
+from .facts import Axes, Exactness, MixedPrecision, Permuted, has_rank, moved_axis
+from .gradients import collapsed, reshaped
 from .known import known_struct_info
 from .operator import Array, Operator, operator
 
@@ -63,11 +60,20 @@ def require_sizes(shape: ShapeStructInfo, hint: str = "") -> None:
             raise OperatorError(SHAPES, message, operand="shape", hint=hint)
 
 
+class Move(Operator):
+    """The base of operators that move elements and compute nothing with them."""
+
+    __slots__ = ()
+
+    exactness: ClassVar[Exactness] = Exactness.ALWAYS
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
+
+
 # ------------------------------------------------------------------------------- the order of dimensions
 
 
 @operator("relax.permute_dims")
-class PermuteDims(Operator):
+class PermuteDims(Move):
     """Dimension d of the result is dimension axes[d] of x; without axes they are reversed."""
 
     total = True
@@ -90,12 +96,25 @@ class PermuteDims(Operator):
     def reference(self, x: Array) -> Array:
         return np.transpose(x, self.axes)
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        inverse = None
+        if self.axes is not None:
+            axes = normalize_axes(self.axes, len(self.axes))
+            inverse = tuple(axes.index(axis) for axis in range(len(axes)))
+        return (PermuteDims(inverse).call(grad),)
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        if not has_rank(infos, axes):
+            return None
+        order = tuple(reversed(range(len(axes)))) if self.axes is None else self.axes
+        return Permuted(PermuteDims(tuple(moved_axis(a, axes) for a in order)), (axes,), (None,))
+
 
 # ------------------------------------------------------------------------------------------- new shapes
 
 
 @operator("relax.reshape")
-class Reshape(Operator):
+class Reshape(Move):
     """The elements of x in the same order, in another shape of as many elements.
 
     In a tuple of sizes, 0 is the size of x in the same place, and one -1 is what is left over. (Of an x
@@ -131,6 +150,10 @@ class Reshape(Operator):
         if ranked and isinstance(shape, ShapeStructInfo) and shape.ndim != -1:
             return Operator.legalize(self, builder, call)
         return self.packed_call("relax.run.reshape", call, builder)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        gradient = reshaped(grad, operands[0])
+        return None if gradient is None else (gradient, *[None] * (len(operands) - 1))
 
 
 def _written_shape(x: Any, shape: Any) -> Any:
@@ -198,7 +221,7 @@ def _left_over(dims: Sequence[PrimExpr], others: Sequence[PrimExpr]) -> PrimExpr
 
 
 @operator("relax.flatten")
-class Flatten(Operator):
+class Flatten(Move):
     """All elements of x in one dimension."""
 
     total = True
@@ -212,9 +235,13 @@ class Flatten(Operator):
     compute = topi.flatten
     reference = np.ravel
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        gradient = reshaped(grad, operands[0])
+        return None if gradient is None else (gradient, *[None] * (len(operands) - 1))
+
 
 @operator("relax.expand_dims")
-class ExpandDims(Operator):
+class ExpandDims(Move):
     """x with new dimensions of size 1 at these places of the result."""
 
     total = True
@@ -234,9 +261,13 @@ class ExpandDims(Operator):
     compute = topi.expand_dims
     reference = np.expand_dims
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        gradient = reshaped(grad, operands[0])
+        return None if gradient is None else (gradient, *[None] * (len(operands) - 1))
+
 
 @operator("relax.squeeze")
-class Squeeze(Operator):
+class Squeeze(Move):
     """x without these dimensions, which must have size 1; without axis, all that are known to have it."""
 
     view = True
@@ -266,9 +297,13 @@ class Squeeze(Operator):
     def reference(self, x: Array) -> Array:
         return np.squeeze(x, self.axis)
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        gradient = reshaped(grad, operands[0])
+        return None if gradient is None else (gradient, *[None] * (len(operands) - 1))
+
 
 @operator("relax.broadcast_to")
-class BroadcastTo(Operator):
+class BroadcastTo(Move):
     """x repeated along dimensions of size 1, and along new leading ones, to fill a shape."""
 
     def infer_from_call(
@@ -292,290 +327,6 @@ class BroadcastTo(Operator):
     def reference(self, x: Array, shape: Sequence[int]) -> Array:
         return np.array(np.broadcast_to(x, tuple(shape)))
 
-
-# -------------------------------------------------------------------------------------- joining, cutting
-
-
-def tensor_fields(tensors: TupleStructInfo, operand: str) -> list[TensorStructInfo]:
-    """The fields of a tuple of tensors; one of unknown kind as a tensor of which nothing is known."""
-    fields: list[TensorStructInfo] = []
-    for i, field in enumerate(tensors.fields):
-        if isinstance(field, TensorStructInfo):
-            fields.append(field)
-        elif isinstance(field, ObjectStructInfo):
-            fields.append(tensor(None, ""))
-        else:
-            raise OperatorError(OPERANDS, f"field {i} of {operand} must be a tensor", operand=operand)
-    return fields
-
-
-@operator("relax.concat")
-class Concat(Operator):
-    """The tensors of a tuple one after the other along an axis. They agree in all other dimensions.
-
-    With an axis of None they must have one dimension.
-    """
-
-    total = True
-
-    axis: int | None = 0
-    kernel: ClassVar[str] = "concatenate"
-
-    def infer(self, tensors: TupleStructInfo) -> TensorStructInfo:
-        fields = tensor_fields(tensors, "tensors")
-        if not fields:
-            raise OperatorError(OPERANDS, "tensors must hold at least one tensor", operand="tensors")
-        dtype = fields[0].dtype
-        for i, field in enumerate(fields):
-            dtype = same_dtype(dtype, field.dtype, ("tensors[0]", f"tensors[{i}]"))
-        ranks = {field.ndim for field in fields if field.ndim != -1}
-        if len(ranks) > 1:
-            found = ", ".join("?" if f.ndim == -1 else str(f.ndim) for f in fields)
-            raise OperatorError(SHAPES, f"tensors must have one number of dimensions, found {found}")
-        if not ranks:
-            return tensor(None, dtype)
-        (ndim,) = ranks
-        if self.axis is None and ndim != 1:
-            message = f"tensors must have one dimension where axis is None, found {ndim}"
-            raise OperatorError(SHAPES, message, hint="give an axis, or flatten them with R.flatten")
-        axis = normalize_axis(self.axis or 0, ndim, "axis", "tensors")
-        shapes = [field.dims for field in fields]
-        dims = _joined([shape for shape in shapes if shape is not None], axis)
-        return tensor(None if None in shapes else dims, dtype, ndim)
-
-    def compute(self, tensors: Sequence[te.Tensor]) -> te.Tensor:
-        return topi.concatenate(tensors, self.axis or 0)
-
-    def reference(self, tensors: Sequence[Array]) -> Array:
-        return np.concatenate(list(tensors), self.axis or 0)
-
-
-def _joined(shapes: Sequence[Sequence[PrimExpr]], axis: int) -> list[PrimExpr]:
-    """The shape of tensors joined along an axis. Raises OperatorError if they differ elsewhere."""
-    if not shapes:
-        return []
-    dims = list(shapes[0])
-    for i, shape in enumerate(shapes[1:], 1):
-        for d, size in enumerate(shape):
-            if d == axis:
-                dims[d] = dims[d] + size
-                continue
-            message = (
-                f"dimension {d} of tensors[{i}] is {prim_text(size)}, and of tensors[0] {prim_text(dims[d])}"
-            )
-            dims[d] = require_same_dim(dims[d], size, OperatorError(SHAPES, message, operand="tensors"))
-    dims[axis] = simplify_dim(dims[axis])
-    return dims
-
-
-@operator("relax.stack")
-class Stack(Operator):
-    """The tensors of a tuple, of one shape, along a new axis."""
-
-    total = True
-
-    axis: int = 0
-
-    def infer(self, tensors: TupleStructInfo) -> TensorStructInfo:
-        fields = tensor_fields(tensors, "tensors")
-        if not fields:
-            raise OperatorError(OPERANDS, "tensors must hold at least one tensor", operand="tensors")
-        expand = ExpandDims((self.axis,))
-        return Concat(self.axis).infer(TupleStructInfo(tuple(expand.infer(field) for field in fields)))
-
-    compute = topi.stack
-
-    def reference(self, tensors: Sequence[Array]) -> Array:
-        return np.stack(list(tensors), self.axis)
-
-
-MAX_SECTIONS = 65_536
-
-
-@operator("relax.split")
-class Split(Operator):
-    """x cut along an axis, as a tuple.
-
-    A number of sections gives so many of size ⌈size / sections⌉, the last ones smaller or empty when it does not
-    divide evenly. A list of indices cuts there: a negative one counts from the end, one beyond the end cuts there.
-    """
-
-    indices_or_sections: int | tuple[int, ...]
-    axis: int = 0
-
-    def infer(self, x: TensorStructInfo) -> TupleStructInfo:
-        cut = self.indices_or_sections
-        if isinstance(cut, int):
-            self.require_attribute(cut > 0, "indices_or_sections", "a positive number, or a list of indices")
-            # Each section is a field of the result's struct info: a number beyond all use would fill the memory.
-            self.require_attribute(cut <= MAX_SECTIONS, "indices_or_sections", f"at most {MAX_SECTIONS}")
-        axis = self.require_axis(self.axis, x, "x")
-        count = cut if isinstance(cut, int) else len(cut) + 1
-        if x.dims is None or axis is None:
-            return TupleStructInfo((tensor(None, x.dtype, x.ndim),) * count)
-        before, after = x.dims[:axis], x.dims[axis + 1 :]
-        parts = section_slices(x.dims[axis], cut)
-        return TupleStructInfo(tuple(tensor([*before, part.size, *after], x.dtype) for part in parts))
-
-    compute = topi.split
-
-    def reference(self, x: Array) -> tuple[Array, ...]:
-        cut, size = self.indices_or_sections, x.shape[self.axis]
-        if isinstance(cut, int):
-            length = -(-size // cut)
-            cut = tuple(min(length * k, size) for k in range(1, cut))
-        return tuple(np.split(x, cut, self.axis))
-
-
-@operator("relax.strided_slice")
-class StridedSlice(Operator):
-    """``x[begin:end:stride]`` along each of the axes; the other dimensions whole.
-
-    As in NumPy, a negative bound counts from the end and one out of range is cut off; a negative stride goes backwards.
-    `assume_inbound` promises that the bounds lie within x.
-    """
-
-    assume_inbound: bool = False
-
-    def infer(
-        self,
-        x: TensorStructInfo,
-        axes: TupleStructInfo,
-        begin: TupleStructInfo,
-        end: TupleStructInfo,
-        strides: TupleStructInfo | None = None,
-    ) -> TensorStructInfo:
-        chosen = [_constant(value, "axes") for value in _scalars(axes, "axes")]
-        steps = [1] * len(chosen)
-        if strides is not None:
-            steps = [_constant(value, "strides") for value in _scalars(strides, "strides")]
-        begins, ends = _scalars(begin, "begin"), _scalars(end, "end")
-        for name, given in (("begin", begins), ("end", ends), ("strides", steps)):
-            if len(given) != len(chosen):
-                raise OperatorError(
-                    OPERANDS,
-                    f"{name} must have one number per axis: {len(chosen)}, found {len(given)}",
-                    operand=name,
-                )
-        if 0 in steps:
-            raise OperatorError(OPERANDS, "a stride must not be 0", operand="strides")
-        if x.ndim == -1:
-            return tensor(None, x.dtype)
-        where = normalize_axes(chosen, x.ndim, "axes", "x")
-        if x.dims is None or None in begins or None in ends:
-            return tensor(None, x.dtype, x.ndim)
-        dims = list(x.dims)
-        for axis, b, e, step in zip(where, begins, ends, steps, strict=True):
-            dims[axis] = slice_of(dims[axis], b, e, step, self.assume_inbound).size
-        return tensor(dims, x.dtype)
-
-    def compute(self, x: Any, axes: Any, begin: Any, end: Any, strides: Any = None) -> Any:
-        steps = None if strides is None else [int(step) for step in strides]
-        return topi.strided_slice(x, begin, end, steps, [int(axis) for axis in axes], self.assume_inbound)
-
-    def reference(
-        self,
-        x: Array,
-        axes: Sequence[int],
-        begin: Sequence[int],
-        end: Sequence[int],
-        strides: Sequence[int] | None = None,
-    ) -> Array:
-        index = [slice(None)] * x.ndim
-        for axis, b, e, step in zip(axes, begin, end, strides or [1] * len(axes), strict=True):
-            index[axis] = slice(b, e, step)
-        return np.ascontiguousarray(x[tuple(index)]) if x.ndim else x
-
-
-def _scalars(values: TupleStructInfo, operand: str) -> list[PrimExpr | None]:
-    """The integers of a tuple, None for one not known. Raises OperatorError if it holds anything else."""
-    result: list[PrimExpr | None] = []
-    for field in values.fields:
-        if isinstance(field, PrimStructInfo) and not field.dtype.is_float:
-            result.append(field.value)
-        elif isinstance(field, ObjectStructInfo):
-            result.append(None)
-        else:
-            raise OperatorError(OPERANDS, f"{operand} must be a tuple of integers", operand=operand)
-    return result
-
-
-def _constant(value: PrimExpr | None, operand: str) -> int:
-    if isinstance(value, IntImm):
-        return value.value
-    raise OperatorError(OPERANDS, f"{operand} must be constants", operand=operand)
-
-
-# --------------------------------------------------------------------------------- repeating, reversing
-
-
-@operator("relax.flip")
-class Flip(Operator):
-    """x with the order of elements reversed along these axes."""
-
-    total = True
-
-    axis: tuple[int, ...]
-
-    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
-        if data.ndim != -1:
-            normalize_axes(self.axis, data.ndim, "axis", "data")
-        return data
-
-    compute = topi.flip
-
-    def reference(self, data: Array) -> Array:
-        return np.ascontiguousarray(np.flip(data, self.axis))
-
-
-@operator("relax.repeat")
-class Repeat(Operator):
-    """Each element `repeats` times in a row, along an axis; without axis, of data flattened."""
-
-    repeats: int
-    axis: int | None = None
-
-    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
-        self.require_attribute(self.repeats >= 0, "repeats", "0 or more")
-        if self.axis is None:
-            size = None if data.dims is None else [simplify_dim(product(data.dims) * self.repeats)]
-            return tensor(size, data.dtype, 1)
-        axis = self.require_axis(self.axis, data)
-        if data.dims is None or axis is None:
-            return tensor(None, data.dtype, data.ndim)
-        dims = list(data.dims)
-        dims[axis] = simplify_dim(dims[axis] * self.repeats)
-        return tensor(dims, data.dtype)
-
-    compute = topi.repeat
-
-    def reference(self, data: Array) -> Array:
-        return np.repeat(data, self.repeats, self.axis)
-
-
-@operator("relax.tile")
-class Tile(Operator):
-    """data side by side, repeats[d] times along dimension d; missing dimensions are new, missing counts 1."""
-
-    total = True
-
-    repeats: tuple[int, ...]
-
-    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
-        self.require_attribute(min(self.repeats, default=0) >= 0, "repeats", "numbers of 0 or more")
-        if data.ndim == -1:
-            return tensor(None, data.dtype)
-        ndim = max(data.ndim, len(self.repeats))
-        if data.dims is None:
-            return tensor(None, data.dtype, ndim)
-        one = const(1, "int64")
-        sizes = [*[one] * (ndim - data.ndim), *data.dims]
-        counts = [*[1] * (ndim - len(self.repeats)), *self.repeats]
-        dims = [simplify_dim(size * count) for size, count in zip(sizes, counts, strict=True)]
-        return tensor(dims, data.dtype)
-
-    def compute(self, data: Any) -> Any:
-        return topi.tile(data, self.repeats)
-
-    def reference(self, data: Array) -> Array:
-        return np.tile(data, self.repeats)
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        gradient = collapsed(grad, operands[0])
+        return None if gradient is None else (gradient, None)

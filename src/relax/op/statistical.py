@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from .. import topi
-from ..ir import DataType
+from ..ir import DataType, StructInfo
 from ..prim import IntImm, PrimExpr, simplify
 from ..runtime.rounding import convert_array
 from ..struct_info import TensorStructInfo
+from .base import Gradients, Term
 from .dims import check_later, compare_dims, normalize_axes, tensor
 from .errors import SHAPES, OperatorError
+from .facts import Axes, Exactness, MixedPrecision, Permuted, has_rank, moved_axis, without
+from .gradients import apply, dims_of, is_float, number_of, spread, tensor_info
 from .operator import Array, Operator, operator
 
 
@@ -44,6 +47,7 @@ class Reduction(Operator):
 
     __slots__ = ()
 
+    exactness: ClassVar[Exactness] = Exactness.INTEGERS
     total = True
 
     axis: tuple[int, ...] | None
@@ -55,6 +59,13 @@ class Reduction(Operator):
     def infer(self, x: TensorStructInfo) -> TensorStructInfo:
         self.require_dtype(x, "x", *self.takes)
         return _folded(x, self.axis, self.keepdims, x.dtype)
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        if not has_rank(infos, axes):
+            return None
+        axis = tuple(range(len(axes))) if self.axis is None else self.axis
+        moved = self.replace(axis=tuple(moved_axis(a, axes) for a in axis))
+        return Permuted(moved, (axes,), (axes if self.keepdims else without(axes, axis),))
 
 
 @operator("relax.sum")
@@ -68,6 +79,13 @@ class Sum(Reduction):
     def reference(self, data: Array) -> Array:
         wide = _widened(data)
         return np.sum(wide, self.axis, dtype=wide.dtype, keepdims=self.keepdims).astype(data.dtype)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        (x,) = operands
+        if not is_float(x):
+            return (None,)
+        gradient = spread(grad, x, self.axis, self.keepdims)
+        return None if gradient is None else (gradient,)
 
 
 @operator("relax.prod")
@@ -87,6 +105,9 @@ class Prod(Reduction):
 class Max(Reduction):
     """The greatest element along `axis`; NaN if there is one; of nothing, the least value of the dtype."""
 
+    exactness: ClassVar[Exactness] = Exactness.IEEE
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
+
     axis: tuple[int, ...] | None = None
     keepdims: bool = False
     compute = topi.max
@@ -99,6 +120,9 @@ class Max(Reduction):
 @operator("relax.min")
 class Min(Reduction):
     """The least element along `axis`; NaN if there is one; of nothing, the greatest value of the dtype."""
+
+    exactness: ClassVar[Exactness] = Exactness.IEEE
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
 
     axis: tuple[int, ...] | None = None
     keepdims: bool = False
@@ -115,6 +139,7 @@ class Mean(Reduction):
 
     axis: tuple[int, ...] | None = None
     keepdims: bool = False
+    exactness: ClassVar[Exactness] = Exactness.NEVER
     takes: ClassVar[tuple[str, ...]] = ("float",)
     compute = topi.mean
 
@@ -123,11 +148,22 @@ class Mean(Reduction):
             total = np.sum(_widened(data), self.axis, keepdims=self.keepdims)
             return np.asarray(total / total.dtype.type(data.size / max(total.size, 1))).astype(data.dtype)
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        (x,) = operands
+        gradient, dims = spread(grad, x, self.axis, self.keepdims), dims_of(x)
+        if gradient is None or dims is None:
+            return None
+        folded = dims if self.axis is None else [dims[axis] for axis in self.axis]
+        return (apply("divide", gradient, number_of(folded, tensor_info(x).dtype)),)
+
 
 class ArgReduction(Operator):
     """The base of argmax and argmin, whose result is an int64 index."""
 
     __slots__ = ()
+
+    exactness: ClassVar[Exactness] = Exactness.IEEE
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
 
     axis: int | None
     keepdims: bool
@@ -155,6 +191,15 @@ class ArgReduction(Operator):
         if not self.keepdims:
             return found
         return found.reshape((1,) * data.ndim) if self.axis is None else np.expand_dims(found, self.axis)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        return (None,)
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        if self.axis is None or not has_rank(infos, axes):
+            return None
+        moved = self.replace(axis=moved_axis(self.axis, axes))
+        return Permuted(moved, (axes,), (axes if self.keepdims else without(axes, [self.axis]),))
 
 
 @operator("relax.argmax")
@@ -191,6 +236,7 @@ class CumSum(Operator):
     The result has `dtype`, or the input's. Integers wrap around.
     """
 
+    exactness: ClassVar[Exactness] = Exactness.INTEGERS
     total = True
 
     axis: int | None = None
@@ -232,3 +278,8 @@ class CumSum(Operator):
             first[axis] = slice(0, 1)
             total[tuple(first)] = 0
         return total.astype(kind)
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        if self.axis is None or not has_rank(infos, axes):
+            return None
+        return Permuted(self.replace(axis=moved_axis(self.axis, axes)), (axes,), (axes,))

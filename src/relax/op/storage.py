@@ -22,7 +22,7 @@ from ..struct_info import (
     TupleStructInfo,
 )
 from .errors import OPERANDS, OperatorError
-from .intrinsics import UNIT, Intrinsic, require_tuple, result_of
+from .intrinsic import UNIT, Intrinsic, Lowering, Machine, TupleCall, require_tuple, result_of
 from .operator import operator
 from .tir_calls import as_arguments, as_callee, as_infos, as_shape
 
@@ -58,10 +58,28 @@ def _text(value: Any) -> RelaxExpr:
     return value if isinstance(value, RelaxExpr) else StringImm(value)
 
 
+def _device_argument(index: RelaxExpr) -> tuple[RelaxExpr, ...]:
+    """The index of a device, unless it is that of the first, which needs no mention."""
+    first = isinstance(index, PrimValue) and isinstance(index.value, IntImm) and index.value.value == 0
+    return () if first else (index,)
+
+
+class EndOfLife(Intrinsic):
+    """The base of remarks that a value is not used any more. The machine finds that out itself, in the bytecode."""
+
+    __slots__ = ()
+
+    pure: ClassVar[bool] = False
+
+    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+        return ()
+
+
 @operator("relax.builtin.alloc_tensor")
 class BuiltinAllocTensor(Intrinsic):
     """A fresh tensor of unknown contents."""
 
+    builtin: ClassVar[str] = "vm.builtin.alloc_tensor"
     propagates_vdevice: ClassVar[bool] = False
 
     def infer(
@@ -76,6 +94,13 @@ class BuiltinAllocTensor(Intrinsic):
         info = tensor_like(call, 0, 1)
         device = listed_device(call.args[2], builder)
         return info if device is None else info.replace(vdevice=device)
+
+    def builtin_arguments(self, call: Call, lowering: Lowering) -> Sequence[RelaxExpr]:
+        return *call.args[:2], *_device_argument(call.args[2])
+
+    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+        shape, dtype, device, _ = values
+        return machine.allocate(shape, dtype, device)
 
     @staticmethod
     def make(shape: Any, dtype: Any, runtime_device_index: Any = 0, storage_scope: Any = "global") -> Call:
@@ -92,6 +117,7 @@ class StopLiftParams(Intrinsic):
     """The tensor itself; nothing after it is computed ahead of time from parameters."""
 
     effects: ClassVar[Effects] = VIEW
+    builtin: ClassVar[str] = "vm.builtin.copy"
 
     def infer(self, x: TensorStructInfo) -> TensorStructInfo:
         return x
@@ -107,6 +133,8 @@ class StopLiftParams(Intrinsic):
 class MemoryAllocStorage(Intrinsic):
     """Memory of so many bytes, to be cut into tensors."""
 
+    builtin: ClassVar[str] = "vm.builtin.alloc_storage"
+
     def infer(
         self,
         size: ShapeStructInfo,
@@ -115,6 +143,14 @@ class MemoryAllocStorage(Intrinsic):
         dtype: StructInfo,
     ) -> ObjectStructInfo:
         return ObjectStructInfo()
+
+    def builtin_arguments(self, call: Call, lowering: Lowering) -> Sequence[RelaxExpr]:
+        size, device, _, dtype = call.args
+        return size, dtype, *_device_argument(device)
+
+    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+        size, device, _, dtype = values
+        return machine.allocate_storage(size, dtype, device)
 
     @staticmethod
     def make(
@@ -133,6 +169,7 @@ class MemoryAllocTensor(Intrinsic):
     """A tensor in a storage, `offset` bytes from its start."""
 
     effects: ClassVar[Effects] = VIEW
+    builtin: ClassVar[str] = "vm.builtin.alloc_tensor_in"
     propagates_vdevice: ClassVar[bool] = False
 
     def infer(
@@ -150,20 +187,16 @@ class MemoryAllocTensor(Intrinsic):
 
 
 @operator("relax.memory.kill_storage")
-class MemoryKillStorage(Intrinsic):
+class MemoryKillStorage(EndOfLife):
     """A storage is not used after this."""
-
-    pure: ClassVar[bool] = False
 
     def infer(self, storage: StructInfo) -> TupleStructInfo:
         return UNIT
 
 
 @operator("relax.memory.kill_tensor")
-class MemoryKillTensor(Intrinsic):
+class MemoryKillTensor(EndOfLife):
     """A tensor is not used after this."""
-
-    pure: ClassVar[bool] = False
 
     def infer(self, tensor: StructInfo) -> TupleStructInfo:
         return UNIT
@@ -176,6 +209,8 @@ class MemoryKillTensor(Intrinsic):
 class VMAllocStorage(Intrinsic):
     """`size` elements of a dtype, from the machine's allocator."""
 
+    builtin: ClassVar[str] = "vm.builtin.alloc_storage"
+
     def infer(
         self,
         size: ShapeStructInfo,
@@ -184,6 +219,14 @@ class VMAllocStorage(Intrinsic):
         storage_scope: StructInfo,
     ) -> ObjectStructInfo:
         return ObjectStructInfo()
+
+    def builtin_arguments(self, call: Call, lowering: Lowering) -> Sequence[RelaxExpr]:
+        size, device, dtype, _ = call.args
+        return size, dtype, *_device_argument(device)
+
+    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+        size, device, dtype, _ = values
+        return machine.allocate_storage(size, dtype, device)
 
     @staticmethod
     def make(
@@ -202,6 +245,7 @@ class VMAllocTensor(Intrinsic):
     """A tensor in a storage of the machine."""
 
     effects: ClassVar[Effects] = VIEW
+    builtin: ClassVar[str] = "vm.builtin.alloc_tensor_in"
     propagates_vdevice: ClassVar[bool] = False
 
     def infer(
@@ -217,20 +261,19 @@ class VMAllocTensor(Intrinsic):
 
 
 @operator("relax.vm.kill_object")
-class VMKillObject(Intrinsic):
+class VMKillObject(EndOfLife):
     """A register is not read after this."""
-
-    pure: ClassVar[bool] = False
 
     def infer(self, obj: StructInfo) -> TupleStructInfo:
         return UNIT
 
 
 @operator("relax.vm.call_tir_dyn")
-class VMCallTIRDyn(Intrinsic):
+class VMCallTIRDyn(TupleCall):
     """Call a kernel; the last argument is a shape, whose integers become its last arguments."""
 
     effects: ClassVar[Effects] = Effects(writes="all")
+    builtin: ClassVar[str] = "vm.builtin.call_tir_dyn"
     takes_sinfo_args: ClassVar[bool] = True
     pure: ClassVar[bool] = False
 
@@ -239,6 +282,10 @@ class VMCallTIRDyn(Intrinsic):
     def infer_from_call(self, call: Call, builder: Any, func: StructInfo, args: StructInfo) -> StructInfo:
         require_tuple(args)
         return result_of(call.sinfo_args) if call.sinfo_args else UNIT
+
+    def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
+        function, (*args, integers) = values
+        return machine.apply(function, (*args, *integers))
 
     @staticmethod
     def make(func: Any, args: Any, sinfo_args: Any = None) -> Call:

@@ -37,7 +37,6 @@ from ..ir import (
     DiagnosticError,
     GlobalVar,
     Node,
-    Op,
     RelaxExpr,
     StructInfo,
     VDevice,
@@ -55,6 +54,7 @@ from ..struct_info import (
 from ..tir.functor import substitute as substitute_func
 from ..tir.stmt import PrimFunc
 from ..tir.usage import shape_vars_bound_by
+from .intrinsics import CallTIR
 
 
 class Builder(Protocol):
@@ -103,10 +103,7 @@ def call_te(
 
 
 def _call_tir(operands: list[RelaxExpr], out: StructInfo) -> Call:
-    op = Op.get("relax.call_tir")
-    # An operator's call carries the operator's instance, so that calls made anywhere are alike.
-    operator: Any = op.get_attr("operator_class")
-    return Call(op, operands, operator() if operator is not None else None, (out,))
+    return CallTIR().raw_call(operands, (out,))
 
 
 def _outputs(name: str, result: Any) -> list[te.Tensor]:

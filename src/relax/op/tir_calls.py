@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, cast
 
+import numpy as np
+
 from ..expr import ExternFunc, ShapeExpr, Tuple, convert
 from ..info.relations import Level, fit_all
 from ..ir import BaseFunc, Diagnostic, DiagnosticError, RelaxExpr, StructInfo
-from ..prim import PrimExpr
+from ..prim import IntImm, PrimExpr
 from ..prim import cast as prim_cast
 from ..prim.expr import INT64
 from ..struct_info import (
@@ -127,6 +129,15 @@ def _shapes_as_output(op_name: str, shapes: Any, dtype: Any) -> StructInfo:
             op_name, f"the output cannot be {shapes!r} of {dtype!r}: {error}", code=OUTPUTS
         ) from None
     return infos[0] if len(infos) == 1 else TupleStructInfo(infos)
+
+
+def as_indices(op_name: str, indices: Any) -> tuple[int, ...]:
+    """Argument positions from an integer or a list of them."""
+    given = as_sequence(indices)
+    for index in given:
+        if not isinstance(index, (int, np.integer, IntImm)) or isinstance(index, bool):
+            raise refused(op_name, f"inplace_indices holds a {type(index).__name__}, expected integers")
+    return tuple(int(index) for index in given)
 
 
 def refused(op_name: str, message: str, hint: str = "", *, code: str = OPERANDS) -> DiagnosticError:
@@ -243,3 +254,25 @@ def _count_text(func: FuncStructInfo, inputs: list[Any], ints: list[Any], outs: 
     if ints:
         parts.insert(1, f"{len(ints)} integers")
     return f"the function takes {len(func.params or ())} parameters, the call gives {', '.join(parts)}"
+
+
+def check_inplace_indices(indices: tuple[int, ...], results: int, args: StructInfo, what: str) -> None:
+    """One index per result, each an argument or -1, none twice, and at least one that names an argument."""
+    if len(indices) != results:
+        raise OperatorError(
+            INPLACE, f"{len(indices)} inplace_indices for {results} {what}{'s' * (results != 1)}"
+        )
+    count = len(args.fields) if isinstance(args, TupleStructInfo) else None
+    seen: set[int] = set()
+    for index in indices:
+        if index < -1 or (count is not None and index >= count):
+            known = "" if count is None else f"; there are {count}, counted from 0"
+            raise OperatorError(
+                INPLACE, f"inplace_indices: there is no argument {index}{known}", operand="args"
+            )
+        if index in seen:
+            raise OperatorError(INPLACE, f"inplace_indices: argument {index} is named twice", operand="args")
+        if index >= 0:
+            seen.add(index)
+    if not seen:
+        raise OperatorError(INPLACE, "inplace_indices names no argument", hint="use the call that allocates")

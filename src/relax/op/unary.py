@@ -7,18 +7,21 @@ dtype, or bool for the tests.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from .. import topi
-from ..ir import DataType
+from ..ir import DataType, RelaxExpr
 from ..prim import FloatImm, PrimExpr
 from ..runtime.rounding import convert_array, round_number
 from ..struct_info import PrimStructInfo, TensorStructInfo
+from .base import Gradients, Term
 from .dims import like
 from .errors import DTYPES, OperatorError
+from .facts import Exactness, MixedPrecision
+from .gradients import apply, chained, is_float, masked, tensor_info
 from .operator import Array, Operator, operator
 
 
@@ -27,14 +30,27 @@ class Unary(Operator):
 
     __slots__ = ()
 
+    exactness: ClassVar[Exactness] = Exactness.IEEE
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
+    elementwise: ClassVar[bool] = True
     total = True
 
     takes: ClassVar[tuple[str, ...]] = ("float",)
     gives: ClassVar[str | None] = None
+    steps: ClassVar[bool] = False
+    """True if the function is constant between its steps, so that no gradient passes."""
 
     def infer(self, x: TensorStructInfo) -> TensorStructInfo:
         self.require_dtype(x, "x", *self.takes)
         return like(x, self.gives)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        (x,) = operands
+        return (None,) if self.steps else chained(grad, x, lambda: self.slope(x, result))
+
+    def slope(self, x: Term, y: Term) -> RelaxExpr | None:
+        """The derivative at x, where the function is y; None if none is stated."""
+        return None
 
 
 class RealUnary(Unary):
@@ -42,6 +58,8 @@ class RealUnary(Unary):
 
     __slots__ = ()
 
+    exactness: ClassVar[Exactness] = Exactness.NEVER
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.NEVER
     accuracy = 4
 
 
@@ -89,6 +107,9 @@ class Exp(RealUnary):
     compute = topi.exp
     reference = _real(np.exp)
 
+    def slope(self, x: Term, y: Term) -> RelaxExpr:
+        return y
+
 
 @operator("relax.log")
 class Log(RealUnary):
@@ -97,14 +118,22 @@ class Log(RealUnary):
     compute = topi.log
     reference = _real(np.log)
 
+    def slope(self, x: Term, y: Term) -> RelaxExpr:
+        return 1.0 / x
+
 
 @operator("relax.sqrt")
 class Sqrt(RealUnary):
     """The square root, element by element."""
 
+    exactness: ClassVar[Exactness] = Exactness.IEEE
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
     accuracy = 0.5
     compute = topi.sqrt
     reference = _real(np.sqrt)
+
+    def slope(self, x: Term, y: Term) -> RelaxExpr:
+        return 0.5 / y
 
 
 @operator("relax.rsqrt")
@@ -115,21 +144,32 @@ class Rsqrt(RealUnary):
     compute = topi.rsqrt
     reference = _real(lambda x: np.ones_like(x) / np.sqrt(x))
 
+    def slope(self, x: Term, y: Term) -> RelaxExpr:
+        return y * y * y * -0.5
+
 
 @operator("relax.sigmoid")
 class Sigmoid(RealUnary):
     """1 / (1 + exp(-x)), element by element."""
 
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
     compute = topi.sigmoid
     reference = _real(lambda x: np.where(x >= 0, 1, np.exp(-np.abs(x))) / (1 + np.exp(-np.abs(x))))
+
+    def slope(self, x: Term, y: Term) -> RelaxExpr:
+        return y * (1.0 - y)
 
 
 @operator("relax.erf")
 class Erf(RealUnary):
     """The error function, element by element."""
 
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
     compute = topi.erf
     reference = _real(np.vectorize(math.erf, otypes=[np.float64]))
+
+    def slope(self, x: Term, y: Term) -> RelaxExpr:
+        return Exp().call(-(x * x)) * (2.0 / math.sqrt(math.pi))
 
 
 @operator("relax.sin")
@@ -139,6 +179,9 @@ class Sin(RealUnary):
     compute = topi.sin
     reference = _real(np.sin)
 
+    def slope(self, x: Term, y: Term) -> RelaxExpr:
+        return Cos().call(x)
+
 
 @operator("relax.cos")
 class Cos(RealUnary):
@@ -146,6 +189,9 @@ class Cos(RealUnary):
 
     compute = topi.cos
     reference = _real(np.cos)
+
+    def slope(self, x: Term, y: Term) -> RelaxExpr:
+        return -Sin().call(x)
 
 
 @operator("relax.tan")
@@ -155,6 +201,9 @@ class Tan(RealUnary):
     compute = topi.tan
     reference = _real(np.tan)
 
+    def slope(self, x: Term, y: Term) -> RelaxExpr:
+        return 1.0 + y * y
+
 
 @operator("relax.asin")
 class Asin(RealUnary):
@@ -162,6 +211,9 @@ class Asin(RealUnary):
 
     compute = topi.asin
     reference = _real(np.arcsin)
+
+    def slope(self, x: Term, y: Term) -> RelaxExpr:
+        return Rsqrt().call(1.0 - x * x)
 
 
 @operator("relax.acos")
@@ -171,6 +223,9 @@ class Acos(RealUnary):
     compute = topi.acos
     reference = _real(np.arccos)
 
+    def slope(self, x: Term, y: Term) -> RelaxExpr:
+        return -Rsqrt().call(1.0 - x * x)
+
 
 @operator("relax.atan")
 class Atan(RealUnary):
@@ -178,6 +233,9 @@ class Atan(RealUnary):
 
     compute = topi.atan
     reference = _real(np.arctan)
+
+    def slope(self, x: Term, y: Term) -> RelaxExpr:
+        return 1.0 / (1.0 + x * x)
 
 
 @operator("relax.sinh")
@@ -187,6 +245,9 @@ class Sinh(RealUnary):
     compute = topi.sinh
     reference = _real(np.sinh)
 
+    def slope(self, x: Term, y: Term) -> RelaxExpr:
+        return Cosh().call(x)
+
 
 @operator("relax.cosh")
 class Cosh(RealUnary):
@@ -195,13 +256,20 @@ class Cosh(RealUnary):
     compute = topi.cosh
     reference = _real(np.cosh)
 
+    def slope(self, x: Term, y: Term) -> RelaxExpr:
+        return Sinh().call(x)
+
 
 @operator("relax.tanh")
 class Tanh(RealUnary):
     """The hyperbolic tangent, element by element."""
 
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
     compute = topi.tanh
     reference = _real(np.tanh)
+
+    def slope(self, x: Term, y: Term) -> RelaxExpr:
+        return 1.0 - y * y
 
 
 @operator("relax.asinh")
@@ -211,6 +279,9 @@ class Asinh(RealUnary):
     compute = topi.asinh
     reference = _real(np.arcsinh)
 
+    def slope(self, x: Term, y: Term) -> RelaxExpr:
+        return Rsqrt().call(x * x + 1.0)
+
 
 @operator("relax.acosh")
 class Acosh(RealUnary):
@@ -218,6 +289,9 @@ class Acosh(RealUnary):
 
     compute = topi.acosh
     reference = _real(np.arccosh)
+
+    def slope(self, x: Term, y: Term) -> RelaxExpr:
+        return Rsqrt().call(x * x - 1.0)
 
 
 @operator("relax.atanh")
@@ -227,6 +301,9 @@ class Atanh(RealUnary):
     compute = topi.atanh
     reference = _real(np.arctanh)
 
+    def slope(self, x: Term, y: Term) -> RelaxExpr:
+        return 1.0 / (1.0 - x * x)
+
 
 # -------------------------------------------------------------------------------------- exact functions
 
@@ -235,6 +312,7 @@ class Atanh(RealUnary):
 class Floor(NumberUnary):
     """The greatest whole number ≤ x; an integer as it is."""
 
+    steps = True
     compute = topi.floor
     reference = _whole(np.floor)
 
@@ -243,6 +321,7 @@ class Floor(NumberUnary):
 class Ceil(NumberUnary):
     """The least whole number ≥ x; an integer as it is."""
 
+    steps = True
     compute = topi.ceil
     reference = _whole(np.ceil)
 
@@ -251,6 +330,7 @@ class Ceil(NumberUnary):
 class Trunc(NumberUnary):
     """x without its fraction; an integer as it is."""
 
+    steps = True
     compute = topi.trunc
     reference = _whole(np.trunc)
 
@@ -259,6 +339,7 @@ class Trunc(NumberUnary):
 class Round(NumberUnary):
     """The nearest whole number, halves to even, as NumPy rounds; an integer as it is."""
 
+    steps = True
     compute = topi.round
     reference = _whole(np.rint)
 
@@ -270,6 +351,9 @@ class Abs(NumberUnary):
     compute = topi.abs
     reference = np.abs
 
+    def slope(self, x: Term, y: Term) -> RelaxExpr:
+        return Sign().call(x)
+
 
 @operator("relax.negative")
 class Negative(NumberUnary):
@@ -278,11 +362,15 @@ class Negative(NumberUnary):
     compute = topi.negative
     reference = np.negative
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        return (Negative().call(grad),) if is_float(grad) else (None,)
+
 
 @operator("relax.sign")
 class Sign(NumberUnary):
     """-1, 0 or 1 as x is below, at or above 0; NaN stays NaN."""
 
+    steps = True
     compute = topi.sign
 
     def reference(self, x: Array) -> Array:
@@ -299,12 +387,16 @@ class Square(NumberUnary):
     def reference(self, x: Array) -> Array:
         return x * x
 
+    def slope(self, x: Term, y: Term) -> RelaxExpr:
+        return x * 2.0
+
 
 @operator("relax.isnan")
 class IsNan(NumberUnary):
     """Whether x is not a number; an integer is one."""
 
     gives = "bool"
+    steps = True
     compute = topi.isnan
     reference = _test(np.isnan, False)
 
@@ -314,6 +406,7 @@ class IsInf(NumberUnary):
     """Whether x is an infinity."""
 
     gives = "bool"
+    steps = True
     compute = topi.isinf
     reference = _test(np.isinf, False)
 
@@ -323,6 +416,7 @@ class IsFinite(NumberUnary):
     """Whether x is neither infinite nor NaN."""
 
     gives = "bool"
+    steps = True
     compute = topi.isfinite
     reference = _test(np.isfinite, True)
 
@@ -332,6 +426,7 @@ class LogicalNot(Unary):
     """The negation of a bool."""
 
     takes = ("bool",)
+    steps = True
     compute = topi.logical_not
     reference = np.logical_not
 
@@ -341,6 +436,7 @@ class BitwiseNot(Unary):
     """All bits flipped; of a bool, its negation."""
 
     takes = ("int", "uint", "bool")
+    steps = True
     compute = topi.bitwise_not
     reference = np.invert
 
@@ -352,6 +448,8 @@ class Clip(Operator):
     The bounds are numbers, or scalars of the program; beyond the values of an integer type they clip nothing.
     """
 
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
+    elementwise: ClassVar[bool] = True
     total = True
 
     compute = topi.clip
@@ -376,6 +474,13 @@ class Clip(Operator):
             min, max = (round_number(b, dtype) for b in (min, max))
         return np.minimum(np.maximum(x, np.array(min, x.dtype)), np.array(max, x.dtype))
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        x = operands[0]
+        if not is_float(x):
+            return (None,) * 3
+        inside = apply("equal", result, x)
+        return masked(grad, inside), None, None
+
 
 def _is_infinite(value: PrimExpr | None) -> bool:
     return isinstance(value, FloatImm) and math.isinf(value.value)
@@ -389,6 +494,9 @@ class Astype(Operator):
     narrower one wraps around. Anything but 0 is True as a bool.
     """
 
+    exactness: ClassVar[Exactness] = Exactness.IEEE
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
+    elementwise: ClassVar[bool] = True
     total = True
 
     dtype: DataType
@@ -409,3 +517,10 @@ class Astype(Operator):
         whole = np.trunc(np.nan_to_num(wide, nan=0.0, posinf=np.inf, neginf=-np.inf))
         inside = np.where((whole > low) & (whole < high), whole, 0).astype(self.dtype.numpy())
         return np.where(whole >= high, high, np.where(whole <= low, low, inside)).astype(self.dtype.numpy())
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        (x,) = operands
+        dtype = tensor_info(x).dtype
+        if dtype.is_void:
+            return None
+        return (Astype(dtype).call(grad) if dtype.is_float and self.dtype.is_float else None,)

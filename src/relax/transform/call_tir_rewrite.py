@@ -28,15 +28,14 @@ from ..derive.normalize import Normalizer
 from ..expr import Call, Function, MatchCast, PrimValue, ShapeExpr, Tuple, TupleGetItem, Var
 from ..info.relations import is_base_of
 from ..ir import DiagnosticError, IRModule, Node, Op, RelaxExpr, StructInfo, walk
-from ..op import builtin
+from ..op import builtin, is_call_of
+from ..op.intrinsic import DestinationPassing
 from ..op.intrinsics import CallTIRInplace
 from ..op.tir_calls import arrange
 from ..struct_info import FuncStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
 from .remove_purity_checking import force_pure
 from .vdevice_operand import VDeviceOperands
-
-_DPS = frozenset({"relax.call_tir", "relax.call_dps_packed", "relax.call_tir_inplace"})
 
 
 @module_pass
@@ -61,12 +60,12 @@ class _Rewriter(Normalizer):
 
     def visit_call(self, expr: Call) -> RelaxExpr:
         normal = cast(Call, super().visit_call(expr))
-        if not isinstance(normal.op, Op) or normal.op.name not in _DPS:
+        if not is_call_of(normal, DestinationPassing):
             return normal
         if self.in_dataflow:
             raise self.error(
                 "E4002",
-                f"CallTIRRewrite: {normal.op.name.removeprefix('relax.')} stands in a dataflow block",
+                f"CallTIRRewrite: {cast(Op, normal.op).name.removeprefix('relax.')} stands in a dataflow block",
                 normal.span,
                 hint="run relax.transform.ToNonDataflow() before CallTIRRewrite()",
             )
@@ -164,5 +163,5 @@ class _Rewriter(Normalizer):
 
 def _has_dps_call(func: Function) -> bool:
     found: list[Node] = []
-    walk(func, lambda item: found.append(item) if isinstance(item, Op) and item.name in _DPS else None)
+    walk(func, lambda item: found.append(item) if is_call_of(item, DestinationPassing) else None)
     return bool(found)

@@ -43,6 +43,8 @@ from ..expr import (
 from ..info.mapping import bound_in
 from ..info.relations import Level, fit_all, is_base_of
 from ..ir import DiagnosticError, GlobalVar, IRModule, Node, Op, RelaxExpr, StructInfo, structural_equal, walk
+from ..op import operator_of
+from ..op.intrinsic import DestinationPassing
 from ..prim import PrimExpr
 from ..prim import Var as ShapeVar
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TupleStructInfo
@@ -264,14 +266,12 @@ def keeps_sizes(info: StructInfo, table: dict[ShapeVar, PrimExpr]) -> bool:
             return True
 
 
-_ALLOCATING = ("relax.call_tir", "relax.call_dps_packed")
-
-
 def is_claim(value: RelaxExpr, claimed: Collection[RelaxExpr]) -> bool:
     """Whether a value's struct info is what a packed function or a closure promised, and nothing has checked."""
     match value:
-        case Call(Op(name), _, _, sinfo_args):
-            return bool(sinfo_args) and name not in _ALLOCATING
+        case Call(Op(), _, _, sinfo_args):
+            operator = operator_of(value)
+            return bool(sinfo_args) and not (isinstance(operator, DestinationPassing) and operator.allocates)
         case Call(callee):
             return not isinstance(callee, GlobalVar)
         case TupleGetItem(source):

@@ -43,7 +43,8 @@ from ..expr import (
 )
 from ..ir import IRModule, Op, RelaxExpr, structural_equal, structural_hash
 from ..op import operator_of
-from ..op.intrinsics import Intrinsic
+from ..op.intrinsic import Intrinsic
+from ..op.intrinsics import CallTIR
 from .canonicalize_bindings import same_info
 from .decorators import function_pass
 from .rebuild import same_or
@@ -149,10 +150,10 @@ class _Eliminator(Substitution):
         match value:
             case TupleGetItem(source, index) if not self.call_only:
                 return (source, index)
-            case Call(Op(name) as op, args, attrs, sinfo_args):
+            case Call(Op() as op, args, attrs, sinfo_args):
                 operator = operator_of(value)
                 plain = operator is not None and operator.pure and operator.packed is None
-                if name == "relax.call_tir" or (plain and not isinstance(operator, Intrinsic)):
+                if isinstance(operator, CallTIR) or (plain and not isinstance(operator, Intrinsic)):
                     return (op, tuple(map(comparable, args)), attrs, sinfo_args)
             case _:
                 pass

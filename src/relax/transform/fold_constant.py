@@ -5,8 +5,7 @@ Before   lv = R.permute_dims(R.const(w))            After   lv = R.const(wᵀ)
 
 The result must be, bit for bit, what the compiled program would have computed. So an operator is folded
 
-* by its NumPy reference, if that is exact: `_MOVES` only move elements; `_EXACT` are integer, bool and single IEEE
-  operations on float32 and float64, which have one correct result; `_INTEGER` are exact on integers;
+* by its NumPy reference, if its `exactness` holds for the dtypes of the operands;
 * else by its own kernel, and so is a call_tir of constants: see `fold_kernels`. The kernel is compiled, if the
   pass is given something that does so (`evaluate`); `relax.build` gives it. Else it is interpreted, if that is exact.
 
@@ -40,7 +39,8 @@ from ..expr import (
 )
 from ..ir import DataType, DiagnosticError, GlobalVar, IRModule, Op, RelaxExpr, StructInfo
 from ..ir.transform import PassContext
-from ..op import Operator, operator_of
+from ..op import Operator, is_call_of, operator_of
+from ..op.intrinsics import CallTIR, ShapeOf
 from ..op.operands import is_absent
 from ..prim import FloatImm, IntImm
 from ..runtime.rounding import round_number
@@ -53,22 +53,6 @@ from .fold_kernels import Array, KernelEvaluator, run_kernel
 MAX_BYTES = 1 << 20
 """A result larger than this, and than its operands together, is computed at run time."""
 
-
-def operators(text: str) -> frozenset[str]:
-    """Names of operators from text."""
-    return frozenset(f"relax.{name}" for name in text.split())
-
-
-_MOVES = operators("""
-    broadcast_to concat expand_dims flatten flip full full_like ones ones_like permute_dims repeat reshape split
-    squeeze stack strided_slice take tile where zeros zeros_like shape_to_tensor tensor_to_shape
-""")
-_EXACT = operators("""
-    abs add argmax argmin astype bitwise_and bitwise_not bitwise_or bitwise_xor ceil divide equal floor greater
-    greater_equal isfinite isinf isnan less less_equal logical_and logical_not logical_or logical_xor max maximum
-    min minimum multiply negative not_equal sign sqrt square subtract trunc
-""")
-_INTEGER = operators("arange cumsum floor_divide floor_mod mod prod sum")
 
 EVALUATE = "relax.FoldConstant.evaluate"
 """The entry of PassContext's `config` that stands in for the option `evaluate`."""
@@ -140,32 +124,30 @@ class _Folder(Normalizer):
         normal = cast(Call, super().visit_call(expr))
         if not isinstance(normal.op, Op):
             return normal
-        if normal.op.name == "relax.shape_of":
+        if is_call_of(normal, ShapeOf):
             info = normal.struct_info
             values = info.values if isinstance(info, ShapeStructInfo) else None
             return normal if values is None else ShapeExpr(values, span=expr.span)
-        constants = [
-            self.constant(arg) for arg in normal.args[1 if normal.op.name == "relax.call_tir" else 0 :]
-        ]
+        constants = [self.constant(arg) for arg in normal.args[is_call_of(normal, CallTIR) :]]
         operands = [constant for constant in constants if constant is not None]
         if len(operands) < len(constants) or not is_bounded(normal.struct_info, operands):
             return normal
-        results = self.compute(normal, normal.op.name, operands)
+        results = self.compute(normal, operands)
         folded = None if results is None else as_leaf(results, normal.struct_info)
         return normal if folded is None else folded.replace(span=expr.span)
 
     # -- computing
 
-    def compute(self, call: Call, name: str, operands: list[RelaxExpr]) -> Any:
+    def compute(self, call: Call, operands: list[RelaxExpr]) -> Any:
         """The result of a call as arrays; None if it is not to be folded."""
         operator = operator_of(call)
-        if name == "relax.call_tir":
+        if isinstance(operator, CallTIR):
             callee = call.args[0]
             func = self.mod.get(callee) if isinstance(callee, GlobalVar) else None
             return self.run(func, call.replace(args=(callee, *operands)))
         if operator is None or not operator.pure:
             return None
-        if operator.reference is not None and is_exact(name, operands):
+        if operator.reference is not None and operator.exactness.holds_for(dtypes_of(operands)):
             pairs = zip(operator.arguments(call), operands, strict=True)
             values = [None if o.optional and is_absent(arg) else as_value(arg) for (o, _), arg in pairs]
             return evaluate(operator, values)
@@ -222,18 +204,10 @@ def evaluate(operator: Operator, values: list[Any]) -> Any:
         return None
 
 
-def is_exact(name: str, operands: list[RelaxExpr]) -> bool:
-    """Whether an operator's reference gives what its kernel gives, bit for bit, on operands of these dtypes."""
-    if name in _MOVES:
-        return True
-    dtypes = [DataType(array.dtype.name) for operand in operands for array in arrays(operand)]
-    integers = all(dtype.is_integer or dtype.is_bool for dtype in dtypes)
-    if name in _INTEGER:
-        scalars = [o.value.dtype for o in operands if isinstance(o, PrimValue)]
-        return integers and all(dtype.is_integer for dtype in scalars)
-    return name in _EXACT and all(
-        dtype.is_integer or dtype.is_bool or dtype in ("float32", "float64") for dtype in dtypes
-    )
+def dtypes_of(operands: list[RelaxExpr]) -> list[DataType]:
+    """The dtypes of tensors and scalars among the operands."""
+    scalars = [operand.value.dtype for operand in operands if isinstance(operand, PrimValue)]
+    return scalars + [DataType(array.dtype.name) for operand in operands for array in arrays(operand)]
 
 
 def arrays(expr: RelaxExpr) -> list[Array]:

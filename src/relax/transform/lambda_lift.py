@@ -36,7 +36,8 @@ from ..derive.rules import is_pure_call
 from ..derive.substitution import Substitution
 from ..expr import Call, Function, PrimValue, ShapeExpr, Tuple, Var, VarBinding
 from ..info.mapping import bound_in
-from ..ir import GlobalVar, IRModule, Op, RelaxExpr, Span
+from ..ir import GlobalVar, IRModule, RelaxExpr
+from ..op.intrinsics import InvokeClosure, InvokePureClosure, MakeClosure
 from ..prim import SizeVar
 from ..prim import Var as ShapeVar
 from ..struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo
@@ -122,7 +123,7 @@ class _Lifter(BlockBuilder):
         self.in_place_of_frames(global_var, lifted)
         del self.recursive[var]
         if captured:
-            closure = _call("relax.make_closure", global_var, Tuple(captured.values), span=func.span)
+            closure = MakeClosure().raw_call((global_var, Tuple(captured.values)), span=func.span)
             self.bind(var, self.visit(closure))
 
     def in_place_of_frames(self, global_var: GlobalVar, func: Function) -> None:
@@ -183,7 +184,7 @@ class _Lifter(BlockBuilder):
             return self.visit_global_var(self.lifted[expr])
         if expr in self.recursive:
             global_var, arguments = self.recursive[expr]
-            return self.visit(_call("relax.make_closure", global_var, Tuple(arguments), span=expr.span))
+            return self.visit(MakeClosure().raw_call((global_var, Tuple(arguments)), span=expr.span))
         return super().visit_variable(expr)
 
     def visit_call(self, expr: Call) -> RelaxExpr:
@@ -195,9 +196,9 @@ class _Lifter(BlockBuilder):
         if callee in self.recursive:
             global_var, arguments = self.recursive[callee]
             return super().visit_call(_recall(expr, global_var, (*expr.args, *arguments)))
-        name = "relax.invoke_pure_closure" if is_pure_call(expr, self) else "relax.invoke_closure"
-        call = _call(name, callee, Tuple(expr.args), span=expr.span)
-        return super().visit_call(call.replace(sinfo_args=(expr.struct_info,)))
+        operator = InvokePureClosure() if is_pure_call(expr, self) else InvokeClosure()
+        call = operator.raw_call((callee, Tuple(expr.args)), (expr.struct_info,), expr.span)
+        return super().visit_call(call)
 
 
 def _captured_param(value: RelaxExpr) -> Var:
@@ -205,12 +206,6 @@ def _captured_param(value: RelaxExpr) -> Var:
     if isinstance(value, PrimValue):
         return Var(f"captured_{cast(ShapeVar, value.value).name}", PrimStructInfo(value=value.value))
     return Var("captured_shape", ShapeStructInfo(cast(ShapeExpr, value).values))
-
-
-def _call(name: str, *args: RelaxExpr, span: Span | None) -> Call:
-    """A call of an intrinsic without attributes."""
-    op = Op.get(name)
-    return Call(op, args, op.get_attr("operator_class")(), span=span)
 
 
 def _recall(call: Call, callee: RelaxExpr, args: tuple[RelaxExpr, ...]) -> Call:

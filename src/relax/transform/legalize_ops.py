@@ -26,8 +26,9 @@ from ..derive.substitution import substitute
 from ..expr import Call, Function, Tuple, Var
 from ..info.text import struct_info_text
 from ..ir import Diagnostic, DiagnosticError, IRModule, Op, RelaxExpr, matching_free_vars, structural_hash
-from ..op.intrinsics import Intrinsic
-from ..op.operator import operator_of
+from ..op import is_call_of, operator_of
+from ..op.intrinsic import Intrinsic
+from ..op.intrinsics import CallTIR
 from ..prim import Analyzer
 from ..struct_info import TensorStructInfo
 from .decorators import module_pass
@@ -146,7 +147,7 @@ class _Template(NamedTuple):
     @staticmethod
     def of(key: Any, call: Call, result: Call, facts: Analyzer | None) -> _Template | None:
         """None if the result is anything but a call_tir of some of the arguments."""
-        if not isinstance(result.op, Op) or result.op.name != "relax.call_tir":
+        if not is_call_of(result, CallTIR):
             return None
         args = result.args[1]
         if not isinstance(args, Tuple) or not all(arg in call.args for arg in args.fields):

@@ -18,7 +18,10 @@ from typing import cast
 from ..derive.context import FORCE_PURE
 from ..derive.normalize import Normalizer
 from ..expr import Call, ExternFunc, Function
-from ..ir import IRModule, Op, RelaxExpr
+from ..ir import IRModule, RelaxExpr
+from ..op import is_call_of
+from ..op.intrinsic import PackedCall
+from ..op.intrinsics import InvokeClosure, InvokePureClosure
 from .decorators import module_pass
 
 
@@ -47,15 +50,13 @@ class _Remover(Normalizer):
 
     def visit_call(self, expr: Call) -> RelaxExpr:
         normal = cast(Call, super().visit_call(expr))
-        if self.in_dataflow or not isinstance(normal.op, Op):
+        if self.in_dataflow:
             return normal
         callee = normal.args[0] if normal.args else None
         direct: RelaxExpr | None = None
-        if normal.op.name in ("relax.call_pure_packed", "relax.call_inplace_packed"):
+        if is_call_of(normal, PackedCall):
             if isinstance(callee, ExternFunc):
                 direct = Call(callee, normal.args[1:], None, normal.sinfo_args, span=normal.span)
-        elif normal.op.name == "relax.invoke_pure_closure":
-            closure = Op.get("relax.invoke_closure")
-            attrs = closure.get_attr("operator_class")()
-            direct = Call(closure, normal.args, attrs, normal.sinfo_args, span=normal.span)
+        elif is_call_of(normal, InvokePureClosure):
+            direct = InvokeClosure().raw_call(normal.args, normal.sinfo_args, normal.span)
         return normal if direct is None else self.visit(direct)

@@ -32,7 +32,10 @@ from ..expr import (
     Var,
     VarBinding,
 )
-from ..ir import GlobalVar, IRModule, Op
+from ..ir import GlobalVar, IRModule
+from ..op import is_call_of
+from ..op.intrinsics import CallTIR
+from ..op.shapes import Reshape
 from ..prim import IntImm, PrimExpr, const, is_const, substitute
 from ..prim import Var as PrimVar
 from ..prim.analyzer import Analyzer
@@ -78,15 +81,13 @@ class _Rewriter(Normalizer):
     def view(self, call: Call) -> Call | None:
         """The call as a reshape of its argument; None if it does more."""
         match call:
-            case Call(Op("relax.call_tir"), (GlobalVar() as callee, Tuple((source,)), *_)):
+            case Call(_, (GlobalVar() as callee, Tuple((source,)), *_)) if is_call_of(call, CallTIR):
                 info = call.sinfo_args[0]
                 if not isinstance(info, TensorStructInfo) or not isinstance(info.shape, ShapeExpr):
                     return None
                 if not isinstance(source.struct_info_, TensorStructInfo) or not self.copies(callee):
                     return None
-                reshape = Op.get("relax.reshape")
-                attrs = reshape.get_attr("operator_class")()
-                return Call(reshape, (source, info.shape), attrs, span=call.span)
+                return Reshape().raw_call((source, info.shape), span=call.span)
             case _:
                 return None
 

@@ -16,8 +16,7 @@ reported together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import cast
+from collections.abc import Sequence
 
 from ..derive.rules import notes_of
 from ..expr import (
@@ -31,7 +30,6 @@ from ..expr import (
     PrimValue,
     SeqExpr,
     ShapeExpr,
-    StringImm,
     Tuple,
     TupleGetItem,
     Var,
@@ -48,9 +46,10 @@ from ..ir import (
     VDevice,
     listed_vdevices,
 )
-from ..op import operator_of
-from ..op.intrinsics import AssertOp, HintOnDevice, Print, ToVDevice
-from ..prim import IntImm
+from ..op import is_call_of, operator_of
+from ..op.intrinsic import DestinationPassing, Intrinsic, PackedCall
+from ..op.intrinsics import CallBuiltinWithCtx, InvokeClosure
+from ..op.storage import EndOfLife
 from ..struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
 from .rebuild import carry_info, same_or, with_info
@@ -69,10 +68,6 @@ def VMBuiltinLower(mod: IRModule) -> IRModule:
     if lowering.errors:
         raise DiagnosticError(lowering.errors)
     return mod.with_functions(functions)
-
-
-Lowered = tuple[str, Sequence[RelaxExpr]]
-"""The name of a builtin, and its arguments."""
 
 
 class _BuiltinLowering:
@@ -121,28 +116,25 @@ class _BuiltinLowering:
 
     def call(self, call: Call) -> RelaxExpr:
         if isinstance(call.op, Var):
-            return self._packed(call, ("vm.builtin.invoke_closure", (call.op, *call.args)))
+            return self._packed(call, InvokeClosure.builtin, (call.op, *call.args))
         if not isinstance(call.op, Op):
             return call
-        name = call.op.name
-        if name in _REMARKS:
-            return Tuple(())
-        if name in ("relax.call_pure_packed", "relax.call_inplace_packed"):
-            return self._direct(call, call.args[0], call.args[1:])
-        if name == "relax.call_builtin_with_ctx":
-            return self._direct(call, call.args[0], self.fields(call.args[1]))
-        if name in _RULES:
-            return self._packed(call, _RULES[name](self, call))
         operator = operator_of(call)
+        if isinstance(operator, EndOfLife):
+            return Tuple(())
+        if isinstance(operator, PackedCall | CallBuiltinWithCtx):
+            callee, *args = operator.builtin_arguments(call, self)
+            return self._direct(call, callee, args)
+        if isinstance(operator, Intrinsic) and operator.builtin:
+            return self._packed(call, operator.builtin, operator.builtin_arguments(call, self))
         if operator is not None and operator.view:
             shape = self._result_shape(call)
             if shape is not None:
-                return self._packed(call, ("vm.builtin.reshape", (call.args[0], shape)))
-        self._refuse(call, name)
+                return self._packed(call, "vm.builtin.reshape", (call.args[0], shape))
+        self._refuse(call, call.op.name)
         return call
 
-    def _packed(self, call: Call, lowered: Lowered) -> Call:
-        name, args = lowered
+    def _packed(self, call: Call, name: str, args: Sequence[RelaxExpr]) -> Call:
         return Call(ExternFunc(name), tuple(args), None, (call.struct_info,), span=call.span)
 
     def _direct(self, call: Call, callee: RelaxExpr, args: Sequence[RelaxExpr]) -> Call:
@@ -151,7 +143,7 @@ class _BuiltinLowering:
             return Call(callee, tuple(args), None, call.sinfo_args, span=call.span)
         if isinstance(callee, GlobalVar):
             return Call(callee, tuple(args), span=call.span)
-        return self._packed(call, ("vm.builtin.invoke_closure", (callee, *args)))
+        return self._packed(call, InvokeClosure.builtin, (callee, *args))
 
     def fields(self, args: RelaxExpr) -> Sequence[RelaxExpr]:
         """The arguments in a tuple: its fields, taken out one by one if it is a variable."""
@@ -195,7 +187,7 @@ class _BuiltinLowering:
         hint = "run LegalizeOps and CallTIRRewrite before, as the default pipeline does"
         if any(isinstance(i, TensorStructInfo) and i.ndim == -1 for i in _infos(call)):
             hint = "match_cast the argument: its rank is not known here"
-        elif short in ("call_tir", "call_tir_inplace", "call_dps_packed"):
+        elif is_call_of(call, DestinationPassing):
             hint = "run CallTIRRewrite before VMBuiltinLower"
         message = f"{short}: nothing says how to compute this operator here"
         self._error(message, call, hint, notes_of(call))
@@ -212,79 +204,3 @@ def _shape_leaf(shape: RelaxExpr) -> RelaxExpr:
     if isinstance(shape, ShapeExpr) and shape.struct_info_ is None:
         return with_info(shape, ShapeStructInfo(shape.values))
     return shape
-
-
-# -------------------------------------------------------------------------------------------- the rules
-
-_Rule = Callable[[_BuiltinLowering, Call], Lowered]
-
-
-def _same(name: str) -> _Rule:
-    return lambda lowering, call: (name, call.args)
-
-
-def _make_closure(lowering: _BuiltinLowering, call: Call) -> Lowered:
-    return "vm.builtin.make_closure", (call.args[0], *lowering.fields(call.args[1]))
-
-
-def _invoke_closure(lowering: _BuiltinLowering, call: Call) -> Lowered:
-    return "vm.builtin.invoke_closure", (call.args[0], *lowering.fields(call.args[1]))
-
-
-def _call_tir_dyn(lowering: _BuiltinLowering, call: Call) -> Lowered:
-    return "vm.builtin.call_tir_dyn", (call.args[0], *lowering.fields(call.args[1]))
-
-
-def _print(lowering: _BuiltinLowering, call: Call) -> Lowered:
-    return "relax.run.print", (StringImm(cast(Print, operator_of(call)).format), *call.args)
-
-
-def _assert(lowering: _BuiltinLowering, call: Call) -> Lowered:
-    condition, *values = call.args
-    return "relax.run.assert_op", (condition, StringImm(cast(AssertOp, operator_of(call)).format), *values)
-
-
-def _to_device(lowering: _BuiltinLowering, call: Call) -> Lowered:
-    device = cast("ToVDevice | HintOnDevice", operator_of(call)).dst_vdevice
-    return "vm.builtin.to_device", (call.args[0], lowering.device(device, call))
-
-
-def _alloc_tensor(lowering: _BuiltinLowering, call: Call) -> Lowered:
-    return "vm.builtin.alloc_tensor", (*call.args[:2], *_device_argument(call.args[2]))
-
-
-def _alloc_storage(lowering: _BuiltinLowering, call: Call) -> Lowered:
-    """(size, device, dtype, scope) and (size, device, scope, dtype) say the same."""
-    dtype = call.args[2 if cast(Op, call.op).name == "relax.vm.alloc_storage" else 3]
-    return "vm.builtin.alloc_storage", (call.args[0], dtype, *_device_argument(call.args[1]))
-
-
-def _device_argument(index: RelaxExpr) -> tuple[RelaxExpr, ...]:
-    """The number of a device, unless it is that of the first, which needs no mention."""
-    first = isinstance(index, PrimValue) and isinstance(index.value, IntImm) and index.value.value == 0
-    return () if first else (index,)
-
-
-_REMARKS = frozenset({"relax.memory.kill_storage", "relax.memory.kill_tensor", "relax.vm.kill_object"})
-"""Ends of lifetimes: the machine finds them itself, in the bytecode."""
-
-_RULES: dict[str, _Rule] = {
-    "relax.make_closure": _make_closure,
-    "relax.invoke_closure": _invoke_closure,
-    "relax.invoke_pure_closure": _invoke_closure,
-    "relax.shape_of": _same("vm.builtin.shape_of"),
-    "relax.tensor_to_shape": _same("relax.run.tensor_to_shape"),
-    "relax.shape_to_tensor": _same("relax.run.shape_to_tensor"),
-    "relax.null_value": _same("vm.builtin.null_value"),
-    "relax.print": _print,
-    "relax.assert_op": _assert,
-    "relax.to_vdevice": _to_device,
-    "relax.hint_on_device": _to_device,
-    "relax.builtin.stop_lift_params": _same("vm.builtin.copy"),
-    "relax.builtin.alloc_tensor": _alloc_tensor,
-    "relax.memory.alloc_storage": _alloc_storage,
-    "relax.vm.alloc_storage": _alloc_storage,
-    "relax.memory.alloc_tensor": _same("vm.builtin.alloc_tensor_in"),
-    "relax.vm.alloc_tensor": _same("vm.builtin.alloc_tensor_in"),
-    "relax.vm.call_tir_dyn": _call_tir_dyn,
-}

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from ... import topi
-from ...ir import DataType
+from ...expr import TupleGetItem
+from ...ir import DataType, RelaxExpr, StructInfo
 from ...runtime.rounding import convert_array
 from ...struct_info import TensorStructInfo, TupleStructInfo
+from ..base import Gradients, Term
 from ..dims import tensor
+from ..facts import Axes, MixedPrecision, Permuted, has_rank, moved_axis
+from ..gradients import apply, chained, is_float, masked
 from ..operator import Array, Operator, operator
 
 
@@ -25,6 +30,8 @@ class FloatUnary(Operator):
 
     __slots__ = ()
 
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
+    elementwise: ClassVar[bool] = True
     total = True
     accuracy = 4
 
@@ -32,11 +39,21 @@ class FloatUnary(Operator):
         self.require_dtype(data, "data", "float")
         return data
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        (x,) = operands
+        return chained(grad, x, lambda: self.slope(x))
+
+    def slope(self, x: Term) -> RelaxExpr | None:
+        """The derivative at x; None if none is stated."""
+        return None
+
 
 @operator("relax.nn.relu")
 class Relu(Operator):
     """max(x, 0); NaN stays NaN."""
 
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
+    elementwise: ClassVar[bool] = True
     total = True
 
     compute = topi.nn.relu
@@ -47,6 +64,10 @@ class Relu(Operator):
 
     def reference(self, data: Array) -> Array:
         return np.maximum(data, np.array(0, data.dtype))
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        (x,) = operands
+        return (masked(grad, x > 0.0) if is_float(x) else None,)
 
 
 def _finite_tail(data: Array) -> Array:
@@ -85,6 +106,10 @@ class Gelu(FloatUnary):
         slope = z + np.sqrt(z * z + 4 / math.pi)  # -erfc'(z) / erfc(z), nearly
         return convert_array(x * 0.5 * _erfc(z) * (1 - slope * low), data.dtype)
 
+    def slope(self, x: Term) -> RelaxExpr:
+        below = apply("erf", x * math.sqrt(0.5)) * 0.5 + 0.5
+        return below + x * apply("exp", x * x * -0.5) * math.sqrt(0.5 / math.pi)
+
 
 @operator("relax.nn.gelu_tanh")
 class GeluTanh(FloatUnary):
@@ -109,6 +134,10 @@ class Silu(FloatUnary):
         x = _finite_tail(data)
         return convert_array(_times_sigmoid(x, x.astype(np.longdouble)), data.dtype)
 
+    def slope(self, x: Term) -> RelaxExpr:
+        sigmoid = apply("sigmoid", x)
+        return sigmoid * (x * (1.0 - sigmoid) + 1.0)
+
 
 class Softmaxes(Operator):
     """The base of softmax and log_softmax."""
@@ -128,6 +157,11 @@ class Softmaxes(Operator):
         x = data.astype(np.float64)
         return x - x.max(self.axis, keepdims=True, initial=-np.inf)
 
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        if not has_rank(infos, axes):
+            return None
+        return Permuted(self.replace(axis=moved_axis(self.axis, axes)), (axes,), (axes,))
+
 
 @operator("relax.nn.softmax")
 class Softmax(Softmaxes):
@@ -139,6 +173,10 @@ class Softmax(Softmaxes):
     def reference(self, data: Array) -> Array:
         e = np.exp(self.shifted(data))
         return convert_array(e / e.sum(self.axis, keepdims=True), data.dtype)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        weighted = grad * result
+        return (weighted - result * apply("sum", weighted, axis=self.axis, keepdims=True),)
 
 
 @operator("relax.nn.log_softmax")
@@ -154,10 +192,16 @@ class LogSoftmax(Softmaxes):
         greatest = (shifted == 0).sum(self.axis, keepdims=True)
         return convert_array(shifted - np.log1p(rest + (greatest - 1)), data.dtype)
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        total = apply("sum", grad, axis=self.axis, keepdims=True)
+        return (grad - apply("exp", result) * total,)
+
 
 @operator("relax.nn.dropout")
 class Dropout(Operator):
     """(x, mask): outside training, x itself and a mask of ones. `rate` is the share dropped in training."""
+
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
 
     rate: float = 0.5
 
@@ -172,3 +216,9 @@ class Dropout(Operator):
 
     def reference(self, data: Array) -> list[Array]:
         return [data, np.ones_like(data)]
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        return (TupleGetItem(grad, 0),)
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        return Permuted(self, (axes,), (axes, axes)) if has_rank(infos, axes) else None

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ... import topi
 from ...info.text import prim_text
-from ...ir import DataType
+from ...ir import DataType, StructInfo
 from ...prim import IntImm, PrimExpr, simplify
 from ...struct_info import TensorStructInfo
 from ..dims import require_same_dim, tensor
 from ..errors import SHAPES, OperatorError
+from ..facts import Axes, MixedPrecision, Permuted, has_rank
 from ..operator import Array, Operator, operator
 from .activation import wide
 
@@ -76,6 +77,8 @@ class Conv2d(Image):
     H' = ⌊(H + pads - dilation · (KH - 1) - 1) / stride⌋ + 1. `padding` (zeros) is one number, (H, W), or (top, left,
     bottom, right). Narrow floats are accumulated in float32; `out_dtype` "" keeps the input's dtype.
     """
+
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.ALWAYS
 
     strides: tuple[int, ...] = (1, 1)
     padding: tuple[int, ...] = (0, 0)
@@ -160,6 +163,12 @@ class Conv2d(Image):
                     out[:, g * each : (g + 1) * each] += product
         return _to_layout(out, "NCHW", self.out_layout or self.data_layout).astype(kind)
 
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        if not has_rank(infos, axes) or (self.out_layout or self.data_layout) != self.data_layout:
+            return None
+        layout = "".join(self.data_layout[axis] for axis in axes)
+        return Permuted(self.replace(data_layout=layout, out_layout=None), (axes, None), (axes,))
+
 
 def _to_layout(array: Array, source: str, target: str) -> Array:
     return array.transpose([source.index(c) for c in target])
@@ -169,6 +178,8 @@ class Pool2d(Image):
     """The base of pooling."""
 
     __slots__ = ()
+
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
 
     pool_size: tuple[int, ...]
     ceil_mode: bool
@@ -250,6 +261,12 @@ class Pool2d(Image):
             )
             out[:, :, y, z] = fold(window, places)
         return _to_layout(out, "NCHW", self.out_layout or self.layout)
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        if not has_rank(infos, axes) or (self.out_layout or self.layout) != self.layout:
+            return None
+        layout = "".join(self.layout[axis] for axis in axes)
+        return Permuted(self.replace(layout=layout, out_layout=None), (axes,), (axes,))
 
 
 @operator("relax.nn.max_pool2d")

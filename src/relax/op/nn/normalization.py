@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ... import topi
 from ...info.text import prim_text
+from ...ir import StructInfo
 from ...prim import PrimExpr
 from ...struct_info import TensorStructInfo, TupleStructInfo
 from ..dims import normalize_axes, require_same_dim, same_dtype
 from ..errors import SHAPES, OperatorError
+from ..facts import Axes, Permuted, has_rank, moved_axis
 from ..operator import Array, Operator, operator
 from .activation import wide
 
@@ -74,6 +78,12 @@ class LayerNorm(Operator):
             out = out + wide(beta).transpose(order).reshape(shape)
         return out.astype(data.dtype)
 
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        if not has_rank(infos, axes):
+            return None
+        moved = self.replace(axes=tuple(moved_axis(a, axes) for a in self.axes))
+        return Permuted(moved, (axes, None, None), (axes,))
+
 
 @operator("relax.nn.batch_norm")
 class BatchNorm(Operator):
@@ -131,3 +141,9 @@ class BatchNorm(Operator):
         if self.center:
             out = out + wide(beta).reshape(shape)
         return [out.astype(data.dtype), new_mean, new_var]
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        if not has_rank(infos, axes):
+            return None
+        moved = self.replace(axis=moved_axis(self.axis, axes))
+        return Permuted(moved, (axes, None, None, None, None), (axes, None, None))

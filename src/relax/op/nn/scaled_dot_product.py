@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ...prim import PrimExpr
 from ...struct_info import TensorStructInfo
 from ..dims import require_same_dim, require_stretch, same_dtype, tensor
 from ..errors import SHAPES, OperatorError
+from ..facts import MixedPrecision
 from ..operator import Array, Operator, operator
 from .activation import wide
 
@@ -25,6 +26,8 @@ class Attention(Operator):
     see the keys j ≤ i, "BottomRight" those j ≤ i + n - m; with `window_size` w only the last w of them. A query that
     sees no key gives 0.
     """
+
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.ALWAYS
 
     scale: float | None = None
     causal_mask: Literal["TopLeft", "BottomRight"] | None = None

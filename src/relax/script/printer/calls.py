@@ -14,18 +14,13 @@ from ...expr import Call, ExternFunc, Tuple
 from ...ir import Node, Op, StructInfo, VDevice, structural_equal
 from ...op.base import Operator, expand_operands, operator_of
 from ...op.errors import OperatorError
+from ...op.intrinsic import DestinationPassing, Intrinsic
 from ...op.operands import ABSENT, is_absent
 from ...op.operator import public_function
 from ...struct_info import TupleStructInfo
 from .core import Printer, Text, prints
 from .literals import metadata_reference, string, value_text
 from .struct_info import vdevice_reference
-
-_NAMED_CALLEES = frozenset({
-    "relax.call_pure_packed", "relax.call_dps_packed", "relax.call_inplace_packed",
-    "relax.call_builtin_with_ctx",
-})  # fmt: skip
-"""Operators whose first operand may be given as the name of a packed function."""
 
 
 @prints(Call)
@@ -55,26 +50,26 @@ def _operator_call(p: Printer, node: Call, op: Op) -> Text:
     parts: list[str] = []
     for i, (operand, arg) in enumerate(zip(operands, node.args, strict=True)):
         left_out = operand.optional and arg is ABSENT and i < len(operands) - 1
-        parts.append("None" if left_out or _skipped(operand, arg, i, node) else _operand(p, op, i, arg))
+        parts.append("None" if left_out or _skipped(operand, arg, i, node) else _operand(p, operator, i, arg))
     parts += _attributes(p, operator, parameters)
     if node.sinfo_args:
         info = _result(p, node.sinfo_args, parameters)
         if info is None:
             return _raw_call(p, node)
         parts.append(info)
-    name = op.name.removeprefix("relax.")
-    if name in ("call_tir", "call_tir_inplace") and len(node.args) == 3:
+    if isinstance(operator, DestinationPassing) and len(node.args) == 3:
         parts[2] = f"tir_vars={parts[2]}"
         parts = [*parts[:2], *parts[3:], parts[2]]
-    return Text(f"{p.R(name)}({', '.join(parts)})")
+    return Text(f"{p.R(operator.short_name)}({', '.join(parts)})")
 
 
 def _skipped(operand: Any, arg: Any, index: int, node: Call) -> bool:
     return operand.optional and is_absent(arg) and index < len(node.args) - 1
 
 
-def _operand(p: Printer, op: Op, index: int, arg: Any) -> str:
-    if index == 0 and op.name in _NAMED_CALLEES and isinstance(arg, ExternFunc):
+def _operand(p: Printer, operator: Operator, index: int, arg: Any) -> str:
+    named = isinstance(operator, Intrinsic) and operator.named_callee
+    if index == 0 and named and isinstance(arg, ExternFunc):
         return p.marked(arg, Text(string(arg.global_symbol))).text
     return p.text(arg)
 

@@ -9,8 +9,9 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final
 
-from ....expr import operator_hook
 from ....ir import RelaxExpr
+from ....op.hooks import PYTHON_OPERATORS
+from ....op.operator import public_function
 from ....prim import expr as prim
 from ....prim.expr import PrimExpr
 from ....tir.buffer import Broadcast
@@ -54,12 +55,6 @@ _BITWISE: Final[dict[str, str]] = {
     "RShift": "shift_right",
 }  # fmt: skip
 
-_RELAX: Final[dict[str, str]] = {
-    "Add": "add", "Sub": "subtract", "Mult": "multiply", "Div": "divide", "FloorDiv": "floor_divide", "Mod":
-    "mod", "Pow": "power", "MatMult": "matmul", "Eq": "equal", "NotEq": "not_equal", "Lt": "less", "LtE":
-    "less_equal", "Gt": "greater", "GtE": "greater_equal",
-}  # fmt: skip
-
 
 def _contains(container: Any, value: Any) -> bool:
     """``value in container``. What only answers to indices would be asked for one after the other, for ever."""
@@ -74,13 +69,19 @@ def binary(name: str, a: Any, b: Any) -> Any:
     """
     a, b = as_operand(a), as_operand(b)
     if isinstance(a, RelaxExpr) or isinstance(b, RelaxExpr):
-        if name not in _RELAX:
-            raise TypeError(f"`{SYMBOLS[name]}` is not an operator of Relax")
-        return operator_hook(_RELAX[name])(a, b)
+        return _relax_call(name, a, b)
     if isinstance(a, PrimExpr) or isinstance(b, PrimExpr):
         return _prim_binary(name, a, b)
     table = PYTHON_BINARY if name in PYTHON_BINARY else PYTHON_COMPARE
     return table[name](a, b)
+
+
+def _relax_call(name: str, *operands: Any) -> Any:
+    cls = PYTHON_OPERATORS.get(name)
+    function = None if cls is None else public_function(cls.op_name)
+    if function is None:
+        raise TypeError(f"`{SYMBOLS[name]}` is not an operator of Relax")
+    return function(*operands)
 
 
 def _prim_binary(name: str, a: Any, b: Any) -> Any:
@@ -123,10 +124,7 @@ def unary(name: str, a: Any) -> Any:
     """``<op> a``. Raises TypeError when there is no such operator for it."""
     a = as_operand(a)
     if isinstance(a, RelaxExpr):
-        hooks = {"USub": "negative", "Not": "logical_not", "Invert": "bitwise_not"}
-        if name not in hooks:
-            raise TypeError(f"`{SYMBOLS[name]}` is not an operator of Relax")
-        return operator_hook(hooks[name])(a)
+        return _relax_call(name, a)
     if isinstance(a, PrimExpr):
         if name == "Not":
             return prim.Not(a)

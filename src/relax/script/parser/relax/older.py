@@ -6,9 +6,10 @@ import ast
 
 from ....expr import Call, ExternFunc, If, MatchCast, SeqExpr, Tuple, TupleGetItem, VarBinding
 from ....ir import Op, RelaxExpr
+from ....op.base import class_named
+from ....op.intrinsic import DestinationPassing
 
 _NAMES = frozenset({"match_shape", "outputs", "func", "read_tensor_from_file"})
-_CALLS = frozenset({"call_tir", "call_dps_packed"})
 _KEYWORDS = frozenset({"dtype", "output_dtype"})
 
 
@@ -24,7 +25,8 @@ def _is_older(node: ast.AST) -> bool:
         case ast.Subscript(value=ast.Attribute(attr="Tensor")):
             return True
         case ast.Call(func=ast.Attribute(attr=name), keywords=keywords):
-            return name in _CALLS and any(keyword.arg in _KEYWORDS for keyword in keywords)
+            older = any(keyword.arg in _KEYWORDS for keyword in keywords)
+            return older and issubclass(class_named(f"relax.{name}") or object, DestinationPassing)
         case _:
             return False
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import relax.op as op
 
+from ....op.base import class_named
+from ....op.intrinsics import Placing
 from ....op.operator import public_function, public_names
 from ..core import Namespace
 from .annotations import as_vdevice
 
 OLDER_NAMES = {"dot": "matmul"}
-
-_PLACING = ("relax.to_vdevice", "relax.hint_on_device")
 
 
 def _placing(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,7 +56,8 @@ def _member(prefix: str, name: str) -> Any:
     if not name.startswith("_"):
         function = public_function(prefix + name)
         if function is not None:
-            return _placing(function) if prefix + name in _PLACING else function
+            places = issubclass(class_named(prefix + name) or object, Placing)
+            return _placing(function) if places else function
         if public_names(f"{prefix}{name}."):
             return OperatorNamespace(f"{prefix}{name}.")
     raise AttributeError(f"R has no operator {(prefix + name).removeprefix('relax.')!r}")

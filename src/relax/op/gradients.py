@@ -1,0 +1,100 @@
+"""Expressions that gradients are made of. Operators of other families are named here, as those build on these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..expr import PrimValue, ShapeExpr
+from ..ir import RelaxExpr
+from ..prim import PrimExpr, cast, is_const
+from ..struct_info import TensorStructInfo
+from .base import Gradients, Term, class_named, make_operator
+from .dims import compare_dims, normalize_axes
+from .known import known_struct_info
+
+
+def apply(name: str, *operands: Any, **attributes: Any) -> Term:
+    """A call of the operator ``relax.<name>``."""
+    cls = class_named(f"relax.{name}")
+    assert cls is not None, name
+    return make_operator(cls, attributes).call(*operands)
+
+
+def tensor_info(expr: RelaxExpr) -> TensorStructInfo:
+    """The struct info of a tensor; that of an unknown tensor for anything else."""
+    info = known_struct_info(expr)
+    return info if isinstance(info, TensorStructInfo) else TensorStructInfo(None, "")
+
+
+def dims_of(expr: RelaxExpr) -> Sequence[PrimExpr] | None:
+    """The sizes of a tensor, None if they are not known."""
+    return tensor_info(expr).dims
+
+
+def is_float(expr: RelaxExpr) -> bool:
+    """True for an expression that is known to be a tensor of floats."""
+    return tensor_info(expr).dtype.is_float
+
+
+def masked(value: RelaxExpr, condition: RelaxExpr) -> Term:
+    """The elements of a tensor where a condition holds, elsewhere 0."""
+    return apply("where", condition, value, apply("zeros_like", value))
+
+
+def reshaped(grad: RelaxExpr, like: RelaxExpr) -> RelaxExpr | None:
+    """A gradient in the shape of an operand; None if that is not known."""
+    dims = dims_of(like)
+    return None if dims is None else apply("reshape", grad, ShapeExpr(tuple(dims)))
+
+
+def collapsed(grad: RelaxExpr, operand: RelaxExpr) -> RelaxExpr | None:
+    """The gradient of an operand that was broadcast: the sum over the dimensions along which it was repeated.
+
+    None if it is not known which these are.
+    """
+    wide, narrow = dims_of(grad), dims_of(operand)
+    if wide is None or narrow is None:
+        return None
+    new = len(wide) - len(narrow)
+    axes: list[int] = list(range(new))
+    for d, size in enumerate(narrow):
+        answer = compare_dims(size, wide[new + d])
+        if answer == "different":
+            axes.append(new + d)
+        elif answer == "unknown":
+            if not is_const(size, 1):
+                return None
+            axes.append(new + d)
+    if not axes:
+        return grad
+    return apply("reshape", apply("sum", grad, axis=axes), ShapeExpr(tuple(narrow)))
+
+
+def spread(
+    grad: RelaxExpr, operand: RelaxExpr, axis: Sequence[int] | None, keepdims: bool
+) -> RelaxExpr | None:
+    """The gradient of the operand of a sum: each element's is that of the sum it went into."""
+    dims = dims_of(operand)
+    if dims is None:
+        return None
+    axes = range(len(dims)) if axis is None else normalize_axes(axis, len(dims))
+    if not keepdims and axes:
+        grad = apply("expand_dims", grad, axis=sorted(axes))
+    return apply("broadcast_to", grad, ShapeExpr(tuple(dims)))
+
+
+def number_of(dims: Sequence[PrimExpr], dtype: str) -> RelaxExpr:
+    """The product of sizes, as a scalar of a float dtype."""
+    count: PrimExpr | None = None
+    for size in dims:
+        count = size if count is None else count * size
+    return PrimValue(cast(dtype, 1 if count is None else count))
+
+
+def chained(grad: RelaxExpr, x: RelaxExpr, slope: Callable[[], RelaxExpr | None]) -> Gradients | None:
+    """The gradient of a function of each element by itself, given its derivative; none of integers."""
+    if not is_float(x):
+        return (None,)
+    derivative = slope()
+    return None if derivative is None else (apply("multiply", grad, derivative),)

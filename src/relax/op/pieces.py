@@ -1,0 +1,353 @@
+"""Operators that join tensors, cut them, and reverse or repeat their elements."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .. import te, topi
+from ..expr import Tuple, TupleGetItem
+from ..info.dims import simplify_dim
+from ..info.text import prim_text
+from ..ir import StructInfo
+from ..prim import IntImm, PrimExpr, const
+from ..struct_info import (
+    ObjectStructInfo,
+    PrimStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
+from ..topi.slicing import section_slices, slice_of
+from .base import Gradients, Term
+from .dims import (
+    normalize_axes,
+    normalize_axis,
+    require_same_dim,
+    same_dtype,
+    tensor,
+)
+from .errors import OPERANDS, SHAPES, OperatorError
+from .facts import Axes, Permuted, has_rank, moved_axis
+from .known import known_struct_info
+from .operator import Array, operator
+from .shapes import ExpandDims, Move, Squeeze, product
+
+# -------------------------------------------------------------------------------------- joining, cutting
+
+
+def tensor_fields(tensors: TupleStructInfo, operand: str) -> list[TensorStructInfo]:
+    """The fields of a tuple of tensors; one of unknown kind as a tensor of which nothing is known."""
+    fields: list[TensorStructInfo] = []
+    for i, field in enumerate(tensors.fields):
+        if isinstance(field, TensorStructInfo):
+            fields.append(field)
+        elif isinstance(field, ObjectStructInfo):
+            fields.append(tensor(None, ""))
+        else:
+            raise OperatorError(OPERANDS, f"field {i} of {operand} must be a tensor", operand=operand)
+    return fields
+
+
+@operator("relax.concat")
+class Concat(Move):
+    """The tensors of a tuple one after the other along an axis. They agree in all other dimensions.
+
+    With an axis of None they must have one dimension.
+    """
+
+    total = True
+
+    axis: int | None = 0
+    kernel: ClassVar[str] = "concatenate"
+
+    def infer(self, tensors: TupleStructInfo) -> TensorStructInfo:
+        fields = tensor_fields(tensors, "tensors")
+        if not fields:
+            raise OperatorError(OPERANDS, "tensors must hold at least one tensor", operand="tensors")
+        dtype = fields[0].dtype
+        for i, field in enumerate(fields):
+            dtype = same_dtype(dtype, field.dtype, ("tensors[0]", f"tensors[{i}]"))
+        ranks = {field.ndim for field in fields if field.ndim != -1}
+        if len(ranks) > 1:
+            found = ", ".join("?" if f.ndim == -1 else str(f.ndim) for f in fields)
+            raise OperatorError(SHAPES, f"tensors must have one number of dimensions, found {found}")
+        if not ranks:
+            return tensor(None, dtype)
+        (ndim,) = ranks
+        if self.axis is None and ndim != 1:
+            message = f"tensors must have one dimension where axis is None, found {ndim}"
+            raise OperatorError(SHAPES, message, hint="give an axis, or flatten them with R.flatten")
+        axis = normalize_axis(self.axis or 0, ndim, "axis", "tensors")
+        shapes = [field.dims for field in fields]
+        dims = _joined([shape for shape in shapes if shape is not None], axis)
+        return tensor(None if None in shapes else dims, dtype, ndim)
+
+    def compute(self, tensors: Sequence[te.Tensor]) -> te.Tensor:
+        return topi.concatenate(tensors, self.axis or 0)
+
+    def reference(self, tensors: Sequence[Array]) -> Array:
+        return np.concatenate(list(tensors), self.axis or 0)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        info = known_struct_info(operands[0])
+        fields = tensor_fields(info, "tensors") if isinstance(info, TupleStructInfo) else []
+        axis = self.axis or 0
+        dims = [field.dims[axis] for field in fields if field.dims]
+        sizes = [size.value for size in dims if isinstance(size, IntImm)]
+        if not fields or len(sizes) < len(fields):
+            return None
+        parts = Split(tuple(itertools.accumulate(sizes[:-1])), axis).call(grad)
+        return (Tuple([TupleGetItem(parts, i) for i in range(len(sizes))]),)
+
+
+def _joined(shapes: Sequence[Sequence[PrimExpr]], axis: int) -> list[PrimExpr]:
+    """The shape of tensors joined along an axis. Raises OperatorError if they differ elsewhere."""
+    if not shapes:
+        return []
+    dims = list(shapes[0])
+    for i, shape in enumerate(shapes[1:], 1):
+        for d, size in enumerate(shape):
+            if d == axis:
+                dims[d] = dims[d] + size
+                continue
+            message = (
+                f"dimension {d} of tensors[{i}] is {prim_text(size)}, and of tensors[0] {prim_text(dims[d])}"
+            )
+            dims[d] = require_same_dim(dims[d], size, OperatorError(SHAPES, message, operand="tensors"))
+    dims[axis] = simplify_dim(dims[axis])
+    return dims
+
+
+@operator("relax.stack")
+class Stack(Move):
+    """The tensors of a tuple, of one shape, along a new axis."""
+
+    total = True
+
+    axis: int = 0
+
+    def infer(self, tensors: TupleStructInfo) -> TensorStructInfo:
+        fields = tensor_fields(tensors, "tensors")
+        if not fields:
+            raise OperatorError(OPERANDS, "tensors must hold at least one tensor", operand="tensors")
+        expand = ExpandDims((self.axis,))
+        return Concat(self.axis).infer(TupleStructInfo(tuple(expand.infer(field) for field in fields)))
+
+    compute = topi.stack
+
+    def reference(self, tensors: Sequence[Array]) -> Array:
+        return np.stack(list(tensors), self.axis)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        info = known_struct_info(operands[0])
+        if not isinstance(info, TupleStructInfo):
+            return None
+        parts = Split(len(info.fields), self.axis).call(grad)
+        squeeze = Squeeze((self.axis,))
+        return (Tuple([squeeze.call(TupleGetItem(parts, i)) for i in range(len(info.fields))]),)
+
+
+MAX_SECTIONS = 65_536
+
+
+@operator("relax.split")
+class Split(Move):
+    """x cut along an axis, as a tuple.
+
+    A number of sections gives so many of size ⌈size / sections⌉, the last ones smaller or empty when it does not
+    divide evenly. A list of indices cuts there: a negative one counts from the end, one beyond the end cuts there.
+    """
+
+    indices_or_sections: int | tuple[int, ...]
+    axis: int = 0
+
+    def infer(self, x: TensorStructInfo) -> TupleStructInfo:
+        cut = self.indices_or_sections
+        if isinstance(cut, int):
+            self.require_attribute(cut > 0, "indices_or_sections", "a positive number, or a list of indices")
+            # Each section is a field of the result's struct info: a number beyond all use would fill the memory.
+            self.require_attribute(cut <= MAX_SECTIONS, "indices_or_sections", f"at most {MAX_SECTIONS}")
+        axis = self.require_axis(self.axis, x, "x")
+        count = cut if isinstance(cut, int) else len(cut) + 1
+        if x.dims is None or axis is None:
+            return TupleStructInfo((tensor(None, x.dtype, x.ndim),) * count)
+        before, after = x.dims[:axis], x.dims[axis + 1 :]
+        parts = section_slices(x.dims[axis], cut)
+        return TupleStructInfo(tuple(tensor([*before, part.size, *after], x.dtype) for part in parts))
+
+    compute = topi.split
+
+    def reference(self, x: Array) -> tuple[Array, ...]:
+        cut, size = self.indices_or_sections, x.shape[self.axis]
+        if isinstance(cut, int):
+            length = -(-size // cut)
+            cut = tuple(min(length * k, size) for k in range(1, cut))
+        return tuple(np.split(x, cut, self.axis))
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        return (Concat(self.axis).call(grad),)
+
+
+@operator("relax.strided_slice")
+class StridedSlice(Move):
+    """``x[begin:end:stride]`` along each of the axes; the other dimensions whole.
+
+    As in NumPy, a negative bound counts from the end and one out of range is cut off; a negative stride goes backwards.
+    `assume_inbound` promises that the bounds lie within x.
+    """
+
+    assume_inbound: bool = False
+
+    def infer(
+        self,
+        x: TensorStructInfo,
+        axes: TupleStructInfo,
+        begin: TupleStructInfo,
+        end: TupleStructInfo,
+        strides: TupleStructInfo | None = None,
+    ) -> TensorStructInfo:
+        chosen = [_constant(value, "axes") for value in _scalars(axes, "axes")]
+        steps = [1] * len(chosen)
+        if strides is not None:
+            steps = [_constant(value, "strides") for value in _scalars(strides, "strides")]
+        begins, ends = _scalars(begin, "begin"), _scalars(end, "end")
+        for name, given in (("begin", begins), ("end", ends), ("strides", steps)):
+            if len(given) != len(chosen):
+                raise OperatorError(
+                    OPERANDS,
+                    f"{name} must have one number per axis: {len(chosen)}, found {len(given)}",
+                    operand=name,
+                )
+        if 0 in steps:
+            raise OperatorError(OPERANDS, "a stride must not be 0", operand="strides")
+        if x.ndim == -1:
+            return tensor(None, x.dtype)
+        where = normalize_axes(chosen, x.ndim, "axes", "x")
+        if x.dims is None or None in begins or None in ends:
+            return tensor(None, x.dtype, x.ndim)
+        dims = list(x.dims)
+        for axis, b, e, step in zip(where, begins, ends, steps, strict=True):
+            dims[axis] = slice_of(dims[axis], b, e, step, self.assume_inbound).size
+        return tensor(dims, x.dtype)
+
+    def compute(self, x: Any, axes: Any, begin: Any, end: Any, strides: Any = None) -> Any:
+        steps = None if strides is None else [int(step) for step in strides]
+        return topi.strided_slice(x, begin, end, steps, [int(axis) for axis in axes], self.assume_inbound)
+
+    def reference(
+        self,
+        x: Array,
+        axes: Sequence[int],
+        begin: Sequence[int],
+        end: Sequence[int],
+        strides: Sequence[int] | None = None,
+    ) -> Array:
+        index = [slice(None)] * x.ndim
+        for axis, b, e, step in zip(axes, begin, end, strides or [1] * len(axes), strict=True):
+            index[axis] = slice(b, e, step)
+        return np.ascontiguousarray(x[tuple(index)]) if x.ndim else x
+
+
+def _scalars(values: TupleStructInfo, operand: str) -> list[PrimExpr | None]:
+    """The integers of a tuple, None for one not known. Raises OperatorError if it holds anything else."""
+    result: list[PrimExpr | None] = []
+    for field in values.fields:
+        if isinstance(field, PrimStructInfo) and not field.dtype.is_float:
+            result.append(field.value)
+        elif isinstance(field, ObjectStructInfo):
+            result.append(None)
+        else:
+            raise OperatorError(OPERANDS, f"{operand} must be a tuple of integers", operand=operand)
+    return result
+
+
+def _constant(value: PrimExpr | None, operand: str) -> int:
+    if isinstance(value, IntImm):
+        return value.value
+    raise OperatorError(OPERANDS, f"{operand} must be constants", operand=operand)
+
+
+# --------------------------------------------------------------------------------- repeating, reversing
+
+
+@operator("relax.flip")
+class Flip(Move):
+    """x with the order of elements reversed along these axes."""
+
+    total = True
+
+    axis: tuple[int, ...]
+
+    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
+        if data.ndim != -1:
+            normalize_axes(self.axis, data.ndim, "axis", "data")
+        return data
+
+    compute = topi.flip
+
+    def reference(self, data: Array) -> Array:
+        return np.ascontiguousarray(np.flip(data, self.axis))
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        return (Flip(self.axis).call(grad),)
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        if not has_rank(infos, axes):
+            return None
+        return Permuted(Flip(tuple(moved_axis(a, axes) for a in self.axis)), (axes,), (axes,))
+
+
+@operator("relax.repeat")
+class Repeat(Move):
+    """Each element `repeats` times in a row, along an axis; without axis, of data flattened."""
+
+    repeats: int
+    axis: int | None = None
+
+    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
+        self.require_attribute(self.repeats >= 0, "repeats", "0 or more")
+        if self.axis is None:
+            size = None if data.dims is None else [simplify_dim(product(data.dims) * self.repeats)]
+            return tensor(size, data.dtype, 1)
+        axis = self.require_axis(self.axis, data)
+        if data.dims is None or axis is None:
+            return tensor(None, data.dtype, data.ndim)
+        dims = list(data.dims)
+        dims[axis] = simplify_dim(dims[axis] * self.repeats)
+        return tensor(dims, data.dtype)
+
+    compute = topi.repeat
+
+    def reference(self, data: Array) -> Array:
+        return np.repeat(data, self.repeats, self.axis)
+
+
+@operator("relax.tile")
+class Tile(Move):
+    """data side by side, repeats[d] times along dimension d; missing dimensions are new, missing counts 1."""
+
+    total = True
+
+    repeats: tuple[int, ...]
+
+    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
+        self.require_attribute(min(self.repeats, default=0) >= 0, "repeats", "numbers of 0 or more")
+        if data.ndim == -1:
+            return tensor(None, data.dtype)
+        ndim = max(data.ndim, len(self.repeats))
+        if data.dims is None:
+            return tensor(None, data.dtype, ndim)
+        one = const(1, "int64")
+        sizes = [*[one] * (ndim - data.ndim), *data.dims]
+        counts = [*[1] * (ndim - len(self.repeats)), *self.repeats]
+        dims = [simplify_dim(size * count) for size, count in zip(sizes, counts, strict=True)]
+        return tensor(dims, data.dtype)
+
+    def compute(self, data: Any) -> Any:
+        return topi.tile(data, self.repeats)
+
+    def reference(self, data: Array) -> Array:
+        return np.tile(data, self.repeats)

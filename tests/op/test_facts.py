@@ -1,0 +1,441 @@
+"""Every operator class is asked every question that passes ask; the answers are held to what the operators compute."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from op_harness import Case, all_cases, assert_close, kernel, reference, variant
+
+import relax
+from relax import topi
+from relax.expr import Tuple, TupleGetItem, Var
+from relax.ir import DataType, Op, StructInfo
+from relax.op import Operator, infer_call, operator
+from relax.op.facts import Exactness, MixedPrecision, Permuted
+from relax.op.intrinsic import Intrinsic
+from relax.struct_info import TensorStructInfo
+from relax.target import Target
+from relax.tir.interpret import interpret
+
+CLASSES = {
+    name: cls
+    for name in Op.list_op_names()
+    if (cls := Op.get(name).get_attr("operator_class")) is not None
+    and ".testing." not in name
+    and ".docs." not in name
+}
+CASES: dict[str, list[Case]] = {}
+for one in all_cases():
+    CASES.setdefault(one.op, []).append(one)
+
+
+def test_there_are_classes():
+    assert len(CLASSES) > 100
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_question_has_an_answer(name):
+    cls = CLASSES[name]
+    assert issubclass(cls, Operator)
+    for flag in (cls.pure, cls.total, cls.view, cls.propagates_vdevice, cls.takes_sinfo_args):
+        assert isinstance(flag, bool)
+    assert isinstance(cls.exactness, Exactness)
+    assert isinstance(cls.mixed_precision, MixedPrecision)
+    assert cls.accuracy is None or cls.accuracy > 0
+    assert cls.exactness is Exactness.NEVER or cls.reference is not None
+    assert not cls.view or cls.exactness is Exactness.ALWAYS  # a view computes nothing
+    if issubclass(cls, Intrinsic):
+        assert cls.compute is None
+        assert isinstance(cls.builtin, str)
+    for case in [*CASES.get(name, [])[:1], *gradient_cases(name)[:1]]:
+        made = variant(case, False)
+        result, operands = result_of(made.call)
+        infos = [arg.struct_info_ or StructInfo() for arg in made.call.args]
+        assert isinstance(made.operator.permuted((0,), infos), Permuted | None)
+        gradients = made.operator.gradient(operands, result, result)
+        assert gradients is None or len(gradients) == len(operands)
+        if gradients is not None and any(gradient is not None for gradient in gradients):
+            assert name in RULES, "its gradients are not compared with differences"
+        assert made.operator.legalize_for(Target("llvm"), None, made.call) is None
+
+
+def result_of(call):
+    """A variable for the result of a call, and its operands with what is known of them."""
+    return Var("result", infer_call(call)), call.args
+
+
+def dtypes(values):
+    """The dtypes of the arrays among operands."""
+    for value in values:
+        if isinstance(value, np.ndarray):
+            yield DataType(value.dtype.name)
+        elif isinstance(value, list):
+            yield from dtypes(value)
+
+
+# ------------------------------------------------------------------------------------------------ exactness
+
+EXACT = [
+    name for name, cls in CLASSES.items() if cls.exactness is not Exactness.NEVER and cls.compute is not None
+]
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_exact_references_give_the_bits_of_kernels(name):
+    compared = 0
+    for case in CASES[name]:
+        if case.raises or not CLASSES[name].exactness.holds_for(dtypes(case.operands)):
+            continue
+        wanted = reference(case, variant(case, False).operator)
+        made = kernel(case, symbolic=False)
+        interpret(made.func, *made.arguments)
+        for left, right in zip(wanted, made.outputs, strict=True):
+            assert left.dtype == right.dtype
+            assert bits(left) == bits(right), case
+            compared += 1
+    assert compared
+
+
+def bits(array):
+    """The bytes of an array, in which every NaN is like another."""
+    array = np.array(array)
+    if DataType(array.dtype.name).is_float:
+        array[np.isnan(array.astype(np.float64))] = np.nan
+    return array.tobytes()
+
+
+def test_exactness_by_dtypes():
+    whole, narrow, wide = DataType("int8"), DataType("float16"), DataType("float32")
+    assert [[e.holds_for([d]) for d in (whole, narrow, wide)] for e in Exactness] == [
+        [False, False, False],
+        [True, False, False],
+        [True, False, True],
+        [True, True, True],
+    ]
+    assert not Exactness.IEEE.holds_for([wide, narrow])
+
+
+# ------------------------------------------------------------------------------------------- mixed precision
+
+MIXED = [
+    name
+    for name, cls in CLASSES.items()
+    if cls.mixed_precision is not MixedPrecision.NEVER and cls.compute is not None
+]
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_narrow_operands_are_taken(name):
+    """Narrow results are those of float32, but for the rounding of operands and results."""
+    compared = 0
+    for case in CASES[name]:
+        floats = [dtype for dtype in dtypes(case.operands) if dtype.is_float]
+        if not floats or set(floats) != {"float32"} or case.raises or case.tails:
+            continue
+        narrow = replace(case, operands=[narrowed(value) for value in case.operands])
+        again = replace(case, operands=[widened(value) for value in narrow.operands])
+        made = variant(narrow, False)
+        results = reference(narrow, made.operator)
+        for got, wanted in zip(results, reference(again, made.operator), strict=True):
+            follows = wanted.dtype == np.float32 and "dtype" not in case.attrs
+            assert got.dtype == (np.dtype("float16") if follows else wanted.dtype)
+            with np.errstate(over="ignore"):
+                assert_close(got, wanted.astype(got.dtype), 1e-2)
+            compared += 1
+    assert compared or not any(d.is_float for case in CASES[name] for d in dtypes(case.operands))
+
+
+def narrowed(value):
+    if isinstance(value, list):
+        return [narrowed(item) for item in value]
+    return np.asarray(clipped(value)).astype(np.float16) if is_float(value) else value
+
+
+def clipped(value):
+    """Values that float16 holds."""
+    return np.clip(value, -60000, 60000)
+
+
+def widened(value):
+    if isinstance(value, list):
+        return [widened(item) for item in value]
+    return value.astype(np.float32) if is_float(value) else value
+
+
+def is_float(value):
+    return isinstance(value, np.ndarray) and DataType(value.dtype.name).is_float
+
+
+# ----------------------------------------------------------------------------------------------- permutations
+
+PERMUTABLE = [
+    *(name for name, cls in CLASSES.items() if cls.elementwise),
+    *(
+        f"relax.{name}"
+        for name in ("sum", "prod", "max", "min", "mean", "argmax", "argmin", "cumsum", "flip")
+    ),
+    *(
+        f"relax.nn.{name}"
+        for name in ("softmax", "log_softmax", "dropout", "conv2d", "max_pool2d", "avg_pool2d")
+    ),
+    *("relax.permute_dims", "relax.nn.layer_norm", "relax.nn.batch_norm"),
+]
+
+
+@pytest.mark.parametrize("name", PERMUTABLE)
+def test_permuted_operands_give_permuted_results(name):
+    compared = 0
+    for case in [*CASES[name], *map(in_a_plane, CASES[name])]:
+        first = case.operands[0]
+        if not isinstance(first, np.ndarray) or case.raises:
+            continue
+        made = variant(case, False)
+        axes = (*range(1, first.ndim), 0)[: first.ndim]
+        infos = [arg.struct_info_ or StructInfo() for arg in made.call.args]
+        rule = made.operator.permuted(axes, infos)
+        if rule is None:
+            continue
+        assert len(rule.operands) == len(case.operands)
+        moved = [moved_by(order, value) for order, value in zip(rule.operands, case.operands, strict=True)]
+        again = replace(case, operands=moved)
+        results = reference(case, made.operator)
+        for order, got, wanted in zip(rule.results, reference(again, rule.operator), results, strict=True):
+            assert_close(got, moved_by(order, wanted), 1e-3)
+        compared += first.ndim > 1
+    assert compared
+
+
+def in_a_plane(case):
+    """The case with rows of operands beside themselves reversed: some operators have no cases of two dimensions."""
+    rows = [value for value in case.operands if isinstance(value, np.ndarray)]
+    if not CLASSES[case.op].elementwise or {row.ndim for row in rows} != {1}:
+        return case
+    planes = [np.stack([v, v[::-1]], 1) if isinstance(v, np.ndarray) else v for v in case.operands]
+    return replace(case, operands=planes)
+
+
+def moved_by(order, value):
+    return (
+        value
+        if order is None
+        else np.ascontiguousarray(np.transpose(value, order)).reshape([value.shape[axis] for axis in order])
+    )
+
+
+def test_order_of_dimensions_matters():
+    x = Var("x", TensorStructInfo((2, 3), "float32"))
+    for call in (relax.op.matmul(x, relax.op.permute_dims(x)), relax.op.flatten(x), relax.op.cumsum(x)):
+        assert call.attrs.permuted((1, 0), [x.struct_info, x.struct_info][: len(call.args)]) is None
+    row = Var("row", TensorStructInfo((3,), "float32"))
+    assert relax.op.add(x, row).attrs.permuted((1, 0), [x.struct_info, row.struct_info]) is None
+    assert relax.op.add(x, x).attrs.permuted((1, 0), [x.struct_info, relax.ObjectStructInfo()]) is None
+
+
+# ------------------------------------------------------------------------------------------------ gradients
+
+DIFFERENTIABLE = [
+    "abs acos acosh add asin asinh astype atan atanh broadcast_to clip concat cos cosh divide erf exp expand_dims",
+    "flatten flip log matmul maximum mean minimum multiply negative nn.dropout nn.gelu nn.log_softmax nn.relu nn.silu",
+    "nn.softmax permute_dims power reshape rsqrt sigmoid sin sinh split sqrt square squeeze stack subtract sum tan",
+    "tanh where",
+]
+RULES = [f"relax.{name}" for line in DIFFERENTIABLE for name in line.split()]
+UNIT, POSITIVE = (-0.98, 0.98), (0.05, 8)
+RANGES = {"relax.acosh": (1.1, 8), "relax.asin": UNIT, "relax.acos": UNIT, "relax.atanh": UNIT}
+RANGES |= {f"relax.{name}": POSITIVE for name in ("power", "divide", "log", "sqrt", "rsqrt")}
+"""Operands for which the functions have values and slopes."""
+
+
+def in_doubles(case, rng):
+    """The case with float operands of ordinary values in float64, where differences tell most."""
+
+    def operand(value):
+        if isinstance(value, list):
+            return [operand(item) for item in value]
+        if not is_float(value):
+            return value
+        wide = np.array(value.astype(np.float64))
+        usual = np.isfinite(wide) & (abs(wide) < 8) & (abs(wide) > 0.05)
+        fresh = np.asarray(rng.uniform(0.2, 0.9, wide.shape))
+        wide = np.where(usual, wide, fresh)
+        wide += rng.uniform(-1e-3, 1e-3, wide.shape)  # away from kinks, and apart from each other
+        low, high = RANGES.get(case.op, (-8, 8))
+        return np.asarray(
+            np.clip(abs(wide) if low >= 0 else wide, low, high) + rng.uniform(0, 1e-3, wide.shape)
+        )
+
+    return replace(case, operands=[operand(value) for value in case.operands])
+
+
+def gradient_cases(name):
+    """A few small cases of an operator with float operands."""
+    rng = np.random.default_rng(2)
+    found = []
+    for case in CASES.get(name, []):
+        floats = [dtype for dtype in dtypes(case.operands) if dtype.is_float]
+        if not floats or {str(d) for d in floats} - {"float32", "float64"} or case.raises or case.tails:
+            continue
+        if name == "relax.astype" and case.attrs["dtype"] not in ("float32", "float64"):
+            continue
+        if name == "relax.matmul" and case.attrs.get("out_dtype"):
+            continue
+        size = sum(a.size for value in case.operands for a in (value if isinstance(value, list) else [value])
+                   if isinstance(a, np.ndarray))  # fmt: skip
+        if 0 < size <= 15:
+            found.append(in_doubles(case, rng))
+    return found[:3]
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_gradients_are_those_of_differences(name):
+    cases = gradient_cases(name)
+    assert cases
+    for case in cases:
+        check_gradient(case)
+
+
+def check_gradient(case):
+    """Compare an operator's gradients with central differences of Σ weight · result, by the interpreter."""
+    made = variant(case, False)
+    call, arrays = made.call, made.arrays
+    variables = parameters(call)
+    primal = program(variables, lambda bb: bb.emit(call))
+    results = as_list(relax.interpret(primal, "main", *arrays))
+    weights = [np.random.default_rng(5).uniform(0.5, 1.5, r.shape).astype(r.dtype) for r in results]
+    info = infer_call(call)
+    given = [Var(f"w{i}", TensorStructInfo(w.shape, w.dtype.name)) for i, w in enumerate(weights)]
+    gradients = []
+
+    def derive(bb):
+        y = bb.emit(call)
+        grad = given[0] if isinstance(info, TensorStructInfo) else bb.emit(Tuple(given))
+        found = made.operator.gradient(call.args, y, grad)
+        assert found is not None, case
+        assert len(found) == len(call.args)
+        gradients.extend(found)
+        flat = [g for g, arg in zip(found, call.args, strict=True) if g is not None for g in fields(g, arg)]
+        return bb.emit(Tuple([bb.emit(g) for g in flat]))
+
+    derived = as_list(relax.interpret(program([*variables, *given], derive), "main", *arrays, *weights))
+    wanted = []
+    for gradient, arg in zip(gradients, call.args, strict=True):
+        for var in fields(arg, arg) if gradient is not None else []:
+            wanted.append(differences(primal, arrays, variables.index(var), weights))
+    assert len(derived) == len(wanted) > 0
+    for got, expected in zip(derived, wanted, strict=True):
+        assert got.shape == expected.shape, case
+        tolerance = 1e-5 if all(weight.dtype == np.float64 for weight in weights) else 1e-3
+        np.testing.assert_allclose(got, expected, rtol=tolerance, atol=1e-6)
+
+
+def fields(value, like):
+    """The tensors of an operand, which may be a tuple of them."""
+    if not isinstance(like, Tuple):
+        return [value]
+    return (
+        value.fields
+        if isinstance(value, Tuple)
+        else [TupleGetItem(value, i) for i in range(len(like.fields))]
+    )
+
+
+def parameters(call):
+    return [var for arg in call.args for var in fields(arg, arg) if isinstance(var, Var)]
+
+
+def program(params, body):
+    bb = relax.BlockBuilder()
+    with bb.function("main", params):
+        bb.emit_func_output(body(bb))
+    return bb.get()
+
+
+def as_list(result):
+    return [np.array(item.numpy()) for item in (result if isinstance(result, (tuple, list)) else [result])]
+
+
+def differences(mod, arrays, index, weights):
+    """The gradient by one array, from central differences."""
+    step = 1e-6 if all(weight.dtype == np.float64 for weight in weights) else 1e-2
+    gradient = np.zeros(arrays[index].shape)
+    for place in np.ndindex(arrays[index].shape):
+        sums = []
+        for sign in (1, -1):
+            moved = [array.copy() for array in arrays]
+            moved[index][place] += sign * step
+            results = as_list(relax.interpret(mod, "main", *moved))
+            sums.append(sum((r.astype(np.float64) * w).sum() for r, w in zip(results, weights, strict=True)))
+        gradient[place] = (sums[0] - sums[1]) / (2 * step)
+    return gradient
+
+
+def test_no_rule_is_no_gradient():
+    x = Var("x", TensorStructInfo((2, 3), "float32"))
+    call = relax.op.prod(x)
+    assert call.attrs.gradient([x], Var("y", infer_call(call)), Var("g", infer_call(call))) is None
+
+
+def test_integers_get_no_gradient():
+    x = Var("x", TensorStructInfo((2, 3), "int32"))
+    for call in (
+        relax.op.abs(x),
+        relax.op.sum(x),
+        relax.op.argmax(x),
+        relax.op.nn.relu(x),
+        relax.op.floor(x),
+    ):
+        y = Var("y", infer_call(call))
+        assert tuple(call.attrs.gradient(call.args, y, y)) == (None,)
+
+
+def test_gradients_need_shapes():
+    x = Var("x", TensorStructInfo(None, "float32", None, 2))
+    for call in (relax.op.sum(x), relax.op.mean(x), relax.op.flatten(x), relax.op.add(x, x)):
+        y = Var("y", infer_call(call))
+        assert call.attrs.gradient(call.args, y, y) is None
+
+
+def test_symbolic_shapes_have_gradients():
+    n = relax.tir.SizeVar("n", "int64")
+    x = Var("x", TensorStructInfo((n, 3), "float64"))
+    mod = program(
+        [x], lambda bb: bb.emit(relax.op.mean(x).attrs.gradient([x], x, relax.const(6.0, "float64"))[0])
+    )
+    assert relax.interpret(mod, "main", np.ones((2, 3))).numpy().tolist() == [[1.0] * 3] * 2
+
+
+# ------------------------------------------------------------------------------------- one target's own rule
+
+
+def test_an_operator_may_be_legalized_for_a_target():
+    @operator("relax.testing.for_target")
+    class ForTarget(Operator):
+        """x + x, on one target as 2 · x."""
+
+        def infer(self, x: TensorStructInfo) -> TensorStructInfo:
+            return x
+
+        def compute(self, x):
+            return topi.add(x, x)
+
+        def legalize_for(self, target, builder, call):
+            two = relax.const(2.0, "float32")
+            return (
+                builder.call_te(topi.multiply, *call.args, two)
+                if target.attrs.get("mcpu") == "special"
+                else None
+            )
+
+    x = Var("x", TensorStructInfo((3,), "float32"))
+    mod = program([x], lambda bb: bb.emit(ForTarget().call(x)))
+
+    def kernels():
+        return {var.name_hint for var in relax.transform.LegalizeOps()(mod).functions} - {"main"}
+
+    assert kernels() == {"for_target"}
+    with Target("llvm"):
+        assert kernels() == {"for_target"}
+    with Target("llvm -mcpu=special"):
+        assert kernels() == {"multiply"}
