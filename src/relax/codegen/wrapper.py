@@ -16,6 +16,7 @@ from typing import Final
 
 from ..ir import DataType
 from ..prim import IntImm, PrimExpr, Var, free_vars
+from ..prim.intervals import dtype_range
 from ..runtime.limits import DIMENSION_LIMIT
 from ..runtime.sizes import SIZE_RANGE
 from ..tir import Buffer, overlap_message
@@ -24,7 +25,6 @@ from . import support
 from .builder import FunctionBuilder, Operand, quoted
 from .calls import inner_symbol
 from .context import Context, Rule, Unit, escaped
-from .facts import dtype_interval
 from .floats import whole_as_double
 from .formula import Val
 from .index import index
@@ -204,7 +204,7 @@ class Wrapper:
 
     def bind(self, var: Var, place: Place) -> None:
         value = self.number(place)
-        low, high = dtype_interval(var.dtype)
+        low, high = dtype_range(var.dtype)
         if high < 2**63 - 1:
             fits = value.le(int(high)) & value.ge(int(low))
             message = (
@@ -297,7 +297,7 @@ class Wrapper:
 
     def require_range(self, param: Var, value: Val) -> None:
         dtype = param.dtype
-        low, high = dtype_interval(dtype)
+        low, high = dtype_range(dtype)
         message = f"argument {escaped(param.name)}: %lld does not fit {dtype!s}"
         if dtype == "uint64":
             self.cx.fail_unless(value.ge(0), "ValueError", message, value)

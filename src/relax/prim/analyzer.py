@@ -20,7 +20,7 @@ from typing import Any, ClassVar, TypeAlias, TypeGuard
 
 from ..ir import set_slot
 from ..ir.deep import run_deep
-from .bounds import EVERYTHING, Facts, dtype_range
+from .bounds import Facts
 from .decide import assume, decide, decide_by_cases, where_defined
 from .expr import (
     EQ,
@@ -43,6 +43,7 @@ from .expr import (
     match_dtypes,
     nonnegative_epoch,
 )
+from .intervals import EVERYTHING, dtype_range
 from .learn import learn
 from .normal import Normalizer
 from .simplify import Simplifier
