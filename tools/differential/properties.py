@@ -256,7 +256,7 @@ def prints_and_parses(text: str, cases: Sequence[Case] = (), exact: bool = True)
 
 
 def _round_trip(where: str, mod: IRModule) -> None:
-    shown = mod.script()
+    shown = mod.script(show_meta=True)
 
     def again() -> IRModule:
         with harness.quiet():
@@ -269,7 +269,7 @@ def _round_trip(where: str, mod: IRModule) -> None:
         assert_structural_equal(parsed, mod)
     except Exception as error:
         raise Failure(f"printed and parsed {where}: another module", f"{error}\n{shown}") from error
-    if parsed.script() != shown:
+    if parsed.script(show_meta=True) != shown:
         raise Failure(f"printed and parsed {where}: printed anew", f"{shown}\n{parsed.script()}")
 
 
