@@ -135,7 +135,7 @@ def test_time_is_linear():
 
 
 def test_nodes_in_attributes():
-    shared = const([1.0] * 40, "float32")
+    shared = const([1.0] * 100, "float32")
     attrs = {
         "global_symbol": "main",
         "info": TensorStructInfo((2,), "float32"),

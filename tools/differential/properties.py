@@ -423,7 +423,7 @@ def check_info(value: Any, info: Any, scope: Any, where: str) -> None:
     Of functions only that they are some: erasure forgets what their parameters ask for (language.md §6).
     """
     if isinstance(info, TupleStructInfo):
-        matching.check_kind(value, info, matching.Place(where, where))
+        matching.check_kind(value, info, matching.Origin(where, where))
         for index, part in enumerate(info.fields):
             check_info(value[index], part, scope, f"{where}[{index}]")
         return
@@ -431,7 +431,7 @@ def check_info(value: Any, info: Any, scope: Any, where: str) -> None:
         if not callable(value):
             raise TypeError(f"{where}: not a function")
         return
-    matching.check(value, info, scope, matching.Place(where, where))
+    matching.check(value, info, scope, matching.Origin(where, where))
 
 
 def derives_truly(text: str, cases: Sequence[Case], exact: bool = True) -> None:

@@ -2,7 +2,7 @@
 
 Most questions are answered by intervals of numbers; the prover is asked for the rest (symbolic sizes). Both take
 arithmetic as machines compute it: what may overflow its type, int64 included, has the range of the type. Sizes are less
-than 2^48, and products of sizes that are the size of a buffer were checked (`Facts.size`).
+than 2^48, and products of sizes that are the size of a buffer were checked (`Knowledge.size`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from ..tir.sizes import Limit, buffer_limits
 INT64 = DataType("int64")
 
 
-class Facts:
+class Knowledge:
     """Facts in scopes: what a `with` adds is forgotten at its end."""
 
     def __init__(self) -> None:

@@ -21,8 +21,8 @@ from ..runtime.info import PrimInfo
 from ..runtime.tensor import new_tensor, numpy_view
 from ..struct_info import TensorStructInfo
 from . import matching
-from .matching import Place, name_of
-from .scope import Scope
+from .matching import Origin, name_of
+from .scope import Environment
 from .steps import Steps
 
 
@@ -31,11 +31,11 @@ class Evaluator(Protocol):
 
     devices: list[Device]
 
-    def value(self, expr: RelaxExpr, scope: Scope) -> Steps:
+    def value(self, expr: RelaxExpr, scope: Environment) -> Steps:
         """The value of an expression."""
         ...
 
-    def values(self, exprs: Sequence[RelaxExpr], scope: Scope) -> Steps:
+    def values(self, exprs: Sequence[RelaxExpr], scope: Environment) -> Steps:
         """The values of several, left to right."""
         ...
 
@@ -43,7 +43,7 @@ class Evaluator(Protocol):
         """Call a function value."""
         ...
 
-    def check_result(self, result: Any, call: Call, scope: Scope, callee: str) -> None:
+    def check_result(self, result: Any, call: Call, scope: Environment, callee: str) -> None:
         """Check a result against what the call declares."""
         ...
 
@@ -51,7 +51,7 @@ class Evaluator(Protocol):
 # ---------------------------------------------------------------------------- destination-passing style
 
 
-def call_tir(run: Evaluator, call: Call, scope: Scope) -> Steps:
+def call_tir(run: Evaluator, call: Call, scope: Environment) -> Steps:
     """Allocate the outputs; call the function with inputs, integers and outputs; return the outputs.
 
     One output is returned as it is, several as a tuple. In call_tir_inplace an output may be one of the inputs,
@@ -69,14 +69,14 @@ def call_tir(run: Evaluator, call: Call, scope: Scope) -> Steps:
         else:
             outputs.append(inputs[index])
             matching.check(
-                inputs[index], info, scope, Place(f"{scope.function}: match_cast of argument {index}", "")
+                inputs[index], info, scope, Origin(f"{scope.function}: match_cast of argument {index}", "")
             )
     fresh = [output for index, output in zip(reused, outputs, strict=True) if index < 0]
     yield run.apply(callee, _arranged(callee, inputs, tuple(*integers), fresh))
     return outputs[0] if isinstance(call.sinfo_args[0], TensorStructInfo) else tuple(outputs)
 
 
-def _allocate(info: TensorStructInfo, scope: Scope, run: Evaluator) -> tvm_ffi.Tensor:
+def _allocate(info: TensorStructInfo, scope: Environment, run: Evaluator) -> tvm_ffi.Tensor:
     if isinstance(info.shape, Var):
         shape = tuple(scope[info.shape])
     else:
@@ -113,7 +113,7 @@ def _arranged(callee: Any, inputs: Any, integers: Any, outputs: Sequence[Any]) -
 # -------------------------------------------------------------------------------- packed functions, closures
 
 
-def call_packed(run: Evaluator, call: Call, scope: Scope) -> Steps:
+def call_packed(run: Evaluator, call: Call, scope: Environment) -> Steps:
     """call_pure_packed, call_inplace_packed: an ordinary call; only the compiler cares for what they promise."""
     callee, *args = yield run.values(call.args, scope)
     result = yield run.apply(callee, args)
@@ -121,7 +121,7 @@ def call_packed(run: Evaluator, call: Call, scope: Scope) -> Steps:
     return result
 
 
-def invoke(run: Evaluator, call: Call, scope: Scope) -> Steps:
+def invoke(run: Evaluator, call: Call, scope: Environment) -> Steps:
     """invoke_closure and kin: the arguments come as one tuple."""
     callee, args = yield run.values(call.args, scope)
     result = yield run.apply(callee, args)
@@ -129,31 +129,31 @@ def invoke(run: Evaluator, call: Call, scope: Scope) -> Steps:
     return result
 
 
-def call_tir_dyn(run: Evaluator, call: Call, scope: Scope) -> Steps:
+def call_tir_dyn(run: Evaluator, call: Call, scope: Environment) -> Steps:
     """The integers of the last argument, a shape, become the last arguments."""
     callee, args = yield run.values(call.args, scope)
     return (yield run.apply(callee, (*args[:-1], *args[-1])))
 
 
-def builtin_alloc_tensor(run: Evaluator, call: Call, scope: Scope) -> Steps:
+def builtin_alloc_tensor(run: Evaluator, call: Call, scope: Environment) -> Steps:
     """A fresh tensor on a device that is given by its number."""
     shape, dtype, number, _ = yield run.values(call.args, scope)
     return fresh_tensor(shape, str(dtype), _counted(run, number))
 
 
-def memory_alloc_storage(run: Evaluator, call: Call, scope: Scope) -> Steps:
+def memory_alloc_storage(run: Evaluator, call: Call, scope: Environment) -> Steps:
     """Memory for so many elements, on a device that is given by its number."""
     size, number, _, dtype = yield run.values(call.args, scope)
     return alloc_storage(size, dtype, _counted(run, number))
 
 
-def vm_alloc_storage(run: Evaluator, call: Call, scope: Scope) -> Steps:
+def vm_alloc_storage(run: Evaluator, call: Call, scope: Environment) -> Steps:
     """The same; the dtype comes before the scope."""
     size, number, dtype, _ = yield run.values(call.args, scope)
     return alloc_storage(size, dtype, _counted(run, number))
 
 
-def make_closure(run: Evaluator, call: Call, scope: Scope) -> Steps:
+def make_closure(run: Evaluator, call: Call, scope: Environment) -> Steps:
     """A function whose last parameters are given."""
     callee, captured = yield run.values(call.args, scope)
     return bind_captured(callee, captured)
@@ -220,11 +220,11 @@ _SIMPLE: Final[dict[str, Callable[..., Any]]] = {
     "relax.vm.kill_object": _end_of_life,
 }
 
-Intrinsic = Callable[[Evaluator, Call, Scope], Steps]
+Intrinsic = Callable[[Evaluator, Call, Environment], Steps]
 
 
 def _simple(function: Callable[..., Any]) -> Intrinsic:
-    def evaluation(run: Evaluator, call: Call, scope: Scope) -> Steps:
+    def evaluation(run: Evaluator, call: Call, scope: Environment) -> Steps:
         return function(call, *(yield run.values(call.args, scope)))
 
     return evaluation
