@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,15 @@ def test_every_room_has_a_layer():
         p.stem for p in (ROOT / "src/relax").iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()
     }
     assert top - {"__init__"} <= layered
+
+
+def test_one_word_for_one_thing():
+    """Words so general that several rooms might take them name one class at most."""
+    source = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/relax").rglob("*.py"))
+    for word in ("Facts", "Scope", "Place", "Verdict", "Relation", "Answer"):
+        assert (
+            len(re.findall(rf"^(?:class _?{word}\b|_?{word}\b[^\n]* = (?:Literal|enum))", source, re.M)) <= 1
+        ), word
 
 
 def test_the_readme_names_the_commands_that_exist():

@@ -73,10 +73,10 @@ def test_every_program_prints_as_it_parses(path):
         program = parsed(text)
         if program is None:
             continue
-        printed = program.script()
+        printed = program.script(show_meta=True)
         again = from_source(printed, allow_extern=True)
         assert_structural_equal(again, program)
-        assert again.script() == printed
+        assert again.script(show_meta=True) == printed
 
 
 def test_most_programs_are_found():

@@ -44,8 +44,8 @@ from .ir import (
     IRModule,
     RelaxExpr,
     StructInfo,
+    quick_hash,
     structural_equal,
-    structural_hash,
 )
 from .op.te_call import call_te
 from .prim.expr import Var as PrimVar
@@ -359,14 +359,14 @@ class BlockBuilder(Normalizer):
         A function visible from outside is so under its new name (rule 13).
         """
         table = self._hashes(type(func))
-        known = self._equal_function(func, structural_hash(func))
+        known = self._equal_function(func, quick_hash(func))
         if known is not None:
             return known
         global_var = GlobalVar(self._unique_global_name(func_name))
         if func.attrs.get("global_symbol", global_var.name_hint) != global_var.name_hint:
             func = func.with_attr("global_symbol", global_var.name_hint)
         function = self._define(global_var, func)
-        key = structural_hash(function)
+        key = quick_hash(function)
         if function is not func:
             known = self._equal_function(function, key)
             if known is not None:
@@ -419,7 +419,7 @@ class BlockBuilder(Normalizer):
             table = self._by_hash[kind] = {}
             for name, function in self.functions.items():
                 if type(function) is kind:
-                    table.setdefault(structural_hash(function), []).append(self.globals[name])
+                    table.setdefault(quick_hash(function), []).append(self.globals[name])
         return table
 
     def _unique_global_name(self, name: str) -> str:

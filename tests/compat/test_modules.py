@@ -30,7 +30,7 @@ def test_a_packed_function_is_a_member_of_the_module():
     assert [g.name_hint for g in WithExtern] == ["main", "my_ext"]
     assert WithExtern["my_ext"].global_symbol == "compat.triple"
     assert 'my_ext = R.ExternFunc("compat.triple")' in WithExtern.script()
-    again = from_source("from relax.script import ir as I, relax as R\n" + WithExtern.script())
+    again = from_source("from relax.script import ir as I, relax as R\n" + WithExtern.script(show_meta=True))
     relax.ir.assert_structural_equal(again, WithExtern)
     relax.analysis.assert_well_formed(WithExtern)
     x = np.array([1, 2], "float32")

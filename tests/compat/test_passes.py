@@ -229,7 +229,7 @@ def test_analysis():
 
 
 def test_structural_equality_and_json():
-    again = relax.script.from_source(Example.script())
+    again = relax.script.from_source(Example.script(show_meta=True))
     relax.ir.assert_structural_equal(again, Example)
     assert relax.ir.structural_equal(again, Example, map_free_vars=True)
     assert relax.ir.structural_hash(again) == relax.ir.structural_hash(Example)

@@ -71,7 +71,7 @@ def test_every_struct_info():
     assert f.params[1].struct_info.ndim == 0
     assert f.params[2].struct_info.dtype == ""
     assert f.params[9].struct_info.fields[1].ndim == -1
-    relax.ir.assert_structural_equal(relax.script.from_source(f.script()), f)
+    relax.ir.assert_structural_equal(relax.script.from_source(f.script(show_meta=True)), f)
 
 
 def test_global_calls_by_class_and_recursion():

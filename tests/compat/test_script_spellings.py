@@ -25,7 +25,7 @@ def program(body):
     """The program, after a look whether its text is read again as the same."""
     text = HEAD + "".join(f"    {line}\n" for line in body.splitlines())
     func = from_source(text, allow_extern=True)
-    assert_structural_equal(from_source(func.script(), allow_extern=True), func)
+    assert_structural_equal(from_source(func.script(show_meta=True), allow_extern=True), func)
     return func
 
 
@@ -161,7 +161,7 @@ def test_pointers_and_views():
         allow_extern=["f"],
     )
     assert [str(p.dtype) for p in func.params] == ["handle", "handle"]
-    assert_structural_equal(from_source(func.script(), allow_extern=True), func)
+    assert_structural_equal(from_source(func.script(show_meta=True), allow_extern=True), func)
 
 
 def test_constants_in_memory():
@@ -236,7 +236,7 @@ def test_threads_are_kept_and_refused_on_a_cpu(body):
     assert "T.env_thread(" in func.script()
     tir.verify_well_formed(func)
     lowered = tir.lower(func)
-    assert_structural_equal(from_source(lowered.script()), lowered)
+    assert_structural_equal(from_source(lowered.script(show_meta=True)), lowered)
     with pytest.raises(DiagnosticError, match=r"E5906.*is a thread of a GPU \((threadIdx|blockIdx).x\)"):
         codegen.build_module({"main": func})
 
@@ -309,7 +309,7 @@ def test_macros():
     x = np.zeros(8, "float32")
     tir.interpret(main, x)
     assert x.tolist() == [1, 1, 3, 3, 7, 7, 0, 0]
-    assert_structural_equal(from_source(main.script()), main)
+    assert_structural_equal(from_source(main.script(show_meta=True)), main)
 
 
 MACRO = """
@@ -381,7 +381,7 @@ def test_macros_of_relax():
                 R.output(b)
             return b
 
-    assert_structural_equal(from_source(Module.script()), Module)
+    assert_structural_equal(from_source(Module.script(show_meta=True)), Module)
     x = np.array([0.5, 1], "float32")
     out = relax.VirtualMachine(relax.build(Module, "llvm"), relax.cpu())["main"](x).numpy()
     np.testing.assert_allclose(out, 4 * np.exp(x), rtol=1e-5)
@@ -410,7 +410,7 @@ def test_emit_te_and_facts_of_tensors():
                 R.output(d, e, s)
             return (d, e, s)
 
-    assert_structural_equal(from_source(Module.script()), Module)
+    assert_structural_equal(from_source(Module.script(show_meta=True)), Module)
     assert {g.name_hint for g in Module.get_global_vars()} == {"main", "add", "scaled_by_n"}
     x = np.ones((4, 3), "float32")
     d, e, s = relax.VirtualMachine(relax.build(Module, "llvm"), relax.cpu())["main"](x)

@@ -92,7 +92,7 @@ def test_older_build_and_device_spellings():
 def test_show_and_script(capsys):
     TwoLayers.show()
     assert "R.function" in capsys.readouterr().out
-    again = relax.script.from_source(TwoLayers.script())
+    again = relax.script.from_source(TwoLayers.script(show_meta=True))
     relax.ir.assert_structural_equal(again, TwoLayers)
     TwoLayers["main"].show()
     TwoLayers.script(show_meta=True)

@@ -231,4 +231,4 @@ def test_what_is_well_formed_prints_and_parses_back(mod):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         done = normalize_module(mod)
-        assert_structural_equal(from_source(done.script()), done)
+        assert_structural_equal(from_source(done.script(show_meta=True)), done)

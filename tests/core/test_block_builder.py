@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+import numpy as np
 import pytest
 
 from relax import op, te, tir, topi
@@ -11,7 +12,15 @@ from relax.analysis import well_formed
 from relax.block_builder import BlockBuilder
 from relax.expr import Call, DataflowVar, Function, MatchCast, ShapeExpr, Tuple, Var, VarBinding, const
 from relax.info.text import struct_info_text
-from relax.ir import DiagnosticError, GlobalVar, IRModule, RelaxWarning, assert_structural_equal
+from relax.ir import (
+    DiagnosticError,
+    GlobalVar,
+    IRModule,
+    Op,
+    RelaxWarning,
+    assert_structural_equal,
+    structural,
+)
 from relax.prim import SizeVar
 from relax.prim.expr import Var as PrimVar
 from relax.script import from_source
@@ -429,3 +438,34 @@ def test_a_possible_misfit_is_warned_of_once():
             z = bb.emit(Call(f, [y]))
         bb.emit_func_output(z)
     assert len(caught) == 1
+
+
+def test_adding_a_function_does_not_hash_its_constants(monkeypatch):
+    hashed = []
+
+    class Counting:
+        def __init__(self, start=b""):
+            self.inner = new_digest(start)
+
+        def update(self, data):
+            hashed.append(len(data))
+            self.inner.update(data)
+
+        def digest(self):
+            return self.inner.digest()
+
+    new_digest = structural._new_digest
+    monkeypatch.setattr(structural, "_new_digest", Counting)
+
+    def with_data(data):
+        x = Var("x", TensorStructInfo(data.shape, "float32"))
+        return Function([x], Call(Op.get("relax.add"), (x, const(data))), None, True, {})
+
+    data = np.zeros((1024, 1024), "float32")
+    other = data.copy()
+    other[3, 5] = 1
+    builder = BlockBuilder()
+    names = [builder.add_func(with_data(part), "f").name_hint for part in (data, other, data, data.copy())]
+    assert names == ["f", "f1", "f", "f"]
+    assert hashed
+    assert sum(hashed) < 100_000

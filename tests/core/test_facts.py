@@ -166,7 +166,7 @@ def test_what_is_known(case):
     mod = parse(body, params=extra)
     assert info(mod, name[0] if name else "z") == expected
     assert well_formed(mod)
-    again = from_source(mod.script())
+    again = from_source(mod.script(show_meta=True))
     assert_structural_equal(again, mod)
 
 
@@ -423,4 +423,4 @@ def main(y: R.Tensor(("m - 1",), "int64"), x: R.Tensor(("m",), "int64")):
     sizes = [str(function.body.body.struct_info.shape[0]) for function in (plain, cast)]
     assert sizes[0].replace("m", "") == sizes[1].replace("m", "")
     after = transform.CanonicalizeBindings()(relax.IRModule.from_expr(cast))
-    assert_structural_equal(from_source(after.script()), after)
+    assert_structural_equal(from_source(after.script(show_meta=True)), after)

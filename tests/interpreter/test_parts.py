@@ -11,7 +11,7 @@ from relax.expr import Call, PrimValue, Var
 from relax.interpreter import Interpreter
 from relax.interpreter.operators import evaluate_operator, info_of
 from relax.interpreter.outcome import Outcome, impure_symbols, interpreted, observed, snapshot
-from relax.interpreter.scope import Scope
+from relax.interpreter.scope import Environment
 from relax.ir import Op, StructInfo, assert_structural_equal, register_op
 from relax.op.operator import Operator, operator
 from relax.prim import Var as ShapeVar
@@ -61,7 +61,7 @@ def test_a_reference_that_disagrees_with_inference_is_found(how, found):
     x = Var("x", TensorStructInfo((2,), "float32"))
     call = Liar(how).call(x)
     with pytest.raises(RuntimeError) as error:
-        evaluate_operator(call, [tensor(1, 2)], Scope("main"))
+        evaluate_operator(call, [tensor(1, 2)], Environment("main"))
     expected = 'R.Tensor((2,), dtype="float32")'
     assert str(error.value) == (
         f"main: test.interpreter.liar: the reference disagrees with inference: {found}, not {expected}"
@@ -71,7 +71,7 @@ def test_a_reference_that_disagrees_with_inference_is_found(how, found):
 def test_results_have_memory_of_their_own():
     x = tensor(1, 2)
     y = evaluate_operator(
-        Liar("honest").call(Var("x", TensorStructInfo((2,), "float32"))), [x], Scope("main")
+        Liar("honest").call(Var("x", TensorStructInfo((2,), "float32"))), [x], Environment("main")
     )
     assert y.data_ptr() != x.data_ptr()
 
@@ -93,7 +93,7 @@ class Sizes(Operator):
 @pytest.mark.parametrize("what, value", [("shape", (2,)), ("number", 3), ("python", 3), ("object", "text")])
 def test_results_that_are_no_tensors(what, value):
     x = Var("x", TensorStructInfo((2,), "int64"))
-    found = evaluate_operator(Sizes(what).call(x), [tensor(1, 2, dtype="int64")], Scope("main"))
+    found = evaluate_operator(Sizes(what).call(x), [tensor(1, 2, dtype="int64")], Environment("main"))
     assert found == value
     assert type(found) in (tvm_ffi.Shape, int, str)
 
@@ -171,20 +171,20 @@ def test_kernels_by_their_symbol():
 def test_an_operator_nobody_defined():
     register_op("test.interpreter.nobody")
     with pytest.raises(TypeError, match=r"^main: the operator test.interpreter.nobody has no definition"):
-        evaluate_operator(Call(Op.get("test.interpreter.nobody"), ()), [], Scope("main"))
+        evaluate_operator(Call(Op.get("test.interpreter.nobody"), ()), [], Environment("main"))
 
 
 def test_operands_of_another_kind():
     """Their info says they may be tensors; what came is none."""
     call = R.add(Var("x", ObjectStructInfo()), Var("y", ObjectStructInfo()))
     with pytest.raises(TypeError, match=r"^main: add: x1 must be a tensor or a scalar, found a tuple of 1"):
-        evaluate_operator(call, [(tensor(1),), tensor(1)], Scope("main"))
+        evaluate_operator(call, [(tensor(1),), tensor(1)], Environment("main"))
 
 
 def test_operators_that_only_the_run_time_implements(tmp_path):
     np.save(tmp_path / "x.npy", np.ones((2, 1), "float32"))
     call = R.read_tensor_from_file(Var("path", ObjectStructInfo()))
-    (found,) = [evaluate_operator(call, [str(tmp_path / "x.npy")], Scope("main"))]
+    (found,) = [evaluate_operator(call, [str(tmp_path / "x.npy")], Environment("main"))]
     assert tuple(found.shape) == (2, 1)
 
 
@@ -326,7 +326,7 @@ def test_reads_out_of_bounds_are_found():
 def test_scopes():
     n, m = ShapeVar("n", "int64"), ShapeVar("m", "int64")
     x, y = Var("x"), Var("y")
-    outer = Scope("main")
+    outer = Environment("main")
     outer.define(x, 1)
     outer.define_size(n, 3, "x, dimension 0")
     inner = outer.inner()

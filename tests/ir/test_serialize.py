@@ -85,12 +85,20 @@ def test_the_text_is_the_same_every_time():
 @pytest.mark.parametrize(
     "text",
     [
-        "", "{", "[]", "{}", '{"format": 1}', '{"format": 2, "root": 1, "nodes": []}', '{"format":1,"root":{"n":0},"nodes":[]}',
-        '{"format":1,"root":{"n":-1},"nodes":[["op","tir.exp"]]}', '{"format":1,"root":{"q":1},"nodes":[]}',
-        '{"format":1,"root":{"n":0},"nodes":[["os.system",[],null]]}', '{"format":1,"root":{"n":0},"nodes":[["prim.IntImm",[{"y":"int8"},300],null]]}',
-        '{"format":1,"root":{"n":0},"nodes":[["prim.IntImm",[],null]]}', '{"format":1,"root":{"n":0},"nodes":[["op","no.such.op"]]}',
-        '{"format":1,"root":{"a":["float32",[5],""]},"nodes":[]}', '{"format":1,"root":{},"nodes":[]}', '{"format":1,"root":{"n":1},"nodes":[[]]}',
-        '{"format":1,"root":{"a":["float32",[1],"!"]},"nodes":[]}', '{"format":1,"root":{"f":"x"},"nodes":[]}', "null", "3",
+        "", "{", "[]", "{}", '{"format": 2}', '{"format": 1, "root": 1, "nodes": []}', '{"format":2,"root":{"n":0},"nodes":[]}',
+        '{"format":2,"root":{"n":-1},"nodes":[["op","tir.exp"]]}', '{"format":2,"root":{"q":1},"nodes":[]}',
+        '{"format":2,"root":{"n":0},"nodes":[["os.system",[],null]]}', '{"format":2,"root":{"n":0},"nodes":[["prim.IntImm",[{"y":"int8"},300],null]]}',
+        '{"format":2,"root":{"n":0},"nodes":[["prim.IntImm",[],null]]}', '{"format":2,"root":{"n":0},"nodes":[["op","no.such.op"]]}',
+        '{"format":2,"root":{"a":["float32",[5],0]},"nodes":[],"data":[""]}',
+        '{"format":2,"root":{"a":["float32",[-1],0]},"nodes":[],"data":["AAAA"]}',
+        '{"format":2,"root":{"a":["float32",[1.0],0]},"nodes":[],"data":["AAAAAA=="]}',
+        '{"format":2,"root":{"a":["float32",[true],0]},"nodes":[],"data":["AAAAAA=="]}',
+        '{"format":2,"root":{"a":["float32",[1],1]},"nodes":[],"data":["AAAAAA=="]}',
+        '{"format":2,"root":{"a":["float32",[1],-1]},"nodes":[],"data":["AAAAAA=="]}',
+        '{"format":2,"root":{"a":["float32",[1],0]},"nodes":[]}',
+        '{"format":2,"root":{"a":["float32",[1],0]},"nodes":[],"data":["AAAA!AA=="]}',
+        '{"format":2,"root":{"a":["void",[1],0]},"nodes":[],"data":["AAAAAA=="]}', '{"format":2,"root":{},"nodes":[]}', '{"format":2,"root":{"n":1},"nodes":[[]]}',
+        '{"format":2,"root":{"a":["float32",[1],0]},"nodes":[],"data":["!"]}', '{"format":2,"root":{"f":"x"},"nodes":[]}', "null", "3",
     ],
 )  # fmt: skip
 def test_other_text_is_refused(text):
@@ -105,7 +113,7 @@ def test_what_cannot_be_saved_says_so():
 
 def test_loading_an_op_registers_nothing():
     with pytest.raises(ValueError, match="not a saved relax program"):
-        load_json('{"format":1,"root":{"n":0},"nodes":[["op","test.never"]]}')
+        load_json('{"format":2,"root":{"n":0},"nodes":[["op","test.never"]]}')
     assert not Op.exists("test.never")
 
 
@@ -119,7 +127,7 @@ def test_loading_an_op_registers_nothing():
 def test_json_makes_nodes_only(record):
     """A name that is no class of nodes is an error; nothing is imported, looked up elsewhere, or unpickled."""
     before = set(sys.modules)
-    text = json.dumps({"format": 1, "root": {"n": 0}, "nodes": [record]})
+    text = json.dumps({"format": 2, "root": {"n": 0}, "nodes": [record]})
     try:
         made = load_json(text)
     except ValueError:

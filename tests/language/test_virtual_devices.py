@@ -176,7 +176,7 @@ def test_a_module_may_be_printed_that_names_a_device_it_does_not_list():
     text = '@R.function\ndef main(x: R.Tensor((2,), "float32", I.vdevice("llvm", 9))):\n    return x'
     mod = parse(text)
     assert 'vdevice=I.vdevice("llvm", 9, "global")' in mod.script()
-    assert_structural_equal(from_source(mod.script(), name="again.py"), mod)
+    assert_structural_equal(from_source(mod.script(show_meta=True), name="again.py"), mod)
 
 
 def test_outside_of_a_module_text_is_read_as_it_is():
@@ -767,7 +767,7 @@ def test_any_chain_gives_what_it_gives_without_devices(text, n):
     realized_mod = relax.transform.RealizeVDevice()(mod)
     assert relax.transform.RealizeVDevice()(realized_mod) is realized_mod
     assert_well_formed(realized_mod)
-    assert_structural_equal(from_source(realized_mod.script(), name="again.py"), realized_mod)
+    assert_structural_equal(from_source(realized_mod.script(show_meta=True), name="again.py"), realized_mod)
     x_info = realized_mod["main"].params[0].struct_info.vdevice
     x = np.linspace(-1, 1, n).astype("float32")
     args = array(x, 0 if x_info is None else x_info.vdevice_id), array(x, 1)

@@ -389,7 +389,7 @@ def test_every_intrinsic_prints_and_parses():
             v = R.null_value()
             return (u, v, e)
 
-    again = relax.script.from_source(Module.script())
+    again = relax.script.from_source(Module.script(show_meta=True))
     relax.ir.assert_structural_equal(again, Module)
     assert Normalize()(Module) is Module
     assert isinstance(Module.get_global_var("main"), GlobalVar)

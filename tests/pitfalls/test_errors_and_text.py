@@ -245,9 +245,9 @@ def test_names_that_clash():
             out = bb.emit_output(relax.op.negative(total), "class")
         bb.emit_func_output(out)
     mod = bb.get()
-    assert_structural_equal(relax.script.from_source(mod.script()), mod)
+    assert_structural_equal(relax.script.from_source(mod.script(show_meta=True)), mod)
     values = [f32(i, 1) for i in range(len(NAMES))]
-    for program in (mod, relax.script.from_source(mod.script())):
+    for program in (mod, relax.script.from_source(mod.script(show_meta=True))):
         np.testing.assert_array_equal(machine(program)["main"](*values).numpy(), -sum(values))
 
 
@@ -290,7 +290,7 @@ def test_function_names_that_clash(name):
 @pytest.mark.parametrize("name", FUNCTION_NAMES)
 def test_function_names_that_clash_are_printed(name):
     mod = program_with_a_kernel_called(name)
-    assert_structural_equal(relax.script.from_source(mod.script()), mod)
+    assert_structural_equal(relax.script.from_source(mod.script(show_meta=True)), mod)
 
 
 def test_a_long_program():
@@ -300,7 +300,7 @@ def test_a_long_program():
     lines += ["    return v2000"]
     start = time.perf_counter()
     mod = parse("\n".join(lines))
-    assert_structural_equal(relax.script.from_source(mod.script()), mod)
+    assert_structural_equal(relax.script.from_source(mod.script(show_meta=True)), mod)
     vm = relax.VirtualMachine(relax.build(mod, "llvm"))
     assert time.perf_counter() - start < 60
     for n in (0, 1, 3):
@@ -328,7 +328,7 @@ def test_deep_programs():
         pad = pad[:-4]
     lines += ["    return r0"]
     mod = parse("\n".join(lines))
-    assert_structural_equal(relax.script.from_source(mod.script()), mod)
+    assert_structural_equal(relax.script.from_source(mod.script(show_meta=True)), mod)
     vm = machine(mod)
     assert vm["main"](np.float32(1), np.array(True)).item() == 2 * (depth + 1)
     assert vm["main"](np.float32(1), np.array(False)).item() == -(depth + 1)
@@ -344,7 +344,7 @@ def test_deep_tuples():
             value = bb.emit(relax.TupleGetItem(value, 0))
         bb.emit_func_output(value)
     mod = bb.get()
-    assert_structural_equal(relax.script.from_source(mod.script()), mod)
+    assert_structural_equal(relax.script.from_source(mod.script(show_meta=True)), mod)
     assert machine(mod)["main"](f32(3)).numpy().tolist() == [3]
 
 

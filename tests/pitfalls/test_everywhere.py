@@ -194,7 +194,7 @@ class Module:
     body = mod["main"].body
     info = body.body.struct_info
     # The printed program states what was inferred; it parses to the same without a run-time check.
-    again = relax.script.from_source(mod.script())
+    again = relax.script.from_source(mod.script(show_meta=True))
     assert_structural_equal(again, mod)
     casts = []
     walk(again["main"], lambda item: casts.append(item) if isinstance(item, MatchCast) else None)

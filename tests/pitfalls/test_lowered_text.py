@@ -97,7 +97,7 @@ def again(mod: IRModule) -> IRModule:
     """The module from its own text, without a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return relax.script.from_source(mod.script())
+        return relax.script.from_source(mod.script(show_meta=True))
 
 
 @pytest.mark.parametrize("count", range(len(DEFAULT) + 1))

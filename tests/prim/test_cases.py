@@ -30,11 +30,11 @@ from relax.prim import (
     Not,
     Or,
     PrimExpr,
-    Relation,
     Select,
     SizeVar,
     Sub,
     Var,
+    Verdict,
     const,
     const_int_bound,
     evaluate,
@@ -48,7 +48,7 @@ from relax.prim import (
 from relax.prim.bounds import Facts
 from relax.prim.normal import Normalizer
 
-EQUAL, DIFFERENT, UNKNOWN = Relation.EQUAL, Relation.DIFFERENT, Relation.UNKNOWN
+EQUAL, DIFFERENT, UNKNOWN = Verdict.YES, Verdict.NO, Verdict.POSSIBLY
 
 n, m, k, h = (SizeVar(name, "int64") for name in "nmkh")
 i, j = Var("i", "int64"), Var("j", "int64")

@@ -176,6 +176,13 @@ def test_shifts_beyond_the_width():
         assert evaluate(x >> s, env) == right
 
 
+def test_shifts_of_unsigned_numbers_keep_all_their_digits():
+    x, s = pair("uint64")
+    for amount, right in ((0, 2**64 - 1), (1, 2**63 - 1), (63, 1), (64, 0), (2**64 - 1, 0)):
+        assert evaluate(x >> s, {x: 2**64 - 1, s: amount}) == right
+    assert evaluate(x << s, {x: 2**64 - 1, s: 1}) == 2**64 - 2
+
+
 def test_what_has_no_value_says_so():
     x = Var("x", "int32")
     with pytest.raises(KeyError, match="the variable x has no value"):

@@ -36,8 +36,8 @@ from relax.prim import (
     promote,
     same,
 )
+from relax.prim.arithmetic import wrap
 from relax.prim.bounds import Facts
-from relax.prim.expr import wrap
 from relax.prim.normal import Normalizer
 
 n = SizeVar("n", "int64")

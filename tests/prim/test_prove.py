@@ -22,10 +22,10 @@ from relax.prim import (
     IntImm,
     Not,
     Or,
-    Relation,
     Select,
     SizeVar,
     Var,
+    Verdict,
     const,
     const_int_bound,
     intrin,
@@ -35,7 +35,7 @@ from relax.prim import (
     simplify,
 )
 
-EQUAL, DIFFERENT, UNKNOWN = Relation.EQUAL, Relation.DIFFERENT, Relation.UNKNOWN
+EQUAL, DIFFERENT, UNKNOWN = Verdict.YES, Verdict.NO, Verdict.POSSIBLY
 
 n, m, k, h = (SizeVar(name, "int64") for name in "nmkh")
 i, j = Var("i", "int64"), Var("j", "int64")
@@ -97,9 +97,8 @@ def test_prove_equal(a, b, answer):
     assert prove_equal(b, a) is answer
 
 
-def test_relations_are_strings():
-    assert EQUAL == "equal"
-    assert Relation("unknown") is UNKNOWN
+def test_verdicts_are_ordered():
+    assert DIFFERENT < UNKNOWN < EQUAL
 
 
 def test_shapes():

@@ -16,10 +16,10 @@ def parse(text, **options):
 
 def roundtrip(node, **options):
     """Print, parse, compare; printing again gives the same text. Returns the text."""
-    text = node.script()
+    text = node.script(show_meta=True)
     again = from_source(text, **options)
     assert_structural_equal(again, node)
-    assert again.script() == text
+    assert again.script(show_meta=True) == text
     return text
 
 

@@ -71,7 +71,7 @@ def test_programs_are_generated(size, dtype, depth):
     assert isinstance(mod, IRModule)
     (block,) = mod["main"].body.blocks
     assert len(block.bindings) == depth
-    assert_structural_equal(from_source(mod.script()), mod)
+    assert_structural_equal(from_source(mod.script(show_meta=True)), mod)
 
 
 def test_functions_around_the_module_join_it():
@@ -168,7 +168,7 @@ def test_shape_variables_from_python():
         return R.reshape(x, (n * 4,))
 
     assert main.params[0].struct_info.shape.values[0] is n
-    assert_structural_equal(from_source(main.script()), main)
+    assert_structural_equal(from_source(main.script(show_meta=True)), main)
 
 
 def test_errors_name_the_file_the_line_and_the_column():
@@ -310,7 +310,7 @@ def layer(use_bias, activation):
 def test_an_if_over_python_values_is_decided_while_parsing(use_bias, activation, count):
     func = layer(use_bias, activation)
     assert sum(len(block.bindings) for block in func.body.blocks) == 1 + use_bias + count
-    assert_structural_equal(from_source(func.script()), func)
+    assert_structural_equal(from_source(func.script(show_meta=True)), func)
 
 
 # ------------------------------------------------------------------------- functions in the text of dimensions
@@ -364,7 +364,7 @@ def test_a_function_in_the_text_of_a_dimension(call):
 
     parsed = func.params[0].struct_info.shape.values
     assert_structural_equal(parsed[1], prim.dimension(eval(call, {"T": T, "n": parsed[0]})))
-    assert_structural_equal(from_source(func.script()), func)
+    assert_structural_equal(from_source(func.script(show_meta=True)), func)
 
 
 def test_a_function_in_the_text_of_a_dimension_by_another_name():

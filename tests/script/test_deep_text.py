@@ -53,7 +53,7 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_text_parses_back(name, depth):
     made = from_source(PROGRAMS[name](depth))
-    assert_structural_equal(from_source(made.script()), made)
+    assert_structural_equal(from_source(made.script(show_meta=True)), made)
 
 
 def test_a_program_made_otherwise_parses_back():

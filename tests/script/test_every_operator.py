@@ -34,7 +34,7 @@ def test_a_call(case):
         func = normalize_function(Function(params, call, None, True, {"global_symbol": "main"}))
     except DiagnosticError:
         return  # a call that is wrong
-    text = func.script()
+    text = func.script(show_meta=True)
     assert_structural_equal(from_source(text, check_well_formed=False), func)
     assert "R.Call(" not in text
 

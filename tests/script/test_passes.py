@@ -53,5 +53,5 @@ def test_after_every_pass():
         mod = step(mod)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            again = from_source(mod.script(), check_well_formed=False)
+            again = from_source(mod.script(show_meta=True), check_well_formed=False)
         assert_structural_equal(again, mod)

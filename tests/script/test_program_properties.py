@@ -73,7 +73,7 @@ infos = st.recursive(
 
 
 def same_again(func):
-    text = func.script()
+    text = func.script(show_meta=True)
     assert_structural_equal(from_source(text, check_well_formed=False), func)
     return text
 
@@ -126,7 +126,7 @@ def seconds(count):
 @pytest.mark.parametrize("count", [0, 1, 300])
 def test_many_bindings(count):
     func = from_source(program(count))
-    assert_structural_equal(from_source(func.script()), func)
+    assert_structural_equal(from_source(func.script(show_meta=True)), func)
 
 
 def test_time_is_linear():
@@ -135,7 +135,7 @@ def test_time_is_linear():
 
 
 def test_nodes_in_attributes():
-    shared = const([1.0] * 40, "float32")
+    shared = const([1.0] * 100, "float32")
     attrs = {
         "global_symbol": "main",
         "info": TensorStructInfo((2,), "float32"),

@@ -8,7 +8,7 @@ from script_helpers import body, check, parse, roundtrip
 
 import relax
 from relax.expr import Call, Constant, DataflowVar, Function, If, MatchCast, TupleGetItem, Var
-from relax.ir import GlobalVar, IRModule, Op, VDevice, assert_structural_equal
+from relax.ir import DiagnosticError, GlobalVar, IRModule, Op, VDevice, assert_structural_equal
 from relax.script import from_source
 from relax.script import relax as R
 from relax.script import tir as T
@@ -544,7 +544,7 @@ def test_nan_payloads_survive():
     for bits in ([0x7FC00001], [0xFFC00000], [0x7F800001, 0x7FC00000]):
         data = np.array(bits, np.uint32).view(np.float32)
         func = parse("@R.function\ndef main():\n    return C", extra_vars={"C": Constant(data)})
-        again = from_source(func.script())
+        again = from_source(func.script(show_meta=True))
         assert again.body.body.data.tobytes() == data.tobytes()
 
 
@@ -565,10 +565,86 @@ def test_large_constants_go_to_the_metadata():
     text = roundtrip(mod)
     assert text.count("metadata = I.load_json(") == 1
     assert text.count('metadata["relax.expr.Constant"][0]') == 2
-    short = mod.script(show_meta=False)
-    assert "load_json" not in short
-    assert "# Metadata omitted. Use show_meta=True in script() method to show it." in short
-    assert "load_json" not in repr(mod)
+    assert mod.script() == mod.script(show_meta=False) == str(mod)
+    assert "load_json" not in mod.script()
+    assert "# Metadata omitted. Use show_meta=True in script() method to show it." in mod.script()
+
+
+WITH_DATA = """
+@R.function
+def main(x: R.Tensor((100,), "float32")):
+    return R.add(x, C)
+"""
+
+
+def with_data(dtype="float32", size=100):
+    return parse(
+        WITH_DATA.replace("float32", dtype), extra_vars={"C": Constant(np.arange(size).astype(dtype))}
+    )
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint64", "float16", "bfloat16", "float32", "float8_e4m3fn"]
+)
+def test_data_of_every_kind_in_the_metadata(dtype):
+    data = np.arange(200).reshape(2, 100).astype(relax.ir.DataType(dtype).numpy())
+    mod = parse(
+        f"@R.function\ndef main() -> R.Tensor((100, 2), '{dtype}'):\n    return C",
+        extra_vars={"C": Constant(data.T)},
+    )
+    assert "metadata[" in roundtrip(mod)
+
+
+def test_constants_of_a_screenful_stand_in_the_text():
+    assert "metadata" not in with_data(size=1).script()
+    for size, named in ((64, False), (65, True)):
+        func = parse("@R.function\ndef main():\n    return C", extra_vars={"C": Constant(np.arange(size))})
+        assert ("metadata[" in roundtrip(func)) is named
+
+
+def test_a_text_without_its_data_says_how_to_print_it():
+    with pytest.raises(DiagnosticError) as caught:
+        from_source(with_data().script())
+    (found,) = caught.value.diagnostics
+    assert found.code == "E1002"
+    assert (
+        "`metadata` is not defined: the text was printed without the data of its large constants"
+        in found.message
+    )
+    assert found.hint == "print it with the data: script(show_meta=True)"
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ('"][0]', '"][1]', "index out of range"),
+        ('"][0]', '"][-2]', "index out of range"),
+        ('metadata["relax.expr.Constant"][0]', 'metadata["relax.expr.Other"][0]', "relax.expr.Other"),
+        ('"data":["AAAA', '"data":["AAA', "not a saved relax program: Error: Invalid base64"),
+        ('"data":["AAAA', '"data":["!AAA', "not a saved relax program: Error: "),
+        ('"data":["AAAA', '"data":["AAAAAAAA', "an array of float32\\[100\\] needs 400 bytes, found 403"),
+        ('"data":["', '"data":["AAAA","', "an array of float32\\[100\\] needs 400 bytes, found 3"),
+        ('"float32",[100],0', '"float32",[10,10],0', "shape|dimension|rank"),
+        ('"float32",[100],0', '"float32",[-1],0', "no array has the shape"),
+        ('"float32",[100],0', '"float64",[100],0', "needs 800 bytes"),
+        ('"float32",[100],0', '"float32",[99999999999999999999],0', "needs 399999999999999999996 bytes"),
+        ('"float32",[100],0', '"float32",[100],7', "list index out of range"),
+        ('"float32",[100],0', '"handle",[100],0', "not a saved relax program"),
+    ],
+)
+def test_damaged_metadata_is_refused(old, new, message):
+    text = with_data().script(show_meta=True)
+    assert old in text
+    with pytest.raises(DiagnosticError, match=message):
+        from_source(text.replace(old, new))
+
+
+def test_the_text_of_large_constants_is_short_and_their_data_is_compact():
+    big = parse(
+        "@R.function\ndef main():\n    return C", extra_vars={"C": Constant(np.zeros(1 << 20, "float32"))}
+    )
+    assert len(big.script()) < 500
+    assert len(big.script(show_meta=True)) < 1.34 * (4 << 20) + 2000
 
 
 # ---------------------------------------------------------------------- what is not written by hand
@@ -597,7 +673,7 @@ def test_nested_expressions_are_hoisted():
     inner = If(relax.const(True), x, Call(Op.get("relax.exp"), (x,)))
     call = Call(Op.get("relax.add"), (inner, inner))
     func = Function([x], call, None, True, {"global_symbol": "main"})
-    again = from_source(func.script())
+    again = from_source(func.script(show_meta=True))
     assert [type(b.value) for b in again.body.blocks[0].bindings] == [If, If, Call]
 
 
@@ -610,7 +686,7 @@ def test_a_global_var_outside_of_its_module():
 
 def test_an_empty_module():
     assert body(IRModule().script()) == "@I.ir_module\nclass Module:\n    pass"
-    assert_structural_equal(from_source(IRModule().script()), IRModule())
+    assert_structural_equal(from_source(IRModule().script(show_meta=True)), IRModule())
 
 
 def test_vdevices_of_the_module_are_found():

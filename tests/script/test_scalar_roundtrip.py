@@ -35,7 +35,7 @@ def function_of(expr):
 
 def same_again(expr):
     func = function_of(expr)
-    text = func.script()
+    text = func.script(show_meta=True)
     assert_structural_equal(from_source(text, allow_extern=True), func)
     return text.splitlines()[-1].strip()
 
@@ -197,7 +197,7 @@ def test_in_shapes_of_relax():
             m = T.int64()
             return R.shape([n * 2, n // 2 + 1, T.min(n, m), T.max(n, 1), (n + 3) // 4 * 4, n % 8, -n, 0 - n, 7])
         """)
-    assert_structural_equal(from_source(func.script(), allow_extern=True), func)
+    assert_structural_equal(from_source(func.script(show_meta=True), allow_extern=True), func)
 
 
 def test_deep_expressions_print():

@@ -22,7 +22,7 @@ def parse(text, **variables):
 
 def reparsed(func):
     """The function, whose printed form must mean the same."""
-    assert_structural_equal(from_source(func.script(), allow_extern=True), func)
+    assert_structural_equal(from_source(func.script(show_meta=True), allow_extern=True), func)
     return func
 
 

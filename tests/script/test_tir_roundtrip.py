@@ -21,10 +21,10 @@ def tensor(name, *shape, dtype="float32"):
 
 
 def reread(func):
-    text = func.script()
+    text = func.script(show_meta=True)
     again = from_source(text)
     assert_structural_equal(again, func)
-    assert again.script() == text
+    assert again.script(show_meta=True) == text
     return again
 
 

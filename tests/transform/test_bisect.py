@@ -27,7 +27,7 @@ def replacing(old, new):
 
     @module_pass(name="Wrong")
     def wrong(mod, ctx):
-        return relax.script.from_source(mod.script().replace(old, new))
+        return relax.script.from_source(mod.script(show_meta=True).replace(old, new))
 
     return wrong
 
@@ -155,7 +155,9 @@ def test_an_error_in_a_dataflow_block_may_vanish():
 
 def test_execution_is_compared_operator_by_operator():
     def wrong(mod, name, *args):
-        return run(relax.script.from_source(mod.script().replace("R.nn.softmax", "R.exp")), name, *args)
+        return run(
+            relax.script.from_source(mod.script(show_meta=True).replace("R.nn.softmax", "R.exp")), name, *args
+        )
 
     report = bisect(Model, [X, X], execute=wrong)
     assert report.guilty == "execution"

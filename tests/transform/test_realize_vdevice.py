@@ -49,7 +49,7 @@ def becomes(before: str, after: str) -> None:
         result = RealizeVDevice()(module(before))
         assert_structural_equal(result, module(after))
         assert RealizeVDevice()(result) is result
-    printed = from_source(result.script(), name="printed.py")
+    printed = from_source(result.script(show_meta=True), name="printed.py")
     assert_structural_equal(printed, result)
 
 

@@ -48,7 +48,7 @@ def rounded(dtype, value):
 def read(text):
     """The module, which prints as what it is."""
     mod = from_source(text)
-    assert_structural_equal(from_source(mod.script()), mod)
+    assert_structural_equal(from_source(mod.script(show_meta=True)), mod)
     return mod
 
 

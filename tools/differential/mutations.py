@@ -72,7 +72,7 @@ def check(module: IRModule, mutation: Mutation, draw: Any) -> tuple[Diagnostic, 
     broken = mutation.apply(module, as_choices(draw))
     if broken is None:
         return None
-    text = broken.script()
+    text = broken.script(show_meta=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of run-time checks in the rest of the program
         found = _check_tree(broken, mutation)
@@ -204,7 +204,7 @@ def check_neighbour(
         _require(not found, f"{neighbour}: refused: {[d.render() for d in found]}", changed)
         normal = Normalize()(changed)
         _require(not relax.analysis.check_normalized(normal), f"{neighbour}: not as normalised", normal)
-        text = normal.script()
+        text = normal.script(show_meta=True)
         found = refusal(lambda: from_source(text))
         _require(not found, f"{neighbour}: its text is refused: {[d.render() for d in found]}", normal)
         again = from_source(text)

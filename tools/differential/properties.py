@@ -256,7 +256,7 @@ def prints_and_parses(text: str, cases: Sequence[Case] = (), exact: bool = True)
 
 
 def _round_trip(where: str, mod: IRModule) -> None:
-    shown = mod.script()
+    shown = mod.script(show_meta=True)
 
     def again() -> IRModule:
         with harness.quiet():
@@ -269,7 +269,7 @@ def _round_trip(where: str, mod: IRModule) -> None:
         assert_structural_equal(parsed, mod)
     except Exception as error:
         raise Failure(f"printed and parsed {where}: another module", f"{error}\n{shown}") from error
-    if parsed.script() != shown:
+    if parsed.script(show_meta=True) != shown:
         raise Failure(f"printed and parsed {where}: printed anew", f"{shown}\n{parsed.script()}")
 
 
@@ -423,7 +423,7 @@ def check_info(value: Any, info: Any, scope: Any, where: str) -> None:
     Of functions only that they are some: erasure forgets what their parameters ask for (language.md §6).
     """
     if isinstance(info, TupleStructInfo):
-        matching.check_kind(value, info, matching.Place(where, where))
+        matching.check_kind(value, info, matching.Origin(where, where))
         for index, part in enumerate(info.fields):
             check_info(value[index], part, scope, f"{where}[{index}]")
         return
@@ -431,7 +431,7 @@ def check_info(value: Any, info: Any, scope: Any, where: str) -> None:
         if not callable(value):
             raise TypeError(f"{where}: not a function")
         return
-    matching.check(value, info, scope, matching.Place(where, where))
+    matching.check(value, info, scope, matching.Origin(where, where))
 
 
 def derives_truly(text: str, cases: Sequence[Case], exact: bool = True) -> None:

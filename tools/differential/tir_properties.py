@@ -171,7 +171,7 @@ def steps_keep(func: tir.PrimFunc, known: list[tuple[Case, Outcome]]) -> None:
 def prints(func: tir.PrimFunc) -> None:
     """The printed text is the function again, before and after lowering."""
     for name, form in (("", func), (" lowered", tir.lower(func))):
-        text = form.script()
+        text = form.script(show_meta=True)
         try:
             with harness.quiet():
                 again = from_source(text)

@@ -46,14 +46,14 @@ from ..struct_info import (
 
 
 @dataclass(slots=True, eq=False)
-class Scope:
+class Region:
     """A function, a SeqExpr, or a dataflow block."""
 
-    parent: Scope | None
+    parent: Region | None
     kind: Literal["function", "sequence", "dataflow"]
     function: str
 
-    def encloses(self, other: Scope | None) -> bool:
+    def encloses(self, other: Region | None) -> bool:
         """Whether `other` is this scope or lies inside it."""
         while other is not None:
             if other is self:
@@ -62,17 +62,17 @@ class Scope:
         return False
 
     @property
-    def function_scope(self) -> Scope | None:
+    def function_scope(self) -> Region | None:
         """The innermost function around."""
-        scope: Scope | None = self
+        scope: Region | None = self
         while scope is not None and scope.kind != "function":
             scope = scope.parent
         return scope
 
     @property
-    def dataflow_block(self) -> Scope | None:
+    def dataflow_block(self) -> Region | None:
         """The dataflow block directly around, inside the same function; None outside of one."""
-        scope: Scope | None = self
+        scope: Region | None = self
         while scope is not None and scope.kind == "sequence":
             scope = scope.parent
         return scope if scope is not None and scope.kind == "dataflow" else None
@@ -83,7 +83,7 @@ class Place:
     """Where something stands: how many definitions and uses came before it, its scope, its source."""
 
     order: int
-    scope: Scope
+    scope: Region
     span: Span | None
 
     @property
@@ -102,7 +102,7 @@ class Definition:
     var: Var
     place: Place
     is_param: bool
-    scope: Scope
+    scope: Region
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +212,9 @@ class _Collector:
     def __init__(self, program: Program, name: str, counter: list[int] | None = None) -> None:
         self.program = program
         self.counter = counter if counter is not None else [0]
-        self.scope = Scope(None, "sequence", name)
-        self.visible: dict[Var, Scope] = {}
-        self.shape_visible: dict[PrimVar, Scope] = {}
+        self.scope = Region(None, "sequence", name)
+        self.visible: dict[Var, Region] = {}
+        self.shape_visible: dict[PrimVar, Region] = {}
         self.entered: list[tuple[list[Var], list[PrimVar]]] = []
         self.binding: Var | None = None
         """The variable whose value, which is not a function, is being walked."""
@@ -240,7 +240,7 @@ class _Collector:
         return Place(self.counter[0], self.scope, first_span(*nodes) or self.span)
 
     def enter(self, kind: Literal["function", "sequence", "dataflow"]) -> None:
-        self.scope = Scope(self.scope, kind, self.scope.function)
+        self.scope = Region(self.scope, kind, self.scope.function)
         self.entered.append(([], []))
         self.walked.append(set())
 
@@ -580,7 +580,7 @@ __all__ = [
     "FunctionLiteral",
     "Place",
     "Program",
-    "Scope",
+    "Region",
     "ShapeHolder",
     "ShapeUse",
     "Use",

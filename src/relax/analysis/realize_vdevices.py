@@ -27,7 +27,7 @@ from ..op.base import operator_of
 from ..op.intrinsics import HintOnDevice, ToVDevice
 from ..rewrite.visitor import ExprMutator
 from ..struct_info import TensorStructInfo, TupleStructInfo
-from .vdevices import Place, Placement, Places, place_vdevices, placed
+from .vdevices import Location, Placement, Places, place_vdevices, placed
 
 
 def realize_vdevices(mod: IRModule) -> IRModule:
@@ -131,7 +131,7 @@ class _Realizer(ExprMutator):
                 super().visit_var_binding_(binding)
                 return
             value = self.visit_expr(binding.value)
-        if isinstance(value, Call) and isinstance(places, Place) and places.vdevice is not None:
+        if isinstance(value, Call) and isinstance(places, Location) and places.vdevice is not None:
             value = self.made_at(value, places.vdevice)
         self.re_emit_binding(binding, value)
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
-
 from ..expr import (
     Call,
     Constant,
@@ -17,29 +14,25 @@ from ..expr import (
     Var,
 )
 from ..info.mapping import fields_in
-from ..ir import DataType, GlobalVar, Op, RelaxExpr, StructInfo
+from ..ir import GlobalVar, Op, RelaxExpr, StructInfo
 from ..op import infer_call, operator_of
 from ..op.dims import collect_checks
 from ..op.intrinsics import Intrinsic
 from ..prim import (
-    Add,
     Analyzer,
     Div,
     FloorDiv,
     FloorMod,
     IntImm,
     Let,
-    Max,
-    Min,
     Mod,
-    Mul,
     PrimExpr,
-    Sub,
     is_const,
     post_order,
 )
 from ..prim import Call as PrimCall
 from ..prim import Var as PrimVar
+from ..prim.intervals import Interval, dtype_range, operation_range, within
 from ..runtime.limits import DIMENSION_LIMIT
 from ..runtime.sizes import is_size
 from ..struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
@@ -102,8 +95,19 @@ def is_condition(info: StructInfo | None) -> bool:
 
 def scalar_never_fails(expr: PrimExpr) -> bool:
     """True if a scalar expression divides by nothing that may be zero, calls nothing, and stays in 64 bits."""
+    return _safe_range(expr) is not None
+
+
+def is_surely_size(value: PrimExpr) -> bool:
+    """True if a scalar expression certainly has a value, which a dimension may be."""
+    values = _safe_range(value)
+    return values is not None and values[0] >= 0 and values[1] < DIMENSION_LIMIT
+
+
+def _safe_range(expr: PrimExpr) -> Interval | None:
+    """The least and greatest value of a scalar expression; None if its evaluation may fail."""
     fails = False
-    ranges: dict[PrimExpr, _Range] = {}
+    ranges: dict[PrimExpr, Interval] = {}
 
     def visit(part: PrimExpr) -> None:
         nonlocal fails
@@ -114,20 +118,14 @@ def scalar_never_fails(expr: PrimExpr) -> bool:
                 fails = True
             case _:
                 pass
-        ranges[part] = _range_of(part, ranges)
-        if part.dtype == "int64" and not _within(ranges[part], part.dtype):
-            fails = True
+        ranges[part] = operation_range(part, ranges.__getitem__)
+        if not within(ranges[part], part.dtype):
+            # What leaves 64 bits is an error; in narrower types it wraps around.
+            fails = fails or part.dtype == "int64"
+            ranges[part] = dtype_range(part.dtype)
 
     post_order(expr, visit)
-    return not fails
-
-
-def is_surely_size(value: PrimExpr) -> bool:
-    """True if a scalar expression certainly has a value, which a dimension may be."""
-    ranges: dict[PrimExpr, _Range] = {}
-    post_order(value, lambda part: ranges.update({part: _range_of(part, ranges)}))
-    low, high = ranges[value]
-    return low >= 0 and high < DIMENSION_LIMIT and scalar_never_fails(value)
+    return None if fails else ranges[expr]
 
 
 def is_nonnegative(value: PrimExpr) -> bool:
@@ -138,46 +136,3 @@ def is_nonnegative(value: PrimExpr) -> bool:
     if isinstance(value, IntImm):
         return is_size(value.value)
     return (isinstance(value, PrimVar) and value.nonnegative) or Analyzer().can_prove_greater_equal(value, 0)
-
-
-_Range = tuple[int, int]
-_SIZES: Final[_Range] = (0, DIMENSION_LIMIT - 1)
-_UNKNOWN: Final[_Range] = (0, 0)
-"""Placeholder for expressions that are no integers."""
-
-
-def _range_of(expr: PrimExpr, ranges: Mapping[PrimExpr, _Range]) -> _Range:
-    """The least and greatest value of an integer expression, of whose operands these are known."""
-    dtype = expr.dtype
-    if not dtype.is_integer:
-        return _UNKNOWN
-    match expr:
-        case IntImm(_, value):
-            return value, value
-        case PrimVar() if expr.nonnegative and dtype == "int64":
-            return _SIZES
-        case Add(a, b):
-            found = ranges[a][0] + ranges[b][0], ranges[a][1] + ranges[b][1]
-        case Sub(a, b):
-            found = ranges[a][0] - ranges[b][1], ranges[a][1] - ranges[b][0]
-        case Mul(a, b):
-            products = [x * y for x in ranges[a] for y in ranges[b]]
-            found = min(products), max(products)
-        case Min(a, b):
-            found = min(ranges[a][0], ranges[b][0]), min(ranges[a][1], ranges[b][1])
-        case Max(a, b):
-            found = max(ranges[a][0], ranges[b][0]), max(ranges[a][1], ranges[b][1])
-        case FloorDiv(a, IntImm(_, divisor)) if divisor:
-            quotients = [x // divisor for x in ranges[a]]
-            found = min(quotients), max(quotients)
-        case FloorMod(_, IntImm(_, divisor)) if divisor > 0:
-            found = 0, divisor - 1
-        case _:
-            return int(dtype.min_value), int(dtype.max_value)
-    # What leaves 64 bits is an error; in narrower types it wraps around.
-    exact = dtype == "int64" or _within(found, dtype)
-    return found if exact else (int(dtype.min_value), int(dtype.max_value))
-
-
-def _within(found: _Range, dtype: DataType) -> bool:
-    return dtype.min_value <= found[0] and found[1] <= dtype.max_value

@@ -73,16 +73,16 @@ class Known:
     """Whether nobody wrote it down: it follows from something else that is known."""
 
 
-class Place:
+class Location:
     """Where one tensor is. Places that must be the same are joined: `find` gives the one that stands for all."""
 
     __slots__ = ("known", "parent")
 
     def __init__(self, known: Known | None = None) -> None:
-        self.parent: Place | None = None
+        self.parent: Location | None = None
         self.known = known
 
-    def find(self) -> Place:
+    def find(self) -> Location:
         """The place that stands for this one."""
         root = self
         while root.parent is not None:
@@ -110,7 +110,7 @@ class FuncPlaces:
     """Whether all its calls are seen."""
 
 
-Places: TypeAlias = "Place | tuple[Places, ...] | FuncPlaces | None"
+Places: TypeAlias = "Location | tuple[Places, ...] | FuncPlaces | None"
 """The places in a value, shaped as its struct info; None where there are none, or nothing is known of them."""
 
 
@@ -118,7 +118,7 @@ Places: TypeAlias = "Place | tuple[Places, ...] | FuncPlaces | None"
 class Part:
     """A value that becomes another in one case of several: a branch, an argument."""
 
-    place: Place
+    place: Location
     what: str
     span: Span | None
     where: str
@@ -128,7 +128,7 @@ class Part:
 class Join:
     """A place that is one of several: known where all of them are known, and agree; they are where it is."""
 
-    result: Place
+    result: Location
     parts: list[Part]
     forward: bool = True
     backward: bool = True
@@ -143,7 +143,7 @@ class Placement:
     variables: dict[Var, Places] = field(default_factory=dict[Var, Places])
     functions: dict[Function, FuncPlaces] = field(default_factory=dict[Function, FuncPlaces])
     """By function: the module's, and literals."""
-    constants: dict[Node, list[Place | None]] = field(default_factory=dict[Node, "list[Place | None]"])
+    constants: dict[Node, list[Location | None]] = field(default_factory=dict[Node, "list[Location | None]"])
     """For each variable (or SeqExpr) the constants in what it is bound to (or in its body), in order."""
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
 
@@ -156,7 +156,7 @@ def place_vdevices(mod: IRModule) -> Placement:
 def placed(info: StructInfo, places: Places) -> StructInfo:
     """The struct info with the devices that are known; the very object if it says them all."""
     match info, places:
-        case (TensorStructInfo(), Place()):
+        case (TensorStructInfo(), Location()):
             vdevice = places.vdevice
             return info if vdevice is None or info.vdevice is not None else info.replace(vdevice=vdevice)
         case (TupleStructInfo(fields), tuple()) if len(fields) == len(places):
@@ -176,10 +176,10 @@ def _same(new: Sequence[object], old: Sequence[object]) -> bool:
     return all(a is b for a, b in zip(new, old, strict=True))
 
 
-def leaves(places: Places) -> list[Place]:
+def leaves(places: Places) -> list[Location]:
     """The tensors in a value, through tuples."""
     match places:
-        case Place():
+        case Location():
             return [places]
         case tuple():
             return [leaf for item in places for leaf in leaves(item)]
@@ -196,10 +196,10 @@ class _Placer:
         self.out = Placement()
         self.globals: dict[str, FuncPlaces] = {}
         self.joins: list[Join] = []
-        self.joins_of: dict[Place, Join] = {}
+        self.joins_of: dict[Location, Join] = {}
         """For a parameter of a function, its arguments."""
-        self.hints: list[tuple[Place, Known]] = []
-        self.casts: list[tuple[Place, Known]] = []
+        self.hints: list[tuple[Location, Known]] = []
+        self.casts: list[tuple[Location, Known]] = []
         self.owner: Node = mod
         self.where = ""
         self.reported: set[object] = set()
@@ -226,7 +226,7 @@ class _Placer:
         """New places for a value of this struct info, which is called `text`."""
         match info:
             case TensorStructInfo(vdevice=vdevice):
-                return Place(None if vdevice is None else self.known(vdevice, text, span, derived))
+                return Location(None if vdevice is None else self.known(vdevice, text, span, derived))
             case TupleStructInfo(fields):
                 return tuple(
                     self.places(item, f"{text}[{i}]", span, derived) for i, item in enumerate(fields)
@@ -316,7 +316,7 @@ class _Placer:
     def cast(self, own: Places, value: Places, what: str, span: Span | None) -> None:
         """A cast that names a device is a check; one that does not leaves the value where it is."""
         match own, value:
-            case (Place(), Place()) if own.known is not None and value.find().known is None:
+            case (Location(), Location()) if own.known is not None and value.find().known is None:
                 self.casts.append((value, own.known))
             case (tuple(), tuple()) if len(own) == len(value):
                 for mine, theirs in zip(own, value, strict=True):
@@ -350,7 +350,7 @@ class _Placer:
             case Tuple(fields):
                 return tuple(self.value(item, kernel) for item in fields)
             case Constant():
-                place = None if kernel else Place()
+                place = None if kernel else Location()
                 self.out.constants.setdefault(self.owner, []).append(place)
                 return place
             case _:
@@ -378,11 +378,11 @@ class _Placer:
         result = self.places(call.struct_info_, var.name_hint, call.span, True)
         match operator:
             case ToVDevice(dst):
-                return Place(self.known(dst, f"what to_vdevice gives {var.name_hint}", call.span))
+                return Location(self.known(dst, f"what to_vdevice gives {var.name_hint}", call.span))
             case HintOnDevice(dst):
                 known = self.known(dst, f"what hint_on_device gives {var.name_hint}", call.span)
                 self.hints += [(place, known) for place in leaves(args[0])]
-                return Place(known)
+                return Location(known)
             case CallInplacePacked(indices):
                 parts = result if isinstance(result, tuple) else (result,)
                 for part, index in zip(parts, indices, strict=True):
@@ -424,7 +424,7 @@ class _Placer:
 
     def argument(self, callee: FuncPlaces, param: Places, arg: Places, what: str, span: Span | None) -> None:
         match param, arg:
-            case (Place(), Place()):
+            case (Location(), Location()):
                 join = self.joins_of.get(param)
                 if join is None:
                     join = self.joins_of[param] = Join(param, [], callee=callee)
@@ -450,7 +450,7 @@ class _Placer:
     def connect(self, a: Places, b: Places, what: str, span: Span | None, escapes: bool = True) -> None:
         """Two values that are one."""
         match a, b:
-            case (Place(), Place()):
+            case (Location(), Location()):
                 self.unite(a, b, what, span)
             case (tuple(), tuple()):
                 for mine, theirs in zip(a, b, strict=False):
@@ -464,7 +464,7 @@ class _Placer:
             case _:
                 pass
 
-    def unite(self, a: Place, b: Place, what: str, span: Span | None) -> None:
+    def unite(self, a: Location, b: Location, what: str, span: Span | None) -> None:
         a, b = a.find(), b.find()
         if a is b:
             return
@@ -478,8 +478,8 @@ class _Placer:
     def join(self, result: Places, parts: Sequence[Places], what: str, span: Span | None) -> None:
         """A value that is one of several."""
         match result:
-            case Place():
-                found = [Part(part, what, span, self.where) for part in parts if isinstance(part, Place)]
+            case Location():
+                found = [Part(part, what, span, self.where) for part in parts if isinstance(part, Location)]
                 self.joins.append(Join(result, found, forward=len(found) == len(parts)))
             case tuple():
                 for index, item in enumerate(result):
@@ -491,7 +491,7 @@ class _Placer:
 
     # ------------------------------------------------------------------------------------ spreading
 
-    def learn(self, place: Place, known: Known) -> None:
+    def learn(self, place: Location, known: Known) -> None:
         """Something that holds where nothing is known yet."""
         root = place.find()
         if root.known is None:
@@ -553,9 +553,9 @@ def _escaped(places: Places) -> Places:
     return places
 
 
-def _agreed(casts: Iterable[tuple[Place, Known]]) -> list[tuple[Place, Known]]:
+def _agreed(casts: Iterable[tuple[Location, Known]]) -> list[tuple[Location, Known]]:
     """What casts say of places on which they agree."""
-    said: dict[Place, list[Known]] = {}
+    said: dict[Location, list[Known]] = {}
     for place, known in casts:
         said.setdefault(place.find(), []).append(known)
     return [
@@ -565,4 +565,4 @@ def _agreed(casts: Iterable[tuple[Place, Known]]) -> list[tuple[Place, Known]]:
     ]
 
 
-__all__ = ["FuncPlaces", "Place", "Placement", "Places", "leaves", "place_vdevices", "placed"]
+__all__ = ["FuncPlaces", "Location", "Placement", "Places", "leaves", "place_vdevices", "placed"]

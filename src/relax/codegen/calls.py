@@ -15,7 +15,7 @@ from .builder import quoted
 from .context import Context, Storage, escaped
 from .formula import Val
 from .index import extended, index
-from .signature import Place, Signature, signature
+from .signature import ArgumentField, Signature, signature
 from .types import register_type
 
 
@@ -135,7 +135,7 @@ def _is_zero(expr: PrimExpr) -> bool:
 def _sizes(cx: Context, callee: str, known: Signature, places: dict[int, Storage]) -> list[str]:
     """Bind the callee's variables to the sizes of the arguments, compare the rest; the operands to pass."""
 
-    def number(place: Place) -> Val:
+    def number(place: ArgumentField) -> Val:
         storage = places[place.param]
         if place.what == "shape":
             return Val(cx.b, "i64", 1, storage.shape[place.axis])

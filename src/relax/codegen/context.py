@@ -16,7 +16,7 @@ from ..prim import IntImm, PrimExpr, Var
 from ..target import Target
 from ..tir import Buffer, PrimFunc
 from .builder import FunctionBuilder, ModuleBuilder, Operand
-from .facts import Facts
+from .facts import Knowledge
 from .floats import SmallFloats
 from .formula import Val, constant
 from .support import raise_function
@@ -76,7 +76,7 @@ class Context:
         self.rules = rules
         self.b = b
         self.name = name
-        self.facts = Facts()
+        self.facts = Knowledge()
         self.vars: dict[Var, Val] = {}
         self.wide: dict[Var, Val] = {}
         """Integer variables in 64 bits, where they were computed in 64 bits."""
@@ -135,7 +135,7 @@ class Context:
         They may be the same objects, when a function calls itself.
         """
         hidden = self.vars, self.wide, self.facts, self._memo, self._wide_memo
-        self.vars, self.wide, self.facts, self._memo, self._wide_memo = {}, {}, Facts(), [{}], [{}]
+        self.vars, self.wide, self.facts, self._memo, self._wide_memo = {}, {}, Knowledge(), [{}], [{}]
         yield
         self.vars, self.wide, self.facts, self._memo, self._wide_memo = hidden
 

@@ -2,12 +2,11 @@
 
 Most questions are answered by intervals of numbers; the prover is asked for the rest (symbolic sizes). Both take
 arithmetic as machines compute it: what may overflow its type, int64 included, has the range of the type. Sizes are less
-than 2^48, and products of sizes that are the size of a buffer were checked (`Facts.size`).
+than 2^48, and products of sizes that are the size of a buffer were checked (`Knowledge.size`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
@@ -22,7 +21,6 @@ from ..prim import (
     Analyzer,
     And,
     Call,
-    Cast,
     FloorDiv,
     FloorMod,
     IntImm,
@@ -32,7 +30,6 @@ from ..prim import (
     Not,
     Or,
     PrimExpr,
-    Select,
     Sub,
     Var,
     cast,
@@ -40,6 +37,7 @@ from ..prim import (
     post_order,
     same,
 )
+from ..prim.intervals import Interval, dtype_range, operation_range, within
 from ..prim.intrin import is_pure
 from ..runtime.limits import DIMENSION_LIMIT
 from ..tir import Buffer, BufferLoad
@@ -47,13 +45,8 @@ from ..tir.sizes import Limit, buffer_limits
 
 INT64 = DataType("int64")
 
-Bound = int | float
-Interval = tuple[Bound, Bound]
 
-_EVERYTHING: Interval = (-math.inf, math.inf)
-
-
-class Facts:
+class Knowledge:
     """Facts in scopes: what a `with` adds is forgotten at its end."""
 
     def __init__(self) -> None:
@@ -90,7 +83,7 @@ class Facts:
     def loop(self, var: Var, start: PrimExpr, extent: PrimExpr) -> Generator[None]:
         """In the body of a loop: `var` is in [start, start + extent)."""
         (low, start_high), high = self.interval(start), self.interval(extent)[1]
-        least, most = dtype_interval(var.dtype)
+        least, most = dtype_range(var.dtype)
         low, high = max(low, least), min(start_high + high - 1, most)
         self._set_range(var, (low, high))
         stable = not reads_memory(start) and not reads_memory(extent)
@@ -135,7 +128,7 @@ class Facts:
 
     def size(self, size: PrimExpr) -> None:
         """From here on: the size of a dimension, checked to be ≥ 0 and less than 2^48."""
-        most = min(dtype_interval(size.dtype)[1], DIMENSION_LIMIT - 1)
+        most = min(dtype_range(size.dtype)[1], DIMENSION_LIMIT - 1)
         if isinstance(size, Var):
             self._set_range(size, (0, most))
         if not isinstance(size, IntImm):
@@ -217,14 +210,14 @@ class Facts:
         if known is None:
             known = self.fits(expr.a) and self.fits(expr.b)
             if isinstance(expr, (Add, Sub, Mul)):
-                known = known and _within(self.range(expr), expr.dtype)
+                known = known and within(self.range(expr), expr.dtype)
             self._fits[expr] = known
         return known
 
     def interval(self, expr: PrimExpr) -> Interval:
         """The least and the greatest value an integer expression can have."""
         found = self.range(expr)
-        return found if _within(found, expr.dtype) else dtype_interval(expr.dtype)
+        return found if within(found, expr.dtype) else dtype_range(expr.dtype)
 
     def range(self, expr: PrimExpr) -> Interval:
         """The values an expression would have if its last operation did not wrap around."""
@@ -236,57 +229,8 @@ class Facts:
         return known
 
     def _interval(self, expr: PrimExpr) -> Interval:
-        match expr:
-            case IntImm():
-                return expr.value, expr.value
-            case Var():
-                known = self._ranges.get(expr)
-                if known is not None:
-                    return known
-                low, high = dtype_interval(expr.dtype)
-                return (0, min(high, DIMENSION_LIMIT - 1)) if expr.nonnegative else (low, high)
-            case Add() | Sub() | Mul():
-                return self._arithmetic(expr)
-            case FloorDiv() | FloorMod():
-                return self._division(expr)
-            case Min():
-                (a, b), (c, d) = self.interval(expr.a), self.interval(expr.b)
-                return min(a, c), min(b, d)
-            case Max():
-                (a, b), (c, d) = self.interval(expr.a), self.interval(expr.b)
-                return max(a, c), max(b, d)
-            case Cast() if expr.value.dtype.is_integer or expr.value.dtype.is_bool:
-                return self.interval(expr.value)
-            case Select():
-                return _union(self.interval(expr.true_value), self.interval(expr.false_value))
-            case Call() if expr.intrinsic == "if_then_else":
-                return _union(self.interval(expr.args[1]), self.interval(expr.args[2]))
-            case _:
-                return dtype_interval(expr.dtype)
-
-    def _arithmetic(self, expr: Add | Sub | Mul) -> Interval:
-        (a, b), (c, d) = self.interval(expr.a), self.interval(expr.b)
-        if isinstance(expr, Add):
-            return a + c, b + d
-        if isinstance(expr, Sub):
-            return a - d, b - c
-        products = [0 if x == 0 or y == 0 else x * y for x in (a, b) for y in (c, d)]
-        return min(products), max(products)
-
-    def _division(self, expr: FloorDiv | FloorMod) -> Interval:
-        (a, b), (c, d) = self.interval(expr.a), self.interval(expr.b)
-        if c <= 0:
-            return _EVERYTHING
-        if isinstance(expr, FloorMod):
-            return 0, min(d - 1, b) if a >= 0 else d - 1
-        return min(a // c, a // d), max(b // c, b // d)
-
-
-def dtype_interval(dtype: DataType) -> Interval:
-    """The values of a dtype; everything for what is no integer."""
-    if not (dtype.is_integer or dtype.is_bool):
-        return _EVERYTHING
-    return dtype.min_value, dtype.max_value
+        known = self._ranges.get(expr) if isinstance(expr, Var) else None
+        return operation_range(expr, self.interval) if known is None else known
 
 
 def reads_memory(expr: PrimExpr) -> bool:
@@ -314,12 +258,3 @@ def _conjuncts(condition: PrimExpr, holds: bool) -> Iterator[PrimExpr]:
 
 def _like(bound: PrimExpr, var: Var) -> PrimExpr:
     return bound if bound.dtype == var.dtype else cast(var.dtype, bound)
-
-
-def _within(interval: Interval, dtype: DataType) -> bool:
-    low, high = dtype_interval(dtype)
-    return low <= interval[0] and interval[1] <= high
-
-
-def _union(a: Interval, b: Interval) -> Interval:
-    return min(a[0], b[0]), max(a[1], b[1])

@@ -145,7 +145,7 @@ def _offset(cx: Context, where: Storage, indices: list[Val], element_lanes: int)
 # ------------------------------------------------------------------------------------- access
 
 
-class _Place:
+class _Address:
     """Where a load or store goes: one pointer to consecutive lanes, or a vector of pointers."""
 
     def __init__(self, cx: Context, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> None:
@@ -213,13 +213,13 @@ def _is_one(expr: PrimExpr) -> bool:
 
 def element_pointer(cx: Context, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Operand:
     """The address of an element, whose indices are checked like those of a load."""
-    return _Place(cx, buffer, indices).pointer
+    return _Address(cx, buffer, indices).pointer
 
 
 def load(cx: Context, expr: PrimExpr) -> Val:
     """The value of a BufferLoad in its register form."""
     expr = cast(BufferLoad, expr)
-    raw = _Place(cx, expr.buffer, expr.indices).load(cx)
+    raw = _Address(cx, expr.buffer, expr.indices).load(cx)
     return from_memory(cx, expr.buffer.dtype, raw)
 
 
@@ -227,7 +227,7 @@ def store(cx: Context, stmt: BufferStore) -> None:
     """Write an element (or a vector of them)."""
     # The value first: an index must not be reported as out of bounds before the value has failed.
     raw = _memory_value(cx, stmt.value)
-    _Place(cx, stmt.buffer, stmt.indices).store(cx, raw)
+    _Address(cx, stmt.buffer, stmt.indices).store(cx, raw)
 
 
 def from_memory(cx: Context, dtype: DataType, raw: Val) -> Val:
@@ -242,7 +242,7 @@ def _memory_value(cx: Context, expr: PrimExpr) -> Val:
     dtype = expr.dtype
     if is_small_float(dtype):
         if isinstance(expr, BufferLoad):
-            return _Place(cx, expr.buffer, expr.indices).load(cx)
+            return _Address(cx, expr.buffer, expr.indices).load(cx)
         value = cx.value(expr)
         return cx.unit.small_floats.encode(dtype, value)
     value = cx.value(expr)

@@ -16,7 +16,7 @@ from .context import Unit
 
 
 @dataclass(frozen=True)
-class Place:
+class ArgumentField:
     """A number that a tensor argument has: a dimension, a stride, or the offset of its first element."""
 
     param: int
@@ -38,9 +38,9 @@ class Signature:
     """The parameters of a function, the variables they bind, and the numbers to compare."""
 
     params: tuple[tuple[Var, Buffer | None], ...]
-    bound: dict[Var, Place]
+    bound: dict[Var, ArgumentField]
     """Variables beside the parameters, in the order in which they are passed."""
-    compared: tuple[tuple[Place, PrimExpr], ...]
+    compared: tuple[tuple[ArgumentField, PrimExpr], ...]
     apart: tuple[tuple[int, int], ...] = ()
     """Pairs of parameters that must not overlap: the first is written."""
 
@@ -49,8 +49,8 @@ def signature(unit: Unit, name: str, func: PrimFunc) -> Signature:
     """The signature of a function; variables that nothing binds are reported."""
     params = tuple((param, func.buffer_map.get(param)) for param in func.params)
     scalars = {param for param, buffer in params if buffer is None}
-    bound: dict[Var, Place] = {}
-    compared: list[tuple[Place, PrimExpr]] = []
+    bound: dict[Var, ArgumentField] = {}
+    compared: list[tuple[ArgumentField, PrimExpr]] = []
     for place, expr in _places(params):
         if isinstance(expr, Var) and expr not in bound and expr not in scalars:
             bound[expr] = place
@@ -64,19 +64,19 @@ def signature(unit: Unit, name: str, func: PrimFunc) -> Signature:
     return Signature(params, bound, tuple(compared), tuple(promised_apart(func)))
 
 
-def _places(params: tuple[tuple[Var, Buffer | None], ...]) -> Iterator[tuple[Place, PrimExpr]]:
+def _places(params: tuple[tuple[Var, Buffer | None], ...]) -> Iterator[tuple[ArgumentField, PrimExpr]]:
     for i, (_, buffer) in enumerate(params):
         if buffer is None:
             continue
         for axis, size in enumerate(buffer.shape):
-            yield Place(i, buffer, "shape", axis), size
+            yield ArgumentField(i, buffer, "shape", axis), size
         for axis, stride in enumerate(buffer.strides):
-            yield Place(i, buffer, "stride", axis), stride
+            yield ArgumentField(i, buffer, "stride", axis), stride
         if buffer.elem_offset is not None:
-            yield Place(i, buffer, "offset", 0), buffer.elem_offset
+            yield ArgumentField(i, buffer, "offset", 0), buffer.elem_offset
 
 
-def _report_unbound(unit: Unit, name: str, var: Var, place: Place) -> None:
+def _report_unbound(unit: Unit, name: str, var: Var, place: ArgumentField) -> None:
     message = (
         f"{var.name}, in {place.words} of buffer {place.buffer.name}, stands alone in no dimension of any"
     )

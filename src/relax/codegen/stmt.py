@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 from ..ir import DiagnosticError, GlobalVar, Node, structural_equal, walk
 from ..prim import Add, Call, IntImm, Mul, PrimExpr, Sub, is_const
+from ..prim.intervals import dtype_range
 from ..tir import (
     AllocBuffer,
     AssertStmt,
@@ -37,7 +38,6 @@ from ..tir.assertion import shown_sizes
 from .allocate import allocate
 from .calls import call_function
 from .context import Context, escaped
-from .facts import dtype_interval
 from .formula import Val
 from .index import index
 from .memory import store
@@ -138,7 +138,7 @@ def _for(cx: Context, stmt: For) -> None:
 def _check_range(cx: Context, stmt: For, start: Val, extent: Val) -> None:
     """The last value of the variable must be one of its dtype."""
     dtype = stmt.loop_var.dtype
-    top = dtype_interval(dtype)[1]
+    top = dtype_range(dtype)[1]
     if top >= 2**63 - 1:
         return  # the loop counts in 64 bits: see `_checked_extent`
     highest = cx.facts.interval(stmt.min)[1] + cx.facts.interval(stmt.extent)[1] - 1

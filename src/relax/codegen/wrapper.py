@@ -16,6 +16,7 @@ from typing import Final
 
 from ..ir import DataType
 from ..prim import IntImm, PrimExpr, Var, free_vars
+from ..prim.intervals import dtype_range
 from ..runtime.limits import DIMENSION_LIMIT
 from ..runtime.sizes import SIZE_RANGE
 from ..tir import Buffer, overlap_message
@@ -24,11 +25,10 @@ from . import support
 from .builder import FunctionBuilder, Operand, quoted
 from .calls import inner_symbol
 from .context import Context, Rule, Unit, escaped
-from .facts import dtype_interval
 from .floats import whole_as_double
 from .formula import Val
 from .index import index
-from .signature import Place, Signature
+from .signature import ArgumentField, Signature
 from .types import dlpack_code, element_type
 
 SYMBOL_PREFIX: Final = "__tvm_ffi_"
@@ -123,7 +123,7 @@ class Wrapper:
         offset = self.field(self.tensors[i], 9, "i64")
         return self.b.op(f"getelementptr i8, ptr {data}, i64 {offset}")
 
-    def number(self, place: Place) -> Val:
+    def number(self, place: ArgumentField) -> Val:
         """A dimension, stride or offset of an argument."""
         tensor = self.tensors[place.param]
         itemsize = max(place.buffer.dtype.bits // 8, 1) * max(place.buffer.dtype.lanes, 1)
@@ -141,7 +141,7 @@ class Wrapper:
         at = array if axis == 0 else self.b.op(f"getelementptr i64, ptr {array}, i64 {axis}")
         return Val(self.b, "i64", 1, self.b.op(f"load i64, ptr {at}"))
 
-    def stride(self, tensor: Operand, place: Place) -> Val:
+    def stride(self, tensor: Operand, place: ArgumentField) -> Val:
         """A stride in elements; that of a compact tensor if the argument states none."""
         shape, strides = self.field(tensor, 7, "ptr"), self.field(tensor, 8, "ptr")
         compact = self.cx.i64(1)
@@ -202,9 +202,9 @@ class Wrapper:
 
     # ------------------------------------------------------------------ sizes
 
-    def bind(self, var: Var, place: Place) -> None:
+    def bind(self, var: Var, place: ArgumentField) -> None:
         value = self.number(place)
-        low, high = dtype_interval(var.dtype)
+        low, high = dtype_range(var.dtype)
         if high < 2**63 - 1:
             fits = value.le(int(high)) & value.ge(int(low))
             message = (
@@ -220,7 +220,7 @@ class Wrapper:
             self.cx.fail_unless(value.compare("", "ult", DIMENSION_LIMIT), "ValueError", message, value)
             self.cx.facts.size(var)
 
-    def compare(self, place: Place, expr: PrimExpr) -> None:
+    def compare(self, place: ArgumentField, expr: PrimExpr) -> None:
         with self.cx.exactly():
             found, expected = self.number(place), index(self.cx, expr)
         message = f"argument {escaped(place.buffer.name)}: {place.words} is %lld, expected "
@@ -297,7 +297,7 @@ class Wrapper:
 
     def require_range(self, param: Var, value: Val) -> None:
         dtype = param.dtype
-        low, high = dtype_interval(dtype)
+        low, high = dtype_range(dtype)
         message = f"argument {escaped(param.name)}: %lld does not fit {dtype!s}"
         if dtype == "uint64":
             self.cx.fail_unless(value.ge(0), "ValueError", message, value)

@@ -2,31 +2,10 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 
-from ..prim import IntImm, Relation, cast, evaluate, free_vars, prove_equal, simplify, substitute
+from ..prim import IntImm, cast, evaluate, free_vars, simplify, substitute
 from ..prim.expr import PrimExpr, Var
-
-
-class Verdict(enum.IntEnum):
-    """The answer to a question that cannot always be decided."""
-
-    NO = 0
-    POSSIBLY = 1
-    YES = 2
-
-
-_VERDICTS = {
-    Relation.EQUAL: Verdict.YES,
-    Relation.UNKNOWN: Verdict.POSSIBLY,
-    Relation.DIFFERENT: Verdict.NO,
-}
-
-
-def compare_dims(a: PrimExpr, b: PrimExpr) -> Verdict:
-    """Compare two scalars: definitely equal, possibly equal, or definitely different."""
-    return _VERDICTS[prove_equal(a, b)]
 
 
 def simplify_dim(value: PrimExpr) -> PrimExpr:
@@ -53,4 +32,4 @@ def define_dim(value: PrimExpr, table: Mapping[Var, PrimExpr]) -> PrimExpr | Non
     return simplify_dim(substitute(value, changed)) if changed else value
 
 
-__all__ = ["Verdict", "compare_dims", "define_dim", "simplify_dim"]
+__all__ = ["define_dim", "simplify_dim"]

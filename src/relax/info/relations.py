@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from ..expr import ShapeExpr
 from ..ir import StructInfo, VDevice, same_vdevice, vdevice_text
 from ..ir.expr import register_is_base_of
+from ..prim import Verdict, prove_equal
 from ..prim.expr import PrimExpr
 from ..prim.expr import Var as PrimVar
 from ..struct_info import (
@@ -33,7 +34,7 @@ from ..struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from .dims import Verdict, compare_dims, simplify_dim
+from .dims import simplify_dim
 from .erasure import erase, erase_to_well_defined
 from .mapping import bound_in, substitute_struct_info, used_in
 from .text import dims_text, prim_text, struct_info_text
@@ -226,7 +227,7 @@ class _Comparison:
         return True
 
     def scalar(self, value: PrimExpr, expected: PrimExpr, path: Path) -> None:
-        verdict = compare_dims(value, expected)
+        verdict = prove_equal(value, expected)
         if verdict is Verdict.YES:
             return
         level = Level.DIFFERENT if verdict is Verdict.NO else Level.UNPROVED
@@ -514,7 +515,7 @@ def _tensor_lca(lhs: TensorStructInfo, rhs: TensorStructInfo) -> TensorStructInf
 
 def _equal_dims(lhs: tuple[PrimExpr, ...], rhs: tuple[PrimExpr, ...]) -> bool:
     return len(lhs) == len(rhs) and all(
-        compare_dims(a, b) is Verdict.YES for a, b in zip(lhs, rhs, strict=True)
+        prove_equal(a, b) is Verdict.YES for a, b in zip(lhs, rhs, strict=True)
     )
 
 

@@ -60,9 +60,9 @@ from ..tir import PrimFunc
 from . import matching
 from .intrinsics import Activation, callee_name
 from .kernels import Kernels
-from .matching import Place
+from .matching import Origin
 from .operators import evaluate_operator
-from .scope import Scope
+from .scope import Environment
 from .steps import Steps, run
 
 MAX_DEPTH: Final = 100_000
@@ -73,7 +73,7 @@ class Code:
     """A Relax function and the scope it was made in: what a closure consists of."""
 
     function: Function
-    outer: Scope | None
+    outer: Environment | None
     own: frozenset[ShapeVar]
     """The shape variables its parameters bind: those that had no value where it was made."""
 
@@ -95,7 +95,7 @@ class Interpreter:
         self._kernels = Kernels(self.mod)
         self._depth = 0
         self._foreign: BaseException | None = None
-        self._located: tuple[BaseException, Scope] | None = None
+        self._located: tuple[BaseException, Environment] | None = None
 
     # --------------------------------------------------------------------- called from outside
 
@@ -125,12 +125,12 @@ class Interpreter:
         """Call a function with, and for, values of the machine: so packed functions call back."""
         return run(self.apply(closure, import_arguments(closure, _parameter_names(closure), args)))
 
-    def bound(self, var: Var, value: Any, scope: Scope) -> None:
+    def bound(self, var: Var, value: Any, scope: Environment) -> None:
         """Called for every variable a binding binds, before anybody can read it."""
 
     # ----------------------------------------------------------------------------- expressions
 
-    def value(self, expr: RelaxExpr, scope: Scope) -> Steps:
+    def value(self, expr: RelaxExpr, scope: Environment) -> Steps:
         """The value of an expression."""
         match expr:
             case Constant(data):
@@ -168,7 +168,7 @@ class Interpreter:
             case _:
                 raise TypeError(f"{scope.function}: a {type(expr).__name__} has no value")
 
-    def values(self, exprs: Sequence[RelaxExpr], scope: Scope) -> Steps:
+    def values(self, exprs: Sequence[RelaxExpr], scope: Environment) -> Steps:
         """The values of several expressions, left to right."""
         found: list[Any] = []
         for expr in exprs:
@@ -177,13 +177,13 @@ class Interpreter:
 
     # --------------------------------------------------------------------- sequences, bindings
 
-    def sequence(self, seq: SeqExpr, scope: Scope) -> Steps:
+    def sequence(self, seq: SeqExpr, scope: Environment) -> Steps:
         """Blocks in order, in a scope of their own; then the body."""
         for block in seq.blocks:
             yield self.block(block, scope)
         return (yield self.value(seq.body, scope))
 
-    def block(self, block: BindingBlock, scope: Scope) -> Steps:
+    def block(self, block: BindingBlock, scope: Environment) -> Steps:
         """Bindings in order. The DataflowVars of a dataflow block die with it."""
         for binding in block.bindings:
             try:
@@ -195,7 +195,7 @@ class Interpreter:
         if isinstance(block, DataflowBlock):
             scope.forget(b.var for b in block.bindings if isinstance(b.var, DataflowVar))
 
-    def binding(self, binding: Binding, scope: Scope) -> Steps:
+    def binding(self, binding: Binding, scope: Environment) -> Steps:
         """``var = value``, where an annotation is a claim to be checked; or a match_cast, which binds sizes."""
         var = binding.var
         match binding:
@@ -204,13 +204,13 @@ class Interpreter:
             case VarBinding(_, expr):
                 value = yield self.value(expr, scope)
                 if var.annotation is not None:
-                    place = Place(f"{scope.function}: the value of {var.name_hint}", var.name_hint)
+                    place = Origin(f"{scope.function}: the value of {var.name_hint}", var.name_hint)
                     matching.check(value, var.annotation, scope, place)
             case _:
                 assert isinstance(binding, MatchCast), "there are two kinds of bindings"
                 value = yield self.value(binding.value, scope)
                 name = matching.name_of(binding.value)
-                place = Place(f"{scope.function}: match_cast of {name}", name)
+                place = Origin(f"{scope.function}: match_cast of {name}", name)
                 matching.match(value, binding.struct_info, scope, place)
         self.bound(var, value, scope)
         scope.define(var, value)
@@ -223,15 +223,15 @@ class Interpreter:
         if isinstance(function, Function):
             return self.closure(function, None, name)
         assert isinstance(function, PrimFunc)
-        info = matching.function_info(prim_func_struct_info(function), Scope(name))
+        info = matching.function_info(prim_func_struct_info(function), Environment(name))
         return Closure(self, name, function, (), info)
 
-    def closure(self, function: Function, scope: Scope | None, name: str) -> Closure:
+    def closure(self, function: Function, scope: Environment | None, name: str) -> Closure:
         """A function over the scope it stands in, with its run-time struct info: parameters, result, purity."""
         params = [param.struct_info for param in function.params]
         ret = function.ret_struct_info or ObjectStructInfo()
         info = FuncStructInfo(params, ret, function.is_pure)
-        around = scope or Scope(name)
+        around = scope or Environment(name)
         own = frozenset(var for var in bound_in(*params) if not around.knows(var))
         runtime_info = matching.function_info(info, around)
         return Closure(self, name, Code(function, scope, own), (), runtime_info)
@@ -253,7 +253,7 @@ class Interpreter:
 
     # ------------------------------------------------------------------------------------- calls
 
-    def call(self, call: Call, scope: Scope) -> Steps:
+    def call(self, call: Call, scope: Environment) -> Steps:
         """The callee, then the arguments left to right, then the call."""
         match call.op:
             case Op():
@@ -286,7 +286,7 @@ class Interpreter:
             case _:
                 return value
 
-    def operator(self, call: Call, args: Sequence[Any], scope: Scope) -> Any:
+    def operator(self, call: Call, args: Sequence[Any], scope: Environment) -> Any:
         """The value of an operator that is no intrinsic: by its reference."""
         return evaluate_operator(call, args, scope)
 
@@ -297,9 +297,9 @@ class Interpreter:
         elif allocates and self.devices:
             args.append(self.devices[0])
 
-    def check_result(self, result: Any, call: Call, scope: Scope, callee: str) -> None:
+    def check_result(self, result: Any, call: Call, scope: Environment, callee: str) -> None:
         """Check the result that a call declares (`sinfo_args`): nothing else tells what a packed callee returns."""
-        place = Place(f"{scope.function}: the result of {callee}", "the result")
+        place = Origin(f"{scope.function}: the result of {callee}", "the result")
         matching.check(result, result_of(call.sinfo_args), scope, place)
 
     def apply(self, function: Any, args: Sequence[Any]) -> Steps:
@@ -321,14 +321,14 @@ class Interpreter:
                 "Interpreter(..., max_depth=...) raises the limit"
             )
         self._depth += 1
-        scope = Scope(name, code.outer, own=code.own)
+        scope = Environment(name, code.outer, own=code.own)
         try:
             matching.enter(code.function.params, args, scope)
             result = yield self.value(code.function.body, scope)
             ret, known = code.function.ret_struct_info, code.function.body.struct_info_ or ObjectStructInfo()
             # What is proved of functions is not compared: erasure forgets what their parameters ask for.
             if ret is not None and not (_mentions_functions(ret) and is_base_of(ret, known)):
-                matching.match(result, ret, scope, Place(f"{name}: result", "the result"))
+                matching.match(result, ret, scope, Origin(f"{name}: result", "the result"))
             return result
         except Exception as error:
             self._locate(error, scope)
@@ -352,7 +352,7 @@ class Interpreter:
 
     # ---------------------------------------------------------------------------------- complaints
 
-    def _locate(self, error: Exception, scope: Scope, binding: Binding | None = None) -> None:
+    def _locate(self, error: Exception, scope: Environment, binding: Binding | None = None) -> None:
         """Say in the error where it happened: once for each function that was under way.
 
         Messages begin with the innermost function's name; those of packed functions are their own.

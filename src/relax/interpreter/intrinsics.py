@@ -19,8 +19,8 @@ from ..runtime.info import PrimInfo
 from ..runtime.tensor import new_tensor, numpy_view
 from ..struct_info import TensorStructInfo
 from . import matching
-from .matching import Place, name_of
-from .scope import Scope
+from .matching import Origin, name_of
+from .scope import Environment
 from .steps import Steps
 
 
@@ -33,7 +33,7 @@ class Evaluator(Protocol):
         """Call a function value."""
         ...
 
-    def check_result(self, result: Any, call: Call, scope: Scope, callee: str) -> None:
+    def check_result(self, result: Any, call: Call, scope: Environment, callee: str) -> None:
         """Check a result against what the call declares."""
         ...
 
@@ -41,7 +41,7 @@ class Evaluator(Protocol):
 class Activation:
     """The services in one scope: a `relax.op.intrinsic.Machine`."""
 
-    def __init__(self, run: Evaluator, scope: Scope) -> None:
+    def __init__(self, run: Evaluator, scope: Environment) -> None:
         self.run = run
         self.scope = scope
 
@@ -76,7 +76,7 @@ class Activation:
                 outputs.append(self._output(info))
             else:
                 outputs.append(inputs[index])
-                place = Place(f"{self.scope.function}: match_cast of argument {index}", "")
+                place = Origin(f"{self.scope.function}: match_cast of argument {index}", "")
                 matching.check(inputs[index], info, self.scope, place)
         fresh = [output for index, output in zip(reused, outputs, strict=True) if index < 0]
         yield self.run.apply(function, _arranged(function, inputs, integers, fresh))

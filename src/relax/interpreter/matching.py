@@ -40,11 +40,11 @@ from ..struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from .scope import Number, Scope
+from .scope import Environment, Number
 
 
 @dataclass(frozen=True)
-class Place:
+class Origin:
     """The value being matched, as messages name it."""
 
     context: str
@@ -52,12 +52,12 @@ class Place:
     name: str
     """The binder of shape variables in messages: ``x``."""
 
-    def field(self, index: int) -> Place:
+    def field(self, index: int) -> Origin:
         """A field of the tuple that stands here."""
         return replace(self, context=f"{self.context}[{index}]", name=f"{self.name}[{index}]")
 
 
-def enter(params: Sequence[Var], args: Sequence[Any], scope: Scope) -> None:
+def enter(params: Sequence[Var], args: Sequence[Any], scope: Environment) -> None:
     """Match the arguments of a function, and bind its parameters and shape variables in `scope`.
 
     The annotation of a parameter may name another one that holds its shape.
@@ -65,7 +65,7 @@ def enter(params: Sequence[Var], args: Sequence[Any], scope: Scope) -> None:
     for param, value in zip(params, args, strict=True):
         scope.define(param, value)
     matches = [
-        (value, param.struct_info, Place(f"{scope.function}: parameter {param.name_hint}", param.name_hint))
+        (value, param.struct_info, Origin(f"{scope.function}: parameter {param.name_hint}", param.name_hint))
         for param, value in zip(params, args, strict=True)
     ]
     for value, info, place in matches:
@@ -74,7 +74,7 @@ def enter(params: Sequence[Var], args: Sequence[Any], scope: Scope) -> None:
         check(value, info, scope, place)
 
 
-def match(value: Any, info: StructInfo, scope: Scope, place: Place) -> None:
+def match(value: Any, info: StructInfo, scope: Environment, place: Origin) -> None:
     """Match one value: bind, then check."""
     bind(value, info, scope, place)
     check(value, info, scope, place)
@@ -83,7 +83,7 @@ def match(value: Any, info: StructInfo, scope: Scope, place: Place) -> None:
 # ------------------------------------------------------------------------------------------- the rounds
 
 
-def bind(value: Any, info: StructInfo, scope: Scope, place: Place) -> None:
+def bind(value: Any, info: StructInfo, scope: Environment, place: Origin) -> None:
     """Bind the shape variables that stand alone in `info` and have no value yet."""
     if all(map(scope.knows, bound_in(info))):
         return
@@ -99,7 +99,7 @@ def bind(value: Any, info: StructInfo, scope: Scope, place: Place) -> None:
             scope.define_size(dim, found, f"{place.name}, {where}" if where else place.name)
 
 
-def check(value: Any, info: StructInfo, scope: Scope, place: Place) -> None:
+def check(value: Any, info: StructInfo, scope: Environment, place: Origin) -> None:
     """Compare a value with struct info whose shape variables are bound.
 
     The shape heap of a lowered program is the tensor of its slots.
@@ -123,7 +123,7 @@ def check(value: Any, info: StructInfo, scope: Scope, place: Place) -> None:
                     )
 
 
-def check_kind(value: Any, info: StructInfo, place: Place) -> None:
+def check_kind(value: Any, info: StructInfo, place: Origin) -> None:
     """Kind, rank, length, dtype and device; TypeError or ValueError if they differ."""
     match info:
         case TensorStructInfo(_, dtype, vdevice):
@@ -157,7 +157,7 @@ def dimensions(value: Any, info: StructInfo) -> list[tuple[str, PrimExpr, Number
 # -------------------------------------------------------------------------------------------- functions
 
 
-def function_info(info: FuncStructInfo, scope: Scope) -> FuncInfo:
+def function_info(info: FuncStructInfo, scope: Environment) -> FuncInfo:
     """The run-time struct info of a function made here: shape variables of the scope have their values.
 
     A dimension that has none (a division by zero) is left as it is written: nobody has asked for it yet.
@@ -172,13 +172,13 @@ def function_info(info: FuncStructInfo, scope: Scope) -> FuncInfo:
     return InfoMaker(resolve).func(info)
 
 
-def _value(dim: PrimExpr, scope: Scope) -> int | None:
+def _value(dim: PrimExpr, scope: Environment) -> int | None:
     if isinstance(dim, IntImm) or not all(map(scope.knows, free_vars(dim))):
         return None
     return cast(int, scope.evaluate(dim))
 
 
-def _check_function(value: Any, info: FuncStructInfo, scope: Scope, place: Place) -> None:
+def _check_function(value: Any, info: FuncStructInfo, scope: Environment, place: Origin) -> None:
     if info.params is None:
         if isinstance(value, Closure) or not isinstance(value, tvm_ffi.Function):
             raise TypeError(f"{place.context}: expected a packed function, found {kind_of(value)}")

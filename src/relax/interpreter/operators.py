@@ -35,13 +35,13 @@ from ..struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from .scope import Scope
+from .scope import Environment
 
 _PROGRAM_ERRORS = (ArithmeticError, AssertionError, IndexError, MemoryError, OSError, TypeError, ValueError)
 """The errors a reference raises for operands it has no result for."""
 
 
-def evaluate_operator(call: Call, args: Sequence[Any], scope: Scope) -> Any:
+def evaluate_operator(call: Call, args: Sequence[Any], scope: Environment) -> Any:
     """The value of an operator's call on the values of its arguments.
 
     A tensor in the result is always a fresh one. Raises ValueError where there can be no tensor of the result's
@@ -77,7 +77,7 @@ def evaluate_operator(call: Call, args: Sequence[Any], scope: Scope) -> Any:
     return _result(result, expected, context)
 
 
-def _check_results(info: StructInfo | None, scope: Scope) -> None:
+def _check_results(info: StructInfo | None, scope: Environment) -> None:
     """The results come first: a negative dimension is complained of before anything is computed."""
     if isinstance(info, TensorStructInfo) and isinstance(info.shape, Var):
         check_shape(tuple(scope[info.shape]), str(info.dtype) or "uint8")

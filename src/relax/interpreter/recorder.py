@@ -13,7 +13,7 @@ from ..expr import Call
 from ..ir import IRModule, Op
 from ..runtime.tensor import copy_tensor
 from .evaluator import Interpreter
-from .scope import Scope
+from .scope import Environment
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class _Recorder(Interpreter):
         super().__init__(mod)
         self.evaluated: list[Evaluated] = []
 
-    def operator(self, call: Call, args: Sequence[Any], scope: Scope) -> Any:
+    def operator(self, call: Call, args: Sequence[Any], scope: Environment) -> Any:
         self.evaluated.append(Evaluated(call, tuple(_copy(arg) for arg in args)))
         return super().operator(call, args, scope)
 

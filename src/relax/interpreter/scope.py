@@ -17,7 +17,7 @@ from ..prim import Var as ShapeVar
 Number: TypeAlias = "int | float | bool"
 
 
-class Scope:
+class Environment:
     """The bindings of one function activation or one SeqExpr, inside of another scope."""
 
     __slots__ = ("activation", "function", "origins", "outer", "own", "sizes", "variables")
@@ -25,8 +25,8 @@ class Scope:
     def __init__(
         self,
         function: str,
-        outer: Scope | None = None,
-        activation: Scope | None = None,
+        outer: Environment | None = None,
+        activation: Environment | None = None,
         own: frozenset[ShapeVar] = frozenset(),
     ) -> None:
         self.function = function
@@ -41,9 +41,9 @@ class Scope:
         self.origins: dict[ShapeVar, str] = {}
         """For messages: what bound a shape variable (``x, dimension 1``)."""
 
-    def inner(self) -> Scope:
+    def inner(self) -> Environment:
         """A scope inside this one, of the same function."""
-        return Scope(self.function, self, self.activation)
+        return Environment(self.function, self, self.activation)
 
     # ------------------------------------------------------------------------------- variables
 
@@ -57,7 +57,7 @@ class Scope:
             self.variables.pop(var, None)
 
     def __getitem__(self, var: Var) -> Any:
-        scope: Scope | None = self
+        scope: Environment | None = self
         while scope is not None:
             if var in scope.variables:
                 return scope.variables[var]
@@ -71,8 +71,8 @@ class Scope:
         self.sizes[var] = value
         self.origins[var] = origin
 
-    def _holder(self, var: ShapeVar) -> Scope | None:
-        scope: Scope | None = self
+    def _holder(self, var: ShapeVar) -> Environment | None:
+        scope: Environment | None = self
         while scope is not None and var not in scope.sizes:
             scope = None if var in scope.own else scope.outer
         return scope

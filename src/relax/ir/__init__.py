@@ -27,6 +27,7 @@ from .structural import (
     assert_structural_equal,
     first_difference,
     matching_free_vars,
+    quick_hash,
     structural_equal,
     structural_hash,
 )
@@ -74,6 +75,7 @@ __all__ = [
     "matching_free_vars",
     "node",
     "parse_vdevice",
+    "quick_hash",
     "register_op",
     "same_vdevice",
     "save_json",

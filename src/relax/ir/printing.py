@@ -52,7 +52,7 @@ def represent(node: Any) -> str:
     """`repr` of a node: its script, or the plain form if printing fails for whatever reason."""
     if _printer is not None:
         try:
-            return _printer.script(node, show_meta=False)
+            return _printer.script(node)
         except Exception:  # noqa: BLE001  repr must never fail: it is what a debugger calls on broken IR
             return plain(node)
     return plain(node)

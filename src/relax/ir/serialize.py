@@ -1,9 +1,14 @@
-"""Nodes to JSON and back: a table of nodes in which shared ones (variables above all) stand once."""
+"""Nodes to JSON and back: a table of nodes in which shared ones (variables above all) stand once.
+
+The bytes of arrays stand in a list of their own, as base64, beside the table.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
+import math
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -13,7 +18,7 @@ from .dtype import DataType
 from .node import NODE_CLASSES, Node, node_key
 from .op import Op
 
-FORMAT = 1
+FORMAT = 2
 
 
 def save_json(value: Any) -> str:
@@ -22,7 +27,11 @@ def save_json(value: Any) -> str:
     def text() -> str:
         writer = _Writer()
         root = writer.encode(value)
-        return json.dumps({"format": FORMAT, "root": root, "nodes": writer.nodes}, separators=(",", ":"))
+        table = json.dumps({"format": FORMAT, "root": root, "nodes": writer.nodes}, separators=(",", ":"))
+        data = '","'.join(
+            writer.data
+        )  # base64 needs no escapes, which json.dumps would look for in each byte
+        return f'{table[:-1]},"data":["{data}"]}}' if writer.data else table
 
     return run_deep("the program", "saved", text)
 
@@ -33,7 +42,7 @@ def load_json(text: str) -> Any:
         document = json.loads(text)
         if document["format"] != FORMAT:
             raise ValueError(f"format {document['format']} is not {FORMAT}")
-        return _Reader(document["nodes"]).decode(document["root"])
+        return _Reader(document["nodes"], document.get("data", ())).decode(document["root"])
     except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
         raise ValueError(f"not a saved relax program: {type(error).__name__}: {error}") from error
 
@@ -42,6 +51,7 @@ class _Writer:
     def __init__(self) -> None:
         self.nodes: list[Any] = []
         self.index: dict[int, int] = {}
+        self.data: list[str] = []
 
     def encode(self, value: Any) -> Any:
         if isinstance(value, Node):
@@ -55,8 +65,9 @@ class _Writer:
             return {"y": str(value)}
         if isinstance(value, np.ndarray):
             array: Any = cast(Any, value)
-            data = base64.b64encode(array.tobytes()).decode()  # in C order, whatever the array's own
-            return {"a": [array.dtype.name, list(array.shape), data]}
+            # In C order, whatever the array's own.
+            self.data.append(base64.b64encode(array.tobytes()).decode("ascii"))
+            return {"a": [array.dtype.name, list(array.shape), len(self.data) - 1]}
         if isinstance(value, float):
             return {"f": value.hex()}
         if value is None or isinstance(value, (bool, int)):
@@ -80,8 +91,8 @@ class _Writer:
 
 
 class _Reader:
-    def __init__(self, records: list[Any]) -> None:
-        self.records = records
+    def __init__(self, records: list[Any], data: Sequence[str]) -> None:
+        self.data = data
         self.made: list[Node] = []
         for record in records:  # a node follows the nodes it is made of
             self.made.append(self.node(record))
@@ -106,10 +117,19 @@ class _Reader:
         if kind == "f":
             return float.fromhex(body)
         if kind == "a":
-            dtype, shape, data = body
-            flat: Any = np.frombuffer(base64.b64decode(data), DataType(dtype).numpy())
-            return flat.reshape(tuple(shape))
+            return self.array(*body)
         raise ValueError(f"unknown code {kind!r}")
+
+    def array(self, dtype: str, shape: list[int], index: int) -> Any:
+        kind = DataType(dtype).numpy()
+        if not all(type(size) is int and size >= 0 for size in shape) or index < 0:
+            raise ValueError(f"no array has the shape {shape} and the index {index}")
+        data = base64.b64decode(self.data[index], validate=True)
+        expected = math.prod(shape) * kind.itemsize
+        if len(data) != expected:
+            raise ValueError(f"an array of {dtype}{shape} needs {expected} bytes, found {len(data)}")
+        flat: Any = np.frombuffer(data, kind)
+        return flat.reshape(tuple(shape))
 
     def node(self, record: list[Any]) -> Node:
         if record[0] == "op":

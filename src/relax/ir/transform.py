@@ -418,7 +418,7 @@ class DumpInstrument(PassInstrument):
         if changed:
             self.directory.mkdir(parents=True, exist_ok=True)
             path = self.directory / f"{self._count:02d}_{info.name}.py"
-            path.write_text(mod.script() + "\n", encoding="utf-8")
+            path.write_text(mod.script(show_meta=True) + "\n", encoding="utf-8")
 
 
 class PrintIRBeforeAll(PassInstrument):

@@ -12,40 +12,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
 
 from ..expr import ShapeExpr
-from ..info import dims as prover
-from ..info.dims import Verdict
 from ..info.text import prim_text
 from ..ir import DataType, VDevice
-from ..prim import IntImm, PrimExpr, is_const
+from ..prim import IntImm, PrimExpr, Verdict, is_const, prove_equal
 from ..prim.intrin import any as any_of
 from ..struct_info import TensorStructInfo
 from .errors import AXES, DTYPES, SHAPES, OperatorError
-
-Answer = Literal["equal", "different", "unknown"]
-
-_ANSWERS: dict[Verdict, Answer] = {
-    Verdict.YES: "equal",
-    Verdict.NO: "different",
-    Verdict.POSSIBLY: "unknown",
-}
-
-
-def compare_dims(a: PrimExpr, b: PrimExpr) -> Answer:
-    """Whether two sizes are equal, different, or it is not known."""
-    return _ANSWERS[prover.compare_dims(a, b)]
-
-
-def compare_shapes(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> Answer:
-    """Whether two shapes are equal, different, or it is not known."""
-    if len(a) != len(b):
-        return "different"
-    answers = [compare_dims(x, y) for x, y in zip(a, b, strict=True)]
-    if "different" in answers:
-        return "different"
-    return "unknown" if "unknown" in answers else "equal"
 
 
 def tensor(
@@ -104,10 +78,10 @@ def require_same_dim(a: PrimExpr, b: PrimExpr, error: OperatorError) -> PrimExpr
     """One of two sizes that must be equal: raises the error if they differ, leaves what is not known to the
     run time, and gives the one known better.
     """
-    answer = compare_dims(a, b)
-    if answer == "different":
+    answer = prove_equal(a, b)
+    if answer is Verdict.NO:
         raise error
-    if answer == "unknown":
+    if answer is Verdict.POSSIBLY:
         sizes = f": {prim_text(a)} and {prim_text(b)}" if error.remarks else ""
         check_later(a.equal(b), error.message + sizes)
     return b if isinstance(b, IntImm) else a
@@ -117,10 +91,10 @@ def require_stretch(size: PrimExpr, full: PrimExpr, error: OperatorError) -> Non
     """A size must be 1 or the one it is stretched to: raises the error if it is neither, leaves what is not
     known to the run time.
     """
-    same, one = compare_dims(size, full), compare_dims(size, _ONE)
-    if "equal" in (same, one):
+    same, one = prove_equal(size, full), prove_equal(size, _ONE)
+    if Verdict.YES in (same, one):
         return
-    if same == one == "different":
+    if same is one is Verdict.NO:
         raise error
     check_later(any_of(size.equal(full), size.equal(1)), error.message)
 
@@ -157,10 +131,10 @@ def _require_broadcast(a: PrimExpr, b: PrimExpr, from_end: int, names: tuple[str
     """Complain of sizes that are neither equal nor 1; what is not known is left to the run time."""
     if is_const(a, 1) or is_const(b, 1):
         return
-    answers = [compare_dims(a, b), compare_dims(a, _ONE), compare_dims(b, _ONE)]
-    if "equal" in answers:
+    answers = [prove_equal(a, b), prove_equal(a, _ONE), prove_equal(b, _ONE)]
+    if Verdict.YES in answers:
         return
-    if "unknown" not in answers:
+    if Verdict.POSSIBLY not in answers:
         place = "last dimension" if from_end == 1 else f"dimension {from_end} from the end"
         raise OperatorError(
             SHAPES,
@@ -171,21 +145,21 @@ def _require_broadcast(a: PrimExpr, b: PrimExpr, from_end: int, names: tuple[str
         )
     conditions = (a.equal(b), a.equal(1), b.equal(1))
     allowed = [
-        condition for condition, answer in zip(conditions, answers, strict=True) if answer == "unknown"
+        condition for condition, answer in zip(conditions, answers, strict=True) if answer is Verdict.POSSIBLY
     ]
     check_later(any_of(*allowed), f"the shapes cannot be broadcast: {prim_text(a)} and {prim_text(b)}")
 
 
 def _stretched(sizes: Sequence[PrimExpr]) -> PrimExpr | None:
     """The size that sizes which broadcast are stretched to, None if it is not known."""
-    answers = [(size, compare_dims(size, _ONE)) for size in sizes]
-    larger = [size for size, answer in answers if answer != "equal"]
+    answers = [(size, prove_equal(size, _ONE)) for size in sizes]
+    larger = [size for size, answer in answers if answer is not Verdict.YES]
     if not larger:
         return sizes[0]
-    certain = [size for size, answer in answers if answer == "different"]
+    certain = [size for size, answer in answers if answer is Verdict.NO]
     if certain:
         return next((size for size in certain if isinstance(size, IntImm)), certain[0])
-    same = all(compare_dims(larger[0], size) == "equal" for size in larger[1:])
+    same = all(prove_equal(larger[0], size) is Verdict.YES for size in larger[1:])
     return larger[0] if same else None
 
 

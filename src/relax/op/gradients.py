@@ -7,10 +7,10 @@ from typing import Any
 
 from ..expr import PrimValue, ShapeExpr
 from ..ir import RelaxExpr
-from ..prim import PrimExpr, cast, is_const
+from ..prim import PrimExpr, Verdict, cast, is_const, prove_equal
 from ..struct_info import TensorStructInfo
 from .base import Gradients, Term, class_named, make_operator
-from .dims import compare_dims, normalize_axes
+from .dims import normalize_axes
 from .known import known_struct_info
 
 
@@ -59,10 +59,10 @@ def collapsed(grad: RelaxExpr, operand: RelaxExpr) -> RelaxExpr | None:
     new = len(wide) - len(narrow)
     axes: list[int] = list(range(new))
     for d, size in enumerate(narrow):
-        answer = compare_dims(size, wide[new + d])
-        if answer == "different":
+        answer = prove_equal(size, wide[new + d])
+        if answer is Verdict.NO:
             axes.append(new + d)
-        elif answer == "unknown":
+        elif answer is Verdict.POSSIBLY:
             if not is_const(size, 1):
                 return None
             axes.append(new + d)

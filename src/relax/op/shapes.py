@@ -15,14 +15,13 @@ from ..expr import Call, ShapeExpr, Var
 from ..info.dims import simplify_dim
 from ..info.text import prim_text
 from ..ir import RelaxExpr, StructInfo
-from ..prim import IntImm, PrimExpr, const, is_const
+from ..prim import IntImm, PrimExpr, Verdict, const, is_const, prove_equal
 from ..struct_info import (
     ShapeStructInfo,
     TensorStructInfo,
 )
 from .base import Gradients, Term
 from .dims import (
-    compare_dims,
     normalize_axes,
     require_same_dim,
     require_stretch,
@@ -196,7 +195,7 @@ def _resolved(dims: Sequence[PrimExpr] | None, sizes: Sequence[PrimExpr]) -> Seq
             raise OperatorError(SHAPES, f"size {d} of shape is 0, but x has no dimension {d} to take it from")
     if free:
         result[free[0]] = _left_over(dims, [size for d, size in enumerate(result) if d != free[0]])
-    elif empty and compare_dims(product(result), product(dims)) != "equal":
+    elif empty and prove_equal(product(result), product(dims)) is not Verdict.YES:
         return sizes
     return result
 
@@ -205,7 +204,7 @@ def _left_over(dims: Sequence[PrimExpr], others: Sequence[PrimExpr]) -> PrimExpr
     """What -1 stands for beside the other sizes. Equal sizes cancel, so that nothing is divided by n in n * 4 / n."""
     above, below = list(dims), list[PrimExpr]()
     for size in others:
-        same = next((d for d, known in enumerate(above) if compare_dims(known, size) == "equal"), None)
+        same = next((d for d, known in enumerate(above) if prove_equal(known, size) is Verdict.YES), None)
         if same is None:
             below.append(size)
         else:

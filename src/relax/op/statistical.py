@@ -9,11 +9,11 @@ import numpy as np
 
 from .. import topi
 from ..ir import DataType, StructInfo
-from ..prim import IntImm, PrimExpr, simplify
+from ..prim import IntImm, PrimExpr, Verdict, prove_equal, simplify
 from ..runtime.rounding import convert_array
 from ..struct_info import TensorStructInfo
 from .base import Gradients, Term
-from .dims import check_later, compare_dims, normalize_axes, tensor
+from .dims import check_later, normalize_axes, tensor
 from .errors import SHAPES, OperatorError
 from .facts import Axes, Exactness, MixedPrecision, Permuted, has_rank, moved_axis, without
 from .gradients import apply, dims_of, is_float, number_of, spread, tensor_info
@@ -178,10 +178,10 @@ class ArgReduction(Operator):
 
     def require_something(self, size: PrimExpr, message: str) -> None:
         """Complain of a size proved to be 0; leave what is not known to the run time."""
-        verdict = compare_dims(size, IntImm("int64", 0))
-        if verdict == "equal":
+        verdict = prove_equal(size, IntImm("int64", 0))
+        if verdict is Verdict.YES:
             raise OperatorError(SHAPES, message, operand="x")
-        if verdict == "unknown":
+        if verdict is Verdict.POSSIBLY:
             check_later(size > 0, message)
 
     def index(self, data: Array, best: Any) -> Array:

@@ -1,7 +1,7 @@
 """Questions about scalar expressions: simplify, prove, bound; and `Analyzer`, which remembers facts between them.
 
-Two dimensions are equal, different or of unknown relation; `EQUAL` and `DIFFERENT` are meant for all values of the
-variables for which both sides have one. Variables marked `nonnegative` (dimensions) are ≥ 0.
+Two dimensions are equal, different or perhaps equal; YES and NO are meant for all values of the variables for which
+both sides have one. Variables marked `nonnegative` (dimensions) are ≥ 0.
 Arithmetic on dimensions (int64) is taken not to overflow, likewise on indices that lie between numbers or
 dimensions: in the programs these are of, an overflow is an error. Any other arithmetic wraps around at its width: that
 of narrower types, and of int64 values of unknown origin (a load, a variable nothing is known of). In an
@@ -20,7 +20,7 @@ from typing import Any, ClassVar, TypeAlias, TypeGuard
 
 from ..ir import set_slot
 from ..ir.deep import run_deep
-from .bounds import EVERYTHING, Facts, dtype_range
+from .bounds import Facts
 from .decide import assume, decide, decide_by_cases, where_defined
 from .expr import (
     EQ,
@@ -43,26 +43,25 @@ from .expr import (
     match_dtypes,
     nonnegative_epoch,
 )
+from .intervals import EVERYTHING, dtype_range
 from .learn import learn
 from .normal import Normalizer
 from .simplify import Simplifier
 from .traits import has_effects
 
 
-class Relation(str, enum.Enum):
-    """How two values relate, for all values of their variables."""
+class Verdict(enum.IntEnum):
+    """The answer to a question that cannot always be decided: of equality, for all values of the variables."""
 
-    EQUAL = "equal"
-    DIFFERENT = "different"
-    UNKNOWN = "unknown"
+    NO = 0
+    POSSIBLY = 1
+    YES = 2
 
 
 _State: TypeAlias = (
     "tuple[Facts, tuple[PrimExpr, ...], Normalizer | None, Simplifier | None, Normalizer | None, int]"
 )
 _Decider: TypeAlias = "Callable[[Normalizer, CompareExpr], bool | None]"
-
-EQUAL, DIFFERENT, UNKNOWN = Relation.EQUAL, Relation.DIFFERENT, Relation.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,13 +247,13 @@ class Analyzer:
         """Whether a condition is known to hold. (`strength` is TVM's: there is one prover here, the strongest.)"""
         return self.prove(condition) is True
 
-    def prove_equal(self, a: Any, b: Any) -> Relation:
+    def prove_equal(self, a: Any, b: Any) -> Verdict:
         """Whether two expressions have equal values always, never, or it is not known."""
         return _relation(self._prove_with(), convert(a), convert(b))
 
     def can_prove_equal(self, a: Any, b: Any) -> bool:
         """Whether two expressions are known to be equal."""
-        return self.prove_equal(a, b) is EQUAL
+        return self.prove_equal(a, b) is Verdict.YES
 
     def can_prove_less(self, a: Any, b: Any) -> bool:
         """Whether a < b is known to hold."""
@@ -361,34 +360,34 @@ def prove(condition: Any) -> bool | None:
     return run_deep("a condition", "proved", lambda: _prove(Normalizer(_NOTHING, assume_defined=True), expr))
 
 
-def prove_equal(a: Any, b: Any) -> Relation:
+def prove_equal(a: Any, b: Any) -> Verdict:
     """Whether two expressions are equal for all values of their variables, different for all, or neither is known."""
     if a is b and not (isinstance(a, PrimExpr) and has_effects(a)):
-        return EQUAL
+        return Verdict.YES
     left, right = convert(a), convert(b)
     if isinstance(left, IntImm) and isinstance(right, IntImm):
-        return EQUAL if left.value == right.value else DIFFERENT
+        return Verdict.YES if left.value == right.value else Verdict.NO
     facts = _IN_SCOPE.get()
     if facts is not None:
         return facts.prove_equal(left, right)
     if isinstance(left, Var) and isinstance(right, Var) and left.dtype == right.dtype:
-        return EQUAL if left is right else UNKNOWN
+        return Verdict.YES if left is right else Verdict.POSSIBLY
     if isinstance(left, IntImm):
         left, right = right, left
     if isinstance(left, Var) and isinstance(right, IntImm) and left.dtype == right.dtype:
         low = 0 if left.nonnegative else left.dtype.min_value
-        return UNKNOWN if right.value >= low else DIFFERENT
+        return Verdict.POSSIBLY if right.value >= low else Verdict.NO
     return run_deep(
         "an expression", "compared", lambda: _relation(Normalizer(_NOTHING, assume_defined=True), left, right)
     )
 
 
-def prove_shape_equal(a: Sequence[Any], b: Sequence[Any]) -> Relation:
+def prove_shape_equal(a: Sequence[Any], b: Sequence[Any]) -> Verdict:
     """Whether two shapes are equal: different if of different rank, or if any dimension is certainly different."""
     if len(a) != len(b):
-        return DIFFERENT
+        return Verdict.NO
     answers = {prove_equal(x, y) for x, y in zip(a, b, strict=True)}
-    return DIFFERENT if DIFFERENT in answers else UNKNOWN if UNKNOWN in answers else EQUAL
+    return min(answers, default=Verdict.YES)
 
 
 def const_int_bound(expr: Any) -> ConstIntBound:
@@ -460,9 +459,9 @@ def _prove_as_written(normalizer: Normalizer, condition: PrimExpr, decider: _Dec
     return proved(condition)
 
 
-def _relation(normalizer: Normalizer, a: PrimExpr, b: PrimExpr) -> Relation:
+def _relation(normalizer: Normalizer, a: PrimExpr, b: PrimExpr) -> Verdict:
     if has_effects(a) or has_effects(b):
-        return UNKNOWN
+        return Verdict.POSSIBLY
     if a.dtype.is_integer and b.dtype.is_integer and a.dtype.lanes == b.dtype.lanes == 1:
         if a.dtype != b.dtype:
             a, b = _widened(a), _widened(b)
@@ -474,13 +473,13 @@ def _relation(normalizer: Normalizer, a: PrimExpr, b: PrimExpr) -> Relation:
                 known = decide(normalizer, EQ(x, y))
         if known is None:
             known = _decide_where_defined(normalizer, EQ(a, b))
-        return UNKNOWN if known is None else EQUAL if known else DIFFERENT
+        return Verdict.POSSIBLY if known is None else Verdict.YES if known else Verdict.NO
     if a.dtype != b.dtype:
-        return UNKNOWN
+        return Verdict.POSSIBLY
     if isinstance(a, (IntImm, FloatImm)) and isinstance(b, (IntImm, FloatImm)):
         equal = a.value == b.value or (math.isnan(a.value) and math.isnan(b.value))
-        return EQUAL if equal else DIFFERENT
-    return EQUAL if normalizer.key(a) == normalizer.key(b) else UNKNOWN
+        return Verdict.YES if equal else Verdict.NO
+    return Verdict.YES if normalizer.key(a) == normalizer.key(b) else Verdict.POSSIBLY
 
 
 def _widened(expr: PrimExpr) -> PrimExpr:

@@ -23,11 +23,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from ..ir import DataType
-from ..runtime.limits import DIMENSION_LIMIT
-from .expr import INT64, Div, FloorDiv, FloorMod, Max, Mod, PrimExpr, Select, Var
+from . import intervals
+from .expr import INT64, FloorDiv, FloorMod, Max, PrimExpr, Select, Var
+from .intervals import (
+    EVERYTHING,
+    INF,
+    OPERATIONS,
+    Bound,
+    Interval,
+    dtype_range,
+    interval_power,
+    interval_times,
+)
 from .poly import (
     Atom,
     Factor,
@@ -42,13 +52,6 @@ from .poly import (
     value_of,
     without,
 )
-
-Bound: TypeAlias = "int | float"
-"""An integer, or ±inf."""
-Interval: TypeAlias = "tuple[Bound, Bound]"
-
-INF = math.inf
-EVERYTHING: Interval = (-INF, INF)
 
 DEPTH = 4
 FUEL = 400
@@ -138,21 +141,6 @@ class Facts:
         )
 
 
-def dtype_range(dtype: DataType) -> Interval:
-    """The values of an integer dtype."""
-    if not (dtype.is_integer or dtype.is_bool):
-        return EVERYTHING
-    return dtype.min_value, dtype.max_value
-
-
-def kind_range(factor: Factor) -> Interval:
-    """The values of a variable or an atom of which nothing else is known: of its dtype, or of sizes."""
-    low, high = dtype_range(factor.dtype)
-    return (
-        (0, min(high, DIMENSION_LIMIT - 1)) if isinstance(factor, Var) and factor.nonnegative else (low, high)
-    )
-
-
 def assume_nonnegative(facts: Facts, p: Poly) -> None:
     """Add p ≥ 0: as a range, if it is of one variable."""
     terms = [(m, c) for m, c in p.items() if m]
@@ -182,22 +170,6 @@ def _ranged(monomial: Monomial) -> Var | None:
             return None
         factor = inner[0]
     return factor if isinstance(factor, Var) else None
-
-
-def interval_times(a: Interval, b: Interval) -> Interval:
-    """The products of two intervals; 0·∞ is 0, since infinity stands for any number."""
-    products = [0 if x == 0 or y == 0 else x * y for x in a for y in b]
-    return min(products), max(products)
-
-
-def interval_power(a: Interval, exponent: int) -> Interval:
-    """The powers of an interval."""
-    result: Interval = (1, 1)
-    for _ in range(exponent):
-        result = interval_times(result, a)
-    if exponent % 2 == 0:
-        return 0 if a[0] <= 0 <= a[1] else min(a[0] ** exponent, a[1] ** exponent), result[1]
-    return result
 
 
 class Bounds:
@@ -338,7 +310,7 @@ class Bounds:
         return self.variable_range(factor) if isinstance(factor, Var) else self._atom_range(factor)
 
     def variable_range(self, var: Var) -> Interval:
-        low, high = kind_range(var)
+        low, high = intervals.variable_range(var)
         known = self.facts.ranges.get(var)
         return (low, high) if known is None else (max(low, known[0]), min(high, known[1]))
 
@@ -377,7 +349,7 @@ class Bounds:
     def _atom_range(self, atom: Atom) -> Interval:
         known = self._atom_ranges.get(atom)
         if known is None:
-            rule = _RANGES.get(atom.kind) if atom.exact or not atom.args else None
+            rule = OPERATIONS.get(atom.kind) if atom.exact or not atom.args else None
             known = low, high = dtype_range(atom.dtype)
             if rule is not None:
                 inner = rule(*(self._direct(arg) for arg in atom.args))
@@ -524,49 +496,3 @@ class Bounds:
 
 
 _ELIMINATED = (FloorDiv, Max, Select)
-
-
-def _quotient_range(x: Interval, y: Interval) -> Interval:
-    if y[0] < 0 or y[1] < 1:
-        return EVERYTHING
-    least, most = max(y[0], 1), y[1]  # a divisor of 0 gives no value
-    ends = [end // by for end in x for by in (least, most)]
-    return min(ends), max(ends)
-
-
-def _truncated_range(x: Interval, y: Interval) -> Interval:
-    largest = max(abs(x[0]), abs(x[1]))
-    return (0 if x[0] >= 0 and y[0] >= 0 else -largest), largest
-
-
-def _remainder_range(x: Interval, y: Interval) -> Interval:
-    if y[0] < 0:
-        largest = max(abs(y[0]), abs(y[1])) - 1
-        return -largest, largest
-    return 0, max(y[1] - 1, 0)
-
-
-def _truncated_remainder_range(x: Interval, y: Interval) -> Interval:
-    largest = max(abs(y[0]), abs(y[1]), 1) - 1
-    return (0 if x[0] >= 0 else max(-largest, x[0])), (0 if x[1] <= 0 else min(largest, x[1]))
-
-
-def _maximum_range(*args: Interval) -> Interval:
-    return max(low for low, _ in args), max(high for _, high in args)
-
-
-def _union(*args: Interval) -> Interval:
-    return min(low for low, _ in args), max(high for _, high in args)
-
-
-_RANGES: dict[Any, Any] = {
-    FloorDiv: _quotient_range,
-    FloorMod: _remainder_range,
-    Div: _truncated_range,
-    Mod: _truncated_remainder_range,
-    Max: _maximum_range,
-    Select: _union,
-    "cast": _union,
-    "bool": lambda: (0, 1),
-    "count": lambda: (0, 64),
-}

@@ -20,8 +20,9 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from .bounds import Bounds, Budget, Interval, assume_nonnegative, dtype_range, kind_range
+from .bounds import Bounds, Budget, assume_nonnegative
 from .expr import FloorDiv, Max, Select, Var
+from .intervals import Interval, dtype_range, variable_range
 from .normal import Normalizer, Overgrown
 from .poly import Atom, Factor, Poly, add, constant, factors_of, multiply, scaled, times_monomial, value_of
 from .sample import rootless, samples
@@ -278,7 +279,8 @@ def _by_quotient(normalizer: Normalizer, atoms: list[Atom]) -> list[_Case]:
         known = [add(add(y, {(remainder,): 1}, -1), {(): -1})]
         least, most = bounds.factor_range(variable)
         known += [add(image, constant(-int(least)))] if least > variable.dtype.min_value else []
-        known += [add(constant(int(most)), image, -1)] if most < kind_range(variable)[1] else []
+        greatest = (variable_range(variable) if isinstance(variable, Var) else dtype_range(variable.dtype))[1]
+        known += [add(constant(int(most)), image, -1)] if most < greatest else []
         low, high = quotient_range(bounds, atom)
         ranges = {quotient: (max(low, 0) if bounds.lower(x) >= 0 else low, high), remainder: (0, 2**63 - 2)}
         return [_Case({variable: image}, known, ranges)]

@@ -13,37 +13,21 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..ir import DataType, Op
-from ..runtime.rounding import convert_array, round_number
+from ..runtime.rounding import convert_array, round_number, rounder
+from .arithmetic import wrap
 from .expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
     And,
     BinaryExpr,
     Call,
     Cast,
-    Div,
     FloatImm,
-    FloorDiv,
-    FloorMod,
     IntImm,
     Let,
-    Max,
-    Min,
-    Mod,
-    Mul,
     Not,
     Or,
     PrimExpr,
     Select,
-    Sub,
     Var,
-    fold_integers,
-    wrap,
 )
 from .functor import FreeVars
 
@@ -103,7 +87,7 @@ class _Evaluation:
             case Not():
                 return not self.value(expr.a)
             case BinaryExpr():
-                return _binary(expr, self.value(expr.a), self.value(expr.b), self.checked)
+                return self._binary(expr, self.value(expr.a), self.value(expr.b))
             case Select():
                 return self.value(expr.true_value if self.value(expr.condition) else expr.false_value)
             case Cast():
@@ -114,6 +98,13 @@ class _Evaluation:
                 return self._call(expr)
             case _:
                 raise TypeError(f"a {type(expr).__name__} has no value outside of a running program: {expr}")
+
+    def _binary(self, expr: BinaryExpr, a: Value, b: Value) -> Value:
+        function = scalar_function(expr, self.checked)
+        if not expr.a.dtype.is_float:
+            return function(int(a), int(b))
+        with np.errstate(all="ignore"):
+            return function(float(a), float(b))
 
     def _let(self, expr: Let) -> Value:
         value = self.value(expr.value)
@@ -132,17 +123,33 @@ class _Evaluation:
         return _intrinsic(expr, [self.value(arg) for arg in args if name not in _NOT_EVALUATED])
 
 
-def _binary(expr: BinaryExpr, a: Value, b: Value, checked: bool) -> Value:
-    dtype = expr.a.dtype
-    if dtype.is_float:
-        result = _FLOAT[type(expr)](float(a), float(b))
-        return result if isinstance(result, bool) else round_number(result, dtype)
-    result = fold_integers(type(expr), int(a), int(b))
-    if result is None:
-        raise ZeroDivisionError(f"division by zero in {expr}")
+def scalar_function(expr: BinaryExpr, checked: bool = False) -> Callable[[Any, Any], Value]:
+    """The function of values that an operation computes at its operands' dtype, or at that of their lanes.
+
+    With `checked`, int64 arithmetic that would wrap around raises OverflowError. Functions of floats are to be called
+    where NumPy's warnings are silenced.
+    """
+    dtype = expr.a.dtype.element_of
+    integers, floats = expr.functions
     if expr.dtype.is_bool:
-        return bool(result)
-    return fitting(int(result), expr) if checked and dtype == "int64" else wrap(int(result), dtype)
+        compute = floats if dtype.is_float else integers
+        return lambda a, b: bool(compute(a, b))
+    if dtype.is_float:
+        rounded = rounder(dtype)
+        return lambda a, b: rounded(floats(a, b))
+    in_range = fitting if checked and dtype == "int64" else _wrapped
+
+    def function(a: int, b: int) -> int:
+        try:
+            return in_range(integers(a, b), expr)
+        except ZeroDivisionError:
+            raise ZeroDivisionError(f"division by zero in {expr}") from None
+
+    return function
+
+
+def _wrapped(value: int, expr: PrimExpr) -> int:
+    return wrap(value, expr.dtype.element_of)
 
 
 def fitting(value: int, expr: PrimExpr) -> int:
@@ -150,38 +157,6 @@ def fitting(value: int, expr: PrimExpr) -> int:
     if wrap(value, expr.dtype) != value:
         raise OverflowError(f"a size does not fit into 64 bits: {expr}")
     return value
-
-
-def _quotient(a: float, b: float) -> float:
-    with np.errstate(all="ignore"):
-        return float(np.float64(a) / np.float64(b))
-
-
-def _numpy2(function: Callable[..., Any]) -> Callable[[float, float], float]:
-    def run(a: float, b: float) -> float:
-        with np.errstate(all="ignore"):
-            return float(function(np.float64(a), np.float64(b)))
-
-    return run
-
-
-_FLOAT: dict[type[BinaryExpr], Callable[[float, float], float | bool]] = {
-    Add: lambda a, b: a + b,
-    Sub: lambda a, b: a - b,
-    Mul: lambda a, b: a * b,
-    Div: _quotient,
-    Mod: _numpy2(np.fmod),
-    FloorDiv: _numpy2(np.floor_divide),
-    FloorMod: _numpy2(np.mod),
-    Min: _numpy2(np.minimum),
-    Max: _numpy2(np.maximum),
-    EQ: lambda a, b: a == b,
-    NE: lambda a, b: a != b,
-    LT: lambda a, b: a < b,
-    LE: lambda a, b: a <= b,
-    GT: lambda a, b: a > b,
-    GE: lambda a, b: a >= b,
-}
 
 
 def convert_value(value: Value, dtype: DataType) -> Value:
@@ -210,14 +185,10 @@ def _to_dtype(value: Any, dtype: DataType) -> Value:
 
 def _intrinsic(expr: Call, values: list[Value]) -> Value:
     """The value of a call, given those of its arguments."""
-    name, args = expr.intrinsic, expr.args
-    if name == "likely":
-        return bool(values[0])
-    if name == "reinterpret":
+    args = expr.args
+    if expr.intrinsic == "reinterpret":
         bits: Any = _array(values[0], args[0].dtype)
         return bits.view(expr.dtype.numpy()).item()
-    if name in _SHIFTS:
-        return _SHIFTS[name](int(values[0]), int(values[1]), expr.dtype)
     reference = expr.op.get_attr("numpy") if isinstance(expr.op, Op) else None
     if reference is None:
         raise TypeError(f"a call has no value outside of a running program: {expr}")
@@ -247,17 +218,3 @@ def _array(value: Value, dtype: DataType) -> np.ndarray[Any, Any]:
     if not dtype.is_float:
         return np.array(value, dtype.numpy())
     return convert_array(np.array(value, np.float64), dtype.numpy())
-
-
-def _shift_left(a: int, b: int, dtype: DataType) -> int:
-    return wrap(a << b, dtype) if 0 <= b < dtype.bits else 0
-
-
-def _shift_right(a: int, b: int, dtype: DataType) -> int:
-    return a >> b if 0 <= b < dtype.bits else (-1 if a < 0 else 0)
-
-
-_SHIFTS: dict[str, Callable[[int, int, DataType], int]] = {
-    "shift_left": _shift_left,
-    "shift_right": _shift_right,
-}

@@ -25,6 +25,8 @@ import numpy as np
 from ..ir import BaseExpr, DataType, GlobalVar, Node, Op, binder, child, label, node, register_op, set_slot
 from ..runtime.rounding import round_number
 from ..runtime.sizes import number_text
+from . import arithmetic
+from .arithmetic import Arithmetic, wrap
 
 ExprLike: TypeAlias = "PrimExpr | int | float | bool | np.integer[Any] | np.floating[Any] | np.bool_"
 
@@ -307,6 +309,8 @@ class BinaryExpr(PrimExpr):
     a: PrimExpr
     b: PrimExpr
 
+    functions: ClassVar[Arithmetic]
+    """The functions that compute it."""
     symbol: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
@@ -350,6 +354,7 @@ class Add(BinaryExpr):
 
     a: PrimExpr
     b: PrimExpr
+    functions: ClassVar[Arithmetic] = arithmetic.ADD
     symbol: ClassVar[str] = "+"
 
 
@@ -360,6 +365,7 @@ class Sub(BinaryExpr):
 
     a: PrimExpr
     b: PrimExpr
+    functions: ClassVar[Arithmetic] = arithmetic.SUB
     symbol: ClassVar[str] = "-"
 
 
@@ -370,6 +376,7 @@ class Mul(BinaryExpr):
 
     a: PrimExpr
     b: PrimExpr
+    functions: ClassVar[Arithmetic] = arithmetic.MUL
     symbol: ClassVar[str] = "*"
 
 
@@ -380,6 +387,7 @@ class Div(BinaryExpr):
 
     a: PrimExpr
     b: PrimExpr
+    functions: ClassVar[Arithmetic] = arithmetic.DIV
     symbol: ClassVar[str] = "/"
 
 
@@ -390,6 +398,7 @@ class Mod(BinaryExpr):
 
     a: PrimExpr
     b: PrimExpr
+    functions: ClassVar[Arithmetic] = arithmetic.MOD
 
 
 @final
@@ -399,6 +408,7 @@ class FloorDiv(BinaryExpr):
 
     a: PrimExpr
     b: PrimExpr
+    functions: ClassVar[Arithmetic] = arithmetic.FLOOR_DIV
     symbol: ClassVar[str] = "//"
 
 
@@ -409,6 +419,7 @@ class FloorMod(BinaryExpr):
 
     a: PrimExpr
     b: PrimExpr
+    functions: ClassVar[Arithmetic] = arithmetic.FLOOR_MOD
     symbol: ClassVar[str] = "%"
 
 
@@ -419,6 +430,7 @@ class Min(BinaryExpr):
 
     a: PrimExpr
     b: PrimExpr
+    functions: ClassVar[Arithmetic] = arithmetic.MIN
 
 
 @final
@@ -428,6 +440,7 @@ class Max(BinaryExpr):
 
     a: PrimExpr
     b: PrimExpr
+    functions: ClassVar[Arithmetic] = arithmetic.MAX
 
 
 @final
@@ -437,6 +450,7 @@ class EQ(CompareExpr):
 
     a: PrimExpr
     b: PrimExpr
+    functions: ClassVar[Arithmetic] = arithmetic.EQUAL
     symbol: ClassVar[str] = "=="
 
     def __bool__(self) -> bool:
@@ -450,6 +464,7 @@ class NE(CompareExpr):
 
     a: PrimExpr
     b: PrimExpr
+    functions: ClassVar[Arithmetic] = arithmetic.NOT_EQUAL
     symbol: ClassVar[str] = "!="
 
     def __bool__(self) -> bool:
@@ -463,6 +478,7 @@ class LT(CompareExpr):
 
     a: PrimExpr
     b: PrimExpr
+    functions: ClassVar[Arithmetic] = arithmetic.LESS
     symbol: ClassVar[str] = "<"
 
 
@@ -473,6 +489,7 @@ class LE(CompareExpr):
 
     a: PrimExpr
     b: PrimExpr
+    functions: ClassVar[Arithmetic] = arithmetic.LESS_EQUAL
     symbol: ClassVar[str] = "<="
 
 
@@ -483,6 +500,7 @@ class GT(CompareExpr):
 
     a: PrimExpr
     b: PrimExpr
+    functions: ClassVar[Arithmetic] = arithmetic.GREATER
     symbol: ClassVar[str] = ">"
 
 
@@ -493,6 +511,7 @@ class GE(CompareExpr):
 
     a: PrimExpr
     b: PrimExpr
+    functions: ClassVar[Arithmetic] = arithmetic.GREATER_EQUAL
     symbol: ClassVar[str] = ">="
 
 
@@ -503,6 +522,7 @@ class And(LogicExpr):
 
     a: PrimExpr
     b: PrimExpr
+    functions: ClassVar[Arithmetic] = arithmetic.AND
 
 
 @final
@@ -512,6 +532,7 @@ class Or(LogicExpr):
 
     a: PrimExpr
     b: PrimExpr
+    functions: ClassVar[Arithmetic] = arithmetic.OR
 
 
 @final
@@ -790,37 +811,12 @@ def cast(dtype: str, value: Any) -> PrimExpr:
     return Cast(target, expr)
 
 
-def wrap(value: int, dtype: DataType) -> int:
-    """`value` modulo 2^bits, in the range of the dtype: integer arithmetic is two's complement."""
-    if dtype.is_bool:
-        return int(bool(value))
-    value &= (1 << dtype.bits) - 1
-    return value - (1 << dtype.bits) if dtype.is_int and value >> (dtype.bits - 1) else value
-
-
-_FOLDERS: dict[type[BinaryExpr], Callable[[int, int], int | None]] = {
-    Add: lambda a, b: a + b,
-    Sub: lambda a, b: a - b,
-    Mul: lambda a, b: a * b,
-    Div: lambda a, b: None if b == 0 else (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1),
-    Mod: lambda a, b: None if b == 0 else int(math.copysign(1, a)) * (abs(a) % abs(b)),
-    FloorDiv: lambda a, b: None if b == 0 else a // b,
-    FloorMod: lambda a, b: None if b == 0 else a % b,
-    Min: min,
-    Max: max,
-    EQ: lambda a, b: a == b,
-    NE: lambda a, b: a != b,
-    LT: lambda a, b: a < b,
-    LE: lambda a, b: a <= b,
-    GT: lambda a, b: a > b,
-    GE: lambda a, b: a >= b,
-}
-
-
 def fold_integers(cls: type[BinaryExpr], a: int, b: int) -> int | None:
-    """The value of an integer operation; None if it has none (division by zero) or is not of two integers."""
-    folder = _FOLDERS.get(cls)
-    return None if folder is None else folder(a, b)
+    """The value of an operation on integers, not wrapped; None for a division by zero."""
+    try:
+        return cls.functions.integers(a, b)
+    except ZeroDivisionError:
+        return None
 
 
 def same(a: PrimExpr, b: PrimExpr) -> bool:

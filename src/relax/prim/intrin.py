@@ -22,6 +22,7 @@ import ml_dtypes
 import numpy as np
 
 from ..ir import DataType, GlobalVar, Op, register_op
+from .arithmetic import wrap
 from .expr import (
     BOOL,
     And,
@@ -46,7 +47,6 @@ from .expr import (
     const,
     convert,
     match_dtypes,
-    wrap,
 )
 
 NumpyFunction = Callable[..., Any]
@@ -63,6 +63,22 @@ def _unsigned_bits(x: Any) -> tuple[list[int], int]:
     """The elements read as unsigned numbers, and their width."""
     width = 8 * x.dtype.itemsize
     return [int(value) & (2**width - 1) for value in np.ravel(x)], width
+
+
+def _shift_left(x: Any, by: Any) -> Any:
+    return _shifted(np.left_shift, x, by, x.dtype.type(0))
+
+
+def _shift_right(x: Any, by: Any) -> Any:
+    sign = np.right_shift(x, 8 * x.dtype.itemsize - 1) if x.dtype.kind == "i" else x.dtype.type(0)
+    return _shifted(np.right_shift, x, by, sign)
+
+
+def _shifted(shift: Any, x: Any, by: Any, emptied: Any) -> Any:
+    """`x` shifted; `emptied` where no bit is left: the width or more, or a negative number of bits."""
+    inside: Any = (by >= 0) & (by < (1 if x.dtype == np.bool_ else 8 * x.dtype.itemsize))
+    result: Any = shift(x, (by * inside).astype(x.dtype))
+    return result * inside + emptied * ~inside
 
 
 def _popcount(x: Any) -> Any:
@@ -105,7 +121,7 @@ _REFERENCES: dict[str, NumpyFunction] = {
     "fabs": np.abs, "abs": np.abs, "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite,
     "popcount": _popcount, "clz": _clz, "likely": np.asarray, "if_then_else": np.where,
     "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
-    "bitwise_not": np.invert, "shift_left": np.left_shift, "shift_right": np.right_shift,
+    "bitwise_not": np.invert, "shift_left": _shift_left, "shift_right": _shift_right,
 }  # fmt: skip
 
 _EXACT = {

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .bounds import Facts, Interval, assume_nonnegative, kind_range
+from .bounds import Facts, assume_nonnegative
 from .cases import lone_variable, lone_variables, quotient_range
 from .decide import assume, where_defined
 from .expr import EQ, NE, And, Call, CompareExpr, FloorDiv, IntImm, Not, Or, PrimExpr, Var
+from .intervals import Interval, variable_range
 from .normal import Normalizer, Overgrown
 from .poly import Atom, Factor, Poly, add, constant, content, factors_of, multiply, scaled, value_of
 
@@ -118,7 +119,7 @@ def _remainder_solution(
 def _substituted(normalizer: Normalizer, facts: Facts, variable: Var, image: Poly) -> Normalizer:
     """The normalizer under these facts, with a variable replaced in them by what it is."""
     low, high = normalizer.bounds.variable_range(variable)
-    least, most = variable.dtype.min_value, kind_range(variable)[1]
+    least, most = variable.dtype.min_value, variable_range(variable)[1]
     before = normalizer.facts
     untouched = variable not in before.mentioned  # as are most, where many sizes are bound
     count, others = (len(before.nonnegative), len(before.nonzero)) if untouched else (0, 0)

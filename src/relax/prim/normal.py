@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 from ..ir import DataType, Node
 from . import split
+from .arithmetic import wrap
 from .bounds import Bounds, Budget, Facts
 from .expr import (
     EQ,
@@ -42,7 +43,6 @@ from .expr import (
     Sub,
     Var,
     fold_integers,
-    wrap,
 )
 from .functor import sub_expressions, substitute
 from .poly import (

@@ -14,7 +14,8 @@ import math
 from typing import Any, TypeAlias
 
 from ..ir import DataType
-from .expr import PrimExpr, Var, wrap
+from .arithmetic import wrap
+from .expr import PrimExpr, Var
 
 
 class Atom:

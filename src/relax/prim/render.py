@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from ..ir import DataType
+from .arithmetic import wrap
 from .expr import (
     Add,
     BinaryExpr,
@@ -24,7 +25,6 @@ from .expr import (
     Select,
     Sub,
     Var,
-    wrap,
 )
 from .normal import Normalizer
 from .poly import Atom, Factor, Monomial, Poly, add, join, scaled, times_monomial, without

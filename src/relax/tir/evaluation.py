@@ -15,40 +15,26 @@ import numpy as np
 
 from ..ir import DataType, GlobalVar, Node
 from ..prim import (
-    ARITHMETIC,
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
     And,
     BinaryExpr,
     Call,
     Cast,
-    Div,
     FloatImm,
     IntImm,
     Let,
-    Max,
-    Min,
-    Mul,
     Not,
     Or,
     PrimExpr,
     Select,
     StringImm,
-    Sub,
     Var,
     evaluate,
     post_order,
     sub_expressions,
 )
-from ..prim.evaluate import convert_value, fitting
-from ..prim.expr import fold_integers, wrap
+from ..prim.arithmetic import wrap
+from ..prim.evaluate import convert_value, scalar_function
 from ..prim.traits import has_effects
-from ..runtime.rounding import rounder
 from .buffer import Broadcast, BufferLoad, Ramp, zero_of
 
 Env: TypeAlias = dict[Node, Any]
@@ -224,7 +210,7 @@ class ExpressionCompiler:
             case Not(a):
                 return self.elementwise(expr, operator.not_, a)
             case BinaryExpr(a=a, b=b):
-                return self.elementwise(expr, _binary_function(expr, self._exact), a, b)
+                return self.elementwise(expr, scalar_function(expr, self._exact), a, b)
             case Select(condition, yes, no):
                 return self.select(expr, condition, yes, no)
             case Cast(dtype, value):
@@ -417,58 +403,6 @@ def _ramp(base: int, stride: int, lanes: int, dtype: DataType) -> list[int]:
 
 def _conversion(dtype: DataType) -> Callable[[Any], Any]:
     return lambda value: convert_value(value, dtype)
-
-
-def _rounding(dtype: DataType) -> Callable[[float], float]:
-    return rounder(dtype)
-
-
-_COMPARE: dict[type[BinaryExpr], Callable[[Any, Any], bool]] = {
-    EQ: operator.eq, NE: operator.ne, LT: operator.lt, LE: operator.le, GT: operator.gt, GE: operator.ge,
-}  # fmt: skip
-
-_FLOAT: dict[type[BinaryExpr], Callable[[float, float], float]] = {
-    Add: operator.add,
-    Sub: operator.sub,
-    Mul: operator.mul,
-    Div: lambda a, b: float(np.float64(a) / np.float64(b)),
-    Min: lambda a, b: float(np.minimum(a, b)),
-    Max: lambda a, b: float(np.maximum(a, b)),
-}
-
-_INTEGER: dict[type[BinaryExpr], Callable[[int, int], int]] = {
-    Add: operator.add, Sub: operator.sub, Mul: operator.mul,
-}  # fmt: skip
-
-
-def _binary_function(expr: BinaryExpr, exact: bool = False) -> Callable[[Any, Any], Any]:
-    """The scalar function of an operation at its operands' dtype; with `exact`, int64 does not wrap around."""
-    cls, dtype = type(expr), expr.a.dtype.element_of
-    if cls in _COMPARE:
-        return _COMPARE[cls]
-    if cls is And or cls is Or:
-        return (lambda a, b: a and b) if cls is And else (lambda a, b: a or b)
-    assert cls in ARITHMETIC
-    if dtype.is_float and cls in _FLOAT:
-        compute, rounded = _FLOAT[cls], _rounding(dtype)
-        return lambda a, b: rounded(compute(a, b))
-    if dtype.is_float:
-        a, b = Var("a", dtype), Var("b", dtype)
-        general = expr.replace(a=a, b=b)
-        return lambda x, y: evaluate(general, {a: x, b: y})
-    if cls in _INTEGER:
-        plain = _INTEGER[cls]
-        if exact and dtype == "int64":
-            return lambda a, b: fitting(plain(a, b), expr)
-        return lambda a, b: wrap(plain(a, b), dtype)
-
-    def divide(a: int, b: int) -> Any:
-        result = fold_integers(cls, a, b)
-        if result is None:
-            raise ZeroDivisionError(f"division by zero in {expr}")
-        return fitting(result, expr) if exact and dtype == "int64" else wrap(result, dtype)
-
-    return divide
 
 
 __all__ = ["Env", "ExpressionCompiler", "Externs", "View", "flat_memory"]

@@ -59,7 +59,7 @@ def block_access_region(
 
     In a block with `init`, reading what is being reduced into does not count as a read.
     """
-    collector = _Collector({buffer.data: buffer for buffer in buffers}, _Facts(block))
+    collector = _Collector({buffer.data: buffer for buffer in buffers}, _DomainAnalyzer(block))
     for match in block.match_buffers:
         collector.views[match.buffer] = match.source
     collector.local.update(block.alloc_buffers)
@@ -71,7 +71,7 @@ def block_access_region(
     return tuple(r for r in collector.reads.regions() if r.buffer not in written), writes
 
 
-class _Facts:
+class _DomainAnalyzer:
     """What the domains of a block's variables say; the analyzer is made only if something asks."""
 
     def __init__(self, block: Block) -> None:
@@ -91,7 +91,7 @@ class _Facts:
 class _Accesses:
     """For each buffer, the union of the boxes seen so far; None: the whole dimension."""
 
-    facts: _Facts
+    facts: _DomainAnalyzer
     boxes: dict[Buffer, list[Interval | None]] = field(default_factory=dict[Buffer, "list[Interval | None]"])
 
     def add(self, buffer: Buffer, box: list[Interval | None]) -> None:
@@ -204,7 +204,7 @@ def _combine(expr: PrimExpr, a: Interval, b: Interval) -> Interval | None:
 
 
 class _Collector(StmtExprVisitor):
-    def __init__(self, by_data: dict[Var, Buffer], facts: _Facts) -> None:
+    def __init__(self, by_data: dict[Var, Buffer], facts: _DomainAnalyzer) -> None:
         super().__init__()
         self.by_data = by_data
         self.domain: dict[Var, Interval | None] = {}

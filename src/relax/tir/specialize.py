@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..ir import Diagnostic, DiagnosticError
-from ..prim import PrimExpr, Relation, Var, convert, match_dtypes, prove_equal
+from ..prim import PrimExpr, Var, Verdict, convert, match_dtypes, prove_equal
 from .buffer import Buffer, shape_vars_bound_by
 from .functor import substitute
 
@@ -47,7 +47,7 @@ def _as_expr(key: Var, value: Any) -> PrimExpr:
 
 def _bind(values: dict[Var, PrimExpr], var: Var, value: PrimExpr) -> None:
     value = value.astype(var.dtype)
-    if var in values and prove_equal(values[var], value) is not Relation.EQUAL:
+    if var in values and prove_equal(values[var], value) is not Verdict.YES:
         raise _error(f"{var.name} would be {values[var]} and {value}")
     values[var] = value
 
@@ -60,7 +60,7 @@ def _bind_buffer(values: dict[Var, PrimExpr], old: Buffer, new: Buffer) -> None:
     for axis, (size, given) in enumerate(zip(old.shape, new.shape, strict=True)):
         if isinstance(size, Var):
             _bind(values, size, given)
-        elif prove_equal(size, given) is Relation.DIFFERENT:
+        elif prove_equal(size, given) is Verdict.NO:
             raise _error(f"dimension {axis} of {old.name} is {size}, of the given buffer {given}")
 
 

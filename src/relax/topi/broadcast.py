@@ -19,6 +19,7 @@ from ..prim import (
     Mod,
     PrimExpr,
     Select,
+    Verdict,
     const,
     convert,
     intrin,
@@ -37,7 +38,7 @@ Formula2 = Callable[[Operand, Operand], Any]
 
 def same_size(a: PrimExpr, b: PrimExpr) -> bool:
     """True if two sizes are proved equal."""
-    return a is b or prove_equal(a, b) == "equal"
+    return a is b or prove_equal(a, b) is Verdict.YES
 
 
 def broadcast_size(a: PrimExpr, b: PrimExpr) -> PrimExpr:

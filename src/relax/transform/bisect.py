@@ -78,7 +78,7 @@ class Bisection:
             names = f"before {self.guilty}", f"after {self.guilty}"
             lines += ["", *difflib.unified_diff(before, after, *names, n=whole, lineterm="")]
         elif self.before is not None:
-            lines += ["", f"before {self.guilty}:", self.before.script()]
+            lines += ["", f"before {self.guilty}:", self.before.script(show_meta=True)]
         return "\n".join(lines)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...derive.context import FORCE_PURE
-from ..program import Place, Program, Scope, first_span
+from ..program import Place, Program, Region, first_span
 from .violation import Violation
 
 
@@ -19,7 +19,7 @@ def rule_12(program: Program) -> Iterator[Violation]:
     yield Violation(
         12,
         "the module has no entry point",
-        Place(0, Scope(None, "sequence", ""), span),
+        Place(0, Region(None, "sequence", ""), span),
         "a function with a global_symbol is one; @R.function(private=True) leaves it out",
         (f"its functions: {names}",),
     )
@@ -31,7 +31,7 @@ def rule_13(program: Program) -> Iterator[Violation]:
         symbol = function.attrs.get("global_symbol")
         name = global_var.name_hint
         if symbol is not None and symbol != name:
-            place = Place(0, Scope(None, "sequence", name), first_span(function, global_var))
+            place = Place(0, Region(None, "sequence", name), first_span(function, global_var))
             yield Violation(
                 13,
                 f"the function {name} has the global_symbol {symbol!r}",

@@ -20,8 +20,8 @@ class PrinterConfig:
 
     name: str | None = None
     """The name of the class, or of a function that has none."""
-    show_meta: bool = True
-    """True if large constants are printed (in a section of their own), so that the text can be parsed."""
+    show_meta: bool = False
+    """True if the data of large constants is printed, in a section of its own, which the parser needs."""
     ir_prefix: str = "I"
     tir_prefix: str = "T"
     relax_prefix: str = "R"

@@ -14,7 +14,7 @@ from ...ir import Node, save_json
 from ...ir.node import node_key
 from .core import Printer, Text, prints
 
-INLINE_ELEMENTS = 16
+INLINE_ELEMENTS = 64
 """Constants with more elements go to the metadata section."""
 
 

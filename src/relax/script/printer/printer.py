@@ -88,8 +88,8 @@ class ScriptPrinter:
         return print_script(node, PrinterConfig.of(options))
 
     def show(self, node: Any, style: str | None = None, **options: Any) -> None:
-        """Print a node. Large constants are left out unless show_meta=True."""
-        text = print_script(node, PrinterConfig.of({"show_meta": False, **options}))
+        """Print a node, coloured on a terminal."""
+        text = print_script(node, PrinterConfig.of(options))
         print_highlighted(text, style)
 
 

@@ -168,7 +168,16 @@ class Evaluator:
 
     def missing_name(self, node: ast.Name) -> Any:
         """The value of a name nobody defined; dialects may define it, the default is an error."""
+        self.require_metadata(node)
         self.fail(UNDEFINED, f"`{node.id}` is not defined", node, hint=close(node.id, self.scopes.names()))
+
+    def require_metadata(self, node: ast.Name) -> None:
+        """Refuse a text that refers to a metadata section that it does not have."""
+        if node.id == "metadata":
+            message = (
+                "`metadata` is not defined: the text was printed without the data of its large constants"
+            )
+            self.fail(UNDEFINED, message, node, hint="print it with the data: script(show_meta=True)")
 
     def eval_Attribute(self, node: ast.Attribute) -> Any:
         return attribute(self.eval(node.value), node.attr, self.span(node), self.trusted)

@@ -141,6 +141,7 @@ class NameReader(StatementParser):
             return FORMS[node.id]
         if self._reading_dims and self._binding_dims:
             return self.new_size(node.id)
+        self.require_metadata(node)
         hint = close(node.id, self.scopes.names())
         if any(part.lineno < node.lineno for part in self._bindings_of(node.id)):
             hint = "what a branch or a local function binds is seen only there; make it the result"

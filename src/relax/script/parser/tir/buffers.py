@@ -15,7 +15,7 @@ from ....tir.scalar import as_tuple
 from ....tir.stmt import AllocBuffer, DeclBuffer, MatchBufferRegion
 from ..core import Evaluator, SpecialForm
 from ..core.diagnostics import DECLARATION, KIND
-from .frames import Scope
+from .frames import EnclosingStmt
 from .state import parser
 
 
@@ -157,13 +157,13 @@ class MatchBufferForm(_ShapeForm):
         return state.declare(buffer)
 
 
-def alloc_buffer(shape: Any, dtype: Any = "float32", *args: Any, **keywords: Any) -> Buffer | Scope:
+def alloc_buffer(shape: Any, dtype: Any = "float32", *args: Any, **keywords: Any) -> Buffer | EnclosingStmt:
     """A buffer of the block, or of the whole function; inside a loop or branch, of the statements that follow."""
     state = parser()
     (name,) = state.take_names(1)
     buffer = state.declare(make_buffer(name, shape, dtype, *args, **keywords))
     if not state.in_block_body():
-        return Scope(lambda body, span: AllocBuffer(buffer, body, span=span), buffer)
+        return EnclosingStmt(lambda body, span: AllocBuffer(buffer, body, span=span), buffer)
     state.storage_frame().alloc_buffers.append(buffer)
     return buffer
 
@@ -178,7 +178,7 @@ def allocate(
     elem_offset: Any = None,
     align: int = 0,
     offset_factor: int = 0,
-) -> Scope:
+) -> EnclosingStmt:
     """Storage for the statements that follow, or for the body of a ``with``."""
     if condition is not None and not (isinstance(condition, (bool, IntImm)) and bool(condition)):
         raise ValueError("an allocation under a condition is not supported; put it inside an `if`")
@@ -187,7 +187,7 @@ def allocate(
     buffer = make_buffer(name, extents, dtype, None, strides, elem_offset, scope, align, offset_factor)
     state.declare(buffer)
     notes = dict(annotations or {})
-    return Scope(lambda body, span: AllocBuffer(buffer, body, notes, span=span), buffer)
+    return EnclosingStmt(lambda body, span: AllocBuffer(buffer, body, notes, span=span), buffer)
 
 
 def decl_buffer_(
@@ -201,25 +201,25 @@ def decl_buffer_(
     offset_factor: int = 0,
     buffer_type: str = "",
     axis_separators: Any = None,
-) -> Scope:
+) -> EnclosingStmt:
     """Another view of existing storage; without `data`, new storage."""
     state = parser()
     (name,) = state.take_names(1)
     buffer = make_buffer(name, shape, dtype, data, strides, elem_offset, scope, align, offset_factor)
     state.declare(buffer)
     if data is None:
-        return Scope(lambda body, span: AllocBuffer(buffer, body, span=span), buffer)
-    return Scope(lambda body, span: DeclBuffer(buffer, body, span=span), buffer)
+        return EnclosingStmt(lambda body, span: AllocBuffer(buffer, body, span=span), buffer)
+    return EnclosingStmt(lambda body, span: DeclBuffer(buffer, body, span=span), buffer)
 
 
-def buffer_statement(value: BufferType, name: str) -> Scope:
+def buffer_statement(value: BufferType, name: str) -> EnclosingStmt:
     """``B = T.Buffer((4,), "float32", data=A.data)`` as a statement: a view of storage; without data, storage."""
     arguments = dict(value.arguments)
     buffer = make_buffer(name, **arguments)
     parser().declare(buffer)
     if arguments.get("data") is None:
-        return Scope(lambda body, span: AllocBuffer(buffer, body, span=span), buffer)
-    return Scope(lambda body, span: DeclBuffer(buffer, body, span=span), buffer)
+        return EnclosingStmt(lambda body, span: AllocBuffer(buffer, body, span=span), buffer)
+    return EnclosingStmt(lambda body, span: DeclBuffer(buffer, body, span=span), buffer)
 
 
 def pointers(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 for i, j in T.grid(n, m)         Loops
 with T.block("B")                BlockFrame        with T.init()    InitFrame
-with T.allocate(...) as B        Scope: a statement around the rest of the body
+with T.allocate(...) as B        EnclosingStmt: a statement around the rest of the body
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class InitFrame:
 
 
 @dataclass(eq=False)
-class Scope:
+class EnclosingStmt:
     """A statement around the rest of the body (or, in a ``with``, around its body)."""
 
     wrap: Callable[[Stmt, Span | None], Stmt]
@@ -79,11 +79,11 @@ class EnvThread:
 
 @dataclass(eq=False)
 class Body:
-    """Statements under construction. A Scope wraps all that follow it."""
+    """Statements under construction. A EnclosingStmt wraps all that follow it."""
 
-    items: list[Stmt | tuple[Scope, Span | None]] = field(default_factory=list[Any])
+    items: list[Stmt | tuple[EnclosingStmt, Span | None]] = field(default_factory=list[Any])
     lets: dict[str, Var] = field(default_factory=dict[str, Var])
     """Names bound to values in this body."""
 
 
-__all__ = ["TRUE", "BlockFrame", "Body", "EnvThread", "InitFrame", "Loop", "Loops", "Scope"]
+__all__ = ["TRUE", "BlockFrame", "Body", "EnclosingStmt", "EnvThread", "InitFrame", "Loop", "Loops"]

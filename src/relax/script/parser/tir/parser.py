@@ -35,7 +35,7 @@ from ..core import is_docstring
 from ..core.diagnostics import ANNOTATION, DECLARATION, KIND, PLACE, POISON, SYNTAX
 from .buffers import BufferType, buffer_statement, pointers
 from .dtypes import DtypeName, HandleName
-from .frames import TRUE, BlockFrame, Body, EnvThread, InitFrame, Loops, Scope
+from .frames import TRUE, BlockFrame, Body, EnclosingStmt, EnvThread, InitFrame, Loops
 from .reader import TirReader
 from .values import Meta, converted, stored_value
 
@@ -155,7 +155,7 @@ class TirParser(TirReader):
             set_slot(stmt, "span", self.span(node))
         self.bodies[-1].items.append(stmt)
 
-    def emit_scope(self, scope: Scope, node: ast.AST) -> None:
+    def emit_scope(self, scope: EnclosingStmt, node: ast.AST) -> None:
         """Wrap what follows in the body at work."""
         self.bodies[-1].items.append((scope, self.span(node)))
 
@@ -173,7 +173,7 @@ class TirParser(TirReader):
         if isinstance(value, BufferType):
             name = target.id if isinstance(target, ast.Name) else ""
             value = self.guard(node.value, "T.Buffer", buffer_statement, value, name)
-        if isinstance(value, Scope):
+        if isinstance(value, EnclosingStmt):
             self.emit_scope(value, node)
             value = value.value
         self.bind_pattern(target, value, lambda name, item: self._bind(name, item, node))
@@ -211,7 +211,7 @@ class TirParser(TirReader):
 
     def _let(self, name: ast.Name, var: Var, value: PrimExpr, node: ast.AST) -> None:
         self.bodies[-1].lets[name.id] = var
-        self.emit_scope(Scope(lambda body, span: LetStmt(var, value, body, span=span)), node)
+        self.emit_scope(EnclosingStmt(lambda body, span: LetStmt(var, value, body, span=span)), node)
         self.scopes.define(name.id, var)
 
     def _refuse_accumulation(self, name: ast.Name, node: ast.stmt) -> None:
@@ -357,7 +357,7 @@ class TirParser(TirReader):
         message = "" if node.msg is None else self.eval(node.msg)
         text = message.value if isinstance(message, StringImm) else str(message)
         condition = convert(self.condition(node.test))
-        self.emit_scope(Scope(lambda body, span: AssertStmt(condition, text, body, span=span)), node)
+        self.emit_scope(EnclosingStmt(lambda body, span: AssertStmt(condition, text, body, span=span)), node)
 
     # ------------------------------------------------------------------ with
 
@@ -385,7 +385,7 @@ class TirParser(TirReader):
                 if frame.init is not None:
                     self.fail(DECLARATION, f"block `{frame.name}` has two inits", node)
                 frame.init = self.body(inside)
-            case Scope():
+            case EnclosingStmt():
                 with self.scopes.frame():
                     if target is not None:
                         self.bind_pattern(
@@ -438,7 +438,7 @@ class TirParser(TirReader):
                 pass
             case Stmt():
                 self.emit(value, node)
-            case Scope():
+            case EnclosingStmt():
                 self.emit_scope(value, node)
             case PrimExpr():
                 self.emit(Evaluate(value), node)

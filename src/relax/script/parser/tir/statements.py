@@ -13,7 +13,7 @@ from ....tir.buffer import BufferLoad
 from ....tir.stmt import AllocBuffer, AssertStmt, AttrStmt, BufferStore, Evaluate, LetStmt, SeqStmt
 from ..core.diagnostics import DECLARATION, error
 from .buffers import dtype_of, make_buffer, pointers
-from .frames import BlockFrame, EnvThread, InitFrame, Scope
+from .frames import BlockFrame, EnclosingStmt, EnvThread, InitFrame
 from .state import parser
 from .values import Meta, stored_value
 
@@ -81,16 +81,16 @@ def block_attr(attrs: Mapping[str, Any]) -> None:
     parser().storage_frame().annotations.update(attrs)
 
 
-def Assert(condition: Any, message: Any = "") -> Scope:
+def Assert(condition: Any, message: Any = "") -> EnclosingStmt:
     """An error with the message, unless the condition holds."""
     test = convert(condition)
-    return Scope(lambda body, span: AssertStmt(test, str(message), body, span=span))
+    return EnclosingStmt(lambda body, span: AssertStmt(test, str(message), body, span=span))
 
 
-def attr(node: Any, attr_key: str, value: Any) -> Scope:
+def attr(node: Any, attr_key: str, value: Any) -> EnclosingStmt:
     """A remark for the compiler about the statements that follow."""
     noted = convert(value)
-    return Scope(lambda body, span: AttrStmt(node, attr_key, noted, body, span=span))
+    return EnclosingStmt(lambda body, span: AttrStmt(node, attr_key, noted, body, span=span))
 
 
 def env_thread(thread_tag: str, dtype: str = "int32") -> EnvThread:
@@ -98,7 +98,7 @@ def env_thread(thread_tag: str, dtype: str = "int32") -> EnvThread:
     return EnvThread(thread_tag)
 
 
-def launch_thread(thread: Any, extent: Any) -> Scope:
+def launch_thread(thread: Any, extent: Any) -> EnclosingStmt:
     """Run the rest once for each of `extent` threads; `thread` is a thread's tag, or made by T.env_thread."""
     state = parser()
     if isinstance(thread, str):
@@ -107,12 +107,14 @@ def launch_thread(thread: Any, extent: Any) -> Scope:
     if not isinstance(thread, Var):
         raise TypeError("launch_thread takes a thread's tag, or a variable made by T.env_thread")
     iter_var, size = state.thread_of(thread), convert(extent)
-    return Scope(lambda body, span: AttrStmt(iter_var, "thread_extent", size, body, span=span), iter_var.var)
+    return EnclosingStmt(
+        lambda body, span: AttrStmt(iter_var, "thread_extent", size, body, span=span), iter_var.var
+    )
 
 
 def allocate_const(
     data: Any, dtype: Any, extents: Any, annotations: Mapping[str, Any] | None = None
-) -> Scope:
+) -> EnclosingStmt:
     """Storage for the statements that follow, filled with the numbers of `data`."""
     (name,) = parser().take_names(1)
     buffer = parser().declare(make_buffer(name, extents, dtype))
@@ -126,7 +128,9 @@ def allocate_const(
     places: Any = np.ndindex(*shape)
     stores = [BufferStore(buffer, number, place) for number, place in zip(numbers, places, strict=True)]
     notes = dict(annotations or {})
-    return Scope(lambda body, span: AllocBuffer(buffer, SeqStmt([*stores, body]), notes, span=span), buffer)
+    return EnclosingStmt(
+        lambda body, span: AllocBuffer(buffer, SeqStmt([*stores, body]), notes, span=span), buffer
+    )
 
 
 MAX_CONSTANTS = 4096
@@ -143,20 +147,20 @@ def target(config: Any, host: Any = None) -> Any:
     return {**({"kind": described} if isinstance(described, str) else described), "host": host}
 
 
-def LetStmt_(value: Any, type_annotation: Any = None, *, var: Var | None = None) -> Scope:
+def LetStmt_(value: Any, type_annotation: Any = None, *, var: Var | None = None) -> EnclosingStmt:
     """``with T.LetStmt(value) as x:`` and ``with T.LetStmt(value, var=x):``."""
     expr = convert(value)
     (name,) = parser().take_names(1)
     bound = Var(name or "x", expr.dtype) if var is None else var
-    return Scope(lambda body, span: LetStmt(bound, expr, body, span=span), bound)
+    return EnclosingStmt(lambda body, span: LetStmt(bound, expr, body, span=span), bound)
 
 
-def let(var: Var, value: Any, body: Any = None) -> Scope | PrimExpr:
+def let(var: Var, value: Any, body: Any = None) -> EnclosingStmt | PrimExpr:
     """``with T.let(x, value):``; with a body, an expression."""
     expr = stored_value(value, var.dtype, var.name)
     if body is not None:
         return Let(var, expr, convert(body))
-    return Scope(lambda rest, span: LetStmt(var, expr, rest, span=span), var)
+    return EnclosingStmt(lambda rest, span: LetStmt(var, expr, rest, span=span), var)
 
 
 def Let_(expr: Any, where: Mapping[Var, Any]) -> PrimExpr:

@@ -1,0 +1,160 @@
+"""Interval arithmetic: between which values an operation's result lies, its operands lying between others.
+
+Integers are unbounded here; whether a result fits its dtype is asked afterwards (`within`). ±inf is no bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from ..ir import DataType
+from ..runtime.limits import DIMENSION_LIMIT
+from .expr import (
+    Add,
+    BinaryExpr,
+    Call,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    PrimExpr,
+    Select,
+    Sub,
+    Var,
+)
+
+Bound: TypeAlias = "int | float"
+"""An integer, or ±inf."""
+Interval: TypeAlias = "tuple[Bound, Bound]"
+
+INF = math.inf
+EVERYTHING: Interval = (-INF, INF)
+
+
+def dtype_range(dtype: DataType) -> Interval:
+    """The values of an integer dtype."""
+    if not (dtype.is_integer or dtype.is_bool):
+        return EVERYTHING
+    return dtype.min_value, dtype.max_value
+
+
+def variable_range(var: Var) -> Interval:
+    """The values of a variable of which nothing else is known: of its dtype, or of sizes."""
+    low, high = dtype_range(var.dtype)
+    return (0, min(high, DIMENSION_LIMIT - 1)) if var.nonnegative else (low, high)
+
+
+def within(interval: Interval, dtype: DataType) -> bool:
+    """Whether a dtype has all values of an interval."""
+    low, high = dtype_range(dtype)
+    return low <= interval[0] and interval[1] <= high
+
+
+def operation_range(expr: PrimExpr, operand: Callable[[PrimExpr], Interval]) -> Interval:
+    """The values of an integer expression if its last operation does not wrap around, given its operands' values."""
+    if not expr.dtype.is_integer:
+        return dtype_range(expr.dtype)
+    match expr:
+        case IntImm():
+            return expr.value, expr.value
+        case Var():
+            return variable_range(expr)
+        case BinaryExpr(a=a, b=b) if type(expr) in OPERATIONS:
+            return OPERATIONS[type(expr)](operand(a), operand(b))
+        case Cast() if expr.value.dtype.is_integer or expr.value.dtype.is_bool:
+            return operand(expr.value)
+        case Select():
+            return _union(operand(expr.true_value), operand(expr.false_value))
+        case Call() if expr.intrinsic == "if_then_else":
+            return _union(operand(expr.args[1]), operand(expr.args[2]))
+        case _:
+            return dtype_range(expr.dtype)
+
+
+def interval_times(a: Interval, b: Interval) -> Interval:
+    """The products of two intervals; 0·∞ is 0, since infinity stands for any number."""
+    products = [0 if x == 0 or y == 0 else x * y for x in a for y in b]
+    return min(products), max(products)
+
+
+def interval_power(a: Interval, exponent: int) -> Interval:
+    """The powers of an interval."""
+    result: Interval = (1, 1)
+    for _ in range(exponent):
+        result = interval_times(result, a)
+    if exponent % 2 == 0:
+        return 0 if a[0] <= 0 <= a[1] else min(a[0] ** exponent, a[1] ** exponent), result[1]
+    return result
+
+
+def _sum(x: Interval, y: Interval) -> Interval:
+    return x[0] + y[0], x[1] + y[1]
+
+
+def _difference(x: Interval, y: Interval) -> Interval:
+    return x[0] - y[1], x[1] - y[0]
+
+
+def _quotient(x: Interval, y: Interval) -> Interval:
+    if y[1] < 0:
+        x, y = (-x[1], -x[0]), (-y[1], -y[0])
+    if y[0] < 0 or y[1] < 1:
+        return EVERYTHING
+    least, most = max(y[0], 1), y[1]  # a divisor of 0 gives no value
+    ends = [end if math.isinf(end) else end // by for end in x for by in (least, most)]
+    return min(ends), max(ends)
+
+
+def _remainder(x: Interval, y: Interval) -> Interval:
+    if y[0] < 0:
+        largest = max(abs(y[0]), abs(y[1])) - 1
+        return -largest, largest
+    most = max(y[1] - 1, 0)
+    return 0, min(x[1], most) if x[0] >= 0 else most
+
+
+def _truncated_quotient(x: Interval, y: Interval) -> Interval:
+    largest = max(abs(x[0]), abs(x[1]))
+    return (0 if x[0] >= 0 and y[0] >= 0 else -largest), largest
+
+
+def _truncated_remainder(x: Interval, y: Interval) -> Interval:
+    largest = max(abs(y[0]), abs(y[1]), 1) - 1
+    return (0 if x[0] >= 0 else max(-largest, x[0])), (0 if x[1] <= 0 else min(largest, x[1]))
+
+
+def _minimum(*args: Interval) -> Interval:
+    return min(low for low, _ in args), min(high for _, high in args)
+
+
+def _maximum(*args: Interval) -> Interval:
+    return max(low for low, _ in args), max(high for _, high in args)
+
+
+def _union(*args: Interval) -> Interval:
+    return min(low for low, _ in args), max(high for _, high in args)
+
+
+OPERATIONS: Final[dict[Any, Callable[..., Interval]]] = {
+    Add: _sum,
+    Sub: _difference,
+    Mul: interval_times,
+    FloorDiv: _quotient,
+    FloorMod: _remainder,
+    Div: _truncated_quotient,
+    Mod: _truncated_remainder,
+    Min: _minimum,
+    Max: _maximum,
+    Select: _union,
+    "cast": _union,
+    "bool": lambda: (0, 1),
+    "count": lambda: (0, 64),
+}
+"""The rule of each operation; the names are the kinds of atoms in polynomials (see `poly.Atom`)."""
