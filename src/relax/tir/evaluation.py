@@ -109,6 +109,14 @@ class View:
         if end > self.held:
             raise ValueError(f"{who} needs {end} bytes, but there are {self.held}")
 
+    def array(self) -> Array:
+        """The elements as an array that shares the memory; those of a vector along its last dimension."""
+        lanes, item = self.lanes, self.memory.itemsize
+        shape, steps = list(self.shape), [step * lanes * item for step in self.strides]
+        if lanes > 1:
+            shape, steps = [*shape, lanes], [*steps, item]
+        return np.lib.stride_tricks.as_strided(self.memory[self.offset * lanes :], shape, steps)
+
     def load(self, indices: Sequence[int]) -> Any:
         """The element; a list for a buffer of vectors."""
         position = self.position(indices)
@@ -174,6 +182,14 @@ class ExpressionCompiler:
     def global_function(self, name: str) -> Callable[[Sequence[Any]], None]:
         """A function that the program calls by its global name."""
         raise ValueError(f"interpret: there is no function {name}")
+
+    def argument(self, expr: PrimExpr) -> Value:
+        """An argument of a call of another function."""
+        return self.expr(expr)
+
+    def parallel(self, call: Call) -> Value:
+        """A call of a function for all iterations of a parallel loop."""
+        return self.call(call)
 
     def expr(self, expr: PrimExpr) -> Value:
         """An expression, executable. An object that occurs in it several times is compiled, and evaluated, once."""
@@ -278,10 +294,12 @@ class ExpressionCompiler:
 
     def call(self, expr: Call) -> Value:
         if isinstance(expr.op, GlobalVar):
-            args = [self.expr(arg) for arg in expr.args]
+            args = [self.argument(arg) for arg in expr.args]
             callee = expr.op.name_hint
             return lambda env: self.global_function(callee)([arg(env) for arg in args])
         name = expr.intrinsic
+        if name == "parallel_for":
+            return self.parallel(cast(Call, expr.args[0]))
         if name == "if_then_else":
             return self.select(expr, *expr.args)
         if name in ("call_extern", "call_pure_extern", "call_packed"):
@@ -471,4 +489,4 @@ def _binary_function(expr: BinaryExpr, exact: bool = False) -> Callable[[Any, An
     return divide
 
 
-__all__ = ["Env", "ExpressionCompiler", "Externs", "View", "flat_memory"]
+__all__ = ["Env", "ExpressionCompiler", "Externs", "Value", "View", "flat_memory"]

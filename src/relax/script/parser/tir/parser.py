@@ -62,6 +62,7 @@ class TirParser(TirReader):
             self._with_root(body),
             self.ret_type,
             buffer_map=buffer_map,
+            preconditions=tuple(self.preconditions),
             attrs=attrs,
             span=self.span(node),
         )

@@ -16,7 +16,7 @@ from ....ir import BaseFunc, GlobalVar
 from ....prim import Call, PrimExpr, Var, convert, mark_nonnegative
 from ....tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, region_of
 from ....tir.scalar import as_tuple
-from ....tir.stmt import ForKind
+from ....tir.stmt import ForKind, Precondition
 from ..core import MISSING, FunctionTask, StatementParser
 from ..core.diagnostics import DECLARATION, KIND, PLACE, SYNTAX, error
 from .buffers import pointers
@@ -36,6 +36,7 @@ class TirReader(StatementParser):
         self.buffer_map: dict[Var, Buffer] = {}
         self.buffers: list[Buffer] = []
         self.ret_type: str | None = None
+        self.preconditions: list[Precondition] = []
         self.root = BlockFrame("root")
         self.frames: list[BlockFrame] = []
         self.bodies: list[Body] = []
@@ -184,6 +185,13 @@ class TirReader(StatementParser):
         frame.iter_vars.append(IterVar(dom, var, kind))
         frame.iter_values.append(value)
         return var
+
+    def add_precondition(self, precondition: Precondition) -> None:
+        """A precondition of the function."""
+        if len(self.bodies) != 1 or self.bodies[0].items:
+            hint = "write it at the top of the function, below T.match_buffer and T.func_attr"
+            raise error(PLACE, "a precondition stands before all statements of the function", None, hint=hint)
+        self.preconditions.append(precondition)
 
     def match_parameter(self, param: Var, buffer: Buffer) -> None:
         """A parameter is a tensor."""
