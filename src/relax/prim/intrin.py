@@ -486,12 +486,15 @@ def call_packed(func_name: str, *args: Any, dtype: str = "int32", span: Any = No
     return Call(dtype, "tir.call_packed", (StringImm(func_name), *map(convert, args)))
 
 
-def parallel_for(call: Any, span: Any = None) -> Call:
-    """A call of a function for parts of the range [begin, end), its first two arguments, in any order or at once."""
+def parallel_for(call: Any, written: Any, span: Any = None) -> Call:
+    """A call of a function for parts of the range [begin, end), its first two arguments, in any order or at once.
+
+    Of the buffers that follow, the function writes the first `written`.
+    """
     begin_end = call.args[:2] if isinstance(call, Call) and isinstance(call.op, GlobalVar) else ()
     if len(begin_end) != 2 or not builtins.all(bound.dtype.is_integer for bound in begin_end):
         raise TypeError(f"parallel_for: expected a call f(begin, end, ...) of a function, found {call}")
-    return Call("", "tir.parallel_for", (call,))
+    return Call("", "tir.parallel_for", (call, const(int(written), "int32")))
 
 
 def assume(cond: Any, span: Any = None) -> Call:

@@ -2,7 +2,7 @@
 
     @T.prim_func                                @T.prim_func
     def main(A: T.Buffer((8,), "float32"),      def main(A: ..., B: ...):
-             B: T.Buffer((8,), "float32")):         T.parallel_for(Module.main_parallel(0, 8, B.data, A.data))
+             B: T.Buffer((8,), "float32")):         T.parallel_for(Module.main_parallel(0, 8, B.data, A.data), 1)
         for i in T.parallel(8):         gives
             B[i] = A[i]                         @T.prim_func(private=True)
                                                 def main_parallel(begin: T.size_var("int32"), end: ..., B: ..., A: ...):
@@ -10,7 +10,7 @@
                                                     for i in T.serial(begin, end, annotations={"tir.parallel_range": ...}):
                                                         B[i] = A[i]
 
-Buffers are passed by pointer, scalars and sizes by value. Parallel loops inside of an outlined one become serial loops.
+Buffers are passed by pointer, those that are written first, scalars and sizes by value. Parallel loops inside of an outlined one become serial loops.
 
 Declines, and makes the loop serial: if the target has one core; if the loop does not start at 0; and if a value it
 uses cannot be passed on: a pointer that is neither a parameter nor an allocation, a buffer with an offset, or one whose
@@ -21,14 +21,16 @@ from __future__ import annotations
 
 from ...ir import Diagnostic, DiagnosticError, GlobalVar, IRModule, Node, walk
 from ...ir.transform import module_pass
-from ...prim import Call, IntImm, Max, PrimExpr, Var, const, is_const, mark_nonnegative
+from ...prim import Analyzer, Call, Max, PrimExpr, Var, const, is_const, mark_nonnegative
 from ...prim.intrin import parallel_for
 from ...target import Target
 from ..buffer import Buffer, BufferLoad
 from ..functor import StmtExprMutator
 from ..renew import renew_bound_vars
+from ..sizes import buffer_limits
 from ..stmt import AllocBuffer, DeclBuffer, Evaluate, For, ForKind, PrimFunc, Stmt
-from ..usage import buffer_expressions, shape_vars_bound_by, undefined_buffers, undefined_vars
+from ..usage import buffer_expressions, undefined_buffers, undefined_vars
+from ..written import written_params
 
 PARALLEL_BODY = "tir.parallel_body"
 """Attribute of an outlined function: the name of the function whose loop it holds, for messages. Only that calls it."""
@@ -63,6 +65,7 @@ class _Outliner(StmtExprMutator):
     def __init__(self, mod: IRModule, name: str, func: PrimFunc, in_parallel: bool) -> None:
         super().__init__()
         self.mod, self.name, self.func, self.in_parallel = mod, name, func, in_parallel
+        self.analyzer = Analyzer(wraps=True)
         self.owners: dict[Var, Buffer] = {}
         """Parameters and allocations by their data variables."""
         for buffer in func.buffer_map.values():
@@ -70,7 +73,9 @@ class _Outliner(StmtExprMutator):
 
     def mod_with(self, global_var: GlobalVar) -> IRModule:
         """The module with the rewritten function and those made of its loops."""
-        func = self.func.replace(body=self.visit(self.func.body))
+        limits = [limit for buffer in self.func.buffer_map.values() for limit in buffer_limits(buffer)]
+        with self.analyzer.limits_scope(limits):
+            func = self.func.replace(body=self.visit(self.func.body))
         return self.mod.with_function(global_var, func)
 
     def own(self, buffer: Buffer) -> None:
@@ -107,6 +112,9 @@ class _Outliner(StmtExprMutator):
             attrs["tir.noalias"] = True
         handles = {Var(buffer.name, "handle"): buffer for buffer in buffers}
         func = PrimFunc((begin, end, *handles), body, buffer_map=handles, attrs=attrs, span=loop.span)
+        written = {func.params[i] for i in written_params(func)}
+        handles = dict(sorted(handles.items(), key=lambda item: item[0] not in written))
+        func = func.replace(params=(begin, end, *handles), buffer_map=handles)
         scalars = undefined_vars(func)
         for var in scalars:
             if var.dtype.is_handle and not self.is_bare_pointer(var):
@@ -114,8 +122,8 @@ class _Outliner(StmtExprMutator):
         func = renew_bound_vars(func.replace(params=(*func.params, *scalars)))
         callee = GlobalVar(self.unused_name())
         self.mod = self.mod.with_function(callee, func)
-        arguments = (const(0, dtype), _at_least_0(loop.extent), *(b.data for b in buffers), *scalars)
-        return Evaluate(parallel_for(Call("", callee, arguments)), span=loop.span)
+        arguments = (const(0, dtype), self.at_least_0(loop.extent), *(b.data for b in handles.values()), *scalars)
+        return Evaluate(parallel_for(Call("", callee, arguments), len(written)), span=loop.span)
 
     def captured_buffers(self, body: Stmt) -> tuple[list[Buffer], list[Buffer]]:
         """The buffers to pass, and the views of their memory, or of that of a bare pointer, to declare again."""
@@ -138,6 +146,10 @@ class _Outliner(StmtExprMutator):
     def is_bare_pointer(self, var: Var) -> bool:
         return any(var is param for param in self.func.params) and var not in self.func.buffer_map
 
+    def at_least_0(self, extent: PrimExpr) -> PrimExpr:
+        """The end of the range: a loop of a negative extent has no iteration."""
+        return self.analyzer.simplify(Max(extent, const(0, extent.dtype)))
+
     def unused_name(self) -> str:
         """A name for a function that the module does not have yet."""
         candidate, number = f"{self.name}_parallel", 0
@@ -153,12 +165,6 @@ class _Serial(StmtExprMutator):
     def visit_For(self, node: For) -> For:
         made = self.visit_children(node)
         return made.replace(kind=ForKind.SERIAL) if made.kind is ForKind.PARALLEL else made
-
-
-def _at_least_0(extent: PrimExpr) -> PrimExpr:
-    if isinstance(extent, IntImm):
-        return const(max(extent.value, 0), extent.dtype)
-    return extent if isinstance(extent, Var) and extent.nonnegative else Max(extent, const(0, extent.dtype))
 
 
 def _reads_memory(expr: PrimExpr) -> bool:

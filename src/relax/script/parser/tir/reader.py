@@ -186,13 +186,6 @@ class TirReader(StatementParser):
         frame.iter_values.append(value)
         return var
 
-    def add_precondition(self, precondition: Precondition) -> None:
-        """A precondition of the function."""
-        if len(self.bodies) != 1 or self.bodies[0].items:
-            hint = "write it at the top of the function, below T.match_buffer and T.func_attr"
-            raise error(PLACE, "a precondition stands before all statements of the function", None, hint=hint)
-        self.preconditions.append(precondition)
-
     def match_parameter(self, param: Var, buffer: Buffer) -> None:
         """A parameter is a tensor."""
         if not any(param is known for known in self.params):

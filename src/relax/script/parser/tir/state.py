@@ -8,7 +8,6 @@ from typing import Any, Protocol, cast
 from ....ir import DiagnosticError
 from ....prim import PrimExpr, Var
 from ....tir.buffer import Buffer, BufferRegion, IterVar, Range
-from ....tir.stmt import Precondition
 from ..core import StatementParser
 from ..core.diagnostics import PLACE, error
 from .frames import BlockFrame, EnvThread, Loop
@@ -49,10 +48,6 @@ class TirState(Protocol):
 
     def in_block_body(self) -> bool:
         """True if the statement at work stands in a block (or the function) itself, not in a loop or branch of it."""
-        ...
-
-    def add_precondition(self, precondition: Precondition) -> None:
-        """A precondition of the function. Raises DiagnosticError below the function's first statement."""
         ...
 
     def match_parameter(self, param: Var, buffer: Buffer) -> None:

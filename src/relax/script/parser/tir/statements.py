@@ -38,12 +38,12 @@ def noalias() -> None:
     parser().attrs["tir.noalias"] = True
 
 
-def precondition(condition: Any, message: Any = "") -> None:
+def precondition(condition: Any, message: Any = "") -> Precondition:
     """A condition on sizes and scalar parameters that a call of the function must fulfil."""
     test = convert(condition)
     if not test.dtype.is_bool:
         raise TypeError(f"the precondition has dtype {test.dtype!s}, expected bool")
-    parser().add_precondition(Precondition(test, str(message)))
+    return Precondition(test, str(message))
 
 
 def block(name: str = "", no_realize: bool = False) -> BlockFrame:
