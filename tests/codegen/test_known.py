@@ -90,5 +90,7 @@ def test_what_is_known_is_explained():
 
 
 def test_annotations_of_blocks_are_for_schedules_and_end_with_the_block():
-    body = '    with T.block("B"):\n        T.block_attr({"schedule_rule": "none"})\n        A[0] = T.float32(1)'
+    body = (
+        '    with T.block("B"):\n        T.block_attr({"schedule_rule": "none"})\n        A[0] = T.float32(1)'
+    )
     assert not hasattr(tir.lower(from_source(HEAD + body)).body, "annotations")

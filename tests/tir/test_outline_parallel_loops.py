@@ -192,7 +192,7 @@ class Module:
 """)
     )
     assert names(after) == ["main"]
-    (loop,) = [node for node in loops(after["main"])]
+    (loop,) = loops(after["main"])
     assert loop.kind is tir.ForKind.SERIAL
 
 
@@ -243,7 +243,9 @@ def test_a_target_of_one_core_has_serial_loops(target, count):
 
 def test_arguments_that_overlap_are_refused_as_before():
     """What the loop writes is known of the call: tir.noalias is checked for it, and not for what is only read."""
-    text = COPY.replace("A: T.Buffer", "Z: T.Buffer((8,), \"float32\"), A: T.Buffer").replace("= A[i]", "= A[i] + Z[i]")
+    text = COPY.replace("A: T.Buffer", 'Z: T.Buffer((8,), "float32"), A: T.Buffer').replace(
+        "= A[i]", "= A[i] + Z[i]"
+    )
     before, messages = module(text), []
     after, one, other = lower(before), np.ones(8, "float32"), np.zeros(8, "float32")
     runs = (
@@ -309,9 +311,13 @@ def test_vectors_and_checks_are_those_of_a_serial_loop(text):
         built = codegen.build_module(module(text.format(kind=kind)), "llvm -mcpu=x86-64-v3 -num-cores=4 "
                                      "-mtriple=x86_64-linux-gnu")  # fmt: skip
         code = built.get_source("opt")
-        assert not re.search(r"(define|call) [^\n]*main_parallel", code)  # inlined, and no function is left behind
+        assert not re.search(
+            r"(define|call) [^\n]*main_parallel", code
+        )  # inlined, and no function is left behind
         body = code[code.index("define internal") :]
-        counts.append([len(re.findall(what, body)) for what in (r"f(?:mul|add)[^\n]*<\d+ x float>", "relax.raise")])
+        counts.append(
+            [len(re.findall(what, body)) for what in (r"f(?:mul|add)[^\n]*<\d+ x float>", "relax.raise")]
+        )
         assert counts[-1][0]
     assert counts[0] == counts[1]
 

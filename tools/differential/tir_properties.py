@@ -72,9 +72,7 @@ def outcome(run: Callable[[Sequence[Any]], Any], case: Case) -> Outcome:
         return next(kind for kind in FAULTS if isinstance(error, kind))
 
 
-def interpreted(
-    func: tir.PrimFunc, case: Case, module: IRModule | None = None
-) -> list[np.ndarray[Any, Any]]:
+def interpreted(func: tir.PrimFunc, case: Case, module: IRModule | None = None) -> list[np.ndarray[Any, Any]]:
     """The arrays after the interpreter ran; `module` holds the functions it calls."""
     copies = [arg.copy() if isinstance(arg, np.ndarray) else arg for arg in case]
     tir.interpret(func, *copies, module=module)
@@ -178,7 +176,11 @@ def _compare_module(part: str, known: list[tuple[Case, Outcome]], module: IRModu
 
 def prints(func: tir.PrimFunc) -> None:
     """The printed text is the function again, before and after lowering."""
-    forms: dict[str, Node] = {"": func, " lowered": tir.lower(func), " outlined": tir.lower(IRModule({"main": func}))}
+    forms: dict[str, Node] = {
+        "": func,
+        " lowered": tir.lower(func),
+        " outlined": tir.lower(IRModule({"main": func})),
+    }
     for name, form in forms.items():
         text = form.script()
         try:

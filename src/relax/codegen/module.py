@@ -63,7 +63,9 @@ def _write_inner(unit: Unit, name: str, func: PrimFunc, known: Signature) -> Non
     parameters += [f"i64 %s{i}" for i in range(len(known.bound))]
     attributes = f'nounwind %s "prefer-vector-width"="{unit.target.vector_bits}"'
     group = unit.module.attribute_group(attributes % "noinline")
-    inline = unit.module.attribute_group(attributes % "alwaysinline") if PARALLEL_BODY in func.attrs else group
+    inline = (
+        unit.module.attribute_group(attributes % "alwaysinline") if PARALLEL_BODY in func.attrs else group
+    )
     head = f"define internal i32 {inner_symbol(name)}({', '.join(parameters)}) #{inline}"
     b = FunctionBuilder(unit.module, head)
     cx = Context(unit, b, name, _RULES)

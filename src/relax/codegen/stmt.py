@@ -146,9 +146,7 @@ def _for(cx: Context, stmt: For) -> None:
     cx.wide.pop(stmt.loop_var, None)
 
 
-def _refuse_annotations(
-    cx: Context, annotations: Iterable[str], known: Mapping[str, str], what: str
-) -> None:
+def _refuse_annotations(cx: Context, annotations: Iterable[str], known: Mapping[str, str], what: str) -> None:
     for key, hint in unknown_among(annotations, known):
         cx.report(UNKNOWN, f"code generation does not know the annotation {key} of {what}", hint=hint)
 

@@ -584,8 +584,8 @@ __all__ = [
     "call_pure_extern", "cast", "ceil", "ceildiv", "clz", "copysign", "cos", "cosh", "div", "erf", "erfc",
     "exp", "exp2", "exp10", "fabs", "floor", "floordiv", "floormod", "fmod", "hypot", "if_then_else",
     "indexdiv", "indexmod", "infinity", "is_pure", "isfinite", "isinf", "isnan", "likely", "log", "log1p",
-    "log2", "log10", "logical_not", "max", "max_value", "min", "min_value", "nan", "nearbyint", "parallel_for", "popcount",
-    "pow", "power", "reinterpret", "ret", "round", "rsqrt", "select", "shift_left", "shift_right",
+    "log2", "log10", "logical_not", "max", "max_value", "min", "min_value", "nan", "nearbyint", "parallel_for",
+    "popcount", "pow", "power", "reinterpret", "ret", "round", "rsqrt", "select", "shift_left", "shift_right",
     "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc", "truncdiv", "truncmod", "tvm_access_ptr",
     "type_annotation", "undef",
 ]  # fmt: skip

@@ -115,7 +115,7 @@ class View:
         shape, steps = list(self.shape), [step * lanes * item for step in self.strides]
         if lanes > 1:
             shape, steps = [*shape, lanes], [*steps, item]
-        return np.lib.stride_tricks.as_strided(self.memory[self.offset * lanes :], shape, steps)
+        return _strided(self.memory[self.offset * lanes :], shape, steps)
 
     def load(self, indices: Sequence[int]) -> Any:
         """The element; a list for a buffer of vectors."""
@@ -158,7 +158,14 @@ def flat_memory(array: Array, function: str, name: str, strided: bool) -> Array:
     count = (
         1 + sum((size - 1) * step for size, step in zip(array.shape, steps, strict=True)) if array.size else 0
     )
-    return np.lib.stride_tricks.as_strided(array, (count,), (array.itemsize,))
+    return _strided(array, [count], [array.itemsize])
+
+
+def _strided(memory: Array, shape: Sequence[int], steps: Sequence[int]) -> Array:
+    """Memory with another shape and strides; as_strided does not know the dtypes of ml_dtypes."""
+    raw: Any = cast(Any, memory).view(f"u{memory.itemsize}")
+    seen: Any = np.lib.stride_tricks.as_strided(raw, shape, steps)
+    return cast(Array, seen.view(memory.dtype))
 
 
 class Externs(Protocol):

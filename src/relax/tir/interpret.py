@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..ir import DataType, IRModule
+from ..ir import DataType, GlobalVar, IRModule
 from ..prim import Call, PrimExpr, Var, const
 from ..runtime.sizes import SIZE_RANGE, is_size
 from .arguments import Bound, bind_array, bind_scalar, bind_sizes
@@ -173,7 +173,7 @@ class _Compiler(ExpressionCompiler):
         if not self.reverse:
             return whole
         args = [self.argument(arg) for arg in call.args]
-        callee = call.op.name_hint
+        callee = cast(GlobalVar, call.op).name_hint
 
         def run(env: Env) -> None:
             begin, end, *captures = (arg(env) for arg in args)

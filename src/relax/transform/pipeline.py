@@ -24,7 +24,6 @@ from .to_non_dataflow import ToNonDataflow
 from .vm_builtin_lower import VMBuiltinLower
 from .vm_shape_lower import VMShapeLower
 
-
 GRAPH: tuple[Step, ...] = (
     Step(Normalize, "everything after it reads normal form and struct info"),
     Step(

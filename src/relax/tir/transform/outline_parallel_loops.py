@@ -1,16 +1,16 @@
 """Outline parallel loops: the body becomes a function of its free variables, called for ranges of iterations.
 
-    @T.prim_func                                @T.prim_func
-    def main(A: T.Buffer((8,), "float32"),      def main(A: ..., B: ...):
-             B: T.Buffer((8,), "float32")):         T.parallel_for(Module.main_parallel(0, 8, B.data, A.data), 1)
-        for i in T.parallel(8):         gives
-            B[i] = A[i]                         @T.prim_func(private=True)
-                                                def main_parallel(begin: T.size_var("int32"), end: ..., B: ..., A: ...):
-                                                    T.func_attr({"tir.parallel_body": "main"})
-                                                    for i in T.serial(begin, end, annotations={"tir.parallel_range": ...}):
-                                                        B[i] = A[i]
+    for i in T.parallel(8):             T.parallel_for(cls.main_parallel(0, 8, B.data, A.data), 1)
+        B[i] = A[i]             gives
 
-Buffers are passed by pointer, those that are written first, scalars and sizes by value. Parallel loops inside of an outlined one become serial loops.
+        @T.prim_func(private=True)
+        def main_parallel(begin: T.int32, end: T.int32, B: T.Buffer((8,)), A: T.Buffer((8,))):
+            T.func_attr({"tir.parallel_body": "main"})
+            for i in T.serial(begin, end, annotations={"tir.parallel_range": [0, 8]}):
+                B[i] = A[i]
+
+Buffers are passed by pointer, those that are written first, whose number the call tells; scalars and sizes by value.
+Parallel loops inside of an outlined one become serial loops.
 
 Declines, and makes the loop serial: if the target has one core; if the loop does not start at 0; and if a value it
 uses cannot be passed on: a pointer that is neither a parameter nor an allocation, a buffer with an offset, or one whose
@@ -19,7 +19,7 @@ size is read from memory.
 
 from __future__ import annotations
 
-from ...ir import Diagnostic, DiagnosticError, GlobalVar, IRModule, Node, walk
+from ...ir import GlobalVar, IRModule, Node, walk
 from ...ir.transform import module_pass
 from ...prim import Analyzer, Call, Max, PrimExpr, Var, const, is_const, mark_nonnegative
 from ...prim.intrin import parallel_for
@@ -122,7 +122,12 @@ class _Outliner(StmtExprMutator):
         func = renew_bound_vars(func.replace(params=(*func.params, *scalars)))
         callee = GlobalVar(self.unused_name())
         self.mod = self.mod.with_function(callee, func)
-        arguments = (const(0, dtype), self.at_least_0(loop.extent), *(b.data for b in handles.values()), *scalars)
+        arguments = (
+            const(0, dtype),
+            self.at_least_0(loop.extent),
+            *(b.data for b in handles.values()),
+            *scalars,
+        )
         return Evaluate(parallel_for(Call("", callee, arguments), len(written)), span=loop.span)
 
     def captured_buffers(self, body: Stmt) -> tuple[list[Buffer], list[Buffer]]:

@@ -10,7 +10,16 @@ import numpy as np
 
 from ....prim import IntImm, Let, PrimExpr, Var, convert, is_const
 from ....tir.buffer import BufferLoad
-from ....tir.stmt import AllocBuffer, AssertStmt, AttrStmt, BufferStore, Evaluate, LetStmt, Precondition, SeqStmt
+from ....tir.stmt import (
+    AllocBuffer,
+    AssertStmt,
+    AttrStmt,
+    BufferStore,
+    Evaluate,
+    LetStmt,
+    Precondition,
+    SeqStmt,
+)
 from ..core.diagnostics import DECLARATION, error
 from .buffers import dtype_of, make_buffer, pointers
 from .frames import BlockFrame, EnvThread, InitFrame, Scope
