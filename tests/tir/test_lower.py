@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from relax import te, tir
+from relax.codegen import CompiledKernels
 from relax.ir import DiagnosticError, assert_structural_equal
+from relax.ir.transform import PassContext, TimingInstrument
 from relax.script import from_source
 from relax.tir import Block, BlockRealize, ForKind, interpret, transform
 from relax.tir.transform import lower
@@ -374,3 +376,16 @@ def test_errors_of_all_functions_are_raised_together():
     assert [d.code for d in caught.value.diagnostics] == ["E5010", "E5010"]
     assert "in PrimFunc onef" in str(caught.value)
     assert "in PrimFunc twof" in str(caught.value)
+
+
+def test_lowering_a_kernel_to_fold_constants_is_no_step_of_the_pipeline():
+    timing = TimingInstrument()
+    with PassContext(instruments=[timing]):
+        out = np.zeros((3, 4), "float32")
+        assert CompiledKernels()(
+            matmul(3, 4, 5), (np.ones((3, 5), "float32"), np.ones((5, 4), "float32"), out)
+        )
+        assert not timing.times
+        lower(matmul(3, 4, 5))
+        assert "LowerInitBlock" in [name for name, *_ in timing.times]
+    np.testing.assert_array_equal(out, 5)

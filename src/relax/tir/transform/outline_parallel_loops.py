@@ -19,6 +19,8 @@ size is read from memory.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...ir import GlobalVar, IRModule, Node, walk
 from ...ir.transform import module_pass
 from ...prim import Analyzer, Call, Max, PrimExpr, Var, const, is_const, mark_nonnegative
@@ -76,7 +78,7 @@ class _Outliner(StmtExprMutator):
         limits = [limit for buffer in self.func.buffer_map.values() for limit in buffer_limits(buffer)]
         with self.analyzer.limits_scope(limits):
             func = self.func.replace(body=self.visit(self.func.body))
-        return self.mod.with_function(global_var, func)
+        return self.mod if func is self.func else self.mod.with_function(global_var, func)
 
     def own(self, buffer: Buffer) -> None:
         self.owners[buffer.data] = buffer
@@ -107,7 +109,7 @@ class _Outliner(StmtExprMutator):
         buffers, views = self.captured_buffers(body)
         for view in reversed(views):
             body = DeclBuffer(view, body)
-        attrs = {PARALLEL_BODY: self.func.attrs.get(PARALLEL_BODY, self.name)}
+        attrs: dict[str, Any] = {PARALLEL_BODY: self.name}
         if self.func.attrs.get("tir.noalias"):
             attrs["tir.noalias"] = True
         handles = {Var(buffer.name, "handle"): buffer for buffer in buffers}
