@@ -193,15 +193,14 @@ def test_rank_zero_and_one_element():
         check(total, rand(n), np.array(7, "float32"), rtol=1e-5)
 
 
-def test_let_and_attributes():
+def test_let():
     @T.prim_func
     def let(a: T.handle, b: T.handle):
         A = T.match_buffer(a, (10,), "int32")
         B = T.match_buffer(b, (10,), "int32")
         for i in range(10):
-            with T.attr(0, "pragma_something", 1):
-                x = T.let("int32", A[i] * 2) if False else A[i] * 2
-                B[i] = x + x
+            x = T.let("int32", A[i] * 2) if False else A[i] * 2
+            B[i] = x + x
 
     check(let, np.arange(10, dtype="int32"), np.zeros(10, "int32"))
 

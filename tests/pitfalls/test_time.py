@@ -170,7 +170,7 @@ def test_dynamic_dimensions_cost_no_more_code():
     count = 12
     sizes = {}
     for static in (False, True):
-        mod = relax.get_pipeline("default")(parse(layers(count, static)))
+        mod = tir.lower(relax.get_pipeline("default")(parse(layers(count, static))))
         kernels = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
         sizes[static] = len(kernels), len(module_text(kernels, resolve("llvm")))
     kernels, text = sizes[False]

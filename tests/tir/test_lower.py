@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from relax import te, tir
-from relax.tir import Block, BlockRealize, ForKind, interpret
+from relax.codegen import CompiledKernels
+from relax.ir import DiagnosticError, assert_structural_equal
+from relax.ir.transform import PassContext, TimingInstrument
+from relax.script import from_source
+from relax.tir import Block, BlockRealize, ForKind, interpret, transform
 from relax.tir.transform import lower
 
 
@@ -275,3 +279,113 @@ def test_split_reduction_with_a_predicate():
     func = tir.PrimFunc((pa, pb), body, buffer_map={pa: a, pb: b})
     data = np.random.rand(3, 10).astype("float32")
     check(func, data, np.zeros(3, "float32"), reference=data.sum(1))
+
+
+# ------------------------------------------------------------------------------------- the pipeline
+
+EVERYTHING = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def main(a: T.handle, b: T.handle, c: T.handle):
+        T.func_attr({"tir.noalias": True})
+        n = T.int64()
+        A = T.match_buffer(a, (n, 4))
+        B = T.match_buffer(b, (4, 8))
+        C = T.match_buffer(c, (n, 8))
+        T.precondition(n < 100, "too many rows")
+        D = T.alloc_buffer((n, 8))
+        for i in T.parallel(n):
+            for j in range(8):
+                for k in range(4):
+                    with T.block("matmul"):
+                        vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                        with T.init():
+                            D[vi, vj] = T.float32(0)
+                        D[vi, vj] = D[vi, vj] + A[vi, vk] * B[vk, vj]
+        for i in range(n):
+            with T.block("rows"):
+                vi = T.axis.spatial(n, i)
+                row = T.match_buffer(D[vi, 0:8], (8,))
+                for j in T.unroll(8):
+                    C[vi, j] = row[j] + T.float32(1)
+
+    @T.prim_func
+    def other(A: T.Buffer((8, 4), "float32")):
+        for i in T.parallel(8):
+            for j in T.vectorized(4):
+                A[i, j] = T.float32(1)
+
+    @R.function
+    def unlowered(x: R.Tensor) -> R.Tensor:
+        return x
+"""
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_every_step_keeps_the_results_and_is_finished_after_one_run(n):
+    mod = from_source("from relax.script import ir as I, relax as R, tir as T\n" + EVERYTHING)
+    relax_function = mod["unlowered"]
+    a, b = np.random.rand(n, 4).astype("float32"), np.random.rand(4, 8).astype("float32")
+    expected = np.zeros((n, 8), "float32")
+    interpret(mod["main"], a, b, expected)
+    np.testing.assert_allclose(expected, a @ b + 1, rtol=1e-6)
+    changed = set()
+    for step in transform.lowering_steps():
+        run = step.make()
+        after = run(mod)
+        changed |= {run.info.name} if after is not mod else set()
+        assert run(after) is after
+        assert tir.verify_well_formed(after)
+        assert_structural_equal(from_source(after.script()), after)
+        found = np.full((n, 8), np.nan, "float32")
+        interpret(after["main"], a, b, found, module=after)
+        np.testing.assert_array_equal(found, expected)
+        mod = after
+    assert changed == {step.make().info.name for step in transform.lowering_steps()}
+    assert [g.name_hint for g in mod.functions] == [
+        "main",
+        "other",
+        "unlowered",
+        "main_parallel",
+        "other_parallel",
+    ]
+    assert mod["unlowered"] is relax_function
+    assert transform.LowerTIR()(mod) is mod is lower(mod)
+
+
+def test_every_step_has_a_reason():
+    for step in transform.lowering_steps():
+        assert 20 < len(step.reason) < 100
+
+
+def test_errors_of_all_functions_are_raised_together():
+    def func(name):
+        view = f'T.evaluate(T.call_extern("int32", "consume", {name}.data))'
+        return f"""
+    @T.prim_func
+    def {name}f(A: T.Buffer((8,), "float32")):
+        with T.block("B"):
+            {name} = T.match_buffer(A[0:4], (4,))
+            {view}
+"""
+
+    text = "from relax.script import ir as I, tir as T\n@I.ir_module\nclass M:" + func("one") + func("two")
+    with pytest.raises(DiagnosticError) as caught:
+        lower(from_source(text, allow_extern=True))
+    assert [d.code for d in caught.value.diagnostics] == ["E5010", "E5010"]
+    assert "in PrimFunc onef" in str(caught.value)
+    assert "in PrimFunc twof" in str(caught.value)
+
+
+def test_lowering_a_kernel_to_fold_constants_is_no_step_of_the_pipeline():
+    timing = TimingInstrument()
+    with PassContext(instruments=[timing]):
+        out = np.zeros((3, 4), "float32")
+        assert CompiledKernels()(
+            matmul(3, 4, 5), (np.ones((3, 5), "float32"), np.ones((5, 4), "float32"), out)
+        )
+        assert not timing.times
+        lower(matmul(3, 4, 5))
+        assert "LowerInitBlock" in [name for name, *_ in timing.times]
+    np.testing.assert_array_equal(out, 5)

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from relax import codegen, tir
-from relax.ir import IRModule, assert_structural_equal
+from relax.ir import IRModule, Node, assert_structural_equal
 from relax.script import from_source
 from relax.tir.transform import Simplify
-from relax.tir.transform.lower import STEPS
+from relax.tir.transform.lower import lowering_steps
 
 from . import harness
 from .generator import HEADER
@@ -72,10 +72,10 @@ def outcome(run: Callable[[Sequence[Any]], Any], case: Case) -> Outcome:
         return next(kind for kind in FAULTS if isinstance(error, kind))
 
 
-def interpreted(func: tir.PrimFunc, case: Case) -> list[np.ndarray[Any, Any]]:
-    """The arrays after the interpreter ran."""
+def interpreted(func: tir.PrimFunc, case: Case, module: IRModule | None = None) -> list[np.ndarray[Any, Any]]:
+    """The arrays after the interpreter ran; `module` holds the functions it calls."""
     copies = [arg.copy() if isinstance(arg, np.ndarray) else arg for arg in case]
-    tir.interpret(func, *copies)
+    tir.interpret(func, *copies, module=module)
     return [arg for arg in copies if isinstance(arg, np.ndarray)]
 
 
@@ -158,24 +158,34 @@ def compiles(
 
 def steps_keep(func: tir.PrimFunc, known: list[tuple[Case, Outcome]]) -> None:
     """Simplify keeps what the function does, and every step of lowering, one after the other."""
-    simplified = Simplify()(IRModule({"main": func}))["main"]
-    assert isinstance(simplified, tir.PrimFunc)
-    _compare("Simplify", known, lambda case: interpreted(simplified, case))
-    for number, step in enumerate(STEPS):
-        before, func = func, step(func)
-        if func is not before:
-            name = f"{step.__name__} ({number})"
-            _compare(name, known, lambda case, func=func: interpreted(func, case))
+    before = IRModule({"main": func})
+    _compare_module("Simplify", known, Simplify()(before))
+    for number, step in enumerate(lowering_steps()):
+        made = step.make()
+        after = made(before)
+        if after is not before:
+            _compare_module(f"{made.info.name} ({number})", known, after)
+        before = after
+
+
+def _compare_module(part: str, known: list[tuple[Case, Outcome]], module: IRModule) -> None:
+    main = module["main"]
+    assert isinstance(main, tir.PrimFunc)
+    _compare(part, known, lambda case: interpreted(main, case, module))
 
 
 def prints(func: tir.PrimFunc) -> None:
     """The printed text is the function again, before and after lowering."""
-    for name, form in (("", func), (" lowered", tir.lower(func))):
+    forms: dict[str, Node] = {
+        "": func,
+        " lowered": tir.lower(func),
+        " outlined": tir.lower(IRModule({"main": func})),
+    }
+    for name, form in forms.items():
         text = form.script(show_meta=True)
         try:
             with harness.quiet():
                 again = from_source(text)
-            assert isinstance(again, tir.PrimFunc)
             assert_structural_equal(again, form)
         except Exception as error:
             raise Failure(f"prints{name} {type(error).__name__}", f"{error}\n{text}") from error

@@ -15,7 +15,7 @@ from ..ir import BaseFunc, Diagnostic, DiagnosticError, IRModule
 from ..runtime.native import NativeLibrary, load_object
 from ..runtime.tensor import tensor_of_numpy
 from ..target import Target
-from ..tir import PrimFunc
+from ..tir import PrimFunc, lower
 from . import cache
 from .host import resolve
 from .module import module_text
@@ -49,7 +49,7 @@ def compile_count() -> int:
 
 
 def compile_module(funcs: Mapping[str, PrimFunc], target: Target | str | None = None) -> bytes:
-    """A relocatable ELF object with one packed function per PrimFunc, exported as ``symbol_name(name)``.
+    """A relocatable ELF object of lowered PrimFuncs (`tir.lower`), each a packed function ``symbol_name(name)``.
 
     Raises DiagnosticError with everything in the functions that there is no code for.
     """
@@ -160,5 +160,7 @@ def build_module(
             )
         )
     chosen = resolve(target)
-    text = module_text(funcs, chosen)
-    return CompiledModule(_compile(text, funcs, chosen), tuple(funcs), text, chosen)
+    lowered = lower(IRModule(funcs), chosen).functions.items()
+    kernels = {g.name_hint: func for g, func in lowered if isinstance(func, PrimFunc)}
+    text = module_text(kernels, chosen)
+    return CompiledModule(_compile(text, kernels, chosen), tuple(funcs), text, chosen)

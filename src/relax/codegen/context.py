@@ -76,6 +76,8 @@ class Context:
         self.rules = rules
         self.b = b
         self.name = name
+        self.title = name
+        """The name of the function in messages at run time."""
         self.facts = Knowledge()
         self.vars: dict[Var, Val] = {}
         self.wide: dict[Var, Val] = {}
@@ -241,7 +243,7 @@ class Context:
         """Leave with an error."""
         module = self.b.module
         # Shape arithmetic is part of the Relax function that calls it, and has no name to users.
-        text = module.string(message if self.checked else f"{escaped(self.name)}: {message}")
+        text = module.string(message if self.checked else f"{escaped(self.title)}: {message}")
         operands = [f"i64 {a.to('i64').ref}" for a in arguments] + ["i64 0"] * (4 - len(arguments))
         function = raise_function(module)
         self.b.do(f"call void {function}(ptr {module.string(kind)}, ptr {text}, {', '.join(operands)})")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..ir import structural_equal, structural_hash
+from ..ir.transform import PassContext
 from ..runtime.cpu_features import machine_of_triple, missing_features
 from ..runtime.native import host_machine
 from ..target import Target
@@ -45,7 +46,8 @@ class CompiledKernels:
             if structural_equal(known, func):
                 return compiled
         try:
-            compiled = build_module({"main": func}, self.target)["main"]
+            with PassContext():  # lowering a kernel to run it is no step of the pipeline that folds constants
+                compiled = build_module({"main": func}, self.target)["main"]
         except FAILURES:
             compiled = None
         alike.append((func, compiled))

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ..ir import DiagnosticError
+from ..ir import Diagnostic, DiagnosticError
 from ..target import Target
-from ..tir import PrimFunc, lower
+from ..tir import PrimFunc
+from ..tir.transform import PARALLEL_BODY
 from . import expr, intrinsics, memory
 from .builder import FunctionBuilder, ModuleBuilder
 from .calls import inner_symbol
 from .context import Context, Rule, Unit
 from .floats import SmallFloats
 from .formula import Val
+from .known import FUNCTION_ATTRIBUTES, LOWER_FIRST, UNKNOWN, unknown_among
 from .signature import Signature, signature
 from .stmt import write
 from .types import register_type
@@ -24,26 +26,31 @@ _RULES: Final[dict[type, Rule]] = {**expr.RULES, **memory.RULES, **intrinsics.RU
 
 
 def module_text(funcs: Mapping[str, PrimFunc], target: Target) -> str:
-    """LLVM IR for functions by name. Raises DiagnosticError with all that was found wrong."""
+    """LLVM IR for lowered functions by name. Raises DiagnosticError with all that was found wrong."""
     module = ModuleBuilder()
-    unit = Unit(module, target, SmallFloats(target.has_half_conversion), {})
+    unit = Unit(module, target, SmallFloats(target.has_half_conversion), dict(funcs))
     for name, func in funcs.items():
-        try:
-            unit.functions[name] = lower(func)
-        except DiagnosticError as error:
-            for diagnostic in error.diagnostics:
-                unit.report(name, diagnostic)
-    for name, func in unit.functions.items():
+        _refuse_unknown(unit, name, func)
         try:
             known = signature(unit, name, func)
             _write_inner(unit, name, func, known)
-            Wrapper(unit, name, known, _RULES).write()
+            if PARALLEL_BODY not in func.attrs:
+                Wrapper(unit, name, known, _RULES).write()
         except DiagnosticError as error:
             for diagnostic in error.diagnostics:
                 unit.report(name, diagnostic)
     if unit.diagnostics:
         raise DiagnosticError(unit.diagnostics)
     return f'target triple = "{target.triple}"\n{module.text()}'
+
+
+def _refuse_unknown(unit: Unit, name: str, func: PrimFunc) -> None:
+    for key, hint in unknown_among(func.attrs, FUNCTION_ATTRIBUTES):
+        message = f"code generation does not know the function attribute {key}"
+        unit.report(name, Diagnostic(UNKNOWN, message, func.span, hint=hint))
+    if func.preconditions:
+        message = "a precondition must be lowered to an assertion first"
+        unit.report(name, Diagnostic("E5904", message, func.preconditions[0].span, hint=LOWER_FIRST))
 
 
 def _write_inner(unit: Unit, name: str, func: PrimFunc, known: Signature) -> None:
@@ -54,12 +61,16 @@ def _write_inner(unit: Unit, name: str, func: PrimFunc, known: Signature) -> Non
         text = register_type(param.dtype) if buffer is None else f"ptr{alias}"
         parameters.append(f"{text} %p{i}")
     parameters += [f"i64 %s{i}" for i in range(len(known.bound))]
-    attributes = f'nounwind noinline "prefer-vector-width"="{unit.target.vector_bits}"'
-    group = unit.module.attribute_group(attributes)
-    head = f"define internal i32 {inner_symbol(name)}({', '.join(parameters)}) #{group}"
+    attributes = f'nounwind %s "prefer-vector-width"="{unit.target.vector_bits}"'
+    group = unit.module.attribute_group(attributes % "noinline")
+    inline = (
+        unit.module.attribute_group(attributes % "alwaysinline") if PARALLEL_BODY in func.attrs else group
+    )
+    head = f"define internal i32 {inner_symbol(name)}({', '.join(parameters)}) #{inline}"
     b = FunctionBuilder(unit.module, head)
     cx = Context(unit, b, name, _RULES)
     cx.attributes = group
+    cx.title = str(func.attrs.get(PARALLEL_BODY, name))
     cx.checked = cx.exact = bool(func.attrs.get("tir.is_host_func"))
     for i, var in enumerate(known.bound):
         cx.wide[var] = Val(b, "i64", 1, f"%s{i}")

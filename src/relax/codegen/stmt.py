@@ -8,12 +8,12 @@ when compiling, never by the number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
 from ..ir import DiagnosticError, GlobalVar, Node, structural_equal, walk
-from ..prim import Add, Call, IntImm, Mul, PrimExpr, Sub, is_const
+from ..prim import Add, Call, IntImm, Mul, PrimExpr, Sub, Var, const, is_const
 from ..prim.intervals import dtype_range
 from ..tir import (
     AllocBuffer,
@@ -35,11 +35,13 @@ from ..tir import (
     While,
 )
 from ..tir.assertion import shown_sizes
+from ..tir.transform import PARALLEL_RANGE
 from .allocate import allocate
 from .calls import call_function
 from .context import Context, escaped
 from .formula import Val
 from .index import index
+from .known import LOOP_ANNOTATIONS, LOWER_FIRST, UNKNOWN, unknown_among
 from .memory import store
 from .parts import parts_of, write_apart
 from .types import is_small_float
@@ -52,7 +54,7 @@ def write(cx: Context, stmt: Stmt) -> None:
     outer, cx.place = cx.place, stmt.span or cx.place
     rule = _RULES.get(type(stmt))
     if rule is None:
-        cx.report("E5904", f"there is no code for a {type(stmt).__name__}; lower the function first")
+        cx.report("E5904", f"there is no code for a {type(stmt).__name__}", hint=LOWER_FIRST)
     else:
         try:
             rule(cx, stmt)
@@ -120,12 +122,21 @@ def _for(cx: Context, stmt: For) -> None:
             hint="make it T.serial or T.parallel",
         )
         return
+    if stmt.kind in (ForKind.PARALLEL, ForKind.VECTORIZED):
+        kind = stmt.kind.name.lower()
+        cx.report("E5904", f"the {kind} loop {stmt.loop_var.name} must be lowered first", hint=LOWER_FIRST)
+        return
+    _refuse_annotations(cx, stmt.annotations, LOOP_ANNOTATIONS, f"loop {stmt.loop_var.name}")
     start, extent = index(cx, stmt.min), index(cx, stmt.extent)
     if is_const(stmt.extent) and cast(Any, stmt.extent).value <= 0:
         return
     extent = _checked_extent(cx, stmt, start, extent)
-    _check_range(cx, stmt, start, extent)
-    with cx.facts.loop(stmt.loop_var, stmt.min, stmt.extent):
+    whole = stmt.annotations.get(PARALLEL_RANGE)
+    if whole is None:
+        _check_range(cx, stmt, start, extent)
+    # A part of a loop has the range of the whole loop, which the function that calls it has checked.
+    low, count = (stmt.min, stmt.extent) if whole is None else map(partial(_bound, stmt.loop_var), whole)
+    with cx.facts.loop(stmt.loop_var, low, count):
         if is_const(stmt.extent, 1):
             cx.wide[stmt.loop_var] = start
             write(cx, stmt.body)
@@ -133,6 +144,15 @@ def _for(cx: Context, stmt: For) -> None:
             end = extent if is_const(stmt.min, 0) else start + extent
             counted_loop(cx, stmt, start, end)
     cx.wide.pop(stmt.loop_var, None)
+
+
+def _refuse_annotations(cx: Context, annotations: Iterable[str], known: Mapping[str, str], what: str) -> None:
+    for key, hint in unknown_among(annotations, known):
+        cx.report(UNKNOWN, f"code generation does not know the annotation {key} of {what}", hint=hint)
+
+
+def _bound(var: Var, value: PrimExpr | int) -> PrimExpr:
+    return value if isinstance(value, PrimExpr) else const(value, var.dtype)
 
 
 def _check_range(cx: Context, stmt: For, start: Val, extent: Val) -> None:
@@ -272,11 +292,14 @@ def _attr(cx: Context, stmt: AttrStmt) -> None:
             hint="make it a loop: T.serial or T.parallel",
         )
         return
+    cx.report(UNKNOWN, f"code generation does not know the attribute {stmt.attr_key}", hint="remove it")
     write(cx, stmt.body)
 
 
 def _evaluate(cx: Context, stmt: Evaluate) -> None:
     value = stmt.value
+    if isinstance(value, Call) and value.intrinsic == "parallel_for":
+        value = value.args[0]  # one call for the whole range: there are no threads
     if isinstance(value, Call) and isinstance(value.op, GlobalVar):
         call_function(cx, value, value.op.name_hint)
     else:
@@ -287,6 +310,7 @@ def _evaluate(cx: Context, stmt: Evaluate) -> None:
 
 
 def _alloc(cx: Context, stmt: AllocBuffer) -> None:
+    _refuse_annotations(cx, stmt.annotations, {}, f"buffer {stmt.buffer.name}")
     with allocate(cx, stmt.buffer), cx.facts.allocated(stmt.buffer):
         write(cx, stmt.body)
 
@@ -298,8 +322,9 @@ def _decl(cx: Context, stmt: DeclBuffer) -> None:
     del cx.storage[buffer]
 
 
-def _block(cx: Context, stmt: Stmt) -> None:
-    cx.report("E5904", "a block must be lowered to loops first (relax.tir.lower)")
+def _block(cx: Context, stmt: Block | BlockRealize) -> None:
+    block = stmt.block if isinstance(stmt, BlockRealize) else stmt
+    cx.report("E5904", f"block {block.name_hint} must be lowered to loops first", hint=LOWER_FIRST)
 
 
 _RULES: Final[dict[type, Callable[[Context, Any], None]]] = {

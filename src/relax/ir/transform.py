@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from typing_extensions import Self
 
@@ -246,6 +246,13 @@ class Sequential(Pass):
 
     def __repr__(self) -> str:
         return f"<pass {self.info.name}: " + ", ".join(p.info.name for p in self.passes) + ">"
+
+
+class Step(NamedTuple):
+    """One step of a pipeline: a factory of the pass, and the reason why it stands where it stands."""
+
+    make: Callable[[], Pass]
+    reason: str
 
 
 class ModulePass(Pass):

@@ -138,7 +138,7 @@ register_op("tir.undef", effect="pure", total=True, numpy=None)
 register_op("tir.type_annotation", effect="pure", total=True, numpy=None)
 for _name in ("address_of", "tvm_access_ptr"):
     register_op(f"tir.{_name}", effect="pure", total=False, numpy=None)
-for _name in ("call_extern", "call_packed", "assume", "ret"):
+for _name in ("call_extern", "call_packed", "assume", "ret", "parallel_for"):
     register_op(f"tir.{_name}", effect="opaque", total=False, numpy=None)
 
 
@@ -502,6 +502,17 @@ def call_packed(func_name: str, *args: Any, dtype: str = "int32", span: Any = No
     return Call(dtype, "tir.call_packed", (StringImm(func_name), *map(convert, args)))
 
 
+def parallel_for(call: Any, written: Any, span: Any = None) -> Call:
+    """A call of a function for parts of the range [begin, end), its first two arguments, in any order or at once.
+
+    Of the buffers that follow, the function writes the first `written`.
+    """
+    begin_end = call.args[:2] if isinstance(call, Call) and isinstance(call.op, GlobalVar) else ()
+    if len(begin_end) != 2 or not builtins.all(bound.dtype.is_integer for bound in begin_end):
+        raise TypeError(f"parallel_for: expected a call f(begin, end, ...) of a function, found {call}")
+    return Call("", "tir.parallel_for", (call, const(int(written), "int32")))
+
+
 def assume(cond: Any, span: Any = None) -> Call:
     """A condition that the writer promises to hold where this is evaluated."""
     return Call(BOOL, "tir.assume", (_condition("assume", cond),))
@@ -589,8 +600,8 @@ __all__ = [
     "call_pure_extern", "cast", "ceil", "ceildiv", "clz", "copysign", "cos", "cosh", "div", "erf", "erfc",
     "exp", "exp2", "exp10", "fabs", "floor", "floordiv", "floormod", "fmod", "hypot", "if_then_else",
     "indexdiv", "indexmod", "infinity", "is_pure", "isfinite", "isinf", "isnan", "likely", "log", "log1p",
-    "log2", "log10", "logical_not", "max", "max_value", "min", "min_value", "nan", "nearbyint", "popcount",
-    "pow", "power", "reinterpret", "ret", "round", "rsqrt", "select", "shift_left", "shift_right",
+    "log2", "log10", "logical_not", "max", "max_value", "min", "min_value", "nan", "nearbyint", "parallel_for",
+    "popcount", "pow", "power", "reinterpret", "ret", "round", "rsqrt", "select", "shift_left", "shift_right",
     "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc", "truncdiv", "truncmod", "tvm_access_ptr",
     "type_annotation", "undef",
 ]  # fmt: skip

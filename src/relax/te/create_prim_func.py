@@ -8,7 +8,7 @@
                                                                     v_i = T.axis.spatial(n, i)
                                                                     B[v_i] = A[v_i] + T.float32(1)
 
-The attribute "requires" of an operation, pairs of a condition on sizes and a message, is asserted first.
+The attribute "requires" of an operation, pairs of a condition on sizes and a message, gives preconditions.
 Tensors that are not arguments are allocated in the root block. Variables that neither an argument is nor a
 dimension of one binds become parameters, before the first output.
 """
@@ -24,7 +24,6 @@ from ..tir.dtypes import force_index_dtype
 from ..tir.functor import StmtExprMutator, substitute
 from ..tir.regions import complete_block, whole_range
 from ..tir.stmt import (
-    AssertStmt,
     Block,
     BlockRealize,
     BufferStore,
@@ -32,6 +31,7 @@ from ..tir.stmt import (
     ForKind,
     IfThenElse,
     LetStmt,
+    Precondition,
     PrimFunc,
     SeqStmt,
     Stmt,
@@ -85,7 +85,7 @@ class _Builder:
         self.add_params()
         allocated: list[Buffer] = []
         nests: list[Stmt] = []
-        checks: list[Stmt] = []
+        preconditions: list[Precondition] = []
         for op in topological_order([arg for arg in self.args if isinstance(arg, Tensor)]):
             if isinstance(op, PlaceholderOp):
                 self.require_argument(op)
@@ -96,16 +96,14 @@ class _Builder:
                     self.buffers[tensor] = decl_buffer(tensor.shape, tensor.dtype, _name(tensor))
                     allocated.append(self.buffers[tensor])
             nests += self.nests_of(op)
-            checks += [
-                AssertStmt(condition, text, SeqStmt(())) for condition, text in op.attrs.get("requires", ())
-            ]
-        nests = checks + nests
+            preconditions += [Precondition(*requirement) for requirement in op.attrs.get("requires", ())]
         body: Stmt = nests[0] if len(nests) == 1 else SeqStmt(tuple(nests))
         root = Block((), (), (), "root", body, alloc_buffers=tuple(allocated))
         func = PrimFunc(
             tuple(self.params),
             BlockRealize((), TRUE, root),
             buffer_map=self.buffer_map,
+            preconditions=tuple(preconditions),
             attrs={"global_symbol": "main", "tir.noalias": True},
         )
         extra = undefined_vars(func)

@@ -95,6 +95,14 @@ class View:
         if end > self.held:
             raise ValueError(f"{who} needs {end} bytes, but there are {self.held}")
 
+    def array(self) -> Array:
+        """The elements as an array that shares the memory; those of a vector along its last dimension."""
+        lanes, item = self.lanes, self.memory.itemsize
+        shape, steps = list(self.shape), [step * lanes * item for step in self.strides]
+        if lanes > 1:
+            shape, steps = [*shape, lanes], [*steps, item]
+        return _strided(self.memory[self.offset * lanes :], shape, steps)
+
     def load(self, indices: Sequence[int]) -> Any:
         """The element; a list for a buffer of vectors."""
         position = self.position(indices)
@@ -136,7 +144,14 @@ def flat_memory(array: Array, function: str, name: str, strided: bool) -> Array:
     count = (
         1 + sum((size - 1) * step for size, step in zip(array.shape, steps, strict=True)) if array.size else 0
     )
-    return np.lib.stride_tricks.as_strided(array, (count,), (array.itemsize,))
+    return _strided(array, [count], [array.itemsize])
+
+
+def _strided(memory: Array, shape: Sequence[int], steps: Sequence[int]) -> Array:
+    """Memory with another shape and strides; as_strided does not know the dtypes of ml_dtypes."""
+    raw: Any = cast(Any, memory).view(f"u{memory.itemsize}")
+    seen: Any = np.lib.stride_tricks.as_strided(raw, shape, steps)
+    return cast(Array, seen.view(memory.dtype))
 
 
 class Externs(Protocol):
@@ -160,6 +175,14 @@ class ExpressionCompiler:
     def global_function(self, name: str) -> Callable[[Sequence[Any]], None]:
         """A function that the program calls by its global name."""
         raise ValueError(f"interpret: there is no function {name}")
+
+    def argument(self, expr: PrimExpr) -> Value:
+        """An argument of a call of another function."""
+        return self.expr(expr)
+
+    def parallel(self, call: Call) -> Value:
+        """A call of a function for all iterations of a parallel loop."""
+        return self.call(call)
 
     def expr(self, expr: PrimExpr) -> Value:
         """An expression, executable. An object that occurs in it several times is compiled, and evaluated, once."""
@@ -264,10 +287,12 @@ class ExpressionCompiler:
 
     def call(self, expr: Call) -> Value:
         if isinstance(expr.op, GlobalVar):
-            args = [self.expr(arg) for arg in expr.args]
+            args = [self.argument(arg) for arg in expr.args]
             callee = expr.op.name_hint
             return lambda env: self.global_function(callee)([arg(env) for arg in args])
         name = expr.intrinsic
+        if name == "parallel_for":
+            return self.parallel(cast(Call, expr.args[0]))
         if name == "if_then_else":
             return self.select(expr, *expr.args)
         if name in ("call_extern", "call_pure_extern", "call_packed"):
@@ -405,4 +430,4 @@ def _conversion(dtype: DataType) -> Callable[[Any], Any]:
     return lambda value: convert_value(value, dtype)
 
 
-__all__ = ["Env", "ExpressionCompiler", "Externs", "View", "flat_memory"]
+__all__ = ["Env", "ExpressionCompiler", "Externs", "Value", "View", "flat_memory"]

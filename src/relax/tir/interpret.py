@@ -11,17 +11,17 @@ they are; a reduction over nothing still runs the block's init.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from ..ir import DataType, IRModule
-from ..prim import Var, const
+from ..ir import DataType, GlobalVar, IRModule
+from ..prim import Call, PrimExpr, Var, const
 from ..runtime.sizes import SIZE_RANGE, is_size
 from .arguments import Bound, bind_array, bind_scalar, bind_sizes
 from .assertion import shown_sizes
 from .buffer import Buffer, IterVar, element_count
-from .evaluation import Env, ExpressionCompiler, Externs, View
+from .evaluation import Env, ExpressionCompiler, Externs, Value, View
 from .statements import conjuncts
 from .stmt import (
     AllocBuffer,
@@ -102,6 +102,8 @@ class _Compiler(ExpressionCompiler):
         self.loops: list[For] = []
         self.owners: dict[Var, str] = {}
         """The name of the buffer whose memory a data variable stands for."""
+        self.buffers: dict[Var, Buffer] = {}
+        """The parameter or allocation that a data variable stands for as an argument."""
 
     # ------------------------------------------------------------------ functions
 
@@ -110,6 +112,8 @@ class _Compiler(ExpressionCompiler):
         name = str(func.attrs.get("global_symbol", name))
         bind = self.binder(func, name)
         body = self.stmt(func.body)
+        for precondition in reversed(func.preconditions):
+            body = self.checked(precondition.condition, precondition.message, body)
 
         def run(args: Sequence[Any]) -> None:
             body(bind(args))
@@ -129,6 +133,7 @@ class _Compiler(ExpressionCompiler):
     def binder(self, func: PrimFunc, name: str) -> Callable[[Sequence[Any]], Env]:
         params, buffer_map = func.params, func.buffer_map
         self.owners.update((buffer.data, buffer.name) for buffer in buffer_map.values())
+        self.buffers.update((buffer.data, buffer) for buffer in buffer_map.values())
         layouts = {param: self.layout(buffer) for param, buffer in buffer_map.items()}
         apart = promised_apart(func)
 
@@ -155,6 +160,28 @@ class _Compiler(ExpressionCompiler):
 
         return bind
 
+    def argument(self, expr: PrimExpr) -> Value:
+        """An argument; the data variable of a buffer stands for the buffer."""
+        buffer = self.buffers.get(expr) if isinstance(expr, Var) else None
+        if buffer is None:
+            return self.expr(expr)
+        return lambda env: cast(View, env[buffer]).array()
+
+    def parallel(self, call: Call) -> Value:
+        """The iterations of a parallel loop: all in one call, or with `reverse`, backwards in a call for each."""
+        whole = self.call(call)
+        if not self.reverse:
+            return whole
+        args = [self.argument(arg) for arg in call.args]
+        callee = cast(GlobalVar, call.op).name_hint
+
+        def run(env: Env) -> None:
+            begin, end, *captures = (arg(env) for arg in args)
+            for i in reversed(range(begin, end)):
+                self.global_function(callee)([i, i + 1, *captures])
+
+        return run
+
     # ------------------------------------------------------------------ statements
 
     def stmt(self, stmt: Stmt) -> Run:
@@ -179,8 +206,7 @@ class _Compiler(ExpressionCompiler):
             case While(condition, body):
                 return _while(self.expr(condition), self.stmt(body))
             case AssertStmt(condition, message, body):
-                shown = [(var.name, self.expr(var)) for var in shown_sizes(condition)]
-                return _assert(self.expr(condition), message, shown, self.stmt(body))
+                return self.checked(condition, message, self.stmt(body))
             case AllocBuffer(buffer, body):
                 return _then(self.allocation(buffer), self.stmt(body))
             case DeclBuffer(buffer, body):
@@ -194,6 +220,11 @@ class _Compiler(ExpressionCompiler):
                 return self.expr(value)
             case _:
                 raise TypeError(f"interpret: cannot run a {type(stmt).__name__}")
+
+    def checked(self, condition: PrimExpr, message: str, body: Run) -> Run:
+        """The body, run where the condition holds; otherwise AssertionError."""
+        shown = [(var.name, self.expr(var)) for var in shown_sizes(condition)]
+        return _assert(self.expr(condition), message, shown, body)
 
     def store(self, stmt: BufferStore) -> Run:
         buffer = stmt.buffer
@@ -351,6 +382,7 @@ class _Compiler(ExpressionCompiler):
         shape = [self.size(size) for size in buffer.shape]
         count = self.size(buffer.shape[0] * buffer.strides[0] if buffer.strides else element_count(buffer))
         self.owners[buffer.data] = buffer.name
+        self.buffers[buffer.data] = buffer
 
         def run(env: Env) -> None:
             for axis, size in enumerate(shape):

@@ -10,7 +10,8 @@
            | BlockRealize(iter_values, predicate, block)
 
     Block(iter_vars, reads, writes, name_hint, body, init?, alloc_buffers, match_buffers, annotations)
-    PrimFunc(params, body, ret_type?, buffer_map, attrs)
+    Precondition(condition, message)
+    PrimFunc(params, body, ret_type?, buffer_map, preconditions, attrs)
 
 A Block is a unit of computation with its iteration space made explicit; schedules move blocks, lowering
 turns them into the loops and branches that code generation takes.
@@ -251,6 +252,15 @@ class BlockRealize(Stmt):
     block: Block
 
 
+@final
+@node
+class Precondition(Node):
+    """A condition on sizes and scalar parameters that a call must fulfil; otherwise it raises the message."""
+
+    condition: PrimExpr = child(converter=convert)
+    message: str
+
+
 def _dtype_or_none(value: Any) -> DataType | None:
     return None if value is None else DataType(value)
 
@@ -264,11 +274,13 @@ def _table(value: Mapping[Var, Buffer] | None) -> dict[Var, Buffer]:
 class PrimFunc(BaseFunc):
     """A function over buffers and scalars, in destination-passing style.
 
-    A parameter in `buffer_map` is a tensor, whose buffer's shape may bind shape variables.
+    A parameter in `buffer_map` is a tensor, whose buffer's shape may bind shape variables. `preconditions` are checked
+    in order before the body runs; a rewrite of the body leaves them alone.
     """
 
     params: tuple[Var, ...] = binder(converter=tuple)
     buffer_map: dict[Var, Buffer] = binder(default=None, converter=_table, kw_only=True)
+    preconditions: tuple[Precondition, ...] = child(default=(), converter=tuple, kw_only=True)
     body: Stmt
     ret_type: DataType | None = child(default=None, converter=_dtype_or_none)
     attrs: dict[str, Any] = child(default=None, converter=_dict, kw_only=True)

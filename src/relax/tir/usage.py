@@ -86,6 +86,8 @@ class _Usage(StmtExprVisitor):
         for buffer in node.buffer_map.values():
             self.defined.update(shape_vars_bound_by(buffer))
             self.define(buffer)
+        for precondition in node.preconditions:
+            self.visit(precondition)
         self.visit(node.body)
 
 

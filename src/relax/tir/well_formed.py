@@ -118,6 +118,8 @@ class _Checker(StmtExprVisitor):
                     self.bind(var)
         for buffer in func.buffer_map.values():
             self.open(buffer, pointer=True)
+        for precondition in func.preconditions:
+            self.condition("a precondition", precondition.condition)
         self.visit(func.body)
 
     def visit(self, node: Node) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ir import GlobalVar, Node, walk
-from ..prim import Call, PrimExpr, Var
+from ..prim import Call, IntImm, PrimExpr, Var
 from .buffer import BufferLoad
 from .stmt import BufferStore, DeclBuffer, MatchBufferRegion, PrimFunc
 
@@ -17,8 +17,11 @@ def written_params(func: PrimFunc, *, handed_on: bool = True) -> frozenset[int]:
     written: set[Var] = set()
     views: dict[Var, Var] = {}
 
-    def visit(node: Node) -> None:
+    def visit(node: Node) -> bool | None:
         match node:
+            case Call(_, _, (Call() as call, IntImm() as count)) if node.intrinsic == "parallel_for":
+                written.update(*(_pointers(arg, True) for arg in call.args[2 : 2 + count.value]))
+                return False
             case BufferStore(buffer):
                 written.add(buffer.data)
             case MatchBufferRegion(buffer, source):
@@ -31,6 +34,7 @@ def written_params(func: PrimFunc, *, handed_on: bool = True) -> frozenset[int]:
                     written.update(_pointers(arg, whole))
             case _:
                 pass
+        return None
 
     walk(func.body, visit)
     changed = True

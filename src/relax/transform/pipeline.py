@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from ..ir import Diagnostic, DiagnosticError
-from ..ir.transform import Pass, Sequential
+from ..ir.transform import Pass, Sequential, Step
 from .call_tir_rewrite import CallTIRRewrite
 from .canonicalize_bindings import CanonicalizeBindings
 from .check_reuse import CheckReuse
@@ -24,14 +23,6 @@ from .rewrite_dataflow_reshape import RewriteDataflowReshape
 from .to_non_dataflow import ToNonDataflow
 from .vm_builtin_lower import VMBuiltinLower
 from .vm_shape_lower import VMShapeLower
-
-
-class Step(NamedTuple):
-    """One step of a pipeline: the pass, and why it stands where it stands."""
-
-    make: Callable[[], Pass]
-    reason: str
-
 
 GRAPH: tuple[Step, ...] = (
     Step(Normalize, "everything after it reads normal form and struct info"),

@@ -18,6 +18,7 @@ from ..ir.transform import Pass, PassContext, Sequential
 from ..runtime import ExecBuilder, Executable
 from ..target import Target
 from ..tir import PrimFunc
+from ..tir.transform import LowerTIR
 from ..transform.bind_params import BindParams
 from ..transform.fold_constant import EVALUATE
 from ..transform.pipeline import get_pipeline
@@ -68,7 +69,7 @@ def build(
     try:
         with where:
             with PassContext.configured(EVALUATE, kernels):  # FoldConstant folds as the program would compute
-                module = _lowering(pipeline)(module)
+                module = _lowering(pipeline, where)(module)
             return _compile(module, where)
     except RecursionError:
         raise DiagnosticError(nested_too_deeply("the program", "compiled", module.span)) from None
@@ -99,13 +100,15 @@ def _bind(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
     return mod
 
 
-def _lowering(pipeline: str | Pass | Callable[[IRModule], IRModule] | None) -> Callable[[IRModule], IRModule]:
-    """The passes before bytecode: those of the pipeline, then the machine's own."""
+def _lowering(
+    pipeline: str | Pass | Callable[[IRModule], IRModule] | None, target: Target
+) -> Callable[[IRModule], IRModule]:
+    """The passes before bytecode and machine code: those of the pipeline, then the machine's own and the kernels'."""
     if pipeline is None:
         first: Callable[[IRModule], IRModule] = lambda mod: mod  # noqa: E731
     else:
         first = get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
-    own = Sequential([VMBuiltinLower(), VMShapeLower()], name="to_bytecode")
+    own = Sequential([VMBuiltinLower(), VMShapeLower(), LowerTIR(target)], name="to_machine")
     return lambda mod: own(first(mod))
 
 

@@ -224,3 +224,10 @@ declare(
     "module itself defines, or this is an error of the compiler.",
     "Rename the function. If none is called: please report it, with the program.",
 )
+declare(
+    "E5910",
+    "an attribute that code generation does not know",
+    "A function has an attribute, or a loop, an allocation or a statement has an annotation, that no step of lowering "
+    "has read and code generation does not know. It would have no effect.",
+    "Remove it, or run the pass that reads it.",
+)

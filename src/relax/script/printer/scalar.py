@@ -251,6 +251,8 @@ def sum_text(p: Printer, a: prim.PrimExpr, b: prim.PrimExpr) -> str:
     """The end of a range: constants are added, and adding to zero is left out."""
     if prim.is_const(a, 0):
         return p.text(b)
+    if isinstance(a, prim.Var) and isinstance(b, prim.Sub) and b.b is a and isinstance(b.a, prim.Var):
+        return p.text(b.a)
     if isinstance(a, prim.IntImm) and isinstance(b, prim.IntImm):
         return p.text(prim.IntImm(a.dtype, prim.wrap(a.value + b.value, a.dtype)))  # as the parser subtracts
     return p.text(prim.Add(a, b) if a.dtype == b.dtype else prim.binary(prim.Add, a, b, fold=False))

@@ -21,6 +21,7 @@ from ...tir.stmt import (
     IfThenElse,
     LetStmt,
     MatchBufferRegion,
+    Precondition,
     PrimFunc,
     SeqStmt,
     Stmt,
@@ -103,7 +104,7 @@ def prim_func(p: Printer, node: PrimFunc, name: str, symbol: str | None = None) 
     with p.scope():
         matched: list[tuple[str, Buffer]] = []
         params: list[str] = []
-        used = _variables(node.body)
+        used = set[int]().union(*map(_variables, (*node.preconditions, node.body)))
         for param in node.params:
             buffer = node.buffer_map.get(param)
             if buffer is not None and _is_simple(buffer) and id(param) not in used:
@@ -123,6 +124,8 @@ def prim_func(p: Printer, node: PrimFunc, name: str, symbol: str | None = None) 
             for param_name, buffer in matched:
                 arguments = buffer_type(p, buffer, dtype=True)
                 p.line(f"{declare_buffer(p, buffer)} = {p.T('match_buffer')}({param_name}, {arguments})")
+            for precondition in node.preconditions:
+                p.statement(precondition)
             _threads(p, node.body)
             _function_body(p, node.body)
 
@@ -193,6 +196,11 @@ def _is_simple(buffer: Buffer) -> bool:
     """True if a parameter can be declared as T.Buffer: its shape mentions no variable."""
     offset = () if buffer.elem_offset is None else (buffer.elem_offset,)
     return all(isinstance(size, prim.IntImm) for size in (*buffer.shape, *buffer.strides, *offset))
+
+
+@prints_statement(Precondition)
+def _precondition(p: Printer, node: Precondition) -> None:
+    p.line(f"{p.T('precondition')}({p.text(node.condition)}, {string(node.message)})")
 
 
 @prints_statement(PrimFunc)

@@ -1,46 +1,75 @@
-"""From blocks to what code generation takes.
+"""The lowering pipeline: from PrimFuncs with blocks to what code generation takes.
 
-The result consists of For, While, IfThenElse, SeqStmt, BufferStore, LetStmt, AssertStmt, AttrStmt, Evaluate,
-AllocBuffer and DeclBuffer. Buffers without strides are compact row-major. In a load or store only the last index may
-be a vector. Vectorised loops are gone (what could not be vectorised is a serial loop); parallel loops and
-loops too long to unroll are left to code generation.
+The result consists of For, While, IfThenElse, SeqStmt, BufferStore, LetStmt, AssertStmt, Evaluate, AllocBuffer and
+DeclBuffer. Buffers without strides are compact row-major. In a load or store only the last index may be a vector.
+Loops are serial, or unrolled where they are too long to be written out.
 """
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TypeVar
+
+from ...ir import IRModule
+from ...ir.transform import Pass, Sequential, Step
+from ...target import Target
 from ..stmt import PrimFunc
-from .convert_blocks_to_opaque import convert_blocks_to_opaque
-from .interchange_reduction import interchange_reduction
-from .lower_init_block import lower_init_block
-from .lower_match_buffer import lower_match_buffer
-from .lower_opaque_block import lower_opaque_block
-from .passes import prim_func_pass
-from .plan_buffer_allocation import plan_buffer_allocation
-from .simplify import simplify_func
-from .unroll_loop import unroll_loop
-from .vectorize_loop import vectorize_loop
+from .convert_blocks_to_opaque import ConvertBlocksToOpaque
+from .interchange_reduction import InterchangeReduction
+from .lower_init_block import LowerInitBlock
+from .lower_match_buffer import LowerMatchBuffer
+from .lower_opaque_block import LowerOpaqueBlock
+from .lower_preconditions import LowerPreconditions
+from .outline_parallel_loops import OutlineParallelLoops
+from .plan_buffer_allocation import PlanAndUpdateBufferAllocationLocation
+from .simplify import Simplify
+from .unroll_loop import UnrollLoop
+from .vectorize_loop import VectorizeLoop
 
-STEPS = (
-    lower_init_block,  # reductions start in front of their loops
-    lower_match_buffer,  # views of regions become index arithmetic
-    convert_blocks_to_opaque,  # block variables become what they stand for
-    lower_opaque_block,  # blocks become branches and allocations
-    plan_buffer_allocation,  # buffers live no longer than needed
-    simplify_func,  # bounds known from the loops decide conditions: what follows sees fewer of them
-    interchange_reduction,  # after it the innermost loop runs along memory, where it may
-    vectorize_loop,
-    unroll_loop,
-    simplify_func,
+T = TypeVar("T", IRModule, PrimFunc)
+
+FUNCTION_STEPS: tuple[Step, ...] = (
+    Step(LowerPreconditions, "what a call must fulfil is checked before anything is written"),
+    Step(LowerInitBlock, "reductions start in front of their loops, while blocks still name their variables"),
+    Step(LowerMatchBuffer, "views of regions become index arithmetic, which later steps simplify"),
+    Step(ConvertBlocksToOpaque, "block variables become what they stand for"),
+    Step(LowerOpaqueBlock, "blocks become branches and allocations"),
+    Step(PlanAndUpdateBufferAllocationLocation, "buffers live no longer than they are used"),
+    Step(Simplify, "the bounds of loops decide conditions: the next steps see fewer of them"),
+    Step(InterchangeReduction, "innermost loops run along memory before vectors are looked for"),
+    Step(VectorizeLoop, "vectorised loops become operations on vectors, while loops still have their kinds"),
+    Step(UnrollLoop, "unrolled loops are written out, so that the values of their variables are constants"),
+    Step(Simplify, "constants that unrolling put in are folded"),
 )
-"""The way down, in order."""
+"""Steps that rewrite each PrimFunc by itself, whatever the target."""
 
 
-def lower(func: PrimFunc) -> PrimFunc:
-    """A PrimFunc in the form that code generation takes. A function already in that form is returned as it is."""
-    for step in STEPS:
-        func = step(func)
-    return func
+def lowering_steps(target: Target | None = None) -> tuple[Step, ...]:
+    """All steps for a target, which need not be resolved."""
+    outline = partial(OutlineParallelLoops, target)
+    return (
+        *FUNCTION_STEPS,
+        Step(outline, "bodies of parallel loops are final: threads call them through their address"),
+    )
 
 
-LowerTIR = prim_func_pass(lower, "LowerTIR")
-"""Pass: every PrimFunc in the form that code generation takes."""
+def LowerTIR(target: Target | None = None) -> Pass:
+    """Pass: every PrimFunc in the form that code generation takes."""
+    return _sequential(lowering_steps(target))
+
+
+def lower(mod: T, target: Target | None = None) -> T:
+    """A module, or a lone PrimFunc, in the form that code generation takes; itself if it is in that form.
+
+    A lone PrimFunc keeps its parallel loops, since outlining them would add functions.
+    """
+    if isinstance(mod, IRModule):
+        return LowerTIR(target)(mod)
+    name = str(mod.attrs.get("global_symbol", "main"))
+    lowered = _sequential(FUNCTION_STEPS)(IRModule({name: mod}))[name]
+    assert isinstance(lowered, PrimFunc)
+    return lowered
+
+
+def _sequential(steps: tuple[Step, ...]) -> Pass:
+    return Sequential([step.make() for step in steps], name="LowerTIR")

@@ -1,25 +1,42 @@
-"""How a rewrite of PrimFuncs becomes a pass over a module."""
+"""Passes over the PrimFuncs of a module, made of rewrites of a single one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from ...ir import BaseFunc, IRModule
-from ...ir.transform import Pass, function_pass
+from ...ir import BaseFunc, Diagnostic, DiagnosticError, GlobalVar, IRModule
+from ...ir.transform import Pass, module_pass
 from ..stmt import PrimFunc
 
 
 def prim_func_pass(rewrite: Callable[[PrimFunc], PrimFunc], name: str) -> Callable[[], Pass]:
-    """A pass factory that runs `rewrite` on every PrimFunc of a module."""
+    """A pass factory that runs `rewrite` on every PrimFunc of a module; errors of all functions are raised together."""
 
-    def run(func: BaseFunc, mod: IRModule) -> BaseFunc:
-        assert isinstance(func, PrimFunc)
-        return rewrite(func)
+    def run(mod: IRModule) -> IRModule:
+        functions: dict[GlobalVar, BaseFunc] = {}
+        diagnostics: list[Diagnostic] = []
+        for global_var, func in mod.functions.items():
+            functions[global_var] = func
+            if isinstance(func, PrimFunc):
+                try:
+                    functions[global_var] = rewrite(func)
+                except DiagnosticError as error:
+                    diagnostics += (_placed(d, global_var.name_hint, func) for d in error.diagnostics)
+        if diagnostics:
+            raise DiagnosticError(diagnostics)
+        return mod.with_functions(functions)
 
     run.__doc__ = rewrite.__doc__
     run.__module__ = rewrite.__module__
-    factory: Callable[[], Pass] = function_pass(run, name=name, kind=PrimFunc)
+    factory: Callable[[], Pass] = module_pass(run, name=name)
     return factory
+
+
+def _placed(diagnostic: Diagnostic, name: str, func: PrimFunc) -> Diagnostic:
+    """The diagnostic with the function's span and name, where it has none of its own."""
+    label = diagnostic.label or f"in PrimFunc {name}"
+    return replace(diagnostic, span=diagnostic.span or func.span, label=label)
 
 
 __all__ = ["prim_func_pass"]

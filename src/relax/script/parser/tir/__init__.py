@@ -34,6 +34,7 @@ from .statements import (
     let,
     meta_var,
     noalias,
+    precondition,
     reads,
     target,
     where,
@@ -57,7 +58,7 @@ __all__ = [
     "alloc_buffer", "allocate", "allocate_const", "attr", "axis", "block", "block_attr", "buffer_store",
     "cast", "decl_buffer", "env_thread", "evaluate", "func_attr", "func_name", "func_ret", "grid", "handle",
     "init", "iter_var", "launch_thread", "let", "macro", "match_buffer", "meta_var", "noalias", "parallel",
-    "prim_func", "ptr", "reads", "sblock", "sblock_alloc_buffer", "sblock_attr", "serial", "size_var",
+    "precondition", "prim_func", "ptr", "reads", "sblock", "sblock_alloc_buffer", "sblock_attr", "serial", "size_var",
     "target", "thread_binding", "unroll", "unrolled", "var", "vectorized", "where", "writes",
 ]  # fmt: skip
 

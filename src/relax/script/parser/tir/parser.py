@@ -27,6 +27,7 @@ from ....tir.stmt import (
     For,
     IfThenElse,
     LetStmt,
+    Precondition,
     PrimFunc,
     Stmt,
     While,
@@ -62,6 +63,7 @@ class TirParser(TirReader):
             self._with_root(body),
             self.ret_type,
             buffer_map=buffer_map,
+            preconditions=tuple(self.preconditions),
             attrs=attrs,
             span=self.span(node),
         )
@@ -438,6 +440,8 @@ class TirParser(TirReader):
                 pass
             case Stmt():
                 self.emit(value, node)
+            case Precondition():
+                self._precondition(value, node)
             case EnclosingStmt():
                 self.emit_scope(value, node)
             case PrimExpr():
@@ -446,6 +450,12 @@ class TirParser(TirReader):
                 self.fail(SYNTAX, "this opens a body: write `for` or `with`", node)
             case _:
                 self.fail(KIND, f"a {type(value).__name__} is no statement", node)
+
+    def _precondition(self, precondition: Precondition, node: ast.AST) -> None:
+        if len(self.bodies) != 1 or self.bodies[0].items:
+            hint = "write it at the top of the function, below T.match_buffer and T.func_attr"
+            self.fail(PLACE, "a precondition stands before all statements of the function", node, hint=hint)
+        self.preconditions.append(precondition.replace(span=self.span(node)))
 
     def visit_Return(self, node: ast.Return) -> None:
         if node.value is not None:

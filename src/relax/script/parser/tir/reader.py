@@ -16,7 +16,7 @@ from ....ir import BaseFunc, GlobalVar
 from ....prim import Call, PrimExpr, Var, convert, mark_nonnegative
 from ....tir.buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, region_of
 from ....tir.scalar import as_tuple
-from ....tir.stmt import ForKind
+from ....tir.stmt import ForKind, Precondition
 from ..core import MISSING, FunctionTask, StatementParser
 from ..core.diagnostics import DECLARATION, KIND, PLACE, SYNTAX, error
 from .buffers import pointers
@@ -36,6 +36,7 @@ class TirReader(StatementParser):
         self.buffer_map: dict[Var, Buffer] = {}
         self.buffers: list[Buffer] = []
         self.ret_type: str | None = None
+        self.preconditions: list[Precondition] = []
         self.root = BlockFrame("root")
         self.frames: list[BlockFrame] = []
         self.bodies: list[Body] = []

@@ -10,7 +10,16 @@ import numpy as np
 
 from ....prim import IntImm, Let, PrimExpr, Var, convert, is_const
 from ....tir.buffer import BufferLoad
-from ....tir.stmt import AllocBuffer, AssertStmt, AttrStmt, BufferStore, Evaluate, LetStmt, SeqStmt
+from ....tir.stmt import (
+    AllocBuffer,
+    AssertStmt,
+    AttrStmt,
+    BufferStore,
+    Evaluate,
+    LetStmt,
+    Precondition,
+    SeqStmt,
+)
 from ..core.diagnostics import DECLARATION, error
 from .buffers import dtype_of, make_buffer, pointers
 from .frames import BlockFrame, EnclosingStmt, EnvThread, InitFrame
@@ -36,6 +45,14 @@ def func_ret(dtype: Any) -> None:
 def noalias() -> None:
     """The function's parameters do not overlap."""
     parser().attrs["tir.noalias"] = True
+
+
+def precondition(condition: Any, message: Any = "") -> Precondition:
+    """A condition on sizes and scalar parameters that a call of the function must fulfil."""
+    test = convert(condition)
+    if not test.dtype.is_bool:
+        raise TypeError(f"the precondition has dtype {test.dtype!s}, expected bool")
+    return Precondition(test, str(message))
 
 
 def block(name: str = "", no_realize: bool = False) -> BlockFrame:
@@ -194,5 +211,5 @@ def meta_var(value: Any) -> Meta:
 __all__ = [
     "Assert", "BufferLoad_", "LetStmt_", "Let_", "allocate_const", "attr", "block", "block_attr", "buffer_store",
     "env_thread", "evaluate", "func_attr", "func_name", "func_ret", "init", "launch_thread", "let", "meta_var",
-    "noalias", "reads", "target", "where", "writes",
+    "noalias", "precondition", "reads", "target", "where", "writes",
 ]  # fmt: skip

@@ -1,0 +1,42 @@
+"""Attributes and annotations that code generation knows, with their meaning; others are refused.
+
+An annotation is a wish that some pass or schedule was meant to fulfil. One that reaches code generation unread would be
+dropped in silence.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ..tir.transform import PARALLEL_BODY, PARALLEL_RANGE
+
+FUNCTION_ATTRIBUTES: Final[Mapping[str, str]] = {
+    "global_symbol": "name of the function outside of the module",
+    "tir.noalias": "the memory of a parameter that is written does not overlap that of another parameter",
+    "tir.is_host_func": "shape arithmetic of a Relax function: no name in messages, and overflow is an error",
+    PARALLEL_BODY: "iterations of a parallel loop of the function of this name; called by T.parallel_for only",
+}
+
+LOOP_ANNOTATIONS: Final[Mapping[str, str]] = {
+    PARALLEL_RANGE: "(start, extent) of the parallel loop of which this loop runs a part",
+}
+
+UNKNOWN: Final = "E5910"
+LOWER_FIRST: Final = "lower the module first: relax.tir.lower(mod)"
+
+
+def unknown_among(names: Iterable[str], known: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The names that are not known, each with a hint."""
+    return [(name, _hint(name, known)) for name in names if name not in known]
+
+
+def _hint(name: str, known: Mapping[str, str]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    there = ", ".join(known) or "none"
+    return (
+        f"did you mean {near[0]}?"
+        if near
+        else f"remove it, or run the pass that reads it (known here: {there})"
+    )

@@ -1,0 +1,36 @@
+"""Check the preconditions of a function before its body.
+
+T.precondition(n == m, "n and m differ")               with T.Assert(n == m, "n and m differ"):
+for i in range(n):                           gives         pass
+    ...                                                for i in range(n):
+                                                           ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...prim import is_const
+from ..statements import seq_of
+from ..stmt import AssertStmt, BlockRealize, PrimFunc, SeqStmt, Stmt
+from .passes import prim_func_pass
+
+
+def lower_preconditions(func: PrimFunc) -> PrimFunc:
+    """The function with its preconditions as assertions ahead of the body."""
+    if not func.preconditions:
+        return func
+    checks = [AssertStmt(p.condition, p.message, SeqStmt(()), span=p.span) for p in func.preconditions]
+    return func.replace(preconditions=(), body=_after(checks, func.body))
+
+
+def _after(checks: Sequence[Stmt], body: Stmt) -> Stmt:
+    """The body after the checks, which stand inside of the root block if there is one."""
+    if isinstance(body, BlockRealize) and not body.block.iter_vars and is_const(body.predicate, 1):
+        block = body.block
+        return body.replace(block=block.replace(body=seq_of([*checks, block.body])))
+    return seq_of([*checks, body])
+
+
+LowerPreconditions = prim_func_pass(lower_preconditions, "LowerPreconditions")
+"""Pass: preconditions become assertions ahead of the body."""

@@ -1,0 +1,186 @@
+"""Outline parallel loops: the body becomes a function of its free variables, called for ranges of iterations.
+
+    for i in T.parallel(8):             T.parallel_for(cls.main_parallel(0, 8, B.data, A.data), 1)
+        B[i] = A[i]             gives
+
+        @T.prim_func(private=True)
+        def main_parallel(begin: T.int32, end: T.int32, B: T.Buffer((8,)), A: T.Buffer((8,))):
+            T.func_attr({"tir.parallel_body": "main"})
+            for i in T.serial(begin, end, annotations={"tir.parallel_range": [0, 8]}):
+                B[i] = A[i]
+
+Buffers are passed by pointer, those that are written first, whose number the call tells; scalars and sizes by value.
+Parallel loops inside of an outlined one become serial loops.
+
+Declines, and makes the loop serial: if the target has one core; if the loop does not start at 0; and if a value it
+uses cannot be passed on: a pointer that is neither a parameter nor an allocation, a buffer with an offset, or one whose
+size is read from memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir import GlobalVar, IRModule, Node, walk
+from ...ir.transform import module_pass
+from ...prim import Analyzer, Call, Max, PrimExpr, Var, const, is_const, mark_nonnegative
+from ...prim.intrin import parallel_for
+from ...target import Target
+from ..buffer import Buffer, BufferLoad
+from ..functor import StmtExprMutator
+from ..renew import renew_bound_vars
+from ..sizes import buffer_limits
+from ..stmt import AllocBuffer, DeclBuffer, Evaluate, For, ForKind, PrimFunc, Stmt
+from ..usage import buffer_expressions, undefined_buffers, undefined_vars
+from ..written import written_params
+
+PARALLEL_BODY = "tir.parallel_body"
+"""Attribute of an outlined function: the name of the function whose loop it holds, for messages. Only that calls it."""
+
+PARALLEL_RANGE = "tir.parallel_range"
+"""Annotation of the loop in an outlined function: (start, extent) of the whole loop, of which it runs a part."""
+
+
+def outline_parallel_loops(mod: IRModule, target: Target | None = None) -> IRModule:
+    """The module with a function for each parallel loop, and without parallel loops."""
+    for global_var, func in mod.functions.items():
+        if isinstance(func, PrimFunc):
+            outliner = _Outliner(mod, global_var.name_hint, func, _runs_in_parallel(target))
+            mod = outliner.mod_with(global_var)
+    return mod
+
+
+def _runs_in_parallel(target: Target | None) -> bool:
+    """False for a target that is known to have one core."""
+    if target is None:
+        return True
+    return (target.num_cores if target.is_resolved else target.attrs.get("num-cores")) != 1
+
+
+class _CannotPassError(Exception):
+    """The loop uses a value that cannot be passed to a function."""
+
+
+class _Outliner(StmtExprMutator):
+    """The rewrite of one function; collects the functions it makes."""
+
+    def __init__(self, mod: IRModule, name: str, func: PrimFunc, in_parallel: bool) -> None:
+        super().__init__()
+        self.mod, self.name, self.func, self.in_parallel = mod, name, func, in_parallel
+        self.analyzer = Analyzer(wraps=True)
+        self.owners: dict[Var, Buffer] = {}
+        """Parameters and allocations by their data variables."""
+        for buffer in func.buffer_map.values():
+            self.own(buffer)
+
+    def mod_with(self, global_var: GlobalVar) -> IRModule:
+        """The module with the rewritten function and those made of its loops."""
+        limits = [limit for buffer in self.func.buffer_map.values() for limit in buffer_limits(buffer)]
+        with self.analyzer.limits_scope(limits):
+            func = self.func.replace(body=self.visit(self.func.body))
+        return self.mod if func is self.func else self.mod.with_function(global_var, func)
+
+    def own(self, buffer: Buffer) -> None:
+        self.owners[buffer.data] = buffer
+
+    def visit_AllocBuffer(self, node: AllocBuffer) -> AllocBuffer:
+        self.own(node.buffer)
+        return self.visit_children(node)
+
+    def visit_For(self, node: For) -> Stmt:
+        if node.kind is not ForKind.PARALLEL:
+            return self.visit_children(node)
+        serial = node.replace(kind=ForKind.SERIAL, body=_Serial().visit(node.body))
+        if not self.in_parallel or node.annotations or not is_const(node.min, 0):
+            return serial
+        try:
+            return self.outlined(serial)
+        except _CannotPassError:
+            return serial
+
+    def outlined(self, loop: For) -> Stmt:
+        """The call that runs the loop; its function is added to the module."""
+        dtype = loop.loop_var.dtype
+        begin, end = Var("begin", dtype), Var("end", dtype)
+        mark_nonnegative(begin)
+        mark_nonnegative(end)
+        whole = {PARALLEL_RANGE: (loop.min, loop.extent)}
+        body: Stmt = loop.replace(min=begin, extent=end - begin, annotations=whole)
+        buffers, views = self.captured_buffers(body)
+        for view in reversed(views):
+            body = DeclBuffer(view, body)
+        attrs: dict[str, Any] = {PARALLEL_BODY: self.name}
+        if self.func.attrs.get("tir.noalias"):
+            attrs["tir.noalias"] = True
+        handles = {Var(buffer.name, "handle"): buffer for buffer in buffers}
+        func = PrimFunc((begin, end, *handles), body, buffer_map=handles, attrs=attrs, span=loop.span)
+        written = {func.params[i] for i in written_params(func)}
+        handles = dict(sorted(handles.items(), key=lambda item: item[0] not in written))
+        func = func.replace(params=(begin, end, *handles), buffer_map=handles)
+        scalars = undefined_vars(func)
+        for var in scalars:
+            if var.dtype.is_handle and not self.is_bare_pointer(var):
+                raise _CannotPassError
+        func = renew_bound_vars(func.replace(params=(*func.params, *scalars)))
+        callee = GlobalVar(self.unused_name())
+        self.mod = self.mod.with_function(callee, func)
+        arguments = (
+            const(0, dtype),
+            self.at_least_0(loop.extent),
+            *(b.data for b in handles.values()),
+            *scalars,
+        )
+        return Evaluate(parallel_for(Call("", callee, arguments), len(written)), span=loop.span)
+
+    def captured_buffers(self, body: Stmt) -> tuple[list[Buffer], list[Buffer]]:
+        """The buffers to pass, and the views of their memory, or of that of a bare pointer, to declare again."""
+        passed: dict[Buffer, None] = {}
+        views: list[Buffer] = []
+        for buffer in undefined_buffers(body):
+            owner = self.owners.get(buffer.data)
+            if owner is not buffer:
+                views.append(buffer)
+            if any(_reads_memory(expr) for expr in buffer_expressions(buffer)):
+                raise _CannotPassError
+        for var in undefined_vars(body):
+            if var in self.owners:
+                passed[self.owners[var]] = None
+        for buffer in passed:
+            if buffer.elem_offset is not None or any(map(_reads_memory, buffer_expressions(buffer))):
+                raise _CannotPassError
+        return list(passed), views
+
+    def is_bare_pointer(self, var: Var) -> bool:
+        return any(var is param for param in self.func.params) and var not in self.func.buffer_map
+
+    def at_least_0(self, extent: PrimExpr) -> PrimExpr:
+        """The end of the range: a loop of a negative extent has no iteration."""
+        return self.analyzer.simplify(Max(extent, const(0, extent.dtype)))
+
+    def unused_name(self) -> str:
+        """A name for a function that the module does not have yet."""
+        candidate, number = f"{self.name}_parallel", 0
+        while candidate in self.mod:
+            number += 1
+            candidate = f"{self.name}_parallel_{number}"
+        return candidate
+
+
+class _Serial(StmtExprMutator):
+    """Makes parallel loops serial."""
+
+    def visit_For(self, node: For) -> For:
+        made = self.visit_children(node)
+        return made.replace(kind=ForKind.SERIAL) if made.kind is ForKind.PARALLEL else made
+
+
+def _reads_memory(expr: PrimExpr) -> bool:
+    found: list[Node] = []
+    walk(expr, lambda node: found.append(node) if isinstance(node, (BufferLoad, Call)) else None)
+    return bool(found)
+
+
+OutlineParallelLoops = module_pass(outline_parallel_loops, name="OutlineParallelLoops")
+"""Pass: parallel loops are functions, called by `T.parallel_for`."""
+
+__all__ = ["PARALLEL_BODY", "PARALLEL_RANGE", "OutlineParallelLoops", "outline_parallel_loops"]
