@@ -26,6 +26,21 @@ class ModuleBuilder:
         self._metadata: list[str] = []
         self._shared_metadata: dict[str, str] = {}
         self._attributes: dict[str, int] = {}
+        self._messages: dict[tuple[str, str], int] = {}
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """The strings of all messages, as the loader binds them: a kind, its text, the next kind, …"""
+        return tuple(text for message in self._messages for text in message)
+
+    def message(self, kind: str, text: str) -> Operand:
+        """The number of a message: a kind of error and a printf format, or a name and nothing.
+
+        Messages hold the names of functions, buffers and variables, so they are no part of the module: kernels that
+        differ only in names have one text.
+        """
+        key = kind.replace("\0", "\\0"), text.replace("\0", "\\0")
+        return str(self._messages.setdefault(key, len(self._messages)))
 
     def string(self, text: str) -> Operand:
         """A zero-terminated constant string."""
@@ -57,6 +72,12 @@ class ModuleBuilder:
     def intrinsic(self, name: str, result: str, *parameters: str) -> Operand:
         """An LLVM intrinsic, whose attributes LLVM knows itself."""
         return self.declare(name, result, ", ".join(parameters), "")
+
+    def support(self, name: str, result: str, parameters: str) -> Operand:
+        """A function of the support code, which the loader links to the module."""
+        self._globals["@relax.messages"] = "external hidden constant i8"
+        self._declarations[f"@{name}"] = f"declare hidden {result} @{name}({parameters})"
+        return f"@{name}"
 
     def helper(self, name: str, write: Callable[[], None]) -> Operand:
         """A function of this module that `write` defines when it is first asked for."""

@@ -1,49 +1,117 @@
-"""A module of PrimFuncs as LLVM IR: for each, an inner function and the packed wrapper around it."""
+"""PrimFuncs as LLVM IR: for each, an inner function and the packed wrapper around it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from ..ir import DiagnosticError
+from ..ir import Diagnostic, DiagnosticError, GlobalVar, Node, walk
 from ..target import Target
 from ..tir import PrimFunc, lower
 from . import expr, intrinsics, memory
-from .builder import FunctionBuilder, ModuleBuilder
+from .builder import FunctionBuilder, ModuleBuilder, quoted
 from .calls import inner_symbol
-from .context import Context, Rule, Unit
+from .context import Context, Rule, Unit, located
 from .floats import SmallFloats
 from .formula import Val
 from .signature import Signature, signature
 from .stmt import write
 from .types import register_type
 from .views import declare_memory
-from .wrapper import Wrapper
+from .wrapper import Wrapper, symbol_name
 
 _RULES: Final[dict[type, Rule]] = {**expr.RULES, **memory.RULES, **intrinsics.RULES}
 
 
+@dataclass(frozen=True)
+class KernelText:
+    """LLVM IR of PrimFuncs that call each other, without names: those are put in when objects are linked."""
+
+    text: str
+    names: tuple[str, ...]
+    """Names of the functions; ``relax.function.0`` is the first."""
+    messages: tuple[str, ...]
+    """Kinds and texts of the errors, alternately, in the order of their numbers."""
+
+    def shown(self, code: str) -> str:
+        """Code made of the text, for people: with the names, and with the messages as comments before it."""
+        pairs = zip(self.messages[::2], self.messages[1::2], strict=True)
+        lines = [f"; message {i}: {kind}: {text}" if text else f"; message {i}: {kind}" for i, (kind, text) in enumerate(pairs)]
+
+        def named(found: re.Match[str]) -> str:
+            sigil, kind, number = found.groups()
+            name = self.names[int(number)]
+            symbol = symbol_name(name) if kind == "function" else f"relax.{kind}.{name}"
+            return quoted(symbol) if sigil else symbol
+
+        return "\n".join([*lines, _NUMBERED.sub(named, code)])
+
+
+_NUMBERED: Final = re.compile(r"(@?)\brelax\.(function|body|part\d+)\.(\d+)\b")
+
+
 def module_text(funcs: Mapping[str, PrimFunc], target: Target) -> str:
-    """LLVM IR for functions by name. Raises DiagnosticError with all that was found wrong."""
-    module = ModuleBuilder()
-    unit = Unit(module, target, SmallFloats(target.has_half_conversion), {})
+    """LLVM IR for functions by name, for people to read. Raises DiagnosticError with all that was found wrong."""
+    return "\n".join(kernel.shown(kernel.text) for kernel in kernel_texts(funcs, target))
+
+
+def kernel_texts(funcs: Mapping[str, PrimFunc], target: Target) -> list[KernelText]:
+    """LLVM IR for functions by name, those that call each other together.
+
+    Raises DiagnosticError with all that was found wrong.
+    """
+    diagnostics: list[Diagnostic] = []
+    lowered: dict[str, PrimFunc] = {}
     for name, func in funcs.items():
         try:
-            unit.functions[name] = lower(func)
+            lowered[name] = lower(func)
         except DiagnosticError as error:
-            for diagnostic in error.diagnostics:
-                unit.report(name, diagnostic)
-    for name, func in unit.functions.items():
-        try:
-            known = signature(unit, name, func)
-            _write_inner(unit, name, func, known)
-            Wrapper(unit, name, known, _RULES).write()
-        except DiagnosticError as error:
-            for diagnostic in error.diagnostics:
-                unit.report(name, diagnostic)
-    if unit.diagnostics:
-        raise DiagnosticError(unit.diagnostics)
-    return f'target triple = "{target.triple}"\n{module.text()}'
+            diagnostics += (located(name, func, diagnostic) for diagnostic in error.diagnostics)
+    half = SmallFloats(target.has_half_conversion)
+    units = [Unit(ModuleBuilder(), target, half, group, diagnostics) for group in _groups(lowered)]
+    homes = {name: unit for unit in units for name in unit.functions}
+    for name, func in lowered.items():
+        _write(homes[name], name, func)
+    if diagnostics:
+        raise DiagnosticError(diagnostics)
+    head = f'target triple = "{target.triple}"\n'
+    return [KernelText(head + u.module.text(), tuple(u.functions), u.module.messages) for u in units]
+
+
+def _groups(funcs: Mapping[str, PrimFunc]) -> list[dict[str, PrimFunc]]:
+    """The functions in groups none of which calls another; in their order, as the groups are in that of their first."""
+    leaders = {name: name for name in funcs}
+
+    def leader(name: str) -> str:
+        while leaders[name] != name:
+            name = leaders[name] = leaders[leaders[name]]
+        return name
+
+    def join(name: str, node: Node) -> bool:
+        if isinstance(node, GlobalVar) and node.name_hint in leaders:
+            leaders[leader(node.name_hint)] = leader(name)
+        return True
+
+    for name, func in funcs.items():
+        walk(func.body, partial(join, name))
+    groups: dict[str, dict[str, PrimFunc]] = {}
+    for name, func in funcs.items():
+        groups.setdefault(leader(name), {})[name] = func
+    return list(groups.values())
+
+
+def _write(unit: Unit, name: str, func: PrimFunc) -> None:
+    """Write a function and its wrapper, or report what is wrong with it."""
+    try:
+        known = signature(unit, name, func)
+        _write_inner(unit, name, func, known)
+        Wrapper(unit, name, known, _RULES).write()
+    except DiagnosticError as error:
+        for diagnostic in error.diagnostics:
+            unit.report(name, diagnostic)
 
 
 def _write_inner(unit: Unit, name: str, func: PrimFunc, known: Signature) -> None:
@@ -56,7 +124,7 @@ def _write_inner(unit: Unit, name: str, func: PrimFunc, known: Signature) -> Non
     parameters += [f"i64 %s{i}" for i in range(len(known.bound))]
     attributes = f'nounwind noinline "prefer-vector-width"="{unit.target.vector_bits}"'
     group = unit.module.attribute_group(attributes)
-    head = f"define internal i32 {inner_symbol(name)}({', '.join(parameters)}) #{group}"
+    head = f"define internal i32 {inner_symbol(unit, name)}({', '.join(parameters)}) #{group}"
     b = FunctionBuilder(unit.module, head)
     cx = Context(unit, b, name, _RULES)
     cx.attributes = group

@@ -1,10 +1,14 @@
-"""What generated functions need at run time: raising an error, and checking a tensor argument.
+"""Support code of compiled kernels: raising an error, and checking a tensor argument.
 
-These are small functions of the module itself, written when first used. Everything outside is found by the
+It is one object for all kernels, which the loader links to them. Everything outside is found by the
 loader: ``snprintf``, ``aligned_alloc``, ``free`` and libm in the C library, errors in tvm-ffi.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
 
 from ..tir.sizes import LARGEST_PRODUCT
 from .builder import ModuleBuilder, Operand
@@ -14,6 +18,9 @@ from .types import DTYPE_FORMATS
 ANY_TYPE = "{ i32, i32, i64 }"
 TENSOR_TYPE = "{ ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }"
 OBJECT_HEADER = 24
+
+MESSAGES: Final = "@relax.messages"
+"""The messages of a kernel, which the loader binds."""
 
 #: TVMFFITypeIndex
 NONE, INT, BOOL, FLOAT, POINTER, TENSOR_POINTER, TENSOR = 0, 1, 2, 3, 4, 7, 70
@@ -27,27 +34,47 @@ _KINDS = {
 
 # None of these is worth optimising: they are short, and would take longer to compile than the kernels.
 
-RAISE = """define internal void @relax.raise(ptr %kind, ptr %format, i64 %a, i64 %b, i64 %c, i64 %d)
+RAISE = """define hidden void @relax.raise(ptr %messages, i32 %index, i64 %a, i64 %b, i64 %c, i64 %d)
+    cold noinline optnone {
+  %double = mul i32 %index, 2
+  %kind = call ptr @relax.message(ptr %messages, i32 %double)
+  %next = add i32 %double, 1
+  %format = call ptr @relax.message(ptr %messages, i32 %next)
+  call void @relax.set_error(ptr %kind, ptr %format, i64 %a, i64 %b, i64 %c, i64 %d)
+  ret void
+}
+define internal void @relax.set_error(ptr %kind, ptr %format, i64 %a, i64 %b, i64 %c, i64 %d)
     cold noinline optnone {
   %text = alloca [1024 x i8], align 16
   call i32 (ptr, i64, ptr, ...) @snprintf(ptr %text, i64 1024, ptr %format, i64 %a, i64 %b, i64 %c, i64 %d)
   call void @TVMFFIErrorSetRaisedFromCStr(ptr %kind, ptr %text)
   ret void
+}
+define internal ptr @relax.message(ptr %messages, i32 %count) cold noinline optnone {
+entry:
+  br label %test
+test:
+  %at = phi ptr [ %messages, %entry ], [ %behind, %next ]
+  %left = phi i32 [ %count, %entry ], [ %fewer, %next ]
+  %found = icmp eq i32 %left, 0
+  br i1 %found, label %done, label %next
+next:
+  %length = call i64 @strlen(ptr %at)
+  %size = add i64 %length, 1
+  %behind = getelementptr i8, ptr %at, i64 %size
+  %fewer = sub i32 %left, 1
+  br label %test
+done:
+  ret ptr %at
+}
+define internal i64 @relax.who(ptr %messages, i32 %index) cold noinline optnone {
+  %double = mul i32 %index, 2
+  %name = call ptr @relax.message(ptr %messages, i32 %double)
+  %address = ptrtoint ptr %name to i64
+  ret i64 %address
 }"""
 
-
-def raise_function(module: ModuleBuilder) -> Operand:
-    """``void raise(kind, format, a, b, c, d)``: set the error to the message printf makes of format and integers."""
-
-    def write() -> None:
-        module.declare("snprintf", "i32", "ptr, i64, ptr, ...")
-        module.declare("TVMFFIErrorSetRaisedFromCStr", "void", "ptr, ptr")
-        module.add_text(RAISE)
-
-    return module.helper("relax.raise", write)
-
-
-KIND_NAME = """define internal ptr @relax.kind_name(i32 %kind) cold noinline optnone {{
+KIND_NAME = """define hidden ptr @relax.kind_name(i32 %kind) cold noinline optnone {{
   %known = icmp ult i32 %kind, {count}
   %index = select i1 %known, i32 %kind, i32 10
   %wide = zext i32 %index to i64
@@ -56,22 +83,9 @@ KIND_NAME = """define internal ptr @relax.kind_name(i32 %kind) cold noinline opt
   ret ptr %name
 }}"""
 
-
-def kind_name_function(module: ModuleBuilder) -> Operand:
-    """``char *kind_name(type_index)``: what messages call a value of the ABI."""
-
-    def write() -> None:
-        count = max(_KINDS) + 1
-        names = [module.string(_KINDS.get(i, "an object")) for i in range(count)]
-        table = module.table("relax.kinds", "ptr", names)
-        module.add_text(KIND_NAME.format(count=count, table=table))
-
-    return module.helper("relax.kind_name", write)
-
-
 # Checks what all tensor parameters share: kind, device, dtype, rank; compactness unless %strided. The result is the
-# DLTensor, or null with the error set.
-CHECK_TENSOR = """define internal ptr @relax.tensor(ptr %any, ptr %who, i32 %dtype, i32 %ndim, i32 %strided)
+# DLTensor, or null with the error set. The message of that number has the argument's name for its kind.
+CHECK_TENSOR = """define hidden ptr @relax.tensor(ptr %any, ptr %messages, i32 %index, i32 %dtype, i32 %ndim, i32 %strided)
     noinline optnone {{
 entry:
   %shown = alloca [64 x i8], align 16
@@ -181,41 +195,41 @@ done:
   ret ptr %t
 bad_kind:
   %kind_text = call ptr @relax.kind_name(i32 %kind)
-  %who_i = ptrtoint ptr %who to i64
+  %who_i = call i64 @relax.who(ptr %messages, i32 %index)
   %kind_i = ptrtoint ptr %kind_text to i64
-  call void @relax.raise(ptr {type_error}, ptr {kind_format}, i64 %who_i, i64 %kind_i, i64 0, i64 0)
+  call void @relax.set_error(ptr {type_error}, ptr {kind_format}, i64 %who_i, i64 %kind_i, i64 0, i64 0)
   ret ptr null
 bad_device:
-  %who_d = ptrtoint ptr %who to i64
+  %who_d = call i64 @relax.who(ptr %messages, i32 %index)
   %device_i = sext i32 %device_type to i64
-  call void @relax.raise(ptr {value_error}, ptr {device_format}, i64 %who_d, i64 %device_i, i64 0, i64 0)
+  call void @relax.set_error(ptr {value_error}, ptr {device_format}, i64 %who_d, i64 %device_i, i64 0, i64 0)
   ret ptr null
 bad_type:
-  %who_t = ptrtoint ptr %who to i64
+  %who_t = call i64 @relax.who(ptr %messages, i32 %index)
   call void @relax.dtype_name(ptr %shown, i32 %found_type)
   call void @relax.dtype_name(ptr %wanted, i32 %dtype)
   %shown_i = ptrtoint ptr %shown to i64
   %wanted_i = ptrtoint ptr %wanted to i64
-  call void @relax.raise(ptr {type_error}, ptr {type_format}, i64 %who_t, i64 %shown_i, i64 %wanted_i, i64 0)
+  call void @relax.set_error(ptr {type_error}, ptr {type_format}, i64 %who_t, i64 %shown_i, i64 %wanted_i, i64 0)
   ret ptr null
 bad_rank:
-  %who_r = ptrtoint ptr %who to i64
+  %who_r = call i64 @relax.who(ptr %messages, i32 %index)
   %rank_i = sext i32 %found_rank to i64
   %ndim_i = sext i32 %ndim to i64
-  call void @relax.raise(ptr {value_error}, ptr {rank_format}, i64 %who_r, i64 %rank_i, i64 %ndim_i, i64 0)
+  call void @relax.set_error(ptr {value_error}, ptr {rank_format}, i64 %who_r, i64 %rank_i, i64 %ndim_i, i64 0)
   ret ptr null
 bad_stride:
-  %who_s = ptrtoint ptr %who to i64
-  call void @relax.raise(ptr {value_error}, ptr {stride_format}, i64 %who_s, i64 %k, i64 %stride, i64 %expected)
+  %who_s = call i64 @relax.who(ptr %messages, i32 %index)
+  call void @relax.set_error(ptr {value_error}, ptr {stride_format}, i64 %who_s, i64 %k, i64 %stride, i64 %expected)
   ret ptr null
 bad_size:
-  %who_p = ptrtoint ptr %who to i64
-  call void @relax.raise(ptr {value_error}, ptr {size_format}, i64 %who_p, i64 0, i64 0, i64 0)
+  %who_p = call i64 @relax.who(ptr %messages, i32 %index)
+  call void @relax.set_error(ptr {value_error}, ptr {size_format}, i64 %who_p, i64 0, i64 0, i64 0)
   ret ptr null
 bad_alignment:
-  %who_a = ptrtoint ptr %who to i64
+  %who_a = call i64 @relax.who(ptr %messages, i32 %index)
   %bytes_i = zext i32 %bytes to i64
-  call void @relax.raise(ptr {value_error}, ptr {alignment_format}, i64 %who_a, i64 %bytes_i, i64 0, i64 0)
+  call void @relax.set_error(ptr {value_error}, ptr {alignment_format}, i64 %who_a, i64 %bytes_i, i64 0, i64 0)
   ret ptr null
 }}"""
 
@@ -233,18 +247,25 @@ DTYPE_NAME = """define internal void @relax.dtype_name(ptr %text, i32 %dtype) co
 }}"""
 
 
-def tensor_function(module: ModuleBuilder) -> Operand:
-    """``DLTensor *tensor(any, who, dtype, ndim, strided)``: the checked tensor, or null with the error set."""
-
-    def write() -> None:
-        raise_function(module)
-        kind_name_function(module)
-        module.intrinsic("llvm.umax.i64", "i64", "i64", "i64")
-        module.intrinsic("llvm.umul.with.overflow.i64", "{ i64, i1 }", "i64", "i64")
-        formats = [module.string(text) for text in DTYPE_FORMATS]
-        table = module.table("relax.dtypes", "ptr", formats)
-        module.add_text(DTYPE_NAME.format(count=len(formats), table=table))
-        text = CHECK_TENSOR.format(
+@lru_cache(maxsize=1)
+def support_text() -> str:
+    """LLVM IR of the support code, without a target."""
+    module = ModuleBuilder()
+    module.declare("snprintf", "i32", "ptr, i64, ptr, ...")
+    module.declare("strlen", "i64", "ptr")
+    module.declare("TVMFFIErrorSetRaisedFromCStr", "void", "ptr, ptr")
+    module.intrinsic("llvm.umax.i64", "i64", "i64", "i64")
+    module.intrinsic("llvm.umul.with.overflow.i64", "{ i64, i1 }", "i64", "i64")
+    count = max(_KINDS) + 1
+    kinds = [module.string(_KINDS.get(i, "an object")) for i in range(count)]
+    formats = [module.string(text) for text in DTYPE_FORMATS]
+    module.add_text(RAISE)
+    module.add_text(KIND_NAME.format(count=count, table=module.table("relax.kinds", "ptr", kinds)))
+    module.add_text(
+        DTYPE_NAME.format(count=len(formats), table=module.table("relax.dtypes", "ptr", formats))
+    )
+    module.add_text(
+        CHECK_TENSOR.format(
             pointer=TENSOR_POINTER,
             object=TENSOR,
             header=OBJECT_HEADER,
@@ -262,6 +283,31 @@ def tensor_function(module: ModuleBuilder) -> Operand:
             size_format=module.string("%s: its dimensions that are not 0 make more than 2**62 bytes"),
             alignment_format=module.string("%s: its data is not aligned to %lld bytes"),
         )
-        module.add_text(text)
+    )
+    return module.text()
 
-    return module.helper("relax.tensor", write)
+
+# ------------------------------------------------------------------------------- how kernels call it
+
+
+def raise_error(module: ModuleBuilder, kind: str, text: str, arguments: Sequence[Operand]) -> str:
+    """The call that sets an error: of a kind, with the message printf makes of a text and up to four integers."""
+    function = module.support("relax.raise", "void", "ptr, i32, i64, i64, i64, i64")
+    operands = [f"i64 {a}" for a in arguments] + ["i64 0"] * (4 - len(arguments))
+    return f"call void {function}(ptr {MESSAGES}, i32 {module.message(kind, text)}, {', '.join(operands)})"
+
+
+def kind_name(module: ModuleBuilder, kind: Operand) -> str:
+    """The call that gives what messages call a value of the ABI, a C string."""
+    return f"call ptr {module.support('relax.kind_name', 'ptr', 'i32')}(i32 {kind})"
+
+
+def checked_tensor(
+    module: ModuleBuilder, any_: Operand, who: str, dtype: int, ndim: int, strided: bool
+) -> str:
+    """The call that checks a tensor argument, which errors call `who`: its DLTensor, or null with the error set."""
+    function = module.support("relax.tensor", "ptr", "ptr, ptr, i32, i32, i32, i32")
+    return (
+        f"call ptr {function}(ptr {any_}, ptr {MESSAGES}, i32 {module.message(who, '')}, i32 {dtype}, "
+        f"i32 {ndim}, i32 {int(strided)})"
+    )

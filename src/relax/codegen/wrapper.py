@@ -1,6 +1,6 @@
 """The packed wrapper: what a PrimFunc looks like from outside.
 
-    int __tvm_ffi_<name>(void *self, const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result)
+    int relax.function.<number>(void *self, const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result)
 
 Every argument is checked before the body runs: count, kind, device, dtype, rank, compactness, alignment, and each
 dimension against the sizes the parameters bind. Errors name the function, the argument, what was found and expected:
@@ -16,12 +16,13 @@ from typing import Final
 
 from ..ir import DataType
 from ..prim import IntImm, PrimExpr, Var, free_vars
+from ..runtime.combine import FUNCTION
 from ..runtime.limits import DIMENSION_LIMIT
 from ..runtime.sizes import SIZE_RANGE
 from ..tir import Buffer, overlap_message
 from ..tir.arguments import size_text
 from . import support
-from .builder import FunctionBuilder, Operand, quoted
+from .builder import FunctionBuilder, Operand
 from .calls import inner_symbol
 from .context import Context, Rule, Unit, escaped
 from .facts import dtype_interval
@@ -44,7 +45,7 @@ class Wrapper:
 
     def __init__(self, unit: Unit, name: str, known: Signature, rules: Mapping[type, Rule]) -> None:
         head = (
-            f"define i32 {quoted(symbol_name(name))}(ptr %self, ptr %args, i32 %count, ptr %result) "
+            f"define i32 @{FUNCTION}{unit.numbers[name]}(ptr %self, ptr %args, i32 %count, ptr %result) "
             f"#{unit.module.attribute_group('nounwind noinline optnone')}"
         )
         self.known = known
@@ -76,7 +77,7 @@ class Wrapper:
             for i, (_, buffer) in enumerate(known.params)
         ]
         passed += [f"i64 {self.cx.wide[var].ref}" for var in known.bound]
-        status = b.op(f"call i32 {inner_symbol(self.cx.name)}({', '.join(passed)})")
+        status = b.op(f"call i32 {inner_symbol(self.cx.unit, self.cx.name)}({', '.join(passed)})")
         b.end(f"ret i32 {status}")
         with b.cold("error"):
             b.end("ret i32 -1")
@@ -91,19 +92,16 @@ class Wrapper:
     def argument(self, i: int) -> Operand:
         return "%args" if i == 0 else self.b.op(f"getelementptr {support.ANY_TYPE}, ptr %args, i64 {i}")
 
-    def who(self, name: str) -> Operand:
-        return self.b.module.string(f"{self.cx.name}: argument {name}")
-
     # ------------------------------------------------------------------ tensors
 
     def tensor(self, i: int, buffer: Buffer) -> Operand:
         """The checked DLTensor of an argument."""
-        function = support.tensor_function(self.b.module)
         code, bits = dlpack_code(buffer.dtype)
         dtype = code | bits << 8 | max(buffer.dtype.lanes, 1) << 16
+        who = f"{self.cx.name}: argument {buffer.name}"
+        module, strided = self.b.module, bool(buffer.strides)
         tensor = self.b.op(
-            f"call ptr {function}(ptr {self.argument(i)}, ptr {self.who(buffer.name)}, i32 {dtype}, "
-            f"i32 {buffer.ndim}, i32 {int(bool(buffer.strides))})"
+            support.checked_tensor(module, self.argument(i), who, dtype, buffer.ndim, strided)
         )
         null = self.b.op(f"icmp eq ptr {tensor}, null")
         fine = self.b.label("ok")
@@ -286,11 +284,10 @@ class Wrapper:
         return self.cx.unit.small_floats.from_double(dtype, value)
 
     def require_kind(self, fine: Val, param: Var, wanted: str, kind: Val) -> None:
-        function = support.kind_name_function(self.b.module)
         good, bad = self.b.label("ok"), self.b.label("bad")
         self.b.branch_if(fine.ref, good, bad, hint="then")
         with self.b.cold(bad):
-            name = self.b.op(f"call ptr {function}(i32 {kind.ref})")
+            name = self.b.op(support.kind_name(self.b.module, kind.ref))
             text = Val(self.b, "i64", 1, self.b.op(f"ptrtoint ptr {name} to i64"))
             self.cx.fail("TypeError", f"argument {escaped(param.name)}: expected {wanted}, found %s", text)
         self.b.start(good)
