@@ -56,6 +56,8 @@ class Unit:
     target: Target
     small_floats: SmallFloats
     functions: dict[str, PrimFunc]
+    symbols: frozenset[str] = frozenset()
+    """Symbols by which all functions being compiled, also those of other LLVM modules, are known outside."""
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
     unbound: set[Var] = field(default_factory=set[Var])
     """Variables of signatures that nothing binds: they have been reported, their uses need not be."""

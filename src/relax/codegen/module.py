@@ -71,7 +71,8 @@ def kernel_texts(funcs: Mapping[str, PrimFunc], target: Target) -> list[KernelTe
         except DiagnosticError as error:
             diagnostics += (located(name, func, diagnostic) for diagnostic in error.diagnostics)
     half = SmallFloats(target.has_half_conversion)
-    units = [Unit(ModuleBuilder(), target, half, group, diagnostics) for group in _groups(lowered)]
+    symbols = frozenset(map(symbol_name, funcs))
+    units = [Unit(ModuleBuilder(), target, half, group, symbols, diagnostics) for group in _groups(lowered)]
     homes = {name: unit for unit in units for name in unit.functions}
     for name, func in lowered.items():
         _write(homes[name], name, func)

@@ -65,5 +65,4 @@ def accepted(compile_: Callable[[], _T]) -> _T:
         return compile_()
     except RuntimeError as error:
         message = f"LLVM does not accept the code that was generated: {str(error).strip()}"
-        hint = "this is an error of relax, or a C function is called that the module itself defines"
-        raise DiagnosticError(Diagnostic("E5909", message, hint=hint)) from None
+        raise DiagnosticError(Diagnostic("E5909", message, hint="this is an error of relax")) from None
