@@ -215,7 +215,9 @@ def test_foreign_files(data, message, tmp_path):
 def test_other_versions():
     data = bytearray(build().to_bytes())
     struct.pack_into("<I", data, 8, 99)
-    with pytest.raises(ExecutableError, match="format version 99, this runtime reads version 3: build it again"):
+    with pytest.raises(
+        ExecutableError, match="format version 99, this runtime reads version 3: build it again"
+    ):
         Executable.from_bytes(bytes(data))
 
 

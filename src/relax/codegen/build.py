@@ -55,8 +55,8 @@ def compile_module(
     """An archive of objects with one packed function per PrimFunc, which `relax.runtime` loads.
 
     Functions that do not call each other are compiled and cached one by one; `jobs` processes compile at once
-    (default: RELAX_JOBS, or one per processor). Raises DiagnosticError with everything in the functions that there is no
-    code for.
+    (default: RELAX_JOBS, or one per processor). Raises DiagnosticError with everything in the functions that there
+    is no code for.
     """
     chosen = resolve(target)
     return _compile(kernel_texts(funcs, chosen), chosen, jobs)

@@ -26,7 +26,8 @@ class ModuleBuilder:
         self._metadata: list[str] = []
         self._shared_metadata: dict[str, str] = {}
         self._attributes: dict[str, int] = {}
-        self._messages: dict[tuple[str, str], int] = {}
+        self._messages: list[tuple[str, str]] = []
+        self._message_numbers: dict[tuple[str, str], int] = {}
 
     @property
     def messages(self) -> tuple[str, ...]:
@@ -39,8 +40,16 @@ class ModuleBuilder:
         Messages hold the names of functions, buffers and variables, so they are no part of the module: kernels that
         differ only in names have one text.
         """
-        key = kind.replace("\0", "\\0"), text.replace("\0", "\\0")
-        return str(self._messages.setdefault(key, len(self._messages)))
+        number = self._message_numbers.get((kind, text))
+        if number is None:
+            number = self._message_numbers[kind, text] = self.message_run(kind, [text])
+        return str(number)
+
+    def message_run(self, kind: str, texts: Iterable[str]) -> int:
+        """The number of the first of several messages, which are numbered one after the other."""
+        first = len(self._messages)
+        self._messages += ((_c_string(kind), _c_string(text)) for text in texts)
+        return first
 
     def string(self, text: str) -> Operand:
         """A zero-terminated constant string."""
@@ -204,6 +213,11 @@ class FunctionBuilder:
     def text(self) -> str:
         lines = [f"{self._head} {{", "entry:", *self._entry, *self._lines, *self._cold, "}"]
         return "\n".join(lines)
+
+
+def _c_string(text: str) -> str:
+    """A text without the character that ends a string of C."""
+    return text.replace("\0", "\\0")
 
 
 def quoted(name: str) -> str:

@@ -1,10 +1,10 @@
 """The kernel cache: compiled objects on disk, found by what they were compiled from.
 
-Every kernel has an entry of its own. A key is the digest of the IR text, in which nothing has a name, and that of everything else that decides the machine code (target, versions).
-Entries hold machine code that will run, so the directory is the user's alone (0700; one that somebody else owns or
-can write to is not used), and each entry carries a checksum of its key and its code: an entry under another entry's
-name is not that entry. Only regular files are opened. Writing is atomic. Nothing that goes wrong here fails a build:
-the object is compiled again.
+Every kernel has an entry of its own. A key is the digest of the IR text, in which functions, buffers and variables have
+no names, and that of everything else that decides the machine code (target, versions). Entries hold machine code that
+will run, so the directory is the user's alone (0700; one that somebody else owns or can write to is not used), and each
+entry carries a checksum of its key and its code: an entry under another entry's name is not that entry. Only regular
+files are opened. Writing is atomic. Nothing that goes wrong here fails a build: the object is compiled again.
 
     RELAX_CACHE=0          switches the cache off
     RELAX_CACHE_DIR        where it is (else $XDG_CACHE_HOME/relax, else ~/.cache/relax)

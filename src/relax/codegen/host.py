@@ -122,10 +122,7 @@ def check(triple: str, cpu: str, features: str) -> None:
 
 def _check_with_llvm(triple: str, cpu: str, features: str) -> None:
     """LLVM only warns about unknown names, on stderr, or ends the process: so another process asks it."""
-    code = (
-        "import sys, relax.codegen.host as m; "
-        "m.assembly('define void @f() { ret void }', *sys.argv[1:])"
-    )
+    code = "import sys, relax.codegen.host as m; m.assembly('define void @f() { ret void }', *sys.argv[1:])"
     done = subprocess.run(
         [sys.executable, "-c", code, triple, cpu, features], capture_output=True, text=True, check=False
     )

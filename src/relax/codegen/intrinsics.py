@@ -219,7 +219,9 @@ def _extern(pure: bool) -> Intrinsic:
             cx.report("E5903", "call_extern: the first argument must be the name of a C function", call)
             return cx.anything(call.dtype)
         if name.value in cx.unit.symbols:
-            message = f"call_extern {name.value}: this is no C function, but one that the module itself defines"
+            message = (
+                f"call_extern {name.value}: this is no C function, but one that the module itself defines"
+            )
             cx.report("E5909", message, call, "call it by its name in the module")
         for arg in (*call.args[1:], call):
             if arg is not call or not call.dtype.is_void:

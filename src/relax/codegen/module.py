@@ -39,7 +39,10 @@ class KernelText:
     def shown(self, code: str) -> str:
         """Code made of the text, for people: with the names, and with the messages as comments before it."""
         pairs = zip(self.messages[::2], self.messages[1::2], strict=True)
-        lines = [f"; message {i}: {kind}: {text}" if text else f"; message {i}: {kind}" for i, (kind, text) in enumerate(pairs)]
+        lines = [
+            f"; message {i}: {kind}: {text}" if text else f"; message {i}: {kind}"
+            for i, (kind, text) in enumerate(pairs)
+        ]
 
         def named(found: re.Match[str]) -> str:
             sigil, kind, number = found.groups()

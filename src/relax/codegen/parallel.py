@@ -26,7 +26,13 @@ from .worker import Machine, receive, send
 TEXTS_PER_HELPER: Final = 8
 """How many texts pay for the start of a helper: LLVM takes tens of milliseconds for each."""
 
-_START: Final = "import sys, json, runpy; sys.path[:] = json.loads(sys.argv[1]); runpy.run_path(sys.argv[2], run_name='__main__')"
+PATIENCE: Final = 60.0
+"""Seconds to wait for the last text of a helper; then it is ended, and the text compiled here."""
+
+_START: Final = (
+    "import sys, json, runpy; sys.path[:] = json.loads(sys.argv[1]); "
+    "runpy.run_path(sys.argv[2], run_name='__main__')"
+)
 
 
 def job_limit() -> int:
@@ -51,7 +57,9 @@ def emit_objects(texts: Sequence[str], machine: Machine, jobs: int | None = None
     finally:
         for helper in started:
             helper.finish()
-    return [data or worker.emit_object(text, machine) for text, data in zip(texts, shared.objects, strict=True)]
+    return [
+        data or worker.emit_object(text, machine) for text, data in zip(texts, shared.objects, strict=True)
+    ]
 
 
 def _is_interpreter(path: str) -> bool:
@@ -91,7 +99,15 @@ class _Helper:
         self._process: subprocess.Popen[bytes] | None = None
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _START, json.dumps([*map(str, sys.path)]), worker.__file__],
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    "-c",
+                    _START,
+                    json.dumps([*map(str, sys.path)]),
+                    worker.__file__,
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,  # what it cannot compile, this process compiles, and says why not
@@ -117,12 +133,13 @@ class _Helper:
             pass  # the texts it did not compile are compiled by this process
 
     def finish(self) -> None:
-        """Wait for the text the helper is at, then end it; one that is not ready yet is not waited for."""
+        """Wait for the text the helper is at, not for ever, and end it; one that is not ready yet is not waited for."""
         if self._process is None:
             return
         self._shared.close()
-        with self._busy:
-            self._process.kill()
+        if self._busy.acquire(timeout=PATIENCE):
+            self._busy.release()
+        self._process.kill()
         self._thread.join()
         self._process.communicate()
 

@@ -85,8 +85,8 @@ KIND_NAME = """define hidden ptr @relax.kind_name(i32 %kind) cold noinline optno
 
 # Checks what all tensor parameters share: kind, device, dtype, rank; compactness unless %strided. The result is the
 # DLTensor, or null with the error set. The message of that number has the argument's name for its kind.
-CHECK_TENSOR = """define hidden ptr @relax.tensor(ptr %any, ptr %messages, i32 %index, i32 %dtype, i32 %ndim, i32 %strided)
-    noinline optnone {{
+CHECK_TENSOR = """define hidden ptr @relax.tensor(ptr %any, ptr %messages, i32 %index, i32 %dtype, i32 %ndim,
+    i32 %strided) noinline optnone {{
 entry:
   %shown = alloca [64 x i8], align 16
   %wanted = alloca [64 x i8], align 16
@@ -247,6 +247,94 @@ DTYPE_NAME = """define internal void @relax.dtype_name(ptr %text, i32 %dtype) co
 }}"""
 
 
+# The numbers of tensors that were checked before: these are on the way of every call, and worth optimising.
+NUMBERS = """define hidden ptr @relax.data(ptr %t) nounwind {{
+  %data_at = getelementptr {tensor}, ptr %t, i32 0, i32 0
+  %data = load ptr, ptr %data_at
+  %offset_at = getelementptr {tensor}, ptr %t, i32 0, i32 9
+  %offset = load i64, ptr %offset_at
+  %start = getelementptr i8, ptr %data, i64 %offset
+  ret ptr %start
+}}
+define hidden i1 @relax.shape(ptr %t, i64 %first, i64 %count, ptr %expected, ptr %messages, i32 %index) nounwind {{
+entry:
+  %shape_at = getelementptr {tensor}, ptr %t, i32 0, i32 7
+  %whole = load ptr, ptr %shape_at
+  %shape = getelementptr i64, ptr %whole, i64 %first
+  br label %test
+test:
+  %i = phi i64 [ 0, %entry ], [ %next, %fits ]
+  %end = icmp eq i64 %i, %count
+  br i1 %end, label %fine, label %compare
+compare:
+  %size_at = getelementptr i64, ptr %shape, i64 %i
+  %size = load i64, ptr %size_at
+  %wanted_at = getelementptr i64, ptr %expected, i64 %i
+  %wanted = load i64, ptr %wanted_at
+  %same = icmp eq i64 %size, %wanted
+  br i1 %same, label %fits, label %bad
+fits:
+  %next = add nuw i64 %i, 1
+  br label %test
+fine:
+  ret i1 true
+bad:
+  %past = trunc i64 %i to i32
+  %message = add i32 %index, %past
+  call void @relax.raise(ptr %messages, i32 %message, i64 %size, i64 0, i64 0, i64 0)
+  ret i1 false
+}}
+define internal {{ i64, i64 }} @relax.span(ptr %t, i1 %strided) nounwind {{
+entry:
+  %start_p = call ptr @relax.data(ptr %t)
+  %start = ptrtoint ptr %start_p to i64
+  %bits_at = getelementptr {tensor}, ptr %t, i32 0, i32 5
+  %bits8 = load i8, ptr %bits_at
+  %lanes_at = getelementptr {tensor}, ptr %t, i32 0, i32 6
+  %lanes16 = load i16, ptr %lanes_at
+  %bits = zext i8 %bits8 to i64
+  %bytes = lshr i64 %bits, 3
+  %lanes = zext i16 %lanes16 to i64
+  %item = mul i64 %bytes, %lanes
+  %ndim_at = getelementptr {tensor}, ptr %t, i32 0, i32 3
+  %ndim32 = load i32, ptr %ndim_at
+  %ndim = zext i32 %ndim32 to i64
+  %shape_at = getelementptr {tensor}, ptr %t, i32 0, i32 7
+  %shape = load ptr, ptr %shape_at
+  br label %test
+test:
+  %i = phi i64 [ 0, %entry ], [ %next, %more ]
+  %size = phi i64 [ %item, %entry ], [ %larger, %more ]
+  %done = icmp eq i64 %i, %ndim
+  br i1 %done, label %end, label %more
+more:
+  %extent_at = getelementptr i64, ptr %shape, i64 %i
+  %extent = load i64, ptr %extent_at
+  %one = call i64 @llvm.umin.i64(i64 %extent, i64 1)
+  %factor = select i1 %strided, i64 %one, i64 %extent
+  %larger = mul i64 %size, %factor
+  %next = add nuw i64 %i, 1
+  br label %test
+end:
+  %behind = add i64 %start, %size
+  %from = insertvalue {{ i64, i64 }} poison, i64 %start, 0
+  %span = insertvalue {{ i64, i64 }} %from, i64 %behind, 1
+  ret {{ i64, i64 }} %span
+}}
+define hidden i1 @relax.apart(ptr %a, i1 %a_strided, ptr %b, i1 %b_strided) nounwind {{
+  %x = call {{ i64, i64 }} @relax.span(ptr %a, i1 %a_strided)
+  %y = call {{ i64, i64 }} @relax.span(ptr %b, i1 %b_strided)
+  %x0 = extractvalue {{ i64, i64 }} %x, 0
+  %x1 = extractvalue {{ i64, i64 }} %x, 1
+  %y0 = extractvalue {{ i64, i64 }} %y, 0
+  %y1 = extractvalue {{ i64, i64 }} %y, 1
+  %start = call i64 @llvm.umax.i64(i64 %x0, i64 %y0)
+  %end = call i64 @llvm.umin.i64(i64 %x1, i64 %y1)
+  %apart = icmp uge i64 %start, %end
+  ret i1 %apart
+}}"""
+
+
 @lru_cache(maxsize=1)
 def support_text() -> str:
     """LLVM IR of the support code, without a target."""
@@ -255,15 +343,14 @@ def support_text() -> str:
     module.declare("strlen", "i64", "ptr")
     module.declare("TVMFFIErrorSetRaisedFromCStr", "void", "ptr, ptr")
     module.intrinsic("llvm.umax.i64", "i64", "i64", "i64")
+    module.intrinsic("llvm.umin.i64", "i64", "i64", "i64")
     module.intrinsic("llvm.umul.with.overflow.i64", "{ i64, i1 }", "i64", "i64")
     count = max(_KINDS) + 1
     kinds = [module.string(_KINDS.get(i, "an object")) for i in range(count)]
     formats = [module.string(text) for text in DTYPE_FORMATS]
     module.add_text(RAISE)
     module.add_text(KIND_NAME.format(count=count, table=module.table("relax.kinds", "ptr", kinds)))
-    module.add_text(
-        DTYPE_NAME.format(count=len(formats), table=module.table("relax.dtypes", "ptr", formats))
-    )
+    module.add_text(DTYPE_NAME.format(count=len(formats), table=module.table("relax.dtypes", "ptr", formats)))
     module.add_text(
         CHECK_TENSOR.format(
             pointer=TENSOR_POINTER,
@@ -284,6 +371,7 @@ def support_text() -> str:
             alignment_format=module.string("%s: its data is not aligned to %lld bytes"),
         )
     )
+    module.add_text(NUMBERS.format(tensor=TENSOR_TYPE))
     return module.text()
 
 
@@ -311,3 +399,30 @@ def checked_tensor(
         f"call ptr {function}(ptr {any_}, ptr {MESSAGES}, i32 {module.message(who, '')}, i32 {dtype}, "
         f"i32 {ndim}, i32 {int(strided)})"
     )
+
+
+def tensor_data(module: ModuleBuilder, tensor: Operand) -> str:
+    """The call that gives the first element of a checked tensor."""
+    return f"call ptr {module.support('relax.data', 'ptr', 'ptr')}(ptr {tensor})"
+
+
+def has_shape(
+    module: ModuleBuilder, tensor: Operand, first: int, expected: Sequence[int], texts: Sequence[str]
+) -> str:
+    """The call that compares dimensions with numbers: an i1, false with an error set.
+
+    `first` is the axis of the first dimension; the texts are of one ValueError for each, about what was found.
+    """
+    function = module.support("relax.shape", "i1", "ptr, i64, i64, ptr, ptr, i32")
+    name = "relax.sizes." + ".".join(map(str, expected))
+    sizes = module.table(name, "i64", map(str, expected))
+    return (
+        f"call i1 {function}(ptr {tensor}, i64 {first}, i64 {len(expected)}, ptr {sizes}, "
+        f"ptr {MESSAGES}, i32 {module.message_run('ValueError', texts)})"
+    )
+
+
+def tensors_apart(module: ModuleBuilder, a: Operand, a_strided: bool, b: Operand, b_strided: bool) -> str:
+    """The call that says, as an i1, whether two tensors share no byte; of a strided one, its first element counts."""
+    function = module.support("relax.apart", "i1", "ptr, i1, ptr, i1")
+    return f"call i1 {function}(ptr {a}, i1 {int(a_strided)}, ptr {b}, i1 {int(b_strided)})"

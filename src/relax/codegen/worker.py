@@ -1,7 +1,7 @@
 """LLVM's part of code generation: a text in, an object out. Imported by relax, and run alone as a helper process.
 
-llvmlite lets one thread of a process at a time into LLVM, so several processors need several processes. This file is run
-by its path, and imports only llvmlite: a helper process starts in a fraction of the time relax takes to import.
+llvmlite lets one thread of a process at a time into LLVM, so several processors need several processes. This file is
+run by its path, and imports only llvmlite: a helper process starts in a fraction of the time relax takes to import.
 A helper reads from standard input, and answers on standard output, messages of a length (4 bytes) and bytes:
 
     the machine, as JSON   →  "ready"

@@ -10,9 +10,9 @@ dimension against the sizes the parameters bind. Errors name the function, the a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import reduce
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final, cast
 
 from ..ir import DataType
 from ..prim import IntImm, PrimExpr, Var, free_vars
@@ -52,7 +52,6 @@ class Wrapper:
         self.b = FunctionBuilder(unit.module, head)
         self.cx = Context(unit, self.b, name, rules)
         self.tensors: dict[int, Operand] = {}
-        self.spans: dict[int, tuple[Val, Val]] = {}
 
     def write(self) -> None:
         """Write the whole function into the module."""
@@ -68,8 +67,11 @@ class Wrapper:
                 self.tensors[i] = self.tensor(i, buffer)
         for var, place in known.bound.items():
             self.bind(var, place)
-        for place, expr in known.compared:
-            self.compare(place, expr)
+        for run in _runs(known.compared):
+            if isinstance(run[0][1], IntImm) and run[0][0].what == "shape":
+                self.compare_sizes([(place, cast(IntImm, expr).value) for place, expr in run])
+            else:
+                self.compare(*run[0])
         self.require_apart()
         arguments = iter(operands)
         passed = [
@@ -100,9 +102,7 @@ class Wrapper:
         dtype = code | bits << 8 | max(buffer.dtype.lanes, 1) << 16
         who = f"{self.cx.name}: argument {buffer.name}"
         module, strided = self.b.module, bool(buffer.strides)
-        tensor = self.b.op(
-            support.checked_tensor(module, self.argument(i), who, dtype, buffer.ndim, strided)
-        )
+        tensor = self.b.op(support.checked_tensor(module, self.argument(i), who, dtype, buffer.ndim, strided))
         null = self.b.op(f"icmp eq ptr {tensor}, null")
         fine = self.b.label("ok")
         self.b.branch_if(null, "error", fine, hint="otherwise")
@@ -115,11 +115,9 @@ class Wrapper:
 
     def data(self, i: int, buffer: Buffer) -> Operand:
         """The pointer to the first element; to where the offset is counted from, if the buffer has a named one."""
-        data = self.field(self.tensors[i], 0, "ptr")
         if buffer.elem_offset is not None:
-            return data
-        offset = self.field(self.tensors[i], 9, "i64")
-        return self.b.op(f"getelementptr i8, ptr {data}, i64 {offset}")
+            return self.field(self.tensors[i], 0, "ptr")
+        return self.b.op(support.tensor_data(self.b.module, self.tensors[i]))
 
     def number(self, place: Place) -> Val:
         """A dimension, stride or offset of an argument."""
@@ -159,44 +157,19 @@ class Wrapper:
     # ------------------------------------------------------------------ overlaps
 
     def require_apart(self) -> None:
-        """Check that what is written overlaps nothing else, where the function promises so: one test for all pairs."""
-        pairs = [(pair, self.apart(*pair)) for pair in self.known.apart]
-        if not pairs:
-            return
-        fine = reduce(lambda a, b: a & b, (apart for _, apart in pairs))
-        good, bad = self.b.label("apart"), self.b.label("overlap")
-        self.b.branch_if(fine.ref, good, bad, hint="then")
-        with self.b.cold(bad), self.cx.sometimes():
-            for (i, j), apart in pairs:
-                names = (escaped(self.buffer(k).name) for k in (i, j))
-                self.cx.fail_unless(apart, "ValueError", overlap_message(*names))
-            self.b.branch(good)
-        self.b.start(good)
+        """Check that what is written overlaps nothing else, where the function promises so."""
+        for i, j in self.known.apart:
+            (a, a_strided), (b, b_strided) = ((self.buffer(k), bool(self.buffer(k).strides)) for k in (i, j))
+            call = support.tensors_apart(
+                self.b.module, self.tensors[i], a_strided, self.tensors[j], b_strided
+            )
+            message = overlap_message(escaped(a.name), escaped(b.name))
+            self.cx.fail_unless(Val(self.b, "i1", 1, self.b.op(call)), "ValueError", message)
 
     def buffer(self, i: int) -> Buffer:
         buffer = self.known.params[i][1]
         assert buffer is not None
         return buffer
-
-    def apart(self, i: int, j: int) -> Val:
-        """Whether two arguments share no byte."""
-        (first, first_end), (second, second_end) = self.span(i), self.span(j)
-        start, end = first.intrinsic("umax", second), first_end.intrinsic("umin", second_end)
-        return start.make(f"icmp uge i64 {start.ref}, {end.ref}", "i1")
-
-    def span(self, i: int) -> tuple[Val, Val]:
-        """Addresses of an argument's first byte, and of the one behind its last; if strided, its first element's."""
-        if i not in self.spans:
-            buffer, tensor = self.buffer(i), self.tensors[i]
-            size = self.cx.i64(max(buffer.dtype.bits // 8, 1) * max(buffer.dtype.lanes, 1))
-            shape = self.field(tensor, 7, "ptr") if buffer.ndim else ""
-            for axis in range(buffer.ndim):
-                extent = self.entry(shape, axis)
-                size = size * (extent.intrinsic("umin", self.cx.i64(1)) if buffer.strides else extent)
-            data = Val(self.b, "i64", 1, self.b.op(f"ptrtoint ptr {self.field(tensor, 0, 'ptr')} to i64"))
-            start = data + Val(self.b, "i64", 1, self.field(tensor, 9, "i64"))
-            self.spans[i] = start, start + size
-        return self.spans[i]
 
     # ------------------------------------------------------------------ sizes
 
@@ -217,6 +190,17 @@ class Wrapper:
             )
             self.cx.fail_unless(value.compare("", "ult", DIMENSION_LIMIT), "ValueError", message, value)
             self.cx.facts.size(var)
+
+    def compare_sizes(self, run: Sequence[tuple[Place, int]]) -> None:
+        """Compare dimensions of one argument, one after the other, with numbers."""
+        first = run[0][0]
+        who = f"{escaped(self.cx.name)}: argument {escaped(first.buffer.name)}"
+        texts = [f"{who}: {place.words} is %lld, expected {size}" for place, size in run]
+        sizes = [size for _, size in run]
+        call = support.has_shape(self.b.module, self.tensors[first.param], first.axis, sizes, texts)
+        fine = self.b.label("ok")
+        self.b.branch_if(self.b.op(call), fine, "error", hint="then")
+        self.b.start(fine)
 
     def compare(self, place: Place, expr: PrimExpr) -> None:
         with self.cx.exactly():
@@ -303,3 +287,18 @@ class Wrapper:
         if param.nonnegative:
             message = f"argument {escaped(param.name)}: the value is %lld, expected a size, {SIZE_RANGE}"
             self.cx.fail_unless(value.compare("", "ult", DIMENSION_LIMIT), "ValueError", message, value)
+
+
+_Compared = tuple[Place, PrimExpr]
+
+
+def _runs(compared: Sequence[_Compared]) -> Iterator[list[_Compared]]:
+    """The comparisons in their order; those of consecutive dimensions of an argument with numbers together."""
+
+    def key(item: tuple[int, _Compared]) -> tuple[int, ...]:
+        i, (place, expr) = item
+        together = isinstance(expr, IntImm) and place.what == "shape"
+        return (place.param, place.axis - i) if together else (-1, 0, i)
+
+    for _, group in groupby(enumerate(compared), key):
+        yield [item for _, item in group]

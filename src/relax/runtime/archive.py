@@ -3,10 +3,10 @@
     archive   magic (8 bytes) | number of objects | per object: size, bytes | number of units | the units
     unit      index of its object | names of its kernels | messages
 
-A unit is one copy of an object in memory. Objects hold no names, so that kernels that differ only in names share one: an
-object defines its kernels as ``relax.function.0``, ``relax.function.1``, … and reads its messages from
-``relax.messages``, which the loader binds for each unit. Objects that define other symbols (the support code) offer them
-to the other units of the archive. Numbers and strings are written as in the sections of an executable.
+A unit is one copy of an object in memory. Objects hold no names, so that kernels that differ only in names share one:
+an object defines its kernels as ``relax.function.0``, ``relax.function.1``, … and reads its messages from
+``relax.messages``, which the loader binds for each unit. Objects that define other symbols (the support code) offer
+them to the other units of the archive. Numbers and strings are written as in the sections of an executable.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def read_archive(data: bytes) -> Archive:
     """The contents of an archive. Raises ObjectFileError for what is malformed."""
     reader = Reader(memoryview(data), "NATV")
     try:
-        if reader.take(len(MAGIC)) != MAGIC:
+        if bytes(reader.take(len(MAGIC))) != MAGIC:
             raise reader.fail("it is no archive of kernels")
         objects = reader.many(lambda r: bytes(r.take(r.uint())))
         units = reader.many(_read_unit)

@@ -47,9 +47,7 @@ class _Combined:
         default_factory=lambda: [_NULL_SECTION, replace(_NULL_SECTION, name="a section that is not loaded")]
     )
     symbols: list[Symbol] = field(default_factory=lambda: [Symbol("", SHN_UNDEF, 0, 0, STB_LOCAL, 0)])
-    relocations: dict[int, tuple[Relocation, ...]] = field(
-        default_factory=dict[int, tuple[Relocation, ...]]
-    )
+    relocations: dict[int, tuple[Relocation, ...]] = field(default_factory=dict[int, tuple[Relocation, ...]])
     defined: dict[str, int] = field(default_factory=dict[str, int])
     """Symbols the units offer each other, by name."""
     wanted: dict[tuple[str, bool], int] = field(default_factory=dict[tuple[str, bool], int])

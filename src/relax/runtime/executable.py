@@ -57,7 +57,7 @@ class Executable:
         triple: str = "",
         features: Iterable[str] = (),
     ) -> None:
-        """Take a program and its kernels (an archive, or one object file), compiled for `triple` and the CPU `features`.
+        """Take a program and its kernels (an archive, or one object), compiled for `triple` and the CPU `features`.
 
         Or take an executable as it is: ``relax.Executable(relax.runtime.load_module(path))``, as in TVM. Raises
         BytecodeError if the program breaks a rule of the machine.

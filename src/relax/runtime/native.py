@@ -1,8 +1,8 @@
 """Running compiled code without a compiler: an archive of kernels, or an object file, becomes callable functions.
 
 The compiler's output is an archive of relocatable ELF objects, and this is the only way it is ever run: the one just
-compiled and the one loaded from a saved executable take the same path. The objects become one, its image is written into
-fresh pages, linked against the C library, libm, tvm-ffi and ``register_symbol``, and then protected: code
+compiled and the one loaded from a saved executable take the same path. The objects become one, whose image is written
+into fresh pages, linked against the C library, libm, tvm-ffi and ``register_symbol``, and then protected: code
 cannot be written, data cannot be executed.
 
 A function called from outside has the packed form of tvm-ffi,
