@@ -1,24 +1,33 @@
 """How compile-time work grows with the size of a program: parse, print and build, per number of bindings.
 
     python benchmarks/compile_time.py [N ...]
+    python benchmarks/compile_time.py kernels
 
 For each N, a function of N bindings over a symbolic dimension is parsed (which normalises it and derives its struct
 info), printed, and built. Prints seconds (the median of three), and microseconds per binding: a flat
 column means linear growth. The last lines give the time to import the package.
+
+`kernels` builds a program of 90 different kernels: with an empty cache, by one process and by one per processor; after
+an edit of one kernel; and with all kernels in the cache.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
+from itertools import pairwise
 
 from rich.console import Console
 from rich.table import Table
 
 import relax
+from relax.codegen import cache
+from relax.codegen import statistics as codegen_statistics
 
 SIZES = (125, 250, 500, 1000, 2000)
 OPERATORS = ("R.add(a{i}, x)", "R.multiply(a{i}, a{i})", "R.exp(a{i})", "R.nn.relu(a{i})")
@@ -56,8 +65,57 @@ def import_seconds(statement: str) -> float:
     return statistics.median(runs)
 
 
+LAYERS = 15
+WIDTH = 64
+
+
+def kernels(layers: int, first: str = "tanh") -> str:
+    """TVMScript of a network with six kernels in each layer, none like another: every layer has a width of its own."""
+    lines = ["from relax.script import relax as R", "", "@R.function"]
+    widths = [WIDTH + 8 * i for i in range(layers + 1)]
+    params = [f'x: R.Tensor(("n", {WIDTH}), "float32")']
+    params += [f'w{i}: R.Tensor(({a}, {b}), "float32")' for i, (a, b) in enumerate(pairwise(widths))]
+    params += [f'b{i}: R.Tensor(({b},), "float32")' for i, b in enumerate(widths[1:])]
+    lines += [f"def main({', '.join(params)}):", "    with R.dataflow():", "        h0 = x"]
+    for i in range(layers):
+        lines += [
+            f"        m{i} = R.matmul(h{i}, w{i})",
+            f"        a{i} = R.add(m{i}, b{i})",
+            f"        s{i} = R.nn.softmax(a{i}, axis=-1)",
+            f"        t{i} = R.{first if i == 0 else 'tanh'}(s{i})",
+            f'        u{i} = R.multiply(t{i}, R.const(0.5, "float32"))',
+            f"        h{i + 1} = R.nn.relu(u{i})",
+        ]
+    return "\n".join([*lines, f"        R.output(h{layers})", f"    return h{layers}", ""])
+
+
+def kernel_times() -> None:
+    """Print the times to build a program of 90 kernels."""
+    mod = relax.IRModule.from_expr(relax.script.from_source(kernels(LAYERS)))
+    edited = relax.IRModule.from_expr(relax.script.from_source(kernels(LAYERS, first="exp")))
+    table = Table("build", "seconds", "kernels compiled")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["RELAX_CACHE_DIR"] = folder
+        for name, module, jobs, cold in (
+            ("cold, one process", mod, "1", True),
+            ("cold, all processors", mod, "", True),
+            ("one kernel edited", edited, "", False),
+            ("all in the cache", edited, "", False),
+        ):
+            os.environ["RELAX_JOBS"] = jobs
+            if cold:
+                cache.clear()
+            before = codegen_statistics.llvm_runs
+            took = seconds(lambda module=module: relax.build(module, "llvm"), runs=1)
+            table.add_row(name, f"{took:.2f}", str(codegen_statistics.llvm_runs - before))
+    Console().print(table)
+
+
 def main() -> None:
-    """Print the curve."""
+    """Print the curve, or the times to build kernels."""
+    if sys.argv[1:] == ["kernels"]:
+        kernel_times()
+        return
     sizes = [int(arg) for arg in sys.argv[1:]] or SIZES
     table = Table("bindings", "parse", "µs each", "print", "µs each", "build", "µs each")
     for n in sizes:

@@ -79,13 +79,12 @@ def test_running_compiles_nothing(fresh, func):
 
 def test_other_code_another_target_or_a_new_version_is_another_entry(fresh, func, kernels, monkeypatch):
     codegen.compile_module({"f": func})
-    codegen.compile_module({"g": func})
     codegen.compile_module({"f": kernels.elementwise(lambda a: a + 2.0, ["float32"], "float32")})
     codegen.compile_module({"f": func}, "llvm -opt-level=1")
     monkeypatch.setattr("relax.codegen.object.PIPELINE_VERSION", 0)
     codegen.compile_module({"f": func})
-    assert codegen.statistics.llvm_runs == 5
-    assert cache.statistics.misses["this code was not compiled before"] == 2
+    assert codegen.statistics.llvm_runs == 4
+    assert cache.statistics.misses["this code was not compiled before"] == 1
     assert cache.statistics.misses["it was compiled for another target or by another version"] == 2
 
 
@@ -348,9 +347,9 @@ def test_it_can_be_switched_off(fresh, func, monkeypatch):
     assert cache.statistics.misses == {"the cache is switched off": 2}
 
 
-def test_it_can_be_cleared(fresh, func):
+def test_it_can_be_cleared(fresh, func, kernels):
     codegen.compile_module({"f": func})
-    codegen.compile_module({"g": func})
+    codegen.compile_module({"f": kernels.elementwise(lambda a: a - 1.0, ["float32"], "float32")})
     assert cache.clear() == 2
     assert cache.clear() == 0
     codegen.compile_module({"f": func})
@@ -438,6 +437,9 @@ def test_it_says_what_it_does(fresh, func):
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
-    first, second = done.stderr.splitlines()
-    assert first == "relax cache: f0, f1: compiled, since there is no cache yet"
-    assert second.startswith("relax cache: f0, f1: found ")
+    *compiled, found0, found1 = done.stderr.splitlines()
+    assert compiled == [
+        f"relax cache: {name}: compiled, since there is no cache yet" for name in ("f0", "f1")
+    ]
+    assert found0.startswith("relax cache: f0: found ")
+    assert found1.startswith("relax cache: f1: found ")

@@ -369,7 +369,12 @@ def test_c_functions_that_cannot_be_called(kernels):
     assert diagnostics({"f": half})[0] == ("E5903", message)
     ((code, message),) = diagnostics({"f": func(codegen.symbol_name("f"))})
     assert code == "E5909"
-    assert message.startswith("LLVM does not accept the code that was generated")
+    assert message == "call_extern __tvm_ffi_f: this is no C function, but one that the module itself defines"
+    others = {
+        "g": func(codegen.symbol_name("f")),
+        "f": kernels.elementwise(lambda x: x, ["float32"], "float32"),
+    }
+    assert [code for code, _ in diagnostics(others)] == ["E5909"]
     with pytest.raises(ValueError, match="it needs symbols nobody here defines: no_such_function"):
         codegen.build_module({"f": func("no_such_function")})
 

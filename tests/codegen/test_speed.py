@@ -9,6 +9,9 @@ import pytest
 
 from relax import codegen, te, tir
 from relax.codegen import resolve
+from relax.runtime.archive import read_archive, write_archive
+from relax.runtime.elf import ObjectFileError, parse_object
+from relax.runtime.native import host_machine, load_object
 from relax.script import tir as T
 
 
@@ -147,10 +150,19 @@ def test_code_for_another_machine(kernels):
     """Objects can be made for machines this is not; on this one they are refused."""
     func = kernels.elementwise(lambda a: tir.tanh(a), ["float32"], "float32")
     arm = codegen.compile_module({"f": func}, "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")
-    assert arm[:4] == b"\x7fELF"
-    assert int.from_bytes(arm[18:20], "little") == 183
+    for data in read_archive(arm).objects:
+        assert data[:4] == b"\x7fELF"
+        assert int.from_bytes(data[18:20], "little") == 183
     mac = codegen.compile_module({"f": func}, "llvm -mtriple=arm64-apple-macosx14")
-    assert mac[:4] == b"\x7fELF"
+    assert all(data[:4] == b"\x7fELF" for data in read_archive(mac).objects)
+    this = codegen.compile_module({"f": func})
+    for data, other in ((this, arm), (arm, this)):
+        if parse_object(read_archive(data).objects[0]).machine != host_machine():
+            with pytest.raises(ObjectFileError, match="it is for .*, this machine is"):
+                load_object(data)
+        mixed = write_archive([(read_archive(x).objects[0], (), ()) for x in (data, other)])
+        with pytest.raises(ObjectFileError, match="one object is for .*, another for"):
+            load_object(mixed)
 
 
 def test_many_small_kernels_in_one_module(kernels):

@@ -212,10 +212,12 @@ def test_foreign_files(data, message, tmp_path):
         load_executable(path)
 
 
-def test_other_versions():
+@pytest.mark.parametrize("version", [2, 99])
+def test_other_versions(version):
     data = bytearray(build().to_bytes())
-    struct.pack_into("<I", data, 8, 99)
-    with pytest.raises(ExecutableError, match="format version 99, this runtime reads version 2"):
+    struct.pack_into("<I", data, 8, version)
+    message = f"format version {version}, this runtime reads version 3: build it again with this release$"
+    with pytest.raises(ExecutableError, match=message):
         Executable.from_bytes(bytes(data))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -12,14 +12,15 @@ import numpy as np
 import tvm_ffi
 
 from ..ir import BaseFunc, Diagnostic, DiagnosticError, IRModule
+from ..runtime.archive import write_archive
 from ..runtime.native import NativeLibrary, load_object
 from ..runtime.tensor import tensor_of_numpy
 from ..target import Target
 from ..tir import PrimFunc, lower
-from . import cache
+from . import worker
 from .host import resolve
-from .module import module_text
-from .object import compiler_version, emit_assembly, emit_object, optimised
+from .module import KernelText, kernel_texts
+from .object import compiled_objects, machine_of, support_object
 from .wrapper import symbol_name
 
 
@@ -28,10 +29,10 @@ class CompileStatistics:
     """What was compiled since the process began (or `reset`)."""
 
     modules: int = 0
-    """Modules that became an object, compiled or from the cache."""
+    """Modules that became an archive, compiled or from the cache."""
     functions: int = 0
     llvm_runs: int = 0
-    """Modules that LLVM compiled, since the cache did not have them."""
+    """Objects that LLVM compiled, since the cache did not have them."""
     seconds: float = 0.0
 
     def reset(self) -> None:
@@ -48,28 +49,28 @@ def compile_count() -> int:
     return statistics.modules
 
 
-def compile_module(funcs: Mapping[str, PrimFunc], target: Target | str | None = None) -> bytes:
-    """A relocatable ELF object of lowered PrimFuncs (`tir.lower`), each a packed function ``symbol_name(name)``.
+def compile_module(
+    funcs: Mapping[str, PrimFunc], target: Target | str | None = None, jobs: int | None = None
+) -> bytes:
+    """An archive of objects, which `relax.runtime` loads, with a packed function per lowered PrimFunc (`tir.lower`).
 
-    Raises DiagnosticError with everything in the functions that there is no code for.
+    Functions that do not call each other are compiled and cached one by one; `jobs` processes compile at once
+    (default: RELAX_JOBS, or one per processor). Raises DiagnosticError with everything in the functions that there
+    is no code for.
     """
     chosen = resolve(target)
-    return _compile(module_text(funcs, chosen), funcs, chosen)
+    return _compile(kernel_texts(funcs, chosen), chosen, jobs)
 
 
-def _compile(text: str, funcs: Mapping[str, PrimFunc], target: Target) -> bytes:
+def _compile(kernels: Sequence[KernelText], target: Target, jobs: int | None = None) -> bytes:
     start = time.perf_counter()
-    key = cache.key_of(
-        text, target.triple, target.mcpu, target.features, str(target.opt_level), compiler_version()
-    )
-    data = cache.load(key, ", ".join(list(funcs)[:4]) + (", …" if len(funcs) > 4 else ""))
-    compiled = data is None
-    if data is None:
-        data = emit_object(text, target)
-        cache.store(key, data)
+    objects, compiled = compiled_objects(kernels, target, jobs)
+    support = support_object(machine_of(target))
+    units = [(data, kernel.names, kernel.messages) for kernel, data in zip(kernels, objects, strict=True)]
+    data = write_archive([(support, (), ()), *units])
     with _lock:
         statistics.modules += 1
-        statistics.functions += len(funcs)
+        statistics.functions += sum(len(kernel.names) for kernel in kernels)
         statistics.llvm_runs += compiled
         statistics.seconds += time.perf_counter() - start
     return data
@@ -107,13 +108,14 @@ def _argument(function: str, position: int, arg: Any) -> Any:
 class CompiledModule:
     """Loaded machine code of several PrimFuncs: ``module["name"](a, b, n)``."""
 
-    def __init__(self, data: bytes, names: tuple[str, ...], text: str, target: Target) -> None:
-        self.data = data
-        """The object file."""
+    def __init__(self, kernels: Sequence[KernelText], target: Target) -> None:
+        names = tuple(name for kernel in kernels for name in kernel.names)
+        self.data = _compile(kernels, target)
+        """The archive of objects."""
         self.target = target
-        self.library: NativeLibrary = load_object(data, ", ".join(names[:4]) or "module")
+        self.library: NativeLibrary = load_object(self.data, ", ".join(names[:4]) or "module")
         self._names = names
-        self._text = text
+        self._kernels = kernels
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -131,13 +133,16 @@ class CompiledModule:
 
     def get_source(self, kind: str = "ll") -> str:
         """The code as text: ``ll``, LLVM IR as it was written; ``opt``, optimised; ``asm``, the assembly."""
-        if kind == "ll":
-            return self._text
-        if kind == "opt":
-            return str(optimised(self._text, self.target))
-        if kind in ("asm", "s"):
-            return emit_assembly(self._text, self.target)
-        raise ValueError(f"unknown kind of source {kind!r}; there are 'll', 'opt' and 'asm'")
+        machine = machine_of(self.target)
+        emit: dict[str, Callable[[str], str]] = {
+            "ll": str,
+            "opt": lambda text: str(worker.optimised(text, machine)),
+            "asm": lambda text: worker.emit_assembly(text, machine),
+        }
+        chosen = emit.get("asm" if kind == "s" else kind)
+        if chosen is None:
+            raise ValueError(f"unknown kind of source {kind!r}; there are 'll', 'opt' and 'asm'")
+        return "\n".join(kernel.shown(chosen(kernel.text)) for kernel in self._kernels)
 
 
 def build_module(
@@ -162,5 +167,4 @@ def build_module(
     chosen = resolve(target)
     lowered = lower(IRModule(funcs), chosen).functions.items()
     kernels = {g.name_hint: func for g, func in lowered if isinstance(func, PrimFunc)}
-    text = module_text(kernels, chosen)
-    return CompiledModule(_compile(text, kernels, chosen), tuple(funcs), text, chosen)
+    return CompiledModule(kernel_texts(kernels, chosen), chosen)

@@ -26,6 +26,30 @@ class ModuleBuilder:
         self._metadata: list[str] = []
         self._shared_metadata: dict[str, str] = {}
         self._attributes: dict[str, int] = {}
+        self._messages: list[tuple[str, str]] = []
+        self._message_numbers: dict[tuple[str, str], int] = {}
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """The strings of all messages, as the loader binds them: a kind, its text, the next kind, …"""
+        return tuple(text for message in self._messages for text in message)
+
+    def message(self, kind: str, text: str) -> Operand:
+        """The number of a message: a kind of error and a printf format, or a name and nothing.
+
+        Messages hold the names of functions, buffers and variables, so they are no part of the module: kernels that
+        differ only in names have one text.
+        """
+        number = self._message_numbers.get((kind, text))
+        if number is None:
+            number = self._message_numbers[kind, text] = self.message_run(kind, [text])
+        return str(number)
+
+    def message_run(self, kind: str, texts: Iterable[str]) -> int:
+        """The number of the first of several messages, which are numbered one after the other."""
+        first = len(self._messages)
+        self._messages += ((_c_string(kind), _c_string(text)) for text in texts)
+        return first
 
     def string(self, text: str) -> Operand:
         """A zero-terminated constant string."""
@@ -57,6 +81,12 @@ class ModuleBuilder:
     def intrinsic(self, name: str, result: str, *parameters: str) -> Operand:
         """An LLVM intrinsic, whose attributes LLVM knows itself."""
         return self.declare(name, result, ", ".join(parameters), "")
+
+    def support(self, name: str, result: str, parameters: str) -> Operand:
+        """A function of the support code, which the loader links to the module."""
+        self._globals["@relax.messages"] = "external hidden constant i8"
+        self._declarations[f"@{name}"] = f"declare hidden {result} @{name}({parameters})"
+        return f"@{name}"
 
     def helper(self, name: str, write: Callable[[], None]) -> Operand:
         """A function of this module that `write` defines when it is first asked for."""
@@ -183,6 +213,11 @@ class FunctionBuilder:
     def text(self) -> str:
         lines = [f"{self._head} {{", "entry:", *self._entry, *self._lines, *self._cold, "}"]
         return "\n".join(lines)
+
+
+def _c_string(text: str) -> str:
+    """A text without the character that ends a string of C."""
+    return text.replace("\0", "\\0")
 
 
 def quoted(name: str) -> str:

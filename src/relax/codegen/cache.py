@@ -1,10 +1,10 @@
 """The kernel cache: compiled objects on disk, found by what they were compiled from.
 
-A key is the digest of the IR text, and that of everything else that decides the machine code (target, versions).
-Entries hold machine code that will run, so the directory is the user's alone (0700; one that somebody else owns or
-can write to is not used), and each entry carries a checksum of its key and its code: an entry under another entry's
-name is not that entry. Only regular files are opened. Writing is atomic. Nothing that goes wrong here fails a build:
-the object is compiled again.
+Every kernel has an entry of its own. A key is the digest of the IR text, in which functions, buffers and variables have
+no names, and that of everything else that decides the machine code (target, versions). Entries hold machine code that
+will run, so the directory is the user's alone (0700; one that somebody else owns or can write to is not used), and each
+entry carries a checksum of its key and its code: an entry under another entry's name is not that entry. Only regular
+files are opened. Writing is atomic. Nothing that goes wrong here fails a build: the object is compiled again.
 
     RELAX_CACHE=0          switches the cache off
     RELAX_CACHE_DIR        where it is (else $XDG_CACHE_HOME/relax, else ~/.cache/relax)
@@ -26,7 +26,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +39,8 @@ _DIGEST: Final = 32
 _HEADER: Final = len(_MAGIC) + _DIGEST
 _DEFAULT_SIZE: Final = 512 << 20
 _LARGEST_ENTRY: Final = 1 << 30
-_PRUNE_EVERY: Final = 64
+_PRUNES: Final = 32
+"""After how great a part of its size the cache is looked through for what is to be removed."""
 _STALE_SECONDS: Final = 3600.0
 _UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _TEMPORARY: Final = ".new-"
@@ -68,7 +69,8 @@ statistics: Final = Statistics()
 
 _lock = threading.Lock()
 _enabled: ContextVar[bool | None] = ContextVar("relax_cache_enabled", default=None)
-_writes = 0
+_unpruned: int | None = None
+"""The bytes stored since the last look; None before the first one."""
 
 
 @dataclass(frozen=True)
@@ -157,17 +159,43 @@ def say(message: str, *arguments: object) -> None:
 
 def load(key: Key, what: str = "module") -> bytes | None:
     """The object stored under a key; None if there is none that can be trusted."""
-    found, reason = _read(key) if enabled() else (None, "the cache is switched off")
-    with _lock:
-        if found is not None:
-            statistics.hits += 1
+    return load_all({key: what}).get(key)
+
+
+def load_all(wanted: Mapping[Key, str]) -> dict[Key, bytes]:
+    """The objects stored under keys, without those of which there is none that can be trusted.
+
+    `wanted` says what to call each object in the log.
+    """
+    used = enabled()
+    loaded: dict[Key, bytes] = {}
+    absent: list[Key] = []
+    for key, what in wanted.items():
+        data, reason = _read(key) if used else (None, "the cache is switched off")
+        if data is not None:
+            loaded[key] = data
+            say("%s: found %s", what, key.name)
+        elif reason:
+            _missed(what, reason)
         else:
-            statistics.misses[reason] += 1
-    say("%s: %s", what, f"found {key.name}" if found is not None else f"compiled, since {reason}")
-    return found
+            absent.append(key)
+    sources = _sources() if absent else frozenset[str]()
+    for key in absent:
+        elsewhere = "it was compiled for another target or by another version"
+        _missed(wanted[key], elsewhere if key.source in sources else "this code was not compiled before")
+    with _lock:
+        statistics.hits += len(loaded)
+    return loaded
+
+
+def _missed(what: str, reason: str) -> None:
+    with _lock:
+        statistics.misses[reason] += 1
+    say("%s: compiled, since %s", what, reason)
 
 
 def _read(key: Key) -> tuple[bytes | None, str]:
+    """An object, or why there is none; no reason for an entry that is not there."""
     try:
         folder = _trusted_directory(create=False)
         if folder is None:
@@ -175,7 +203,7 @@ def _read(key: Key) -> tuple[bytes | None, str]:
         path = folder / key.name
         data = _read_own_file(path)
     except FileNotFoundError:
-        return None, _why_absent(key)
+        return None, ""
     except OSError as error:
         return None, f"the cache cannot be read ({error.strerror or error})"
     body = data[_HEADER:]
@@ -210,18 +238,16 @@ def _check_entry(path: Path, status: os.stat_result) -> None:
         raise OSError(27, f"{path} is too large for an entry")
 
 
-def _why_absent(key: Key) -> str:
-    """Whether the same IR was compiled for something else."""
+def _sources() -> frozenset[str]:
+    """The digests of all IR texts that were compiled for any target by any version."""
     with contextlib.suppress(OSError):
-        for entry in os.scandir(directory()):
-            if entry.name.startswith(f"{key.source}-"):
-                return "it was compiled for another target or by another version"
-    return "this code was not compiled before"
+        return frozenset(entry.name.partition("-")[0] for entry in os.scandir(directory()))
+    return frozenset()
 
 
 def store(key: Key, data: bytes) -> None:
     """Keep an object. A disk that is full or read-only only means that it is not kept."""
-    global _writes
+    global _unpruned
     if not enabled() or min(size_limit(), _LARGEST_ENTRY - _HEADER) < len(data):
         return
     try:
@@ -236,8 +262,8 @@ def store(key: Key, data: bytes) -> None:
         return
     with _lock:
         statistics.stored += 1
-        _writes += 1
-        due = _writes % _PRUNE_EVERY == 1
+        due = _unpruned is None or _unpruned > size_limit() // _PRUNES
+        _unpruned = 0 if due else (_unpruned or 0) + len(data)
     if due:
         prune()
 

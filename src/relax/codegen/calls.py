@@ -11,17 +11,16 @@ from ..prim import Call, PrimExpr, Var, free_vars
 from ..runtime.limits import DIMENSION_LIMIT
 from ..runtime.sizes import SIZE_RANGE
 from ..tir import Buffer, BufferLoad, PrimFunc
-from .builder import quoted
-from .context import Context, Storage, escaped
+from .context import Context, Storage, Unit, escaped
 from .formula import Val
 from .index import extended, index
 from .signature import ArgumentField, Signature, signature
 from .types import register_type
 
 
-def inner_symbol(name: str) -> str:
+def inner_symbol(unit: Unit, name: str) -> str:
     """The symbol of a PrimFunc's body, which takes raw pointers and sizes."""
-    return quoted(f"relax.body.{name}")
+    return f"@relax.body.{unit.numbers[name]}"
 
 
 def call_function(cx: Context, call: Call, callee: str) -> None:
@@ -65,7 +64,7 @@ def call_function(cx: Context, call: Call, callee: str) -> None:
     with cx.elsewhere():
         cx.vars.update(scalars)
         operands += _sizes(cx, callee, known, places)
-    status = cx.b.op(f"call i32 {inner_symbol(callee)}({', '.join(operands)})")
+    status = cx.b.op(f"call i32 {inner_symbol(cx.unit, callee)}({', '.join(operands)})")
     cx.forget()
     cx.leave_unless_zero(status)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeAlias
 
 from ..ir import DataType, Diagnostic, DiagnosticError, Span
@@ -19,7 +20,7 @@ from .builder import FunctionBuilder, ModuleBuilder, Operand
 from .facts import Knowledge
 from .floats import SmallFloats
 from .formula import Val, constant
-from .support import raise_function
+from .support import raise_error
 from .types import element_type
 
 Rule: TypeAlias = "Callable[[Context, PrimExpr], Val]"
@@ -49,23 +50,34 @@ class Memory:
 
 @dataclass
 class Unit:
-    """One module under construction."""
+    """One LLVM module under construction: PrimFuncs that call each other."""
 
     module: ModuleBuilder
     target: Target
     small_floats: SmallFloats
     functions: dict[str, PrimFunc]
+    symbols: frozenset[str] = frozenset()
+    """Symbols by which all functions being compiled, also those of other LLVM modules, are known outside."""
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
     unbound: set[Var] = field(default_factory=set[Var])
     """Variables of signatures that nothing binds: they have been reported, their uses need not be."""
 
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """Numbers of the functions, by which symbols call them: names are no part of the code."""
+        return {name: i for i, name in enumerate(self.functions)}
+
     def report(self, function: str, diagnostic: Diagnostic) -> None:
         """Note an error; the same one is noted once per function."""
-        label = diagnostic.label or f"in PrimFunc {function}"
-        span = diagnostic.span or self.functions[function].span
-        diagnostic = replace(diagnostic, span=span, label=label)
+        diagnostic = located(function, self.functions[function], diagnostic)
         if diagnostic not in self.diagnostics:
             self.diagnostics.append(diagnostic)
+
+
+def located(name: str, func: PrimFunc, diagnostic: Diagnostic) -> Diagnostic:
+    """A diagnostic with the function it is about."""
+    label = diagnostic.label or f"in PrimFunc {name}"
+    return replace(diagnostic, span=diagnostic.span or func.span, label=label)
 
 
 class Context:
@@ -241,12 +253,9 @@ class Context:
 
     def fail(self, kind: str, message: str, *arguments: Val) -> None:
         """Leave with an error."""
-        module = self.b.module
         # Shape arithmetic is part of the Relax function that calls it, and has no name to users.
-        text = module.string(message if self.checked else f"{escaped(self.title)}: {message}")
-        operands = [f"i64 {a.to('i64').ref}" for a in arguments] + ["i64 0"] * (4 - len(arguments))
-        function = raise_function(module)
-        self.b.do(f"call void {function}(ptr {module.string(kind)}, ptr {text}, {', '.join(operands)})")
+        text = message if self.checked else f"{escaped(self.title)}: {message}"
+        self.b.do(raise_error(self.b.module, kind, text, [a.to("i64").ref for a in arguments]))
         self.b.end(f"br label %{self.error_label}")
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 from ..target import Caches, Machine, Target
+from . import worker
 
 
 def resolve(target: Target | str | None = None) -> Target:
@@ -48,13 +49,6 @@ def resolve(target: Target | str | None = None) -> Target:
             cores=options.get("num-cores", 0) or host_cores(),
         )
     )
-
-
-@lru_cache(maxsize=1)
-def initialize() -> None:
-    """Make LLVM ready to compile for any machine it knows."""
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
 
 
 @lru_cache(maxsize=1)
@@ -109,7 +103,7 @@ def elf_triple(triple: str) -> str:
 @lru_cache(maxsize=64)
 def check(triple: str, cpu: str, features: str) -> None:
     """Raise ValueError when LLVM does not know the triple, the processor or a feature, or has no 64-bit ELF for it."""
-    initialize()
+    worker.initialize()
     try:
         llvm.Target.from_triple(triple)
     except RuntimeError as error:
@@ -121,17 +115,14 @@ def check(triple: str, cpu: str, features: str) -> None:
         raise ValueError(f"{cpu!r} is not the name of a processor")
     if (cpu or features) and not (cpu == host_cpu() and features == host_features()):
         _check_with_llvm(triple, cpu, features)
-    layout = str(target_machine(triple, cpu, features).target_data)
+    layout = str(worker.target_machine(worker.Machine(triple, cpu, features, 3)).target_data)
     if not layout.startswith("e-") or "p:32:32" in layout or "m:e" not in layout:
         raise ValueError(f"target triple {triple!r}: only 64-bit little-endian machines are supported")
 
 
 def _check_with_llvm(triple: str, cpu: str, features: str) -> None:
     """LLVM only warns about unknown names, on stderr, or ends the process: so another process asks it."""
-    code = (
-        "import sys, relax.codegen.host as m; "
-        "m.initialize(); m.assembly('define void @f() { ret void }', *sys.argv[1:])"
-    )
+    code = "import sys, relax.codegen.host as m; m.assembly('define void @f() { ret void }', *sys.argv[1:])"
     done = subprocess.run(
         [sys.executable, "-c", code, triple, cpu, features], capture_output=True, text=True, check=False
     )
@@ -140,14 +131,6 @@ def _check_with_llvm(triple: str, cpu: str, features: str) -> None:
         raise ValueError(f"LLVM: {complaint.partition(' (')[0]} ({triple})")
     if done.returncode != 0:
         raise ValueError(f"LLVM cannot compile for {cpu or triple} {features}: {done.stderr.strip()[-200:]}")
-
-
-def target_machine(triple: str, cpu: str, features: str, opt_level: int = 3) -> llvm.TargetMachine:
-    """A fresh target machine for position-independent code."""
-    initialize()
-    return llvm.Target.from_triple(triple).create_target_machine(
-        cpu=cpu, features=features, opt=opt_level, reloc="pic", codemodel="small"
-    )
 
 
 _PROBE = """
@@ -215,7 +198,7 @@ def probe(triple: str, cpu: str, features: str) -> Machine:
 
 def assembly(ir: str, triple: str, cpu: str, features: str) -> str:
     """The assembly text LLVM makes of IR, without optimising it first."""
-    machine = target_machine(triple, cpu, features)
+    machine = worker.target_machine(worker.Machine(triple, cpu, features, 3))
     module = llvm.parse_assembly(f'target triple = "{triple}"\n{ir}')
     return str(machine.emit_assembly(module))
 

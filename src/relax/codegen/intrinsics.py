@@ -218,6 +218,11 @@ def _extern(pure: bool) -> Intrinsic:
         if not isinstance(name, StringImm) or not _EXTERN_NAME.fullmatch(name.value):
             cx.report("E5903", "call_extern: the first argument must be the name of a C function", call)
             return cx.anything(call.dtype)
+        if name.value in cx.unit.symbols:
+            message = (
+                f"call_extern {name.value}: this is no C function, but one that the module itself defines"
+            )
+            cx.report("E5909", message, call, "call it by its name in the module")
         for arg in (*call.args[1:], call):
             if arg is not call or not call.dtype.is_void:
                 _check_extern(cx, call, name.value, arg)

@@ -1,16 +1,19 @@
-"""A module of PrimFuncs as LLVM IR: for each, an inner function and the packed wrapper around it."""
+"""PrimFuncs as LLVM IR: for each, an inner function and the packed wrapper around it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from ..ir import Diagnostic, DiagnosticError
+from ..ir import Diagnostic, DiagnosticError, GlobalVar, Node, walk
 from ..target import Target
 from ..tir import PrimFunc
 from ..tir.transform import PARALLEL_BODY
 from . import expr, intrinsics, memory
-from .builder import FunctionBuilder, ModuleBuilder
+from .builder import FunctionBuilder, ModuleBuilder, quoted
 from .calls import inner_symbol
 from .context import Context, Rule, Unit
 from .floats import SmallFloats
@@ -20,28 +23,107 @@ from .signature import Signature, signature
 from .stmt import write
 from .types import register_type
 from .views import declare_memory
-from .wrapper import Wrapper
+from .wrapper import Wrapper, symbol_name
 
 _RULES: Final[dict[type, Rule]] = {**expr.RULES, **memory.RULES, **intrinsics.RULES}
 
 
+@dataclass(frozen=True)
+class KernelText:
+    """LLVM IR of PrimFuncs that call each other, without names: those are put in when objects are linked."""
+
+    text: str
+    names: tuple[str, ...]
+    """Names of the functions; ``relax.function.0`` is the first."""
+    bodies: tuple[str, ...]
+    """Names of the functions that only these call; they are numbered after them."""
+    messages: tuple[str, ...]
+    """Kinds and texts of the errors, alternately, in the order of their numbers."""
+
+    def shown(self, code: str) -> str:
+        """Code made of the text, for people: with the names, and with the messages as comments before it."""
+        pairs = zip(self.messages[::2], self.messages[1::2], strict=True)
+        lines = [
+            f"; message {i}: {kind}: {text}" if text else f"; message {i}: {kind}"
+            for i, (kind, text) in enumerate(pairs)
+        ]
+
+        def named(found: re.Match[str]) -> str:
+            sigil, kind, number = found.groups()
+            name = (*self.names, *self.bodies)[int(number)]
+            symbol = symbol_name(name) if kind == "function" else f"relax.{kind}.{name}"
+            return quoted(symbol) if sigil else symbol
+
+        return "\n".join([*lines, _NUMBERED.sub(named, code)])
+
+
+_NUMBERED: Final = re.compile(r"(@?)\brelax\.(function|body|part\d+)\.(\d+)\b")
+
+
 def module_text(funcs: Mapping[str, PrimFunc], target: Target) -> str:
-    """LLVM IR for lowered functions by name. Raises DiagnosticError with all that was found wrong."""
-    module = ModuleBuilder()
-    unit = Unit(module, target, SmallFloats(target.has_half_conversion), dict(funcs))
+    """LLVM IR for lowered functions by name, for people to read. Raises DiagnosticError with all that is wrong."""
+    return "\n".join(kernel.shown(kernel.text) for kernel in kernel_texts(funcs, target))
+
+
+def kernel_texts(funcs: Mapping[str, PrimFunc], target: Target) -> list[KernelText]:
+    """LLVM IR for lowered functions by name, those that call each other together.
+
+    Raises DiagnosticError with all that was found wrong.
+    """
+    diagnostics: list[Diagnostic] = []
+    half = SmallFloats(target.has_half_conversion)
+    symbols = frozenset(map(symbol_name, funcs))
+    units = [Unit(ModuleBuilder(), target, half, group, symbols, diagnostics) for group in _groups(funcs)]
+    homes = {name: unit for unit in units for name in unit.functions}
     for name, func in funcs.items():
-        _refuse_unknown(unit, name, func)
-        try:
-            known = signature(unit, name, func)
-            _write_inner(unit, name, func, known)
-            if PARALLEL_BODY not in func.attrs:
-                Wrapper(unit, name, known, _RULES).write()
-        except DiagnosticError as error:
-            for diagnostic in error.diagnostics:
-                unit.report(name, diagnostic)
-    if unit.diagnostics:
-        raise DiagnosticError(unit.diagnostics)
-    return f'target triple = "{target.triple}"\n{module.text()}'
+        _write(homes[name], name, func)
+    if diagnostics:
+        raise DiagnosticError(diagnostics)
+    head = f'target triple = "{target.triple}"\n'
+    return [
+        KernelText(head + unit.module.text(), *_names(unit.functions), unit.module.messages) for unit in units
+    ]
+
+
+def _names(funcs: Mapping[str, PrimFunc]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The functions that can be called from outside, and bodies of parallel loops, which come after them."""
+    bodies = tuple(name for name, func in funcs.items() if PARALLEL_BODY in func.attrs)
+    return tuple(funcs)[: len(funcs) - len(bodies)], bodies
+
+
+def _groups(funcs: Mapping[str, PrimFunc]) -> list[dict[str, PrimFunc]]:
+    """The functions in groups none of which calls another, in their order, bodies of parallel loops last."""
+    leaders = {name: name for name in funcs}
+
+    def leader(name: str) -> str:
+        while leaders[name] != name:
+            name = leaders[name] = leaders[leaders[name]]
+        return name
+
+    def join(name: str, node: Node) -> bool:
+        if isinstance(node, GlobalVar) and node.name_hint in leaders:
+            leaders[leader(node.name_hint)] = leader(name)
+        return True
+
+    for name, func in funcs.items():
+        walk(func.body, partial(join, name))
+    groups: dict[str, dict[str, PrimFunc]] = {}
+    for name, func in sorted(funcs.items(), key=lambda item: PARALLEL_BODY in item[1].attrs):
+        groups.setdefault(leader(name), {})[name] = func
+    return list(groups.values())
+
+
+def _write(unit: Unit, name: str, func: PrimFunc) -> None:
+    """Write a function and its wrapper, or report what is wrong with it."""
+    _refuse_unknown(unit, name, func)
+    try:
+        known = signature(unit, name, func)
+        _write_inner(unit, name, func, known)
+        if PARALLEL_BODY not in func.attrs:
+            Wrapper(unit, name, known, _RULES).write()
+    except DiagnosticError as error:
+        for diagnostic in error.diagnostics:
+            unit.report(name, diagnostic)
 
 
 def _refuse_unknown(unit: Unit, name: str, func: PrimFunc) -> None:
@@ -66,7 +148,7 @@ def _write_inner(unit: Unit, name: str, func: PrimFunc, known: Signature) -> Non
     inline = (
         unit.module.attribute_group(attributes % "alwaysinline") if PARALLEL_BODY in func.attrs else group
     )
-    head = f"define internal i32 {inner_symbol(name)}({', '.join(parameters)}) #{inline}"
+    head = f"define internal i32 {inner_symbol(unit, name)}({', '.join(parameters)}) #{inline}"
     b = FunctionBuilder(unit.module, head)
     cx = Context(unit, b, name, _RULES)
     cx.attributes = group

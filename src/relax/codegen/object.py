@@ -1,63 +1,68 @@
-"""LLVM IR to machine code: the optimisation pipeline, object files, assembly text.
-
-llvmlite lets one thread at a time into LLVM, so modules are compiled one after the other; many small functions are
-best compiled as one module.
-"""
+"""Kernels as objects: from the cache, or compiled; and the support code they share."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from importlib.metadata import version
-from typing import Any
+from typing import TypeVar
 
 import llvmlite.binding as llvm
 
 from ..ir import Diagnostic, DiagnosticError
 from ..target import Target
-from .host import target_machine
+from . import cache, worker
+from .module import KernelText
+from .parallel import emit_objects
+from .support import support_text
 
-#: part of every cache key: raise it when the pipeline below changes
-PIPELINE_VERSION = 1
+#: part of every cache key: raise it when the passes of `worker` change
+PIPELINE_VERSION = 2
+
+_T = TypeVar("_T")
 
 
 def compiler_version() -> str:
-    """What, beside the IR and the target, decides the machine code."""
+    """All that decides the machine code, beside the IR and the target, or that it must fit."""
     numbers = ".".join(map(str, llvm.llvm_version_info))
-    return f"pipeline {PIPELINE_VERSION}, llvmlite {version('llvmlite')}, LLVM {numbers}"
+    support = hashlib.blake2b(support_text().encode(), digest_size=8).hexdigest()
+    return f"pipeline {PIPELINE_VERSION}, support {support}, llvmlite {version('llvmlite')}, LLVM {numbers}"
+
+
+def machine_of(target: Target) -> worker.Machine:
+    """The machine of a target, for LLVM."""
+    return worker.Machine(target.triple, target.mcpu, target.features, target.opt_level)
+
+
+def compiled_objects(
+    kernels: Sequence[KernelText], target: Target, jobs: int | None = None
+) -> tuple[list[bytes], int]:
+    """The object of every kernel, and how many had to be compiled; `jobs` processes compile at once."""
+    machine = machine_of(target)
+    environment = (*map(str, machine), compiler_version())
+    wanted = {kernel.text: ", ".join(kernel.names) for kernel in kernels}
+    keys = {text: cache.key_of(text, *environment) for text in wanted}
+    loaded = cache.load_all({keys[text]: names for text, names in wanted.items()})
+    objects = {text: loaded[key] for text, key in keys.items() if key in loaded}
+    missing = [text for text in wanted if text not in objects]
+    for text, data in zip(missing, accepted(lambda: emit_objects(missing, machine, jobs)), strict=True):
+        objects[text] = data
+        cache.store(keys[text], data)
+    return [objects[kernel.text] for kernel in kernels], len(missing)
 
 
 @lru_cache(maxsize=8)
-def _machine(triple: str, cpu: str, features: str, level: int) -> Any:
-    return target_machine(triple, cpu, features, level)
+def support_object(machine: worker.Machine) -> bytes:
+    """The object of the support code: small, and compiled once in a process."""
+    text = f'target triple = "{machine.triple}"\n{support_text()}'
+    return accepted(lambda: worker.emit_object(text, machine))
 
 
-def machine_for(target: Target) -> Any:
-    """LLVM's target machine for a target."""
-    return _machine(target.triple, target.mcpu, target.features, target.opt_level)
-
-
-def optimised(text: str, target: Target) -> Any:
-    """The LLVM module of an IR text, verified and optimised."""
+def accepted(compile_: Callable[[], _T]) -> _T:
+    """What LLVM makes of generated code. Raises DiagnosticError if it does not accept the code."""
     try:
-        module = llvm.parse_assembly(text)
-        module.verify()
+        return compile_()
     except RuntimeError as error:
         message = f"LLVM does not accept the code that was generated: {str(error).strip()}"
-        hint = "this is an error of relax, or a C function is called that the module itself defines"
-        raise DiagnosticError(Diagnostic("E5909", message, hint=hint)) from None
-    options = llvm.create_pipeline_tuning_options(speed_level=target.opt_level)
-    options.loop_vectorization = options.slp_vectorization = target.opt_level >= 2
-    options.loop_interleaving = options.loop_unrolling = target.opt_level >= 2
-    passes = llvm.create_pass_builder(machine_for(target), options)
-    passes.getModulePassManager().run(module, passes)
-    return module
-
-
-def emit_object(text: str, target: Target) -> bytes:
-    """A relocatable ELF object."""
-    return bytes(machine_for(target).emit_object(optimised(text, target)))
-
-
-def emit_assembly(text: str, target: Target) -> str:
-    """The assembly of what `emit_object` would give."""
-    return str(machine_for(target).emit_assembly(optimised(text, target)))
+        raise DiagnosticError(Diagnostic("E5909", message, hint="this is an error of relax")) from None

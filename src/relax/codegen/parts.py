@@ -18,7 +18,7 @@ from typing import Final
 
 from ..ir import Node, walk
 from ..tir import For, SeqStmt, Stmt, While
-from .builder import Operand, quoted
+from .builder import Operand
 from .context import Context
 
 _LOOP: Final = 16
@@ -73,7 +73,7 @@ def write_apart(cx: Context, write: Callable[[], None]) -> None:
     cx.forget()
     used = {name for line in lines for name in _LOCAL.findall(line)}
     taken = {ref: type_ for ref, type_ in _in_scope(cx) if ref in used}
-    symbol = quoted(f"{b.label('relax.part')}.{cx.name}")
+    symbol = f"@{b.label('relax.part')}.{cx.unit.numbers[cx.name]}"
     pointers = {ref for ref, type_ in taken.items() if type_ == "ptr"}
     alias = " noalias" if pointers <= cx.distinct else ""
     parameters = (f"{type_}{alias if type_ == 'ptr' else ''} {ref}" for ref, type_ in taken.items())

@@ -1,6 +1,6 @@
 """The packed wrapper: what a PrimFunc looks like from outside.
 
-    int __tvm_ffi_<name>(void *self, const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result)
+    int relax.function.<number>(void *self, const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result)
 
 Every argument is checked before the body runs: count, kind, device, dtype, rank, compactness, alignment, and each
 dimension against the sizes the parameters bind. Errors name the function, the argument, what was found and expected:
@@ -10,19 +10,20 @@ dimension against the sizes the parameters bind. Errors name the function, the a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import reduce
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final, cast
 
 from ..ir import DataType
 from ..prim import IntImm, PrimExpr, Var, free_vars
 from ..prim.intervals import dtype_range
+from ..runtime.combine import FUNCTION
 from ..runtime.limits import DIMENSION_LIMIT
 from ..runtime.sizes import SIZE_RANGE
 from ..tir import Buffer, overlap_message
 from ..tir.arguments import size_text
 from . import support
-from .builder import FunctionBuilder, Operand, quoted
+from .builder import FunctionBuilder, Operand
 from .calls import inner_symbol
 from .context import Context, Rule, Unit, escaped
 from .floats import whole_as_double
@@ -44,14 +45,13 @@ class Wrapper:
 
     def __init__(self, unit: Unit, name: str, known: Signature, rules: Mapping[type, Rule]) -> None:
         head = (
-            f"define i32 {quoted(symbol_name(name))}(ptr %self, ptr %args, i32 %count, ptr %result) "
+            f"define i32 @{FUNCTION}{unit.numbers[name]}(ptr %self, ptr %args, i32 %count, ptr %result) "
             f"#{unit.module.attribute_group('nounwind noinline optnone')}"
         )
         self.known = known
         self.b = FunctionBuilder(unit.module, head)
         self.cx = Context(unit, self.b, name, rules)
         self.tensors: dict[int, Operand] = {}
-        self.spans: dict[int, tuple[Val, Val]] = {}
 
     def write(self) -> None:
         """Write the whole function into the module."""
@@ -67,8 +67,11 @@ class Wrapper:
                 self.tensors[i] = self.tensor(i, buffer)
         for var, place in known.bound.items():
             self.bind(var, place)
-        for place, expr in known.compared:
-            self.compare(place, expr)
+        for run in _runs(known.compared):
+            if isinstance(run[0][1], IntImm) and run[0][0].what == "shape":
+                self.compare_sizes([(place, cast(IntImm, expr).value) for place, expr in run])
+            else:
+                self.compare(*run[0])
         self.require_apart()
         arguments = iter(operands)
         passed = [
@@ -76,7 +79,7 @@ class Wrapper:
             for i, (_, buffer) in enumerate(known.params)
         ]
         passed += [f"i64 {self.cx.wide[var].ref}" for var in known.bound]
-        status = b.op(f"call i32 {inner_symbol(self.cx.name)}({', '.join(passed)})")
+        status = b.op(f"call i32 {inner_symbol(self.cx.unit, self.cx.name)}({', '.join(passed)})")
         b.end(f"ret i32 {status}")
         with b.cold("error"):
             b.end("ret i32 -1")
@@ -91,20 +94,15 @@ class Wrapper:
     def argument(self, i: int) -> Operand:
         return "%args" if i == 0 else self.b.op(f"getelementptr {support.ANY_TYPE}, ptr %args, i64 {i}")
 
-    def who(self, name: str) -> Operand:
-        return self.b.module.string(f"{self.cx.name}: argument {name}")
-
     # ------------------------------------------------------------------ tensors
 
     def tensor(self, i: int, buffer: Buffer) -> Operand:
         """The checked DLTensor of an argument."""
-        function = support.tensor_function(self.b.module)
         code, bits = dlpack_code(buffer.dtype)
         dtype = code | bits << 8 | max(buffer.dtype.lanes, 1) << 16
-        tensor = self.b.op(
-            f"call ptr {function}(ptr {self.argument(i)}, ptr {self.who(buffer.name)}, i32 {dtype}, "
-            f"i32 {buffer.ndim}, i32 {int(bool(buffer.strides))})"
-        )
+        who = f"{self.cx.name}: argument {buffer.name}"
+        module, strided = self.b.module, bool(buffer.strides)
+        tensor = self.b.op(support.checked_tensor(module, self.argument(i), who, dtype, buffer.ndim, strided))
         null = self.b.op(f"icmp eq ptr {tensor}, null")
         fine = self.b.label("ok")
         self.b.branch_if(null, "error", fine, hint="otherwise")
@@ -117,11 +115,9 @@ class Wrapper:
 
     def data(self, i: int, buffer: Buffer) -> Operand:
         """The pointer to the first element; to where the offset is counted from, if the buffer has a named one."""
-        data = self.field(self.tensors[i], 0, "ptr")
         if buffer.elem_offset is not None:
-            return data
-        offset = self.field(self.tensors[i], 9, "i64")
-        return self.b.op(f"getelementptr i8, ptr {data}, i64 {offset}")
+            return self.field(self.tensors[i], 0, "ptr")
+        return self.b.op(support.tensor_data(self.b.module, self.tensors[i]))
 
     def number(self, place: ArgumentField) -> Val:
         """A dimension, stride or offset of an argument."""
@@ -161,44 +157,19 @@ class Wrapper:
     # ------------------------------------------------------------------ overlaps
 
     def require_apart(self) -> None:
-        """Check that what is written overlaps nothing else, where the function promises so: one test for all pairs."""
-        pairs = [(pair, self.apart(*pair)) for pair in self.known.apart]
-        if not pairs:
-            return
-        fine = reduce(lambda a, b: a & b, (apart for _, apart in pairs))
-        good, bad = self.b.label("apart"), self.b.label("overlap")
-        self.b.branch_if(fine.ref, good, bad, hint="then")
-        with self.b.cold(bad), self.cx.sometimes():
-            for (i, j), apart in pairs:
-                names = (escaped(self.buffer(k).name) for k in (i, j))
-                self.cx.fail_unless(apart, "ValueError", overlap_message(*names))
-            self.b.branch(good)
-        self.b.start(good)
+        """Check that what is written overlaps nothing else, where the function promises so."""
+        for i, j in self.known.apart:
+            (a, a_strided), (b, b_strided) = ((self.buffer(k), bool(self.buffer(k).strides)) for k in (i, j))
+            call = support.tensors_apart(
+                self.b.module, self.tensors[i], a_strided, self.tensors[j], b_strided
+            )
+            message = overlap_message(escaped(a.name), escaped(b.name))
+            self.cx.fail_unless(Val(self.b, "i1", 1, self.b.op(call)), "ValueError", message)
 
     def buffer(self, i: int) -> Buffer:
         buffer = self.known.params[i][1]
         assert buffer is not None
         return buffer
-
-    def apart(self, i: int, j: int) -> Val:
-        """Whether two arguments share no byte."""
-        (first, first_end), (second, second_end) = self.span(i), self.span(j)
-        start, end = first.intrinsic("umax", second), first_end.intrinsic("umin", second_end)
-        return start.make(f"icmp uge i64 {start.ref}, {end.ref}", "i1")
-
-    def span(self, i: int) -> tuple[Val, Val]:
-        """Addresses of an argument's first byte, and of the one behind its last; if strided, its first element's."""
-        if i not in self.spans:
-            buffer, tensor = self.buffer(i), self.tensors[i]
-            size = self.cx.i64(max(buffer.dtype.bits // 8, 1) * max(buffer.dtype.lanes, 1))
-            shape = self.field(tensor, 7, "ptr") if buffer.ndim else ""
-            for axis in range(buffer.ndim):
-                extent = self.entry(shape, axis)
-                size = size * (extent.intrinsic("umin", self.cx.i64(1)) if buffer.strides else extent)
-            data = Val(self.b, "i64", 1, self.b.op(f"ptrtoint ptr {self.field(tensor, 0, 'ptr')} to i64"))
-            start = data + Val(self.b, "i64", 1, self.field(tensor, 9, "i64"))
-            self.spans[i] = start, start + size
-        return self.spans[i]
 
     # ------------------------------------------------------------------ sizes
 
@@ -219,6 +190,17 @@ class Wrapper:
             )
             self.cx.fail_unless(value.compare("", "ult", DIMENSION_LIMIT), "ValueError", message, value)
             self.cx.facts.size(var)
+
+    def compare_sizes(self, run: Sequence[tuple[ArgumentField, int]]) -> None:
+        """Compare dimensions of one argument, one after the other, with numbers."""
+        first = run[0][0]
+        who = f"{escaped(self.cx.name)}: argument {escaped(first.buffer.name)}"
+        texts = [f"{who}: {place.words} is %lld, expected {size}" for place, size in run]
+        sizes = [size for _, size in run]
+        call = support.has_shape(self.b.module, self.tensors[first.param], first.axis, sizes, texts)
+        fine = self.b.label("ok")
+        self.b.branch_if(self.b.op(call), fine, "error", hint="then")
+        self.b.start(fine)
 
     def compare(self, place: ArgumentField, expr: PrimExpr) -> None:
         with self.cx.exactly():
@@ -286,11 +268,10 @@ class Wrapper:
         return self.cx.unit.small_floats.from_double(dtype, value)
 
     def require_kind(self, fine: Val, param: Var, wanted: str, kind: Val) -> None:
-        function = support.kind_name_function(self.b.module)
         good, bad = self.b.label("ok"), self.b.label("bad")
         self.b.branch_if(fine.ref, good, bad, hint="then")
         with self.b.cold(bad):
-            name = self.b.op(f"call ptr {function}(i32 {kind.ref})")
+            name = self.b.op(support.kind_name(self.b.module, kind.ref))
             text = Val(self.b, "i64", 1, self.b.op(f"ptrtoint ptr {name} to i64"))
             self.cx.fail("TypeError", f"argument {escaped(param.name)}: expected {wanted}, found %s", text)
         self.b.start(good)
@@ -306,3 +287,18 @@ class Wrapper:
         if param.nonnegative:
             message = f"argument {escaped(param.name)}: the value is %lld, expected a size, {SIZE_RANGE}"
             self.cx.fail_unless(value.compare("", "ult", DIMENSION_LIMIT), "ValueError", message, value)
+
+
+_Compared = tuple[ArgumentField, PrimExpr]
+
+
+def _runs(compared: Sequence[_Compared]) -> Iterator[list[_Compared]]:
+    """The comparisons in their order; those of consecutive dimensions of an argument with numbers together."""
+
+    def key(item: tuple[int, _Compared]) -> tuple[int, ...]:
+        i, (place, expr) = item
+        together = isinstance(expr, IntImm) and place.what == "shape"
+        return (place.param, place.axis - i) if together else (-1, 0, i)
+
+    for _, group in groupby(enumerate(compared), key):
+        yield [item for _, item in group]

@@ -18,7 +18,10 @@ MACHINES: Final = {X86_64: "x86-64", AARCH64: "AArch64"}
 SHT_SYMTAB, SHT_RELA, SHT_NOBITS, SHT_REL = 2, 4, 8, 9
 _SHT_INIT_ARRAYS: Final = {14, 15, 16}
 SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_TLS, SHF_COMPRESSED = 1, 2, 4, 0x400, 0x800
-SHN_UNDEF, SHN_ABS, SHN_COMMON, _SHN_LORESERVE = 0, 0xFFF1, 0xFFF2, 0xFF00
+SHN_UNDEF, SHN_ABS, SHN_COMMON = 0, -1, -2
+_RESERVED: Final[dict[int, int]] = {0xFFF1: SHN_ABS, 0xFFF2: SHN_COMMON}
+"""Numbers in the file that mean no section; here they are negative, which leaves room for any number of sections."""
+_SHN_LORESERVE: Final = 0xFF00
 STB_LOCAL, STB_GLOBAL, STB_WEAK = 0, 1, 2
 STT_FUNC, STT_TLS, STT_GNU_IFUNC = 2, 6, 10
 
@@ -208,18 +211,22 @@ def _read_symbols(
     symbols: list[Symbol] = []
     for name_at, info, _, section, value, size in _SYM.iter_unpack(table):
         name = _string(names, name_at, f"name of symbol {len(symbols)}")
-        symbol = Symbol(name, section, value, size, info >> 4, info & 15)
+        symbol = Symbol(name, _section_number(section), value, size, info >> 4, info & 15)
         _check_symbol(symbol, sections)
         symbols.append(symbol)
     return tuple(symbols)
+
+
+def _section_number(number: int) -> int:
+    return _RESERVED.get(number, number)
 
 
 def _check_symbol(symbol: Symbol, sections: tuple[Section, ...]) -> None:
     if symbol.kind in (STT_TLS, STT_GNU_IFUNC):
         raise ObjectFileError(f"symbol {symbol.name} is thread-local or indirect, which is not supported")
     if symbol.section >= _SHN_LORESERVE:
-        if symbol.section not in (SHN_ABS, SHN_COMMON):
-            raise ObjectFileError(f"symbol {symbol.name} has section index {symbol.section:#x}")
+        raise ObjectFileError(f"symbol {symbol.name} has section index {symbol.section:#x}")
+    if symbol.section < 0:
         if symbol.section == SHN_COMMON and symbol.size > _MAX_SECTION:
             raise ObjectFileError(f"symbol {symbol.name} is {symbol.size} bytes long")
     elif symbol.section >= len(sections):

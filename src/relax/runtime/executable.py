@@ -1,6 +1,6 @@
 """Executable: a compiled program, ready to run, to print, to save and to load.
 
-It holds constants, code for the virtual machine and, as one object file, the compiled kernels. A saved
+It holds constants, code for the virtual machine and the compiled kernels, an archive of objects. A saved
 executable runs where only this package is installed. It contains machine code: load only what you trust.
 """
 
@@ -57,7 +57,7 @@ class Executable:
         triple: str = "",
         features: Iterable[str] = (),
     ) -> None:
-        """Take a program and the object file with its kernels, compiled for `triple` and the CPU `features`.
+        """Take a program and its kernels (an archive, or one object), compiled for `triple` and the CPU `features`.
 
         Or take an executable as it is: ``relax.Executable(relax.runtime.load_module(path))``, as in TVM. Raises
         BytecodeError if the program breaks a rule of the machine.

@@ -6,7 +6,7 @@
     CNST      the constants, tagged; tensors refer to DATA
     FUNC      the function table and the code
     DATA      the contents of tensors, each at a multiple of 64 bytes
-    NATV      the object file with the compiled kernels
+    NATV      the compiled kernels: an archive (archive.py), or one object file
 
 Numbers within sections are variable-length (7 bits a byte, least significant first; signed ones zig-zag),
 strings are UTF-8 after their length. All fixed-width fields are little-endian.
@@ -44,7 +44,7 @@ from .sizes import shape_value
 from .tensor import ALIGNMENT, check_shape, new_tensor, numpy_view
 
 MAGIC: Final = b"\x89RELAX\r\n"  # the \r\n shows a file mangled by a text-mode transfer
-VERSION: Final = 2
+VERSION: Final = 3
 
 _HEADER = struct.Struct("<8sIIQ32s")
 _ENTRY = struct.Struct("<4sIQQ")
@@ -556,7 +556,9 @@ def unpack_sections(data: bytes) -> dict[str, memoryview]:
         mangled = magic[:6] == MAGIC[:6]
         raise ExecutableError("it was changed in transfer" if mangled else "it is no Relax executable")
     if version != VERSION:
-        raise ExecutableError(f"it has format version {version}, this runtime reads version {VERSION}")
+        raise ExecutableError(
+            f"it has format version {version}, this runtime reads version {VERSION}: build it again with this release"
+        )
     if len(data) != length:
         what = "truncated" if len(data) < length else "followed by something else"
         raise ExecutableError(f"it is {what}: its length is {len(data)} bytes, expected {length}")

@@ -1,8 +1,8 @@
-"""Running compiled code without a compiler: an object file becomes callable functions.
+"""Running compiled code without a compiler: an archive of kernels, or an object file, becomes callable functions.
 
-The compiler's output is a relocatable ELF object, and this is the only way it is ever run: the one just
-compiled and the one loaded from a saved executable take the same path. The image is written into
-fresh pages, linked against the C library, libm, tvm-ffi and ``register_symbol``, and then protected: code
+The compiler's output is an archive of relocatable ELF objects, and this is the only way it is ever run: the one just
+compiled and the one loaded from a saved executable take the same path. The objects become one, whose image is written
+into fresh pages, linked against the C library, libm, tvm-ffi and ``register_symbol``, and then protected: code
 cannot be written, data cannot be executed.
 
 A function called from outside has the packed form of tvm-ffi,
@@ -23,6 +23,8 @@ from typing import Any, Final
 
 import tvm_ffi
 
+from .archive import is_archive, read_archive
+from .combine import combine
 from .elf import AARCH64, MACHINES, STT_FUNC, X86_64, ObjectFileError, parse_object
 from .linker import defined_symbols, link, plan_layout, undefined_symbols
 
@@ -71,10 +73,10 @@ def register_symbol(name: str, address: int) -> None:
 
 
 class NativeLibrary:
-    """A loaded object. Its memory lives as long as this, or any function got from it, does."""
+    """Loaded kernels. Their memory lives as long as this, or any function got from it, does."""
 
     def __init__(self, data: bytes, name: str = "object") -> None:
-        """Load a relocatable object; `name` is what messages call it."""
+        """Load an archive of kernels or a relocatable object; `name` is what messages call it."""
         self.name = name
         self._address, self._size, self._offsets = _load(bytes(data), name)
         # Not at exit: functions may still be held by C++ objects that die later.
@@ -111,14 +113,14 @@ class NativeLibrary:
 
 
 def load_object(data: bytes, name: str = "object") -> NativeLibrary:
-    """Load a relocatable ELF object; ObjectFileError says what is wrong with it."""
+    """Load an archive of kernels or a relocatable ELF object. Raises ObjectFileError for what is wrong with it."""
     return NativeLibrary(data, name)
 
 
 def _load(data: bytes, name: str) -> tuple[int, int, dict[str, tuple[int, int]]]:
     """Address and size of the linked, protected image, and the offsets of its symbols."""
     try:
-        obj = parse_object(data)
+        obj = combine(read_archive(data), PACKED_PREFIX) if is_archive(data) else parse_object(data)
         host = host_machine()
         if obj.machine != host:
             this = MACHINES.get(host, f"{platform.machine()} ({sys.platform}), which cannot load objects")

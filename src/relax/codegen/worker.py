@@ -1,0 +1,112 @@
+"""LLVM's part of code generation: a text in, an object out. Imported by relax, and run alone as a helper process.
+
+llvmlite lets one thread of a process at a time into LLVM, so several processors need several processes. This file is
+run by its path, and imports only llvmlite: a helper process starts in a fraction of the time relax takes to import.
+A helper reads from standard input, and answers on standard output, messages of a length (4 bytes) and bytes:
+
+    the machine, as JSON   →  "ready"
+    a text                 →  its object; nothing, if LLVM does not accept the text
+    …                         until its input ends
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import sys
+from functools import lru_cache
+from typing import IO, Any, NamedTuple
+
+import llvmlite.binding as llvm
+
+READY = b"ready"
+_LENGTH = struct.Struct("<I")
+
+
+class Machine(NamedTuple):
+    """What LLVM compiles for, and how hard it tries."""
+
+    triple: str
+    cpu: str
+    features: str
+    opt_level: int
+
+
+@lru_cache(maxsize=1)
+def initialize() -> None:
+    """Make LLVM ready to compile for any machine it knows."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+
+@lru_cache(maxsize=8)
+def target_machine(machine: Machine) -> Any:
+    """LLVM's target machine, for position-independent code."""
+    initialize()
+    return llvm.Target.from_triple(machine.triple).create_target_machine(
+        cpu=machine.cpu, features=machine.features, opt=machine.opt_level, reloc="pic", codemodel="small"
+    )
+
+
+def optimised(text: str, machine: Machine) -> Any:
+    """The LLVM module of an IR text, verified and optimised. Raises RuntimeError if LLVM does not accept the text."""
+    module = llvm.parse_assembly(text)
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=machine.opt_level)
+    options.loop_vectorization = options.slp_vectorization = machine.opt_level >= 2
+    options.loop_interleaving = options.loop_unrolling = machine.opt_level >= 2
+    passes = llvm.create_pass_builder(target_machine(machine), options)
+    passes.getModulePassManager().run(module, passes)
+    return module
+
+
+def emit_object(text: str, machine: Machine) -> bytes:
+    """A relocatable ELF object."""
+    return bytes(target_machine(machine).emit_object(optimised(text, machine)))
+
+
+def emit_assembly(text: str, machine: Machine) -> str:
+    """The assembly of what `emit_object` would give."""
+    return str(target_machine(machine).emit_assembly(optimised(text, machine)))
+
+
+def send(stream: IO[bytes], data: bytes) -> None:
+    """Write a message."""
+    stream.write(_LENGTH.pack(len(data)) + data)
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> bytes:
+    """Read a message. Raises EOFError if the stream ends before it does."""
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        raise EOFError
+    (size,) = _LENGTH.unpack(head)
+    data = stream.read(size)
+    if len(data) < size:
+        raise EOFError
+    return data
+
+
+def serve() -> None:
+    """Compile what comes in until nothing more does."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever prints does not disturb the answers
+    try:
+        machine = Machine(*json.loads(receive(sys.stdin.buffer)))
+        target_machine(machine)
+        send(answers, READY)
+        while True:
+            text = receive(sys.stdin.buffer).decode()
+            try:
+                data = emit_object(text, machine)
+            except RuntimeError:
+                data = b""
+            send(answers, data)
+    except (EOFError, BrokenPipeError):
+        pass
+
+
+if __name__ == "__main__":
+    serve()

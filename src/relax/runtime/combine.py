@@ -1,0 +1,133 @@
+"""Several objects as one, which is then linked as any other: sections and symbols one after the other, renumbered.
+
+A kernel of a unit becomes a global symbol under its own name. All else that an object defines is found by the other
+units, and by nobody outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from .archive import Archive, Unit
+from .elf import (
+    MACHINES,
+    SHF_ALLOC,
+    SHN_ABS,
+    SHN_COMMON,
+    SHN_UNDEF,
+    STB_GLOBAL,
+    STB_LOCAL,
+    STB_WEAK,
+    STT_FUNC,
+    ObjectFile,
+    ObjectFileError,
+    Relocation,
+    Section,
+    Symbol,
+    parse_object,
+)
+
+MESSAGES: Final = "relax.messages"
+"""The symbol by which an object reads the messages of its unit."""
+FUNCTION: Final = "relax.function."
+"""What an object calls its kernels, before their numbers."""
+
+_NULL_SECTION: Final = Section("", 0, 0, 1, 0, memoryview(b""))
+_NOT_LOADED: Final = 1
+"""Number of the section that stands for all sections that take no memory."""
+
+
+@dataclass
+class _Combined:
+    """The object that is being put together."""
+
+    sections: list[Section] = field(
+        default_factory=lambda: [_NULL_SECTION, replace(_NULL_SECTION, name="a section that is not loaded")]
+    )
+    symbols: list[Symbol] = field(default_factory=lambda: [Symbol("", SHN_UNDEF, 0, 0, STB_LOCAL, 0)])
+    relocations: dict[int, tuple[Relocation, ...]] = field(default_factory=dict[int, tuple[Relocation, ...]])
+    defined: dict[str, int] = field(default_factory=dict[str, int])
+    """Symbols the units offer each other, by name."""
+    wanted: dict[tuple[str, bool], int] = field(default_factory=dict[tuple[str, bool], int])
+    """Symbols that are not defined, by name and by whether they may be absent."""
+
+    def add(self, symbol: Symbol) -> int:
+        self.symbols.append(symbol)
+        return len(self.symbols) - 1
+
+
+def combine(archive: Archive, prefix: str) -> ObjectFile:
+    """One object with every unit of an archive; its kernels are the global symbols ``prefix + name``."""
+    parsed = [parse_object(data) for data in archive.objects]
+    if not parsed:
+        raise ObjectFileError("it has no objects")
+    machine = parsed[0].machine
+    for obj in parsed:
+        if obj.machine != machine:
+            raise ObjectFileError(
+                f"one object is for {MACHINES[machine]}, another for {MACHINES[obj.machine]}"
+            )
+    into = _Combined()
+    placed = [_place(into, unit, parsed[unit.object], prefix) for unit in archive.units]
+    final = list(range(len(into.symbols)))
+    for (name, _), index in into.wanted.items():
+        final[index] = into.defined.get(name, index)
+    for unit, (sections, symbols) in zip(archive.units, placed, strict=True):
+        targets = [final[index] for index in symbols]
+        for section, group in parsed[unit.object].relocations.items():
+            into.relocations[sections[section]] = tuple(
+                Relocation(r.offset, r.kind, targets[r.symbol], r.addend) for r in group
+            )
+    return ObjectFile(machine, tuple(into.sections), tuple(into.symbols), into.relocations)
+
+
+def _place(into: _Combined, unit: Unit, obj: ObjectFile, prefix: str) -> tuple[list[int], list[int]]:
+    """Add the sections and symbols of a unit; their numbers in the combined object, by those in its own."""
+    sections: list[int] = []
+    for section in obj.sections:
+        sections.append(len(into.sections) if section.loaded else _NOT_LOADED)
+        if section.loaded:
+            into.sections.append(section)
+    symbols = [0]
+    kernels = {f"{FUNCTION}{i}": f"{prefix}{name}" for i, name in enumerate(unit.names)}
+    for symbol in obj.symbols[1:]:
+        if symbol.section == SHN_UNDEF:
+            symbols.append(_wanted(into, unit, symbol))
+        elif symbol.binding == STB_LOCAL:
+            symbols.append(into.add(_moved(symbol, sections)))
+        elif symbol.name in kernels:
+            name = kernels.pop(symbol.name)
+            if symbol.kind != STT_FUNC or symbol.section in (SHN_ABS, SHN_COMMON):
+                raise ObjectFileError(f"the kernel {name.removeprefix(prefix)} is no function")
+            symbols.append(into.add(replace(_moved(symbol, sections), name=name, binding=STB_GLOBAL)))
+        else:
+            if symbol.name in into.defined:
+                raise ObjectFileError(f"two units define {symbol.name}")
+            symbols.append(into.add(replace(_moved(symbol, sections), binding=STB_LOCAL)))
+            into.defined[symbol.name] = symbols[-1]
+    if kernels:
+        names = ", ".join(name.removeprefix(prefix) for name in kernels.values())
+        raise ObjectFileError(f"object {unit.object} does not define all of its kernels: {names}")
+    return sections, symbols
+
+
+def _moved(symbol: Symbol, sections: Sequence[int]) -> Symbol:
+    return symbol if symbol.section < 0 else replace(symbol, section=sections[symbol.section])
+
+
+def _wanted(into: _Combined, unit: Unit, symbol: Symbol) -> int:
+    """The number of a symbol that its object does not define."""
+    if symbol.name == MESSAGES:
+        text = "".join(f"{message}\0" for message in unit.messages) + "\0"
+        data = memoryview(text.encode("utf-8", "replace"))
+        into.sections.append(Section(MESSAGES, 1, SHF_ALLOC, 1, len(data), data))
+        return into.add(Symbol(MESSAGES, len(into.sections) - 1, 0, len(data), STB_LOCAL, 0))
+    key = symbol.name, symbol.binding == STB_WEAK
+    if key not in into.wanted:
+        into.wanted[key] = into.add(symbol)
+    return into.wanted[key]
+
+
+__all__ = ["FUNCTION", "MESSAGES", "combine"]
