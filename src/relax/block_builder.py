@@ -265,8 +265,8 @@ class BlockBuilder(Normalizer):
         """Append a binding whose value is in normal form; its variable is the one given."""
         self._require_block("emit_normalized")
         match binding:
-            case VarBinding(var, value):
-                self.bind(var, self.visit(value), binding)
+            case VarBinding():
+                self.var_binding(binding)
             case MatchCast():
                 self.match_cast_binding(binding)
             case _:
@@ -362,7 +362,7 @@ class BlockBuilder(Normalizer):
         known = self._equal_function(func, quick_hash(func))
         if known is not None:
             return known
-        global_var = GlobalVar(self._unique_global_name(func_name))
+        global_var = GlobalVar(self.unique_global_name(func_name))
         if func.attrs.get("global_symbol", global_var.name_hint) != global_var.name_hint:
             func = func.with_attr("global_symbol", global_var.name_hint)
         function = self._define(global_var, func)
@@ -422,7 +422,8 @@ class BlockBuilder(Normalizer):
                     table.setdefault(quick_hash(function), []).append(self.globals[name])
         return table
 
-    def _unique_global_name(self, name: str) -> str:
+    def unique_global_name(self, name: str) -> str:
+        """A name no function of the module has: the name itself, then name1, name2 and so on."""
         candidate, count = name, self._given_out.get(name, 1)
         while candidate in self.globals:
             candidate = f"{name}{count}"

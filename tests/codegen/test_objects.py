@@ -258,10 +258,10 @@ def test_an_interrupt_leaves_no_helper(kernels, monkeypatch):
 _DAEMON = """
 import multiprocessing, os
 os.environ["RELAX_CACHE"] = "0"
-from relax import codegen, te
+from relax import codegen, te, tir
 n = te.var("n", "int64")
 a = te.placeholder((n,), name="A")
-funcs = {f"f{i}": te.create_prim_func([a, te.compute((n,), lambda j: a[j] + float(i))]) for i in range(16)}
+funcs = {f"f{i}": tir.lower(te.create_prim_func([a, te.compute((n,), lambda j: a[j] + float(i))])) for i in range(16)}
 def build(results):
     results.put(len(codegen.compile_module(funcs, jobs=2)))
 # no `if __name__ == "__main__"`: nothing imports this program again

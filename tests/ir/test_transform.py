@@ -66,7 +66,7 @@ def test_a_module_pass():
     assert Nothing()(mod) is mod
     assert Rename.__name__ == "Rename"
     assert Rename.__doc__ == "Rename the first function."
-    assert repr(Nothing()) == "<pass test.Nothing>"
+    assert repr(Nothing()) == "test.Nothing()"
 
 
 def test_a_function_pass_runs_on_functions_of_its_kind():
@@ -77,6 +77,16 @@ def test_a_function_pass_runs_on_functions_of_its_kind():
     assert AddOne(step=0)(mod) is mod
 
 
+def test_options_are_fields_that_can_be_inspected_and_printed():
+    added = AddOne(5)
+    assert repr(added) == "AddOne(step=5)"
+    assert added.step == 5
+    assert AddOne().options == {"step": 1}
+    assert repr(Rename()) == "Rename(name='renamed')"
+    with pytest.raises(AttributeError, match="'stride'"):
+        assert added.stride
+
+
 def test_wrong_options_are_refused_when_the_pass_is_made():
     with pytest.raises(TypeError, match="colour"):
         AddOne(colour=1)
@@ -85,7 +95,7 @@ def test_wrong_options_are_refused_when_the_pass_is_made():
 def test_sequential():
     both = Sequential([AddOne(), AddOne(step=10), Nothing()])
     assert both(mod)["f"].number == 12
-    assert repr(both) == "<pass sequential: AddOne, AddOne, test.Nothing>"
+    assert repr(both) == "Sequential([AddOne(step=1), AddOne(step=10), test.Nothing()], name='sequential')"
     assert Sequential([])(mod) is mod
 
 

@@ -6,11 +6,14 @@ import pytest
 
 import relax
 from relax.analysis import assert_well_formed
+from relax.analysis.properties import DEVICES_PLACED, NO_DATAFLOW, NO_OPERATORS, NORMAL_FORM, SHAPES_LOWERED
+from relax.info.mapping import bound_in
 from relax.ir import DiagnosticError
+from relax.ir.transform import PROPERTIES
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
-from relax.transform import PassContext, VerifyInstrument
+from relax.transform import PassContext, PassError, VerifyInstrument
 from relax.transform.pipeline import DEFAULT, GRAPH, LOWER, get_pipeline, register_pipeline
 
 
@@ -97,6 +100,106 @@ def test_the_pipeline_runs_verified():
     text = after.script()
     for gone in ("R.dataflow", "R.call_tir(", "permute_dims", "R.exp(x)", "make_closure("):
         assert gone not in text.replace("vm.builtin.make_closure", "")
+
+
+def violations_of_order(passes):
+    """The properties that passes, run in this order, need before another has given them."""
+    held, missing = set(), []
+    for info in passes:
+        missing += [f"{info.name} needs {prop.name}" for prop in info.needs - held]
+        held = (held - info.breaks) | info.gives
+    return missing, held
+
+
+def test_the_order_of_the_pipeline_agrees_with_what_passes_need():
+    infos = [step.make().info for step in DEFAULT]
+    assert violations_of_order(infos) == ([], set(PROPERTIES))
+    found = {}
+    for i in range(1, len(infos)):
+        swapped = [*infos[: i - 1], infos[i], infos[i - 1], *infos[i + 1 :]]
+        for message in violations_of_order(swapped)[0]:
+            found.setdefault(infos[i].name, message)
+    assert found == {
+        "RealizeVDevice": "RealizeVDevice needs normal_form",
+        "RemovePurityChecking": "RemovePurityChecking needs no_dataflow",
+        "VMShapeLower": "VMShapeLower needs no_operators",
+    }
+    # A kernel called with its outputs, made by LegalizeOps after CallTIRRewrite, would reach the machine.
+    names = [info.name for info in infos]
+    legalize, rewrite = names.index("LegalizeOps"), names.index("CallTIRRewrite")
+    late = [*infos[:legalize], *infos[legalize + 1 : rewrite + 1], infos[legalize], *infos[rewrite + 1 :]]
+    assert violations_of_order(late)[0] == ["VMBuiltinLower needs storage_explicit"]
+
+
+@pytest.mark.parametrize("index", range(len(DEFAULT)), ids=lambda i: f"{i}-{DEFAULT[i].make().info.name}")
+def test_every_step_makes_true_what_it_promises(index):
+    """Properties are not vacuous: a module has those a step gives after it, and lacks the pipeline's last ones before."""
+    step, before = list(modules_before())[index]
+    info = step.make().info
+    after = step.make()(before)
+    assert not any(prop.violation(before) for prop in info.needs)
+    assert not any(prop.violation(after) for prop in info.gives)
+    first = next(i for i, s in enumerate(DEFAULT) if s.make().info.name == info.name)
+    lacking = {prop for prop in info.gives if prop.violation(before)}
+    assert index != first or lacking == info.gives - {NORMAL_FORM, DEVICES_PLACED}
+
+
+def test_every_pass_of_ours_promises_something():
+    passes = [
+        make
+        for name in relax.transform.__all__
+        if hasattr(make := getattr(relax.transform, name), "__signature__")
+    ]
+    assert len(passes) > 15
+    for make in passes:
+        arguments = [
+            {} for parameter in make.__signature__.parameters.values() if parameter.default is parameter.empty
+        ]
+        assert make(*arguments).info.breaks is not None, make.__name__
+
+
+def test_a_pass_is_held_to_its_promises():
+    @relax.transform.module_pass(needs={NORMAL_FORM}, gives={NO_DATAFLOW}, breaks=())
+    def Idle(mod):
+        return mod
+
+    @relax.transform.function_pass(breaks=())
+    def Sneak(func, mod):
+        return relax.transform.FoldConstant()(mod)[func.attrs["global_symbol"]]
+
+    @I.ir_module
+    class Shapes:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")) -> R.Shape(("n",)):
+            with R.dataflow():
+                s = R.shape_of(x)
+                R.output(s)
+            return s
+
+    with PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
+        with pytest.raises(
+            PassError, match="after pass Idle .*: it promises no_dataflow: main has a dataflow block"
+        ):
+            Idle()(Shapes)
+        message = r"it breaks shapes_lowered, which it does not declare: main has the shape R.shape\(\[n\]\)"
+        with pytest.raises(PassError, match=message):
+            Sneak()(Shapes)
+        relax.transform.FoldConstant()(Shapes)  # which declares it
+        x = Shapes["main"].params[0]
+        nested = relax.Function([x], relax.op.exp(relax.op.exp(x)), attrs={"global_symbol": "main"})
+        not_normal = relax.IRModule({"main": nested})
+        assert "found a Call, in main" in NORMAL_FORM.violation(not_normal)
+        n = next(iter(bound_in(x.struct_info)))
+        scalar = relax.SeqExpr([], relax.PrimValue(n + 1))
+        lowered = relax.IRModule({"main": relax.Function([x], scalar)})
+        assert SHAPES_LOWERED.violation(lowered).startswith("main has the scalar")
+
+    @relax.transform.module_pass(needs={NO_DATAFLOW}, gives={NO_OPERATORS}, breaks=())
+    def Later(mod):
+        return mod
+
+    with PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
+        assert Later()(Shapes) is Shapes  # it promises nothing of a module with dataflow blocks
 
 
 def test_parts_have_names():

@@ -25,7 +25,7 @@ from ..ir import (
 )
 from ..op.base import operator_of
 from ..op.intrinsics import HintOnDevice, ToVDevice
-from ..rewrite.visitor import ExprMutator
+from ..rewrite import Rewriter
 from ..struct_info import TensorStructInfo, TupleStructInfo
 from .vdevices import Location, Placement, Places, place_vdevices, placed
 
@@ -46,7 +46,7 @@ def realize_vdevices(mod: IRModule) -> IRModule:
     functions = {g: f for g, f in mod.functions.items() if isinstance(f, Function)}
     signatures = mod.with_functions({**mod.functions, **_signatures(functions, placement)})
     realizer = _Realizer(signatures, placement)
-    new: dict[GlobalVar, BaseFunc] = {g: realizer.function(f) for g, f in functions.items()}
+    new: dict[GlobalVar, BaseFunc] = {g: realizer.rewrite_function(f) for g, f in functions.items()}
     return normalize_module(mod.with_functions({g: new.get(g, f) for g, f in mod.functions.items()}))
 
 
@@ -71,7 +71,7 @@ def _signatures(functions: dict[GlobalVar, Function], placement: Placement) -> d
     return made
 
 
-class _Realizer(ExprMutator):
+class _Realizer(Rewriter):
     """Rewrites functions as a placement says."""
 
     def __init__(self, mod: IRModule, placement: Placement) -> None:
@@ -79,12 +79,6 @@ class _Realizer(ExprMutator):
         self.placement = placement
         self.owner: Node = mod
         self.next_constant = 0
-
-    def function(self, func: Function) -> BaseFunc:
-        """A global function, rewritten; itself if nothing is new."""
-        new = self.visit_function_(func)
-        assert isinstance(new, Function)
-        return new
 
     @contextmanager
     def owned(self, owner: Node) -> Generator[None]:
@@ -98,21 +92,20 @@ class _Realizer(ExprMutator):
 
     # -- functions and variables
 
-    def visit_function_(self, op: Function) -> RelaxExpr:
-        places = self.placement.functions[op]
-        ret = op.ret_struct_info
+    def function(self, function: Function) -> RelaxExpr:
+        places = self.placement.functions[function]
+        ret = function.ret_struct_info
         new_ret = None if ret is None else placed(ret, places.ret)
-        return super().visit_function_(op.replace(ret_struct_info=new_ret))
+        return super().function(function.replace(ret_struct_info=new_ret))
 
-    def visit_var_def_(self, var: Var) -> Var:
-        new = super().visit_var_def_(var)
+    def define(self, var: Var) -> Var:
+        new = super().define(var)
         info = new.struct_info_
         known = info if info is None else placed(info, self.places(var))
         if known is info:
             return new
         new = type(var)(var.name_hint, known if var.annotation is not None else None, span=var.span)
         set_slot(new, "_struct_info", known)
-        self.var_remap_[var] = new
         return new
 
     def places(self, var: Var) -> Places:
@@ -120,20 +113,19 @@ class _Realizer(ExprMutator):
 
     # -- bindings
 
-    def visit_seq_expr_(self, op: SeqExpr) -> RelaxExpr:
-        with self.owned(op):
-            return super().visit_seq_expr_(op)
+    def seq(self, seq: SeqExpr) -> RelaxExpr:
+        with self.owned(seq):
+            return super().seq(seq)
 
-    def visit_var_binding_(self, binding: VarBinding) -> None:
-        places = self.places(binding.var)
+    def var_binding(self, binding: VarBinding) -> None:
         with self.owned(binding.var):
-            if isinstance(binding.value, Function):
-                super().visit_var_binding_(binding)
-                return
-            value = self.visit_expr(binding.value)
+            super().var_binding(binding)
+
+    def bind(self, binding: VarBinding, value: RelaxExpr, var: Var | None = None) -> Var:
+        places = self.places(binding.var)
         if isinstance(value, Call) and isinstance(places, Location) and places.vdevice is not None:
             value = self.made_at(value, places.vdevice)
-        self.re_emit_binding(binding, value)
+        return super().bind(binding, value, var)
 
     def made_at(self, value: Call, vdevice: VDevice) -> RelaxExpr:
         """What an operator makes of no tensors, or of constants, is put where it is needed."""
@@ -145,40 +137,42 @@ class _Realizer(ExprMutator):
             or info.vdevice is not None
         ):
             return value
-        return self.moved(self.builder_.emit(value), vdevice)
+        return self.moved(self.builder.emit(value), vdevice)
 
     def moved(self, value: RelaxExpr, vdevice: VDevice) -> RelaxExpr:
         call = ToVDevice(vdevice).call(value)
-        return self.builder_.normalize(call.replace(span=value.span))
+        return self.builder.normalize(call.replace(span=value.span))
 
-    def visit_match_cast_(self, binding: MatchCast) -> None:
+    def match_cast(self, binding: MatchCast) -> None:
         info = placed(binding.struct_info, self.places(binding.var))
         with self.owned(binding.var):
-            super().visit_match_cast_(binding.replace(struct_info=info))
+            super().match_cast(binding.replace(struct_info=info))
 
     # -- expressions
 
-    def visit_constant_(self, op: Constant) -> RelaxExpr:
+    def leaf(self, expr: RelaxExpr) -> RelaxExpr:
+        if not isinstance(expr, Constant):
+            return super().leaf(expr)
         places = self.placement.constants[self.owner]
         place = places[self.next_constant]
         self.next_constant += 1
         vdevice = None if place is None else place.vdevice
-        return op if vdevice is None else self.builder_.emit(self.moved(op, vdevice))
+        return expr if vdevice is None else self.builder.emit(self.moved(expr, vdevice))
 
-    def visit_call_(self, op: Call) -> RelaxExpr:
-        operator = operator_of(op)
+    def call(self, call: Call) -> RelaxExpr:
+        operator = operator_of(call)
         places = self.places(self.owner) if isinstance(self.owner, Var) else None
-        new = super().visit_call_(op.replace(sinfo_args=_results(op.sinfo_args, places)))
+        new = super().call(call.replace(sinfo_args=_results(call.sinfo_args, places)))
         if isinstance(operator, HintOnDevice | ToVDevice) and isinstance(new, Call):
             data = new.args[0]
             info = data.struct_info
             if isinstance(info, TensorStructInfo) and same_vdevice(info.vdevice, operator.dst_vdevice):
                 return data
             if isinstance(operator, HintOnDevice):
-                return ToVDevice(operator.dst_vdevice).call(data).replace(span=op.span)
-        known = op.struct_info
-        if new is op and placed(known, places) is not known:  # the callee says more than it did
-            return Call(op.op, op.args, op.attrs, op.sinfo_args, span=op.span)
+                return ToVDevice(operator.dst_vdevice).call(data).replace(span=call.span)
+        known = call.struct_info
+        if new is call and placed(known, places) is not known:  # the callee says more than it did
+            return Call(call.op, call.args, call.attrs, call.sinfo_args, span=call.span)
         return new
 
 

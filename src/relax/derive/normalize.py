@@ -385,15 +385,19 @@ class Normalizer(Scopes):
                 case _:
                     raise TypeError(f"expected a binding, found {type(binding).__name__}")
         except (DiagnosticError, PoisonedError) as error:
-            if not self.collect:
-                raise
-            if isinstance(error, DiagnosticError):
-                self.report(error)
-            if binding.var.struct_info_ is None:
-                self.poisoned.add(binding.var)
-            if isinstance(binding, MatchCast):
-                self.add_shape_vars(bound_in(binding.struct_info))
-            self.append(binding)
+            self.recover(binding, error)
+
+    def recover(self, binding: Binding, error: DiagnosticError | PoisonedError) -> None:
+        """Keep the error of a binding, and go on with the next; without `collect`, raise it."""
+        if not self.collect:
+            raise error
+        if isinstance(error, DiagnosticError):
+            self.report(error)
+        if binding.var.struct_info_ is None:
+            self.poisoned.add(binding.var)
+        if isinstance(binding, MatchCast):
+            self.add_shape_vars(bound_in(binding.struct_info))
+        self.append(binding)
 
     def var_binding(self, binding: VarBinding) -> None:
         var, value = binding.var, binding.value

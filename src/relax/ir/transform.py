@@ -17,7 +17,7 @@ import difflib
 import inspect
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -33,15 +33,53 @@ from .module import IRModule
 
 
 @dataclass(frozen=True, slots=True)
-class PassInfo:
-    """A pass's name, the least optimisation level it runs at, and the passes that are run right before it.
+class Property:
+    """A property of modules that passes need, give and break, by name; all that are made are listed in `PROPERTIES`.
 
-    Those in `required` are found by the names they were declared under; see `pass_by_name`.
+    `violation` describes the first place where a module lacks it, and is empty if the module has it.
+    """
+
+    name: str
+    violation: Callable[[IRModule], str] = field(repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        PROPERTIES.append(self)
+
+
+PROPERTIES: list[Property] = []
+
+
+Properties = Iterable[Property]
+
+
+@dataclass(frozen=True, slots=True)
+class PassInfo:
+    """A pass's name, the least optimisation level it runs at, its promises, and the passes run right before it.
+
+    Those in `required` are found by the names they were declared under; see `pass_by_name`. Of a module that has the
+    properties `needs`, the pass makes one that has those it `gives`, and all others the module had but those it
+    `breaks`. A pass whose `breaks` is None promises nothing.
     """
 
     name: str
     opt_level: int = 0
     required: tuple[str, ...] = ()
+    needs: frozenset[Property] = frozenset()
+    gives: frozenset[Property] = frozenset()
+    breaks: frozenset[Property] | None = None
+
+    @staticmethod
+    def of(
+        name: str,
+        opt_level: int = 0,
+        required: Sequence[str] | None = None,
+        needs: Properties = (),
+        gives: Properties = (),
+        breaks: Properties | None = None,
+    ) -> PassInfo:
+        """The info of a pass from what its decorator is told."""
+        kept = None if breaks is None else frozenset(breaks)
+        return PassInfo(name, opt_level, tuple(required or ()), frozenset(needs), frozenset(gives), kept)
 
 
 _DECLARED: dict[str, Callable[[], Pass]] = {}
@@ -156,8 +194,15 @@ class PassContext:
 class Pass:
     """A rewrite from IRModule to IRModule; call it on a module."""
 
-    def __init__(self, info: PassInfo) -> None:
+    def __init__(self, info: PassInfo, options: Mapping[str, Any] | None = None) -> None:
         self.info = info
+        self.options: Mapping[str, Any] = dict(options or {})
+        """The options by name, defaults included; each is an attribute of the pass as well."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "options" and name in self.options:
+            return self.options[name]
+        raise AttributeError(f"the pass {type(self).__name__} has no attribute {name!r}")
 
     def transform(self, mod: IRModule) -> IRModule:
         """The rewrite itself; to be overridden."""
@@ -210,7 +255,8 @@ class Pass:
         return mod
 
     def __repr__(self) -> str:
-        return f"<pass {self.info.name}>"
+        options = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        return f"{self.info.name}({options})"
 
 
 _WAITING: ContextVar[tuple[str, ...]] = ContextVar("passes whose required passes are being run", default=())
@@ -233,7 +279,7 @@ class Sequential(Pass):
         name: str = "sequential",
         required: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(PassInfo(name, opt_level, tuple(required or ())))
+        super().__init__(PassInfo.of(name, opt_level, required))
         self.passes = tuple(passes)
 
     def transform(self, mod: IRModule) -> IRModule:
@@ -245,7 +291,7 @@ class Sequential(Pass):
         return mod
 
     def __repr__(self) -> str:
-        return f"<pass {self.info.name}: " + ", ".join(p.info.name for p in self.passes) + ">"
+        return f"Sequential([{', '.join(map(repr, self.passes))}], name={self.info.name!r})"
 
 
 class Step(NamedTuple):
@@ -258,8 +304,13 @@ class Step(NamedTuple):
 class ModulePass(Pass):
     """A pass given by a function from module to module."""
 
-    def __init__(self, info: PassInfo, rewrite: Callable[[IRModule], IRModule]) -> None:
-        super().__init__(info)
+    def __init__(
+        self,
+        info: PassInfo,
+        rewrite: Callable[[IRModule], IRModule],
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(info, options)
         self._rewrite = rewrite
 
     def transform(self, mod: IRModule) -> IRModule:
@@ -316,16 +367,21 @@ def module_pass(
     name: str | None = None,
     required: Sequence[str] | None = None,
     traceable: bool = False,
+    *,
+    needs: Properties = (),
+    gives: Properties = (),
+    breaks: Properties | None = None,
 ) -> Any:
     """Make a pass of a function ``(mod, ctx)``, a class with `transform_module`, or ``(mod, **options) -> IRModule``.
 
-    The last becomes a factory: ``f(**options)`` is then a pass. `traceable` is TVM's, and says nothing here.
+    The last becomes a factory: ``f(**options)`` is then a pass. `traceable` is TVM's, and says nothing here. For
+    `needs`, `gives` and `breaks` see PassInfo.
     """
 
     def decorate(target: Any) -> Any:
-        info = PassInfo(name or target.__name__, opt_level, tuple(required or ()))
+        info = PassInfo.of(name or target.__name__, opt_level, required, needs, gives, breaks)
         if is_our_style(target, subjects=1):
-            return _factory(target, info, lambda mod, options: target(mod, **options))
+            return pass_factory(target, info, lambda mod, options: target(mod, **options))
         return made_pass(target, info, ModulePass, "transform_module", _module_rewrite)
 
     return decorate if pass_func is None else decorate(pass_func)
@@ -342,18 +398,28 @@ def function_pass(
     """Make ``f(func, mod, **options) -> function`` a pass factory, run on each function of class `kind`."""
 
     def decorate(inner: Callable[..., BaseFunc]) -> Callable[..., Pass]:
-        def run(mod: IRModule, options: dict[str, Any]) -> IRModule:
-            updated: dict[GlobalVar, BaseFunc] = {}
-            for global_var, func in mod.functions.items():
-                updated[global_var] = inner(func, mod, **options) if isinstance(func, kind) else func
-            return mod.with_functions(updated)
-
-        return _factory(inner, PassInfo(name or inner.__name__, opt_level, tuple(required or ())), run)
+        return pass_factory(
+            inner, PassInfo.of(name or inner.__name__, opt_level, required), on_functions(inner, kind)
+        )
 
     return decorate if function is None else decorate(function)
 
 
-def _factory(
+def on_functions(
+    inner: Callable[..., BaseFunc], kind: type[BaseFunc]
+) -> Callable[[IRModule, dict[str, Any]], IRModule]:
+    """The rewrite of a module that calls ``inner(func, mod, **options)`` for each function of class `kind`."""
+
+    def run(mod: IRModule, options: dict[str, Any]) -> IRModule:
+        updated: dict[GlobalVar, BaseFunc] = {}
+        for global_var, func in mod.functions.items():
+            updated[global_var] = inner(func, mod, **options) if isinstance(func, kind) else func
+        return mod.with_functions(updated)
+
+    return run
+
+
+def pass_factory(
     inner: Callable[..., Any],
     info: PassInfo,
     run: Callable[[IRModule, dict[str, Any]], IRModule],
@@ -365,7 +431,8 @@ def _factory(
 
     def factory(*args: Any, **options: Any) -> Pass:
         bound = options_signature.bind(*args, **options)
-        return ModulePass(info, lambda mod: run(mod, bound.arguments))
+        bound.apply_defaults()
+        return ModulePass(info, lambda mod: run(mod, bound.arguments), bound.arguments)
 
     factory.__name__ = factory.__qualname__ = info.name
     factory.__doc__ = inner.__doc__
@@ -376,23 +443,44 @@ def _factory(
 
 
 class VerifyInstrument(PassInstrument):
-    """Runs a check after every pass; a failure names the pass and those before it."""
+    """Runs a check after every pass, and holds passes to their promises; a failure names the pass and those before."""
 
     def __init__(self, check: Callable[[IRModule], None]) -> None:
         self.check = check
+        self._before: list[dict[Property, str]] = []
+        self._last: tuple[IRModule, dict[Property, str]] | None = None
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        self._before.append({} if info.breaks is None else self._violations(mod))
 
     def run_after_pass(self, mod: IRModule, info: PassInfo, changed: bool) -> None:
-        if not changed:
+        before = self._before.pop()
+        if changed:
+            try:
+                self.check(mod)
+            except Exception as error:
+                raise self._failure(info, str(error)) from error
+        if info.breaks is None or any(before.get(needed) for needed in info.needs):
             return
-        try:
-            self.check(mod)
-        except Exception as error:
-            before = " -> ".join(PassContext.current().trace[:-1]) or "none"
-            raise PassError(f"after pass {info.name} (passes before it: {before}): {error}") from error
+        for prop, violation in self._violations(mod).items():
+            if violation and prop in info.gives:
+                raise self._failure(info, f"it promises {prop.name}: {violation}")
+            if violation and not before[prop] and prop not in info.breaks:
+                raise self._failure(info, f"it breaks {prop.name}, which it does not declare: {violation}")
+
+    def _violations(self, mod: IRModule) -> dict[Property, str]:
+        if self._last is None or self._last[0] is not mod:
+            self._last = mod, {prop: prop.violation(mod) for prop in PROPERTIES}
+        return self._last[1]
+
+    @staticmethod
+    def _failure(info: PassInfo, message: str) -> PassError:
+        before = " -> ".join(PassContext.current().trace[:-1]) or "none"
+        return PassError(f"after pass {info.name} (passes before it: {before}): {message}")
 
 
 class PassError(Exception):
-    """A pass broke its promise: its output is not well-formed."""
+    """A pass broke a promise: its output is not well-formed, or lacks a property."""
 
 
 @dataclass

@@ -1,3 +1,7 @@
-"""Rewriting of Relax programs: `visitor` has the walkers and mutators, under TVM's names."""
+"""Rewriting of Relax programs: `rewriter` has the Rewriter, `visitor` walkers and mutators under TVM's names."""
 
 from __future__ import annotations
+
+from .rewriter import Rewriter
+
+__all__ = ["Rewriter"]

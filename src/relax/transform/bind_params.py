@@ -22,8 +22,8 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from ..analysis.properties import LEGALIZED, NO_OPERATORS, NORMAL_FORM, SHAPES_LOWERED
 from ..derive.call_graph import global_vars_in
-from ..derive.normalize import normalize_module
 from ..expr import (
     BindingBlock,
     DataTypeImm,
@@ -38,12 +38,13 @@ from ..expr import (
 from ..info.relations import Fit, Verdict, fit_all
 from ..info.text import struct_info_text
 from ..ir import Diagnostic, DiagnosticContext, IRModule, RelaxExpr, StructInfo
+from ..rewrite import Rewriter
 from ..struct_info import ObjectStructInfo
 from .decorators import module_pass
-from .refine import UnderivedSubstitution, refined
+from .refine import refined
 
 
-@module_pass
+@module_pass(needs={NORMAL_FORM}, breaks={LEGALIZED, NO_OPERATORS, SHAPES_LOWERED})
 def BindParams(mod: IRModule, func_name: str, params: Mapping[Any, Any]) -> IRModule:
     """Bind parameters of one function to values; see the module's docstring."""
     problems = DiagnosticContext()
@@ -62,8 +63,10 @@ def BindParams(mod: IRModule, func_name: str, params: Mapping[Any, Any]) -> IRMo
     checks = [MatchCast(param, values.pop(param), info_of(param), span=param.span) for param in unproved]
     rest = tuple(param for param in func.params if param not in values and param not in unproved)
     body = SeqExpr([BindingBlock(checks)], func.body, span=func.body.span) if checks else func.body
-    rebuilt = UnderivedSubstitution(dict(values), dict(shapes)).node(func.replace(params=rest, body=body))
-    bound = normalize_module(mod.with_function(func_name, cast(Function, rebuilt)))
+    rewriter = Rewriter(mod.with_function(func_name, func.replace(params=rest, body=body)))
+    rewriter.variables.update(values)
+    rewriter.shape_vars.update(shapes)
+    bound = rewriter.module()
     return bound.with_function(func_name, refined(cast(Function, bound[func_name]), bound))
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ..analysis.properties import NORMAL_FORM
 from ..derive.normalize import normalize_module
 from ..derive.substitution import substitute
 from ..expr import Function, register_operator_hooks
@@ -31,7 +32,7 @@ from .bind_params import entry, on_one_function
 from .decorators import module_pass
 
 
-@module_pass
+@module_pass(needs={NORMAL_FORM}, breaks=())
 def BindSymbolicVars(mod: IRModule, binding_map: Mapping[Any, Any], func_name: str | None = None) -> IRModule:
     """Bind shape variables to values; see the module's docstring."""
     problems = DiagnosticContext()

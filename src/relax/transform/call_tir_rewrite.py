@@ -23,47 +23,43 @@ from __future__ import annotations
 from typing import cast
 
 from ..analysis.inplace import check_reuse
+from ..analysis.properties import DEVICES_PLACED, NO_DATAFLOW, NORMAL_FORM, SHAPES_LOWERED, STORAGE_EXPLICIT
 from ..analysis.totality import is_surely_size
-from ..derive.normalize import Normalizer
-from ..expr import Call, Function, MatchCast, PrimValue, ShapeExpr, Tuple, TupleGetItem, Var
+from ..expr import Call, Function, PrimValue, ShapeExpr, Tuple, TupleGetItem, Var
 from ..info.relations import is_base_of
-from ..ir import DiagnosticError, IRModule, Node, Op, RelaxExpr, StructInfo, walk
+from ..ir import IRModule, Node, Op, RelaxExpr, StructInfo, walk
 from ..op import builtin, is_call_of
 from ..op.intrinsic import DestinationPassing
 from ..op.intrinsics import CallTIRInplace
 from ..op.tir_calls import arrange
+from ..rewrite import Rewriter
 from ..struct_info import FuncStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
 from .remove_purity_checking import force_pure
 from .vdevice_operand import VDeviceOperands
 
 
-@module_pass
+@module_pass(
+    needs={NORMAL_FORM, DEVICES_PLACED, NO_DATAFLOW}, gives={STORAGE_EXPLICIT}, breaks={SHAPES_LOWERED}
+)
 def CallTIRRewrite(mod: IRModule) -> IRModule:
     """Lower call_tir, call_tir_inplace and call_dps_packed; see the module's docstring."""
     check_reuse(mod)
-    rewriter = _Rewriter(mod, collect=True, warn=False)
-    functions = {
-        g: rewriter.function_body(f, g.name_hint) if isinstance(f, Function) else f
-        for g, f in mod.functions.items()
-    }
-    if rewriter.diagnostics:
-        raise DiagnosticError(rewriter.diagnostics)
-    return mod.with_functions(functions)
+    return _Lowering(mod).module()
 
 
-class _Rewriter(Normalizer):
-    """Normalisation, with each destination-passing call replaced on the way."""
+class _Lowering(Rewriter):
+    """Replaces each destination-passing call."""
 
-    def function_body(self, expr: Function, name: str) -> Function:
-        return super().function_body(force_pure(expr) if _has_dps_call(expr) else expr, name)
+    def function(self, function: Function) -> RelaxExpr:
+        return super().function(force_pure(function) if _has_dps_call(function) else function)
 
-    def visit_call(self, expr: Call) -> RelaxExpr:
-        normal = cast(Call, super().visit_call(expr))
+    def call(self, call: Call) -> RelaxExpr:
+        normal = self.parts(call)
         if not is_call_of(normal, DestinationPassing):
             return normal
-        if self.in_dataflow:
-            raise self.error(
+        if self.builder.in_dataflow:
+            raise self.builder.error(
                 "E4002",
                 f"CallTIRRewrite: {cast(Op, normal.op).name.removeprefix('relax.')} stands in a dataflow block",
                 normal.span,
@@ -79,14 +75,8 @@ class _Rewriter(Normalizer):
             for held, info in zip(reused, outputs, strict=True)
         ]
         fresh = [result for held, result in zip(reused, results, strict=True) if held is None]
-        self.emit(Call(callee, self.arguments(normal, inputs, fresh), span=normal.span), "_")
+        self.builder.emit(Call(callee, self.arguments(normal, inputs, fresh), span=normal.span), "_")
         return results[0] if isinstance(normal.sinfo_args[0], TensorStructInfo) else Tuple(results)
-
-    def emit(self, value: RelaxExpr, name: str) -> Var:
-        """Bind a value to a new variable of the open block."""
-        var = self.new_var(name, value.span)
-        self.bind(var, self.visit(value))
-        return var
 
     def outputs(self, call: Call) -> list[TensorStructInfo]:
         info = call.struct_info  # that of sinfo_args, and where the tensors are
@@ -99,13 +89,14 @@ class _Rewriter(Normalizer):
             return list(args.fields)
         info = args.struct_info
         if not isinstance(info, TupleStructInfo):
-            raise self.error(
+            raise self.builder.error(
                 "E4002",
                 "CallTIRRewrite: the number of arguments is not known",
                 args.span,
                 hint="give the arguments as a tuple, or match_cast the value to R.Tuple(...)",
             )
-        return [self.emit(TupleGetItem(args, i, span=args.span), "arg") for i in range(len(info.fields))]
+        items = [TupleGetItem(args, i, span=args.span) for i in range(len(info.fields))]
+        return [self.builder.emit(item, "arg") for item in items]
 
     def reused(
         self, call: Call, inputs: list[RelaxExpr], outputs: list[TensorStructInfo]
@@ -124,20 +115,18 @@ class _Rewriter(Normalizer):
         """A value known to be as described: by itself, or because a match_cast says so."""
         if is_base_of(info, value.struct_info):
             return value
-        var = self.new_var("checked", value.span)
-        self.match_cast_binding(MatchCast(var, value, info, span=value.span))
-        return var
+        return self.builder.match_cast(value, info, "checked")
 
     def allocate(self, info: TensorStructInfo, call: Call) -> Var:
-        device = VDeviceOperands(self.vdevices).index(info.vdevice, call.span, self.where)
+        device = VDeviceOperands(self.builder.vdevices).index(info.vdevice, call.span, self.builder.where)
         scope = "global" if info.vdevice is None else info.vdevice.memory_scope
         made = builtin.alloc_tensor(info.shape, info.dtype, device, scope)
-        return self.emit(made.replace(span=call.span), "alloc")
+        return self.builder.emit(made.replace(span=call.span), "alloc")
 
     def check_sizes(self, tir_vars: RelaxExpr) -> None:
         """Make the shape that is passed as integers where that may fail: there is no shape of what are no sizes."""
         if isinstance(tir_vars, ShapeExpr) and not all(map(is_surely_size, tir_vars.values)):
-            self.emit(tir_vars, "sizes")
+            self.builder.emit(tir_vars, "sizes")
 
     def arguments(self, call: Call, inputs: list[RelaxExpr], fresh: list[RelaxExpr]) -> list[RelaxExpr]:
         """Inputs, integers and outputs in the order the callee takes them."""
@@ -152,7 +141,7 @@ class _Rewriter(Normalizer):
         if values is None and isinstance(info, ShapeStructInfo):
             values = info.values
         if values is None:
-            raise self.error(
+            raise self.builder.error(
                 "E4002",
                 "CallTIRRewrite: the values of tir_vars are not known",
                 tir_vars.span,

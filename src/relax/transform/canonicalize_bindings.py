@@ -20,10 +20,10 @@ Constants are not moved: a constant is a fresh tensor, and who changes it in pla
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TypeVar, cast
+from typing import cast
 
+from ..analysis.properties import NORMAL_FORM
 from ..analysis.totality import is_nonnegative, is_surely_size
-from ..derive.normalize import merge_blocks, normalize_function
 from ..derive.substitution import Substitution
 from ..expr import (
     Binding,
@@ -40,135 +40,86 @@ from ..expr import (
     Var,
     VarBinding,
 )
-from ..info.mapping import bound_in
 from ..info.relations import Level, fit_all, is_base_of
 from ..ir import DiagnosticError, GlobalVar, IRModule, Node, Op, RelaxExpr, StructInfo, structural_equal, walk
 from ..op import operator_of
 from ..op.intrinsic import DestinationPassing
 from ..prim import PrimExpr
 from ..prim import Var as ShapeVar
+from ..rewrite import Rewriter
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TupleStructInfo
 from .decorators import function_pass
-from .rebuild import same_or, with_info
-from .refine import UnderivedSubstitution, refined
+from .rebuild import with_info
+from .refine import refined
 from .uses import Uses
 
-ExprT = TypeVar("ExprT", bound=RelaxExpr)
 
-
-@function_pass(opt_level=1)
+@function_pass(opt_level=1, needs={NORMAL_FORM}, breaks=())
 def CanonicalizeBindings(func: Function, mod: IRModule) -> Function:
     """Remove trivial bindings; see the module's docstring. Struct info stays as precise as it was."""
     while True:
-        canonicalizer = _Canonicalizer(Substitution({}, {}))
-        result = canonicalizer.function(func)
-        if canonicalizer.learned:
-            try:
-                result = _Canonicalizer(UnderivedSubstitution({}, {})).function(func)
-                result = refined(normalize_function(result, mod, warn=False), mod)
-            except DiagnosticError:
-                # What is proved wrong only now is an error where it runs, if it runs: weaker descriptions stay.
-                result = _Canonicalizer(Substitution({}, {}), learns=False).function(func)
-        result = localize_outputs(result)
+        result = localize_outputs(_canonical(func, mod))
         if result is func:
             return func
         func = result
 
 
-class _Canonicalizer:
-    """One forward walk: `known` holds what variables are bound to, `sub` what they are replaced by."""
+def _canonical(func: Function, mod: IRModule) -> Function:
+    canonicalizer = _Canonicalizer(mod)
+    try:
+        result = canonicalizer.rewrite_function(func)
+        return refined(result, mod) if canonicalizer.learned else result
+    except DiagnosticError:
+        # What is proved wrong only now is an error where it runs, if it runs: weaker descriptions stay.
+        return _Canonicalizer(mod, learns=False).rewrite_function(func)
 
-    def __init__(self, sub: Substitution, learns: bool = True) -> None:
-        self.sub = sub
+
+class _Canonicalizer(Rewriter):
+    """One forward walk: `known` holds what variables are bound to, `variables` what they are replaced by."""
+
+    def __init__(self, mod: IRModule, learns: bool = True) -> None:
+        super().__init__(mod)
         self.learns = learns
-        """Whether a variable gives way to a value of which more is known."""
+        """Whether a variable gives way to a value of which more is known, and a shape variable to a dimension."""
         self.known: dict[Var, RelaxExpr] = {}
         self.claimed: set[Var] = set()
         """Variables whose struct info a packed function promised: a cast of one is a check."""
         self.promoted: dict[Var, Var] = {}
         """DataflowVars whose definition is taken over by the output that names them."""
-        self.shape_scope: dict[ShapeVar, None] = {}
         self.local: set[Var] = set()
         """The DataflowVars of the block being walked."""
         self.learned = False
         """Whether something known better has taken the place of a variable."""
-
-    def function(self, func: Function) -> Function:
-        params = tuple(self.sub.define(param) for param in func.params)
-        self.shape_scope.update(bound_in(*(p.struct_info for p in params)))
-        same = all(a is b for a, b in zip(params, func.params, strict=True))
-        rebuilt = func.replace(
-            params=func.params if same else params,
-            body=self.sequence(func.body),
-            ret_struct_info=self.info(func.ret_struct_info),
-        )
-        return self.keep(func, rebuilt)
-
-    def keep(self, old: RelaxExpr, new: ExprT) -> ExprT:
-        """A rebuilt expression with the struct info of the old one."""
-        if new is old or old.struct_info_ is None:
-            return new
-        return cast(ExprT, self.sub.carry(old, new))
-
-    def info(self, info: StructInfo | None) -> StructInfo | None:
-        return None if info is None else self.sub.info(info)
-
-    def replaced(self, expr: RelaxExpr) -> RelaxExpr:
-        """An expression with variables replaced."""
-        return cast(RelaxExpr, self.sub.node(expr))
-
-    def sequence(self, expr: RelaxExpr) -> RelaxExpr:
-        if not isinstance(expr, SeqExpr):
-            return self.replaced(expr)
-        blocks = same_or(expr.blocks, merge_blocks([self.block(block) for block in expr.blocks]))
-        return self.keep(expr, expr.replace(blocks=blocks, body=self.replaced(expr.body)))
 
     def block(self, block: BindingBlock) -> BindingBlock:
         outer = self.local
         if isinstance(block, DataflowBlock):
             self.local = {b.var for b in block.bindings if isinstance(b.var, DataflowVar)}
             self.promoted.update(promoted_outputs(block, self.local))
-        kept = [new for new in map(self.binding, block.bindings) if new is not None]
+        new = super().block(block)
         self.local = outer
-        return block.replace(bindings=same_or(block.bindings, kept))
-
-    def binding(self, binding: Binding) -> Binding | None:
-        """The binding in canonical form; None if it said nothing."""
-        if isinstance(binding, MatchCast):
-            return self.match_cast(binding)
-        match cast(VarBinding, binding).value:
-            case Function() as func:
-                var = self.define(binding.var)
-                return binding.replace(var=var, value=self.function(func))
-            case If() as branch:
-                value: RelaxExpr = self.if_(branch)
-            case other:
-                value = self.simplify(self.replaced(other))
-        if self.is_name_for(binding.var, value):
-            self.sub.variables[binding.var] = value
-            return None
-        var = self.define(binding.var)
-        self.known[var] = value
-        if is_claim(value, self.claimed):
-            self.claimed.add(var)
-        return binding.replace(var=var, value=value)
+        return new
 
     def define(self, var: Var) -> Var:
         """The variable bound instead: the output that names it, if there is one."""
         target = self.promoted.get(var, var)
-        made = self.sub.define(target)
+        new = super().define(target)
         if target is not var:
-            self.sub.variables[var] = made
-            self.local.add(made)
-        return made
+            self.variables[target] = new
+            self.local.add(new)
+        return new
 
-    def if_(self, expr: If) -> If:
-        rebuilt = expr.replace(
-            cond=self.replaced(expr.cond),
-            true_branch=self.sequence(expr.true_branch),
-            false_branch=self.sequence(expr.false_branch),
-        )
-        return self.keep(expr, rebuilt)
+    def bind(self, binding: VarBinding, value: RelaxExpr, var: Var | None = None) -> Var:
+        """Emit the binding in canonical form, unless it says nothing."""
+        value = self.simplify(value)
+        if self.is_name_for(binding.var, value):
+            self.variables[binding.var] = value
+            return binding.var
+        var = super().bind(binding, value, var)
+        self.known[var] = value
+        if is_claim(value, self.claimed):
+            self.claimed.add(var)
+        return var
 
     # -- values
 
@@ -211,11 +162,12 @@ class _Canonicalizer:
         """Whether ``var = value`` only gives a variable (or a global function) a second name."""
         if not isinstance(value, (Var, GlobalVar)):
             return False
-        if value is self.sub.variables.get(var, var):
+        if value is self.variables.get(var, var):
             return True  # the output has taken the place of what it names
         if isinstance(value, DataflowVar) and not isinstance(var, DataflowVar):
             return False
-        known, info = self.info(var.struct_info_), value.struct_info_
+        known = None if var.struct_info_ is None else self.info(var.struct_info_)
+        info = value.struct_info_
         if same_info(known, info):
             return True
         better = self.learns and known is not None and info is not None and is_base_of(known, info)
@@ -224,24 +176,24 @@ class _Canonicalizer:
 
     # -- match_cast
 
-    def match_cast(self, binding: MatchCast) -> Binding | None:
-        value, target = self.replaced(binding.value), self.sub.info(binding.struct_info)
-        table = self.certain(value, target)
-        if table is not None:
-            self.sub.shape_vars.update(table)
-            if self.is_name_for(binding.var, value):
-                self.sub.variables[binding.var] = value
-                return None
-            return VarBinding(self.define(binding.var), value, span=binding.span)
-        self.shape_scope.update(bound_in(target))
-        return binding.replace(value=value, struct_info=target, var=self.define(binding.var))
+    def match_cast(self, binding: MatchCast) -> None:
+        value = self.rewrite(binding.value)
+        table = self.certain(value, self.info(binding.struct_info))
+        if table is None or (table and not self.learns):
+            super().match_cast(binding)
+            return
+        self.shape_vars.update(table)
+        if self.is_name_for(binding.var, value):
+            self.variables[binding.var] = value
+            return
+        super().bind(VarBinding(binding.var, binding.value, span=binding.span), value)
 
     def certain(self, value: RelaxExpr, target: StructInfo) -> dict[ShapeVar, PrimExpr] | None:
         """What a cast that must succeed makes of the shape variables it binds; None if it may fail."""
         info = value.struct_info_
         if info is None or value in self.claimed:
             return None
-        fits, table, unknown = fit_all([info], [target], self.shape_scope)
+        fits, table, unknown = fit_all([info], [target], self.builder.shape_vars)
         if unknown or fits[0].level is not Level.SAME:
             return None
         return table if keeps_sizes(target, table) else None

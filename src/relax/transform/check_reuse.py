@@ -6,11 +6,12 @@ What the pass finds depends on the program as it was written: it runs before oth
 from __future__ import annotations
 
 from ..analysis.inplace import check_reuse
+from ..analysis.properties import NORMAL_FORM
 from ..ir import IRModule
 from .decorators import module_pass
 
 
-@module_pass
+@module_pass(needs={NORMAL_FORM}, breaks=())
 def CheckReuse(mod: IRModule) -> IRModule:
     """The module itself, in normal form. Raises DiagnosticError (E4006) with every argument used again."""
     check_reuse(mod)

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from ..analysis.properties import NORMAL_FORM
 from ..analysis.totality import is_condition, never_fails
 from ..derive.normalize import merge_blocks
 from ..expr import (
@@ -43,7 +44,7 @@ from .rebuild import carry_info, same_or
 from .uses import Uses
 
 
-@module_pass(opt_level=1)
+@module_pass(opt_level=1, needs={NORMAL_FORM}, breaks=())
 def DeadCodeElimination(mod: IRModule, entry_functions: Sequence[str] | None = None) -> IRModule:
     """Remove unused bindings, then the functions that neither those with a global_symbol nor `entry_functions` reach.
 

@@ -7,6 +7,9 @@ The result is a factory.
     def Rename(func, mod, prefix="p_"): ...
     mod = Rename(prefix="q_")(mod)
 
+The properties a pass needs of a module, gives it and may break are arguments of the decorator: see
+``relax.analysis.properties``. VerifyInstrument holds passes to them.
+
 TVM's: a parameter `ctx` after the module makes the decorated function itself a pass; a class with a method
 `transform_module`, `transform_function` or `transform_dataflowblock` becomes a class of passes.
 
@@ -20,11 +23,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..derive.normalize import Normalizer
 from ..expr import BindingBlock, DataflowBlock, Function
 from ..ir import BaseFunc, GlobalVar, IRModule
-from ..ir import transform as ir_transform
-from ..ir.transform import ModulePass, PassContext, PassInfo, is_our_style, made_pass, module_pass
+from ..ir.transform import (
+    ModulePass,
+    PassContext,
+    PassInfo,
+    Properties,
+    is_our_style,
+    made_pass,
+    module_pass,
+    on_functions,
+    pass_factory,
+)
+from ..rewrite import Rewriter
 
 Rewrite = Callable[[IRModule], IRModule]
 
@@ -56,17 +68,19 @@ def function_pass(
     name: str | None = None,
     required: Sequence[str] | None = None,
     traceable: bool = False,
+    *,
+    needs: Properties = (),
+    gives: Properties = (),
+    breaks: Properties | None = None,
 ) -> Any:
     """Make a function ``(func, mod, ctx)``, a class with `transform_function`, or ``(func, mod, **options)``
     a pass, run on every Relax function of the module (PrimFuncs are left alone).
     """
 
     def decorate(target: Any) -> Any:
-        info = PassInfo(name or target.__name__, opt_level, tuple(required or ()))
+        info = PassInfo.of(name or target.__name__, opt_level, required, needs, gives, breaks)
         if is_our_style(target, subjects=2):
-            return ir_transform.function_pass(
-                target, opt_level=opt_level, name=info.name, required=info.required, kind=Function
-            )
+            return pass_factory(target, info, on_functions(target, Function))
         return made_pass(target, info, FunctionPass, "transform_function", _function_rewrite)
 
     return decorate if pass_func is None else decorate(pass_func)
@@ -85,7 +99,7 @@ def dataflowblock_pass(
     """
 
     def decorate(target: Any) -> Any:
-        info = PassInfo(name or target.__name__, opt_level, tuple(required or ()))
+        info = PassInfo.of(name or target.__name__, opt_level, required)
         return made_pass(target, info, DataflowBlockPass, "transform_dataflowblock", _dataflow_rewrite)
 
     return decorate if pass_func is None else decorate(pass_func)
@@ -103,24 +117,10 @@ def _function_rewrite(function: Callable[..., Any]) -> Rewrite:
 
 
 def _dataflow_rewrite(function: Callable[..., Any]) -> Rewrite:
-    def run(mod: IRModule) -> IRModule:
-        rewriter = _BlockRewriter(mod, lambda block: function(block, mod, PassContext.current()))
-        return mod.with_functions(
-            {
-                g: rewriter.function_body(f, g.name_hint) if isinstance(f, Function) else f
-                for g, f in mod.functions.items()
-            }
-        )
+    class Blocks(Rewriter):
+        def block(self, block: BindingBlock) -> BindingBlock:
+            if isinstance(block, DataflowBlock):
+                block = function(block, self.mod, PassContext.current())
+            return super().block(block)
 
-    return run
-
-
-class _BlockRewriter(Normalizer):
-    """Normalisation, with a function applied to each dataflow block on the way."""
-
-    def __init__(self, mod: IRModule, rewrite: Callable[[DataflowBlock], DataflowBlock]) -> None:
-        super().__init__(mod)
-        self.rewrite = rewrite
-
-    def block(self, block: BindingBlock) -> list[BindingBlock]:
-        return super().block(self.rewrite(block) if isinstance(block, DataflowBlock) else block)
+    return lambda mod: Blocks(mod).module()

@@ -21,14 +21,12 @@ Left alone: allocations and other intrinsics, packed functions, calls of functio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from ..analysis.alias import own_variables
 from ..analysis.effects import any_call, effects_of
-from ..derive.normalize import merge_blocks
-from ..derive.substitution import Substitution
+from ..analysis.properties import NORMAL_FORM
 from ..expr import (
-    Binding,
     BindingBlock,
     Call,
     Constant,
@@ -45,105 +43,96 @@ from ..ir import IRModule, Op, RelaxExpr, quick_hash, structural_equal
 from ..op import operator_of
 from ..op.intrinsic import Intrinsic
 from ..op.intrinsics import CallTIR
+from ..rewrite import Rewriter
 from .canonicalize_bindings import same_info
 from .decorators import function_pass
-from .rebuild import same_or
 from .rewrite_dataflow_reshape import private_in_block
 
 
-@function_pass(opt_level=1)
+@function_pass(opt_level=1, needs={NORMAL_FORM}, breaks=())
 def EliminateCommonSubexpr(func: Function, mod: IRModule, call_only: bool = False) -> Function:
     """Merge equal computations; with `call_only`, calls alone. See the module's docstring."""
-    return cast(Function, _Eliminator(call_only).node(func))
+    return _Eliminator(mod, call_only).rewrite_function(func)
 
 
 _SMALL = 4096
 """Bytes of a constant that is compared by its contents."""
 
 
-class _Eliminator(Substitution):
+class _Eliminator(Rewriter):
     """One forward walk; `variables` replaces what was computed before."""
 
-    def __init__(self, call_only: bool) -> None:
-        super().__init__({}, {})
+    def __init__(self, mod: IRModule, call_only: bool) -> None:
+        super().__init__(mod)
         self.call_only = call_only
         self.changes = False
         """Whether the function may change a tensor."""
         self.own: set[Var] = set()
         """Variables that only this function reads."""
-        self.in_dataflow = False
         self.private: set[Var] = set()
         """Variables that only the dataflow block reads."""
         self.seen = _Seen()
 
-    def function(self, func: Function) -> Function:
+    def function(self, function: Function) -> RelaxExpr:
         outer = self.changes, self.own, self.seen
-        self.changes, self.own, self.seen = (
-            any_call(func, lambda effects: effects.may_change),
-            set(own_variables(func)),
-            _Seen(),
-        )
-        new = super().function(func)
+        self.changes, self.seen = any_call(function, lambda effects: effects.may_change), _Seen()
+        self.own = set(own_variables(function))
+        new = super().function(function)
         self.changes, self.own, self.seen = outer
         return new
 
-    def seq(self, seq: SeqExpr) -> SeqExpr:
+    def seq(self, seq: SeqExpr) -> RelaxExpr:
         mark = self.seen.mark()
         new = super().seq(seq)
         self.seen.back_to(mark)
-        if all(block.bindings for block in new.blocks):
-            return new
-        return new.replace(blocks=merge_blocks([block for block in new.blocks if block.bindings]))
+        return new
 
     def block(self, block: BindingBlock) -> BindingBlock:
-        outer = self.in_dataflow, self.private
-        dataflow = self.in_dataflow = isinstance(block, DataflowBlock)
+        outer = self.private
+        dataflow = isinstance(block, DataflowBlock)
         self.private = set(private_in_block(block))
         mark = self.seen.mark()
-        kept = [new for new in map(self.merged, block.bindings) if new is not None]
-        self.in_dataflow, self.private = outer
+        new = super().block(block)
+        self.private = outer
         if dataflow:
             outputs = [entry for entry in self.seen.since(mark) if not isinstance(entry.var, DataflowVar)]
             self.seen.back_to(mark)
             for entry in outputs:
                 self.seen.add(entry)
-        return block.replace(bindings=same_or(block.bindings, kept))
-
-    def merged(self, binding: Binding) -> Binding | None:
-        """The binding, of an earlier variable if it computes the same; None if that one takes its place."""
-        new = self.binding(binding)
-        if not isinstance(new, VarBinding):
-            return new
-        if isinstance(new.value, Call) and effects_of(new.value).may_change:
-            self.seen.clear()
-            return new
-        key = self.key(new.value)
-        if key is None:
-            return new
-        code = quick_hash(key)
-        for entry in self.seen.alike(code):
-            fits = structural_equal(entry.key, key) and same_info(
-                entry.var.struct_info_, new.var.struct_info_
-            )
-            if fits and self.may_merge(entry.var, new.var):
-                return self.replaced(binding, new, entry.var)
-        self.seen.add(_Entry(code, key, new.var))
         return new
+
+    def bind(self, binding: VarBinding, value: RelaxExpr, var: Var | None = None) -> Var:
+        """Emit the binding, unless an earlier variable has its value and takes its place."""
+        if isinstance(value, Call) and effects_of(value).may_change:
+            self.seen.clear()
+            return super().bind(binding, value, var)
+        key = self.key(value)
+        if key is None:
+            return super().bind(binding, value, var)
+        code = quick_hash(key)
+        var = self.redefined(binding.var) if var is None else var
+        for entry in self.seen.alike(code):
+            fits = structural_equal(entry.key, key) and same_info(entry.var.struct_info_, var.struct_info_)
+            if fits and self.may_merge(entry.var, var):
+                return self.merge(binding, var, entry.var)
+        var = super().bind(binding, value, var)
+        self.seen.add(_Entry(code, key, var))
+        return var
 
     def may_merge(self, earlier: Var, later: Var) -> bool:
         """Whether nobody can tell if two variables hold one tensor or two equal ones."""
         owned = (earlier in self.own) + (later in self.own)
         return owned > self.changes or earlier in self.private or later in self.private
 
-    def replaced(self, binding: Binding, new: VarBinding, earlier: Var) -> Binding | None:
-        """What is left of a binding whose value an earlier variable has."""
+    def merge(self, binding: VarBinding, var: Var, earlier: Var) -> Var:
+        """Let an earlier variable take the place of a bound one; an output of a dataflow block is bound to it."""
         for readers in (self.own, self.private):
-            if new.var not in readers:
+            if var not in readers:
                 readers.discard(earlier)
-        if isinstance(new.var, DataflowVar) or not self.in_dataflow:
+        if isinstance(var, DataflowVar) or not self.builder.in_dataflow:
             self.variables[binding.var] = earlier
-            return None
-        return new.replace(value=earlier)
+            return earlier
+        return super().bind(binding, earlier, var)
 
     def key(self, value: RelaxExpr) -> Any:
         """What a computation is; None if it is not to be merged."""

@@ -23,8 +23,8 @@ from typing import Any, cast
 import numpy as np
 
 from ..analysis.effects import any_call
+from ..analysis.properties import NORMAL_FORM, SHAPES_LOWERED
 from ..block_builder import BlockBuilder
-from ..derive.normalize import Normalizer
 from ..expr import (
     BindingBlock,
     Call,
@@ -43,6 +43,7 @@ from ..op import Operator, is_call_of, operator_of
 from ..op.intrinsics import CallTIR, ShapeOf
 from ..op.operands import is_absent
 from ..prim import FloatImm, IntImm
+from ..rewrite import Rewriter
 from ..runtime.rounding import round_number
 from ..runtime.sizes import is_size
 from ..struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
@@ -58,39 +59,39 @@ EVALUATE = "relax.FoldConstant.evaluate"
 """The entry of PassContext's `config` that stands in for the option `evaluate`."""
 
 
-@function_pass(opt_level=1)
+@function_pass(opt_level=1, needs={NORMAL_FORM}, breaks={SHAPES_LOWERED})
 def FoldConstant(func: Function, mod: IRModule, evaluate: KernelEvaluator | None = None) -> Function:
     """Replace calls on constants by their results; `evaluate` runs compiled kernels. See the module's docstring."""
-    name = str(func.attrs.get("global_symbol", ""))
     evaluate = evaluate or PassContext.current().config.get(EVALUATE)
-    return _Folder(mod, any_call(func, lambda effects: not effects.pure), evaluate).function_body(func, name)
+    effects = any_call(func, lambda effects: not effects.pure)
+    return _Folder(mod, effects, evaluate).rewrite_function(func)
 
 
-class _Folder(Normalizer):
-    """Normalisation, with calls computed on the way; `known` holds the variables that are constants here."""
+class _Folder(Rewriter):
+    """Computes calls; `known` holds the variables that are constants here."""
 
     def __init__(self, mod: IRModule, effects: bool, evaluator: KernelEvaluator | None) -> None:
-        super().__init__(mod, warn=False)
+        super().__init__(mod)
         self.effects = effects
         self.evaluator = evaluator
-        self.mod = mod
         self.known: dict[Var, RelaxExpr] = {}
         self.resolved: dict[Var, RelaxExpr | None] = {}
         """Variables of `known` without the names of others: tuples of tuples are taken apart once."""
 
-    def block(self, block: BindingBlock) -> list[BindingBlock]:
+    def block(self, block: BindingBlock) -> BindingBlock:
         outer = self.known
         if self.effects:
             self.known = {}
-        blocks = super().block(block)
+        new = super().block(block)
         if self.effects:
             self.known = outer
-        return blocks
+        return new
 
-    def bind(self, var: Var, value: RelaxExpr, original: VarBinding | None = None) -> None:
-        super().bind(var, value, original)
-        if (self.in_dataflow or not self.effects) and self.constant(value) is not None:
+    def bind(self, binding: VarBinding, value: RelaxExpr, var: Var | None = None) -> Var:
+        var = super().bind(binding, value, var)
+        if (self.builder.in_dataflow or not self.effects) and self.constant(value) is not None:
             self.known[var] = value
+        return var
 
     def constant(self, expr: RelaxExpr) -> RelaxExpr | None:
         """The constant, shape, scalar, or tuple of them that a leaf is; None if it is none."""
@@ -113,28 +114,28 @@ class _Folder(Normalizer):
             case _:
                 return None
 
-    def visit_tuple_get_item(self, expr: TupleGetItem) -> RelaxExpr:
-        normal = cast(TupleGetItem, super().visit_tuple_get_item(expr))
+    def tuple_get_item(self, expr: TupleGetItem) -> RelaxExpr:
+        normal = self.parts(expr)
         whole: RelaxExpr | None = normal.tuple_value
         while isinstance(whole, Var):
             whole = self.known.get(whole)
         return whole.fields[normal.index] if isinstance(whole, Tuple) else normal
 
-    def visit_call(self, expr: Call) -> RelaxExpr:
-        normal = cast(Call, super().visit_call(expr))
+    def call(self, call: Call) -> RelaxExpr:
+        normal = self.parts(call)
         if not isinstance(normal.op, Op):
             return normal
         if is_call_of(normal, ShapeOf):
             info = normal.struct_info
             values = info.values if isinstance(info, ShapeStructInfo) else None
-            return normal if values is None else ShapeExpr(values, span=expr.span)
+            return normal if values is None else ShapeExpr(values, span=call.span)
         constants = [self.constant(arg) for arg in normal.args[is_call_of(normal, CallTIR) :]]
         operands = [constant for constant in constants if constant is not None]
         if len(operands) < len(constants) or not is_bounded(normal.struct_info, operands):
             return normal
         results = self.compute(normal, operands)
         folded = None if results is None else as_leaf(results, normal.struct_info)
-        return normal if folded is None else folded.replace(span=expr.span)
+        return normal if folded is None else folded.replace(span=call.span)
 
     # -- computing
 

@@ -29,8 +29,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from ..block_builder import BlockBuilder
-from ..derive.context import signature_of
+from ..analysis.properties import NO_LITERALS, NO_OPERATORS, NORMAL_FORM, SHAPES_LOWERED
 from ..derive.normalize import normalize_module
 from ..derive.rules import is_pure_call
 from ..derive.substitution import Substitution
@@ -40,21 +39,18 @@ from ..ir import GlobalVar, IRModule, RelaxExpr
 from ..op.intrinsics import InvokeClosure, InvokePureClosure, MakeClosure
 from ..prim import SizeVar
 from ..prim import Var as ShapeVar
+from ..rewrite import Rewriter
 from ..struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo
 from .decorators import module_pass
 from .rebuild import with_info
 from .uses import Uses, bound_variables, uses_of
 
 
-@module_pass
+@module_pass(needs={NORMAL_FORM}, gives={NO_LITERALS}, breaks={NO_OPERATORS, SHAPES_LOWERED})
 def LambdaLift(mod: IRModule) -> IRModule:
     """Lift every function literal to the module; see the module's docstring."""
     mod = normalize_module(mod)
-    lifter = _Lifter(mod)
-    for global_var, func in mod.functions.items():
-        if isinstance(func, Function):
-            lifter.lift_inside(global_var.name_hint, func)
-    return lifter.get()
+    return _Lifter(mod).module()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,55 +80,45 @@ def _renewed(var: ShapeVar) -> ShapeVar:
     return SizeVar(var.name, var.dtype) if var.nonnegative else ShapeVar(var.name, var.dtype)
 
 
-class _Lifter(BlockBuilder):
-    """Normalisation, in which function literals become global functions on the way."""
+class _Lifter(Rewriter):
+    """Makes global functions of function literals."""
 
     def __init__(self, mod: IRModule) -> None:
-        super().__init__(mod, warn=False)
-        self.trust = False
+        super().__init__(mod)
         self.path: list[str] = []
         self.lifted: dict[Var, GlobalVar] = {}
         """Variables of functions that capture nothing."""
         self.recursive: dict[Var, tuple[GlobalVar, tuple[RelaxExpr, ...]]] = {}
         """Inside the body of a lifted function: its variable, and the values to pass on."""
 
-    def lift_inside(self, name: str, func: Function) -> None:
-        """Process a global function's body."""
+    def rewrite_function(self, function: Function, name: str = "") -> Function:
         self.path.append(name)
-        self.functions[name] = self.function_body(func, name)
+        new = super().rewrite_function(function, name)
         self.path.pop()
+        return new
 
     # -- function literals
 
     def var_binding(self, binding: VarBinding) -> None:
         if isinstance(binding.value, Function):
-            self.lift(binding.var, binding.value)
+            self.lift(binding, binding.value)
         else:
             super().var_binding(binding)
 
-    def lift(self, var: Var, func: Function) -> None:
+    def lift(self, binding: VarBinding, func: Function) -> None:
+        var = binding.var
         captured = self.captured(var, func)
-        global_var = GlobalVar(self._unique_global_name(f"{self.path[-1]}_{var.name_hint}"))
+        global_var = GlobalVar(self.builder.unique_global_name(f"{self.path[-1]}_{var.name_hint}"))
         lifted, arguments = self.closed(func, captured)
         if not captured:
             self.lifted[var] = global_var
-        signature = signature_of(lifted)
-        assert signature is not None, "normal form fills in results"
-        self.declare(global_var, lifted)
+        self.builder.declare(global_var, lifted)
         self.recursive[var] = global_var, arguments
-        self.in_place_of_frames(global_var, lifted)
+        self.builder.declare(global_var, self.rewrite_function(lifted, global_var.name_hint))
         del self.recursive[var]
         if captured:
             closure = MakeClosure().raw_call((global_var, Tuple(captured.values)), span=func.span)
-            self.bind(var, self.visit(closure))
-
-    def in_place_of_frames(self, global_var: GlobalVar, func: Function) -> None:
-        """Process the lifted function as what it is now: global, outside of every block."""
-        outer = self.frames, self.function_scopes
-        self.frames, self.function_scopes = [], []
-        self.lift_inside(global_var.name_hint, func)
-        self.frames, self.function_scopes = outer
-        self.declare(global_var, self.functions[global_var.name_hint])
+            self.bind(binding, self.rewrite(closure), var)
 
     def captured(self, var: Var, func: Function) -> _Captured:
         """What a literal uses that is bound around it, and is no global function by now."""
@@ -152,7 +138,7 @@ class _Lifter(BlockBuilder):
         for variable in tuple(needed.variables):
             add(variable)
         told = bound_in(*(v.struct_info_ or ObjectStructInfo() for v in variables))
-        shapes = [v for v in needed.shape_variables if v in self.shape_vars and v not in told]
+        shapes = [v for v in needed.shape_variables if v in self.builder.shape_vars and v not in told]
         return _Captured(tuple(variables), tuple(shapes))
 
     def closed(self, func: Function, captured: _Captured) -> tuple[Function, tuple[RelaxExpr, ...]]:
@@ -178,27 +164,25 @@ class _Lifter(BlockBuilder):
 
     # -- uses of functions
 
-    def visit_variable(self, expr: RelaxExpr) -> RelaxExpr:
-        assert isinstance(expr, Var)
-        if expr in self.lifted:
-            return self.visit_global_var(self.lifted[expr])
-        if expr in self.recursive:
-            global_var, arguments = self.recursive[expr]
-            return self.visit(MakeClosure().raw_call((global_var, Tuple(arguments)), span=expr.span))
-        return super().visit_variable(expr)
+    def variable(self, var: Var) -> RelaxExpr:
+        if var in self.lifted:
+            return self.lifted[var]
+        if var in self.recursive:
+            global_var, arguments = self.recursive[var]
+            return MakeClosure().raw_call((global_var, Tuple(arguments)), span=var.span)
+        return super().variable(var)
 
-    def visit_call(self, expr: Call) -> RelaxExpr:
-        callee = expr.op
+    def call(self, call: Call) -> RelaxExpr:
+        callee = call.op
         if not isinstance(callee, Var):
-            return super().visit_call(expr)
+            return super().call(call)
         if callee in self.lifted:
-            return super().visit_call(_recall(expr, self.lifted[callee], expr.args))
+            return super().call(_recall(call, self.lifted[callee], call.args))
         if callee in self.recursive:
             global_var, arguments = self.recursive[callee]
-            return super().visit_call(_recall(expr, global_var, (*expr.args, *arguments)))
-        operator = InvokePureClosure() if is_pure_call(expr, self) else InvokeClosure()
-        call = operator.raw_call((callee, Tuple(expr.args)), (expr.struct_info,), expr.span)
-        return super().visit_call(call)
+            return super().call(_recall(call, global_var, (*call.args, *arguments)))
+        operator = InvokePureClosure() if is_pure_call(call, self.builder) else InvokeClosure()
+        return super().call(operator.raw_call((callee, Tuple(call.args)), (call.struct_info,), call.span))
 
 
 def _captured_param(value: RelaxExpr) -> Var:

@@ -21,46 +21,45 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
+from ..analysis.properties import LEGALIZED, NORMAL_FORM, SHAPES_LOWERED, STORAGE_EXPLICIT
 from ..block_builder import BlockBuilder
 from ..derive.substitution import substitute
-from ..expr import Call, Function, Tuple, Var
+from ..expr import Call, Tuple, Var
 from ..info.text import struct_info_text
 from ..ir import Diagnostic, DiagnosticError, IRModule, Op, RelaxExpr, matching_free_vars, structural_hash
 from ..op import is_call_of, operator_of
 from ..op.intrinsic import Intrinsic
 from ..op.intrinsics import CallTIR
 from ..prim import Analyzer
+from ..rewrite import Rewriter
 from ..struct_info import TensorStructInfo
 from .decorators import module_pass
 
 Legalize = Callable[[BlockBuilder, Call], RelaxExpr]
 
 
-@module_pass
+@module_pass(needs={NORMAL_FORM}, gives={LEGALIZED}, breaks={STORAGE_EXPLICIT, SHAPES_LOWERED})
 def LegalizeOps(mod: IRModule, customize_legalize_map: Mapping[str, Legalize] | None = None) -> IRModule:
     """Legalize every operator of a module; see the module's docstring."""
     legalizer = _Legalizer(mod, customize_legalize_map or {})
-    for global_var, func in mod.functions.items():
-        if isinstance(func, Function):
-            legalizer.functions[global_var.name_hint] = legalizer.function_body(func, global_var.name_hint)
+    result = legalizer.module()
     legalizer.finish()
-    return legalizer.get()
+    return result
 
 
-class _Legalizer(BlockBuilder):
-    """Normalisation, with each operator's call replaced on the way."""
+class _Legalizer(Rewriter):
+    """Replaces each operator's call."""
 
     def __init__(self, mod: IRModule, custom: Mapping[str, Legalize]) -> None:
-        super().__init__(mod, warn=False)
-        self.trust = False
+        super().__init__(mod)
         self.custom = custom
         self.unsolved: list[tuple[Call, str, str]] = []
         """Calls that stay, each with the reason and the place."""
         self.known: dict[int, _Template] = {}
         """What became of calls of an operator on tensors like these; models repeat themselves."""
 
-    def visit_call(self, expr: Call) -> RelaxExpr:
-        normal = cast(Call, super().visit_call(expr))
+    def call(self, call: Call) -> RelaxExpr:
+        normal = self.parts(call)
         if not isinstance(normal.op, Op):
             return normal
         legalize = self.custom.get(normal.op.name) or self.rule(normal, normal.op)
@@ -69,11 +68,11 @@ class _Legalizer(BlockBuilder):
         key = None if normal.op.name in self.custom else _like(normal)
         if key is not None:
             known = self.known.get(structural_hash(key, map_free_vars=True))
-            again = known and known.call_for(normal, key, self.facts)
+            again = known and known.call_for(normal, key, self.builder.facts)
             if again is not None:
-                return self.visit(again)
+                return again
         try:
-            result = legalize(self, normal)
+            result = self.apply(legalize, normal)
         except DiagnosticError as error:
             self.fail(normal, "; ".join(d.message for d in error.diagnostics))
             return normal
@@ -81,10 +80,22 @@ class _Legalizer(BlockBuilder):
             self.fail(normal, self.reason(normal))
             return normal
         if key is not None and isinstance(result, Call):
-            template = _Template.of(key, normal, result, self.facts)
+            template = _Template.of(key, normal, result, self.builder.facts)
             if template is not None:
                 self.known[structural_hash(key, map_free_vars=True)] = template
-        return self.visit(result if result.span is not None else _placed(result, normal))
+        return self.rewrite(result if result.span is not None else _placed(result, normal))
+
+    def apply(self, legalize: Legalize, call: Call) -> RelaxExpr:
+        """The result of a rule; calls of operators that the rule emitted are legalized too."""
+        frame = self.builder.frames[-1]
+        bindings, start = frame.bindings, len(frame.bindings)
+        result = legalize(self.builder, call)
+        emitted = bindings[start:]
+        if frame.bindings is bindings:
+            del bindings[start:]
+            for binding in emitted:
+                self.binding(binding)
+        return result
 
     def rule(self, call: Call, op: Op) -> Legalize | None:
         """The operator's own way; None for an intrinsic."""
@@ -94,7 +105,7 @@ class _Legalizer(BlockBuilder):
         return op.get_attr("FLegalize") or (lambda _, unchanged: unchanged)
 
     def fail(self, call: Call, reason: str) -> None:
-        self.unsolved.append((call, reason, self.where))
+        self.unsolved.append((call, reason, self.builder.where))
 
     def reason(self, call: Call) -> str:
         """Why an operator could not be legalized."""

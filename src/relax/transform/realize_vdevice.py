@@ -22,12 +22,13 @@ Declines: a value that must be on two devices at once (E3106), a device that the
 
 from __future__ import annotations
 
+from ..analysis.properties import DEVICES_PLACED, NO_OPERATORS, NORMAL_FORM
 from ..analysis.realize_vdevices import realize_vdevices
 from ..ir import IRModule
 from .decorators import module_pass
 
 
-@module_pass
+@module_pass(needs={NORMAL_FORM}, gives={DEVICES_PLACED}, breaks={NO_OPERATORS})
 def RealizeVDevice(mod: IRModule) -> IRModule:
     """Propagate virtual devices; see the module's docstring. Raises DiagnosticError for conflicts."""
     return realize_vdevices(mod)

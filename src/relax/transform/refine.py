@@ -14,23 +14,15 @@ from __future__ import annotations
 
 from typing import cast
 
-from ..derive.substitution import Substitution
 from ..expr import Function, SeqExpr, Var, VarBinding
 from ..info.relations import is_base_of
-from ..ir import IRModule, Node, RelaxExpr, StructInfo, structural_equal
-from ..rewrite.visitor import ExprMutator
-
-
-class UnderivedSubstitution(Substitution):
-    """A substitution whose results wait for their struct info: what they become may be known better."""
-
-    def carry(self, old: Node, new: Node) -> Node:
-        return new
+from ..ir import IRModule, RelaxExpr, StructInfo, structural_equal
+from ..rewrite import Rewriter
 
 
 def refined(func: Function, mod: IRModule) -> Function:
     """A function in normal form with every description at least as precise as its value's; itself if all are."""
-    return cast(Function, _Refiner(mod).visit_expr(func))
+    return _Refiner(mod).rewrite_function(func)
 
 
 def tells_more(info: StructInfo, known: StructInfo) -> bool:
@@ -38,18 +30,15 @@ def tells_more(info: StructInfo, known: StructInfo) -> bool:
     return is_base_of(known, info) and not structural_equal(known, info)
 
 
-class _Refiner(ExprMutator):
-    def re_emit_binding(self, binding: VarBinding, value: RelaxExpr, var: Var | None = None) -> None:
-        known = binding.var.struct_info
-        info = self.builder_.visible(binding.var, value.struct_info)
-        if not tells_more(info, known):
-            super().re_emit_binding(binding, value, var)
-            return
-        new = type(binding.var)(binding.var.name_hint, span=binding.var.span)
-        super().re_emit_binding(binding, value, self.with_struct_info(new, info))
+class _Refiner(Rewriter):
+    def bind(self, binding: VarBinding, value: RelaxExpr, var: Var | None = None) -> Var:
+        info = self.builder.visible(binding.var, value.struct_info)
+        if tells_more(info, binding.var.struct_info):
+            var = self.with_struct_info(binding.var, info)
+        return super().bind(binding, value, var)
 
-    def visit_function_(self, op: Function) -> RelaxExpr:
-        result = cast(Function, super().visit_function_(op))
+    def function(self, function: Function) -> RelaxExpr:
+        result = cast(Function, super().function(function))
         info = cast(SeqExpr, result.body).struct_info
         declared = result.ret_struct_info
         if declared is None or not tells_more(info, declared):
@@ -57,4 +46,4 @@ class _Refiner(ExprMutator):
         return result.replace(ret_struct_info=info)
 
 
-__all__ = ["UnderivedSubstitution", "refined", "tells_more"]
+__all__ = ["refined", "tells_more"]

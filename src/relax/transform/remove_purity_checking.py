@@ -13,28 +13,21 @@ one are left as they are: run ToNonDataflow first to have them all.
 
 from __future__ import annotations
 
-from typing import cast
-
+from ..analysis.properties import NO_DATAFLOW, NORMAL_FORM, PURITY_TRUSTED
 from ..derive.context import FORCE_PURE
-from ..derive.normalize import Normalizer
 from ..expr import Call, ExternFunc, Function
 from ..ir import IRModule, RelaxExpr
 from ..op import is_call_of
 from ..op.intrinsic import PackedCall
 from ..op.intrinsics import InvokeClosure, InvokePureClosure
+from ..rewrite import Rewriter
 from .decorators import module_pass
 
 
-@module_pass
+@module_pass(needs={NORMAL_FORM, NO_DATAFLOW}, gives={PURITY_TRUSTED}, breaks=())
 def RemovePurityChecking(mod: IRModule) -> IRModule:
     """Mark pure functions as such without checks, and call marked packed functions and closures directly."""
-    remover = _Remover(mod, warn=False)
-    return mod.with_functions(
-        {
-            g: remover.function_body(f, g.name_hint) if isinstance(f, Function) else f
-            for g, f in mod.functions.items()
-        }
-    )
+    return _Remover(mod).module()
 
 
 def force_pure(func: Function) -> Function:
@@ -44,19 +37,18 @@ def force_pure(func: Function) -> Function:
     return func.with_attr(FORCE_PURE, True)
 
 
-class _Remover(Normalizer):
-    def function_body(self, expr: Function, name: str) -> Function:
-        return super().function_body(force_pure(expr), name)
+class _Remover(Rewriter):
+    def function(self, function: Function) -> RelaxExpr:
+        return super().function(force_pure(function))
 
-    def visit_call(self, expr: Call) -> RelaxExpr:
-        normal = cast(Call, super().visit_call(expr))
-        if self.in_dataflow:
+    def call(self, call: Call) -> RelaxExpr:
+        normal = self.parts(call)
+        if self.builder.in_dataflow:
             return normal
         callee = normal.args[0] if normal.args else None
-        direct: RelaxExpr | None = None
         if is_call_of(normal, PackedCall):
             if isinstance(callee, ExternFunc):
-                direct = Call(callee, normal.args[1:], None, normal.sinfo_args, span=normal.span)
+                return Call(callee, normal.args[1:], None, normal.sinfo_args, span=normal.span)
         elif is_call_of(normal, InvokePureClosure):
-            direct = InvokeClosure().raw_call(normal.args, normal.sinfo_args, normal.span)
-        return normal if direct is None else self.visit(direct)
+            return InvokeClosure().raw_call(normal.args, normal.sinfo_args, normal.span)
+        return normal

@@ -16,7 +16,7 @@ from .callgraph import entry_names, without_unreachable
 from .decorators import module_pass
 
 
-@module_pass
+@module_pass(breaks=())
 def RemoveUnusedFunctions(mod: IRModule, entry_functions: Sequence[str] | None = None) -> IRModule:
     """Remove functions unreachable from the entry points.
 

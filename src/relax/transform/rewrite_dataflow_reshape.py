@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from ..analysis.alias import private_variables
 from ..analysis.effects import effects_of
-from ..derive.normalize import Normalizer
+from ..analysis.properties import NORMAL_FORM, SHAPES_LOWERED
 from ..expr import (
     BindingBlock,
     Call,
@@ -40,6 +40,7 @@ from ..prim import IntImm, PrimExpr, const, is_const, substitute
 from ..prim import Var as PrimVar
 from ..prim.analyzer import Analyzer
 from ..prim.expr import INT64, cast
+from ..rewrite import Rewriter
 from ..struct_info import TensorStructInfo
 from ..tir import Range
 from ..tir.buffer import Buffer, BufferLoad
@@ -47,36 +48,31 @@ from ..tir.stmt import BlockRealize, BufferStore, For, PrimFunc, Stmt
 from .decorators import function_pass
 
 
-@function_pass(opt_level=1)
+@function_pass(opt_level=1, needs={NORMAL_FORM}, breaks={SHAPES_LOWERED})
 def RewriteDataflowReshape(func: Function, mod: IRModule) -> Function:
     """Turn copying kernels into views where nobody can tell; see the module's docstring."""
-    return _Rewriter(mod).function_body(func, str(func.attrs.get("global_symbol", "")))
+    return _Views(mod).rewrite_function(func)
 
 
-class _Rewriter(Normalizer):
-    """Normalisation, with kernels replaced by views on the way."""
+class _Views(Rewriter):
+    """Replaces kernels by views."""
 
     def __init__(self, mod: IRModule) -> None:
-        super().__init__(mod, warn=False)
-        self.mod = mod
+        super().__init__(mod)
         self.views: dict[GlobalVar, bool] = {}
         self.private: frozenset[Var] = frozenset()
 
-    def block(self, block: BindingBlock) -> list[BindingBlock]:
+    def block(self, block: BindingBlock) -> BindingBlock:
         outer = self.private
         self.private = private_in_block(block)
-        blocks = super().block(block)
+        new = super().block(block)
         self.private = outer
-        return blocks
+        return new
 
     def var_binding(self, binding: VarBinding) -> None:
         value = binding.value
-        if binding.var in self.private and isinstance(value, Call):
-            view = self.view(value)
-            if view is not None:
-                self.bind(binding.var, self.visit(view), binding)
-                return
-        super().var_binding(binding)
+        view = self.view(value) if binding.var in self.private and isinstance(value, Call) else None
+        super().var_binding(binding if view is None else binding.replace(value=view))
 
     def view(self, call: Call) -> Call | None:
         """The call as a reshape of its argument; None if it does more."""

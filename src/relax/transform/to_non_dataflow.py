@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from ..analysis.properties import NO_DATAFLOW, NORMAL_FORM
 from ..derive.substitution import Substitution
 from ..expr import Binding, BindingBlock, DataflowBlock, DataflowVar, Function, SeqExpr, Var
 from ..ir import IRModule, Node, walk
@@ -20,7 +21,7 @@ from .decorators import function_pass
 from .rebuild import with_info
 
 
-@function_pass
+@function_pass(needs={NORMAL_FORM}, gives={NO_DATAFLOW}, breaks=())
 def ToNonDataflow(func: Function, mod: IRModule) -> Function:
     """Turn every dataflow block into an ordinary binding block."""
     return cast(Function, _Dissolve({}, {}).node(func)) if _has_dataflow(func) else func

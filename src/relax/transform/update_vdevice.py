@@ -11,17 +11,18 @@ Every annotation and operator that names the old device names the new one.
 
 from __future__ import annotations
 
+from ..analysis.properties import NORMAL_FORM
 from ..derive.normalize import normalize_module
-from ..expr import Call, Function
+from ..expr import Call
 from ..ir import IRModule, RelaxExpr, StructInfo, VDevice, listed_vdevices, same_vdevice
 from ..ir.vdevice import VDEVICES
 from ..op.intrinsics import HintOnDevice, ToVDevice
-from ..rewrite.visitor import ExprMutator
+from ..rewrite import Rewriter
 from ..struct_info import TensorStructInfo
 from .decorators import module_pass
 
 
-@module_pass
+@module_pass(needs={NORMAL_FORM}, breaks=())
 def UpdateVDevice(mod: IRModule, new_vdevice: VDevice, index: int) -> IRModule:
     """Replace the virtual device number `index` of the module. Raises IndexError if it lists no such device."""
     listed = listed_vdevices(mod)
@@ -34,34 +35,24 @@ def UpdateVDevice(mod: IRModule, new_vdevice: VDevice, index: int) -> IRModule:
         return mod
     devices = (*listed[:index], new_vdevice, *listed[index + 1 :])
     mod = mod.replace(global_infos={**mod.global_infos, VDEVICES: devices})
-    updater = _Updater(mod, old, new_vdevice)
-    return normalize_module(
-        mod.with_functions(
-            {g: updater.function(f) if isinstance(f, Function) else f for g, f in mod.functions.items()}
-        )
-    )
+    return normalize_module(_Updater(mod, old, new_vdevice).module())
 
 
-class _Updater(ExprMutator):
+class _Updater(Rewriter):
     def __init__(self, mod: IRModule, old: VDevice, new: VDevice) -> None:
         super().__init__(mod)
         self.old, self.new = old, new
 
-    def function(self, func: Function) -> Function:
-        new = self.visit_function_(func)
-        assert isinstance(new, Function)
-        return new
-
-    def visit_expr_dep_struct_info_field(self, struct_info: StructInfo) -> StructInfo:
-        info = super().visit_expr_dep_struct_info_field(struct_info)
+    def info(self, struct_info: StructInfo) -> StructInfo:
+        info = super().info(struct_info)
         if isinstance(info, TensorStructInfo) and same_vdevice(info.vdevice, self.old):
             return info.replace(vdevice=self.new)
         return info
 
-    def visit_call_(self, op: Call) -> RelaxExpr:
-        match op.attrs:
+    def call(self, call: Call) -> RelaxExpr:
+        match call.attrs:
             case ToVDevice(dst) | HintOnDevice(dst) if same_vdevice(dst, self.old):
-                op = op.replace(attrs=op.attrs.replace(dst_vdevice=self.new))
+                call = call.replace(attrs=call.attrs.replace(dst_vdevice=self.new))
             case _:
                 pass
-        return super().visit_call_(op)
+        return super().call(call)

@@ -18,25 +18,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..analysis.properties import (
+    LEGALIZED,
+    NO_DATAFLOW,
+    NO_LITERALS,
+    NO_OPERATORS,
+    NORMAL_FORM,
+    PURITY_TRUSTED,
+    SHAPES_LOWERED,
+    STORAGE_EXPLICIT,
+)
 from ..derive.rules import notes_of
 from ..expr import (
-    Binding,
-    BindingBlock,
     Call,
     ExternFunc,
     Function,
-    If,
-    MatchCast,
-    PrimValue,
-    SeqExpr,
     ShapeExpr,
     Tuple,
     TupleGetItem,
     Var,
-    VarBinding,
 )
 from ..ir import (
-    Diagnostic,
     DiagnosticError,
     GlobalVar,
     IRModule,
@@ -44,15 +46,15 @@ from ..ir import (
     RelaxExpr,
     StructInfo,
     VDevice,
-    listed_vdevices,
 )
 from ..op import is_call_of, operator_of
 from ..op.intrinsic import DestinationPassing, Intrinsic, PackedCall
 from ..op.intrinsics import CallBuiltinWithCtx, InvokeClosure
 from ..op.storage import EndOfLife
+from ..rewrite import Rewriter
 from ..struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
-from .rebuild import carry_info, same_or, with_info
+from .rebuild import with_info
 from .remove_purity_checking import force_pure
 from .vdevice_operand import VDeviceOperands
 
@@ -60,61 +62,24 @@ UNLOWERED = "E4101"
 """An operator that nothing lowers, or that cannot be lowered yet."""
 
 
-@module_pass
+@module_pass(
+    needs={NORMAL_FORM, LEGALIZED, NO_DATAFLOW, PURITY_TRUSTED, STORAGE_EXPLICIT, NO_LITERALS},
+    gives={NO_OPERATORS},
+    breaks={SHAPES_LOWERED},
+)
 def VMBuiltinLower(mod: IRModule) -> IRModule:
     """Call builtins of the machine in place of operators. Raises DiagnosticError for operators left over."""
-    lowering = _BuiltinLowering(VDeviceOperands(listed_vdevices(mod)))
-    functions = {g: lowering.function(f) if isinstance(f, Function) else f for g, f in mod.functions.items()}
-    if lowering.errors:
-        raise DiagnosticError(lowering.errors)
-    return mod.with_functions(functions)
+    return _BuiltinLowering(mod).module()
 
 
-class _BuiltinLowering:
-    def __init__(self, devices: VDeviceOperands) -> None:
-        self.devices = devices
-        self.errors: list[Diagnostic] = []
-        self._new: list[Binding] = []
-        self._where = ""
-
-    def function(self, func: Function) -> Function:
-        self._where = f"in {func.attrs.get('global_symbol', 'a private function')}"
-        lowered = carry_info(func, func.replace(body=self.seq(func.body)))
-        return lowered if lowered is func else force_pure(lowered)
-
-    def seq(self, expr: RelaxExpr) -> RelaxExpr:
-        if not isinstance(expr, SeqExpr):
-            return expr
-        blocks = [self.block(block) for block in expr.blocks]
-        return carry_info(expr, expr.replace(blocks=same_or(expr.blocks, blocks)))
-
-    def block(self, block: BindingBlock) -> BindingBlock:
-        outer, self._new = self._new, []
-        for binding in block.bindings:
-            self.binding(binding)
-        bindings, self._new = self._new, outer
-        return block.replace(bindings=same_or(block.bindings, bindings))
-
-    def binding(self, binding: Binding) -> None:
-        if not isinstance(binding, VarBinding):
-            assert isinstance(binding, MatchCast)
-            self._new.append(binding)
-            return
-        value = binding.value
-        match value:
-            case If(cond, yes, no):
-                new: RelaxExpr = value.replace(
-                    cond=cond, true_branch=self.seq(yes), false_branch=self.seq(no)
-                )
-            case Call():
-                new = self.call(value)
-            case _:
-                new = value
-        self._new.append(binding.replace(value=carry_info(value, new)))
-
-    # ------------------------------------------------------------------------------------- calls
+class _BuiltinLowering(Rewriter):
+    def function(self, function: Function) -> RelaxExpr:
+        forced = force_pure(function)
+        new = super().function(forced)
+        return function if new is forced else new
 
     def call(self, call: Call) -> RelaxExpr:
+        call = self.parts(call)
         if isinstance(call.op, Var):
             return self._packed(call, InvokeClosure.builtin, (call.op, *call.args))
         if not isinstance(call.op, Op):
@@ -131,8 +96,7 @@ class _BuiltinLowering:
             shape = self._result_shape(call)
             if shape is not None:
                 return self._packed(call, "vm.builtin.reshape", (call.args[0], shape))
-        self._refuse(call, call.op.name)
-        return call
+        raise self.refusal(call, call.op.name)
 
     def _packed(self, call: Call, name: str, args: Sequence[RelaxExpr]) -> Call:
         return Call(ExternFunc(name), tuple(args), None, (call.struct_info,), span=call.span)
@@ -152,15 +116,9 @@ class _BuiltinLowering:
         info = args.struct_info_
         if not isinstance(info, TupleStructInfo):
             message = "the arguments are a value of which it is not known whether it is a tuple"
-            self._error(message, args, "match_cast it to a tuple first")
-            return (args,)
-        fields: list[RelaxExpr] = []
-        for index, field in enumerate(info.fields):
-            item = with_info(TupleGetItem(args, index, span=args.span), field)
-            var = with_info(Var("field", span=args.span), field)
-            self._new.append(VarBinding(var, item, span=args.span))
-            fields.append(var)
-        return fields
+            raise self.builder.error(UNLOWERED, message, args.span, (), "match_cast it to a tuple first")
+        items = [TupleGetItem(args, index, span=args.span) for index in range(len(info.fields))]
+        return [self.builder.emit(item, "field") for item in items]
 
     def _result_shape(self, call: Call) -> RelaxExpr | None:
         """The shape of a view: what is derived of it, else the shape value it was given."""
@@ -174,15 +132,12 @@ class _BuiltinLowering:
 
     def device(self, vdevice: VDevice | None, expr: RelaxExpr) -> RelaxExpr:
         """A virtual device as an argument."""
-        try:
-            return self.devices.operand(vdevice, expr.span, self._where)
-        except DiagnosticError as error:
-            self.errors += error.diagnostics
-            return PrimValue(0)
+        return VDeviceOperands(self.builder.vdevices).operand(vdevice, expr.span, self.builder.where)
 
     # ---------------------------------------------------------------------------------- complaints
 
-    def _refuse(self, call: Call, name: str) -> None:
+    def refusal(self, call: Call, name: str) -> DiagnosticError:
+        """The error for an operator that is left over."""
         short = name.removeprefix("relax.")
         hint = "run LegalizeOps and CallTIRRewrite before, as the default pipeline does"
         if any(isinstance(i, TensorStructInfo) and i.ndim == -1 for i in _infos(call)):
@@ -190,10 +145,7 @@ class _BuiltinLowering:
         elif is_call_of(call, DestinationPassing):
             hint = "run CallTIRRewrite before VMBuiltinLower"
         message = f"{short}: nothing says how to compute this operator here"
-        self._error(message, call, hint, notes_of(call))
-
-    def _error(self, message: str, expr: RelaxExpr, hint: str = "", notes: Sequence[str] = ()) -> None:
-        self.errors.append(Diagnostic(UNLOWERED, message, expr.span, self._where, tuple(notes), hint))
+        return self.builder.error(UNLOWERED, message, call.span, notes_of(call), hint)
 
 
 def _infos(call: Call) -> list[StructInfo | None]:

@@ -29,8 +29,9 @@ their variables are known.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar, cast
+from typing import cast
 
+from ..analysis.properties import NO_DATAFLOW, NO_LITERALS, NO_OPERATORS, NORMAL_FORM, SHAPES_LOWERED
 from ..analysis.totality import scalar_never_fails
 from ..expr import (
     Binding,
@@ -78,7 +79,7 @@ from ..struct_info import (
     TupleStructInfo,
 )
 from .decorators import module_pass
-from .rebuild import with_info
+from .rebuild import carry_info, same_or, with_info
 from .remove_purity_checking import force_pure
 from .shape_code import NodeTable, ShapeCode
 from .shape_needs import all_dims, dims_in, shape_needs
@@ -88,13 +89,11 @@ from .vdevice_operand import VDeviceOperands
 LOWERED = "relax.shapes_lowered"
 """The attribute of a function that this pass has lowered; it is left alone when met again."""
 
-ExprT = TypeVar("ExprT", bound=RelaxExpr)
-
 _UNIT = TupleStructInfo(())
 _OBJECT = ObjectStructInfo()
 
 
-@module_pass
+@module_pass(needs={NORMAL_FORM, NO_DATAFLOW, NO_LITERALS, NO_OPERATORS}, gives={SHAPES_LOWERED}, breaks=())
 def VMShapeLower(mod: IRModule, *, emit_err_ctx: bool = True) -> IRModule:
     """Lower shape variables, shape values and run-time checks; see the module's docstring.
 
@@ -172,7 +171,7 @@ class _FunctionLowering:
         blocks = (block,) if block.bindings else ()
         new = with_info(SeqExpr(blocks, result, span=body.span), info)
         lowered = func.replace(body=new, attrs={**func.attrs, LOWERED: True})
-        return _keep(func, force_pure(lowered) if block.bindings else lowered)
+        return carry_info(func, force_pure(lowered) if block.bindings else lowered)
 
     def _allocate_heap(self) -> list[Binding]:
         """The first bindings: they are made last, when the number of slots is known."""
@@ -264,14 +263,14 @@ class _FunctionLowering:
                 return self._if(value, self._leaf(cond), cast(SeqExpr, yes), cast(SeqExpr, no))
             case Call(op, args):
                 new_op, new_args = self._leaf(op), tuple(self._leaf(arg) for arg in args)
-                return _keep(value, value.replace(op=new_op, args=new_args, sinfo_args=value.sinfo_args))
+                return carry_info(value, value.replace(op=new_op, args=new_args))
             case TupleGetItem(source):
-                return _keep(value, value.replace(tuple_value=self._leaf(source)))
+                return carry_info(value, value.replace(tuple_value=self._leaf(source)))
             case _:
                 return self._leaf(value)
 
     def _if(self, value: If, cond: RelaxExpr, yes: SeqExpr, no: SeqExpr) -> RelaxExpr:
-        return _keep(
+        return carry_info(
             value, value.replace(cond=cond, true_branch=self._branch(yes), false_branch=self._branch(no))
         )
 
@@ -291,8 +290,8 @@ class _FunctionLowering:
     def _leaf(self, leaf: RelaxExpr) -> RelaxExpr:
         match leaf:
             case Tuple(fields):
-                new = tuple(self._leaf(field) for field in fields)
-                return leaf if all(map(_is, new, fields)) else _keep(leaf, Tuple(new, span=leaf.span))
+                new = same_or(fields, [self._leaf(field) for field in fields])
+                return leaf if new is fields else carry_info(leaf, Tuple(new, span=leaf.span))
             case ShapeExpr(values) if not all(
                 isinstance(value, IntImm) and is_size(value.value) for value in values
             ):
@@ -587,13 +586,3 @@ class _Match:
 def _noted(value: PrimExpr, text: str) -> str:
     """How a slot's note speaks of a value: see `relax.runtime.heap`."""
     return text if value.dtype == "int64" and ": " not in text else f"{value.dtype!s}: {text}"
-
-
-def _is(a: object, b: object) -> bool:
-    return a is b
-
-
-def _keep(old: RelaxExpr, new: ExprT) -> ExprT:
-    """The rebuilt expression with the struct info of the old one."""
-    info = old.struct_info_
-    return new if new is old or info is None or new.struct_info_ is not None else with_info(new, info)

@@ -1,0 +1,425 @@
+"""Rewriter: the one way to rewrite Relax expressions.
+
+    class DoubleToAdd(Rewriter):
+        def call(self, call: Call) -> RelaxExpr:
+            call = self.parts(call)                               # arguments first
+            match call:
+                case Call(Op("relax.multiply"), (a, Constant(data))) if data.ndim == 0 and data == 2:
+                    return add(a, a)                              # stands where the call stood
+            return call
+
+    new_mod = DoubleToAdd(mod).module()
+
+Hooks, each with a default that rewrites the parts and returns the same object where no part changed:
+
+    call, if_, tuple_, tuple_get_item, seq, function      expressions with parts
+    variable, leaf                                        variables; all other leaves
+    block                                                 a block of either kind
+    binding ── var_binding, match_cast                    emit what a binding becomes, or nothing to drop it
+    define                                                the variable to bind in the place of another
+    info, dim                                             struct info; a scalar expression in a shape or a PrimValue
+
+New bindings go into the block being rewritten, through ``self.builder.emit(value)``. That builder brings what a hook
+returns into normal form and derives its struct info. A variable stays the object it is while its struct info describes
+the new value; else a variable with the value's struct info takes its place, and uses follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, TypeVar, cast
+
+from ..block_builder import BlockBuilder
+from ..derive.context import FORCE_PURE, FunctionScope, PoisonedError
+from ..derive.normalize import merge_blocks
+from ..derive.substitution import substitute
+from ..expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    DataTypeImm,
+    ExternFunc,
+    Function,
+    If,
+    MatchCast,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+    is_leaf,
+)
+from ..info.dims import simplify_dim
+from ..info.mapping import map_struct_info
+from ..info.relations import is_base_of
+from ..ir import (
+    DiagnosticError,
+    GlobalVar,
+    IRModule,
+    Op,
+    RelaxExpr,
+    StructInfo,
+    set_slot,
+    structural_equal,
+)
+from ..prim import substitute as substitute_prim
+from ..prim.expr import PrimExpr
+from ..prim.expr import Var as PrimVar
+from ..struct_info import FuncStructInfo, TupleStructInfo
+from ..tir.stmt import PrimFunc
+
+_SIMPLE = (Var, DataflowVar, Constant)
+"""Leaves that are in normal form once they have struct info."""
+
+T = TypeVar("T")
+ExprT = TypeVar("ExprT", bound=RelaxExpr)
+
+
+class Rewriter:
+    """Rewrites functions and modules; see the module's docstring for what to override."""
+
+    HOOKS: ClassVar[dict[type, str]] = {
+        Call: "call",
+        If: "if_",
+        Tuple: "tuple_",
+        TupleGetItem: "tuple_get_item",
+        SeqExpr: "seq",
+        Function: "function",
+        Var: "variable",
+        DataflowVar: "variable",
+        **dict.fromkeys((Constant, ShapeExpr, PrimValue, StringImm, DataTypeImm), "leaf"),
+        **dict.fromkeys((GlobalVar, ExternFunc, PrimFunc, Op), "leaf"),
+    }
+    """The hook for an expression, by its class."""
+
+    _infos: dict[int, StructInfo] | None = None
+    """The rewritten tuple and function infos, by id of the old ones, inside the outermost one being rewritten."""
+
+    def __init__(self, mod: IRModule | None = None) -> None:
+        self.builder = BlockBuilder(mod, warn=False)
+        self.mod = mod if mod is not None else IRModule()
+        self.variables: dict[Var, RelaxExpr] = {}
+        """The replacements of variables: uses of a key become its value."""
+        self.shape_vars: dict[PrimVar, PrimExpr] = {}
+        """The replacements of shape variables."""
+        self._name = ""
+        self._normal: RelaxExpr | None = None
+        """The last result of `parts`, which is in normal form already."""
+
+    # -- entry
+
+    def module(self) -> IRModule:
+        """The module with every Relax function rewritten, and with the functions the rewriter added.
+
+        Raises DiagnosticError with the errors of all bindings of all functions.
+        """
+        builder = self.builder
+        builder.collect = True
+        for global_var, function in self.mod.functions.items():
+            if isinstance(function, Function):
+                name = global_var.name_hint
+                try:
+                    builder.functions[name] = self.rewrite_function(function, name)
+                except DiagnosticError as error:
+                    builder.report(error)
+        if builder.diagnostics:
+            raise DiagnosticError(builder.diagnostics)
+        return builder.get()
+
+    def rewrite_function(self, function: Function, name: str = "") -> Function:
+        """A global function rewritten, in normal form; itself if nothing changed. `name` is for error messages."""
+        builder = self.builder
+        self._name = name or str(function.attrs.get("global_symbol", ""))
+        outer = builder.global_function, builder.rebound
+        with builder.detached():
+            builder.global_function, builder.rebound = function, None
+            new = builder.function_body(cast(Function, self.function(function)), name)
+        builder.global_function, builder.rebound = outer
+        return new
+
+    def rewrite(self, expr: RelaxExpr) -> RelaxExpr:
+        """Any expression, rewritten by the hook for its class; in normal form, with struct info."""
+        new = self._dispatch(expr)
+        if new is self._normal or (type(new) in _SIMPLE and new.struct_info_ is not None):
+            return new
+        return self.builder.normalize(new)
+
+    def parts(self, expr: ExprT) -> ExprT:
+        """An expression with its parts rewritten; in normal form, with struct info. Itself if no part changed."""
+        new = self._normal = self.builder.normalize(self.default(expr))
+        return cast(ExprT, new)
+
+    def default(self, expr: RelaxExpr) -> RelaxExpr:
+        """An expression with its parts rewritten, not yet in normal form and derived: what the default hook gives."""
+        return getattr(Rewriter, Rewriter.HOOKS[type(expr)])(self, expr)
+
+    def _dispatch(self, expr: RelaxExpr) -> RelaxExpr:
+        name = self.HOOKS.get(type(expr))
+        if name is None:
+            raise TypeError(f"{type(self).__name__}: cannot visit a {type(expr).__name__}")
+        return getattr(self, name)(expr)
+
+    # -- variables
+
+    def lookup(self, var: RelaxExpr) -> RelaxExpr | None:
+        """The value bound to a variable emitted so far; None if there is none."""
+        return self.builder.lookup_binding(var) if isinstance(var, Var) else None
+
+    def with_struct_info(self, var: Var, struct_info: StructInfo) -> Var:
+        """The variable itself if it has this struct info, else a new one of its name that has."""
+        known = var.struct_info_
+        if known is struct_info or (known is not None and structural_equal(known, struct_info)):
+            return var
+        new = type(var)(var.name_hint, span=var.span)
+        set_slot(new, "_struct_info", struct_info)
+        return new
+
+    # -- hooks: expressions
+
+    def leaf(self, expr: RelaxExpr) -> RelaxExpr:
+        """Hook for all leaves but variables and tuples; the default rewrites the scalar expressions in them."""
+        match expr:
+            case PrimValue(value):
+                new = self.dim(value)
+                return expr if new is value else PrimValue(new, span=expr.span)
+            case ShapeExpr(values):
+                dims = mapped(values, self.dim)
+                return expr if dims is values else ShapeExpr(dims, span=expr.span)
+            case _:
+                return expr
+
+    def variable(self, var: Var) -> RelaxExpr:
+        """Hook for the uses of variables of either kind; the default looks them up in `variables`."""
+        return self.variables.get(var, var)
+
+    def tuple_(self, expr: Tuple) -> RelaxExpr:
+        """Hook for tuples."""
+        fields = mapped(expr.fields, self.rewrite)
+        return expr if fields is expr.fields else Tuple(fields, span=expr.span)
+
+    def tuple_get_item(self, expr: TupleGetItem) -> RelaxExpr:
+        """Hook for projections."""
+        value = self.rewrite(expr.tuple_value)
+        return expr if value is expr.tuple_value else TupleGetItem(value, expr.index, span=expr.span)
+
+    def call(self, call: Call) -> RelaxExpr:
+        """Hook for calls."""
+        callee = call.op if isinstance(call.op, Op) else self.rewrite(call.op)
+        args = mapped(call.args, self.rewrite)
+        sinfo_args = mapped(call.sinfo_args, self.info)
+        if callee is call.op and args is call.args and sinfo_args is call.sinfo_args:
+            return call
+        return Call(callee, args, call.attrs, sinfo_args, span=call.span)
+
+    def if_(self, expr: If) -> RelaxExpr:
+        """Hook for conditionals; the default rewrites the branches in scopes of their own."""
+        cond = self.rewrite(expr.cond)
+        with self.builder.given(cond, True):
+            true_branch = self.scope(expr.true_branch)
+        with self.builder.given(cond, False):
+            false_branch = self.scope(expr.false_branch)
+        if cond is expr.cond and true_branch is expr.true_branch and false_branch is expr.false_branch:
+            return expr
+        return If(cond, true_branch, false_branch, span=expr.span)
+
+    def seq(self, seq: SeqExpr) -> RelaxExpr:
+        """Hook for sequences of blocks: bodies of functions and branches."""
+        builder = self.builder
+        frames, scopes = len(builder.frames), len(builder.scopes)
+        builder.begin_scope()
+        blocks: list[BindingBlock] = []
+        try:
+            for block in seq.blocks:
+                new = self.block(block)
+                blocks += [*builder.take_split_blocks(), new]
+            builder.begin_binding_block()
+            body = builder.leaf(self.rewrite(seq.body))
+            blocks = merge_blocks(blocks + builder.end_blocks())
+        finally:
+            del builder.frames[frames:]
+            while len(builder.scopes) > scopes + 1:
+                builder.end_scope()
+            scope = builder.end_scope()
+        same = len(blocks) == len(seq.blocks) and all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
+        if same and body is seq.body:
+            return seq
+        result = SeqExpr(blocks, body, span=seq.span)
+        set_slot(result, "_struct_info", scope.erased(body.struct_info))
+        return result
+
+    def function(self, function: Function) -> RelaxExpr:
+        """Hook for functions, global ones and literals."""
+        params = mapped(function.params, self.redefined)
+        scopes = self.builder.function_scopes
+        force_pure = bool(function.attrs.get(FORCE_PURE, False))
+        scopes.append(FunctionScope(self._name, function.is_pure, force_pure))
+        self._name = ""
+        try:
+            body = self.scope(function.body, params)
+        finally:
+            scopes.pop()
+        ret = function.ret_struct_info
+        return function.replace(
+            params=params, body=body, ret_struct_info=None if ret is None else self.info(ret)
+        )
+
+    def scope(self, expr: RelaxExpr, params: Sequence[Var] | None = None) -> RelaxExpr:
+        """A function's body or a branch, rewritten in a scope of its own: a SeqExpr."""
+        builder = self.builder
+        depth = len(builder.scopes)
+        builder.begin_scope(params)
+        # The blocks around are out of reach: what is emitted inside belongs inside.
+        frames, builder.frames = builder.frames, []
+        try:
+            if isinstance(expr, SeqExpr):
+                return builder.scope_body(self.rewrite(expr))
+            builder.begin_binding_block()
+            body = builder.leaf(self.rewrite(expr))
+            return builder.scope_body(SeqExpr(builder.end_blocks(), body, span=expr.span))
+        finally:
+            builder.frames = frames
+            while len(builder.scopes) > depth:
+                builder.end_scope()
+
+    # -- hooks: blocks and bindings
+
+    def block(self, block: BindingBlock) -> BindingBlock:
+        """Hook for blocks of either kind. The default rewrites the bindings in order."""
+        builder = self.builder
+        builder.open_frame(isinstance(block, DataflowBlock))
+        for binding in block.bindings:
+            try:
+                self.binding(binding)
+            except (DiagnosticError, PoisonedError) as error:
+                builder.recover(binding, error)
+        return builder.end_block_keeping(block)
+
+    def binding(self, binding: Binding) -> None:
+        """Hook for bindings of either kind; it emits what the binding becomes."""
+        if isinstance(binding, MatchCast):
+            self.match_cast(binding)
+        else:
+            self.var_binding(cast(VarBinding, binding))
+
+    def var_binding(self, binding: VarBinding) -> None:
+        """Hook for bindings of values."""
+        var = None
+        if isinstance(binding.value, Function):
+            # A function may call itself: what its variable becomes must be known inside.
+            var = self.redefined(binding.var)
+            self.builder.note_own(var, binding.value)
+            self._name = var.name_hint
+        self.bind(binding, self.rewrite(binding.value), var)
+
+    def bind(self, binding: VarBinding, value: RelaxExpr, var: Var | None = None) -> Var:
+        """Emit a binding with another value; the variable bound, to which uses of the old one are redirected.
+
+        The value is in normal form, as from `rewrite`. `var` is the variable to bind, where its definition has been
+        rewritten already.
+        """
+        if var is None:
+            var = self.redefined(binding.var)
+        if value is binding.value and var is binding.var:
+            self._emit(binding)
+            return var
+        info, known = value.struct_info, var.struct_info_
+        if known is None or not self.describes(var, known, info):
+            var = self.with_struct_info(var, info)
+        if var is not binding.var:
+            self.variables[binding.var] = var
+            if isinstance(value, Function):
+                value = substitute(value, {binding.var: var})
+        self._emit(VarBinding(var, value, span=binding.span))
+        return var
+
+    def _emit(self, binding: VarBinding) -> None:
+        if isinstance(binding.value, Function):
+            self.builder.emit_normalized(binding)
+        else:
+            self.builder.bind(binding.var, binding.value, binding)
+
+    def describes(self, var: Var, known: StructInfo, info: StructInfo) -> bool:
+        """True if a variable keeps its struct info `known`, now that its value has `info`."""
+        with self.builder.knowing():
+            return structural_equal(known, info) or is_base_of(known, info)
+
+    def match_cast(self, binding: MatchCast) -> None:
+        """Hook for bindings of checked values."""
+        value, info = self.rewrite(binding.value), self.info(binding.struct_info)
+        var = self.redefined(binding.var)
+        if value is binding.value and info is binding.struct_info and var is binding.var:
+            self.builder.emit_normalized(binding)
+            return
+        if info is not binding.struct_info:
+            var = self.with_struct_info(var, info)
+        if var is not binding.var:
+            self.variables[binding.var] = var
+        self.builder.emit_normalized(MatchCast(var, value, info, span=binding.span))
+
+    def redefined(self, var: Var) -> Var:
+        """The variable that `define` gives for another; uses of that become uses of it."""
+        new = self.define(var)
+        if new is not var:
+            self.variables[var] = new
+        return new
+
+    def define(self, var: Var) -> Var:
+        """Hook for the definitions of variables: the one to bind. The default rewrites its struct info."""
+        info = var.struct_info_
+        new_info = None if info is None else self.info(info)
+        if new_info is None or new_info is info:
+            return var
+        if var.annotation is not None:
+            return type(var)(var.name_hint, new_info, span=var.span)
+        new = type(var)(var.name_hint, span=var.span)
+        set_slot(new, "_struct_info", new_info)
+        return new
+
+    # -- hooks: struct info
+
+    def dim(self, expr: PrimExpr) -> PrimExpr:
+        """Hook for scalar expressions; the default replaces the variables in `shape_vars`."""
+        new = substitute_prim(expr, self.shape_vars) if self.shape_vars else expr
+        return new if new is expr else simplify_dim(new)
+
+    def info(self, struct_info: StructInfo) -> StructInfo:
+        """Hook for struct info; the default rewrites the expressions in shapes.
+
+        Fields of tuples, parameters and results of functions come through here too. An object that occurs in several
+        places of an annotation is rewritten once.
+        """
+        if not isinstance(struct_info, (TupleStructInfo, FuncStructInfo)):
+            return map_struct_info(struct_info, self.dim, self._shape_in_info)
+        outer = self._infos
+        infos = self._infos = {} if outer is None else outer
+        try:
+            if id(struct_info) not in infos:
+                infos[id(struct_info)] = self._info_parts(struct_info)
+            return infos[id(struct_info)]
+        finally:
+            self._infos = outer
+
+    def _info_parts(self, struct_info: TupleStructInfo | FuncStructInfo) -> StructInfo:
+        if isinstance(struct_info, TupleStructInfo):
+            return struct_info.replace(fields=mapped(struct_info.fields, self.info))
+        params = None if struct_info.params is None else mapped(struct_info.params, self.info)
+        return struct_info.replace(params=params, ret=self.info(struct_info.ret))
+
+    def _shape_in_info(self, shape: RelaxExpr) -> RelaxExpr:
+        new = self._dispatch(shape)
+        return new if is_leaf(new) else shape
+
+
+def mapped(items: tuple[T, ...], function: Any) -> tuple[T, ...]:
+    """Each item mapped, in order; the same tuple if none changed."""
+    new = tuple([function(item) for item in items])
+    return items if all(a is b for a, b in zip(items, new, strict=True)) else new
+
+
+__all__ = ["Rewriter", "mapped"]
