@@ -51,6 +51,15 @@ def test_one_word_for_one_thing():
         ), word
 
 
+def test_docstrings_name_their_subject_first():
+    opening = re.compile(r'^\s*"""(?:What|Whether|Where|How|Which) .*', re.M)
+    found = {
+        str(path.relative_to(ROOT)): opening.findall(path.read_text(encoding="utf-8"))
+        for path in (ROOT / "src/relax").rglob("*.py")
+    }
+    assert {path: lines for path, lines in found.items() if lines} == {}
+
+
 def test_the_readme_names_the_commands_that_exist():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")

@@ -521,7 +521,7 @@ def const(value: Any, dtype: str | None = None) -> Constant:
 
 
 def _in_range(source: np.ndarray[Any, Any], array: np.ndarray[Any, Any]) -> bool:
-    """Whether the numbers of one array are in the other as they are, or rounded to nearest."""
+    """True if the numbers of one array are in the other as they are, or rounded to nearest."""
     target = DataType(array.dtype.name)
     if target.is_integer and source.dtype.kind in "iuO":
         return bool(np.all(source == array.astype(object)))
@@ -563,7 +563,7 @@ def convert(value: Any) -> RelaxExpr:
 
 
 def is_leaf(expr: RelaxExpr) -> bool:
-    """Whether an expression is a leaf of the normal form (language.md §4)."""
+    """True if an expression is a leaf of the normal form (language.md §4)."""
     match expr:
         case Tuple(fields):
             return all(is_leaf(field) for field in fields)

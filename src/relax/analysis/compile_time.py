@@ -1,4 +1,4 @@
-"""Which values of a function can be computed before it runs: its inputs known, its constants folded."""
+"""The values of a function that can be computed before it runs: its inputs known, its constants folded."""
 
 from __future__ import annotations
 

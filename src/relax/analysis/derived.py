@@ -1,4 +1,4 @@
-"""What holds of a program after derivation: struct info on every expression, and no impure call where none may be."""
+"""Properties of a program after derivation: struct info on every expression, and no impure call where none may be."""
 
 from __future__ import annotations
 

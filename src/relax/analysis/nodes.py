@@ -1,4 +1,4 @@
-"""Whether a program is made of sound nodes: every field of its declared type, and no node inside itself.
+"""Soundness of nodes: every field of its declared type, and no node inside itself.
 
 Constructors take what they are given, so a program can hold None where an expression belongs. All that looks at a
 program (rules, derivation, printing) may rely on declared types; here they are checked, from the declarations

@@ -1,4 +1,4 @@
-"""Whether a program is in normal form (language.md §4)."""
+"""The check of normal form (language.md §4)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HINT = "relax.transform.Normalize() brings a program into normal form"
 
 
 def is_normal_form(obj: IRModule | RelaxExpr) -> bool:
-    """Whether a module, a function or an expression is in normal form."""
+    """True if a module, a function or an expression is in normal form."""
     return next(_check(obj), None) is None
 
 

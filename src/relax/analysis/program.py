@@ -1,4 +1,4 @@
-"""What the well-formedness rules need to know of a program, collected in one walk.
+"""The facts that the well-formedness rules read from a program, collected in one walk.
 
 The walk follows the scopes of language.md §3 and takes any program, in normal form or not, with struct info or
 without. It records what may break a rule, with its place; the rules, one function each in `rules/`, pick from these
@@ -54,7 +54,7 @@ class Region:
     function: str
 
     def encloses(self, other: Region | None) -> bool:
-        """Whether `other` is this scope or lies inside it."""
+        """True if `other` is this scope or lies inside it."""
         while other is not None:
             if other is self:
                 return True
@@ -80,7 +80,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something stands: how many definitions and uses came before it, its scope, its source."""
+    """A position in a program: the number of definitions and uses before it, its scope, its source."""
 
     order: int
     scope: Region
@@ -221,7 +221,7 @@ class _Collector:
         self.local_functions: dict[Var, list[bool]] = {}
         """The local functions being walked, and whether each was found to use its own variable."""
         self.for_output = False
-        """Whether the annotation being walked is of a variable seen after its dataflow block."""
+        """True if the annotation being walked is of a variable seen after its dataflow block."""
         self.unbound: set[PrimVar] = set()
         """Shape variables of which a use without a binding was recorded."""
         self.told: set[tuple[int, str, PrimVar]] = set()

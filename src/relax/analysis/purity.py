@@ -1,4 +1,4 @@
-"""Which calls have effects, and which functions lead back to themselves."""
+"""Purity and recursion: the calls that have effects, and the functions that lead back to themselves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def find_impure_call(expr: RelaxExpr, own_name: Var | GlobalVar | None = None) -
 
 
 def contains_impure_call(expr: RelaxExpr, own_name: Var | GlobalVar | None = None) -> bool:
-    """Whether evaluating an expression, or calling a function, makes an impure call: see `find_impure_call`."""
+    """True if evaluating an expression, or calling a function, makes an impure call: see `find_impure_call`."""
     return find_impure_call(expr, own_name) is not None
 
 

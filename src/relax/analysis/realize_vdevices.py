@@ -51,7 +51,7 @@ def realize_vdevices(mod: IRModule) -> IRModule:
 
 
 def _signatures(functions: dict[GlobalVar, Function], placement: Placement) -> dict[GlobalVar, BaseFunc]:
-    """What calls are derived from while bodies are rewritten: functions with their new signatures."""
+    """The functions, with their new signatures, from which calls are derived while bodies are rewritten."""
     made: dict[GlobalVar, BaseFunc] = {}
     for global_var, function in functions.items():
         places = placement.functions[function]
@@ -128,7 +128,7 @@ class _Realizer(Rewriter):
         return super().bind(binding, value, var)
 
     def made_at(self, value: Call, vdevice: VDevice) -> RelaxExpr:
-        """What an operator makes of no tensors, or of constants, is put where it is needed."""
+        """The call, with a result on the device: operators on no tensors, or on constants, make it there."""
         info, operator = value.struct_info, operator_of(value)
         if (
             operator is None
@@ -177,7 +177,7 @@ class _Realizer(Rewriter):
 
 
 def _results(infos: tuple[StructInfo, ...], places: Places) -> tuple[StructInfo, ...]:
-    """What a call says of its result: nothing, one struct info, or one for each field of a tuple."""
+    """The struct infos that a call declares of its result: none, one, or one for each field of a tuple."""
     if len(infos) == 1:
         new = placed(infos[0], places)
         return infos if new is infos[0] else (new,)

@@ -22,7 +22,7 @@ from ..struct_info import (
 
 
 class BaseCheckResult(enum.IntEnum):
-    """How far a value's struct info is from being covered by a base.
+    """Degrees to which a base covers a value's struct info.
 
     FAIL_L0: no value is in both. FAIL_L1: its kind, rank or dtype is not known. FAIL_L2: only dimensions are open, and
     a run-time check decides. PASS: it is covered.
@@ -45,14 +45,14 @@ _RESULTS = {
 
 
 def struct_info_base_check(base: StructInfo, derived: StructInfo) -> BaseCheckResult:
-    """How well `base` covers a value of struct info `derived`."""
+    """The degree to which `base` covers a value of struct info `derived`."""
     return _RESULTS[check_compatible(derived, base).level]
 
 
 def derive_call_ret_struct_info(
     func_sinfo: FuncStructInfo, call: Call, ctx: BlockBuilder | Scopes | None = None
 ) -> StructInfo:
-    """What a call of a function of this struct info returns. Raises DiagnosticError when the arguments do not fit."""
+    """The struct info of a call of such a function. Raises DiagnosticError for arguments that do not fit."""
     return _derive_call(func_sinfo, call, ctx if ctx is not None else Scopes())
 
 
@@ -97,7 +97,7 @@ def _static(sinfo: StructInfo, inside: _Static) -> StructInfo:
 
 
 def has_symbolic_shape(expr: Expr) -> bool:
-    """Whether the struct info of an expression mentions a shape variable, or a shape that is a variable."""
+    """True if the struct info of an expression mentions a shape variable, or a shape that is a variable."""
     info = expr.struct_info
     return bool(used_in(info)) or next(shape_expressions(info), None) is not None
 

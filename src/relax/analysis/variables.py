@@ -1,4 +1,4 @@
-"""Which variables a program binds and uses, and who uses what.
+"""The variables a program binds and uses, and their users.
 
 Order is that of first occurrence, everywhere.
 """

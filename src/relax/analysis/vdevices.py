@@ -1,4 +1,4 @@
-"""Where tensors are: what a module says of virtual devices, propagated (language.md §6).
+"""Placement of tensors: a module's statements about virtual devices, propagated (language.md §6).
 
 Every tensor a program computes has a place; what must be on one device shares one, as far as the program says so:
 
@@ -70,11 +70,11 @@ class Known:
     text: str
     span: Span | None
     derived: bool = False
-    """Whether nobody wrote it down: it follows from something else that is known."""
+    """True if nobody wrote it down: it follows from something else that is known."""
 
 
 class Location:
-    """Where one tensor is. Places that must be the same are joined: `find` gives the one that stands for all."""
+    """The virtual device of one tensor. Places that must be the same are joined: `find` gives the representative."""
 
     __slots__ = ("known", "parent")
 
@@ -101,13 +101,13 @@ class Location:
 
 @dataclass(eq=False)
 class FuncPlaces:
-    """Where the parameters and the result of a function are."""
+    """The places of a function's parameters and result."""
 
     name: str
     params: tuple[Places, ...]
     ret: Places
     closed: bool = False
-    """Whether all its calls are seen."""
+    """True if all its calls are seen."""
 
 
 Places: TypeAlias = "Location | tuple[Places, ...] | FuncPlaces | None"
@@ -138,7 +138,7 @@ class Join:
 
 @dataclass(eq=False)
 class Placement:
-    """Where everything in a module is. `diagnostics` says what is wrong; the rest holds if there are none."""
+    """The places of all values of a module. `diagnostics` lists the errors; the rest holds if there are none."""
 
     variables: dict[Var, Places] = field(default_factory=dict[Var, Places])
     functions: dict[Function, FuncPlaces] = field(default_factory=dict[Function, FuncPlaces])
@@ -554,7 +554,7 @@ def _escaped(places: Places) -> Places:
 
 
 def _agreed(casts: Iterable[tuple[Location, Known]]) -> list[tuple[Location, Known]]:
-    """What casts say of places on which they agree."""
+    """The places on which casts agree."""
     said: dict[Location, list[Known]] = {}
     for place, known in casts:
         said.setdefault(place.find(), []).append(known)

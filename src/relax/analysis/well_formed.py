@@ -59,7 +59,7 @@ def _position(diagnostic: Diagnostic) -> tuple[str, int, int]:
 
 
 def check_normalized(obj: Checked) -> list[Diagnostic]:
-    """What is wrong with a program after normalisation: rules, normal form, struct info, purity."""
+    """Violations in a program after normalisation: of rules, normal form, struct info, purity."""
     found = check_well_formed(obj)
     if not any(d.code == BROKEN_NODE for d in found):
         found = (found + check_normal_form(obj)) or check_derived(obj)
@@ -74,7 +74,7 @@ def assert_well_formed(obj: Checked, check_struct_info: bool = True) -> None:
 
 
 def well_formed(obj: Checked, check_struct_info: bool = True) -> bool:
-    """Whether a program is well-formed.
+    """True if a program is well-formed.
 
     With `check_struct_info` it must also be in normal form, with struct info everywhere, and pure where it must be.
     """

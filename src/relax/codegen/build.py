@@ -26,7 +26,7 @@ from .wrapper import symbol_name
 
 @dataclass
 class CompileStatistics:
-    """What was compiled since the process began (or `reset`)."""
+    """Counts of compilations since the process began (or `reset`)."""
 
     modules: int = 0
     """Modules that became an archive, compiled or from the cache."""
@@ -45,7 +45,7 @@ _lock = threading.Lock()
 
 
 def compile_count() -> int:
-    """How many modules of kernels were compiled or taken from the cache so far. Running compiled code adds none."""
+    """The number of modules of kernels compiled or taken from the cache so far. Running compiled code adds none."""
     return statistics.modules
 
 

@@ -50,7 +50,7 @@ _ENTRY_NAME: Final = re.compile(r"[0-9a-f]{40}-[0-9a-f]{16}|\.new-.*")
 
 @dataclass
 class Statistics:
-    """What happened since the process began (or `reset`)."""
+    """Counts of cache events since the process began (or `reset`)."""
 
     hits: int = 0
     misses: Counter[str] = field(default_factory=Counter[str])
@@ -75,7 +75,7 @@ _unpruned: int | None = None
 
 @dataclass(frozen=True)
 class Key:
-    """What an object was compiled from: its IR, and all else that decides its machine code."""
+    """The key of an object: its IR, and all else that decides its machine code."""
 
     source: str
     environment: str
@@ -103,7 +103,7 @@ def _checksum(key: Key, data: bytes) -> bytes:
 
 
 def enabled() -> bool:
-    """Whether the cache is used here."""
+    """True if the cache is used here."""
     chosen = _enabled.get()
     return os.environ.get("RELAX_CACHE", "1") not in ("0", "off", "no") if chosen is None else chosen
 
@@ -119,7 +119,7 @@ def disabled() -> Generator[None]:
 
 
 def directory() -> Path:
-    """Where entries are kept; it need not exist. Raises OSError if the user has no home directory to keep them in."""
+    """The directory of entries; it need not exist. Raises OSError if the user has no home directory to keep them in."""
     chosen = os.environ.get("RELAX_CACHE_DIR")
     base = os.environ.get("XDG_CACHE_HOME")
     try:

@@ -73,7 +73,7 @@ _MATCHED = "match it to a buffer in the function: T.match_buffer({}, shape)"
 
 
 def _may_point(cx: Context, func: PrimFunc, param: Var, arg: PrimExpr) -> bool:
-    """Whether a pointer may be passed as it is: it came as a parameter, or the function does not look behind it.
+    """True if a pointer may be passed as it is: it came as a parameter, or the function does not look behind it.
 
     A function believes what its callers outside say of a bare pointer. What a program makes of its own buffers has an
     extent, which would be lost on the way.

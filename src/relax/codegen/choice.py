@@ -15,7 +15,7 @@ from .formula import Val
 
 
 def needs_care(cx: Context, expr: PrimExpr) -> bool:
-    """Whether evaluating an expression may fail or have effects: then it is evaluated only when needed."""
+    """True if evaluating an expression may fail or have effects: then it is evaluated only when needed."""
     found = False
 
     def visit(part: PrimExpr) -> None:

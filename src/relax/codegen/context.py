@@ -1,4 +1,4 @@
-"""What is at hand while the code of one function is written: builder, variables, buffers, ways to fail.
+"""The state of code generation for one function: builder, variables, buffers, ways to fail.
 
 A failing check branches to a cold block that sets the error and leaves through `error_label`; storage that is live
 there has put a block of its own in that way, which gives it back.
@@ -29,7 +29,7 @@ Rule: TypeAlias = "Callable[[Context, PrimExpr], Val]"
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Where a buffer is: its first element, its sizes, and its strides unless it is compact row-major."""
+    """The location of a buffer: its first element, its sizes, and its strides unless it is compact row-major."""
 
     pointer: Operand
     shape: tuple[Operand, ...]
@@ -100,7 +100,7 @@ class Context:
         self.flags: dict[PrimExpr, str] = {}
         """Fast-math flags of single operations: those of a reduction's update."""
         self.place: Span | None = None
-        """Where the statement being written stands, for complaints about what has no place of its own."""
+        """The span of the statement being written; diagnostics about nodes without a span use it."""
         self.error_label = "error"
         self.stack_bytes = 0
         self.attributes = 0
@@ -108,9 +108,9 @@ class Context:
         self.distinct: set[Operand] = set()
         """Pointers to whose memory none of the others leads."""
         self.checked = False
-        """Whether the function is shape arithmetic of a Relax function, and has no name to users."""
+        """True if the function is shape arithmetic of a Relax function, and has no name to users."""
         self.exact = False
-        """Whether int64 arithmetic that overflows is an error: in what computes sizes."""
+        """True if int64 arithmetic that overflows is an error: in what computes sizes."""
         self._memo: list[dict[PrimExpr, Val]] = [{}]
         self._wide_memo: list[dict[PrimExpr, Val]] = [{}]
 
@@ -200,7 +200,7 @@ class Context:
 
     @contextmanager
     def bound(self, var: Var, expr: PrimExpr) -> Generator[None]:
-        """Where `var` stands for the value of an expression."""
+        """A context in which `var` has the value of an expression."""
         self.vars[var] = self.value(expr)
         with self.facts.binding(var, expr):
             yield
@@ -217,7 +217,7 @@ class Context:
         return Val(self.b, element_type(dtype), max(dtype.lanes, 1), ref)
 
     def anything(self, dtype: DataType) -> Val:
-        """What stands for a value whose expression was reported as an error."""
+        """A substitute for a value whose expression was reported as an error."""
         try:
             return self.val(dtype, "poison")
         except DiagnosticError:

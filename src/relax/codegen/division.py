@@ -45,7 +45,7 @@ def _check_divisor(cx: Context, b: Val, expr: BinaryExpr) -> None:
 
 
 def all_lanes(condition: Val) -> Val:
-    """Whether a condition holds in every lane."""
+    """True if a condition holds in every lane."""
     b, lanes = condition.b, condition.lanes
     function = b.module.intrinsic(f"llvm.vector.reduce.and.v{lanes}i1", "i1", condition.full_type)
     return Val(b, "i1", 1, b.call("i1", function, f"{condition.full_type} {condition.ref}"))

@@ -15,7 +15,7 @@ from .build import CompiledFunction, build_module
 from .host import host_cpu, resolve
 
 FAILURES = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
-"""What compiling or running a kernel raises if it fails; a DiagnosticError is a ValueError."""
+"""The errors that compiling or running a kernel may raise; a DiagnosticError is a ValueError."""
 
 
 class CompiledKernels:

@@ -1,4 +1,4 @@
-"""What is known where code is written: the ranges of loop variables, and the conditions that hold.
+"""Facts that hold at a point of the code: the ranges of loop variables, and the conditions that hold.
 
 Most questions are answered by intervals of numbers; the prover is asked for the rest (symbolic sizes). Both take
 arithmetic as machines compute it: what may overflow its type, int64 included, has the range of the type. Sizes are less
@@ -101,7 +101,7 @@ class Knowledge:
         self._sizes.pop(var, None)
 
     def _factors(self, extent: PrimExpr) -> Iterator[PrimExpr]:
-        """What is at least 1 where a loop of this length runs: the length, or each size of which it is the product."""
+        """The expressions that are at least 1 inside a loop: its length, or each size of which that is the product."""
         if isinstance(extent, Mul) and self.nonnegative(extent.a) and self.nonnegative(extent.b):
             yield from self._factors(extent.a)
             yield from self._factors(extent.b)
@@ -110,7 +110,7 @@ class Knowledge:
 
     @contextmanager
     def binding(self, var: Var, value: PrimExpr) -> Generator[None]:
-        """Where `var` stands for `value`."""
+        """A context in which `var` stands for `value`."""
         # A load's value was read once; another load of the same place may give something else.
         conditions = () if reads_memory(value) or not var.dtype.is_integer else (EQ(var, value),)
         if var.dtype.is_integer:
@@ -121,7 +121,7 @@ class Knowledge:
 
     @contextmanager
     def condition(self, condition: PrimExpr, holds: bool = True, stable: bool = False) -> Generator[None]:
-        """Where a condition holds (or does not). What it reads from memory counts only if it is `stable` there."""
+        """A context in which a condition holds (or does not). Values it reads from memory count only while `stable`."""
         parts = _conjuncts(condition, holds)
         with self._scope(*(part for part in parts if stable or not reads_memory(part))):
             yield
@@ -148,7 +148,7 @@ class Knowledge:
 
     @contextmanager
     def allocated(self, buffer: Buffer) -> Generator[None]:
-        """Where a buffer is allocated. Sizes that were read from memory are not known to be the same later."""
+        """A context in which a buffer is allocated. Sizes read from memory are not known to be the same later."""
         with self._scope():
             if not any(reads_memory(size) for size in buffer.shape):
                 self._limit(buffer)
@@ -172,7 +172,7 @@ class Knowledge:
         return self._prover
 
     def in_bounds(self, index: PrimExpr, size: PrimExpr) -> tuple[bool, bool]:
-        """Whether 0 ≤ index, and index < size, for certain. A size read from memory may have changed since."""
+        """True if 0 ≤ index, and index < size, for certain. A size read from memory may have changed since."""
         low, high = self.interval(index)
         above, below = low >= 0 and high < 2**63, high < self.interval(size)[0]
         if not below and isinstance(index, Var) and index in self._sizes:
@@ -186,24 +186,24 @@ class Knowledge:
         return above, below
 
     def nonzero(self, expr: PrimExpr) -> bool:
-        """Whether an integer cannot be 0."""
+        """True if an integer cannot be 0."""
         low, high = self.interval(expr)
         if low > 0 or high < 0:
             return True
         return not isinstance(expr, IntImm) and self.holds(NE(expr, IntImm(expr.dtype, 0)))
 
     def nonnegative(self, expr: PrimExpr) -> bool:
-        """Whether an integer is ≥ 0 for certain."""
+        """True if an integer is ≥ 0 for certain."""
         if self.interval(expr)[0] >= 0:
             return True
         return not isinstance(expr, IntImm) and self.holds(GE(expr, IntImm(expr.dtype, 0)))
 
     def holds(self, condition: PrimExpr) -> bool:
-        """Whether a condition is true for certain."""
+        """True if a condition is true for certain."""
         return self._analyzer().can_prove(condition)
 
     def fits(self, expr: PrimExpr) -> bool:
-        """Whether nothing in an integer expression wraps around, as far as the numbers tell."""
+        """True if nothing in an integer expression wraps around, as far as the numbers tell."""
         if not isinstance(expr, (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)):
             return True
         known = self._fits.get(expr)
@@ -234,7 +234,7 @@ class Knowledge:
 
 
 def reads_memory(expr: PrimExpr) -> bool:
-    """Whether the value of an expression depends on the contents of buffers, or on a call."""
+    """True if the value of an expression depends on the contents of buffers, or on a call."""
     found = False
 
     def visit(part: PrimExpr) -> None:

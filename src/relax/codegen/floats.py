@@ -21,7 +21,7 @@ from .formula import Val, look_up
 
 @dataclass(frozen=True)
 class Format:
-    """What rounding to a small float needs to know of it."""
+    """A small floating-point format, as rounding to it needs it."""
 
     bits: int
     mantissa: int
@@ -29,7 +29,7 @@ class Format:
     max_code: int
     """The bits of the greatest finite value."""
     overflow: int
-    """What greater values become: infinity or NaN."""
+    """The bits that greater values become: infinity or NaN."""
     nan: int
     signed_nan: bool
     negative_zero: bool

@@ -211,7 +211,7 @@ def look_up(table: Operand, type_: str, index: Val) -> Val:
 
 
 def suffix(type_: str, lanes: int) -> str:
-    """How the names of LLVM's intrinsics call a type."""
+    """The suffix of LLVM's intrinsics for a type."""
     name = {"float": "f32", "double": "f64"}.get(type_, type_)
     return name if lanes == 1 else f"v{lanes}{name}"
 

@@ -58,6 +58,6 @@ def _computed(cx: Context, expr: PrimExpr) -> Val:
 
 
 def _cannot_overflow(cx: Context, expr: PrimExpr) -> bool:
-    """Whether an operation stays in 64 bits, as far as the numbers tell."""
+    """True if an operation stays in 64 bits, as far as the numbers tell."""
     low, high = cx.facts.range(expr)
     return low >= -(2**63) and high < 2**63

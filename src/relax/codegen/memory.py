@@ -97,7 +97,7 @@ def _checked_vector(cx: Context, buffer: Buffer, axis: int, expr: PrimExpr, wher
 
 
 def _ends_tell(cx: Context, ramp: Ramp) -> bool:
-    """Whether a ramp from one index within bounds to another stays between them: its steps cannot wrap around."""
+    """True if a ramp from one index within bounds to another stays between them: its steps cannot wrap around."""
     low, high = cx.facts.interval(ramp.stride)
     return ramp.base.dtype.is_int and max(-low, high) * ramp.lanes < 2 ** (ramp.base.dtype.bits - 1)
 
@@ -146,7 +146,7 @@ def _offset(cx: Context, where: Storage, indices: list[Val], element_lanes: int)
 
 
 class _Address:
-    """Where a load or store goes: one pointer to consecutive lanes, or a vector of pointers."""
+    """The address of a load or store: one pointer to consecutive lanes, or a vector of pointers."""
 
     def __init__(self, cx: Context, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> None:
         where = storage_of(cx, buffer)
@@ -231,7 +231,7 @@ def store(cx: Context, stmt: BufferStore) -> None:
 
 
 def from_memory(cx: Context, dtype: DataType, raw: Val) -> Val:
-    """What was loaded, as a value."""
+    """A loaded element, as a value."""
     if dtype.is_bool:
         return raw.ne(constant(cx.b, "i8", raw.lanes, 0))
     return cx.unit.small_floats.decode(dtype, raw) if is_small_float(dtype) else raw

@@ -60,7 +60,7 @@ def support_object(machine: worker.Machine) -> bytes:
 
 
 def accepted(compile_: Callable[[], _T]) -> _T:
-    """What LLVM makes of generated code. Raises DiagnosticError if it does not accept the code."""
+    """The LLVM module of generated code. Raises DiagnosticError if it does not accept the code."""
     try:
         return compile_()
     except RuntimeError as error:

@@ -24,7 +24,7 @@ from .host import host_cores
 from .worker import Machine, receive, send
 
 TEXTS_PER_HELPER: Final = 8
-"""How many texts pay for the start of a helper: LLVM takes tens of milliseconds for each."""
+"""The number of texts that pays for the start of a helper: LLVM takes tens of milliseconds for each."""
 
 PATIENCE: Final = 60.0
 """Seconds to wait for the last text of a helper; then it is ended, and the text compiled here."""

@@ -22,9 +22,9 @@ from .builder import Operand
 from .context import Context
 
 _LOOP: Final = 16
-"""How much a loop counts; any other statement counts 1."""
+"""The weight of a loop; any other statement has weight 1."""
 _MOST: Final = 32 * _LOOP
-"""How much may stand in one part."""
+"""The greatest weight of one part."""
 
 _LOCAL: Final = re.compile(r"%[\w.]+")
 

@@ -1,4 +1,4 @@
-"""What a PrimFunc takes: how its parameters bind sizes, and what must agree with them.
+"""The signature of a PrimFunc: the sizes its parameters bind, and the conditions that arguments must meet.
 
 Scalar parameters bind themselves. Then every shape (or stride, or offset) variable is bound where it first stands
 alone, in the order of the parameters; everything else is an expression over those, to be compared.

@@ -25,7 +25,7 @@ _INTEGER_BITS: Final = (8, 16, 32, 64)
 
 
 def is_small_float(dtype: DataType) -> bool:
-    """Whether a dtype is held in a float of more precision."""
+    """True if a dtype is held in a float of more precision."""
     return dtype.is_float and dtype.bits < 32
 
 

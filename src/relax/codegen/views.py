@@ -33,7 +33,7 @@ _SHARED = "give each buffer a data variable of its own"
 
 
 def storage_of(cx: Context, buffer: Buffer) -> Storage:
-    """Where a buffer is. One that was not declared views the memory its data variable points to."""
+    """The location of a buffer. One that was not declared views the memory its data variable points to."""
     known = cx.storage.get(buffer)
     return _view(cx, buffer) if known is None else known
 
@@ -138,7 +138,7 @@ def _item(buffer: Buffer) -> int:
 
 
 def _proven_inside(cx: Context, view: Buffer, source: Buffer) -> bool:
-    """Whether a view lies inside of a buffer for certain, though their sizes are not known now.
+    """True if a view lies inside of a buffer for certain, though their sizes are not known now.
 
     Sizes that are read from memory may have changed. No product of the sizes of a buffer in memory leaves 64 bits; so
     what equals it does not either.
@@ -172,7 +172,7 @@ class _Span:
     end: Number
     empty: Condition
     too_large: Condition
-    """Whether they cannot be counted."""
+    """True if they cannot be counted."""
 
 
 class _Counter:

@@ -25,7 +25,7 @@ _LENGTH = struct.Struct("<I")
 
 
 class Machine(NamedTuple):
-    """What LLVM compiles for, and how hard it tries."""
+    """The machine that LLVM compiles for, and the level of optimisation."""
 
     triple: str
     cpu: str

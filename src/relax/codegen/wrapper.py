@@ -213,7 +213,7 @@ class Wrapper:
             self.cx.fail_unless(found.eq(expected), "ValueError", message, found, expected)
 
     def origin(self, expr: PrimExpr) -> str:
-        """Where the variables of an expression got their values."""
+        """The origins of the variables of an expression, for messages."""
         parts: list[str] = []
         for var in free_vars(expr):
             place = self.known.bound.get(var)

@@ -20,7 +20,7 @@ from .node import Node, node_key, walk
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 SAMPLE = 16
-"""How many elements of an array are looked at before all are."""
+"""The number of elements of an array that are looked at before all are."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What every operator is and does: calling, inferring and lowering, for the classes that `operator` declares.
+"""The base of operators: calling, inferring and lowering, for the classes that `operator` declares.
 
 A call is made from converted arguments; inference checks their kinds and asks `infer`; lowering writes `compute`
 down as a call_tir. How an operator is declared is told in `relax.op.operator`.
@@ -70,20 +70,20 @@ class Operator(Node):
     op_name: ClassVar[str] = ""
     """The registered name, ``relax.nn.softmax``."""
     operands: ClassVar[tuple[Operand, ...]] = ()
-    """What `infer`'s parameters say."""
+    """The operands, read from `infer`'s parameters."""
     result_kind: ClassVar[Kind] = StructInfo
-    """What `infer`'s return annotation says."""
+    """The kind of result, read from `infer`'s return annotation."""
     attribute_names: ClassVar[tuple[str, ...]] = ()
 
     pure: ClassVar[bool] = True
-    """Whether a call has no effect but its result."""
+    """True if a call has no effect but its result."""
     takes_sinfo_args: ClassVar[bool] = False
-    """Whether a call says itself what it returns, in its sinfo_args: some intrinsics'."""
+    """True if a call says itself what it returns, in its sinfo_args: some intrinsics'."""
     packed: ClassVar[str | None] = None
     """The packed function of the runtime that implements it, where a formula cannot (data-dependent shapes).
     It is called with the operands, then the attributes in order."""
     total: ClassVar[bool] = False
-    """Whether a call gives a value whatever the elements of its operands are, provided their kinds, dtypes and sizes
+    """True if a call gives a value whatever the elements of its operands are, provided their kinds, dtypes and sizes
     are known and fit. False is the safe answer: a call that may fail stays where its error would be seen.
     """
     exactness: ClassVar[Exactness] = Exactness.NEVER
@@ -101,15 +101,15 @@ class Operator(Node):
     elementwise: ClassVar[bool] = False
     """True if each element of the result depends only on the elements at its place in the operands, which broadcast."""
     view: ClassVar[bool] = False
-    """Whether the result holds the first operand's elements in the same order, so that it may share its
+    """True if the result holds the first operand's elements in the same order, so that it may share its
     storage.
     """
     kernel: ClassVar[str] = ""
     """The name of the PrimFunc, where the formula is a method and the operator's own name is not TVM's."""
     needs_concrete_ndim: ClassVar[bool] = True
-    """Whether `compute` needs to know the ranks of its tensors."""
+    """True if `compute` needs to know the ranks of its tensors."""
     propagates_vdevice: ClassVar[bool] = True
-    """Whether the result is placed where the operands are (and these must agree)."""
+    """True if the result is placed where the operands are (and these must agree)."""
 
     # What the class's own methods or formulas replace. (Not ClassVar, so that methods may override them; this base
     # declares no fields.)
@@ -228,7 +228,7 @@ class Operator(Node):
         return function(*values, **{name: getattr(self, name) for name in self.attribute_names})
 
     def legalize(self, builder: Any, call: Call) -> RelaxExpr:
-        """What LegalizeOps replaces the call by: a call_tir of the formula, or a call of the packed function.
+        """The replacement of a call in LegalizeOps: a call_tir of the formula, or a call of the packed function.
 
         The call itself where neither is possible yet (a rank or dtype is unknown) or the operator has
         neither.
@@ -285,7 +285,7 @@ class Operator(Node):
         return result
 
     def can_compute(self, call: Call) -> bool:
-        """Whether enough is known of a call's operands to write its formula down."""
+        """True if enough is known of a call's operands to write its formula down."""
         infos = [known_struct_info(arg) for arg in call.args]
         return all(info is not None and _is_concrete(info, self.needs_concrete_ndim) for info in infos)
 
@@ -295,7 +295,7 @@ class Operator(Node):
 
 
 def _info_of(value: Any, operand: Operand) -> StructInfo | None:
-    """What is known of an operand given in terms of tensor expressions."""
+    """The struct info of an operand given as a tensor expression."""
     if isinstance(value, te.Tensor):
         return TensorStructInfo(value.shape, value.dtype)
     if isinstance(value, (tuple, list)):
@@ -309,7 +309,7 @@ def _info_of(value: Any, operand: Operand) -> StructInfo | None:
 
 
 def is_method(function: Any) -> bool:
-    """Whether a formula or reference is a method of its class, rather than a function of the operands."""
+    """True if a formula or reference is a method of its class, rather than a function of the operands."""
     return next(iter(inspect.signature(function).parameters), "") == "self"
 
 
@@ -328,7 +328,7 @@ def _operator(name: str, *attributes: Any) -> Operator:
 
 
 def _moved(builder: Any, value: RelaxExpr, info: StructInfo) -> RelaxExpr:
-    """What a function of the runtime returns, which is on the host's first device, put where `info` says.
+    """The result of a runtime function, which is on the host's first device, moved to the device of `info`.
 
     Where that says nothing, but the module lists virtual devices, the first one is where tensors are made.
     """

@@ -43,7 +43,7 @@ class Binary(Operator):
     takes: ClassVar[tuple[str, ...]] = NUMBERS
     gives: ClassVar[str | None] = None
     takes_scalars: ClassVar[bool] = True
-    """Whether the formula has a form as a scalar expression, so that both operands may be scalars."""
+    """True if the formula has a form as a scalar expression, so that both operands may be scalars."""
 
     steps: ClassVar[bool] = False
     """True if the function is constant between its steps, so that no gradient passes."""
@@ -352,7 +352,7 @@ class Minimum(Binary):
 
 @operator("relax.equal")
 class Equal(Comparison):
-    """Whether x1 = x2; NaN equals nothing."""
+    """True where x1 = x2; NaN equals nothing."""
 
     compute = topi.equal
     reference = _rounded_once(np.equal)
@@ -360,7 +360,7 @@ class Equal(Comparison):
 
 @operator("relax.not_equal")
 class NotEqual(Comparison):
-    """Whether x1 ≠ x2; NaN differs from everything."""
+    """True where x1 ≠ x2; NaN differs from everything."""
 
     compute = topi.not_equal
     reference = _rounded_once(np.not_equal)
@@ -368,7 +368,7 @@ class NotEqual(Comparison):
 
 @operator("relax.less")
 class Less(Comparison):
-    """Whether x1 < x2."""
+    """True where x1 < x2."""
 
     compute = topi.less
     reference = _rounded_once(np.less)
@@ -376,7 +376,7 @@ class Less(Comparison):
 
 @operator("relax.less_equal")
 class LessEqual(Comparison):
-    """Whether x1 ≤ x2."""
+    """True where x1 ≤ x2."""
 
     compute = topi.less_equal
     reference = _rounded_once(np.less_equal)
@@ -384,7 +384,7 @@ class LessEqual(Comparison):
 
 @operator("relax.greater")
 class Greater(Comparison):
-    """Whether x1 > x2."""
+    """True where x1 > x2."""
 
     compute = topi.greater
     reference = _rounded_once(np.greater)
@@ -392,7 +392,7 @@ class Greater(Comparison):
 
 @operator("relax.greater_equal")
 class GreaterEqual(Comparison):
-    """Whether x1 ≥ x2."""
+    """True where x1 ≥ x2."""
 
     compute = topi.greater_equal
     reference = _rounded_once(np.greater_equal)
@@ -403,7 +403,7 @@ class GreaterEqual(Comparison):
 
 @operator("relax.logical_and")
 class LogicalAnd(Logic):
-    """Whether both are true."""
+    """True where both are true."""
 
     compute = topi.logical_and
     reference = np.logical_and
@@ -411,7 +411,7 @@ class LogicalAnd(Logic):
 
 @operator("relax.logical_or")
 class LogicalOr(Logic):
-    """Whether either is true."""
+    """True where either is true."""
 
     compute = topi.logical_or
     reference = np.logical_or
@@ -419,7 +419,7 @@ class LogicalOr(Logic):
 
 @operator("relax.logical_xor")
 class LogicalXor(Logic):
-    """Whether one of the two is true."""
+    """True where one of the two is true."""
 
     compute = topi.logical_xor
     reference = np.logical_xor

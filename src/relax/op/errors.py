@@ -1,4 +1,4 @@
-"""What an operator's inference says when arguments break its rules: raised as OperatorError, shown as a
+"""Errors of an operator's inference when arguments break its rules: raised as OperatorError, shown as a
 Diagnostic.
 
 An operator names the operand it complains about; `diagnose` adds what the reader needs: the span of the call,
@@ -47,7 +47,7 @@ HINTS: Final = {
     "E3111": "pass what the PrimFunc declares: inputs, integers (tir_vars), outputs",
     "E3112": "give for each result the argument it reuses, or -1 for a fresh one",
 }
-"""What to do about an error of an operator that does not say more."""
+"""Default hints for errors of operators, by code."""
 
 
 class OperatorError(Exception):

@@ -24,7 +24,7 @@ CLASSES: dict[str, type[Operator]] = {
     "power": binary.Power,
     "subtract": binary.Subtract,
 }
-"""What each operator builds. As in TVM, ``%`` is `mod`, whose sign is the dividend's, not `floor_mod`."""
+"""The class that each Python operator builds. As in TVM, ``%`` is `mod`, with the dividend's sign, not `floor_mod`."""
 
 PYTHON_OPERATORS: dict[str, type[Operator]] = {
     "Add": binary.Add,

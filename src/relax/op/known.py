@@ -1,4 +1,4 @@
-"""What is known of an argument while a call is being built, before normalisation has derived its struct info.
+"""Struct info of an argument while a call is being built, before normalisation has derived it.
 
 `x * 2 + 1` nests calls that no block builder has seen yet, and the literal must take the dtype of `x * 2`.
 """

@@ -57,7 +57,7 @@ class Operand:
 
     @property
     def wanted(self) -> str:
-        """What it must be, in words."""
+        """The expected operand, in words."""
         return " or ".join(KIND_NAMES[kind] for kind in self.kinds)
 
     def accepts(self, info: StructInfo) -> bool:
@@ -113,7 +113,7 @@ ABSENT = Tuple(())
 
 
 def is_absent(expr: RelaxExpr) -> bool:
-    """Whether an argument stands for an optional operand left out."""
+    """True if an argument stands for an optional operand left out."""
     return isinstance(expr, Tuple) and not expr.fields
 
 

@@ -201,7 +201,7 @@ def _resolved(dims: Sequence[PrimExpr] | None, sizes: Sequence[PrimExpr]) -> Seq
 
 
 def _left_over(dims: Sequence[PrimExpr], others: Sequence[PrimExpr]) -> PrimExpr:
-    """What -1 stands for beside the other sizes. Equal sizes cancel, so that nothing is divided by n in n * 4 / n."""
+    """The size that -1 stands for beside the other sizes. Equal sizes cancel: n * 4 / n divides by nothing."""
     above, below = list(dims), list[PrimExpr]()
     for size in others:
         same = next((d for d, known in enumerate(above) if prove_equal(known, size) is Verdict.YES), None)

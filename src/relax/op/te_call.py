@@ -58,7 +58,7 @@ from .intrinsics import CallTIR
 
 
 class Builder(Protocol):
-    """What is needed of a BlockBuilder."""
+    """The part of a BlockBuilder that `call_te` uses."""
 
     @property
     def shape_vars(self) -> Mapping[PrimVar, None]: ...
@@ -278,7 +278,7 @@ class _Arguments:
         return known[0] if known and all(same_vdevice(known[0], other) for other in known) else None
 
     def integers(self, func: PrimFunc) -> list[PrimExpr]:
-        """What is passed as `tir_vars`: the caller's expressions for parameters that are no argument's."""
+        """The `tir_vars` of the call: the caller's expressions for parameters that are no argument's."""
         known = {p for p in self.parameters if isinstance(p, PrimVar)}
         outer = {inner: var for var, inner in self.inner.items()}
         extra = [p for p in func.params if p not in func.buffer_map and p not in known]

@@ -1,4 +1,4 @@
-"""What a call in destination-passing style must satisfy: its outputs are concrete, and it fits the PrimFunc.
+"""Rules of calls in destination-passing style: its outputs are concrete, and it fits the PrimFunc.
 
 A PrimFunc takes the inputs, the integers of `tir_vars`, and the outputs that are allocated for it; integers
 after the outputs, as other compilers pass them, are understood too. Whether an argument fits is asked of the
@@ -212,7 +212,7 @@ def check_signature(
 
 
 def ints_are_last(params: Sequence[StructInfo], count: int) -> bool:
-    """Whether a PrimFunc takes the integers of `tir_vars` after its outputs."""
+    """True if a PrimFunc takes the integers of `tir_vars` after its outputs."""
     return count > 0 and bool(params) and isinstance(params[-1], PrimStructInfo)
 
 

@@ -393,7 +393,7 @@ class Square(NumberUnary):
 
 @operator("relax.isnan")
 class IsNan(NumberUnary):
-    """Whether x is not a number; an integer is one."""
+    """True where x is not a number; an integer is one."""
 
     gives = "bool"
     steps = True
@@ -403,7 +403,7 @@ class IsNan(NumberUnary):
 
 @operator("relax.isinf")
 class IsInf(NumberUnary):
-    """Whether x is an infinity."""
+    """True where x is an infinity."""
 
     gives = "bool"
     steps = True
@@ -413,7 +413,7 @@ class IsInf(NumberUnary):
 
 @operator("relax.isfinite")
 class IsFinite(NumberUnary):
-    """Whether x is neither infinite nor NaN."""
+    """True where x is neither infinite nor NaN."""
 
     gives = "bool"
     steps = True

@@ -93,19 +93,19 @@ class Analyzer:
 
     def __init__(self, wraps: bool = False) -> None:
         self._facts = Facts(wraps=wraps)
-        """What the simplifier knows."""
+        """The facts of the simplifier."""
         self._conditions: tuple[PrimExpr, ...] = ()
         self._given: Normalizer | None = None
         self._simplifier: Simplifier | None = None
         self._prover: Normalizer | None = None
         self._learnt = 0
-        """How many of the conditions the prover has learnt."""
+        """The number of conditions that the prover has learnt."""
 
     # ------------------------------------------------------------------------------------------- facts
 
     @property
     def conditions(self) -> tuple[PrimExpr, ...]:
-        """What was assumed, as it was given, oldest first."""
+        """The conditions assumed, as they were given, oldest first."""
         return self._conditions
 
     def copy(self) -> Analyzer:
@@ -240,31 +240,31 @@ class Analyzer:
     rewrite_simplify = canonical_simplify = simplify
 
     def prove(self, condition: Any) -> bool | None:
-        """Whether a condition always holds (True), never does (False), or neither is known (None)."""
+        """True if a condition always holds, False if it never does, None if neither is known."""
         return _prove(self._prove_with(), convert(condition))
 
     def can_prove(self, condition: Any, strength: int = 0) -> bool:
-        """Whether a condition is known to hold. (`strength` is TVM's: there is one prover here, the strongest.)"""
+        """True if a condition is known to hold. (`strength` is TVM's: there is one prover here, the strongest.)"""
         return self.prove(condition) is True
 
     def prove_equal(self, a: Any, b: Any) -> Verdict:
-        """Whether two expressions have equal values always, never, or it is not known."""
+        """Verdict on the equality of two expressions: always, never, or not known."""
         return _relation(self._prove_with(), convert(a), convert(b))
 
     def can_prove_equal(self, a: Any, b: Any) -> bool:
-        """Whether two expressions are known to be equal."""
+        """True if two expressions are known to be equal."""
         return self.prove_equal(a, b) is Verdict.YES
 
     def can_prove_less(self, a: Any, b: Any) -> bool:
-        """Whether a < b is known to hold."""
+        """True if a < b is known to hold."""
         return self.can_prove(binary(LT, convert(a), b))
 
     def can_prove_less_equal(self, a: Any, b: Any) -> bool:
-        """Whether a ≤ b is known to hold."""
+        """True if a ≤ b is known to hold."""
         return self.can_prove(binary(LE, convert(a), b))
 
     def can_prove_greater_equal(self, a: Any, b: Any) -> bool:
-        """Whether a ≥ b is known to hold."""
+        """True if a ≥ b is known to hold."""
         return self.can_prove(binary(GE, convert(a), b))
 
     def const_int_bound(self, expr: Any) -> ConstIntBound:
@@ -347,7 +347,7 @@ def simplify(expr: Any) -> PrimExpr:
 
 
 def prove(condition: Any) -> bool | None:
-    """Whether a condition holds for all values of its variables (True), for none (False), or it is not known.
+    """True if a condition holds for all values of its variables, False if for none, None if it is not known.
 
     The values are those that the facts in scope allow: see `facts_in_scope`. So with the other questions.
     """
@@ -361,7 +361,7 @@ def prove(condition: Any) -> bool | None:
 
 
 def prove_equal(a: Any, b: Any) -> Verdict:
-    """Whether two expressions are equal for all values of their variables, different for all, or neither is known."""
+    """Verdict on the equality of two expressions for all values of their variables."""
     if a is b and not (isinstance(a, PrimExpr) and has_effects(a)):
         return Verdict.YES
     left, right = convert(a), convert(b)
@@ -383,7 +383,7 @@ def prove_equal(a: Any, b: Any) -> Verdict:
 
 
 def prove_shape_equal(a: Sequence[Any], b: Sequence[Any]) -> Verdict:
-    """Whether two shapes are equal: different if of different rank, or if any dimension is certainly different."""
+    """Verdict on the equality of two shapes: NO if ranks differ, or any dimension certainly differs."""
     if len(a) != len(b):
         return Verdict.NO
     answers = {prove_equal(x, y) for x, y in zip(a, b, strict=True)}

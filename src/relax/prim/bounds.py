@@ -1,4 +1,4 @@
-"""How large a polynomial can get: integer bounds from the ranges of variables and from known inequalities.
+"""Bounds of polynomials: integer bounds from the ranges of variables and from known inequalities.
 
 `Bounds.upper` looks for the best of what a few relaxations give, each of them sound:
 
@@ -55,18 +55,18 @@ from .poly import (
 
 DEPTH = 4
 FUEL = 400
-"""How many terms of relaxed polynomials one search looks at."""
+"""The most terms of relaxed polynomials that one search looks at."""
 LARGE = 32
 DEEP = 6
 """Of polynomials with more terms, or longer ones, only the ranges of the terms are added up."""
 
 
 EFFORT = 20_000
-"""How many terms all the bounds of one question may look at; from there on only ranges are added up."""
+"""The most terms that all the bounds of one question look at; beyond it only ranges are added up."""
 
 
 class Budget:
-    """What a question that asks for many bounds may look at in all, counted as `FUEL` is."""
+    """The budget of a question that asks for many bounds, counted as `FUEL` is."""
 
     __slots__ = ("left",)
 
@@ -80,7 +80,7 @@ class Budget:
 
 @dataclass
 class Facts:
-    """What is known of variables, for one scope."""
+    """Facts about variables, for one scope."""
 
     values: dict[Var, PrimExpr] = field(default_factory=dict[Var, PrimExpr])
     """Variables that stand for expressions."""
@@ -97,7 +97,7 @@ class Facts:
     limits: tuple[tuple[PrimExpr, int], ...] = ()
     """Expressions of sizes that are computed without overflow, and what they are at most; inner ones first."""
     wraps: bool = False
-    """Whether int64 arithmetic on sizes wraps around, as machines compute it; else its overflow is an error."""
+    """True if int64 arithmetic on sizes wraps around, as machines compute it; else its overflow is an error."""
 
     def copy(self) -> Facts:
         return Facts(
@@ -231,7 +231,7 @@ class Bounds:
         return self.lower(p), self.upper(p)
 
     def is_nonzero(self, p: Poly) -> bool:
-        """Whether `p` is certainly not 0."""
+        """True if `p` is certainly not 0."""
         value = value_of(p)
         if value is not None:
             return value != 0
@@ -243,15 +243,15 @@ class Bounds:
         return any(value_of(add(p, known, sign)) == 0 for known in self.facts.nonzero for sign in (1, -1))
 
     def fits(self, p: Poly, dtype: DataType) -> bool:
-        """Whether arithmetic in this dtype gives the value of the polynomial, without wrapping around."""
+        """True if arithmetic in this dtype gives the value of the polynomial, without wrapping around."""
         return self.is_at_most(p, dtype) and self.is_at_least(p, dtype)
 
     def is_at_most(self, p: Poly, dtype: DataType) -> bool:
-        """Whether arithmetic in this dtype gives the polynomial's value or less: no value lies below the dtype's."""
+        """True if arithmetic in this dtype gives the polynomial's value or less: no value lies below the dtype's."""
         return self._stays(scaled(p, -1), -dtype_range(dtype)[0], dtype)
 
     def is_at_least(self, p: Poly, dtype: DataType) -> bool:
-        """Whether arithmetic in this dtype gives the polynomial's value or more: no value lies above the dtype's."""
+        """True if arithmetic in this dtype gives the polynomial's value or more: no value lies above the dtype's."""
         return self._stays(p, dtype_range(dtype)[1], dtype)
 
     def _stays(self, p: Poly, most: Bound, dtype: DataType) -> bool:
@@ -270,7 +270,7 @@ class Bounds:
         return known
 
     def is_size(self, p: Poly) -> bool:
-        """Whether a polynomial is of sizes and indices alone, whose arithmetic does not overflow here."""
+        """True if a polynomial is of sizes and indices alone, whose arithmetic does not overflow here."""
         return not self.facts.wraps and self._is_dimension_arithmetic(p)
 
     def _is_dimension_arithmetic(self, p: Poly) -> bool:
@@ -283,7 +283,7 @@ class Bounds:
         return True
 
     def _is_bounded_var(self, var: Var) -> bool:
-        """Whether a variable is a size, or lies between numbers or sizes; others may hold any int64."""
+        """True if a variable is a size, or lies between numbers or sizes; others may hold any int64."""
         if var.nonnegative or var.dtype != "int64":
             return True
         (low, high), (least, most) = self.variable_range(var), dtype_range(var.dtype)
@@ -365,7 +365,7 @@ class Bounds:
     # ---------------------------------------------------------------------------------- relaxations
 
     def _may_improve(self, p: Poly) -> bool:
-        """Whether the sum of the ranges may be bettered: terms depend on each other, or on known facts."""
+        """True if the sum of the ranges may be bettered: terms depend on each other, or on known facts."""
         if self.facts.nonnegative or self.remainders:
             return True
         return any(len(m) > 1 or (m and isinstance(m[0], Atom)) for m in p)

@@ -28,15 +28,15 @@ from .poly import Atom, Factor, Poly, add, constant, factors_of, multiply, scale
 from .sample import rootless, samples
 
 CASES = 40
-"""How many cases one claim may be divided into."""
+"""The most cases that one claim may be divided into."""
 TERMS = 3000
-"""How many terms the bounds may look at for one claim; and a claim has so many hundredths of it at most."""
+"""The most terms that the bounds may look at for one claim; and a claim has so many hundredths of it at most."""
 MODULUS = 12
 """The largest number of remainders that is tried one by one."""
 
 
 class Claim(enum.Enum):
-    """What is to be shown of a polynomial."""
+    """A claim about a polynomial."""
 
     ZERO = "= 0"
     NONZERO = "≠ 0"
@@ -58,7 +58,7 @@ _FOLLOWS: dict[Claim, Callable[[Bounds, Poly], bool]] = {
     Claim.NONPOSITIVE: lambda b, p: _nonpositive(b, p),
     Claim.POSITIVE: lambda b, p: _nonpositive(b, add(constant(1), p, -1)),
 }
-"""Whether a claim follows from normal form and bounds."""
+"""True if a claim follows from normal form and bounds."""
 
 
 def _nonpositive(bounds: Bounds, p: Poly) -> bool:
@@ -66,7 +66,7 @@ def _nonpositive(bounds: Bounds, p: Poly) -> bool:
 
 
 def _is_below_one(bounds: Bounds, p: Poly) -> bool:
-    """Whether y·p < y for the divisor y ≥ 1 of quotients in `p`: c·y·(x // y) ≤ c·x, or c·(x - y + 1) for c < 0."""
+    """True if y·p < y for the divisor y ≥ 1 of quotients in `p`: c·y·(x // y) ≤ c·x, or c·(x - y + 1) for c < 0."""
     for divisor in [
         f.args[1] for m in p for f in m if isinstance(f, Atom) and f.kind is FloorDiv and f.exact
     ]:
@@ -92,7 +92,7 @@ def _is_below_one(bounds: Bounds, p: Poly) -> bool:
 
 
 def claim_by_cases(normalizer: Normalizer, p: Poly, claims: tuple[Claim, ...]) -> Claim | None:
-    """Which of some claims about `p` holds, None if none can be shown."""
+    """The one of some claims about `p` that holds, None if none can be shown."""
     if not claims or not _divisible(p):
         return None
     plausible = list(claims)
@@ -133,13 +133,13 @@ def _generalized(normalizer: Normalizer, p: Poly) -> tuple[Bounds, Poly] | None:
 
 
 def _divisible(p: Poly) -> bool:
-    """Whether there is anything to divide into cases."""
+    """True if there is anything to divide into cases."""
     return any(len(m) > 1 or (m and isinstance(m[0], Atom) and m[0].args) for m in p)
 
 
 @dataclass
 class _Case:
-    """What factors become in a case, and what is known there."""
+    """A case: the values of factors in it, and the facts there."""
 
     images: dict[Factor, Poly] = field(default_factory=dict[Factor, Poly])
     nonnegative: list[Poly] = field(default_factory=list[Poly])
@@ -156,7 +156,7 @@ class _Search:
         """Variables that stand for another one less 1; not divided again."""
 
     def shows(self, normalizer: Normalizer, p: Poly, claim: Claim) -> bool:
-        """Whether the claim holds in every case."""
+        """True if the claim holds in every case."""
         if len(p) * 100 > TERMS:
             return False
         if _FOLLOWS[claim](normalizer.bounds, p):

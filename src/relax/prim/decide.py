@@ -1,4 +1,4 @@
-"""What a comparison says: whether the facts decide it, and what it adds to them."""
+"""Comparisons: decided by the facts, or added to them."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def where_defined(normalizer: Normalizer, *exprs: PrimExpr) -> Normalizer:
 
 
 def _divisors(expr: PrimExpr) -> Iterator[PrimExpr]:
-    """What an expression divides by whenever it is evaluated, numbers aside."""
+    """The divisors that an expression evaluates whenever it is evaluated, numbers aside."""
     pending, seen = [expr], set[int]()
     while pending:
         part = pending.pop()

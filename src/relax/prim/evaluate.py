@@ -160,7 +160,7 @@ def fitting(value: int, expr: PrimExpr) -> int:
 
 
 def convert_value(value: Value, dtype: DataType) -> Value:
-    """What Cast does: wrap integers, truncate floats toward zero and saturate, NaN to 0, non-zero to True."""
+    """The value of a Cast: wrap integers, truncate floats toward zero and saturate, NaN to 0, non-zero to True."""
     if dtype.is_bool:
         return bool(value)
     if dtype.is_float:

@@ -187,7 +187,7 @@ class Var(_Marked):
 
     @property
     def nonnegative(self) -> bool:
-        """Whether the value is known to be ≥ 0, because it is the size of something."""
+        """True if the value is known to be ≥ 0, because it is the size of something."""
         return getattr(self, "_nonnegative", False)
 
     def __extra_state__(self) -> Any:
@@ -623,7 +623,7 @@ class Let(PrimExpr):
 
 
 def defers(other: Any) -> bool:
-    """Whether the other operand's class says what arithmetic with a scalar means: a whole tensor does."""
+    """True if the other operand's class says what arithmetic with a scalar means: a whole tensor does."""
     return getattr(other, "__takes_scalars__", False)
 
 
@@ -632,7 +632,7 @@ COMPARISONS: tuple[type[CompareExpr], ...] = (EQ, NE, LT, LE, GT, GE)
 
 
 def is_expr_like(value: Any) -> TypeGuard[ExprLike]:
-    """Whether `const`/`convert` would take the value as a scalar."""
+    """True if `const`/`convert` would take the value as a scalar."""
     return isinstance(value, (PrimExpr, int, float, np.integer, np.floating, np.bool_))
 
 
@@ -829,5 +829,5 @@ def same(a: PrimExpr, b: PrimExpr) -> bool:
 
 
 def is_const(expr: Node, value: int | None = None) -> bool:
-    """Whether an expression is an integer constant (of that value)."""
+    """True if an expression is an integer constant (of that value)."""
     return isinstance(expr, IntImm) and (value is None or expr.value == value)

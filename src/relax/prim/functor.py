@@ -111,7 +111,7 @@ class FreeVars:
 
 
 def uses(expr: PrimExpr, var: Var) -> bool:
-    """Whether a variable occurs free in an expression."""
+    """True if a variable occurs free in an expression."""
     seen: set[int] = set()
     pending = [expr]
     while pending:
@@ -151,7 +151,7 @@ _Table: TypeAlias = "dict[Var, PrimExpr]"
 
 
 class _Lets:
-    """What nested substitutions share: the free variables, and the Lets done under other tables."""
+    """State shared by nested substitutions: the free variables, and the Lets done under other tables."""
 
     def __init__(self) -> None:
         self.free = FreeVars()

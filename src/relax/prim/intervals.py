@@ -52,7 +52,7 @@ def variable_range(var: Var) -> Interval:
 
 
 def within(interval: Interval, dtype: DataType) -> bool:
-    """Whether a dtype has all values of an interval."""
+    """True if a dtype has all values of an interval."""
     low, high = dtype_range(dtype)
     return low <= interval[0] and interval[1] <= high
 

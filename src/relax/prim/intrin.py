@@ -150,7 +150,7 @@ def call_intrin(dtype: str, op: str | Op, *args: Any) -> Call:
 
 
 def is_pure(call: Call) -> bool:
-    """Whether a call only computes a value from its arguments; a call of a global function is not known to."""
+    """True if a call only computes a value from its arguments; a call of a global function is not known to."""
     return not isinstance(call.op, GlobalVar) and call.op.get_attr("effect") == "pure"
 
 

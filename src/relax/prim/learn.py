@@ -1,4 +1,4 @@
-"""What a prover learns from a condition that holds: inequalities, values, and equations solved for a variable.
+"""Learning from a condition that holds: inequalities, values, and equations solved for a variable.
 
     n == 2·k            n is 2·k from here on
     n % 4 == 1          n is 4·q + 1, for a new q

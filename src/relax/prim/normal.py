@@ -129,7 +129,7 @@ class Normalizer:
         self.bounds = Bounds(facts, self.rank, budget)
         self.assume_defined = assume_defined
         self._ideal = assume_defined and facts.wraps
-        """Whether what follows from exact operations may be written with such as do not fit: in proofs."""
+        """True if what follows from exact operations may be written with such as do not fit: in proofs."""
         self._atoms: dict[Any, Atom] = {}
         self._done: dict[int, tuple[PrimExpr, Poly]] = {}
         self._keys: dict[int, tuple[PrimExpr, _Key]] = {}
@@ -425,7 +425,7 @@ class Normalizer:
         return self._kept(result)
 
     def _image(self, factor: Factor, done: dict[Factor, Poly]) -> Poly | None:
-        """What a factor becomes; None if it stays."""
+        """The replacement of a factor; None if it stays."""
         known = done.get(factor)
         if known is None and isinstance(factor, Atom) and factor.kind in _EXCHANGED and factor.exact:
             args = tuple(self._exchanged(arg, done) for arg in factor.args)
@@ -446,7 +446,7 @@ class Normalizer:
         return self._atom(Select, args, atom.dtype, None, ("like", id(atom)))
 
     def is_plain(self, expr: PrimExpr) -> bool:
-        """Whether an integer expression is a polynomial over variables, quotients and maxima only."""
+        """True if an integer expression is a polynomial over variables, quotients and maxima only."""
         return all(
             type(factor) is Var or (type(factor) is Atom and factor.kind in (FloorDiv, Max, "cast"))
             for monomial in self.normal(expr)
@@ -488,7 +488,7 @@ class Normalizer:
         return atom
 
     def may_fail(self, expr: PrimExpr) -> bool:
-        """Whether the evaluation of an expression may fail, as far as the facts tell."""
+        """True if the evaluation of an expression may fail, as far as the facts tell."""
         return not self.assume_defined and self._fails(expr)
 
     def _fails(self, expr: PrimExpr) -> bool:
@@ -514,7 +514,7 @@ class Normalizer:
     # --------------------------------------------------------------------------------------------- keys
 
     def key(self, expr: PrimExpr, opaque: bool = False) -> Any:
-        """What an expression is, hashable; equal keys mean equal values. `opaque`: by its node, not its normal form."""
+        """A hashable key of an expression; equal keys mean equal values. `opaque`: by its node, not its normal form."""
         if has_effects(expr):
             return ("once", object())
         if isinstance(expr, Var):

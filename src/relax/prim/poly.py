@@ -38,11 +38,11 @@ class Atom:
         self.dtype = dtype
         self.node = node
         self.partial = partial
-        """Whether its evaluation may fail (a division by what may be zero)."""
+        """True if its evaluation may fail (a division by what may be zero)."""
         self.exact = exact
-        """Whether no operand wraps around: then the operation is that of unbounded integers on `args`."""
+        """True if no operand wraps around: then the operation is that of unbounded integers on `args`."""
         self.ideal = ideal
-        """Whether it is so although operands may not fit into the dtype: a step of a proof, which no expression has."""
+        """True if it is so although operands may not fit into the dtype: a step of a proof, which no expression has."""
 
     def __repr__(self) -> str:
         name = self.kind.__name__ if isinstance(self.kind, type) else str(self.kind)
@@ -72,7 +72,7 @@ def value_of(poly: Poly) -> int | None:
 
 
 def is_partial(monomial: Monomial) -> bool:
-    """Whether the evaluation of a monomial may fail."""
+    """True if the evaluation of a monomial may fail."""
     return any(type(factor) is Atom and factor.partial for factor in monomial)
 
 
@@ -185,6 +185,6 @@ def reduced(p: Poly, dtype: DataType) -> Poly:
 
 
 def vanishes(p: Poly, dtype: DataType) -> bool:
-    """Whether p is 0 modulo 2^bits for all values."""
+    """True if p is 0 modulo 2^bits for all values."""
     modulus = (1 << dtype.bits) - 1
     return not any(c & modulus for c in p.values())

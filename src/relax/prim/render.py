@@ -31,7 +31,7 @@ from .poly import Atom, Factor, Monomial, Poly, add, join, scaled, times_monomia
 from .traits import cost
 
 ROUNDS = 8
-"""How many quotients and maxima of one expression are respelled."""
+"""The most quotients and maxima of one expression that are respelled."""
 RESPELLED = 32
 """Polynomials with more terms than this are spelled as they are."""
 

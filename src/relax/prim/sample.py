@@ -17,7 +17,7 @@ from .functor import free_vars, sub_expressions
 from .poly import Atom, Factor, Poly
 
 POINTS = 24
-"""How many assignments are tried."""
+"""The number of assignments tried."""
 _LARGEST = 2**64
 _STEPS = (0, 1, 2, 3, 5, 4, 8, 7, 13, 6, 31, 12, 64, 9, 100, 11)
 
@@ -78,7 +78,7 @@ class _Point:
         return result
 
     def condition(self, atom: Atom) -> bool:
-        """Whether a choice takes its first arm."""
+        """True if a choice takes its first arm."""
         if atom.node is None or atom in self.chosen_by:
             raise _Opaque
         self.chosen_by.add(atom)  # what a variable was solved for may be a choice by that variable
@@ -102,7 +102,7 @@ class _Point:
 
 
 def rootless(p: Poly) -> bool:
-    """Whether `p` is never 0, by its remainders modulo a small number: 2·n + 1, n·(n + 1) - 2·m - 1, n·n - 3."""
+    """True if `p` is never 0, by its remainders modulo a small number: 2·n + 1, n·(n + 1) - 2·m - 1, n·n - 3."""
     return any(_rootless(p, modulus) for modulus in (2, 3, 4))
 
 

@@ -54,9 +54,9 @@ from .rules import Rule
 from .traits import cost, has_effects
 
 NESTED = 6
-"""How many conditions inside one condition are made use of: each arm is simplified anew for them."""
+"""The most conditions inside one condition that are used: each arm is simplified anew for them."""
 STEP = 20
-"""What simplifying one expression anew, under a condition, takes of the question's budget."""
+"""The cost of simplifying one expression anew, under a condition, in the question's budget."""
 
 _SUMS = (Add, Sub, Mul)
 _NUMERIC = frozenset({Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Min, Max, Cast, Select, Call})
@@ -72,7 +72,7 @@ class Simplifier:
     ) -> None:
         self.facts = facts
         self.conditions = conditions
-        """How many more conditions may be made use of inside this one; None if this stands in none."""
+        """The number of conditions that may still be used inside this one; None outside of any."""
         self.normalizer = Normalizer(facts) if normalizer is None else normalizer
         self.bounds = self.normalizer.bounds
         self._renderer: Renderer | None = None

@@ -1,4 +1,4 @@
-"""How the operands of a division or a maximum are taken apart, for the rules that need a sum of a certain form.
+"""Splitting the operands of a division or a maximum, for the rules that need a sum of a certain form.
 
 A finder gets the two polynomials of an operation and yields values for the names in its rule's left side.
 """
@@ -133,7 +133,7 @@ def common_factor(bounds: Bounds, dividend: Poly, divisor: Poly) -> Iterator[Val
 
 
 def _leads_negative(bounds: Bounds, p: Poly) -> bool:
-    """Whether the term that stands first has a negative coefficient; one of p and -p does, whatever its spelling."""
+    """True if the term that stands first has a negative coefficient; one of p and -p does, whatever its spelling."""
     terms = [(m, c) for m, c in p.items() if m and c]
     if not terms:
         return p.get((), 0) < 0

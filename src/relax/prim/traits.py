@@ -46,17 +46,17 @@ _TOTAL = frozenset(_COST) | {Var, IntImm, FloatImm, StringImm}
 
 
 def may_fail(expr: PrimExpr) -> bool:
-    """Whether the evaluation may raise an error: a division, a load, a call."""
+    """True if the evaluation may raise an error: a division, a load, a call."""
     return bool(_traits(expr) & (MAY_FAIL | HAS_EFFECTS))
 
 
 def has_effects(expr: PrimExpr) -> bool:
-    """Whether it matters how often, and in which order with others, an expression is evaluated."""
+    """True if it matters how often, and in which order with others, an expression is evaluated."""
     return bool(_traits(expr) & HAS_EFFECTS)
 
 
 def fails_itself(expr: PrimExpr) -> bool:
-    """Whether the operation at the root may fail, its operands aside."""
+    """True if the operation at the root may fail, its operands aside."""
     return bool(_own_flags(expr))
 
 

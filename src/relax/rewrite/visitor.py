@@ -90,7 +90,7 @@ class ExprVisitor:
 
     @contextmanager
     def _entering(self, item: StructInfo | Tuple) -> Generator[bool]:
-        """Whether to enter what consists of several: it was not entered before, inside the outermost one."""
+        """True if to enter what consists of several: it was not entered before, inside the outermost one."""
         outer = self._entered
         entered = self._entered = set[int]() if outer is None else outer
         new = id(item) not in entered

@@ -32,7 +32,7 @@ from .elf import (
 MESSAGES: Final = "relax.messages"
 """The symbol by which an object reads the messages of its unit."""
 FUNCTION: Final = "relax.function."
-"""What an object calls its kernels, before their numbers."""
+"""The prefix of an object's kernels, before their numbers."""
 
 _NULL_SECTION: Final = Section("", 0, 0, 1, 0, memoryview(b""))
 _NOT_LOADED: Final = 1

@@ -140,7 +140,7 @@ class Target:
 
     @property
     def is_resolved(self) -> bool:
-        """Whether the machine's description is known."""
+        """True if the machine's description is known."""
         return self._machine is not None
 
     @property
@@ -188,12 +188,12 @@ class Target:
 
     @property
     def has_fma(self) -> bool:
-        """Whether the machine has a fused multiply-add instruction."""
+        """True if the machine has a fused multiply-add instruction."""
         return self.machine.fma
 
     @property
     def has_half_conversion(self) -> bool:
-        """Whether float16 converts to and from float32 by an instruction."""
+        """True if float16 converts to and from float32 by an instruction."""
         return self.machine.half_conversion
 
     # -------------------------------------------------------------------------- a value

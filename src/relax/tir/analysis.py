@@ -9,7 +9,7 @@ from .well_formed import verify_well_formed
 
 
 def expr_deep_equal(lhs: PrimExpr, rhs: PrimExpr) -> bool:
-    """Whether two expressions are the same, over the same variables."""
+    """True if two expressions are the same, over the same variables."""
     return structural_equal(lhs, rhs)
 
 

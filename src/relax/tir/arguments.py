@@ -1,4 +1,4 @@
-"""What a PrimFunc is given: arguments, checked against its parameters and bound to its variables.
+"""Arguments of a PrimFunc, checked against its parameters and bound to its variables.
 
 The interpreter binds them here. Its messages are those of compiled functions (`relax.codegen`), word for word:
 
@@ -20,7 +20,7 @@ from .evaluation import Env, View, flat_memory
 
 Array = np.ndarray[Any, Any]
 Bound = dict[Var, str]
-"""Where each variable got its value: ``A, dimension 1``."""
+"""The origin of each variable's value: ``A, dimension 1``."""
 
 _KINDS: Final[dict[type, str]] = {
     type(None): "None",

@@ -167,7 +167,7 @@ def _lanes_from(begin: Any, lanes: int) -> tuple[PrimExpr, ...]:
 
 
 def strides_of(buffer: Buffer) -> tuple[PrimExpr, ...]:
-    """How far apart, in elements, neighbours along each dimension are; compact row-major unless it says otherwise."""
+    """The strides in elements along each dimension; compact row-major unless it says otherwise."""
     if buffer.strides:
         return buffer.strides
     strides: list[PrimExpr] = []

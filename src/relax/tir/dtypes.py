@@ -28,7 +28,7 @@ class _IndexRewriter(StmtExprMutator):
         self.dtype = dtype
         self.renamed: dict[Var, Var] = {}
         self.converted: dict[PrimExpr, PrimExpr] = {}
-        """What `convert` made of an expression, by object."""
+        """Results of `convert`, by object."""
 
     def rename(self, var: Var) -> Var:
         if var.dtype == self.dtype or not var.dtype.is_integer:
@@ -149,7 +149,7 @@ class _IndexRewriter(StmtExprMutator):
 
 
 def _has_index(expr: PrimExpr, dtype: DataType) -> bool:
-    """Whether arithmetic has an index among its operands: a variable of the wanted dtype, cast back."""
+    """True if arithmetic has an index among its operands: a variable of the wanted dtype, cast back."""
     found = False
 
     def visit(part: Node) -> bool:

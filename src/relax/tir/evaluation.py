@@ -168,7 +168,7 @@ class ExpressionCompiler:
     def __init__(self, externs: Externs) -> None:
         self.externs = externs
         self._exact = False
-        """Whether int64 arithmetic that overflows is an error: in sizes."""
+        """True if int64 arithmetic that overflows is an error: in sizes."""
         self._shared: dict[PrimExpr, Value | None] | None = None
         """While an expression is being compiled: its objects that occur in several places, and what they became."""
 

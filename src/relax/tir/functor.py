@@ -63,7 +63,7 @@ def pre_order_visit(node: Node, visit: Callable[[Node], bool | None]) -> None:
 
 
 class _Memory:
-    """What was made of the objects of the expression being walked; empty between expressions.
+    """Results for the objects of the expression being walked; empty between expressions.
 
     What is learnt inside a Let of its variable, and inside a Reduce, where more is known, is forgotten behind it.
     """
@@ -75,7 +75,7 @@ class _Memory:
         self._free = FreeVars()
 
     def visit(self, node: Node, method: Callable[[Any], Any]) -> Any:
-        """What `method` makes of an expression, called once for each object below the outermost one."""
+        """The result of `method` for an expression; it is called once for each object below the outermost one."""
         results = self._results
         if results is None:
             self._results, self._free = {}, FreeVars()
@@ -123,7 +123,7 @@ class StmtExprVisitor:
             method(node)
 
     def visit_default(self, node: Node) -> None:
-        """What is done with a node of which no method speaks: visit its parts."""
+        """Visit the parts of a node whose class has no method."""
         self.visit_children(node)
 
     def visit_children(self, node: Node) -> None:
@@ -176,7 +176,7 @@ class StmtExprMutator:
         return cast(N, method(node))
 
     def visit_default(self, node: Node) -> Node:
-        """What is done with a node of which no method speaks: rewrite its parts."""
+        """Rewrite the parts of a node whose class has no method."""
         return self.visit_children(node)
 
     def visit_children(self, node: N) -> N:
@@ -273,7 +273,7 @@ class _FunctionMutator(StmtExprMutator):
         return cast(N, self.replaced(node))
 
     def replaced(self, node: Node) -> Node:
-        """What the user's functions, and the walk between them, make of a node."""
+        """The result of the user's functions, and of the walk between them, for a node."""
         replaced = self.before(node) if self.before is not None else None
         if replaced is not None:
             return replaced

@@ -358,7 +358,7 @@ class _Compiler(ExpressionCompiler):
     # ------------------------------------------------------------------ storage
 
     def layout(self, buffer: Buffer) -> Callable[[Env, Array], View]:
-        """How to see memory as this buffer, its sizes taken from the environment."""
+        """The shape and strides that view memory as this buffer, its sizes taken from the environment."""
         shape = [self.size(size) for size in buffer.shape]
         strides = [self.expr(stride) for stride in buffer.strides]
         offset = None if buffer.elem_offset is None else self.expr(buffer.elem_offset)
@@ -514,7 +514,7 @@ def _reduce_vars(stmt: BlockRealize) -> set[Var]:
 
 
 def _reduces(loop: For) -> bool:
-    """Whether the loop's variable feeds a reduction axis of a block with init directly below."""
+    """True if the loop's variable feeds a reduction axis of a block with init directly below."""
     stack: list[Stmt] = [loop.body]
     while stack:
         match stack.pop():
@@ -545,7 +545,7 @@ __all__ = ["executable", "interpret"]
 
 
 def _overlap(a: Array, b: Array) -> bool:
-    """Whether two arrays share memory; of one with gaps, only the first element counts."""
+    """True if two arrays share memory; of one with gaps, only the first element counts."""
     if not a.size or not b.size:
         return False
     spans = [(x.ctypes.data, x.nbytes if x.flags.c_contiguous else x.itemsize) for x in (a, b)]

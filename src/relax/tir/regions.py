@@ -1,4 +1,4 @@
-"""Which parts of which buffers a block touches: the `reads` and `writes` of blocks that do not say so.
+"""Access regions of blocks: the `reads` and `writes` of blocks that do not say so.
 
 A region is a box over the block's own variables and what is free in it; loops inside the block are widened to
 all their iterations. Where a bound cannot be said, the whole dimension is taken: regions never come out too
@@ -55,7 +55,7 @@ def complete_block(block: Block, buffers: Iterable[Buffer] = (), mask: int = 3) 
 def block_access_region(
     block: Block, buffers: Iterable[Buffer] = ()
 ) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
-    """What a block reads and what it writes, buffers in order of first access.
+    """The regions that a block reads and those it writes, buffers in order of first access.
 
     In a block with `init`, reading what is being reduced into does not count as a read.
     """
@@ -72,7 +72,7 @@ def block_access_region(
 
 
 class _DomainAnalyzer:
-    """What the domains of a block's variables say; the analyzer is made only if something asks."""
+    """Facts from the domains of a block's variables; the analyzer is made only if something asks."""
 
     def __init__(self, block: Block) -> None:
         self.block = block

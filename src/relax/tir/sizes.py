@@ -21,7 +21,7 @@ Limit = tuple[PrimExpr, int]
 
 
 def size_limits(size: PrimExpr) -> list[Limit]:
-    """What is known of the products in a dimension, inner ones first."""
+    """Limits of the products in a dimension, inner ones first."""
     if isinstance(size, IntImm) or size.dtype != "int64":
         return []
     products: list[PrimExpr] = []
@@ -31,7 +31,7 @@ def size_limits(size: PrimExpr) -> list[Limit]:
 
 
 def buffer_limits(buffer: Buffer) -> list[Limit]:
-    """What is known of the products in the dimensions of a buffer, and of the products of neighbouring dimensions."""
+    """Limits of the products in the dimensions of a buffer, and of the products of neighbouring dimensions."""
     found = [limit for size in buffer.shape for limit in size_limits(size)]
     symbolic = [size for size in buffer.shape if not isinstance(size, IntImm)]
     if len(symbolic) > 1 and all(size.dtype == "int64" for size in buffer.shape):

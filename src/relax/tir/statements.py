@@ -13,7 +13,7 @@ NOTHING = SeqStmt(())
 
 
 def is_nothing(stmt: Stmt) -> bool:
-    """Whether a statement does nothing."""
+    """True if a statement does nothing."""
     match stmt:
         case SeqStmt(seq):
             return all(map(is_nothing, seq))

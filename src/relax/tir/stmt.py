@@ -37,7 +37,7 @@ class Stmt(Node):
 
 
 class ForKind(enum.IntEnum):
-    """How the iterations of a loop run. The numbers are TVM's; ``ForKind("serial")`` finds one by its name."""
+    """The way in which a loop's iterations run. The numbers are TVM's; ``ForKind("serial")`` finds one by its name."""
 
     SERIAL = 0
     PARALLEL = 1

@@ -1,4 +1,4 @@
-"""Which variables and buffers a piece of TIR defines, and which it uses without defining them."""
+"""The variables and buffers that a piece of TIR defines, and those it uses without defining them."""
 
 from __future__ import annotations
 

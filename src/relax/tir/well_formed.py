@@ -41,7 +41,7 @@ def well_formed_problems(func: PrimFunc) -> list[Diagnostic]:
 
 
 def verify_well_formed(obj: PrimFunc | IRModule, assert_mode: bool = True) -> bool:
-    """Whether a PrimFunc, or every PrimFunc of a module, is well-formed.
+    """True if a PrimFunc, or every PrimFunc of a module, is well-formed.
 
     With `assert_mode` (the default), raises DiagnosticError with everything found instead of returning False.
     """

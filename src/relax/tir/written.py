@@ -1,4 +1,4 @@
-"""Which of its arguments a kernel may change, and which must therefore be apart from the others."""
+"""The arguments that a kernel may change, and that must therefore not overlap with the others."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def promised_apart(func: PrimFunc) -> list[tuple[int, int]]:
 
 
 def overlap_message(written: str, other: str) -> str:
-    """What is said of two arguments that `promised_apart` names and that overlap; names of their buffers."""
+    """The message about two arguments that `promised_apart` names and that overlap; by the names of their buffers."""
     return (
         f"argument {other} overlaps argument {written}, which is written; "
         "the function promises (tir.noalias) to be right only if they are apart"

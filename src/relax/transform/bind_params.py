@@ -84,7 +84,7 @@ def on_one_function(func: Function, rewrite: Callable[[IRModule, str], IRModule]
 
 
 def info_of(expr: RelaxExpr) -> StructInfo:
-    """What is known of an expression."""
+    """The struct info of an expression."""
     return expr.struct_info_ or ObjectStructInfo()
 
 

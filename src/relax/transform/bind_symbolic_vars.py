@@ -98,7 +98,7 @@ def _size(key: Any, given: Any, problems: DiagnosticContext) -> PrimExpr | None:
 def _table(
     func: Function, name: str, values: Mapping[Any, PrimExpr], problems: DiagnosticContext
 ) -> dict[ShapeVar, PrimExpr]:
-    """What becomes of the shape variables of one function."""
+    """The values of the shape variables of one function."""
     table: dict[ShapeVar, PrimExpr] = {}
     known = own(func)
     for key, value in values.items():

@@ -32,7 +32,7 @@ Execute = Callable[..., Any]
 """``execute(mod, func_name, *args)``: the result of a function of a compiled module."""
 
 EXECUTION = "execution"
-"""What stands for the name of a pass when all passes agree and the compiled program does not."""
+"""The name reported when all passes agree and the compiled program does not."""
 
 
 @dataclass
@@ -42,12 +42,12 @@ class Step:
     name: str
     changed: bool
     difference: str | None
-    """How what is seen of the program differs from what it did as written; None if it does not."""
+    """The difference from the outcome of the program as written; None if there is none."""
 
 
 @dataclass
 class Bisection:
-    """What bisect found; printed, a report."""
+    """The result of bisect; printed, a report."""
 
     steps: list[Step]
     guilty: str | None = None
@@ -61,7 +61,7 @@ class Bisection:
 
     @property
     def agrees(self) -> bool:
-        """Whether every step keeps what the program does."""
+        """True if every step keeps what the program does."""
         return self.guilty is None
 
     def __str__(self) -> str:

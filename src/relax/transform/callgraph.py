@@ -1,4 +1,4 @@
-"""Which functions of a module reach which: entry points, references, reachability.
+"""Reachability of functions in a module: entry points, references, reachability.
 
 A reference is a GlobalVar anywhere below a function (Relax or TIR), or the name of a module's PrimFunc
 where a packed function is named: an ExternFunc, or a string in a TIR call.
@@ -39,7 +39,7 @@ def _unknown_entry(name: str, known: list[str], who: str) -> Diagnostic:
 
 
 def references(func: BaseFunc, known: set[str]) -> set[str]:
-    """Which of the known functions a function mentions."""
+    """The known functions that a function mentions."""
     found: set[str] = set()
 
     def visit(item: Node) -> None:

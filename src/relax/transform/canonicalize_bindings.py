@@ -80,7 +80,7 @@ class _Canonicalizer(Rewriter):
     def __init__(self, mod: IRModule, learns: bool = True) -> None:
         super().__init__(mod)
         self.learns = learns
-        """Whether a variable gives way to a value of which more is known, and a shape variable to a dimension."""
+        """True if a variable gives way to a value of which more is known, and a shape variable to a dimension."""
         self.known: dict[Var, RelaxExpr] = {}
         self.claimed: set[Var] = set()
         """Variables whose struct info a packed function promised: a cast of one is a check."""
@@ -89,7 +89,7 @@ class _Canonicalizer(Rewriter):
         self.local: set[Var] = set()
         """The DataflowVars of the block being walked."""
         self.learned = False
-        """Whether something known better has taken the place of a variable."""
+        """True if something known better has taken the place of a variable."""
 
     def block(self, block: BindingBlock) -> BindingBlock:
         outer = self.local
@@ -139,7 +139,7 @@ class _Canonicalizer(Rewriter):
         return value
 
     def is_visible(self, value: RelaxExpr) -> bool:
-        """Whether a name can be used here; a DataflowVar only inside its block."""
+        """True if a name can be used here; a DataflowVar only inside its block."""
         if isinstance(value, DataflowVar):
             return value in self.local
         return isinstance(value, (Var, GlobalVar))
@@ -159,7 +159,7 @@ class _Canonicalizer(Rewriter):
         return source if whole and source is not None and self.is_visible(source) else None
 
     def is_name_for(self, var: Var, value: RelaxExpr) -> bool:
-        """Whether ``var = value`` only gives a variable (or a global function) a second name."""
+        """True if ``var = value`` only gives a variable (or a global function) a second name."""
         if not isinstance(value, (Var, GlobalVar)):
             return False
         if value is self.variables.get(var, var):
@@ -189,7 +189,7 @@ class _Canonicalizer(Rewriter):
         super().bind(VarBinding(binding.var, binding.value, span=binding.span), value)
 
     def certain(self, value: RelaxExpr, target: StructInfo) -> dict[ShapeVar, PrimExpr] | None:
-        """What a cast that must succeed makes of the shape variables it binds; None if it may fail."""
+        """The values of the shape variables that a cast binds; None if the cast may fail."""
         info = value.struct_info_
         if info is None or value in self.claimed:
             return None
@@ -200,7 +200,7 @@ class _Canonicalizer(Rewriter):
 
 
 def keeps_sizes(info: StructInfo, table: dict[ShapeVar, PrimExpr]) -> bool:
-    """Whether what takes the place of the variables that scalars and shapes bind is as surely a size as they are.
+    """True if what takes the place of the variables that scalars and shapes bind is as surely a size as they are.
 
     A scalar that binds a variable which is a dimension elsewhere is checked to be one. Of the dimensions of a
     shape it is known, but the expressions (``n - m``) do not say so.
@@ -219,7 +219,7 @@ def keeps_sizes(info: StructInfo, table: dict[ShapeVar, PrimExpr]) -> bool:
 
 
 def is_claim(value: RelaxExpr, claimed: Collection[RelaxExpr]) -> bool:
-    """Whether a value's struct info is what a packed function or a closure promised, and nothing has checked."""
+    """True if a value's struct info is what a packed function or a closure promised, and nothing has checked."""
     match value:
         case Call(Op(), _, _, sinfo_args):
             operator = operator_of(value)
@@ -235,7 +235,7 @@ def is_claim(value: RelaxExpr, claimed: Collection[RelaxExpr]) -> bool:
 
 
 def same_info(a: StructInfo | None, b: StructInfo | None) -> bool:
-    """Whether exactly the same is known of two values."""
+    """True if exactly the same is known of two values."""
     return a is b or (a is not None and b is not None and structural_equal(a, b))
 
 

@@ -121,7 +121,7 @@ class _Sweeper:
 
 
 def removable(value: RelaxExpr) -> bool:
-    """Whether computing a value can be skipped outside a dataflow block: it has no effect and cannot fail."""
+    """True if computing a value can be skipped outside a dataflow block: it has no effect and cannot fail."""
     match value:
         case If(cond, true_branch, false_branch):
             branches = _removable_body(true_branch) and _removable_body(false_branch)

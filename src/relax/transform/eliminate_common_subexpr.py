@@ -66,7 +66,7 @@ class _Eliminator(Rewriter):
         super().__init__(mod)
         self.call_only = call_only
         self.changes = False
-        """Whether the function may change a tensor."""
+        """True if the function may change a tensor."""
         self.own: set[Var] = set()
         """Variables that only this function reads."""
         self.private: set[Var] = set()
@@ -120,7 +120,7 @@ class _Eliminator(Rewriter):
         return var
 
     def may_merge(self, earlier: Var, later: Var) -> bool:
-        """Whether nobody can tell if two variables hold one tensor or two equal ones."""
+        """True if nobody can tell if two variables hold one tensor or two equal ones."""
         owned = (earlier in self.own) + (later in self.own)
         return owned > self.changes or earlier in self.private or later in self.private
 
@@ -135,7 +135,7 @@ class _Eliminator(Rewriter):
         return super().bind(binding, earlier, var)
 
     def key(self, value: RelaxExpr) -> Any:
-        """What a computation is; None if it is not to be merged."""
+        """The key of a computation; None if it is not to be merged."""
         match value:
             case TupleGetItem(source, index) if not self.call_only:
                 return (source, index)

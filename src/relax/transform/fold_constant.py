@@ -219,7 +219,7 @@ def arrays(expr: RelaxExpr) -> list[Array]:
 
 
 def is_bounded(info: StructInfo, operands: list[RelaxExpr]) -> bool:
-    """Whether a result is known to be small enough to be kept in the program."""
+    """True if a result is known to be small enough to be kept in the program."""
     size = byte_size(info)
     given = sum(array.nbytes for operand in operands for array in arrays(operand))
     return size is not None and size <= max(MAX_BYTES, given)

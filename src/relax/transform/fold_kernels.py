@@ -34,16 +34,16 @@ INTERPRETED_STEPS = 1 << 17
 """Steps of a kernel that is interpreted: about a tenth of a second."""
 
 FAILURES = (ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
-"""What a kernel that fails raises; a DiagnosticError is a ValueError."""
+"""The errors that a kernel may raise; a DiagnosticError is a ValueError."""
 
 
 class Work(NamedTuple):
-    """What running a kernel amounts to."""
+    """The work of running a kernel."""
 
     steps: int
     """Nodes of its body, each as often as it is run; storage counts by its elements."""
     exact: bool
-    """Whether every implementation gives the same result, bit for bit."""
+    """True if every implementation gives the same result, bit for bit."""
 
 
 def run_kernel(func: PrimFunc, args: Sequence[Any], evaluator: KernelEvaluator | None) -> bool:
@@ -65,7 +65,7 @@ def interpreted(func: PrimFunc, args: Sequence[Any]) -> bool:
 
 
 def work(func: PrimFunc, args: Sequence[Any], limit: int) -> Work | None:
-    """What running a kernel amounts to; None if that is over the limit or not known, or if it has effects."""
+    """The work of running a kernel; None if that is over the limit or not known, or if it has effects."""
     if len(args) != len(func.params):
         return None
     sizes = _sizes(func, args)
@@ -127,7 +127,7 @@ def _value(expr: PrimExpr, sizes: dict[Var, int]) -> int | None:
 
 
 def _reads(value: PrimExpr, buffer: Buffer) -> bool:
-    """Whether an expression reads the storage of a buffer."""
+    """True if an expression reads the storage of a buffer."""
     found: list[Node] = []
 
     def visit(node: Node) -> None:

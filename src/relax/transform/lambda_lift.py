@@ -55,7 +55,7 @@ def LambdaLift(mod: IRModule) -> IRModule:
 
 @dataclass(frozen=True, slots=True)
 class _Captured:
-    """What a function captures, in the terms of where it stands."""
+    """The variables that a function captures, in the terms of its surroundings."""
 
     variables: tuple[Var, ...]
     shape_variables: tuple[ShapeVar, ...]
@@ -121,7 +121,7 @@ class _Lifter(Rewriter):
             self.bind(binding, self.rewrite(closure), var)
 
     def captured(self, var: Var, func: Function) -> _Captured:
-        """What a literal uses that is bound around it, and is no global function by now."""
+        """The variables bound around a literal that it uses, global functions aside."""
         needed = uses_of(func)
         inside = {*bound_variables(func), *self.lifted, var}
         variables: dict[Var, None] = {}

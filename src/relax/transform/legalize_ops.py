@@ -56,7 +56,7 @@ class _Legalizer(Rewriter):
         self.unsolved: list[tuple[Call, str, str]] = []
         """Calls that stay, each with the reason and the place."""
         self.known: dict[int, _Template] = {}
-        """What became of calls of an operator on tensors like these; models repeat themselves."""
+        """Kernels of calls, by hash of their keys: models repeat themselves."""
 
     def call(self, call: Call) -> RelaxExpr:
         normal = self.parts(call)
@@ -137,7 +137,7 @@ class _Legalizer(Rewriter):
 
 
 def _like(call: Call) -> Any:
-    """What the kernel of a call depends on: operator, attributes, shapes and dtypes. None if on more than that."""
+    """The key of a call's kernel: operator, attributes, shapes and dtypes. None if it depends on more."""
     infos = [arg.struct_info_ for arg in call.args]
     if len(set(call.args)) < len(call.args) or not all(isinstance(arg, Var) for arg in call.args):
         return None
@@ -153,7 +153,7 @@ class _Template(NamedTuple):
     call: Call
     positions: tuple[int, ...]
     facts: Analyzer | None
-    """What was known of shape variables. A kernel made where nothing was known serves everywhere, others only there."""
+    """The facts known of shape variables. A kernel made without facts serves everywhere, others only under theirs."""
 
     @staticmethod
     def of(key: Any, call: Call, result: Call, facts: Analyzer | None) -> _Template | None:
@@ -185,5 +185,5 @@ def _place(call: Call, where: str) -> str:
 
 
 def _placed(result: RelaxExpr, call: Call) -> RelaxExpr:
-    """What a call became stands where the call stood."""
+    """The result of legalisation, with the span of the call."""
     return result.replace(span=call.span) if call.span is not None and isinstance(result, Call) else result

@@ -1,4 +1,4 @@
-"""Which passes run when, and why: the default pipeline as a list that reads from top to bottom."""
+"""The order of passes, with reasons: the default pipeline as a list that reads from top to bottom."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def refined(func: Function, mod: IRModule) -> Function:
 
 
 def tells_more(info: StructInfo, known: StructInfo) -> bool:
-    """Whether struct info is provably more precise than what is known."""
+    """True if struct info is provably more precise than what is known."""
     return is_base_of(known, info) and not structural_equal(known, info)
 
 

@@ -110,7 +110,7 @@ def private_in_block(block: BindingBlock) -> frozenset[Var]:
 
 
 def is_flat_copy(func: PrimFunc) -> bool:
-    """Whether a PrimFunc of one input and one output is proved to copy element by element, in flat order."""
+    """True if a PrimFunc of one input and one output is proved to copy element by element, in flat order."""
     buffers = [func.buffer_map[param] for param in func.params if param in func.buffer_map]
     if len(buffers) != 2 or buffers[0].dtype != buffers[1].dtype or not all(map(is_compact, buffers)):
         return False
@@ -134,7 +134,7 @@ def is_flat_copy(func: PrimFunc) -> bool:
 
 
 def is_compact(buffer: Buffer) -> bool:
-    """Whether a buffer is row-major from its pointer on."""
+    """True if a buffer is row-major from its pointer on."""
     offset = buffer.elem_offset
     return not buffer.strides and (offset is None or is_const(offset, 0))
 
@@ -161,7 +161,7 @@ def innermost_store(stmt: Stmt, loops: dict[PrimVar, PrimExpr]) -> BufferStore |
 
 
 def covers(store: BufferStore, loops: dict[PrimVar, PrimExpr], analyzer: Analyzer) -> bool:
-    """Whether a store reaches every element once: each index is a loop variable of its own, over the whole size."""
+    """True if a store reaches every element once: each index is a loop variable of its own, over the whole size."""
     indices = [index for index in store.indices if not is_const(index, 0)]
     used = [index for index in indices if isinstance(index, PrimVar)]
     if len(used) < len(indices) or len(set(used)) < len(used):

@@ -87,7 +87,7 @@ class ShapeCode:
 
 
 def _has_floats(values: Iterable[PrimExpr]) -> bool:
-    """Whether floats are stored, or read on the way."""
+    """True if floats are stored, or read on the way."""
     return any(part.dtype.is_float for value in values for part in (value, *free_vars(value)))
 
 

@@ -1,4 +1,4 @@
-"""Which expressions over shape variables a function will need values of."""
+"""The expressions over shape variables whose values a function needs."""
 
 from __future__ import annotations
 

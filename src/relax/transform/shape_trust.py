@@ -1,4 +1,4 @@
-"""What is sure of a value before it is checked, and how the checks of values are called."""
+"""Struct info guaranteed before a check, and the names of checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..struct_info import (
 
 
 def guaranteed(value: RelaxExpr) -> StructInfo:
-    """What is sure of a bound value. A packed function may return anything, whatever the call declares."""
+    """The struct info sure of a bound value. A packed function may return anything, whatever its call declares."""
     if isinstance(value, Call) and isinstance(value.op, ExternFunc):
         found = BUILTINS.get(value.op.global_symbol)
         if found is None or not found.trusted:
@@ -24,7 +24,7 @@ def guaranteed(value: RelaxExpr) -> StructInfo:
 
 
 def claim(binding: VarBinding) -> str:
-    """What a check of a binding is called."""
+    """The name of a binding's check."""
     value = binding.value
     if isinstance(value, Call) and isinstance(value.op, ExternFunc):
         name = value.op.global_symbol
@@ -34,12 +34,12 @@ def claim(binding: VarBinding) -> str:
 
 
 def name_of(value: RelaxExpr) -> str:
-    """What messages call a value."""
+    """The name of a value in messages."""
     return getattr(value, "name_hint", "a function" if isinstance(value, ExternFunc) else "a value")
 
 
 def same_kind(info: StructInfo, known: StructInfo) -> bool:
-    """Whether kind, rank, length and dtype of a value are known to be as `info` says."""
+    """True if kind, rank, length and dtype of a value are known to be as `info` says."""
     match info, known:
         case (TensorStructInfo(_, dtype, vdevice), TensorStructInfo(_, known_dtype, known_vdevice)):
             placed = vdevice is None or same_vdevice(vdevice, known_vdevice)

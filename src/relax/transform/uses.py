@@ -1,4 +1,4 @@
-"""Which variables a piece of program uses: Relax variables and shape variables, annotations included.
+"""The variables that a piece of program uses: Relax variables and shape variables, annotations included.
 
 A shape expression in an annotation, in sinfo_args or in derived struct info is a use of its variables: a pass
 that moves or drops bindings by these sets never parts a dimension from what binds it.
@@ -28,7 +28,7 @@ class Uses:
             walk(item, self._visit)
 
     def add_definition(self, var: Var) -> None:
-        """What the struct info of a bound variable uses."""
+        """Add the variables that the struct info of a bound variable uses."""
         if var.annotation is not None:
             self.add_info(var.annotation)
         if var.struct_info_ is not None:
@@ -49,7 +49,7 @@ class Uses:
         return None
 
     def add_info(self, info: StructInfo) -> None:
-        """What struct info uses."""
+        """Add the variables that struct info uses."""
         if id(info) not in self._known:
             self._known[id(info)] = info
             walk(info, self._visit)

@@ -150,7 +150,7 @@ class _FunctionLowering:
         """Shape values made already, and visible here."""
         self.bindings: list[Binding] = []
         self.span: Span | None = None
-        """Where in the source the binding being lowered comes from."""
+        """The span of the binding being lowered."""
         self.later: list[PrimExpr] = []
         """Expressions the function needs somewhere, each once, which cannot fail."""
 
@@ -275,7 +275,7 @@ class _FunctionLowering:
         )
 
     def _branch(self, seq: SeqExpr) -> SeqExpr:
-        """What a branch computes is not there after it."""
+        """Lower a branch; slots it computes are forgotten after it."""
         outer, self.bindings = self.bindings, []
         ready, shapes = set(self.ready), self.shapes.copy()
         self._blocks(seq)
@@ -345,7 +345,7 @@ class _FunctionLowering:
         return slot
 
     def is_bound(self, var: PrimVar) -> bool:
-        """Whether a shape variable has a value here."""
+        """True if a shape variable has a value here."""
         return self.slots.get(var) in self.ready
 
     def _new_slot(self, note: str) -> int:
@@ -411,9 +411,9 @@ class _Match:
         self.info = info
         self.context = context
         self.what = what
-        """How a variable's origin is called: the name of the parameter."""
+        """The name of a variable's origin: that of the parameter."""
         self.known = known
-        """What is sure of the value already."""
+        """The struct info guaranteed of the value already."""
         self.kind_checked = same_kind(info, known)
         self.fields: list[_Match] | None = None
         self.settled: set[int] = set()
@@ -454,7 +454,7 @@ class _Match:
         self._emit_match(codes)
 
     def is_settled(self) -> bool:
-        """Whether `check` has nothing left to do."""
+        """True if `check` has nothing left to do."""
         if isinstance(self.info, TupleStructInfo):
             return self.fields is not None and all(field.is_settled() for field in self.fields)
         if isinstance(self.info, ObjectStructInfo):
@@ -462,7 +462,7 @@ class _Match:
         return self.kind_checked and len(self.settled) == len(dims_in(self.info)) and not self._is_other()
 
     def _is_other(self) -> bool:
-        """Whether more than a kind and dimensions is to be checked."""
+        """True if more than a kind and dimensions is to be checked."""
         held = isinstance(self.info, TensorStructInfo) and isinstance(self.info.shape, Var)
         return held or isinstance(self.info, FuncStructInfo)
 
@@ -584,5 +584,5 @@ class _Match:
 
 
 def _noted(value: PrimExpr, text: str) -> str:
-    """How a slot's note speaks of a value: see `relax.runtime.heap`."""
+    """The words for a value in a slot's note: see `relax.runtime.heap`."""
     return text if value.dtype == "int64" and ": " not in text else f"{value.dtype!s}: {text}"

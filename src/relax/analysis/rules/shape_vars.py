@@ -69,7 +69,7 @@ def rule_6(program: Program) -> Iterator[Violation]:
 
 
 def is_bound_later(program: Program, use: ShapeUse) -> bool:
-    """Whether a binding of the variable, visible at the use if it came sooner, is still to come."""
+    """True if a binding of the variable, visible at the use if it came sooner, is still to come."""
     return any(
         place.order >= use.place.order and place.scope.encloses(use.place.scope)
         for place in program.shape_definitions.get(use.var, ())

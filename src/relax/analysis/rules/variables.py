@@ -103,7 +103,7 @@ def _invisible(program: Program) -> Iterator[Use]:
 
 
 def _is_over(program: Program, use: Use) -> bool:
-    """Whether the variable's scope is another one, or over; if not, the binding is still to come."""
+    """True if the variable's scope is another one, or over; if not, the binding is still to come."""
     return not any(
         definition.place.order > use.place.order and definition.scope.encloses(use.place.scope)
         for definition in program.definitions.get(use.var, ())

@@ -1,4 +1,4 @@
-"""What a rule reports."""
+"""The violation that a rule reports."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def _simplified(size: PrimExpr) -> PrimExpr:
 
 
 class Image(Operator):
-    """What convolution and pooling share: windows over the H and W of a layout."""
+    """The base of convolution and pooling: windows over the H and W of a layout."""
 
     __slots__ = ()
 
@@ -221,7 +221,7 @@ class Pool2d(Image):
         return pooled if axes == [0, 1, 2, 3] else topi.transpose(pooled, axes)
 
     def places(self, x: Array) -> list[int]:
-        """How many windows (N, C, H, W) data have, along H and W."""
+        """The numbers of windows of (N, C, H, W) data along H and W."""
         pads, window = topi.nn.pad_pairs(self.padding), topi.nn.pair(self.pool_size)
         strides, dilation = topi.nn.pair(self.strides), topi.nn.pair(self.dilation)
         counts: list[int] = []

@@ -110,7 +110,7 @@ class Attention(Operator):
         )
 
     def visible(self, m: int, n: int) -> Array:
-        """Which of n keys each of m queries sees, under the causal mask."""
+        """The causal mask: the ones of n keys that each of m queries sees."""
         i, j = np.indices((m, n))
         last = i + (n - m) if self.causal_mask == "BottomRight" else i
         first = 0 if self.window_size is None else last - self.window_size + 1

@@ -34,7 +34,7 @@ SHORT = 16
 
 
 class _Nest(NamedTuple):
-    """What the body of a candidate consists of."""
+    """The parts of a candidate's body."""
 
     starts: tuple[BufferStore, ...]
     loops: tuple[For, ...]
@@ -81,7 +81,7 @@ def _is_plain(loop: For) -> bool:
 
 
 def _is_safe(j: Var, nest: _Nest) -> bool:
-    """Whether the iterations of `j` are independent of each other, reduction included."""
+    """True if the iterations of `j` are independent of each other, reduction included."""
     target, place = nest.update.buffer, nest.update.indices
     if not place or _stride(place, j) != 1:
         return False
@@ -105,7 +105,7 @@ def _is_safe(j: Var, nest: _Nest) -> bool:
 
 
 def _pays(j: Var, nest: _Nest) -> bool:
-    """Whether `j` runs along memory everywhere, and the innermost reduction does not, or is short."""
+    """True if `j` runs along memory everywhere, and the innermost reduction does not, or is short."""
     others = [load for expr in _inner(nest) for load in _loads(expr) if load.buffer is not nest.update.buffer]
     if not others or any(_stride(load.indices, j) not in (0, 1) for load in others):
         return False
@@ -115,7 +115,7 @@ def _pays(j: Var, nest: _Nest) -> bool:
 
 
 def _inner(nest: _Nest) -> tuple[PrimExpr, ...]:
-    """What is evaluated in the innermost loop."""
+    """The expressions evaluated in the innermost loop."""
     value = nest.update.value
     return (value,) if nest.condition is None else (nest.condition, value)
 
@@ -133,7 +133,7 @@ def _loads(expr: PrimExpr) -> list[BufferLoad]:
 
 
 def _stride(indices: tuple[PrimExpr, ...], var: Var) -> int | None:
-    """How far along the last dimension a step of `var` leads: 0 if it plays no part; None if elsewhere or unknown."""
+    """The stride of `var` along the last dimension: 0 if it does not occur; None if elsewhere or unknown."""
     if any(var in free_vars(index) for index in indices[:-1]):
         return None
     if not indices or var not in free_vars(indices[-1]):

@@ -50,7 +50,7 @@ class _Step:
 
     stmt: Stmt
     hoisted: list[Stmt] = field(default_factory=list[Stmt])
-    """What is to be put in front of the statement."""
+    """The statements to be put in front of the statement."""
 
 
 class _Lowering(StmtExprMutator):
@@ -153,7 +153,7 @@ def _hoisting_point(realize: BlockRealize, path: Sequence[_Step]) -> int | None:
 
 
 def _mixes(condition: PrimExpr, reducing: set[Var], path: Sequence[_Step]) -> bool:
-    """Whether a condition depends on loops of both kinds."""
+    """True if a condition depends on loops of both kinds."""
     loops = {step.stmt.loop_var for step in path if isinstance(step.stmt, For)}
     used = loops.intersection(free_vars(condition))
     return bool(used & reducing) and bool(used - reducing)
@@ -166,7 +166,7 @@ def _reads_memory(expr: PrimExpr) -> bool:
 
 
 def _alone(realize: BlockRealize, loop: Stmt) -> bool:
-    """Whether nothing in the loop but the block touches what its init writes, or writes what its init reads."""
+    """True if nothing in the loop but the block touches what its init writes, or writes what its init reads."""
     assert realize.block.init is not None
     touched: set[Buffer] = set()
     post_order_visit(realize.block.init, lambda n: touched.add(n) if isinstance(n, Buffer) else None)

@@ -50,7 +50,7 @@ class _Sinking(StmtExprMutator):
 
 
 def _has_stable_size(buffer: Buffer) -> bool:
-    """Whether the size of a buffer is made of variables and constants."""
+    """True if the size of a buffer is made of variables and constants."""
     reads: list[PrimExpr] = []
     for size in buffer_expressions(buffer):
         post_order(size, lambda part: reads.append(part) if isinstance(part, (BufferLoad, Call)) else None)
@@ -119,7 +119,7 @@ def _into_parallel(alloc: AllocBuffer, stmt: Stmt) -> Stmt | None:
 
 
 def _is_private(buffer: Buffer, loop: For) -> bool:
-    """Whether every iteration of a loop may have a buffer of its own."""
+    """True if every iteration of a loop may have a buffer of its own."""
     if buffer.scope.startswith("local"):
         return True
     dependent = {loop.loop_var}

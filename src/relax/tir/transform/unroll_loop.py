@@ -43,7 +43,7 @@ class _Unrolling(StmtExprMutator):
 
 
 def _ends_within(start: PrimExpr, count: int) -> bool:
-    """Whether a loop variable's last value is one of its dtype, as far as constants tell."""
+    """True if a loop variable's last value is one of its dtype, as far as constants tell."""
     return count <= 1 or (isinstance(start, IntImm) and start.value + count - 1 <= start.dtype.max_value)
 
 

@@ -105,7 +105,7 @@ class _Vectorizer:
             return self.serial(stmt)
 
     def varies(self, node: Node) -> bool:
-        """Whether something depends on the loop variable."""
+        """True if something depends on the loop variable."""
         used = free_vars(node)
         return self.var in used or any(var in self.lets for var in used)
 
@@ -258,7 +258,7 @@ def _affine(expr: BinaryExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
 
 
 def _may_fail(expr: PrimExpr) -> bool:
-    """Whether evaluating an expression that the program would not evaluate may do harm."""
+    """True if evaluating an expression that the program would not evaluate may do harm."""
     found: list[Node] = []
 
     def visit(node: Node) -> None:
