@@ -207,6 +207,21 @@ def test_pairs_of_pairs_print_the_same_when_read_back(depth):
     assert again.script() == shown
 
 
+def test_devices_of_shared_tuples():
+    lines = ["t0 = (x, x)", *(f"t{i + 1} = (t{i}, t{i})" for i in range(DEEP))]
+    lines += [f"y{DEEP} = t{DEEP}", *(f"y{i} = y{i + 1}[1]" for i in reversed(range(DEEP))), "return y0"]
+    head = """from relax.script import ir as I, relax as R
+@I.ir_module
+class Module:
+    I.module_global_infos({"vdevice": [I.vdevice("llvm", 0), I.vdevice("llvm", 1)]})
+    @R.function
+    def main(x: R.Tensor((4,), "float32", "llvm:1")):
+        """
+    mod = from_source(head + "\n        ".join(lines))
+    made = limited(lambda: relax.transform.RealizeVDevice()(mod), 3_000_000)
+    assert made["main"].ret_struct_info.fields[0].vdevice.vdevice_id == 1
+
+
 # -------------------------------------------------------------------------------------------- struct info
 
 

@@ -16,7 +16,7 @@ A constant takes the device of its use; an operand of a kernel is no use, since 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
@@ -155,36 +155,62 @@ def place_vdevices(mod: IRModule) -> Placement:
 
 def placed(info: StructInfo, places: Places) -> StructInfo:
     """The struct info with the devices that are known; the very object if it says them all."""
-    match info, places:
-        case (TensorStructInfo(), Location()):
-            vdevice = places.vdevice
-            return info if vdevice is None or info.vdevice is not None else info.replace(vdevice=vdevice)
-        case (TupleStructInfo(fields), tuple()) if len(fields) == len(places):
-            new = tuple(placed(item, place) for item, place in zip(fields, places, strict=True))
-            return info if _same(new, fields) else TupleStructInfo(new, span=info.span)
-        case (FuncStructInfo(params), FuncPlaces()) if params is not None and len(params) == len(
-            places.params
-        ):
-            new = tuple(placed(item, place) for item, place in zip(params, places.params, strict=True))
-            ret = placed(info.ret, places.ret)
-            return info if _same(new, params) and ret is info.ret else info.replace(params=new, ret=ret)
-        case _:
-            return info
+    done: dict[tuple[int, int], StructInfo] = {}
 
+    def visit(info: StructInfo, places: Places) -> StructInfo:
+        """Parts that are shared are placed once for each place."""
+        key = id(info), id(places)
+        if key not in done:
+            done[key] = part(info, places)
+        return done[key]
 
-def _same(new: Sequence[object], old: Sequence[object]) -> bool:
-    return all(a is b for a, b in zip(new, old, strict=True))
+    def several(infos: tuple[StructInfo, ...], places: tuple[Places, ...]) -> tuple[StructInfo, ...]:
+        new = tuple(map(visit, infos, places))
+        return infos if all(a is b for a, b in zip(new, infos, strict=True)) else new
+
+    def part(info: StructInfo, places: Places) -> StructInfo:
+        match info, places:
+            case (TensorStructInfo(), Location()):
+                vdevice = places.vdevice
+                return info if vdevice is None or info.vdevice is not None else info.replace(vdevice=vdevice)
+            case (TupleStructInfo(fields), tuple()) if len(fields) == len(places):
+                new = several(fields, places)
+                return info if new is fields else TupleStructInfo(new, span=info.span)
+            case (FuncStructInfo(params, ret), FuncPlaces()) if params is not None:
+                if len(params) != len(places.params):
+                    return info
+                return info.replace(params=several(params, places.params), ret=visit(ret, places.ret))
+            case _:
+                return info
+
+    return visit(info, places)
 
 
 def leaves(places: Places) -> list[Location]:
-    """The tensors in a value, through tuples."""
-    match places:
-        case Location():
-            return [places]
-        case tuple():
-            return [leaf for item in places for leaf in leaves(item)]
-        case _:
-            return []
+    """The tensors in a value, through tuples; a tuple that occurs in several counts once."""
+    found: dict[Location, None] = {}
+    seen: set[int] = set()
+    pending = [places]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Location):
+            found[part] = None
+        elif isinstance(part, tuple) and id(part) not in seen:
+            seen.add(id(part))
+            pending.extend(reversed(part))
+    return list(found)
+
+
+def _pairs(a: Places, b: Places) -> Iterator[tuple[Places, Places]]:
+    """The parts at the same places of two tuples, through tuples inside; a pair of tuples that occurs again, once."""
+    seen, pending = set[tuple[int, int]](), [(a, b)]
+    while pending:
+        mine, theirs = pending.pop()
+        if not (isinstance(mine, tuple) and isinstance(theirs, tuple)):
+            yield mine, theirs
+        elif (id(mine), id(theirs)) not in seen:
+            seen.add((id(mine), id(theirs)))
+            pending.extend(reversed(list(zip(mine, theirs, strict=False))))
 
 
 class _Placer:
@@ -293,9 +319,12 @@ class _Placer:
             self.cast(own, self.value(binding.value), f"the match_cast to {var.name_hint}", span)
         else:
             value = cast(VarBinding, binding).value
+            # Another name has the value's places: they may be very many where tuples share parts.
+            named = var.annotation is None and isinstance(value, Tuple | TupleGetItem | Var)
+            own = self.bound(var, value, None) if named else None
             if isinstance(value, Function):
                 own = self.local_function(var, value)
-            else:
+            elif own is None:
                 span = value.span or binding.span or var.span
                 derived = var.annotation is None
                 own = self.places(var.struct_info_, var.name_hint, var.span or span, derived)
@@ -453,7 +482,7 @@ class _Placer:
             case (Location(), Location()):
                 self.unite(a, b, what, span)
             case (tuple(), tuple()):
-                for mine, theirs in zip(a, b, strict=False):
+                for mine, theirs in _pairs(a, b):
                     self.connect(mine, theirs, what, span)
             case (FuncPlaces(), FuncPlaces()) if a is not b:
                 if escapes:
@@ -482,9 +511,13 @@ class _Placer:
                 found = [Part(part, what, span, self.where) for part in parts if isinstance(part, Location)]
                 self.joins.append(Join(result, found, forward=len(found) == len(parts)))
             case tuple():
+                done: set[tuple[int, ...]] = set()
                 for index, item in enumerate(result):
                     fields = [part[index] for part in parts if isinstance(part, tuple) and index < len(part)]
-                    self.join(item, fields, what, span)
+                    key = id(item), *map(id, fields)
+                    if key not in done:
+                        done.add(key)
+                        self.join(item, fields, what, span)
             case _:
                 for part in parts:
                     self.connect(result, part, what, span)

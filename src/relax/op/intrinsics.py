@@ -13,7 +13,7 @@ import numpy as np
 from ..expr import Call, ExternFunc, StringImm, Tuple
 from ..info.mapping import substitute_struct_info
 from ..info.relations import Level, check_compatible, erase, match_dimensions
-from ..ir import GlobalVar, RelaxExpr, StructInfo, VDevice, child, parse_vdevice
+from ..ir import GlobalVar, RelaxExpr, StructInfo, VDevice, child, parse_vdevice, same_vdevice
 from ..prim import IntImm
 from ..runtime.builtin_table import BUILTINS, PACKED, UNKNOWN, Effects
 from ..runtime.builtins import bind_captured
@@ -541,6 +541,12 @@ class ToVDevice(Placing):
     """The tensor on another virtual device: itself if it is there, else a copy."""
 
     dst_vdevice: VDevice = child(converter=as_vdevice)
+
+    def call_effects(self, call: Call) -> Effects:
+        info = call.args[0].struct_info_
+        source = info.vdevice if isinstance(info, TensorStructInfo) else None
+        copies = source is not None and not same_vdevice(source, self.dst_vdevice)
+        return Effects() if copies else self.effects
 
 
 @operator("relax.hint_on_device")
