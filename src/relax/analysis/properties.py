@@ -15,8 +15,9 @@ from ..derive.context import FORCE_PURE
 from ..expr import Call, DataflowBlock, Function, PrimValue, ShapeExpr
 from ..ir import IRModule, Node, Op, StructInfo, children_of, listed_vdevices, walk
 from ..ir.transform import Property
-from ..op import operator_of
-from ..op.intrinsics import Intrinsic
+from ..op import is_call_of, operator_of
+from ..op.intrinsic import DestinationPassing, Intrinsic
+from ..op.intrinsics import HintOnDevice
 from ..prim import FloatImm, IntImm
 from .normal_form import check_normal_form
 
@@ -47,14 +48,14 @@ def _nowhere(
     return Property(name, violation)
 
 
-def _operator_call(item: Node, allowed: Callable[[Call, str], bool]) -> str:
+def _operator_call(item: Node, allowed: Callable[[Call], bool]) -> str:
     """A call of an operator that is not allowed, in words."""
-    if not isinstance(item, Call) or not isinstance(item.op, Op) or allowed(item, item.op.name):
+    if not isinstance(item, Call) or not isinstance(item.op, Op) or allowed(item):
         return ""
     return f"a call of {item.op.name}"
 
 
-def _is_legal(call: Call, name: str) -> bool:
+def _is_legal(call: Call) -> bool:
     operator = operator_of(call)
     return operator is not None and (isinstance(operator, Intrinsic) or operator.view)
 
@@ -74,13 +75,11 @@ def _not_normal(mod: IRModule) -> str:
     return next((f"{d.message}, {d.label}" for d in check_normal_form(mod)), "")
 
 
-_STORAGE_CALLS = ("relax.call_tir", "relax.call_dps_packed", "relax.call_tir_inplace")
-
 NORMAL_FORM: Final = Property("normal_form", _not_normal)
 """Language.md §4: no nested expressions, no empty blocks, no two blocks of one kind in a row."""
 DEVICES_PLACED: Final = _nowhere(
     "devices_placed",
-    lambda item: _operator_call(item, lambda _, name: name != "relax.hint_on_device"),
+    lambda item: _operator_call(item, lambda call: not is_call_of(call, HintOnDevice)),
     where=lambda mod: bool(listed_vdevices(mod)),
 )
 """Every hint about a virtual device has become a copy, or is gone."""
@@ -100,7 +99,8 @@ PURITY_TRUSTED: Final = _nowhere(
 )
 """Pure functions are taken at their word, so that they may write to what they allocate."""
 STORAGE_EXPLICIT: Final = _nowhere(
-    "storage_explicit", lambda item: _operator_call(item, lambda _, name: name not in _STORAGE_CALLS)
+    "storage_explicit",
+    lambda item: _operator_call(item, lambda call: not is_call_of(call, DestinationPassing)),
 )
 """Outputs of kernels are allocated by bindings of their own."""
 NO_LITERALS: Final = _nowhere(
@@ -108,7 +108,7 @@ NO_LITERALS: Final = _nowhere(
     lambda item: "a function literal" if any(isinstance(i, Function) for i in children_of(item)) else "",
 )
 """Every function is a function of the module."""
-NO_OPERATORS: Final = _nowhere("no_operators", lambda item: _operator_call(item, lambda _, name: False))
+NO_OPERATORS: Final = _nowhere("no_operators", lambda item: _operator_call(item, lambda call: False))
 """Every call is one of a function, of the module or packed."""
 SHAPES_LOWERED: Final = _nowhere("shapes_lowered", _is_computed)
 """Shapes and scalars computed from shape variables are made by calls."""
