@@ -1,11 +1,12 @@
-"""The call graph of global functions: the order to derive them in, and who is recursive."""
+"""The call graph of global functions: the order to derive them in, who is recursive, and what entry points reach."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..expr import Function
+from ..expr import ExternFunc, Function
 from ..ir import BaseFunc, GlobalVar, IRModule, Node, walk
+from ..prim import StringImm
 
 
 def global_vars_in(function: Node) -> dict[str, GlobalVar]:
@@ -27,6 +28,38 @@ def call_graph(mod: IRModule) -> dict[str, list[str]]:
         g.name_hint: [n for n in global_vars_in(f) if n in names] if isinstance(f, Function) else []
         for g, f in mod.functions.items()
     }
+
+
+def references(func: BaseFunc, known: set[str]) -> set[str]:
+    """The known functions that a function mentions, in Relax or TIR.
+
+    A packed function named by an ExternFunc, or by a string in a TIR call, may be a PrimFunc of the module.
+    """
+    found: set[str] = set()
+
+    def visit(item: Node) -> None:
+        if isinstance(item, GlobalVar):
+            found.add(item.name_hint)
+        elif isinstance(item, ExternFunc):
+            found.add(item.global_symbol)
+        elif isinstance(item, StringImm):
+            found.add(item.value)
+
+    walk(func, visit)
+    return found & known
+
+
+def reachable(mod: IRModule, entries: set[str]) -> set[str]:
+    """The names of the functions that `entries` reach, themselves included."""
+    known = {g.name_hint for g in mod.functions}
+    found: set[str] = set()
+    pending = list(entries)
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending.extend(references(mod[name], known))
+    return found
 
 
 def components(graph: Mapping[str, list[str]]) -> list[list[str]]:
@@ -85,4 +118,4 @@ def callees_first(mod: IRModule) -> list[tuple[GlobalVar, BaseFunc]]:
     return [table[name] for component in components(call_graph(mod)) for name in component]
 
 
-__all__ = ["call_graph", "callees_first", "components", "global_vars_in", "recursive_groups"]
+__all__ = ["call_graph", "callees_first", "components", "global_vars_in", "reachable", "recursive_groups"]

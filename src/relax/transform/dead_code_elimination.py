@@ -38,9 +38,9 @@ from ..expr import (
 )
 from ..info.mapping import bound_in
 from ..ir import IRModule, RelaxExpr
-from .callgraph import entry_names, without_unreachable
 from .decorators import module_pass
 from .rebuild import carry_info, same_or
+from .remove_unused_functions import entry_names, without_unreachable
 from .uses import Uses
 
 

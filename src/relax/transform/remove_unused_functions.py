@@ -9,10 +9,11 @@ Keeps    entry points: the functions named in `entry_functions`, else those with
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 
-from ..ir import IRModule
-from .callgraph import entry_names, without_unreachable
+from ..derive.call_graph import reachable
+from ..ir import Diagnostic, DiagnosticError, IRModule
 from .decorators import module_pass
 
 
@@ -23,3 +24,35 @@ def RemoveUnusedFunctions(mod: IRModule, entry_functions: Sequence[str] | None =
     Raises DiagnosticError (E4005) when a name in `entry_functions` is not a function of the module.
     """
     return without_unreachable(mod, entry_names(mod, entry_functions, "RemoveUnusedFunctions"))
+
+
+def entry_names(mod: IRModule, names: Sequence[str] | None, who: str) -> set[str]:
+    """The entry points: the functions named, else those with a global_symbol.
+
+    Raises DiagnosticError (E4005), with all the names the module does not have.
+    """
+    if names is None:
+        return {g.name_hint for g, f in mod.functions.items() if "global_symbol" in f.attrs}
+    known = [g.name_hint for g in mod.functions]
+    missing = [name for name in names if name not in known]
+    if missing:
+        raise DiagnosticError(_unknown_entry(name, known, who) for name in missing)
+    return set(names)
+
+
+def _unknown_entry(name: str, known: list[str], who: str) -> Diagnostic:
+    near = difflib.get_close_matches(name, known, 1)
+    return Diagnostic(
+        "E4005",
+        f"{who}: entry function {name!r} is not in the module",
+        notes=(f"the module has {', '.join(known) or 'no functions'}",),
+        hint=f"did you mean {near[0]!r}?" if near else "",
+    )
+
+
+def without_unreachable(mod: IRModule, entries: set[str]) -> IRModule:
+    """The module with what its entry points reach; all of it if it has none."""
+    if not entries:
+        return mod
+    keep = reachable(mod, entries)
+    return mod.with_functions({g: f for g, f in mod.functions.items() if g.name_hint in keep})
