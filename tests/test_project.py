@@ -78,15 +78,12 @@ def test_ci_runs_what_the_readme_says():
     assert all(line in readme for line in lines[-3:])
 
 
-def test_importing_relax_is_quick_and_does_not_import_frameworks():
-    """CPU time, the best of three: what else the machine does must not matter."""
-    code = (
-        "import time; start = time.process_time(); import relax; import sys\n"
-        "print(time.process_time() - start, *({'torch', 'onnx', 'sklearn', 'scipy'} & set(sys.modules)))"
-    )
-    runs = [python(code).split() for _ in range(3)]
-    assert runs[0][1:] == []
-    assert min(float(run[0]) for run in runs) < 0.5
+def test_importing_relax_imports_the_runtime_only():
+    """Which takes a fifth of a second; the compiler's rooms are imported when first used."""
+    found = set(python("import relax, sys; print(*sys.modules)").split())
+    assert not {"torch", "onnx", "sklearn", "scipy", "llvmlite", "rich"} & found
+    rooms = {name.split(".")[1] for name in found if name.startswith("relax.")}
+    assert rooms <= {"_api", "runtime"}
 
 
 def test_the_package_is_typed():
