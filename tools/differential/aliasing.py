@@ -16,7 +16,7 @@ import relax
 from relax.analysis.alias import Aliases
 from relax.expr import Call, Function, Var, VarBinding
 from relax.interpreter import Interpreter
-from relax.interpreter.scope import Scope
+from relax.interpreter.scope import Environment
 from relax.ir import IRModule, walk
 from relax.runtime.tensor import numpy_view
 
@@ -39,14 +39,14 @@ class AliasingChecker(Interpreter):
                 answers = Aliases(function, self.mod)
                 self.aliases.update(dict.fromkeys([*answers.variables, *function.params], answers))
                 walk(function, self._visit)
-        self._values: dict[int, tuple[Scope, dict[Var, Any]]] = {}
+        self._values: dict[int, tuple[Environment, dict[Var, Any]]] = {}
         self._elements: dict[int, dict[Var, list[bytes]]] = {}
 
     def _visit(self, item: Any) -> None:
         if isinstance(item, VarBinding):
             self.bindings[item.var] = item
 
-    def bound(self, var: Var, value: Any, scope: Scope) -> None:
+    def bound(self, var: Var, value: Any, scope: Environment) -> None:
         answers = self.aliases.get(var)
         if answers is None:  # of a local function
             return
