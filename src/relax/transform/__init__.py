@@ -21,6 +21,7 @@ from .bisect import Bisection, bisect
 from .call_tir_rewrite import CallTIRRewrite
 from .canonicalize_bindings import CanonicalizeBindings
 from .check_reuse import CheckReuse
+from .convert_to_dataflow import ConvertToDataflow
 from .dead_code_elimination import DeadCodeElimination
 from .decorators import (
     DataflowBlockPass,
@@ -52,6 +53,7 @@ __all__ = [
     "CallTIRRewrite",
     "CanonicalizeBindings",
     "CheckReuse",
+    "ConvertToDataflow",
     "DataflowBlockPass",
     "DeadCodeElimination",
     "DumpInstrument",

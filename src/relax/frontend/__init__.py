@@ -1,0 +1,8 @@
+"""Programs from elsewhere: `relax.frontend.onnx` imports ONNX models."""
+
+from __future__ import annotations
+
+from .. import script as script  # imported programs print as text
+from .params import detach_params
+
+__all__ = ["detach_params"]

@@ -1,0 +1,351 @@
+"""Emitter: the program under construction, as converters see it.
+
+Bindings go into a BlockBuilder; calls on constant integers are computed at once, so that axes and sizes that a model
+computes from constants are known. Every tensor has known dimensions as far as its rank is known: where only the data
+tell a size, a match_cast binds a new shape variable.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from ... import op
+from ...block_builder import BlockBuilder
+from ...expr import Call, Constant, If, PrimValue, SeqExpr, ShapeExpr, Tuple, TupleGetItem, is_leaf
+from ...info.text import struct_info_text
+from ...ir import DataType, Diagnostic, DiagnosticError, RelaxExpr, Span, StructInfo, set_slot
+from ...op import operator_of
+from ...op.known import known_struct_info
+from ...op.operands import is_absent
+from ...prim import IntImm, PrimExpr, prove
+from ...prim.expr import Var as PrimVar
+from ...struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
+from ...transform.fold_constant import as_leaf, as_value, dtypes_of, evaluate, is_bounded
+from .values import Dims, Elements, Ints, Optional, Strings, Value
+from .values import Sequence as SequenceValue
+
+if TYPE_CHECKING:
+    from .graph import GraphReader
+
+MAX_ELEMENTS = 1024
+"""Constants with at most so many integers are taken apart where elements are asked for."""
+
+
+class Emitter:
+    """Emits bindings for the nodes of a model; see the module's docstring. Converters are given one.
+
+    `opset` is the version of the operators of the domain of the node being converted, `outputs` the names of its
+    results ("" for one that is not used).
+    """
+
+    def __init__(self, builder: BlockBuilder) -> None:
+        self.builder = builder
+        self.opset = 0
+        self.outputs: tuple[str, ...] = ()
+        self.title = ""
+        self.span: Span | None = None
+        self.reader: GraphReader
+        """The reader of graphs, for converters of nodes that hold some."""
+
+    # -- the node being converted
+
+    @contextmanager
+    def at(self, title: str, span: Span | None, outputs: tuple[str, ...], opset: int) -> Generator[None]:
+        """Convert one node: errors and bindings are placed at it."""
+        outer = self.title, self.span, self.outputs, self.opset, self.builder.span
+        self.title, self.span, self.outputs, self.opset = title, span, outputs, opset
+        self.builder.span = span
+        try:
+            yield
+        finally:
+            self.title, self.span, self.outputs, self.opset, self.builder.span = outer
+
+    def error(
+        self, message: str, *, code: str = "E6004", hint: str = "", notes: Sequence[str] = ()
+    ) -> DiagnosticError:
+        """An error at the node being converted, to be raised."""
+        return DiagnosticError(
+            Diagnostic(code, f"{self.title}: {message}", self.span, "", tuple(notes), hint)
+        )
+
+    def unsupported(self, what: str, hint: str = "") -> NoReturn:
+        """Raise: the node is valid ONNX that is not imported."""
+        raise self.error(f"{what} is not supported", code="E6001", hint=hint)
+
+    # -- emitting
+
+    def emit(self, expr: RelaxExpr, name: str = "") -> RelaxExpr:
+        """The expression as a leaf: a constant if it can be computed now, else bound to a new variable.
+
+        Calls nested in it are emitted first.
+        """
+        if isinstance(expr, Tuple):
+            return Tuple([self.emit(field) for field in expr.fields])
+        if is_leaf(expr):
+            return expr
+        if isinstance(expr, TupleGetItem):
+            whole = self.emit(expr.tuple_value)
+            if isinstance(whole, Tuple):
+                return self.emit(whole.fields[expr.index])
+            return self._bind(TupleGetItem(whole, expr.index), name)
+        if isinstance(expr, Call):
+            args = tuple(self.emit(arg) for arg in expr.args)
+            changed = any(new is not old for new, old in zip(args, expr.args, strict=True))
+            call = expr.replace(args=args, span=self.span) if changed else expr
+            folded = self._computed(call)
+            return self._bind(call, name) if folded is None else folded
+        return self._bind(expr, name)
+
+    def _bind(self, expr: RelaxExpr, name: str) -> RelaxExpr:
+        if expr.span is None and isinstance(expr, (Call, TupleGetItem, If)):
+            expr = expr.replace(span=self.span)
+        return self.sized(self.builder.emit(expr, identifier(name)), name)
+
+    def _computed(self, call: Call) -> RelaxExpr | None:
+        """The result of a call on constants, where computing it now gives the bits it would have when run."""
+        operator = operator_of(call)
+        if operator is None or not operator.pure or operator.reference is None:
+            return None
+        if not all(_is_constant(arg) for arg in call.args) or not operator.exactness.holds_for(
+            dtypes_of(list(call.args))
+        ):
+            return None
+        info = known_struct_info(call)
+        if info is None or not is_bounded(info, list(call.args)):
+            return None
+        pairs = operator.arguments(call)
+        values = [None if o.optional and is_absent(arg) else as_value(arg) for o, arg in pairs]
+        result = evaluate(operator, values)
+        return None if result is None else as_leaf(result, info)
+
+    def sized(self, value: RelaxExpr, name: str = "") -> RelaxExpr:
+        """The value with all dimensions known: match_cast to new shape variables where the rank alone is."""
+        info = value.struct_info
+        if isinstance(info, TensorStructInfo) and info.dims is None and info.ndim >= 0:
+            dims = [self.fresh_dim(identifier(name) or "d", axis) for axis in range(info.ndim)]
+            shape = TensorStructInfo(ShapeExpr(dims), info.dtype, info.vdevice)
+            return self.builder.match_cast(value, shape, identifier(name))
+        if isinstance(info, TupleStructInfo) and any(_is_unsized(field) for field in info.fields):
+            return Tuple([self.emit(TupleGetItem(value, index)) for index in range(len(info.fields))])
+        return value
+
+    def fresh_dim(self, name: str, axis: int = 0) -> PrimVar:
+        """A new shape variable for a size that only the data tell."""
+        return PrimVar(self.builder.get_unique_name(f"{name}_{axis}"), "int64")
+
+    # -- what is known of tensors
+
+    def info(self, x: RelaxExpr) -> TensorStructInfo:
+        """The struct info of a tensor. Raises DiagnosticError for another value."""
+        info = known_struct_info(x)
+        if isinstance(info, TensorStructInfo):
+            return info
+        shown = "nothing is known of it" if info is None else struct_info_text(info)
+        raise self.error(f"expected a tensor, found a value of another kind: {shown}")
+
+    def dtype(self, x: RelaxExpr) -> DataType:
+        """The dtype of a tensor."""
+        return self.info(x).dtype
+
+    def ndim(self, x: RelaxExpr) -> int:
+        """The rank of a tensor. Raises DiagnosticError if it is not known."""
+        ndim = self.info(x).ndim
+        if ndim == -1:
+            raise self.error(
+                "the rank of an input is not known",
+                hint="give the shape of the model's inputs: from_onnx(model, shape_dict={name: shape})",
+            )
+        return ndim
+
+    def dims(self, x: RelaxExpr) -> Dims:
+        """The dimensions of a tensor. Raises DiagnosticError if its rank is not known."""
+        self.ndim(x)
+        dims = self.info(x).dims
+        if dims is None:
+            raise self.error("the shape of an input is not known; its node must be emitted first")
+        return tuple(dims)
+
+    def axis(self, axis: int, ndim: int) -> int:
+        """An axis counted from the front. Raises DiagnosticError if there is no such."""
+        if not -ndim <= axis < ndim:
+            raise self.error(f"axis {axis} is out of range for a tensor of {ndim} dimensions", code="E6003")
+        return axis % ndim
+
+    def axes(self, axes: Ints | None, ndim: int) -> Ints:
+        """Axes counted from the front, all of them for None. Raises DiagnosticError for one twice or out of range."""
+        if axes is None:
+            return tuple(range(ndim))
+        normal = tuple(self.axis(axis, ndim) for axis in axes)
+        if len(set(normal)) < len(normal):
+            raise self.error(f"axes {list(axes)} name an axis twice", code="E6003")
+        return normal
+
+    def is_true(self, condition: PrimExpr) -> bool | None:
+        """True or False for a condition that is proved or disproved, None else."""
+        with self.builder.knowing():
+            return prove(condition)
+
+    # -- values in the form a converter asks for
+
+    def const(self, value: Any, dtype: str | None = None) -> Constant:
+        """A constant; numbers need a dtype."""
+        return Constant(
+            np.asarray(value) if dtype is None else np.asarray(value).astype(DataType(dtype).numpy())
+        )
+
+    def tensor(self, value: Value | None, name: str = "input") -> RelaxExpr:
+        """A value as a tensor of the program."""
+        match value:
+            case RelaxExpr():
+                return value
+            case Elements():
+                return self._tensor_of(value)
+            case Strings():
+                self.unsupported(f"a tensor of strings as {name}")
+            case SequenceValue():
+                raise self.error(f"{name} must be a tensor, found a sequence")
+            case Optional(inner) if inner is not None:
+                return self.tensor(inner, name)
+            case _:
+                raise self.error(f"{name} must be a tensor, found nothing")
+
+    def _tensor_of(self, elements: Elements) -> RelaxExpr:
+        numbers = elements.numbers()
+        if numbers is not None:
+            return Constant(numbers)
+        dtype, shape = elements.dtype, elements.array.shape
+        if (
+            dtype in ("int64", "int32")
+            and len(shape) == 1
+            and all(self.is_true(e >= 0) for e in elements.flat)
+        ):
+            vector: RelaxExpr = op.shape_to_tensor(ShapeExpr(elements.flat))
+            return self.emit(vector if dtype == "int64" else op.astype(vector, dtype))
+        scalars = [op.full(ShapeExpr([] if not shape else [1]), PrimValue(e), dtype) for e in elements.flat]
+        if not shape:
+            return self.emit(scalars[0])
+        row = scalars[0] if len(scalars) == 1 else op.concat(scalars, axis=0)
+        return self.emit(row if len(shape) == 1 else op.reshape(row, ShapeExpr(shape)))
+
+    def elements(self, value: Value | None) -> Elements | None:
+        """A value's elements as expressions, None if they are known only when the program runs (or are many)."""
+        if isinstance(value, Elements):
+            return value
+        if isinstance(value, Constant) and value.data.size <= MAX_ELEMENTS:
+            dtype = value.dtype
+            if dtype.is_integer or dtype.is_bool or str(dtype) in ("float32", "float64"):
+                return Elements.of(value.data, str(dtype))
+        return None
+
+    def array(self, value: Value | None, name: str) -> Any:
+        """A value known at import as a NumPy array. Raises DiagnosticError if it is not."""
+        if isinstance(value, Constant):
+            return value.data
+        if isinstance(value, Strings):
+            return value.array
+        numbers = value.numbers() if isinstance(value, Elements) else None
+        if numbers is None:
+            raise self.error(
+                f"{name} must be known when the model is imported, but is computed when it runs",
+                code="E6005",
+                hint="fold the constants of the model first, or make it an initializer",
+            )
+        return numbers
+
+    def ints(self, value: Value | None, name: str) -> Ints:
+        """A vector of integers known at import. Raises DiagnosticError if it is not."""
+        numbers: list[Any] = np.ravel(self.array(value, name)).tolist()
+        return tuple(map(int, numbers))
+
+    def sizes(self, value: Value | None, name: str) -> Dims:
+        """The elements of a vector as scalar expressions; what only the data tell is read by tensor_to_shape.
+
+        Raises DiagnosticError if the number of elements is not known.
+        """
+        elements = self.elements(value)
+        if elements is not None:
+            return elements.flat
+        vector = self.tensor(value, name)
+        if self.ndim(vector) != 1:
+            vector = op.reshape(vector, ShapeExpr([1] if self.ndim(vector) == 0 else [-1]))
+        if self.dtype(vector) != "int64":
+            vector = op.astype(vector, "int64")
+        vector = self.emit(vector)
+        (length,) = self.dims(vector)
+        if not isinstance(length, IntImm):
+            raise self.error(f"the number of elements of {name} must be known", code="E6005")
+        dims = [self.fresh_dim(identifier(name), axis) for axis in range(length.value)]
+        shape = self.builder.emit(op.tensor_to_shape(vector))
+        self.builder.match_cast(shape, ShapeStructInfo(ShapeExpr(dims).values))
+        return tuple(dims)
+
+    # -- branches
+
+    @contextmanager
+    def branch(self) -> Generator[Branch]:
+        """Emit into a branch of an If; its `seq` is there after `finish(result)`."""
+        branch = Branch(self)
+        try:
+            yield branch
+        finally:
+            branch.close()
+
+
+class Branch:
+    """A block under construction with variables of its own, which becomes a SeqExpr."""
+
+    def __init__(self, emitter: Emitter) -> None:
+        self._emitter, builder = emitter, emitter.builder
+        self._depth = len(builder.frames), len(builder.scopes)
+        self._facts = builder.facts
+        self.seq: SeqExpr | None = None
+        builder.begin_scope()
+        builder.open_frame(False)
+
+    def finish(self, result: RelaxExpr) -> SeqExpr:
+        """End the branch with its result, a leaf."""
+        builder = self._emitter.builder
+        body = builder.leaf(result)
+        blocks = builder.close_frame()
+        seq = SeqExpr([block for block in blocks if block.bindings], body, span=self._emitter.span)
+        info: StructInfo = known_struct_info(body)  # type: ignore[assignment]
+        set_slot(seq, "_struct_info", builder.end_scope().erased(info))
+        self.seq = seq
+        return seq
+
+    def close(self) -> None:
+        """Drop what was begun and not finished, after an error."""
+        builder = self._emitter.builder
+        del builder.frames[self._depth[0] :]
+        while len(builder.scopes) > self._depth[1]:
+            builder.end_scope()
+        builder.facts = self._facts
+
+
+def identifier(name: str) -> str:
+    """A name of ONNX as one of the program: what no identifier has becomes an underscore."""
+    plain = re.sub(r"\W", "_", name)
+    return f"v{plain}" if plain[:1].isdigit() else plain
+
+
+def _is_unsized(info: StructInfo) -> bool:
+    return isinstance(info, TensorStructInfo) and info.dims is None and info.ndim >= 0
+
+
+def _is_constant(expr: RelaxExpr) -> bool:
+    match expr:
+        case Constant() | PrimValue(IntImm()):
+            return True
+        case ShapeExpr(values):
+            return all(isinstance(value, IntImm) for value in values)
+        case Tuple(fields):
+            return all(_is_constant(field) for field in fields)
+        case Call(_, ()):
+            return is_absent(expr)
+        case _:
+            return False

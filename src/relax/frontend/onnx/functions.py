@@ -1,0 +1,87 @@
+"""Function bodies that the ONNX standard gives for operators which can be said in simpler ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import FunctionProto, NodeProto, TypeProto, defs, helper
+
+from ...expr import Constant
+from ...ir import RelaxExpr
+from ...prim import IntImm
+from ...struct_info import TensorStructInfo
+from .values import Elements, Optional, Strings
+from .values import Sequence as SequenceValue
+
+
+def standard_function(
+    domain: str,
+    name: str,
+    opset: int,
+    node: NodeProto | None = None,
+    input_types: Callable[[], list[bytes]] = list,
+) -> FunctionProto | None:
+    """The body of an operator of the standard; None if it has none.
+
+    Some bodies depend on the node and on the types of its inputs; without a node, any function stands for them.
+    """
+    try:
+        schema: Any = defs.get_schema(name, opset, domain)
+    except defs.SchemaError:
+        return None
+    if schema.has_function:
+        return _versioned(schema.function_body, opset, domain)
+    if not schema.has_context_dependent_function:
+        return None
+    if node is None:
+        return FunctionProto()
+    text = schema.get_context_dependent_function(node.SerializeToString(), input_types())
+    if not text:
+        return None
+    body = FunctionProto()
+    body.ParseFromString(text)
+    return _versioned(body, opset, domain)
+
+
+def _versioned(body: FunctionProto, opset: int, domain: str) -> FunctionProto:
+    """The body with the version of ONNX's own operators that it is written in."""
+    versioned = FunctionProto()
+    versioned.CopyFrom(body)
+    if not any(item.domain == "" for item in versioned.opset_import):
+        version = opset if domain == "" else onnx.defs.onnx_opset_version()
+        versioned.opset_import.append(helper.make_opsetid("", version))
+    return versioned
+
+
+def context_types(inputs: Sequence[Any]) -> list[bytes]:
+    """The types of values as ONNX writes them."""
+    return [_type_of(value).SerializeToString() for value in inputs]
+
+
+def _type_of(value: Any) -> TypeProto:
+    match value:
+        case Constant(data):
+            return _tensor_type(data.dtype, data.shape)
+        case Elements(array, dtype):
+            return _tensor_type(dtype, array.shape)
+        case Strings(array):
+            return helper.make_tensor_type_proto(onnx.TensorProto.STRING, array.shape)
+        case SequenceValue(items):
+            return helper.make_sequence_type_proto(_type_of(items[0]) if items else TypeProto())
+        case Optional(inner):
+            return helper.make_optional_type_proto(TypeProto() if inner is None else _type_of(inner))
+        case RelaxExpr() if isinstance(value.struct_info, TensorStructInfo):
+            info = value.struct_info
+            if info.dims is None:
+                return _tensor_type(info.dtype.numpy(), None)
+            dims = [dim.value if isinstance(dim, IntImm) else None for dim in info.dims]
+            return _tensor_type(info.dtype.numpy(), dims)
+        case _:
+            return TypeProto()
+
+
+def _tensor_type(dtype: Any, shape: Sequence[int | None] | None) -> TypeProto:
+    return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)

@@ -1,0 +1,392 @@
+"""Reading graphs: nodes in order, each by its converter, a rule for elements, or its function body.
+
+Functions of the model and of the ONNX standard are read in place, with names of their own.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from typing import Any, TypeAlias, cast
+
+import onnx
+from onnx import FunctionProto, GraphProto, NodeProto
+
+from ...expr import Tuple, TupleGetItem
+from ...ir import Diagnostic, DiagnosticError, RelaxExpr, Span
+from ...struct_info import TensorStructInfo, TupleStructInfo
+from . import registry
+from .elements import apply_rule
+from .emitter import Emitter
+from .functions import context_types, standard_function
+from .model import attribute_value, broken, node_span, node_title, sparse_to_array, subgraphs_of, to_array
+from .registry import Converter, Input
+from .values import Elements, Strings, Subgraph, Value
+
+Names: TypeAlias = MutableMapping[str, "Value | None"]
+"""The values of a graph by name."""
+
+
+class GraphReader:
+    """Reads graphs into the program that an `Emitter` builds.
+
+    `opsets` gives the version of each domain, `functions` the model's own functions.
+    """
+
+    def __init__(
+        self,
+        emitter: Emitter,
+        name: str,
+        opsets: Mapping[str, int],
+        functions: Mapping[tuple[str, str], FunctionProto],
+    ) -> None:
+        self.emitter, self.name, self.opsets, self.functions = emitter, name, dict(opsets), dict(functions)
+        emitter.reader = self
+        self._place: Span | None = None
+        self._expanding: list[tuple[str, str]] = []
+
+    # -- what cannot be read
+
+    def check_supported(self, graph: GraphProto) -> None:
+        """Raise DiagnosticError with every operator, of all nodes, that there is no way to import."""
+        missing: dict[tuple[str, str], list[tuple[int, NodeProto]]] = {}
+        pending = [(graph.node, self.opsets)]
+        seen: set[tuple[str, str]] = set()
+        while pending:
+            nodes, opsets = pending.pop()
+            for index, node in enumerate(nodes):
+                key = domain_of(node), node.op_type
+                pending += [(inner.node, opsets) for a in node.attribute for inner in subgraphs_of(a)]
+                if key in self.functions:
+                    if key not in seen:
+                        seen.add(key)
+                        pending.append(
+                            (self.functions[key].node, opsets_of(self.functions[key].opset_import))
+                        )
+                elif not self._importable(key, opsets):
+                    missing.setdefault(key, []).append((index, node))
+        if missing:
+            raise DiagnosticError(self._missing(key, nodes) for key, nodes in missing.items())
+
+    def _importable(self, key: tuple[str, str], opsets: Mapping[str, int]) -> bool:
+        opset = opsets.get(key[0], 1)
+        return registry.find(*key, opset) is not None or standard_function(*key, opset) is not None
+
+    def _missing(self, key: tuple[str, str], nodes: list[tuple[int, NodeProto]]) -> Diagnostic:
+        domain, op_type = key
+        known = domain in ("", "ai.onnx.ml", "com.microsoft") or domain in self.opsets
+        shown = f"{domain}.{op_type}" if domain else op_type
+        titles = [node_title(node) for _, node in nodes[:5]]
+        more = f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
+        index, node = nodes[0]
+        return Diagnostic(
+            "E6001",
+            f"the operator {shown} is not supported"
+            if known
+            else f"the operator {shown} is of an unknown domain",
+            node_span(self.name, index, node),
+            "",
+            (f"nodes: {', '.join(titles)}{more}",),
+            f"register a converter: relax.frontend.onnx.converter({op_type!r}, domain={domain!r})",
+        )
+
+    def is_pure(self, graph: GraphProto) -> bool:
+        """True if no node of a graph, of those in it and of the model's functions has an effect or is random."""
+        pending = [graph.node, *(function.node for function in self.functions.values())]
+        while pending:
+            for node in pending.pop():
+                entry = registry.find(domain_of(node), node.op_type, self.opsets.get(domain_of(node), 1))
+                if entry is not None and not entry.pure:
+                    return False
+                pending += [inner.node for a in node.attribute for inner in subgraphs_of(a)]
+        return True
+
+    # -- graphs
+
+    def read(self, graph: GraphProto, names: Names) -> list[Value | None]:
+        """Read the nodes of a graph; the values of its outputs. `names` holds its inputs, and grows."""
+        for tensor in graph.initializer:
+            names.setdefault(tensor.name, constant_of(to_array(tensor, self.name), self.emitter))
+        for sparse in graph.sparse_initializer:
+            names.setdefault(sparse.values.name, self.emitter.const(sparse_to_array(sparse, self.name)))
+        for index, node in in_order(graph.node, names, self.name):
+            self._place = node_span(self.name, index, node) if not self._expanding else self._place
+            self.node(node, names, self.opsets)
+        return [self._output(output.name, names) for output in graph.output]
+
+    def read_subgraph(self, subgraph: Subgraph, inputs: Sequence[Value | None]) -> list[Value | None]:
+        """Read a graph that is an attribute, with these inputs, into the open block; the values of its outputs."""
+        graph = subgraph.graph
+        inner: dict[str, Value | None] = {}
+        names: Names = ChainMap(inner, cast("dict[str, Value | None]", subgraph.names))
+        if len(graph.input) != len(inputs):
+            raise self.emitter.error(
+                f"its graph has {len(graph.input)} inputs, {len(inputs)} are passed", code="E6002"
+            )
+        inner.update({item.name: value for item, value in zip(graph.input, inputs, strict=True)})
+        place = self._place
+        try:
+            return self.read(graph, names)
+        finally:
+            self._place = place
+
+    def _output(self, name: str, names: Names) -> Value | None:
+        if name not in names:
+            raise broken(f"the output {name!r} of a graph is computed by no node", self.name)
+        return names[name]
+
+    # -- nodes
+
+    def node(self, node: NodeProto, names: Names, opsets: Mapping[str, int]) -> None:
+        """Read one node, and bind its outputs."""
+        outputs = tuple(node.output)
+        domain = domain_of(node)
+        with self.emitter.at(node_title(node), self._place, outputs, opsets.get(domain, 1)):
+            try:
+                self._bind(outputs, self._results(node, names, opsets), names)
+            except DiagnosticError as error:
+                raise error.placed(self._place) from None
+
+    def _bind(self, outputs: tuple[str, ...], results: Sequence[Any], names: Names) -> None:
+        if len(results) < len([name for name in outputs if name]) and any(outputs[len(results) :]):
+            raise self.emitter.error(f"it has {len(outputs)} outputs, at most {len(results)} are supported")
+        for name, value in zip(outputs, results, strict=False):
+            if name:
+                names[name] = self.emitter.emit(value, name) if isinstance(value, RelaxExpr) else value
+
+    def _results(self, node: NodeProto, names: Names, opsets: Mapping[str, int]) -> Sequence[Any]:
+        emitter, key = self.emitter, (domain_of(node), node.op_type)
+        inputs = [self._input(name, names) for name in node.input]
+        function = self.functions.get(key)
+        if function is not None:
+            return self._expand(function, node, inputs, names, opsets_of(function.opset_import))
+        attributes = self._attributes(node, names)
+        if key[0] == "":
+            known = apply_rule(emitter, node.op_type, inputs, attributes, len(node.output))
+            if known is not None:
+                return known
+        converter = registry.find(*key, emitter.opset)
+        if converter is not None:
+            return self._convert(converter, inputs, attributes)
+        body = standard_function(*key, emitter.opset, node, lambda: context_types(inputs))
+        if body is None:
+            raise DiagnosticError(self._missing(key, [(0, node)]))
+        return self._expand(body, node, inputs, names, {**opsets, **opsets_of(body.opset_import)})
+
+    def _input(self, name: str, names: Names) -> Value | None:
+        if not name:
+            return None
+        if name not in names:
+            raise self.emitter.error(f"the input {name!r} is computed by no node before it", code="E6002")
+        return names[name]
+
+    def _attributes(self, node: NodeProto, names: Names) -> dict[str, Any]:
+        attributes: dict[str, Any] = {}
+        for attribute in node.attribute:
+            if attribute.ref_attr_name:
+                continue
+            value = attribute_value(attribute)
+            attributes[attribute.name] = Subgraph(value, names) if isinstance(value, GraphProto) else value
+        return attributes
+
+    def _convert(
+        self, entry: Converter, inputs: list[Value | None], attributes: dict[str, Any]
+    ) -> Sequence[Any]:
+        """Call a converter with inputs in the forms it asks for; the list of its results."""
+        emitter = self.emitter
+        arguments: list[Any] = []
+        rest = list(inputs)
+        for item in entry.inputs:
+            if item.variadic:
+                arguments += [self._argument(item, value) for value in rest]
+                rest = []
+                continue
+            value: Any = rest.pop(0) if rest else None
+            if value is None and item.name in attributes:
+                value = attributes.pop(item.name)
+            if value is None and not item.optional:
+                raise emitter.error(f"the input {item.name} is missing", code="E6002")
+            arguments.append(None if value is None else self._argument(item, value))
+        if any(value is not None for value in rest):
+            raise emitter.error(
+                f"it has {len(inputs)} inputs, at most {len(entry.inputs)} are expected", code="E6002"
+            )
+        options = {
+            name: value for name, value in attributes.items() if name in entry.attributes or entry.takes_all
+        }
+        for name, default in entry.attributes.items():
+            if default is inspect.Parameter.empty and name not in options:
+                raise emitter.error(f"the attribute {name} is missing", code="E6002")
+        result: Any = entry.function(emitter, *arguments, **options)
+        if isinstance(result, (tuple, list)):
+            return result  # type: ignore[reportUnknownVariableType]
+        return unpacked(emitter, result) if isinstance(result, RelaxExpr) else [result]
+
+    def _argument(self, item: Input, value: Any) -> Any:
+        emitter = self.emitter
+        match item.kind:
+            case "Value":
+                return value
+            case "Tensor":
+                return emitter.tensor(emitter.const(value) if _is_attribute(value) else value, item.name)
+            case "Array":
+                return value if _is_attribute(value) else emitter.array(value, item.name)
+            case "Ints":
+                if _is_attribute(value):
+                    return (value,) if isinstance(value, int) else tuple(value)
+                return emitter.ints(value, item.name)
+            case "Dims":
+                return Elements.of(value).flat if _is_attribute(value) else emitter.sizes(value, item.name)
+
+    # -- functions
+
+    def _expand(
+        self,
+        function: FunctionProto,
+        node: NodeProto,
+        inputs: list[Value | None],
+        names: Names,
+        opsets: Mapping[str, int],
+    ) -> list[Value | None]:
+        """Read the body of a function in the place of a node that calls it; the values of its outputs."""
+        key = function.domain, function.name
+        if key in self._expanding:
+            raise self.emitter.error(f"the function {function.name} calls itself", code="E6002")
+        inner: Names = dict.fromkeys(function.input)
+        inner.update(zip(function.input, inputs, strict=False))
+        given = {a.name: a for a in node.attribute}
+        given |= {a.name: a for a in function.attribute_proto if a.name not in given}
+        self._expanding.append(key)
+        try:
+            for _, part in in_order(function.node, inner, self.name):
+                self.node(with_attributes(part, given), inner, opsets)
+        finally:
+            self._expanding.pop()
+        return [self._output(name, inner) for name in function.output]
+
+
+def unpacked(emitter: Emitter, result: RelaxExpr) -> list[RelaxExpr]:
+    """The results of a node whose converter gives one expression: a tensor, or a call that returns a tuple."""
+    if isinstance(result, Tuple):
+        return list(result.fields)
+    value = emitter.emit(result, next((name for name in emitter.outputs if name), ""))
+    if isinstance(value, Tuple):
+        return list(value.fields)
+    info = value.struct_info
+    if isinstance(info, TupleStructInfo):
+        return [TupleGetItem(value, index) for index in range(len(info.fields))]
+    return [value]
+
+
+def constant_of(array: Any, emitter: Emitter) -> Value:
+    """The value of a constant tensor."""
+    return Strings(array) if array.dtype == object else emitter.const(array)
+
+
+def domain_of(node: NodeProto) -> str:
+    """The domain of a node's operator, "" for ONNX's own."""
+    return registry.ALIASES.get(node.domain, node.domain)
+
+
+def opsets_of(imports: Iterable[Any]) -> dict[str, int]:
+    """The versions of domains that a model or a function imports."""
+    versions: dict[str, int] = {}
+    for item in imports:
+        domain = str(item.domain)
+        versions[registry.ALIASES.get(domain, domain)] = item.version
+    return versions
+
+
+def with_attributes(node: NodeProto, given: Mapping[str, Any]) -> NodeProto:
+    """A node of a function's body with the attributes of the call in the places that refer to them."""
+    if not _refers(node):
+        return node
+    bound = NodeProto()
+    bound.CopyFrom(node)
+    _bind_attributes(bound, given)
+    return bound
+
+
+def _refers(node: NodeProto) -> bool:
+    return any(
+        a.ref_attr_name or any(_refers(inner) for graph in subgraphs_of(a) for inner in graph.node)
+        for a in node.attribute
+    )
+
+
+def _bind_attributes(node: NodeProto, given: Mapping[str, Any]) -> None:
+    bound: list[Any] = []
+    for attribute in node.attribute:
+        if not attribute.ref_attr_name:
+            for graph in subgraphs_of(attribute):
+                for inner in graph.node:
+                    _bind_attributes(inner, given)
+            bound.append(attribute)
+        elif attribute.ref_attr_name in given:
+            value = onnx.AttributeProto()
+            value.CopyFrom(given[attribute.ref_attr_name])
+            value.name = attribute.name
+            bound.append(value)
+    del node.attribute[:]
+    node.attribute.extend(bound)
+
+
+def in_order(nodes: Sequence[NodeProto], names: Names, model: str) -> list[tuple[int, NodeProto]]:
+    """Nodes with their numbers, each after those whose outputs it reads: their own order, if that is one.
+
+    Raises DiagnosticError if nodes depend on each other in a circle, or two compute a value of one name.
+    """
+    makers: dict[str, int] = {}
+    for index, node in enumerate(nodes):
+        for output in node.output:
+            if output and makers.setdefault(output, index) != index:
+                raise broken(
+                    f"two nodes compute {output!r}: {node_title(nodes[makers[output]])} and {node_title(node)}",
+                    model,
+                )
+    reads = [{makers[name] for name in _reads(node) if name in makers} for node in nodes]
+    if all(max(earlier, default=-1) < index for index, earlier in enumerate(reads)):
+        return list(enumerate(nodes))
+    return [(index, nodes[index]) for index in _sorted(nodes, reads, model)]
+
+
+def _sorted(nodes: Sequence[NodeProto], reads: list[set[int]], model: str) -> list[int]:
+    waiting = [len(earlier) for earlier in reads]
+    readers: list[list[int]] = [[] for _ in nodes]
+    for index, earlier in enumerate(reads):
+        for maker in earlier:
+            readers[maker].append(index)
+    ready = [index for index, count in enumerate(waiting) if count == 0]
+    order: list[int] = []
+    for index in ready:  # which grows
+        order.append(index)
+        for reader in readers[index]:
+            waiting[reader] -= 1
+            if waiting[reader] == 0:
+                ready.append(reader)
+    if len(order) < len(nodes):
+        stuck = [node_title(nodes[index]) for index in range(len(nodes)) if waiting[index] > 0]
+        raise broken(f"nodes depend on each other in a circle: {', '.join(stuck[:5])}", model)
+    return order
+
+
+def _reads(node: NodeProto) -> set[str]:
+    """The names a node reads, those its subgraphs read from outside included."""
+    found = {name for name in node.input if name}
+    for attribute in node.attribute:
+        for graph in subgraphs_of(attribute):
+            inner = {name for part in graph.node for name in _reads(part)} | {o.name for o in graph.output}
+            own = {item.name for item in graph.input} | {t.name for t in graph.initializer}
+            found |= inner - own - {output for part in graph.node for output in part.output}
+    return found
+
+
+def _is_attribute(value: Any) -> bool:
+    """True for what attributes hold, rather than a value of the graph."""
+    return isinstance(value, (int, float, str, tuple)) or type(value).__module__ == "numpy"
+
+
+def is_tensor(value: Value | None) -> bool:
+    """True for a tensor of the program."""
+    return isinstance(value, RelaxExpr) and isinstance(value.struct_info, TensorStructInfo)

@@ -1,0 +1,228 @@
+"""from_onnx: an ONNX model as an IRModule.
+
+    mod = from_onnx("model.onnx")                                 # open dimensions are symbolic
+    mod = from_onnx(model, shape_dict={"x": ["n", 3, 224, 224]})
+
+The module has one function that is visible from outside, ``main``: the inputs of the model in order, then, if asked
+for, its parameters. It returns the output, or a tuple of the outputs. Variables have the names of ONNX's values, and
+spans name nodes.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import onnx
+from onnx import GraphProto, ModelProto, ValueInfoProto
+
+from ...block_builder import BlockBuilder
+from ...expr import ShapeExpr, Tuple, Var
+from ...ir import Diagnostic, DiagnosticError, IRModule, RelaxExpr, StructInfo
+from ...prim import PrimExpr, const
+from ...prim.expr import Var as PrimVar
+from ...runtime.nd import NDArray
+from ...runtime.nd import array as nd_array
+from ...struct_info import ObjectStructInfo, TensorStructInfo
+from ...transform import ConvertToDataflow
+from .emitter import Emitter, identifier
+from .graph import GraphReader, Names, opsets_of
+from .model import broken, dtype_name, load_model, to_array
+from .values import Optional, Value
+from .values import Sequence as SequenceValue
+
+Shapes: TypeAlias = Mapping[str, Sequence[Any]]
+
+_SMALL = 1
+"""Parameters with at most so many elements stay constants when parameters become inputs."""
+
+
+def from_onnx(
+    model: ModelProto | GraphProto | str | os.PathLike[str],
+    shape_dict: Shapes | None = None,
+    dtype_dict: str | Mapping[str, str] = "float32",
+    opset: int | None = None,
+    keep_params_in_input: bool = False,
+    sanitize_input_names: bool = True,
+) -> IRModule:
+    """An IRModule of an ONNX model: a path, a ModelProto or a GraphProto.
+
+    `shape_dict` gives shapes of inputs by name: sizes, names of shape variables, or expressions; an input that it
+    does not name has the shape that the model declares, with a shape variable for each open dimension (the same one
+    for the same name). `dtype_dict` gives dtypes of inputs for which the model declares none. `opset` overrides the
+    model's version of ONNX's own operators. With `keep_params_in_input`, float initializers become parameters of
+    ``main`` after the inputs; their values are the attribute ``params`` of the function (see
+    `relax.frontend.detach_params`), and ``num_input`` counts the inputs. With `sanitize_input_names`, names of inputs
+    are made identifiers.
+
+    Raises DiagnosticError if the model is broken, or uses what is not supported: all operators that are not are listed.
+    """
+    name = "model"
+    if isinstance(model, (str, os.PathLike)):
+        path = Path(model)
+        name, model = path.name, load_model(path)
+    if isinstance(model, GraphProto):
+        model = onnx.helper.make_model(model)
+    if not isinstance(model, ModelProto):  # type: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(
+            f"from_onnx: expected a ModelProto, a GraphProto or a path, found {type(model).__name__}"
+        )
+    importer = _Importer(model, name, shape_dict or {}, dtype_dict, opset)
+    return importer.run(keep_params_in_input, sanitize_input_names)
+
+
+class _Importer:
+    """The import of one model."""
+
+    def __init__(
+        self, model: ModelProto, name: str, shapes: Shapes, dtypes: str | Mapping[str, str], opset: int | None
+    ) -> None:
+        self.graph, self.name = model.graph, name
+        self.shapes, self.dtypes = shapes, dtypes
+        self.opsets = opsets_of(model.opset_import)
+        self.opsets[""] = opset or self.opsets.get("", onnx.defs.onnx_opset_version())
+        self.functions = {(f.domain, f.name): f for f in model.functions}
+        self.sizes: dict[str, PrimVar] = {}
+        initialized = {tensor.name for tensor in self.graph.initializer}
+        self.inputs = [item for item in self.graph.input if item.name not in initialized]
+        self._check_names()
+
+    def _check_names(self) -> None:
+        """Complain of shapes for inputs that the model does not have."""
+        names = [item.name for item in self.inputs]
+        unknown = [key for key in self.shapes if key not in names]
+        if unknown:
+            message = f"shape_dict names {unknown[0]!r}, which is no input of the model"
+            raise DiagnosticError(
+                Diagnostic("E6003", message, None, self.name, (), f"the inputs are {', '.join(names)}")
+            )
+        if len(set(names)) < len(names):
+            raise broken("two inputs have one name", self.name)
+
+    def run(self, keep_params: bool, sanitize: bool) -> IRModule:
+        builder = BlockBuilder(warn=False)
+        emitter = Emitter(builder)
+        reader = GraphReader(emitter, self.name, self.opsets, self.functions)
+        reader.check_supported(self.graph)
+        self._declare_sizes()
+        inputs = [self._parameter(item, sanitize) for item in self.inputs]
+        names: Names = {item.name: var for item, var in zip(self.inputs, inputs, strict=True)}
+        params = self._kept(names) if keep_params else {}
+        attrs: dict[str, Any] = {"num_input": len(inputs)}
+        if keep_params:
+            attrs["params"] = list(params.values())
+        attrs["output_names"] = [item.name for item in self.graph.output]
+        with builder.function("main", [*inputs, *params], attrs, pure=reader.is_pure(self.graph)):
+            results = [self._result(emitter, value) for value in reader.read(self.graph, names)]
+            builder.emit_func_output(results[0] if len(results) == 1 else Tuple(results))
+        return ConvertToDataflow()(builder.get())
+
+    def _kept(self, names: Names) -> dict[Var, NDArray]:
+        """The initializers that become parameters of the function, with their values."""
+        params: dict[Var, NDArray] = {}
+        for tensor in self.graph.initializer:
+            array = to_array(tensor, self.name)
+            if array.dtype.kind in "OSUibu" or array.size <= _SMALL:
+                continue
+            info = TensorStructInfo(ShapeExpr(array.shape), array.dtype.name)
+            var = Var(identifier(tensor.name), info)
+            params[var], names[tensor.name] = nd_array(array), var
+        return params
+
+    def _result(self, emitter: Emitter, value: Value | None) -> RelaxExpr:
+        match value:
+            case SequenceValue(items):
+                return Tuple([self._result(emitter, item) for item in items])
+            case Optional(inner) if inner is not None:
+                return self._result(emitter, inner)
+            case _:
+                return emitter.emit(emitter.tensor(value, "an output"))
+
+    # -- inputs
+
+    def _declare_sizes(self) -> None:
+        """Make a shape variable for each name that is a dimension of an input."""
+        for item in self.inputs:
+            for dim in self._declared(item):
+                if isinstance(dim, str) and dim.isidentifier():
+                    self._size(dim)
+
+    def _size(self, name: str) -> PrimVar:
+        return self.sizes.setdefault(name, PrimVar(identifier(name), "int64"))
+
+    def _declared(self, item: ValueInfoProto) -> Sequence[Any]:
+        """The dimensions of an input: numbers, names or expressions; "" for one of which nothing is known."""
+        if item.name in self.shapes:
+            return list(self.shapes[item.name])
+        shape = item.type.tensor_type.shape
+        return [
+            dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param
+            for dim in shape.dim
+        ]
+
+    def _parameter(self, item: ValueInfoProto, sanitize: bool) -> Var:
+        return Var(identifier(item.name) if sanitize else item.name, self._info(item))
+
+    def _info(self, item: ValueInfoProto) -> StructInfo:
+        tensor = item.type.tensor_type
+        if item.type.WhichOneof("value") not in ("tensor_type", None):
+            return ObjectStructInfo()
+        where = f"{self.name}: input {item.name!r}"
+        dtype = dtype_name(tensor.elem_type, where) if tensor.elem_type else self._default_dtype(item.name)
+        if dtype == "string":
+            return ObjectStructInfo()
+        if item.name not in self.shapes and not tensor.HasField("shape"):
+            return TensorStructInfo(None, dtype)
+        dims = [
+            self._dim(dim, f"{identifier(item.name)}_{axis}") for axis, dim in enumerate(self._declared(item))
+        ]
+        return TensorStructInfo(ShapeExpr(dims), dtype)
+
+    def _default_dtype(self, name: str) -> str:
+        return self.dtypes if isinstance(self.dtypes, str) else self.dtypes.get(name, "float32")
+
+    def _dim(self, dim: Any, name: str) -> PrimExpr:
+        if isinstance(dim, PrimExpr):
+            return dim
+        if isinstance(dim, str):
+            expression = self._expression(dim)
+            return self._size(dim or name) if expression is None else expression
+        return const(int(dim), "int64")
+
+    def _expression(self, text: str) -> PrimExpr | None:
+        """A dimension such as ``past + 1``, of sizes that other dimensions name; None for another text."""
+        try:
+            parsed = ast.parse(text, mode="eval").body
+            return self._evaluate(parsed) if isinstance(parsed, ast.BinOp) else None
+        except (SyntaxError, KeyError, ValueError, RecursionError):
+            return None
+
+    def _evaluate(self, term: ast.expr) -> PrimExpr:
+        match term:
+            case ast.Name(name):
+                return self.sizes[name]
+            case ast.Constant(int() as value):
+                return const(value, "int64")
+            case ast.BinOp(left, operator, right):
+                a, b = self._evaluate(left), self._evaluate(right)
+                match operator:
+                    case ast.Add():
+                        return a + b
+                    case ast.Sub():
+                        return a - b
+                    case ast.Mult():
+                        return a * b
+                    case ast.FloorDiv():
+                        return a // b
+                    case _:
+                        raise ValueError(text_of(operator))
+            case _:
+                raise ValueError(text_of(term))
+
+
+def text_of(term: ast.AST) -> str:
+    """The class of a term, for errors."""
+    return type(term).__name__

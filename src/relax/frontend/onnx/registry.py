@@ -1,0 +1,126 @@
+"""Converters: a function for each ONNX operator, found by domain, name and opset.
+
+    @converter("Softmax", since=13)
+    def softmax(g: Emitter, x: Tensor, *, axis: int = -1) -> Tensor:
+        return op.nn.softmax(x, axis)
+
+The first parameter is the `Emitter`. Inputs are the other positional parameters, in ONNX's order; the annotation says
+in which form one is passed (`Tensor`, `Dims`, `Ints`, `Array`, `Value`), ``| None`` that it may be left out, ``*xs``
+that any number follow. Attributes are keyword parameters with their defaults; one without a default is required. What
+was an attribute in an old opset and is an input in a newer one is an input parameter: a node's attribute of that name
+is passed there. Several converters of one operator differ by `since`, the opset from which each holds.
+
+Custom domains: ``converter("MyOp", domain="my.domain")``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, TypeVar
+
+Kind: TypeAlias = Literal["Tensor", "Dims", "Ints", "Array", "Value"]
+KINDS: tuple[Kind, ...] = ("Tensor", "Dims", "Ints", "Array", "Value")
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input of an operator: a positional parameter of its converter."""
+
+    name: str
+    kind: Kind
+    optional: bool
+    variadic: bool = False
+
+
+@dataclass(frozen=True)
+class Converter:
+    """A converter, as its signature declares it."""
+
+    name: str
+    domain: str
+    since: int
+    function: Callable[..., Any]
+    inputs: tuple[Input, ...]
+    attributes: dict[str, Any]
+    """Defaults by name; `inspect.Parameter.empty` for a required one."""
+    takes_all: bool
+    """True if the converter has ``**attributes``."""
+    pure: bool = True
+    """False if what it emits has an effect, or depends on more than its inputs."""
+
+
+_CONVERTERS: dict[tuple[str, str], list[Converter]] = {}
+
+ALIASES = {"ai.onnx": "", "ai.onnx.contrib": "ai.onnx.contrib"}
+"""Other names of domains."""
+
+
+def converter(
+    *names: str, since: int = 1, domain: str = "", pure: bool = True
+) -> Callable[[Function], Function]:
+    """Declare a converter for the operators of these names; see the module's docstring.
+
+    A converter that is not `pure` emits calls with effects, or random ones.
+
+    Raises TypeError for a signature that is not as described.
+    """
+
+    def declare(function: Function) -> Function:
+        for name in names:
+            register(name, function, since, domain, pure)
+        return function
+
+    return declare
+
+
+def register(
+    name: str, function: Callable[..., Any], since: int = 1, domain: str = "", pure: bool = True
+) -> None:
+    """Make a converter known, in the place of one for the same operator and opset."""
+    inputs, attributes, takes_all = _signature(function)
+    entry = Converter(name, domain, since, function, inputs, attributes, takes_all, pure)
+    versions = _CONVERTERS.setdefault((domain, name), [])
+    versions[:] = sorted([v for v in versions if v.since != since] + [entry], key=lambda v: -v.since)
+
+
+def find(domain: str, name: str, opset: int) -> Converter | None:
+    """The converter that holds for an opset, None if there is none."""
+    return next((v for v in _CONVERTERS.get((domain, name), ()) if v.since <= opset), None)
+
+
+def names_in(domain: str) -> list[str]:
+    """The operators of a domain that have a converter, sorted."""
+    return sorted(name for d, name in _CONVERTERS if d == domain)
+
+
+def _signature(function: Callable[..., Any]) -> tuple[tuple[Input, ...], dict[str, Any], bool]:
+    inputs: list[Input] = []
+    attributes: dict[str, Any] = {}
+    takes_all = False
+    _, *parameters = inspect.signature(function).parameters.values()
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            attributes[parameter.name] = parameter.default
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            takes_all = True
+        else:
+            inputs.append(_input(function, parameter))
+    return tuple(inputs), attributes, takes_all
+
+
+def _input(function: Callable[..., Any], parameter: inspect.Parameter) -> Input:
+    written = str(parameter.annotation)
+    kind, _, rest = written.partition("|")
+    optional = rest.strip() == "None"
+    if kind.strip() not in KINDS or (rest and not optional):
+        where = f"{function.__qualname__}: {parameter.name}"
+        raise TypeError(f"{where} must be annotated with one of {', '.join(KINDS)}, found {written!r}")
+    variadic = parameter.kind is parameter.VAR_POSITIONAL
+    return Input(parameter.name, kind.strip(), optional or variadic, variadic)  # type: ignore[arg-type]
+
+
+__all__ = ["ALIASES", "Converter", "Input", "converter", "find", "names_in", "register"]

@@ -1,0 +1,120 @@
+"""Values of a model while it is imported: tensors of the program, elements known as expressions, sequences.
+
+An ONNX model computes shapes with the same operators as data. Here an integer tensor whose elements are known as scalar
+expressions is kept as `Elements`, so that ``Shape -> Gather -> Concat -> Reshape`` becomes a shape expression, and not
+a chain of tensors. It becomes a tensor where an operator without a rule for elements reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ...ir import DataType, RelaxExpr
+from ...prim import FloatImm, IntImm, PrimExpr, const, simplify
+
+if TYPE_CHECKING:
+    import onnx
+
+Array: TypeAlias = Any
+"""A NumPy array; as an operand: a tensor whose elements must be known when the model is imported."""
+
+Tensor: TypeAlias = RelaxExpr
+"""A tensor of the program; as an operand: any value, made a tensor."""
+
+Dims: TypeAlias = tuple[PrimExpr, ...]
+"""Scalar expressions; as an operand: the elements of a vector of sizes, known or read when the program runs."""
+
+Ints: TypeAlias = tuple[int, ...]
+"""Integers; as an operand: a vector whose elements must be known when the model is imported."""
+
+
+@dataclass(frozen=True, eq=False)
+class Elements:
+    """An integer, bool or float tensor whose elements are known as expressions; int32 is reckoned in int64."""
+
+    array: Array
+    """A NumPy array of PrimExprs (dtype object), of the tensor's shape."""
+    dtype: str
+    """The tensor's dtype."""
+
+    @staticmethod
+    def of(values: Any, dtype: str = "int64") -> Elements:
+        """Elements from nested lists or an array of expressions and numbers."""
+        source: Array = np.array(values, dtype=object)
+        array: Array = np.empty(source.shape, dtype=object)
+        reckoned = "int64" if DataType(dtype).is_integer else dtype
+        places: list[tuple[int, ...]] = list(np.ndindex(source.shape))
+        for place in places:
+            item: Any = source[place]
+            array[place] = simplify(item) if isinstance(item, PrimExpr) else const(item, reckoned)
+        return Elements(array, dtype)
+
+    @property
+    def flat(self) -> Dims:
+        """The elements in row-major order."""
+        return tuple(self.array.reshape(-1))
+
+    def numbers(self) -> Array | None:
+        """The same as a NumPy array of the dtype, None if some element is not a number."""
+        values = [item.value for item in self.flat if isinstance(item, (IntImm, FloatImm))]
+        if len(values) < self.array.size:
+            return None
+        numbers: Array = np.array(values, dtype=DataType(self.dtype).numpy())
+        return numbers.reshape(self.array.shape)
+
+    def ints(self) -> Ints | None:
+        """The elements as integers, None if some element is not a number."""
+        values = tuple(item.value for item in self.flat if isinstance(item, IntImm))
+        return values if len(values) == self.array.size else None
+
+
+@dataclass(frozen=True, eq=False)
+class Sequence:
+    """A sequence whose length is known when the model is imported."""
+
+    items: tuple[Value, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Optional:
+    """An optional value of which is known whether it is there."""
+
+    value: Value | None
+
+
+@dataclass(frozen=True, eq=False)
+class Strings:
+    """A constant tensor of strings."""
+
+    array: Array
+    """A NumPy array of str (dtype object)."""
+
+
+Value: TypeAlias = "RelaxExpr | Elements | Sequence | Optional | Strings"
+"""A value of the model."""
+
+
+@dataclass(frozen=True, eq=False)
+class Subgraph:
+    """A graph that is an attribute of If, Loop or Scan, with the values of the graphs around it."""
+
+    graph: onnx.GraphProto
+    names: Mapping[str, Value | None]
+
+
+__all__ = [
+    "Array",
+    "Dims",
+    "Elements",
+    "Ints",
+    "Optional",
+    "Sequence",
+    "Strings",
+    "Subgraph",
+    "Tensor",
+    "Value",
+]

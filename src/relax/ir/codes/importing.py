@@ -1,0 +1,39 @@
+"""The codes of what imports programs from elsewhere: E6."""
+
+from __future__ import annotations
+
+from .code import declare
+
+declare(
+    "E6001",
+    "an operator or form that is not imported",
+    "The model uses an operator, or a form of one, that the importer does not know. All operators without a "
+    "converter are listed, each with its nodes.",
+    "Register a converter for the operator: `relax.frontend.onnx.converter(name, domain=...)`.",
+)
+declare(
+    "E6002",
+    "a model that is broken",
+    "The file or message is no valid model: it is truncated, a tensor does not fit its shape, a node reads what no "
+    "node before it computes, inputs are missing, or external data is not in the model's folder.",
+    "Export the model again; `onnx.checker.check_model` says more of what is wrong.",
+)
+declare(
+    "E6003",
+    "an argument of the importer, or an attribute, that does not fit",
+    "`shape_dict` names an input that the model does not have, or an attribute of a node is out of range.",
+    "Use the names of the model's inputs; the diagnostic lists them.",
+)
+declare(
+    "E6004",
+    "a node whose inputs do not fit its operator",
+    "The operator is known, but not for inputs of these dtypes, ranks or kinds.",
+    "Look at the node that the diagnostic shows, and at the nodes that compute its inputs.",
+)
+declare(
+    "E6005",
+    "a value that must be known when the model is imported",
+    "Ranks and axes of a compiled program are fixed, so the inputs that say them (axes, numbers of parts, "
+    "lengths of shape vectors) must be constants or computed from constants.",
+    "Fold the constants of the model first, or make the value an initializer.",
+)

@@ -1,0 +1,224 @@
+"""ONNX's own test cases, run through compiled code.
+
+    python tools/onnx_backend.py                      all of them, in two processes; prints passed / total
+    python tools/onnx_backend.py --match Softmax      those whose name matches a regular expression
+    python tools/onnx_backend.py --failed             names and reasons of those that do not pass
+    python tools/onnx_backend.py --table out.md       the cases that do not pass, by reason, as a Markdown table
+
+A case passes if every output has the dtype, the shape and, within the tolerance that the case states, the values that it
+gives. ``unsupported``: the importer says that it does not take the model. ``wrong``: the results differ. ``error``: anything else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing as mp
+import re
+import sys
+import time
+import traceback
+import warnings
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
+
+
+@dataclass
+class Outcome:
+    """The result of one case."""
+
+    name: str
+    verdict: str
+    """pass, unsupported, wrong, or error."""
+    reason: str = ""
+    seconds: float = 0.0
+
+
+def load_cases(match: str = "") -> list[Any]:
+    """The cases of all kinds that carry their data with them (the models of kind "real" are not shipped)."""
+    from onnx.backend.test.loader import load_model_tests
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        node = _node_cases()
+        cases = [*node, *(case for kind in KINDS[1:] for case in load_model_tests(kind=kind))]
+    return [case for case in cases if re.search(match, case.name)]
+
+
+def _node_cases() -> list[Any]:
+    from onnx.backend.test.loader import load_model_tests
+
+    return list(load_model_tests(kind="node"))
+
+
+def model_and_data(case: Any) -> tuple[Any, list[tuple[list[Any], list[Any]]]]:
+    """The model of a case, and pairs of inputs and expected outputs."""
+    import onnx
+
+    if case.model is not None:
+        return case.model, [(list(inputs), list(outputs)) for inputs, outputs in case.data_sets]
+    folder = Path(case.model_dir)
+    model = onnx.load(folder / "model.onnx")
+    sets = []
+    for data in sorted(folder.glob("test_data_set_*")):
+        sets.append(
+            (
+                [_read(data / f"input_{i}.pb", v.type) for i, v in enumerate(model.graph.input)],
+                [_read(data / f"output_{i}.pb", v.type) for i, v in enumerate(model.graph.output)],
+            )
+        )
+    return model, sets
+
+
+def _read(path: Path, kind: Any) -> Any:
+    from onnx import OptionalProto, SequenceProto, TensorProto, numpy_helper
+
+    text = path.read_bytes()
+    if kind.HasField("sequence_type"):
+        return numpy_helper.to_list(SequenceProto.FromString(text))
+    if kind.HasField("optional_type"):
+        return numpy_helper.to_optional(OptionalProto.FromString(text))
+    return numpy_helper.to_array(TensorProto.FromString(text))
+
+
+def run(case: Any) -> Outcome:
+    """Import, compile and run one case."""
+    start = time.perf_counter()
+    try:
+        verdict, reason = _run(case)
+    except Exception as error:  # noqa: BLE001
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        verdict, reason = (
+            "error",
+            f"{type(error).__name__}: {str(error).strip()[:400]} ({Path(last.filename).name}:{last.lineno})",
+        )
+    return Outcome(case.name, verdict, reason, time.perf_counter() - start)
+
+
+def _run(case: Any) -> tuple[str, str]:
+    import relax
+    from relax.frontend.onnx import from_onnx
+
+    model, data_sets = model_and_data(case)
+    try:
+        mod = from_onnx(model)
+    except relax.DiagnosticError as error:
+        verdict = "unsupported" if all(d.code == "E6001" for d in error.diagnostics) else "error"
+        return verdict, str(error).strip().split("\n")[0]
+    vm = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())
+    for inputs, expected in data_sets:
+        result = vm["main"](*(to_runtime(value) for value in inputs))
+        results = [result] if len(expected) == 1 and len(model.graph.output) == 1 else list(result)
+        for output, found, right in zip(model.graph.output, results, expected, strict=True):
+            problem = difference(found, right, case.rtol, case.atol)
+            if problem:
+                return "wrong", f"{output.name}: {problem}"
+    return "pass", ""
+
+
+def to_runtime(value: Any) -> Any:
+    """An input of a case as the machine takes it."""
+    import relax
+
+    if isinstance(value, list):
+        return [to_runtime(item) for item in value]
+    if value is None:
+        return None
+    array = np.asarray(value)
+    if array.dtype.kind in "OSU":
+        return array
+    return relax.nd.array(array)
+
+
+def difference(found: Any, expected: Any, rtol: float, atol: float) -> str:
+    """What is wrong with a result, "" if nothing."""
+    if isinstance(expected, list):
+        items = list(found)
+        if len(items) != len(expected):
+            return f"a sequence of {len(items)}, expected {len(expected)}"
+        return next(filter(None, (difference(f, e, rtol, atol) for f, e in zip(items, expected))), "")
+    if expected is None:
+        return "" if found is None else "a value, expected none"
+    if found is None:
+        return "no value"
+    right = np.asarray(expected)
+    array = found.numpy() if hasattr(found, "numpy") else np.asarray(found)
+    if right.dtype.kind in "OSU":
+        return "" if array.tolist() == right.tolist() else f"{array.tolist()}, expected {right.tolist()}"
+    if array.dtype != right.dtype:
+        return f"dtype {array.dtype}, expected {right.dtype}"
+    if array.shape != right.shape:
+        return f"shape {array.shape}, expected {right.shape}"
+    if (
+        array.dtype.kind not in "biufc" or array.dtype.itemsize < 4
+    ):  # ml_dtypes have no tolerances of their own
+        array, right = array.astype(np.float64), right.astype(np.float64)
+    with np.errstate(all="ignore"):
+        close = np.isclose(array, right, rtol=rtol, atol=atol, equal_nan=True)
+    if close.all():
+        return ""
+    place = tuple(int(i) for i in np.argwhere(~close)[0])
+    return f"{int((~close).sum())} of {close.size} elements differ, first at {place}: {array[place]}, expected {right[place]}"
+
+
+_CASES: list[Any] = []
+
+
+def _worker(index: int) -> Outcome:
+    warnings.simplefilter("ignore")
+    return run(_CASES[index])
+
+
+def run_all(cases: list[Any], jobs: int, limit: float) -> list[Outcome]:
+    """The outcomes of cases, in order; one that takes longer than `limit` seconds, or ends its process, is an error."""
+    _CASES[:] = cases
+    outcomes: list[Outcome] = []
+    context = mp.get_context("fork")
+    pool = context.Pool(jobs, maxtasksperchild=200)
+    try:
+        pending = [pool.apply_async(_worker, (index,)) for index in range(len(cases))]
+        for case, waiting in zip(cases, pending):
+            try:
+                outcomes.append(waiting.get(limit))
+            except mp.TimeoutError:
+                outcomes.append(Outcome(case.name, "error", f"not done in {limit:.0f} seconds"))
+            if len(outcomes) % 100 == 0:
+                print(f"{len(outcomes)} of {len(cases)}", file=sys.stderr)
+    finally:
+        pool.terminate()
+    return outcomes
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="ONNX's own test cases, run through compiled code.")
+    parser.add_argument("--match", default="", help="only cases whose name matches this regular expression")
+    parser.add_argument("--jobs", type=int, default=2, help="processes (2)")
+    parser.add_argument("--limit", type=float, default=180, help="seconds for one case (180)")
+    parser.add_argument(
+        "--failed", action="store_true", help="print the cases that do not pass, with reasons"
+    )
+    parser.add_argument("--json", type=Path, help="write all outcomes to this file")
+    parser.add_argument("--at-least", type=int, default=0, help="fail if fewer pass")
+    args = parser.parse_args()
+    cases = load_cases(args.match)
+    outcomes = run_all(cases, args.jobs, args.limit)
+    if args.json:
+        args.json.write_text(json.dumps([asdict(o) for o in outcomes], indent=1))
+    if args.failed:
+        for outcome in outcomes:
+            if outcome.verdict != "pass":
+                print(f"{outcome.verdict:12} {outcome.name}: {outcome.reason}")
+    counts = Counter(outcome.verdict for outcome in outcomes)
+    print(", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()))
+    print(f"{counts['pass']} of {len(outcomes)} cases pass")
+    return 1 if counts["wrong"] or counts["pass"] < args.at_least else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
