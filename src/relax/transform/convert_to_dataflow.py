@@ -7,9 +7,9 @@ Before   lv = R.exp(x)                        After   with R.dataflow():
                                                       R.print(gv)
                                                       return gv
 
-A run of neighbouring bindings becomes a block if it has at least `min_size` of them, without control flow, impure calls
-and local functions; dataflow blocks beside it become part of it. Variables not used after the run become DataflowVars.
-Inside branches and local functions too.
+A run of neighbouring bindings becomes a block if it has at least `min_size` of them, without control flow, impure
+calls, local functions and calls of Relax functions (which may be recursive); dataflow blocks beside it become part of
+it. Variables not used after the run become DataflowVars. Inside branches and local functions too.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ..expr import (
     Call,
     DataflowBlock,
     DataflowVar,
+    ExternFunc,
     Function,
     If,
     MatchCast,
@@ -32,7 +33,7 @@ from ..expr import (
     Var,
     VarBinding,
 )
-from ..ir import IRModule
+from ..ir import IRModule, Op
 from ..rewrite.visitor import ExprVisitor
 from .decorators import function_pass
 from .rebuild import with_info
@@ -133,7 +134,7 @@ class _Gather(Substitution):
             return True
         value = cast(VarBinding, binding).value
         if isinstance(value, Call):
-            return effects_of(value, self.mod).pure
+            return isinstance(value.op, (Op, ExternFunc)) and effects_of(value, self.mod).pure
         return not isinstance(value, (If, Function, SeqExpr))
 
     def define(self, var: Var) -> Var:

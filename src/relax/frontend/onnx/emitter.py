@@ -272,7 +272,7 @@ class Emitter:
             return elements.flat
         vector = self.tensor(value, name)
         if self.ndim(vector) != 1:
-            vector = op.reshape(vector, ShapeExpr([1] if self.ndim(vector) == 0 else [-1]))
+            vector = op.reshape(vector, [1] if self.ndim(vector) == 0 else [-1])
         if self.dtype(vector) != "int64":
             vector = op.astype(vector, "int64")
         vector = self.emit(vector)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import math, shape
+from . import control, math, shape
 
-__all__ = ["math", "shape"]
+__all__ = ["control", "math", "shape"]

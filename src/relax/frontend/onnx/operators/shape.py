@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from .... import op
-from ....expr import ShapeExpr
 from ....prim import const
 from ..emitter import Emitter
 from ..model import dtype_name
@@ -33,7 +32,7 @@ def reshape(g: Emitter, data: Tensor, shape: Dims, *, allowzero: int = 0) -> Ten
         dims[i] if not allowzero and g.is_true(s.equal(0)) and i < len(dims) else s
         for i, s in enumerate(shape)
     ]
-    return op.reshape(data, ShapeExpr(sizes))
+    return op.reshape(data, sizes)
 
 
 @converter("Constant")

@@ -1,0 +1,347 @@
+"""Control flow: If, Loop and Scan.
+
+A loop becomes a local function that calls itself, once an iteration; what its body reads from outside is captured. The
+number of the iteration is a scalar of the program, so that a body may slice and gather by it::
+
+    def loop(i, cond, state, outputs):            # outputs: (i, ...)
+        if i < trip and cond:
+            ... the body ...
+            result = loop(i + 1, cond_out, state_out, concat([outputs, output]))
+        else:
+            result = (state, outputs)
+        return result
+
+A state whose shape changes from iteration to iteration has a shape variable for each dimension that does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from .... import op
+from ....derive.context import FunctionScope
+from ....expr import (
+    Call,
+    Constant,
+    Function,
+    If,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from ....ir import RelaxExpr, StructInfo
+from ....prim import IntImm, PrimExpr, const, free_vars
+from ....prim.expr import Var as PrimVar
+from ....struct_info import FuncStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
+from ..emitter import Emitter
+from ..registry import converter
+from ..values import Elements, Ints, Subgraph, Tensor, Value
+
+MOST_ITERATIONS = 1 << 40
+"""A trip count from the data is cut to this; exporters write the greatest int64 for "until the condition fails"."""
+
+
+@converter("If")
+def if_(g: Emitter, cond: Value, *, then_branch: Subgraph, else_branch: Subgraph) -> Sequence[Any]:
+    chosen = g.elements(cond)
+    truth = None if chosen is None or chosen.array.size != 1 else g.is_true(chosen.flat[0])
+    if truth is not None:
+        return g.reader.read_subgraph(then_branch if truth else else_branch, [])
+    test = _scalar(g, g.tensor(cond, "cond"))
+    branches: list[Any] = []
+    for graph, holds in ((then_branch, True), (else_branch, False)):
+        with g.branch() as branch, g.builder.given(test, holds):
+            values = [g.tensor(value, "an output of a branch") for value in g.reader.read_subgraph(graph, [])]
+            branches.append(branch.finish(_together(values)))
+    result = g.emit(If(test, *branches), next(filter(None, g.outputs), ""))
+    count = len(then_branch.graph.output)
+    return [result] if count == 1 else [TupleGetItem(result, index) for index in range(count)]
+
+
+def _scalar(g: Emitter, cond: RelaxExpr) -> RelaxExpr:
+    """A condition as a bool tensor without dimensions; ONNX also allows one element."""
+    return cond if g.ndim(cond) == 0 else g.emit(op.reshape(cond, ShapeExpr([])))
+
+
+def _together(values: Sequence[RelaxExpr]) -> RelaxExpr:
+    return values[0] if len(values) == 1 else Tuple(values)
+
+
+# ------------------------------------------------------------------------------------- loops
+
+
+@dataclass(frozen=True)
+class Step:
+    """The results of the body of a loop: whether to go on (None: always), the states, and a slice of each output."""
+
+    proceed: RelaxExpr | None
+    states: list[RelaxExpr]
+    slices: list[RelaxExpr]
+
+
+Body: TypeAlias = Callable[[PrimVar, "RelaxExpr | None", list[RelaxExpr]], Step]
+"""The body of a loop, read from the iteration's number, the condition and the states."""
+
+
+@converter("Loop")
+def loop(
+    g: Emitter, M: Value | None, cond: Value | None, *v_initial: Tensor, body: Subgraph
+) -> Sequence[Any]:
+    count = len(v_initial)
+
+    def step(i: PrimVar, proceed: RelaxExpr | None, states: list[RelaxExpr]) -> Step:
+        keeps = g.const(True, "bool") if proceed is None else proceed
+        results = g.reader.read_subgraph(body, [Elements.of(i), keeps, *states])
+        after, *rest = [g.tensor(value, "an output of the body") for value in results]
+        always = (isinstance(after, Constant) and bool(after.data)) or (proceed is None and after is keeps)
+        return Step(None if always else _scalar(g, after), rest[:count], rest[count:])
+
+    first = None if cond is None else _scalar(g, g.tensor(cond, "cond"))
+    if isinstance(first, Constant) and bool(first.data):
+        first = None
+    runner = _Loop(g, _trip_count(g, M), first, list(v_initial), step, ())
+    return runner.run()
+
+
+def _trip_count(g: Emitter, value: Value | None) -> PrimExpr | None:
+    """The greatest number of iterations, None for no limit."""
+    if value is None:
+        return None
+    elements = g.elements(value)
+    if elements is not None:
+        return elements.flat[0]
+    low, high = g.const(0, "int64"), g.const(MOST_ITERATIONS, "int64")
+    bounded = op.minimum(op.maximum(op.astype(g.tensor(value), "int64"), low), high)
+    return g.sizes(g.emit(bounded), "trip_count")[0]
+
+
+@converter("Scan", since=9)
+def scan(
+    g: Emitter,
+    *inputs: Tensor,
+    body: Subgraph,
+    num_scan_inputs: int,
+    scan_input_axes: Ints = (),
+    scan_input_directions: Ints = (),
+    scan_output_axes: Ints = (),
+    scan_output_directions: Ints = (),
+) -> Sequence[Any]:
+    count = len(inputs) - num_scan_inputs
+    states, scanned = list(inputs[:count]), inputs[count:]
+    axes = [
+        g.axis(axis, g.ndim(x))
+        for axis, x in zip(scan_input_axes or [0] * len(scanned), scanned, strict=True)
+    ]
+    lengths = [g.dims(x)[axis] for x, axis in zip(scanned, axes, strict=True)]
+    trip = lengths[0]
+    backwards = scan_input_directions or [0] * len(scanned)
+
+    def step(i: PrimVar, proceed: RelaxExpr | None, states: list[RelaxExpr]) -> Step:
+        places = [trip - 1 - i if back else i for back in backwards]
+        slices = [op.take(x, PrimValue(p), axis) for x, p, axis in zip(scanned, places, axes, strict=True)]
+        results = g.reader.read_subgraph(body, [*states, *(g.emit(part) for part in slices)])
+        tensors = [g.tensor(value, "an output of the body") for value in results]
+        return Step(None, tensors[:count], tensors[count:])
+
+    prepended = [bool(direction) for direction in scan_output_directions]
+    results = _Loop(g, trip, None, states, step, prepended).run()
+    outputs = [
+        _moved(g, x, axis)
+        for x, axis in zip(results[count:], scan_output_axes or [0] * len(results), strict=False)
+    ]
+    return [*results[:count], *outputs]
+
+
+def _moved(g: Emitter, x: RelaxExpr, axis: int) -> RelaxExpr:
+    """The first axis moved to another place."""
+    ndim = g.ndim(x)
+    place = g.axis(axis, ndim)
+    rest = list(range(1, ndim))
+    return x if place == 0 else op.permute_dims(x, [*rest[:place], 0, *rest[place:]])
+
+
+class _Loop:
+    """The building of one loop."""
+
+    def __init__(
+        self,
+        g: Emitter,
+        trip: PrimExpr | None,
+        proceed: RelaxExpr | None,
+        states: list[RelaxExpr],
+        body: Body,
+        prepended: Sequence[bool],
+    ) -> None:
+        self.g, self.trip, self.proceed, self.states, self.body = g, trip, proceed, states, body
+        self.prepended = prepended
+        self.index = PrimVar(g.builder.get_unique_name("i"), "int64")
+        self.infos = [g.info(state) for state in states]
+        self.slices: list[TensorStructInfo] = []
+        self.conditional = proceed is not None
+
+    def run(self) -> list[RelaxExpr]:
+        """Emit the loop; the last states, then the outputs."""
+        if (
+            self.trip is not None
+            and isinstance(self.trip, IntImm)
+            and self.trip.value <= 0
+            and not self.states
+        ):
+            self.g.unsupported("a loop without iterations and states")
+        while not self._settled():
+            pass
+        return self._call(self._function())
+
+    # -- finding the shapes
+
+    def _settled(self) -> bool:
+        """Read the body once, for its shapes; False if a state has another shape than was taken."""
+        g, outside = self.g, set(self.g.builder.shape_vars)
+        with g.branch():
+            params = self._params()
+            g.builder.begin_scope(params)
+            step = self._step(params)
+            slices = [g.info(part) for part in step.slices]
+            infos = [
+                self._generalised(index, old, g.info(new))
+                for index, (old, new) in enumerate(zip(self.infos, step.states, strict=True))
+            ]
+        conditional = self.conditional or step.proceed is not None
+        settled = conditional == self.conditional and all(
+            a is b for a, b in zip(infos, self.infos, strict=True)
+        )
+        self.infos, self.slices, self.conditional = infos, slices, conditional
+        for info in slices if settled else ():
+            used = {var for dim in info.dims or () for var in free_vars(dim)}
+            if info.dims is None or not used <= outside:
+                g.unsupported("an output of a loop whose size changes from iteration to iteration")
+        return settled
+
+    def _generalised(self, index: int, old: TensorStructInfo, new: TensorStructInfo) -> TensorStructInfo:
+        """The struct info of a state for all iterations: a shape variable for each dimension that changes."""
+        g = self.g
+        if old.dtype != new.dtype or old.ndim != new.ndim or old.dims is None or new.dims is None:
+            found = f"{old.dtype} of rank {old.ndim}, then {new.dtype} of rank {new.ndim}"
+            raise g.error(f"the dtype and rank of a loop's state {index} must not change, found {found}")
+        own = self._own
+        same = [a in own or g.is_true(a.equal(b)) for a, b in zip(old.dims, new.dims, strict=True)]
+        if all(same):
+            return old
+        dims = [
+            dim if kept else g.fresh_dim(f"state{index}", axis)
+            for axis, (dim, kept) in enumerate(zip(old.dims, same, strict=True))
+        ]
+        return TensorStructInfo(ShapeExpr(dims), old.dtype)
+
+    @property
+    def _own(self) -> set[PrimExpr]:
+        """Shape variables of the loop's own, which take any size."""
+        initial = {dim for state in self.states for dim in self.g.dims(state)}
+        return {
+            d for info in self.infos for d in info.dims or () if isinstance(d, PrimVar) and d not in given
+        }
+
+    # -- the function
+
+    def _params(self) -> list[Var]:
+        names = self.g.builder.get_unique_name
+        params = [Var(names("iteration"), PrimStructInfo(value=self.index))]
+        if self.conditional:
+            params.append(Var(names("proceed"), TensorStructInfo(ShapeExpr([]), "bool")))
+        params += [Var(names("state"), info) for info in self.infos]
+        outputs = [
+            TensorStructInfo(ShapeExpr([self.index, *(info.dims or ())]), info.dtype) for info in self.slices
+        ]
+        return params + [Var(names("outputs"), info) for info in outputs]
+
+    def _taken_apart(self, params: list[Var]) -> tuple[Var | None, list[Var], list[Var]]:
+        rest = params[2:] if self.conditional else params[1:]
+        return params[1] if self.conditional else None, rest[: len(self.states)], rest[len(self.states) :]
+
+    def _step(self, params: list[Var]) -> Step:
+        proceed, states, _ = self._taken_apart(params)
+        return self.body(self.index, proceed, list(states))
+
+    def _function(self) -> Var:
+        g, builder = self.g, self.g.builder
+        params = self._params()
+        proceed, states, outputs = self._taken_apart(params)
+        ret = TupleStructInfo(
+            [*(self._returned(info) for info in self.infos), *map(_of_any_length, self.slices)]
+        )
+        pure = builder.function_scopes[-1].is_pure
+        name = Var(
+            builder.get_unique_name("loop"), FuncStructInfo([p.struct_info for p in params], ret, pure)
+        )
+        builder.note_own(name, Function(params, SeqExpr((), Tuple(())), ret, pure, {}))
+        builder.begin_scope(params)
+        builder.function_scopes.append(FunctionScope(name.name_hint, pure, False))
+        try:
+            with g.branch() as whole:
+                test = self._test(proceed)
+                with g.branch() as again, builder.given(test, True):
+                    step = self._step(params)
+                    going = [] if not self.conditional else [step.proceed or g.const(True, "bool")]
+                    grown = [
+                        self._grown(i, x, part)
+                        for i, (x, part) in enumerate(zip(outputs, step.slices, strict=True))
+                    ]
+                    arguments = [PrimValue(self.index + 1), *going, *step.states, *grown]
+                    then = again.finish(g.builder.emit(Call(name, tuple(map(g.emit, arguments)))))
+                with g.branch() as done:
+                    otherwise = done.finish(Tuple([*states, *outputs]))
+                body = whole.finish(builder.emit(If(test, then, otherwise)))
+        finally:
+            builder.function_scopes.pop()
+            builder.end_scope()
+        builder.emit_normalized(VarBinding(name, Function(params, body, ret, pure, {})))
+        return name
+
+    def _returned(self, info: TensorStructInfo) -> StructInfo:
+        own = self._own
+        changes = any(dim in own for dim in info.dims or ())
+        return TensorStructInfo(None, info.dtype, None, info.ndim) if changes else info
+
+    def _test(self, proceed: RelaxExpr | None) -> RelaxExpr:
+        g = self.g
+        within = None if self.trip is None else PrimValue(self.index < self.trip)
+        if within is None:
+            return proceed if proceed is not None else g.const(True, "bool")
+        return within if proceed is None else g.emit(op.logical_and(op.full((), within, "bool"), proceed))
+
+    def _grown(self, index: int, outputs: RelaxExpr, part: RelaxExpr) -> RelaxExpr:
+        row = op.expand_dims(part, 0)
+        first = index < len(self.prepended) and self.prepended[index]
+        return op.concat([row, outputs] if first else [outputs, row], axis=0)
+
+    # -- its call
+
+    def _call(self, function: Var) -> list[RelaxExpr]:
+        g = self.g
+        empty = [op.zeros(ShapeExpr([0, *(info.dims or ())]), info.dtype) for info in self.slices]
+        going = [] if not self.conditional else [self.proceed or g.const(True, "bool")]
+        arguments = [PrimValue(const(0, "int64")), *going, *self.states, *map(g.emit, empty)]
+        result = g.builder.emit(Call(function, tuple(arguments)))
+        parts = [g.builder.emit(TupleGetItem(result, i)) for i in range(len(self.infos) + len(self.slices))]
+        states = [g.sized(part) for part in parts[: len(self.infos)]]
+        return states + [
+            self._output(x, info) for x, info in zip(parts[len(states) :], self.slices, strict=True)
+        ]
+
+    def _output(self, x: RelaxExpr, info: TensorStructInfo) -> RelaxExpr:
+        """An output with its length, which is the trip count if nothing else ends the loop."""
+        g = self.g
+        if self.conditional or self.trip is None or not g.is_true(self.trip >= 0):
+            return g.sized(x)
+        shape = ShapeExpr([self.trip, *(info.dims or ())])
+        return g.builder.match_cast(x, TensorStructInfo(shape, info.dtype))
+
+
+def _of_any_length(info: TensorStructInfo) -> StructInfo:
+    return TensorStructInfo(None, info.dtype, None, info.ndim + 1)
