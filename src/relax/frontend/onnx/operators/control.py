@@ -244,7 +244,7 @@ class _Loop:
         """Shape variables of the loop's own, which take any size."""
         initial = {dim for state in self.states for dim in self.g.dims(state)}
         return {
-            d for info in self.infos for d in info.dims or () if isinstance(d, PrimVar) and d not in given
+            d for info in self.infos for d in info.dims or () if isinstance(d, PrimVar) and d not in initial
         }
 
     # -- the function
