@@ -223,6 +223,13 @@ class _Importer:
                 raise ValueError(text_of(term))
 
 
+def _declared(dim: Any) -> int | str:
+    """A dimension that the model declares: a size, a name or an expression; "" for one of which nothing is known."""
+    if dim.HasField("dim_value") and dim.dim_value >= 0:
+        return int(dim.dim_value)
+    return str(dim.dim_param) if any(char.isalpha() for char in dim.dim_param) else ""
+
+
 def text_of(term: ast.AST) -> str:
     """The class of a term, for errors."""
     return type(term).__name__
