@@ -39,9 +39,7 @@ for name in ("argmax", "argmin"):
     CASES += [Case(op, [np.array([-np.inf, -np.inf], "float32")])]
     CASES += [Case(op, [np.array([1, np.nan, np.inf, np.nan], "float32")])]
 
-RUNNING = [
-    (op, exclusive) for op in ("relax.cumsum", "relax.cumprod") for exclusive in (False, True)
-]
+RUNNING = [(op, exclusive) for op in ("relax.cumsum", "relax.cumprod") for exclusive in (False, True)]
 for op, exclusive in RUNNING:
     CASES += [
         Case(op, [rng.array(shape, "float32")], {"axis": axis, "exclusive": exclusive})
@@ -65,7 +63,11 @@ CASES += [
 CASES += [Case(MEDIAN, [rng.array((3, 6), dtype)], {"axis": 1}) for dtype in NUMBERS]
 CASES += [Case(MEDIAN, [special(dtype)], {"axis": 0}) for dtype in ("int8", "uint64", "float64")]
 CASES += [
-    Case(MEDIAN, [np.array([[2, 2, 1, 1], [0.0, -0.0, -1, 1], [np.inf, 1, -np.inf, 3]], "float32")], {"axis": 1}),
+    Case(
+        MEDIAN,
+        [np.array([[2, 2, 1, 1], [0.0, -0.0, -1, 1], [np.inf, 1, -np.inf, 3]], "float32")],
+        {"axis": 1},
+    ),
     Case(MEDIAN, [np.array([[1, np.nan, 3], [np.nan, np.nan, 1], [4, 5, 3]], "float32")], {"axis": 1}),
     Case(MEDIAN, [rng.array((0, 3), "int32")], {"axis": 1}),
     Case(MEDIAN, [rng.array((), "float32")]),

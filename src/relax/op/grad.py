@@ -59,7 +59,8 @@ class EndCheckpoint(Mark):
 class TakeBackward(Operator):
     """The gradient of `take` by x: zeros of x's shape, to which output_grad is added at the indices.
 
-    A negative index counts from the end; one out of range is an error. Sums of 16- and 8-bit floats are rounded each time.
+    A negative index counts from the end; one out of range is an error.
+    Sums of 16- and 8-bit floats are rounded at each step.
     """
 
     axis: int | None = None

@@ -69,7 +69,7 @@ class OfDtype(Inspection):
 
 @operator("relax.inspect.tensor_dtype_code")
 class TensorDtypeCode(OfDtype):
-    """The kind of x's dtype as DLPack numbers it, a uint8: 0 signed integers, 1 unsigned, 2 floats, 4 bfloat16, 6 bool."""
+    """The kind of x's dtype, a uint8, as DLPack numbers it: 0 int, 1 uint, 2 float, 4 bfloat, 6 bool."""
 
     gives = "uint8"
     packed: ClassVar[str | None] = "relax.run.tensor_dtype_code"
@@ -135,9 +135,7 @@ class OfAxis(Inspection):
         number = axis.value.value
         if number < 0 or (x.ndim != -1 and number >= x.ndim):
             allowed = "a size ≥ 0" if x.ndim == -1 else f"from 0 to {x.ndim - 1}"
-            raise OperatorError(
-                AXES, f"axis {number} is out of range: expected {allowed}", operand="axis"
-            )
+            raise OperatorError(AXES, f"axis {number} is out of range: expected {allowed}", operand="axis")
         return self.scalar(None if x.dims is None else self.at(x.dims, number))
 
     def at(self, dims: Sequence[PrimExpr], axis: int) -> PrimExpr:

@@ -8,16 +8,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import topi
-from ..expr import PrimValue
-from ..ir import DataType
+from ..expr import Call, PrimValue
+from ..ir import DataType, RelaxExpr
 from ..prim import IntImm
 from ..runtime.rounding import convert_array
 from ..struct_info import PrimStructInfo, TensorStructInfo
 from .base import Gradients, Term
-from .dims import check_later, like, tensor
+from .creation import OfScalars
+from .dims import like, tensor
 from .errors import DTYPES, OPERANDS, SHAPES, OperatorError
 from .gradients import is_float
-from .operator import Array, Operator, composite, operator
+from .operator import Array, composite, operator
 from .shapes import Move
 
 VOID = DataType("")
@@ -28,13 +29,18 @@ def _require_integer(scalar: PrimStructInfo, name: str) -> None:
         raise OperatorError(DTYPES, f"{name} must be an integer, found {scalar.dtype!s}", operand=name)
 
 
-def _require_size(size: PrimStructInfo, name: str) -> None:
-    """Complain of a size that is no integer or proved to be negative; leave what is not known to the run time."""
+def _require_size(arg: RelaxExpr, size: PrimStructInfo, name: str) -> None:
+    """Complain of a size that is no integer, or written as a negative number."""
     _require_integer(size, name)
-    if isinstance(size.value, IntImm) and size.value.value < 0:
-        raise OperatorError(SHAPES, f"{name} must be ≥ 0, found {size.value.value}", operand=name)
-    if size.value is not None and not isinstance(size.value, IntImm):
-        check_later(size.value >= 0, f"{name} must be ≥ 0")
+    if isinstance(arg, PrimValue) and isinstance(arg.value, IntImm) and arg.value.value < 0:
+        raise OperatorError(SHAPES, f"{name} must be ≥ 0, found {arg.value.value}", operand=name)
+
+
+def _require_diagonal(k: PrimStructInfo | None) -> None:
+    """Complain of the number of a diagonal that is missing or no integer."""
+    if k is None:
+        raise OperatorError(OPERANDS, "k must be given")
+    _require_integer(k, "k")
 
 
 def _matrix(*sizes: PrimStructInfo, dtype: str) -> TensorStructInfo:
@@ -44,7 +50,7 @@ def _matrix(*sizes: PrimStructInfo, dtype: str) -> TensorStructInfo:
 
 
 @operator("relax.eye")
-class Eye(Operator):
+class Eye(OfScalars):
     """An n × m matrix (n × n, if m is left out) of zeros, with ones on a diagonal.
 
     The diagonal begins k columns to the right of the first element; for a negative k, -k rows below it.
@@ -56,15 +62,20 @@ class Eye(Operator):
         n, m, k = (*arguments, None, None)[:3]
         return [n, n if m is None else m, 0 if k is None else k]
 
-    def infer(
-        self, n: PrimStructInfo, m: PrimStructInfo | None = None, k: PrimStructInfo | None = None
+    def infer_from_call(
+        self,
+        call: Call,
+        builder: Any,
+        n: PrimStructInfo,
+        m: PrimStructInfo | None = None,
+        k: PrimStructInfo | None = None,
     ) -> TensorStructInfo:
         self.require_attribute(not self.dtype.is_void, "dtype", "a dtype")
-        if m is None or k is None:
-            raise OperatorError(OPERANDS, "n, m and k must be given")
-        _require_size(n, "n")
-        _require_size(m, "m")
-        _require_integer(k, "k")
+        if m is None:
+            raise OperatorError(OPERANDS, "m must be given")
+        _require_size(call.args[0], n, "n")
+        _require_size(call.args[1], m, "m")
+        _require_diagonal(k)
         return _matrix(n, m, dtype=self.dtype)
 
     def compute(self, n: Any, m: Any, k: Any) -> Any:
@@ -94,8 +105,7 @@ class EyeLike(OfDiagonal):
 
     def infer(self, x: TensorStructInfo, k: PrimStructInfo | None = None) -> TensorStructInfo:
         self.require(x.ndim in (-1, 2), "x", "a matrix", code=SHAPES, found=f"{x.ndim} dimensions")
-        if k is not None:
-            _require_integer(k, "k")
+        _require_diagonal(k)
         return like(x, self.dtype or x.dtype)
 
     def compute(self, x: Any, k: Any) -> Any:
@@ -118,8 +128,7 @@ class Triangle(OfDiagonal):
     def infer(self, x: TensorStructInfo, k: PrimStructInfo | None = None) -> TensorStructInfo:
         wide = x.ndim == -1 or x.ndim >= 2
         self.require(wide, "x", "a tensor of at least two dimensions", code=SHAPES, found=str(x.ndim))
-        if k is not None:
-            _require_integer(k, "k")
+        _require_diagonal(k)
         return x
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
@@ -150,7 +159,7 @@ class Triu(Triangle):
 # -------------------------------------------------------------------------------------- window functions
 
 
-class Window(Operator):
+class Window(OfScalars):
     """The base of window functions: weighted cosines of an angle that goes once around.
 
     A periodic window leaves the last of window_size + 1 values out; a window of one value is 1.
@@ -160,10 +169,10 @@ class Window(Operator):
 
     dtype: DataType
 
-    def check(self, window_size: PrimStructInfo, periodic: PrimStructInfo) -> TensorStructInfo:
+    def check(self, call: Call, window_size: PrimStructInfo, periodic: PrimStructInfo) -> TensorStructInfo:
         """The struct info of the result, after checking the operands that every window has."""
         self.require_attribute(self.dtype.is_float, "dtype", "a floating-point dtype")
-        _require_size(window_size, "window_size")
+        _require_size(call.args[0], window_size, "window_size")
         if not (periodic.dtype.is_bool or periodic.dtype.is_integer):
             raise OperatorError(
                 DTYPES, f"periodic must be a bool, found {periodic.dtype!s}", operand="periodic"
@@ -172,6 +181,8 @@ class Window(Operator):
 
     def window(self, size: int, periodic: int, *weights: float) -> Array:
         """The window in NumPy."""
+        if size < 0:
+            raise ValueError(f"window_size must be ≥ 0, found {size}")
         if size == 1:
             return np.ones(1, self.dtype.numpy())
         angle = np.arange(size) * (2 * np.pi) / max(size if periodic else size - 1, 1)
@@ -190,14 +201,16 @@ class HammingWindow(Window):
 
     dtype: DataType = DataType("float32")
 
-    def infer(
+    def infer_from_call(
         self,
+        call: Call,
+        builder: Any,
         window_size: PrimStructInfo,
         periodic: PrimStructInfo,
         alpha: PrimStructInfo,
         beta: PrimStructInfo,
     ) -> TensorStructInfo:
-        return self.check(window_size, periodic)
+        return self.check(call, window_size, periodic)
 
     def compute(self, window_size: Any, periodic: Any, alpha: Any, beta: Any) -> Any:
         return topi.cosine_window(window_size, periodic, (alpha, beta), self.dtype)
@@ -217,8 +230,10 @@ class BlackmanWindow(Window):
 
     dtype: DataType = DataType("float32")
 
-    def infer(self, window_size: PrimStructInfo, periodic: PrimStructInfo) -> TensorStructInfo:
-        return self.check(window_size, periodic)
+    def infer_from_call(
+        self, call: Call, builder: Any, window_size: PrimStructInfo, periodic: PrimStructInfo
+    ) -> TensorStructInfo:
+        return self.check(call, window_size, periodic)
 
     def compute(self, window_size: Any, periodic: Any) -> Any:
         return topi.cosine_window(window_size, periodic, self.weights, self.dtype)

@@ -21,8 +21,8 @@ class MultinomialFromUniform(Operator):
     """For each uniform number, an index drawn from a row of probabilities.
 
     It is the first at which the running sum of the row exceeds the number; the last index, if rounding keeps the whole
-    sum from exceeding it. `prob` is (rows, classes), `uniform_sample` (n, 1), and `sample_indices`, (n, 1), says the row
-    of each number; without it, number i is for row i.
+    sum from exceeding it. `prob` is (rows, classes), `uniform_sample` (n, 1), and `sample_indices`, (n, 1), says the
+    row of each number; without it, number i is for row i.
     """
 
     dtype: DataType = DataType("int64")

@@ -136,7 +136,6 @@ class Bucketize(Operator):
     """
 
     exactness: ClassVar[Exactness] = Exactness.IEEE
-    total = True
 
     out_int32: bool = False
     right: bool = False

@@ -17,7 +17,7 @@ from .base import Gradients, Term
 from .dims import check_later, like, normalize_axes, tensor
 from .errors import SHAPES, OperatorError
 from .facts import Axes, Exactness, MixedPrecision, Permuted, has_rank, moved_axis, without
-from .gradients import apply, dims_of, is_float, number_of, spread, tensor_info
+from .gradients import apply, dims_of, is_float, masked, number_of, spread, tensor_info
 from .operator import Array, Operator, operator
 
 
@@ -224,7 +224,8 @@ class Std(Moment):
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         (x,) = operands
-        gradient = _mean_gradient(grad / result, x, self.axis, self.keepdims)
+        # Where all elements are equal, the square root has no slope: 0 is between those of both sides.
+        gradient = _mean_gradient(masked(grad / result, result > 0.0), x, self.axis, self.keepdims)
         return None if gradient is None else (gradient * _centered(x, self.axis),)
 
 
@@ -424,7 +425,9 @@ class CumSum(Running):
 
     def reference(self, data: Array) -> Array:
         # Sums begin with 0: of -0.0 it is 0.0.
-        return self.running(data, lambda *args, **kwargs: np.cumsum(*args, **kwargs) + kwargs["dtype"].type(0))
+        return self.running(
+            data, lambda *args, **kwargs: np.cumsum(*args, **kwargs) + kwargs["dtype"].type(0)
+        )
 
 
 @operator("relax.cumprod")

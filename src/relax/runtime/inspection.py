@@ -56,7 +56,7 @@ def tensor_shape_i(tensor: Any, axis: int) -> int:
 
 @builtin("relax.run.tensor_stride_i", _LOOKS)
 def tensor_stride_i(tensor: Any, axis: int) -> int:
-    """The number of elements from one index of a dimension to the next. AssertionError if there is no such dimension."""
+    """The number of elements from one index of a dimension to the next. AssertionError if there is none such."""
     shape = _tensor(tensor, "tensor_stride_i").shape
     return _at(compact_strides(shape), axis, "tensor_stride_i")
 

@@ -177,7 +177,6 @@ right_shift = _function(
 )
 
 
-
 def _log_add_exp(a: PrimExpr, b: PrimExpr) -> PrimExpr:
     if a.dtype.bits < 32:
         wide = _log_add_exp(cast_expr("float32", a), cast_expr("float32", b))
@@ -194,6 +193,7 @@ __all__ = [
     "add", "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_index", "broadcast_shape", "broadcast_size",
     "broadcast_to",
     "broadcast_with", "divide", "equal", "floor_divide", "floor_mod", "greater", "greater_equal", "left_shift",
-    "less", "less_equal", "log_add_exp", "logical_and", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply",
+    "less", "less_equal", "log_add_exp", "logical_and", "logical_or", "logical_xor", "maximum", "minimum", "mod",
+    "multiply",
     "not_equal", "read_broadcast", "right_shift", "same_size", "subtract",
 ]  # fmt: skip
