@@ -181,6 +181,8 @@ PERMUTABLE = [
         for name in ("softmax", "log_softmax", "dropout", "conv2d", "max_pool2d", "avg_pool2d")
     ),
     *("relax.permute_dims", "relax.nn.layer_norm", "relax.nn.batch_norm"),
+    *(f"relax.{name}" for name in ("std", "variance", "median", "cumprod", "quantize", "dequantize")),
+    *("relax.ccl.scatter_collective", "relax.dist.redistribute_replica_to_shard"),
 ]
 
 
@@ -237,15 +239,18 @@ def test_order_of_dimensions_matters():
 
 DIFFERENTIABLE = [
     "abs acos acosh add asin asinh astype atan atanh broadcast_to clip concat cos cosh divide erf exp expand_dims",
-    "flatten flip log matmul maximum mean minimum multiply negative nn.dropout nn.gelu nn.log_softmax nn.relu nn.silu",
-    "nn.softmax permute_dims power reshape rsqrt sigmoid sin sinh split sqrt square squeeze stack subtract sum tan",
-    "tanh where",
+    "ewise_fma flatten flip grad.end_checkpoint grad.start_checkpoint log log_add_exp matmul maximum mean minimum multiply negative nn.dropout nn.gelu nn.log_softmax nn.relu nn.silu",
+    "nn.softmax permute_dims power reshape rsqrt sigmoid sin sinh split sqrt square squeeze stack std subtract sum tan",
+    "tanh tril triu variance where wrap_param",
 ]
 RULES = [f"relax.{name}" for line in DIFFERENTIABLE for name in line.split()]
 UNIT, POSITIVE = (-0.98, 0.98), (0.05, 8)
 RANGES = {"relax.acosh": (1.1, 8), "relax.asin": UNIT, "relax.acos": UNIT, "relax.atanh": UNIT}
 RANGES |= {f"relax.{name}": POSITIVE for name in ("power", "divide", "log", "sqrt", "rsqrt")}
 """Operands for which the functions have values and slopes."""
+
+
+CONVERSIONS = ("relax.astype", "relax.wrap_param")
 
 
 def in_doubles(case, rng):
@@ -277,7 +282,7 @@ def gradient_cases(name):
         floats = [dtype for dtype in dtypes(case.operands) if dtype.is_float]
         if not floats or {str(d) for d in floats} - {"float32", "float64"} or case.raises or case.tails:
             continue
-        if name == "relax.astype" and case.attrs["dtype"] not in ("float32", "float64"):
+        if name in CONVERSIONS and case.attrs.get("dtype", "float32") not in ("float32", "float64"):
             continue
         if name == "relax.matmul" and case.attrs.get("out_dtype"):
             continue

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .. import topi
-from ..expr import Call, const
-from ..ir import DataType
+from ..expr import Call, PrimValue, const
+from ..ir import DataType, RelaxExpr
+from ..prim import Var
 from ..runtime.rounding import convert_array
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
 from .base import Gradients, Term
@@ -18,6 +19,7 @@ from .binary import as_tensor
 from .dims import like, tensor
 from .errors import OPERANDS, SHAPES, OperatorError
 from .facts import Exactness
+from .known import known_struct_info
 from .literals import number_as
 from .operator import Array, Operator, operator
 from .shapes import Move, require_sizes, shaped
@@ -169,8 +171,27 @@ class OnesLike(SameLike):
     number = 1
 
 
+class OfScalars(Operator):
+    """The base of tensors whose sizes are computed from scalar operands."""
+
+    __slots__ = ()
+
+    def legalize(self, builder: Any, call: Call) -> RelaxExpr:
+        """A scalar that only the run time knows gets a name, in which the sizes of the result are written."""
+        args: list[RelaxExpr] = []
+        for arg in call.args:
+            info = known_struct_info(arg)
+            if isinstance(info, PrimStructInfo) and info.value is None:
+                named = PrimStructInfo(value=Var("s", info.dtype))
+                builder.match_cast(arg, named)
+                args.append(PrimValue(named.value))
+            else:
+                args.append(arg)
+        return super().legalize(builder, call.replace(args=args))
+
+
 @operator("relax.arange")
-class Arange(Operator):
+class Arange(OfScalars):
     """start, start + step, … as long as end is not reached; ``arange(end)`` starts at 0.
 
     Without a dtype the result is int64 if all three are integers, else float32.
