@@ -25,7 +25,7 @@ from relax.op import Operator, infer_call, operator_of
 from relax.op.operator import public_function
 from relax.prim import Var as PrimVar
 from relax.prim import evaluate, mark_nonnegative
-from relax.struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
+from relax.struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
 from relax.tir.interpret import interpret
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -210,6 +210,12 @@ def _weakened(arg: Any, weaken: Any) -> Any:
 def _compare_info(info: Any, expected: list[np.ndarray] | None, env: dict[PrimVar, int], whole: bool) -> None:
     if isinstance(info, ObjectStructInfo):
         assert not whole
+        return
+    if isinstance(info, PrimStructInfo):
+        for scalar in expected or []:
+            assert info.dtype == scalar.dtype.name
+            assert info.value is None or evaluate(info.value, env) == scalar.item()
+        assert not whole or info.value is not None
         return
     infos = list(info.fields) if isinstance(info, TupleStructInfo) else [info]
     for one, array in zip(infos, expected or [None] * len(infos), strict=True):

@@ -64,7 +64,8 @@ def evaluate_operator(call: Call, args: Sequence[Any], scope: Environment) -> An
     except OperatorError as error:
         remarks = ", ".join(f"{name}: {remark}" for name, remark in error.remarks.items())
         raise AssertionError(f"{context}: {error.message}" + f" ({remarks})" * bool(remarks)) from None
-    scalar = all(isinstance(info, PrimStructInfo) for info in (expected, *infos))
+    scalars = all(isinstance(info, PrimStructInfo) for info in (expected, *infos))
+    scalar = scalars and operator.compute is not None
     operands = [None if left_out else _operand(value) for left_out, value in zip(absent, args, strict=True)]
     try:
         with np.errstate(all="ignore"):

@@ -321,6 +321,25 @@ class Power(Binary):
         return grad * x2 * x1 ** (x2 - 1.0), grad * y * apply("log", x1)
 
 
+@operator("relax.log_add_exp")
+class LogAddExp(Binary):
+    """log(e^x1 + e^x2), without overflow on the way."""
+
+    exactness: ClassVar[Exactness] = Exactness.NEVER
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
+    takes = ("float",)
+    total = True
+
+    compute = topi.log_add_exp
+
+    def reference(self, x1: Array, x2: Array) -> Array:
+        wide = np.logaddexp(np.asarray(x1, np.float64), np.asarray(x2, np.float64))
+        return convert_array(np.asarray(wide), np.result_type(x1, x2))
+
+    def partials(self, x1: Term, x2: Term, y: Term, grad: Term) -> tuple[RelaxExpr, RelaxExpr]:
+        return grad * apply("exp", x1 - y), grad * apply("exp", x2 - y)
+
+
 @operator("relax.maximum")
 class Maximum(Binary):
     """The larger of two; NaN if either is."""

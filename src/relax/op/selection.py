@@ -1,4 +1,4 @@
-"""Operators that choose elements: take, where."""
+"""Operators that choose elements, or say where they belong: take, where, masked_fill, bucketize."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from .. import topi
+from ..expr import Call
 from ..struct_info import PrimStructInfo, TensorStructInfo
 from .base import Gradients, Term
 from .binary import as_tensor
-from .dims import broadcast_all, same_dtype, tensor
+from .dims import broadcast_all, like, same_dtype, tensor
+from .errors import SHAPES
+from .facts import Exactness
 from .gradients import apply, collapsed, is_float, masked
 from .literals import literals_like
-from .operator import Array, operator
+from .operator import Array, Operator, composite, operator, public_function
 from .shapes import Move, product
 
 
@@ -115,3 +118,43 @@ class Where(Move):
         ]
         missing = any(f and g is None for f, g in zip(floats, gradients, strict=True))
         return None if missing else (None, *gradients)
+
+
+@composite("relax.masked_fill")
+def masked_fill(x: Any, mask: Any, value: Any) -> Call:
+    """x, with `value` where the mask holds: ``where(mask, full_like(x, value), x)``."""
+    filled = public_function("relax.full_like")
+    assert filled is not None
+    return Where().call(mask, filled(x, value), x)
+
+
+@operator("relax.bucketize")
+class Bucketize(Operator):
+    """The index of the bucket of each element: how many boundaries, which ascend, are less than it.
+
+    With `right`, how many are less or equal. NaN counts as greater than everything. Indices are int64, or int32.
+    """
+
+    exactness: ClassVar[Exactness] = Exactness.IEEE
+    total = True
+
+    out_int32: bool = False
+    right: bool = False
+
+    def infer(self, input_tensor: TensorStructInfo, boundaries: TensorStructInfo) -> TensorStructInfo:
+        self.require_dtype(input_tensor, "input_tensor", "float", "int", "uint")
+        one = boundaries.ndim in (-1, 1)
+        self.require(one, "boundaries", "of one dimension", code=SHAPES, found=str(boundaries.ndim))
+        same_dtype(input_tensor.dtype, boundaries.dtype, ("input_tensor", "boundaries"))
+        return like(input_tensor, "int32" if self.out_int32 else "int64")
+
+    compute = topi.bucketize
+
+    def reference(self, input_tensor: Array, boundaries: Array) -> Array:
+        side = "right" if self.right else "left"
+        return np.asarray(np.searchsorted(boundaries, input_tensor, side)).astype(
+            np.int32 if self.out_int32 else np.int64
+        )
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        return None, None

@@ -1,19 +1,20 @@
-"""Operators that fold a tensor along axes: sum, prod, max, min, mean, argmax, argmin, cumsum."""
+"""Operators that fold a tensor along axes: sums, products, extremes, moments, the median, and running results."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from .. import topi
-from ..ir import DataType, StructInfo
+from ..ir import DataType, RelaxExpr, StructInfo
 from ..prim import IntImm, PrimExpr, Verdict, prove_equal, simplify
 from ..runtime.rounding import convert_array
-from ..struct_info import TensorStructInfo
+from ..struct_info import TensorStructInfo, TupleStructInfo
 from .base import Gradients, Term
-from .dims import check_later, normalize_axes, tensor
+from .dims import check_later, like, normalize_axes, tensor
 from .errors import SHAPES, OperatorError
 from .facts import Axes, Exactness, MixedPrecision, Permuted, has_rank, moved_axis, without
 from .gradients import apply, dims_of, is_float, number_of, spread, tensor_info
@@ -133,28 +134,161 @@ class Min(Reduction):
         return np.asarray(np.min(data, self.axis, keepdims=self.keepdims, initial=greatest))
 
 
+def _centered(x: Term, axis: tuple[int, ...] | None) -> Term:
+    """The distances of elements from their mean along `axis`."""
+    return apply("subtract", x, Mean(axis, True).call(x))
+
+
+def _mean_gradient(
+    grad: RelaxExpr, x: Term, axis: tuple[int, ...] | None, keepdims: bool
+) -> RelaxExpr | None:
+    """The gradient of the operand of a mean along `axis`."""
+    gradient, dims = spread(grad, x, axis, keepdims), dims_of(x)
+    if gradient is None or dims is None:
+        return None
+    folded = dims if axis is None else [dims[a] for a in axis]
+    return apply("divide", gradient, number_of(folded, tensor_info(x).dtype))
+
+
+class Moment(Reduction):
+    """The base of means of floats; of nothing they are NaN."""
+
+    __slots__ = ()
+
+    exactness: ClassVar[Exactness] = Exactness.NEVER
+    takes: ClassVar[tuple[str, ...]] = ("float",)
+
+    def average(self, data: Array) -> Array:
+        """The mean of an array along `axis`."""
+        with np.errstate(all="ignore"):
+            total = np.sum(data, self.axis, keepdims=True)
+            return np.asarray(total / total.dtype.type(data.size / max(total.size, 1)))
+
+    def mean_square(self, data: Array) -> Array:
+        """The mean of the squares of the distances from the mean, with the dimensions asked for."""
+        wide = _widened(data)
+        with np.errstate(all="ignore"):
+            return self.kept(self.average(np.square(wide - self.average(wide))))
+
+    def kept(self, result: Array) -> Array:
+        """A result of which all dimensions are kept, with the dimensions asked for."""
+        if self.keepdims:
+            return result
+        return np.asarray(np.squeeze(result, tuple(range(result.ndim)) if self.axis is None else self.axis))
+
+
 @operator("relax.mean")
-class Mean(Reduction):
+class Mean(Moment):
     """The mean along `axis`, of floats; of nothing, NaN."""
 
     axis: tuple[int, ...] | None = None
     keepdims: bool = False
-    exactness: ClassVar[Exactness] = Exactness.NEVER
-    takes: ClassVar[tuple[str, ...]] = ("float",)
     compute = topi.mean
 
     def reference(self, data: Array) -> Array:
-        with np.errstate(all="ignore"):
-            total = np.sum(_widened(data), self.axis, keepdims=self.keepdims)
-            return np.asarray(total / total.dtype.type(data.size / max(total.size, 1))).astype(data.dtype)
+        return self.kept(self.average(_widened(data))).astype(data.dtype)
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         (x,) = operands
-        gradient, dims = spread(grad, x, self.axis, self.keepdims), dims_of(x)
-        if gradient is None or dims is None:
-            return None
-        folded = dims if self.axis is None else [dims[axis] for axis in self.axis]
-        return (apply("divide", gradient, number_of(folded, tensor_info(x).dtype)),)
+        gradient = _mean_gradient(grad, x, self.axis, self.keepdims)
+        return None if gradient is None else (gradient,)
+
+
+@operator("relax.variance")
+class Variance(Moment):
+    """The mean of the squares of the distances from the mean along `axis`, of floats; of nothing, NaN."""
+
+    axis: tuple[int, ...] | None = None
+    keepdims: bool = False
+    compute = topi.variance
+
+    def reference(self, data: Array) -> Array:
+        return self.mean_square(data).astype(data.dtype)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        (x,) = operands
+        gradient = _mean_gradient(grad * 2.0, x, self.axis, self.keepdims)
+        return None if gradient is None else (gradient * _centered(x, self.axis),)
+
+
+@operator("relax.std")
+class Std(Moment):
+    """The standard deviation along `axis`, of floats: the square root of the variance; of nothing, NaN."""
+
+    axis: tuple[int, ...] | None = None
+    keepdims: bool = False
+    compute = topi.std
+
+    def reference(self, data: Array) -> Array:
+        return np.sqrt(self.mean_square(data)).astype(data.dtype)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        (x,) = operands
+        gradient = _mean_gradient(grad / result, x, self.axis, self.keepdims)
+        return None if gradient is None else (gradient * _centered(x, self.axis),)
+
+
+@operator("relax.median")
+class Median(Reduction):
+    """The median along `axis`, of an even number of elements the lower one; NaN if there is one.
+
+    Along a single axis a tuple: the values, and the int64 index of the first element that is the median. A dimension
+    that turns out empty is an error.
+    """
+
+    exactness: ClassVar[Exactness] = Exactness.IEEE
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
+    total = False
+
+    axis: tuple[int, ...] | None = None
+    keepdims: bool = False
+    compute = topi.median
+
+    def infer(self, x: TensorStructInfo) -> StructInfo:
+        values = Reduction.infer(self, x)
+        require_elements(x, self.axis)
+        return TupleStructInfo((values, like(values, "int64"))) if self._is_single() else values
+
+    def _is_single(self) -> bool:
+        return self.axis is not None and len(self.axis) == 1
+
+    def reference(self, data: Array) -> Array | list[Array]:
+        axes = tuple(range(data.ndim)) if self.axis is None else tuple(a % data.ndim for a in self.axis)
+        moved = np.moveaxis(data, axes, tuple(range(-len(axes), 0))) if axes else data
+        left = moved.shape[: data.ndim - len(axes)]
+        flat = _widened(moved.reshape(*left, math.prod(data.shape[d] for d in axes)))
+        if not flat.shape[-1]:
+            raise ValueError("the median of an empty dimension")
+        missing = np.isnan(flat).any(-1, keepdims=True)
+        wanted = np.where(
+            missing, np.sort(flat, -1)[..., -1:], np.sort(flat, -1)[..., [(flat.shape[-1] - 1) // 2]]
+        )
+        index = np.argmax((flat == wanted) | (np.isnan(flat) & missing), -1)
+        values = np.take_along_axis(flat, index[..., None], -1)[..., 0].astype(data.dtype)
+        parts = [np.asarray(values), np.asarray(index, np.int64)]
+        if self.keepdims:
+            parts = [np.expand_dims(part, axes) for part in parts]
+        return parts if self._is_single() else parts[0]
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        return None if is_float(operands[0]) else (None,)
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        rule = Reduction.permuted(self, axes, infos) if self._is_single() else None
+        return None if rule is None else Permuted(rule.operator, rule.operands, rule.results * 2)
+
+
+def require_elements(x: TensorStructInfo, axis: Sequence[int] | None) -> None:
+    """Complain of a dimension to fold that is proved to be empty; leave what is not known to the run time."""
+    if x.dims is None:
+        return
+    for d in range(x.ndim) if axis is None else normalize_axes(axis, x.ndim, "axis", "x"):
+        message = f"dimension {d} is empty: nothing in it has an index"
+        verdict = prove_equal(x.dims[d], IntImm("int64", 0))
+        if verdict is Verdict.YES:
+            raise OperatorError(SHAPES, message, operand="x")
+        if verdict is Verdict.POSSIBLY:
+            check_later(x.dims[d] > 0, message)
 
 
 class ArgReduction(Operator):
@@ -170,19 +304,8 @@ class ArgReduction(Operator):
 
     def infer(self, x: TensorStructInfo) -> TensorStructInfo:
         self.require_dtype(x, "x", "float", "int", "uint", "bool")
-        if x.dims is not None:
-            axes = range(x.ndim) if self.axis is None else (self.require_axis(self.axis, x),)
-            for d in axes:
-                self.require_something(x.dims[d or 0], f"dimension {d} is empty: nothing in it has an index")
+        require_elements(x, None if self.axis is None else (self.axis,))
         return _folded(x, None if self.axis is None else (self.axis,), self.keepdims, "int64")
-
-    def require_something(self, size: PrimExpr, message: str) -> None:
-        """Complain of a size proved to be 0; leave what is not known to the run time."""
-        verdict = prove_equal(size, IntImm("int64", 0))
-        if verdict is Verdict.YES:
-            raise OperatorError(SHAPES, message, operand="x")
-        if verdict is Verdict.POSSIBLY:
-            check_later(size > 0, message)
 
     def index(self, data: Array, best: Any) -> Array:
         """NumPy's index of the best; like NumPy, raises ValueError where there is nothing to choose from."""
@@ -229,20 +352,23 @@ class ArgMin(ArgReduction):
         return self.index(data, np.argmin)
 
 
-@operator("relax.cumsum")
-class CumSum(Operator):
-    """Running sums along `axis`; without one, of the flattened tensor. `exclusive` leaves the element itself out.
+class Running(Operator):
+    """The base of running results along `axis`; without one, of the flattened tensor.
 
-    The result has `dtype`, or the input's. Integers wrap around.
+    The result has `dtype`, or the input's. `exclusive` leaves the element itself out.
     """
+
+    __slots__ = ()
 
     exactness: ClassVar[Exactness] = Exactness.INTEGERS
     total = True
 
-    axis: int | None = None
-    dtype: DataType | None = None
-    exclusive: bool = False
-    compute = topi.cumsum
+    start: ClassVar[int] = 0
+    """The result of nothing."""
+
+    axis: int | None
+    dtype: DataType | None
+    exclusive: bool
 
     def infer(self, data: TensorStructInfo) -> TensorStructInfo:
         self.require_dtype(data, "data", "float", "int", "uint", "bool")
@@ -250,9 +376,9 @@ class CumSum(Operator):
         self.require(
             not dtype.is_bool,
             "data",
-            "of a dtype that sums have",
+            "of a dtype that numbers have",
             found="bool",
-            hint='say which: R.cumsum(x, dtype="int64")',
+            hint=f'say which: R.{self.short_name}(x, dtype="int64")',
         )
         if self.axis is not None:
             self.require_axis(self.axis, data)
@@ -264,22 +390,56 @@ class CumSum(Operator):
             size = size * extent
         return tensor((simplify(size),), dtype)
 
-    def reference(self, data: Array) -> Array:
+    def running(self, data: Array, accumulate: Callable[..., Any]) -> Array:
+        """The result, given NumPy's function of running results."""
         kind = (self.dtype or DataType(data.dtype.name)).numpy()
         flat = data.reshape(-1) if self.axis is None else data
         axis = 0 if self.axis is None else self.axis
         wide = _widened(convert_array(flat, kind))
-        total = np.cumsum(wide, axis, dtype=wide.dtype) + wide.dtype.type(
-            0
-        )  # sums begin with 0: of -0.0 it is 0.0
+        result = np.asarray(accumulate(wide, axis, dtype=wide.dtype))
         if self.exclusive:
-            total = np.roll(total, 1, axis)
+            result = np.roll(result, 1, axis)
             first: list[Any] = [slice(None)] * flat.ndim
             first[axis] = slice(0, 1)
-            total[tuple(first)] = 0
-        return total.astype(kind)
+            result[tuple(first)] = self.start
+        return result.astype(kind)
 
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
         if self.axis is None or not has_rank(infos, axes):
             return None
         return Permuted(self.replace(axis=moved_axis(self.axis, axes)), (axes,), (axes,))
+
+
+@operator("relax.cumsum")
+class CumSum(Running):
+    """Running sums along `axis`; without one, of the flattened tensor. `exclusive` leaves the element itself out.
+
+    The result has `dtype`, or the input's. Integers wrap around.
+    """
+
+    axis: int | None = None
+    dtype: DataType | None = None
+    exclusive: bool = False
+    compute = topi.cumsum
+
+    def reference(self, data: Array) -> Array:
+        # Sums begin with 0: of -0.0 it is 0.0.
+        return self.running(data, lambda *args, **kwargs: np.cumsum(*args, **kwargs) + kwargs["dtype"].type(0))
+
+
+@operator("relax.cumprod")
+class CumProd(Running):
+    """Running products along `axis`; without one, of the flattened tensor. `exclusive` leaves the element itself out.
+
+    The result has `dtype`, or the input's. Integers wrap around.
+    """
+
+    start = 1
+
+    axis: int | None = None
+    dtype: DataType | None = None
+    exclusive: bool = False
+    compute = topi.cumprod
+
+    def reference(self, data: Array) -> Array:
+        return self.running(data, np.cumprod)

@@ -524,3 +524,10 @@ class Astype(Operator):
         if dtype.is_void:
             return None
         return (Astype(dtype).call(grad) if dtype.is_float and self.dtype.is_float else None,)
+
+
+@operator("relax.wrap_param")
+class WrapParam(Astype):
+    """A parameter of the model, converted to a dtype as `astype` converts."""
+
+    dtype: DataType = DataType("float32")

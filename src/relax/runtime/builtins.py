@@ -56,6 +56,7 @@ from typing import Any, cast
 
 import tvm_ffi
 
+from . import inspection as inspection  # registers its builtins
 from . import match as match  # registers its builtins
 from . import ops
 from .builtin_table import UNKNOWN, VIEW, Effects, builtin

@@ -21,6 +21,7 @@ from .broadcast import (
     left_shift,
     less,
     less_equal,
+    log_add_exp,
     logical_and,
     logical_or,
     logical_xor,
@@ -34,6 +35,7 @@ from .broadcast import (
     same_size,
     subtract,
 )
+from .grad import nll_loss_backward, take_backward
 from .linalg import matmul
 from .math import (
     abs,
@@ -71,8 +73,14 @@ from .math import (
     tanh,
     trunc,
 )
+from .matrices import as_size, cosine_window, eye, tril, triu
+from .order import bucketize, median
 from .powers import power
-from .reduction import argmax, argmin, cumsum, max, mean, min, prod, sum
+from .qdq import dequantize, quantize
+from .random import normal, uniform
+from .reduction import argmax, argmin, cumprod, cumsum, max, mean, min, prod, std, sum, variance
+from .sampling import multinomial_from_uniform
+from .ternary import ewise_fma
 from .transform import (
     arange,
     arange_size,
@@ -103,6 +111,7 @@ __all__ = [
     "arange_size",
     "argmax",
     "argmin",
+    "as_size",
     "asin",
     "asinh",
     "atan",
@@ -115,18 +124,24 @@ __all__ = [
     "broadcast_size",
     "broadcast_to",
     "broadcast_with",
+    "bucketize",
     "cast",
     "ceil",
     "clip",
     "concatenate",
     "cos",
     "cosh",
+    "cosine_window",
+    "cumprod",
     "cumsum",
+    "dequantize",
     "divide",
     "equal",
     "erf",
+    "ewise_fma",
     "exp",
     "expand_dims",
+    "eye",
     "flatten",
     "flip",
     "floor",
@@ -144,6 +159,7 @@ __all__ = [
     "less",
     "less_equal",
     "log",
+    "log_add_exp",
     "logical_and",
     "logical_not",
     "logical_or",
@@ -152,15 +168,20 @@ __all__ = [
     "max",
     "maximum",
     "mean",
+    "median",
     "min",
     "minimum",
     "mod",
+    "multinomial_from_uniform",
     "multiply",
     "negative",
+    "nll_loss_backward",
     "nn",
+    "normal",
     "not_equal",
     "power",
     "prod",
+    "quantize",
     "read_broadcast",
     "repeat",
     "reshape",
@@ -177,14 +198,20 @@ __all__ = [
     "square",
     "squeeze",
     "stack",
+    "std",
     "strided_slice",
     "subtract",
     "sum",
     "take",
+    "take_backward",
     "tan",
     "tanh",
     "tile",
     "transpose",
+    "tril",
+    "triu",
     "trunc",
+    "uniform",
+    "variance",
     "where",
 ]

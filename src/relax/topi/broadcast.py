@@ -6,6 +6,7 @@ are chosen when it runs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -175,12 +176,24 @@ right_shift = _function(
     "right_shift", lambda a, b: a >> b, "a shifted right by b, keeping its sign; b is cut off at the width."
 )
 
+
+
+def _log_add_exp(a: PrimExpr, b: PrimExpr) -> PrimExpr:
+    if a.dtype.bits < 32:
+        wide = _log_add_exp(cast_expr("float32", a), cast_expr("float32", b))
+        return cast_expr(a.dtype, wide)
+    twice = a + const(math.log(2), a.dtype)  # also of two infinities, whose distance is NaN
+    return Select(a.equal(b), twice, intrin.max(a, b) + intrin.log1p(intrin.exp(-intrin.abs(a - b))))
+
+
+log_add_exp = _function("log_add_exp", _log_add_exp, "log(eᵃ + eᵇ), without overflow on the way.")
+
 te.register_tensor_arithmetic(add=add, subtract=subtract, multiply=multiply, divide=divide)
 
 __all__ = [
     "add", "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_index", "broadcast_shape", "broadcast_size",
     "broadcast_to",
     "broadcast_with", "divide", "equal", "floor_divide", "floor_mod", "greater", "greater_equal", "left_shift",
-    "less", "less_equal", "logical_and", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply",
+    "less", "less_equal", "log_add_exp", "logical_and", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply",
     "not_equal", "read_broadcast", "right_shift", "same_size", "subtract",
 ]  # fmt: skip

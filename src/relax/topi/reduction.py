@@ -1,7 +1,7 @@
-"""Formulas that fold a tensor along axes: sum, prod, max, min, mean, argmax, argmin, cumsum.
+"""Formulas that fold a tensor along axes: sum, prod, max, min, mean, variance, argmax, argmin, cumsum, cumprod.
 
 float16, bfloat16 and the 8-bit floats accumulate in float32 and are rounded once. Over nothing, sum is 0, prod 1, max
-and min are the least and greatest value of the dtype, mean is NaN and argmax/argmin are -1.
+and min are the least and greatest value of the dtype, mean and variance are NaN and argmax/argmin are -1.
 """
 
 # The parameters of a formula are index variables; te.compute says so, but not in a way a type checker can follow.
@@ -23,7 +23,7 @@ from .util import accumulator_dtype, normalize_axes, normalize_axis
 Axis = int | Sequence[int] | None
 
 
-def _source_index(
+def source_index(
     ndim: int, axes: tuple[int, ...], keepdims: bool, outer: Sequence[Any], inner: Sequence[Any]
 ) -> list[Any]:
     """The index at which the input is read: the reduction's variables on `axes`, the output's elsewhere."""
@@ -58,7 +58,7 @@ def _reduce(
     inner = [te.reduce_axis((0, x.shape[d]), f"k{d}") for d in axes]
 
     def formula(*outer: Any) -> Any:
-        return fold(element(x(*_source_index(x.ndim, axes, keepdims, outer, inner))), axis=inner)
+        return fold(element(x(*source_index(x.ndim, axes, keepdims, outer, inner))), axis=inner)
 
     return te.compute(reduced_shape(x.shape, axes, keepdims), formula, name, tag="comm_reduce")
 
@@ -91,14 +91,52 @@ def min(x: te.Tensor, axis: Axis = None, keepdims: bool = False) -> te.Tensor:
     return _reduce(x, axis, keepdims, "min", te.min)
 
 
+def _count(x: te.Tensor, axes: tuple[int, ...], dtype: str) -> PrimExpr:
+    """The number of elements that are folded into one, as a float."""
+    count: PrimExpr = const(1, "int64")
+    for d in axes:
+        count = count * x.shape[d]
+    return count.astype(dtype)
+
+
 def mean(x: te.Tensor, axis: Axis = None, keepdims: bool = False) -> te.Tensor:
     """The mean along `axis`."""
     wide = accumulator_dtype(x.dtype)
-    count: PrimExpr = const(1, "int64")
-    for d in normalize_axes(axis, x.ndim):
-        count = count * x.shape[d]
+    count = _count(x, normalize_axes(axis, x.ndim), wide)
     total = _reduce(x, axis, keepdims, "mean_total", te.sum, lambda value: value.astype(wide))
-    return te.compute(total.shape, lambda *i: (total(*i) / count.astype(wide)).astype(x.dtype), "mean")
+    return te.compute(total.shape, lambda *i: (total(*i) / count).astype(x.dtype), "mean")
+
+
+def variance(x: te.Tensor, axis: Axis = None, keepdims: bool = False) -> te.Tensor:
+    """The mean of the squares of the distances from the mean along `axis`."""
+    mean_square = _mean_square(x, axis, keepdims)
+    return te.compute(mean_square.shape, lambda *i: mean_square(*i).astype(x.dtype), "variance")
+
+
+def std(x: te.Tensor, axis: Axis = None, keepdims: bool = False) -> te.Tensor:
+    """The square root of the variance along `axis`."""
+    mean_square = _mean_square(x, axis, keepdims)
+    return te.compute(mean_square.shape, lambda *i: intrin.sqrt(mean_square(*i)).astype(x.dtype), "std")
+
+
+def _mean_square(x: te.Tensor, axis: Axis, keepdims: bool) -> te.Tensor:
+    """The variance in the dtype that sums are kept in."""
+    wide = accumulator_dtype(x.dtype)
+    axes = normalize_axes(axis, x.ndim)
+    count = _count(x, axes, wide)
+    total = _reduce(x, axis, True, "variance_total", te.sum, lambda value: value.astype(wide))
+    center = te.compute(total.shape, lambda *i: total(*i) / count, "variance_mean")
+    inner = [te.reduce_axis((0, x.shape[d]), f"k{d}") for d in axes]
+
+    def squares(*outer: Any) -> Any:
+        index = source_index(x.ndim, axes, keepdims, outer, inner)
+        place = [const(0, "int64") if d in axes else index[d] for d in range(x.ndim)]
+        distance = x(*index).astype(wide) - center(*place)
+        return te.sum(distance * distance, axis=inner)
+
+    shape = reduced_shape(x.shape, axes, keepdims)
+    squared = te.compute(shape, squares, "variance_squares", tag="comm_reduce")
+    return te.compute(shape, lambda *i: squared(*i) / count, "variance_wide")
 
 
 def _arg_reducer(better: Callable[[Any, Any], PrimExpr], worst: Callable[[str], PrimExpr], name: str) -> Any:
@@ -132,7 +170,7 @@ def _arg(x: te.Tensor, axis: int | None, keepdims: bool, name: str, reducer: Any
         flat: PrimExpr = const(0, "int64")
         for var, d in zip(inner, axes, strict=True):
             flat = flat * x.shape[d] + var.var.astype("int64")
-        return reducer((flat, x(*_source_index(x.ndim, axes, keepdims, outer, inner))), axis=inner)
+        return reducer((flat, x(*source_index(x.ndim, axes, keepdims, outer, inner))), axis=inner)
 
     pair = te.compute(reduced_shape(x.shape, axes, keepdims), formula, f"{name}_pair", tag="comm_reduce_idx")
     return te.compute(pair[0].shape, lambda *i: pair[0](*i), name)
@@ -187,13 +225,33 @@ def cumsum(
     x: te.Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool = False
 ) -> te.Tensor:
     """Running sums along `axis`; of the flattened tensor for None. `exclusive` leaves the element itself out."""
+    return _running(x, axis, dtype, exclusive, "cumsum", 0, lambda so_far, value: so_far + value)
+
+
+def cumprod(
+    x: te.Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool = False
+) -> te.Tensor:
+    """Running products along `axis`; of the flattened tensor for None. `exclusive` leaves the element itself out."""
+    return _running(x, axis, dtype, exclusive, "cumprod", 1, lambda so_far, value: so_far * value)
+
+
+def _running(
+    x: te.Tensor,
+    axis: int | None,
+    dtype: str | None,
+    exclusive: bool,
+    name: str,
+    start: int,
+    step: Callable[[PrimExpr, PrimExpr], PrimExpr],
+) -> te.Tensor:
+    """A `scan` that begins with a number, in the dtype that results are kept in."""
     kind = DataType(dtype) if dtype else x.dtype
     if axis is None:
         x, axis = _flat(x), 0
     wide = accumulator_dtype(kind)
-    total = scan(x, axis, wide, exclusive, "cumsum", const(0, wide), lambda so_far, value: so_far + value)
+    total = scan(x, axis, wide, exclusive, name, const(start, wide), step)
     return (
-        total if wide == kind else te.compute(total.shape, lambda *i: total(*i).astype(kind), "cumsum_cast")
+        total if wide == kind else te.compute(total.shape, lambda *i: total(*i).astype(kind), f"{name}_cast")
     )
 
 

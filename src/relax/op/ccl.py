@@ -1,0 +1,145 @@
+"""Collective communication, ``relax.op.ccl.allreduce`` and kin: what workers that run one program tell each other.
+
+A program is run by one worker, who hears only himself: what is gathered or reduced is his own tensor. Inference knows
+any number of workers; a kernel for more than one is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal
+
+from .. import topi
+from ..info.text import prim_text
+from ..ir import StructInfo
+from ..prim import IntImm, Verdict, intrin, prove_equal, simplify
+from ..struct_info import TensorStructInfo
+from .base import Gradients, Term
+from .dims import tensor
+from .errors import ATTRIBUTES, SHAPES, OperatorError
+from .facts import Axes, Permuted, has_rank, moved_axis
+from .operator import Array, composite, operator, public_function, public_names
+from .shapes import Move
+
+
+class Collective(Move):
+    """The base: with one worker, the result is a copy."""
+
+    __slots__ = ()
+
+    workers: ClassVar[str] = ""
+    """The attribute that is the number of workers."""
+
+    def infer(self, x: TensorStructInfo) -> TensorStructInfo:
+        return x
+
+    def require_one_worker(self) -> None:
+        """Complain of a call for several workers, which nothing can run."""
+        if self.workers and getattr(self, self.workers) != 1:
+            raise OperatorError(
+                ATTRIBUTES,
+                f"{self.workers} is {getattr(self, self.workers)}, but a program is run by one worker",
+            )
+
+    def compute(self, x: Any) -> Any:
+        self.require_one_worker()
+        return topi.identity(x)
+
+    def reference(self, x: Array) -> Array:
+        self.require_one_worker()
+        return x.copy()
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        return None
+
+
+@operator("relax.ccl.allreduce")
+class AllReduce(Collective):
+    """The sum (or another reduction) of the tensors of all workers, of the worker's group or of all groups."""
+
+    elementwise: ClassVar[bool] = True
+    total = True
+
+    op_type: Literal["sum", "prod", "min", "max", "avg"] = "sum"
+    in_group: bool = True
+
+
+@operator("relax.ccl.allgather")
+class AllGather(Collective):
+    """The tensors of all workers, one after the other along the first dimension."""
+
+    workers = "num_workers"
+
+    num_workers: int
+    in_group: bool = True
+
+    def infer(self, x: TensorStructInfo) -> TensorStructInfo:
+        self.require_attribute(self.num_workers > 0, "num_workers", "a positive number")
+        self.require(x.ndim != 0, "x", "a tensor of at least one dimension", code=SHAPES)
+        if x.dims is None or self.num_workers == 1:
+            return x
+        return tensor([simplify(x.dims[0] * self.num_workers), *x.dims[1:]], x.dtype)
+
+
+@operator("relax.ccl.broadcast_from_worker0")
+class BroadcastFromWorker0(Collective):
+    """The tensor of worker 0."""
+
+    elementwise: ClassVar[bool] = True
+    total = True
+
+
+class Scattering(Collective):
+    """The base of operators that give each worker one of `num_workers` equal parts along `axis`."""
+
+    __slots__ = ()
+
+    workers = "num_workers"
+
+    num_workers: int
+    axis: int
+
+    def infer(self, x: TensorStructInfo) -> TensorStructInfo:
+        self.require_attribute(self.num_workers > 0, "num_workers", "a positive number")
+        axis = self.require_axis(self.axis, x, "x")
+        if axis is None or x.dims is None or self.num_workers == 1:
+            return x
+        size = x.dims[axis]
+        if prove_equal(intrin.floormod(size, self.num_workers), IntImm("int64", 0)) is Verdict.NO:
+            message = f"dimension {axis} is {prim_text(size)}, which {self.num_workers} workers cannot share"
+            raise OperatorError(SHAPES, message, operand="x")
+        part = simplify(intrin.floordiv(size, self.num_workers))
+        return tensor([*x.dims[:axis], part, *x.dims[axis + 1 :]], x.dtype)
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        if not has_rank(infos, axes) or not axes:
+            return None
+        return Permuted(self.replace(axis=moved_axis(self.axis, axes)), (axes,), (axes,))
+
+
+@operator("relax.ccl.scatter_collective")
+class ScatterCollective(Scattering):
+    """The worker's part of worker 0's tensor, which is cut into equal parts along `axis`."""
+
+    num_workers: int
+    axis: int = 0
+
+
+@composite("relax.ccl.scatter_from_worker0")
+def scatter_from_worker0(x: Any, num_workers: int, axis: int = 0) -> Any:
+    """The worker's part of worker 0's tensor: another name of scatter_collective."""
+    return ScatterCollective(num_workers, axis).call(x)
+
+
+__all__ = ["Scattering"]
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    function = public_function(f"relax.ccl.{name}")
+    if function is None:
+        raise AttributeError(f"relax.op.ccl has no operator {name!r}")
+    return function
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *public_names("relax.ccl.")})

@@ -1,0 +1,165 @@
+"""Operators for automatic differentiation, ``relax.op.grad.no_grad`` and kin: marks, and backward functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from .. import topi
+from ..struct_info import PrimStructInfo, TensorStructInfo
+from .base import Gradients, Term
+from .binary import as_tensor
+from .dims import require_same_dim, same_dtype
+from .errors import SHAPES, OperatorError
+from .operator import Array, Operator, operator, public_function, public_names
+from .shapes import Move
+
+
+class Mark(Move):
+    """The base of marks: the value of one is its operand's; it says something to differentiation."""
+
+    __slots__ = ()
+
+    elementwise: ClassVar[bool] = True
+    total = True
+
+    def infer(self, input: TensorStructInfo) -> TensorStructInfo:
+        return input
+
+    compute = topi.identity
+
+    def reference(self, input: Array) -> Array:
+        return input.copy()
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        return (grad,)
+
+
+@operator("relax.grad.no_grad")
+class NoGrad(Mark):
+    """The input, to which no gradient passes."""
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        return (None,)
+
+
+@operator("relax.grad.start_checkpoint")
+class StartCheckpoint(Mark):
+    """The input, from which on a backward function computes values again instead of keeping them."""
+
+
+@operator("relax.grad.end_checkpoint")
+class EndCheckpoint(Mark):
+    """The input, which ends what start_checkpoint began: this value is kept."""
+
+
+@operator("relax.grad.take_backward")
+class TakeBackward(Operator):
+    """The gradient of `take` by x: zeros of x's shape, to which output_grad is added at the indices.
+
+    A negative index counts from the end; one out of range is an error. Sums of 16- and 8-bit floats are rounded each time.
+    """
+
+    axis: int | None = None
+
+    def infer(
+        self,
+        output_grad: TensorStructInfo,
+        x: TensorStructInfo,
+        indices: TensorStructInfo | PrimStructInfo,
+    ) -> TensorStructInfo:
+        index = as_tensor(indices)
+        self.require_dtype(x, "x", "float")
+        self.require_dtype(index, "indices", "int", "uint")
+        same_dtype(output_grad.dtype, x.dtype, ("output_grad", "x"))
+        axis = None if self.axis is None else self.require_axis(self.axis, x, "x")
+        ranks = (x.ndim, index.ndim, output_grad.ndim)
+        if -1 not in ranks:
+            rank = index.ndim + (0 if axis is None else x.ndim - 1)
+            fits = output_grad.ndim == rank
+            expected = f"of {rank} dimensions, as take gives"
+            self.require(fits, "output_grad", expected, code=SHAPES, found=str(output_grad.ndim))
+        return x
+
+    compute = topi.take_backward
+
+    def reference(self, output_grad: Array, x: Array, indices: Array) -> Array:
+        axis = 0 if self.axis is None else self.axis % x.ndim
+        flat = np.zeros(x.size if self.axis is None else x.shape, x.dtype)
+        index = np.asarray(indices)
+        place: list[Any] = [slice(None)] * flat.ndim
+        for at in np.ndindex(index.shape):
+            place[axis] = int(index[at])
+            flat[tuple(place)] += output_grad[(*[slice(None)] * axis, *at)]
+        return flat.reshape(x.shape)
+
+
+@operator("relax.grad.nll_loss_backward")
+class NllLossBackward(Operator):
+    """The gradient of `nn.nll_loss` by the predictions: -weight · output_grad at the target's class, elsewhere 0.
+
+    For the reduction "mean" it is divided by the sum of the weights of all targets. A target that is `ignore_index`
+    has weight 0. Where there are weights, a target that names no class is an error.
+    """
+
+    reduction: Literal["mean", "sum", "none"] = "mean"
+    ignore_index: int = -100
+
+    def infer(
+        self,
+        output_grad: TensorStructInfo,
+        predictions: TensorStructInfo,
+        targets: TensorStructInfo,
+        weights: TensorStructInfo | None = None,
+    ) -> TensorStructInfo:
+        self.require_dtype(predictions, "predictions", "float")
+        self.require_dtype(targets, "targets", "int", "uint")
+        self.require(
+            predictions.ndim != 0, "predictions", "a tensor with a dimension of classes", code=SHAPES
+        )
+        if -1 not in (predictions.ndim, targets.ndim):
+            fits = targets.ndim == predictions.ndim - 1
+            expected = f"of {predictions.ndim - 1} dimensions, as predictions without that of the classes"
+            self.require(fits, "targets", expected, code=SHAPES, found=str(targets.ndim))
+        if self.reduction == "none" and output_grad.dims is not None and targets.dims is not None:
+            message = "output_grad must have the shape of targets"
+            error = OperatorError(SHAPES, message, operand="output_grad")
+            if len(output_grad.dims) != len(targets.dims):
+                raise error
+            for found, size in zip(output_grad.dims, targets.dims, strict=True):
+                require_same_dim(found, size, error)
+        elif self.reduction != "none":
+            self.require(output_grad.ndim in (-1, 0), "output_grad", "a scalar", code=SHAPES)
+        return predictions
+
+    compute = topi.nll_loss_backward
+
+    def reference(
+        self, output_grad: Array, predictions: Array, targets: Array, weights: Array | None = None
+    ) -> Array:
+        x = predictions[None] if predictions.ndim == 1 else predictions
+        target = np.asarray(targets).reshape((*x.shape[:1], *x.shape[2:]))
+        wide = np.float64 if x.dtype == np.float64 else np.float32
+        table = np.ones(x.shape[1], wide) if weights is None else weights.astype(wide)
+        used = target != self.ignore_index
+        each = np.where(used, table[np.where(used, target, 0)], 0).astype(wide)
+        scale = output_grad.astype(wide) / (each.sum(dtype=wide) if self.reduction == "mean" else 1)
+        at_class = np.moveaxis(np.eye(x.shape[1], dtype=wide)[np.where(used, target, 0)], -1, 1)
+        grad = -at_class * np.expand_dims(each * np.broadcast_to(scale, target.shape), 1)
+        return grad.reshape(predictions.shape).astype(predictions.dtype)
+
+
+__all__: list[str] = []
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    function = public_function(f"relax.grad.{name}")
+    if function is None:
+        raise AttributeError(f"relax.op.grad has no operator {name!r}")
+    return function
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *public_names("relax.grad.")})

@@ -1,0 +1,209 @@
+"""Facts about a tensor as scalars of the program: ``relax.op.inspect.tensor_shape_i(x, axis)`` and kin.
+
+What is known when the program is compiled is a constant, or an expression of its sizes; the rest a function of the
+runtime reads off the tensor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..expr import Call, PrimValue
+from ..ir import RelaxExpr
+from ..prim import IntImm, PrimExpr, const
+from ..runtime.dtypes import DLPACK_CODES
+from ..struct_info import PrimStructInfo, TensorStructInfo
+from .base import Gradients, Term
+from .errors import AXES, DTYPES, OperatorError
+from .known import known_struct_info
+from .operator import Array, Operator, operator, public_function, public_names
+from .shapes import product
+
+
+class Inspection(Operator):
+    """The base: a scalar that is read off a tensor, not off its elements."""
+
+    __slots__ = ()
+
+    propagates_vdevice = False
+
+    gives: ClassVar[str] = "int64"
+
+    def value(self, x: TensorStructInfo) -> PrimExpr | None:
+        """The scalar, if it is known."""
+        raise NotImplementedError
+
+    def scalar(self, value: PrimExpr | None) -> PrimStructInfo:
+        """The struct info of a scalar that may be known."""
+        return PrimStructInfo(self.gives) if value is None else PrimStructInfo(value=value)
+
+    def infer(self, x: TensorStructInfo) -> PrimStructInfo:
+        return self.scalar(self.value(x))
+
+    def legalize(self, builder: Any, call: Call) -> RelaxExpr:
+        info = known_struct_info(call)
+        if isinstance(info, PrimStructInfo) and info.value is not None:
+            return PrimValue(info.value, span=call.span)
+        return super().legalize(builder, call)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        return (None,) * len(operands)
+
+
+class OfDtype(Inspection):
+    """The base of facts about the dtype, as DLPack numbers them."""
+
+    __slots__ = ()
+
+    def value(self, x: TensorStructInfo) -> PrimExpr | None:
+        return None if x.dtype.is_void else const(self.number(x), self.gives)
+
+    def number(self, x: TensorStructInfo) -> int:
+        """The fact about a dtype that is known."""
+        raise NotImplementedError
+
+
+@operator("relax.inspect.tensor_dtype_code")
+class TensorDtypeCode(OfDtype):
+    """The kind of x's dtype as DLPack numbers it, a uint8: 0 signed integers, 1 unsigned, 2 floats, 4 bfloat16, 6 bool."""
+
+    gives = "uint8"
+    packed: ClassVar[str | None] = "relax.run.tensor_dtype_code"
+
+    def number(self, x: TensorStructInfo) -> int:
+        return DLPACK_CODES[x.dtype][0]
+
+    def reference(self, x: Array) -> Array:
+        return np.uint8(DLPACK_CODES[x.dtype.name][0])
+
+
+@operator("relax.inspect.tensor_dtype_bits")
+class TensorDtypeBits(OfDtype):
+    """The number of bits of x's dtype as DLPack has it, a uint8; of bool, 8."""
+
+    gives = "uint8"
+    packed: ClassVar[str | None] = "relax.run.tensor_dtype_bits"
+
+    def number(self, x: TensorStructInfo) -> int:
+        return DLPACK_CODES[x.dtype][1]
+
+    def reference(self, x: Array) -> Array:
+        return np.uint8(DLPACK_CODES[x.dtype.name][1])
+
+
+@operator("relax.inspect.tensor_dtype_lanes")
+class TensorDtypeLanes(Inspection):
+    """The number of lanes of x's dtype, a uint16: tensors have one."""
+
+    gives = "uint16"
+
+    def value(self, x: TensorStructInfo) -> PrimExpr | None:
+        return const(1, self.gives)
+
+    def reference(self, x: Array) -> Array:
+        return np.uint16(1)
+
+
+@operator("relax.inspect.tensor_ndim")
+class TensorNdim(Inspection):
+    """The number of dimensions of x, an int32."""
+
+    gives = "int32"
+    packed: ClassVar[str | None] = "relax.run.tensor_ndim"
+
+    def value(self, x: TensorStructInfo) -> PrimExpr | None:
+        return None if x.ndim == -1 else const(x.ndim, self.gives)
+
+    def reference(self, x: Array) -> Array:
+        return np.int32(x.ndim)
+
+
+class OfAxis(Inspection):
+    """The base of facts about one dimension of a tensor. The axis is a scalar of the program ≥ 0."""
+
+    __slots__ = ()
+
+    def infer(self, x: TensorStructInfo, axis: PrimStructInfo) -> PrimStructInfo:
+        if not axis.dtype.is_integer:
+            raise OperatorError(DTYPES, f"axis must be an integer, found {axis.dtype!s}", operand="axis")
+        if not isinstance(axis.value, IntImm):
+            return self.scalar(None)
+        number = axis.value.value
+        if number < 0 or (x.ndim != -1 and number >= x.ndim):
+            allowed = "a size ≥ 0" if x.ndim == -1 else f"from 0 to {x.ndim - 1}"
+            raise OperatorError(
+                AXES, f"axis {number} is out of range: expected {allowed}", operand="axis"
+            )
+        return self.scalar(None if x.dims is None else self.at(x.dims, number))
+
+    def at(self, dims: Sequence[PrimExpr], axis: int) -> PrimExpr:
+        """The fact about a dimension of known sizes."""
+        raise NotImplementedError
+
+
+@operator("relax.inspect.tensor_shape_i")
+class TensorShapeI(OfAxis):
+    """The size of dimension `axis` of x, an int64. An axis that x does not have is an error."""
+
+    packed: ClassVar[str | None] = "relax.run.tensor_shape_i"
+
+    def at(self, dims: Sequence[PrimExpr], axis: int) -> PrimExpr:
+        return dims[axis]
+
+    def reference(self, x: Array, axis: int) -> Array:
+        return np.int64(x.shape[axis])
+
+
+@operator("relax.inspect.tensor_stride_i")
+class TensorStrideI(OfAxis):
+    """The number of elements from one index of dimension `axis` of x to the next, an int64: tensors are row-major."""
+
+    packed: ClassVar[str | None] = "relax.run.tensor_stride_i"
+
+    def at(self, dims: Sequence[PrimExpr], axis: int) -> PrimExpr:
+        return product(dims[axis + 1 :])
+
+    def reference(self, x: Array, axis: int) -> Array:
+        return np.int64(math.prod(x.shape[axis + 1 :]))
+
+
+class Offset(Inspection):
+    """The base of distances from the beginning of a tensor's memory to its first element: there is none."""
+
+    __slots__ = ()
+
+    gives = "uint64"
+
+    def value(self, x: TensorStructInfo) -> PrimExpr | None:
+        return const(0, self.gives)
+
+    def reference(self, x: Array) -> Array:
+        return np.uint64(0)
+
+
+@operator("relax.inspect.tensor_byte_offset")
+class TensorByteOffset(Offset):
+    """The bytes before the first element of x, a uint64: 0, as a tensor begins where its memory does."""
+
+
+@operator("relax.inspect.tensor_elem_offset")
+class TensorElemOffset(Offset):
+    """The elements before the first element of x, a uint64: 0, as a tensor begins where its memory does."""
+
+
+__all__: list[str] = []
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    function = public_function(f"relax.inspect.{name}")
+    if function is None:
+        raise AttributeError(f"relax.op.inspect has no operator {name!r}")
+    return function
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *public_names("relax.inspect.")})

@@ -1,0 +1,142 @@
+"""Quantization: floats as integers (or 8-bit floats) with a scale and a zero point, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from .. import topi
+from ..ir import DataType, StructInfo
+from ..runtime.rounding import convert_array
+from ..struct_info import TensorStructInfo
+from .base import Gradients, Term
+from .dims import like, require_same_dim
+from .errors import SHAPES, OperatorError
+from .facts import Axes, Exactness, Permuted, has_rank, moved_axis
+from .operator import Array, Operator, operator
+from .unary import Astype
+
+
+class Quantization(Operator):
+    """The base: a scale and a zero point for all elements, or one for each index along `axis`."""
+
+    __slots__ = ()
+
+    exactness: ClassVar[Exactness] = Exactness.IEEE
+    total = True
+
+    axis: int
+    out_dtype: DataType
+
+    def check_parameters(
+        self, data: TensorStructInfo, scale: TensorStructInfo, zero_point: TensorStructInfo
+    ) -> None:
+        """Complain of a scale or zero point that does not fit the data."""
+        self.require_dtype(scale, "scale", "float")
+        self.require_dtype(zero_point, "zero_point", "int", "uint", "float")
+        for name, info in (("scale", scale), ("zero_point", zero_point)):
+            few = info.ndim in (-1, 0, 1)
+            self.require(few, name, "of at most one dimension", code=SHAPES, found=str(info.ndim))
+            if info.ndim == 1 and info.dims is not None and not self._is_one(info):
+                self._require_one_each(data, info, name)
+
+    def _is_one(self, info: TensorStructInfo) -> bool:
+        return info.dims is not None and topi.same_size(info.dims[0], topi.as_size(1))
+
+    def _require_one_each(self, data: TensorStructInfo, info: TensorStructInfo, name: str) -> None:
+        axis = self.require_axis(self.axis, data)
+        if axis is not None and data.dims is not None and info.dims is not None:
+            message = f"{name} must have as many elements as dimension {axis} of data"
+            require_same_dim(info.dims[0], data.dims[axis], OperatorError(SHAPES, message, operand=name))
+
+    def spread(self, parameter: Array, data: Array) -> Array:
+        """The parameter, shaped so that it broadcasts with the data."""
+        if parameter.size == 1:
+            return parameter.reshape(())
+        shape = [1] * data.ndim
+        shape[self.axis] = -1
+        return parameter.reshape(shape)
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        if not has_rank(infos, axes) or not axes:
+            return None
+        scalars = [isinstance(info, TensorStructInfo) and info.ndim == 0 for info in infos[1:]]
+        moved = self if all(scalars) else self.replace(axis=moved_axis(self.axis, axes))
+        return Permuted(moved, (axes, None, None), (axes,))
+
+
+@operator("relax.quantize")
+class Quantize(Quantization):
+    """round(data / scale) + zero_point as out_dtype, halves to even; what it does not hold becomes its nearest limit.
+
+    Scale and zero point are scalars, or have one element for each index along `axis`. NaN gives 0. For an 8-bit float
+    nothing is rounded to a whole number: the sum is converted, and NaN stays NaN.
+    """
+
+    axis: int = -1
+    out_dtype: DataType = DataType("int8")
+
+    def infer(
+        self, data: TensorStructInfo, scale: TensorStructInfo, zero_point: TensorStructInfo
+    ) -> TensorStructInfo:
+        small = self.out_dtype.is_float and self.out_dtype.bits == 8
+        whole = self.out_dtype.is_integer and self.out_dtype.bits <= 32
+        self.require_attribute(
+            small or whole, "out_dtype", "an integer dtype of at most 32 bits, or an 8-bit float"
+        )
+        self.require_dtype(data, "data", "float")
+        self.check_parameters(data, scale, zero_point)
+        return like(data, self.out_dtype)
+
+    compute = topi.quantize
+
+    def reference(self, data: Array, scale: Array, zero_point: Array) -> Array:
+        target = self.out_dtype
+        wide = np.float64 if np.float64 in (data.dtype.type, scale.dtype.type) else np.float32
+        quotient = data.astype(wide) / self.spread(scale, data).astype(wide)
+        large = target.bits > 16 or zero_point.dtype.itemsize > 2
+        added = np.float64 if large else wide
+        zero = self.spread(zero_point, data).astype(added)
+        if target.is_float:
+            total = np.clip(quotient.astype(added) + zero, -target.max_finite, target.max_finite)
+            return convert_array(np.asarray(total), target.numpy())
+        return Astype(target).evaluate(np.asarray(np.rint(quotient).astype(added) + zero))
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        return None, None, None
+
+
+@operator("relax.dequantize")
+class Dequantize(Quantization):
+    """(data - zero_point) · scale as out_dtype: the inverse of `quantize`, of integers or 8-bit floats.
+
+    Scale and zero point are scalars, or have one element for each index along `axis`. The difference of integers is
+    exact; the product is computed in float32 (float64, if scale or out_dtype is) and converted.
+    """
+
+    axis: int = -1
+    out_dtype: DataType = DataType("float32")
+
+    def infer(
+        self, data: TensorStructInfo, scale: TensorStructInfo, zero_point: TensorStructInfo
+    ) -> TensorStructInfo:
+        self.require_attribute(self.out_dtype.is_float, "out_dtype", "a floating-point dtype")
+        self.require_dtype(data, "data", "int", "uint", "float")
+        narrow = data.dtype.is_void or data.dtype.bits <= (8 if data.dtype.is_float else 32)
+        expected = "a tensor of integers of at most 32 bits, or of 8-bit floats"
+        self.require(narrow, "data", expected, found=str(data.dtype))
+        self.check_parameters(data, scale, zero_point)
+        return like(data, self.out_dtype)
+
+    compute = topi.dequantize
+
+    def reference(self, data: Array, scale: Array, zero_point: Array) -> Array:
+        target = self.out_dtype
+        wide = np.float64 if target == "float64" or scale.dtype == np.float64 else np.float32
+        whole = all(DataType(x.dtype.name).is_integer for x in (data, zero_point))
+        exact = np.int64 if whole else wide
+        difference = data.astype(exact) - self.spread(zero_point, data).astype(exact)
+        product = difference.astype(wide) * self.spread(scale, data).astype(wide)
+        return convert_array(np.asarray(product), target.numpy())

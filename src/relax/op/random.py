@@ -1,0 +1,112 @@
+"""Random numbers, ``relax.op.random.uniform`` and kin: tensors that a seed says, so that they are values like others.
+
+`random.seed` gives a seed that differs from call to call; that is an effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .. import topi
+from ..expr import Call
+from ..ir import DataType
+from ..runtime.rounding import convert_array
+from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
+from ..topi.random import GOLDEN, MIXERS, digits
+from .errors import DTYPES, OperatorError
+from .operator import Array, Operator, operator, public_function, public_names
+from .shapes import require_sizes, shaped
+
+
+class Random(Operator):
+    """The base of random tensors: element i, in row-major order, depends on the seed and on i."""
+
+    __slots__ = ()
+
+    dtype: DataType
+
+    def infer_from_call(
+        self, call: Call, builder: Any, shape: ShapeStructInfo, seed: PrimStructInfo
+    ) -> TensorStructInfo:
+        plain = self.dtype.is_float and self.dtype.bits >= 16
+        self.require_attribute(plain, "dtype", "a floating-point dtype of at least 16 bits")
+        if not seed.dtype.is_integer:
+            raise OperatorError(DTYPES, f"seed must be an integer, found {seed.dtype!s}", operand="seed")
+        require_sizes(shape)
+        return shaped(call.args[0], shape, self.dtype)
+
+
+def _mixed(bits: Array) -> Array:
+    for shift, factor in zip((30, 27), MIXERS, strict=True):
+        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
+    return bits ^ (bits >> np.uint64(31))
+
+
+def _numbers(seed: int, steps: Array) -> Array:
+    """A float64 ≥ 0 and < 1 for each step."""
+    start = _mixed(np.array([(seed + GOLDEN) % 2**64], np.uint64))
+    bits = _mixed(start + steps * np.uint64(GOLDEN)).reshape(steps.shape)
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _steps(shape: Sequence[int]) -> Array:
+    return np.arange(1, 1 + int(np.prod(shape)), dtype=np.uint64).reshape(tuple(shape))
+
+
+@operator("relax.random.uniform")
+class Uniform(Random):
+    """Random numbers ≥ 0 and < 1, evenly distributed; the same for the same seed.
+
+    Each is a multiple of 2⁻²⁴ (of float64 2⁻⁵³, float16 2⁻¹¹, bfloat16 2⁻⁸).
+    """
+
+    dtype: DataType = DataType("float32")
+
+    compute = topi.uniform
+
+    def reference(self, shape: Sequence[int], seed: int) -> Array:
+        scale = 2.0 ** digits(self.dtype)
+        return np.asarray(np.floor(_numbers(seed, _steps(shape)) * scale) / scale, self.dtype.numpy())
+
+
+@operator("relax.random.normal")
+class Normal(Random):
+    """Random numbers of the standard normal distribution, mean 0 and variance 1; the same for the same seed."""
+
+    dtype: DataType = DataType("float32")
+
+    compute = topi.normal
+
+    def reference(self, shape: Sequence[int], seed: int) -> Array:
+        steps = _steps(shape) * np.uint64(2)
+        radius, turn = _numbers(seed, steps), _numbers(seed, steps + np.uint64(1))
+        result = np.sqrt(-2 * np.log(1 - radius)) * np.cos(2 * np.pi * turn)
+        return convert_array(np.asarray(result), self.dtype.numpy())
+
+
+@operator("relax.random.seed")
+class Seed(Operator):
+    """A seed that nobody can foretell, an int64: another one at each call, which is an effect."""
+
+    pure: ClassVar[bool] = False
+    packed: ClassVar[str | None] = "relax.run.random_seed"
+
+    def infer(self) -> PrimStructInfo:
+        return PrimStructInfo("int64")
+
+
+__all__: list[str] = []
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    function = public_function(f"relax.random.{name}")
+    if function is None:
+        raise AttributeError(f"relax.op.random has no operator {name!r}")
+    return function
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *public_names("relax.random.")})

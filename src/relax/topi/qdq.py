@@ -1,0 +1,65 @@
+"""Formulas of quantization: floats as integers (or 8-bit floats) with a scale and a zero point."""
+
+# The parameters of a formula are index variables; te.compute says so, but not in a way a type checker can follow.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import te
+from ..ir import DataType
+from ..prim import PrimExpr, const, intrin, is_const
+from ..prim import cast as cast_expr
+from .util import normalize_axis
+
+
+def _along(parameter: te.Tensor, data: te.Tensor, axis: int, index: Sequence[Any]) -> PrimExpr:
+    """The scale or zero point of an element: there is one for all, or one for each index along the axis."""
+    if not parameter.ndim:
+        return parameter()
+    size = parameter.shape[0]
+    return parameter(const(0, "int64") if is_const(size, 1) else index[normalize_axis(axis, data.ndim)])
+
+
+def quantize(
+    data: te.Tensor, scale: te.Tensor, zero_point: te.Tensor, axis: int = -1, out_dtype: str = "int8"
+) -> te.Tensor:
+    """round(data / scale) + zero_point, halves to even; what out_dtype does not hold becomes its nearest limit."""
+    target = DataType(out_dtype)
+    divided = DataType("float64" if "float64" in (data.dtype, scale.dtype) else "float32")
+    # A sum of numbers of 16 bits has at most 17, and float32 holds 24.
+    added = DataType("float64") if target.bits > 16 or zero_point.dtype.bits > 16 else divided
+
+    def element(*i: Any) -> PrimExpr:
+        quotient = cast_expr(divided, data(*i)) / cast_expr(divided, _along(scale, data, axis, i))
+        zero = cast_expr(added, _along(zero_point, data, axis, i))
+        if target.is_float:
+            limit = const(target.max_finite, added)
+            total = cast_expr(added, quotient) + zero
+            return cast_expr(target, intrin.max(intrin.min(total, limit), -limit))
+        return cast_expr(target, cast_expr(added, intrin.nearbyint(quotient)) + zero)
+
+    return te.compute(data.shape, element, "quantized", tag="elemwise")
+
+
+def dequantize(
+    data: te.Tensor, scale: te.Tensor, zero_point: te.Tensor, axis: int = -1, out_dtype: str = "float32"
+) -> te.Tensor:
+    """(data - zero_point) · scale: of integers the difference is exact, and the product is rounded."""
+    target = DataType(out_dtype)
+    wide = DataType("float64" if "float64" in (target, scale.dtype) else "float32")
+    whole = data.dtype.is_integer and zero_point.dtype.is_integer
+    exact = DataType("int64") if whole else wide
+
+    def element(*i: Any) -> PrimExpr:
+        zero = cast_expr(exact, _along(zero_point, data, axis, i))
+        difference = cast_expr(wide, cast_expr(exact, data(*i)) - zero)
+        return cast_expr(target, difference * cast_expr(wide, _along(scale, data, axis, i)))
+
+    return te.compute(data.shape, element, "dequantized", tag="elemwise")
+
+
+__all__ = ["dequantize", "quantize"]
