@@ -34,6 +34,7 @@ from .broadcast import (
     same_size,
     subtract,
 )
+from .indexing import gather_elements, gather_nd, index_tensor, one_hot, reverse_sequence
 from .linalg import matmul
 from .math import (
     abs,
@@ -73,6 +74,7 @@ from .math import (
 )
 from .powers import power
 from .reduction import argmax, argmin, cumsum, max, mean, min, prod, sum
+from .scatter import index_put, scatter_elements, scatter_nd, slice_scatter
 from .transform import (
     arange,
     arange_size,
@@ -134,9 +136,13 @@ __all__ = [
     "floor_mod",
     "full",
     "full_like",
+    "gather_elements",
+    "gather_nd",
     "greater",
     "greater_equal",
     "identity",
+    "index_put",
+    "index_tensor",
     "isfinite",
     "isinf",
     "isnan",
@@ -159,19 +165,24 @@ __all__ = [
     "negative",
     "nn",
     "not_equal",
+    "one_hot",
     "power",
     "prod",
     "read_broadcast",
     "repeat",
     "reshape",
+    "reverse_sequence",
     "right_shift",
     "round",
     "rsqrt",
     "same_size",
+    "scatter_elements",
+    "scatter_nd",
     "sigmoid",
     "sign",
     "sin",
     "sinh",
+    "slice_scatter",
     "split",
     "sqrt",
     "square",
