@@ -75,6 +75,7 @@ from .math import (
 from .powers import power
 from .reduction import argmax, argmin, cumsum, max, mean, min, prod, sum
 from .scatter import index_put, scatter_elements, scatter_nd, slice_scatter
+from .sorting import argsort, sort, topk
 from .transform import (
     arange,
     arange_size,
@@ -105,6 +106,7 @@ __all__ = [
     "arange_size",
     "argmax",
     "argmin",
+    "argsort",
     "asin",
     "asinh",
     "atan",
@@ -183,6 +185,7 @@ __all__ = [
     "sin",
     "sinh",
     "slice_scatter",
+    "sort",
     "split",
     "sqrt",
     "square",
@@ -195,6 +198,7 @@ __all__ = [
     "tan",
     "tanh",
     "tile",
+    "topk",
     "transpose",
     "trunc",
     "where",
