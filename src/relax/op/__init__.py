@@ -12,6 +12,7 @@ from typing import Any
 from . import (
     binary,
     builtin,
+    contraction,
     creation,
     gather,
     hooks,
@@ -46,6 +47,7 @@ from .operator import (
 
 FAMILIES = (
     binary,
+    contraction,
     creation,
     gather,
     hooks,

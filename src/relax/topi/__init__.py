@@ -34,6 +34,7 @@ from .broadcast import (
     same_size,
     subtract,
 )
+from .contraction import einsum, outer
 from .indexing import gather_elements, gather_nd, index_tensor, one_hot, reverse_sequence
 from .linalg import matmul
 from .math import (
@@ -127,6 +128,7 @@ __all__ = [
     "cosh",
     "cumsum",
     "divide",
+    "einsum",
     "equal",
     "erf",
     "exp",
@@ -168,6 +170,7 @@ __all__ = [
     "nn",
     "not_equal",
     "one_hot",
+    "outer",
     "power",
     "prod",
     "read_broadcast",
