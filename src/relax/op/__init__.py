@@ -12,6 +12,7 @@ from typing import Any
 from . import (
     binary,
     builtin,
+    collapse,
     contraction,
     creation,
     gather,
@@ -47,6 +48,7 @@ from .operator import (
 
 FAMILIES = (
     binary,
+    collapse,
     contraction,
     creation,
     gather,

@@ -27,7 +27,7 @@ from .dims import (
 from .errors import DTYPES, OPERANDS, SHAPES, OperatorError
 from .gradients import apply, is_float
 from .operator import Array, operator
-from .pieces import tensor_fields
+from .pieces import count_of, tensor_fields
 from .shapes import Move
 
 # ------------------------------------------------------------------------------------- about index operands
@@ -282,21 +282,6 @@ class OneHot(Indexed):
         places = np.arange(depth).reshape(-1, *[1] * (indices.ndim - axis))
         hit = np.expand_dims(np.asarray(indices), axis) == places
         return np.where(hit, np.asarray(on_value), np.asarray(off_value))
-
-
-def count_of(info: PrimStructInfo | ObjectStructInfo, operand: str) -> PrimExpr | None:
-    """A number of elements given as a scalar, None if its value is not known. A negative one is an error."""
-    dtype = DataType(info.dtype) if isinstance(info, PrimStructInfo) else DataType("")
-    if not (dtype.is_void or dtype.is_integer):
-        raise OperatorError(DTYPES, f"{operand} must be an integer, found {dtype!s}", operand=operand)
-    value = info.value if isinstance(info, PrimStructInfo) else None
-    if value is None:
-        return None
-    if isinstance(value, IntImm) and value.value < 0:
-        raise OperatorError(OPERANDS, f"{operand} must be 0 or more, found {value.value}", operand=operand)
-    if not isinstance(value, IntImm) and not prove(value >= 0):
-        check_later(value >= 0, f"{operand} must be 0 or more")
-    return value.astype("int64")
 
 
 @operator("relax.reverse_sequence")

@@ -20,9 +20,10 @@ from .base import Gradients, Term
 from .dims import like, tensor
 from .errors import ATTRIBUTES, SHAPES, OperatorError
 from .facts import Axes, Permuted, has_rank, moved_axis
-from .gather import count_of, require_at_most
+from .gather import require_at_most
 from .gradients import apply, is_float
 from .operator import Array, operator
+from .pieces import count_of
 from .shapes import Move
 
 

@@ -34,6 +34,7 @@ from .broadcast import (
     same_size,
     subtract,
 )
+from .collapse import collapse_sum_like, collapse_sum_to
 from .contraction import einsum, outer
 from .indexing import gather_elements, gather_nd, index_tensor, one_hot, reverse_sequence
 from .linalg import matmul
@@ -86,6 +87,7 @@ from .transform import (
     flip,
     full,
     full_like,
+    meshgrid,
     repeat,
     reshape,
     split,
@@ -123,6 +125,8 @@ __all__ = [
     "cast",
     "ceil",
     "clip",
+    "collapse_sum_like",
+    "collapse_sum_to",
     "concatenate",
     "cos",
     "cosh",
@@ -162,6 +166,7 @@ __all__ = [
     "max",
     "maximum",
     "mean",
+    "meshgrid",
     "min",
     "minimum",
     "mod",
