@@ -13,7 +13,7 @@ def x(*shape: int, dtype: str = "float32") -> np.ndarray:
 
 
 EINSUMS = [
-    ("ij,jk->ik", (2, 3), (3, 4)),
+    ("ij,jk->ik", (2, 3), (3, 3)),
     ("ij,jk", (2, 3), (3, 4)),
     ("ba,ac", (2, 3), (3, 4)),
     ("bij,bjk->bik", (5, 2, 3), (5, 3, 4)),

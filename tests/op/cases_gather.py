@@ -81,6 +81,7 @@ CASES += [
         [i([1, 2], "float32"), i([0, 0, 1]), np.array([np.nan, 0, np.inf], "float32")],
         {"reduction": "max"},
     ),
+    Case("relax.scatter_elements", [x(3), i([0, -1, 0]), x(3)], {"reduction": "add"}),
     Case("relax.scatter_elements", [x(3), i([3]), x(1)], raises=OUT),
     Case("relax.scatter_elements", [x(3), i([-4]), x(1)], raises=OUT),
 ]
@@ -92,6 +93,7 @@ CASES += [
 ]
 CASES += [
     Case("relax.scatter_nd", [x(4, 3), i([[1, -1], [0, 0]], "int32"), x(2)], fixed=(2,)),
+    Case("relax.scatter_nd", [x(4), i([[1], [-1], [1]]), x(3)], {"reduction": "add"}),
     Case("relax.scatter_nd", [x(4, 3), np.zeros((0, 1), "int64"), x(0, 3)]),
     Case("relax.scatter_nd", [x(2), np.zeros((3, 0), "int64"), x(3, 2)], {"reduction": "add"}, fixed=(0,)),
     Case("relax.scatter_nd", [x(4), i([[4]]), x(1)], raises=OUT),

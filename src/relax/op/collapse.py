@@ -48,7 +48,9 @@ class Collapse(Operator):
     def spread_gradient(self, operands: Sequence[Term], grad: Term) -> Gradients | None:
         data = operands[0]
         dims = dims_of(data)
-        if dims is None or not is_float(data):
+        if not is_float(data):
+            return (None, None)
+        if dims is None:
             return None
         return (apply("broadcast_to", grad, dims), None)
 

@@ -139,6 +139,8 @@ class Outer(Operator):
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         x1, x2 = operands
-        if not is_float(x1) or tensor_info(x1).ndim != 1:
+        if not is_float(x1):
+            return (None, None)
+        if tensor_info(x1).ndim != 1:
             return None
         return (apply("matmul", grad, x2), apply("matmul", x1, grad))

@@ -147,7 +147,7 @@ class GatherElements(Indexed):
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         data, indices = operands
         if not is_float(data):
-            return None
+            return (None, None)
         zeros = apply("zeros_like", data)
         added = apply("scatter_elements", zeros, indices, grad, axis=self.axis, reduction="add")
         return (added, None)
@@ -198,7 +198,9 @@ class GatherND(Indexed):
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         data, indices = operands
-        if self.batch_dims or not is_float(data):
+        if not is_float(data):
+            return (None, None)
+        if self.batch_dims:
             return None
         return (apply("scatter_nd", apply("zeros_like", data), indices, grad, reduction="add"), None)
 
@@ -241,7 +243,7 @@ class IndexTensor(Indexed):
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         data, indices = operands
         if not is_float(data):
-            return None
+            return (None, None)
         return (apply("index_put", apply("zeros_like", data), indices, grad, accumulate=True), None)
 
 

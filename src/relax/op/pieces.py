@@ -212,7 +212,7 @@ class StridedSlice(Move):
     """``x[begin:end:stride]`` along each of the axes; the other dimensions whole.
 
     As in NumPy, a negative bound counts from the end and one out of range is cut off; a negative stride goes backwards.
-    `assume_inbound` promises that the bounds lie within x.
+    Strides are constants, or symbolic sizes; one that is 0 is an error. `assume_inbound` promises that the bounds lie within x.
     """
 
     assume_inbound: bool = False
@@ -226,9 +226,9 @@ class StridedSlice(Move):
         strides: TupleStructInfo | None = None,
     ) -> TensorStructInfo:
         chosen = [_constant(value, "axes") for value in _scalars(axes, "axes")]
-        steps = [1] * len(chosen)
+        steps: list[int | PrimExpr] = [1] * len(chosen)
         if strides is not None:
-            steps = [_constant(value, "strides") for value in _scalars(strides, "strides")]
+            steps = [_stride(value) for value in _scalars(strides, "strides")]
         begins, ends = _scalars(begin, "begin"), _scalars(end, "end")
         for name, given in (("begin", begins), ("end", ends), ("strides", steps)):
             if len(given) != len(chosen):
@@ -250,7 +250,7 @@ class StridedSlice(Move):
         return tensor(dims, x.dtype)
 
     def compute(self, x: Any, axes: Any, begin: Any, end: Any, strides: Any = None) -> Any:
-        steps = None if strides is None else [int(step) for step in strides]
+        steps = None if strides is None else [_stride(step) for step in strides]
         return topi.strided_slice(x, begin, end, steps, [int(axis) for axis in axes], self.assume_inbound)
 
     def reference(
@@ -280,10 +280,55 @@ def _scalars(values: TupleStructInfo, operand: str) -> list[PrimExpr | None]:
     return result
 
 
+def _stride(value: PrimExpr | None) -> int | PrimExpr:
+    """A stride: a constant, or a size, which is checked at run time not to be 0."""
+    if value is None or isinstance(value, IntImm) or not prove(value >= 0):
+        return _constant(value, "strides")
+    if not prove(value > 0):
+        check_later(value > 0, "a stride must not be 0")
+    return value
+
+
 def _constant(value: PrimExpr | None, operand: str) -> int:
     if isinstance(value, IntImm):
         return value.value
     raise OperatorError(OPERANDS, f"{operand} must be constants", operand=operand)
+
+
+@operator("relax.dynamic_strided_slice")
+class DynamicStridedSlice(Move):
+    """``x[begin:end:stride]`` along each dimension, of bounds that are tensors of integers, one for each dimension.
+
+    The bounds mean what they do in strided_slice. The sizes of the result are known only when it runs; match_cast
+    names them.
+    """
+
+    packed: ClassVar[str | None] = "relax.run.dynamic_strided_slice"
+
+    def infer(
+        self,
+        x: TensorStructInfo,
+        begin: TensorStructInfo,
+        end: TensorStructInfo,
+        strides: TensorStructInfo,
+    ) -> TensorStructInfo:
+        for name, bounds in (("begin", begin), ("end", end), ("strides", strides)):
+            self.require_dtype(bounds, name, "int", "uint")
+            if bounds.ndim not in (-1, 1):
+                message = f"{name} must have one dimension, found {bounds.ndim}"
+                raise OperatorError(SHAPES, message, operand=name)
+            if x.ndim != -1 and bounds.dims is not None:
+                count = prim_text(bounds.dims[0])
+                message = f"{name} must have one element for each of {x.ndim} dimensions, found {count}"
+                error = OperatorError(SHAPES, message, operand=name)
+                require_same_dim(bounds.dims[0], const(x.ndim, "int64"), error)
+        return tensor(None, x.dtype, x.ndim)
+
+    def reference(self, x: Array, begin: Array, end: Array, strides: Array) -> Array:
+        if not np.all(strides):
+            raise ValueError("a stride must not be 0")
+        bounds = zip(begin, end, strides, strict=True)
+        return np.array(x[tuple(slice(int(b), int(e), int(s)) for b, e, s in bounds)])
 
 
 # --------------------------------------------------------------------------------- repeating, reversing

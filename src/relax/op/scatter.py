@@ -113,7 +113,9 @@ class ScatterElements(Scatter):
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         data, indices, _ = operands
-        if self.reduction != "add" or not is_float(data):
+        if not is_float(data):
+            return (None, None, None)
+        if self.reduction != "add":
             return None
         return (grad, None, apply("gather_elements", grad, indices, axis=self.axis))
 
@@ -155,7 +157,9 @@ class ScatterND(Scatter):
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         data, indices, _ = operands
-        if self.reduction != "add" or not is_float(data):
+        if not is_float(data):
+            return (None, None, None)
+        if self.reduction != "add":
             return None
         return (grad, None, apply("gather_nd", grad, indices))
 

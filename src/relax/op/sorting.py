@@ -60,8 +60,6 @@ class Sorting(Move):
 class Sort(Sorting):
     """The elements of x along `axis`, in ascending or descending order."""
 
-    total = True
-
     axis: int = -1
     descending: bool = False
 
@@ -89,8 +87,6 @@ class Sort(Sorting):
 @operator("relax.argsort")
 class ArgSort(Sorting):
     """The indices along `axis` that put the elements of data in order."""
-
-    total = True
 
     axis: int = -1
     descending: bool = False

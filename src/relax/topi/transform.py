@@ -175,7 +175,7 @@ def strided_slice(
     x: te.Tensor,
     begin: Sequence[Any],
     end: Sequence[Any],
-    strides: Sequence[int] | None = None,
+    strides: Sequence[int | PrimExpr] | None = None,
     axes: Sequence[int] | None = None,
     assume_inbound: bool = False,
 ) -> te.Tensor:
