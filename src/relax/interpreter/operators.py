@@ -69,7 +69,10 @@ def evaluate_operator(call: Call, args: Sequence[Any], scope: Environment) -> An
     operands = [None if left_out else _operand(value) for left_out, value in zip(absent, args, strict=True)]
     try:
         with np.errstate(all="ignore"):
-            result = _of_scalars(operator, infos, operands) if scalar else _definition(operator)(*operands)
+            if scalar:
+                result = _of_scalars(operator, infos, operands)
+            else:
+                result = _definition(operator)(*_typed(operands, infos))
     except _PROGRAM_ERRORS as error:
         kind = next(
             kind for kind in type(error).__mro__ if kind.__module__ == "builtins"
@@ -141,6 +144,19 @@ def _operand(value: Any) -> Any:
     if isinstance(value, tvm_ffi.Shape):
         return tuple(cast("tuple[int, ...]", value))
     return [_operand(field) for field in value] if is_tuple(value) else value
+
+
+def _typed(values: Sequence[Any], infos: Sequence[StructInfo | None]) -> list[Any]:
+    """Values of operands, with numbers beside tensors or shapes as NumPy scalars where Python numbers have another dtype."""
+
+    def typed(value: Any, info: StructInfo | None) -> Any:
+        if not isinstance(info, PrimStructInfo) or info.dtype in ("bool", "int64", "float64"):
+            return value
+        return info.dtype.numpy().type(value)
+
+    if all(info is None or isinstance(info, PrimStructInfo) for info in infos):
+        return list(values)
+    return list(map(typed, values, infos))
 
 
 # -------------------------------------------------------------------------------------------- results

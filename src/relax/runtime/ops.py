@@ -72,6 +72,28 @@ def nonzero(data: Any) -> tvm_ffi.Tensor:
     return tensor_of_numpy(np.asarray(np.nonzero(array), np.int64))
 
 
+@builtin("relax.run.dynamic_strided_slice")
+def dynamic_strided_slice(data: Any, begin: Any, end: Any, strides: Any) -> tvm_ffi.Tensor:
+    """``data[begin:end:stride]`` along each dimension, of integer tensors that hold one number for each.
+
+    ValueError for a stride of 0, or tensors of other lengths.
+    """
+    array = _array(data, "dynamic_strided_slice")
+    bounds: list[list[int]] = []
+    for name, value in (("begin", begin), ("end", end), ("strides", strides)):
+        numbers = _array(value, "dynamic_strided_slice")
+        if numbers.shape != (array.ndim,) or numbers.dtype.kind not in "iu":
+            found = f"{numbers.dtype} of shape {numbers.shape}"
+            raise ValueError(
+                f"dynamic_strided_slice: {name} must hold {array.ndim} integers, one for each dimension, found {found}"
+            )
+        bounds.append([int(number) for number in numbers])
+    slices = tuple(slice(b, e, s) for b, e, s in zip(*bounds, strict=True))
+    if any(part.step == 0 for part in slices):
+        raise ValueError("dynamic_strided_slice: a stride must not be 0")
+    return tensor_of_numpy(np.array(array[slices], order="C"))
+
+
 @builtin("relax.run.reshape")
 def reshape(data: Any, shape: Sequence[int]) -> tvm_ffi.Tensor:
     """A fresh tensor of this shape with the elements of `data` in order. AssertionError if there are not as many.
