@@ -24,6 +24,8 @@ from .tensor import (
     compact_tensor,
     copy_of_numpy,
     copy_tensor,
+    element_strides,
+    is_compact,
     is_ndarray,
     new_tensor,
     numpy_view,
@@ -74,7 +76,7 @@ class NDArray:
     @property
     def strides(self) -> tuple[int, ...]:
         """The distance between neighbours along each dimension, in elements."""
-        return self.tensor.strides
+        return element_strides(self.tensor)
 
     @property
     def size(self) -> int:
@@ -83,7 +85,7 @@ class NDArray:
 
     def is_contiguous(self) -> bool:
         """True if the elements lie row-major without gaps."""
-        return self.tensor.is_contiguous()
+        return is_compact(self.tensor)
 
     def data_ptr(self) -> int:
         """The address of the first element."""
@@ -103,7 +105,7 @@ class NDArray:
     # ------------------------------------------------------------------------------- contents
 
     def numpy(self) -> Array:
-        """A copy of the contents as a NumPy array (bfloat16 and 8-bit floats through ml_dtypes)."""
+        """A copy of the contents as a NumPy array; ml_dtypes has the dtypes that NumPy lacks."""
         return numpy_view(self.tensor).copy()
 
     asnumpy = numpy
