@@ -119,6 +119,11 @@ class DataType(str):
         return self.bits in (2, 4)
 
     @property
+    def saturates(self) -> bool:
+        """True for a float without infinity and NaN: what is greater than its greatest value becomes that value."""
+        return self.code == "float4_e2m1fn"
+
+    @property
     def element_of(self) -> DataType:
         """The same type with one lane."""
         return self.with_lanes(1)
