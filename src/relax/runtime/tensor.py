@@ -222,6 +222,15 @@ def numpy_view(tensor: tvm_ffi.Tensor) -> Array:
     return array if array.dtype == numpy_dtype else array.view(numpy_dtype)
 
 
+def without_padding(array: Array) -> Array:
+    """The array itself, with 0 in the bits beside elements of 2 and 4 bits, which ml_dtypes expects there."""
+    bits = DLPACK_CODES[dtype_of_numpy(array.dtype)][1]
+    if bits < 8:
+        raw = array.view(np.uint8)
+        raw &= (1 << bits) - 1
+    return array
+
+
 def tensor_of_numpy(array: Array) -> tvm_ffi.Tensor:
     """A compact tensor sharing the array's memory if it can (compact, writable, aligned), else a copy.
 
