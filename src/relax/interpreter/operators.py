@@ -19,6 +19,7 @@ from ..op.base import Operator, infer_operands, operator_of
 from ..op.errors import OperatorError
 from ..op.known import known_struct_info
 from ..op.operands import Operand, is_absent
+from ..op.padded import wrapped_result
 from ..prim import Var as ShapeVar
 from ..prim import const, evaluate
 from ..runtime.builtin_table import BUILTINS
@@ -166,7 +167,7 @@ def _result(result: Any, expected: StructInfo, context: str) -> Any:
     """A reference's result as a value: tensors with memory of their own, of the inferred dtype and shape."""
     match expected:
         case TensorStructInfo():
-            tensor = _fresh(result)
+            tensor = _fresh(wrapped_result(result, expected))
             inferred = expected.dims if expected.dims is not None else tensor.shape
             dims = [getattr(dim, "value", found) for dim, found in zip(inferred, tensor.shape, strict=False)]
             agrees = expected.ndim in (-1, tensor.ndim) and dims == list(tensor.shape)

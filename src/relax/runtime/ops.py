@@ -16,7 +16,7 @@ import tvm_ffi
 
 from .builtin_table import builtin
 from .closure import Closure
-from .dtypes import Array, canonical_dtype
+from .dtypes import Array, canonical_dtype, dtype_of_numpy
 from .sizes import shape_value
 from .tensor import check_shape, numpy_view, tensor_of, tensor_of_numpy
 from .values import is_tuple, kind_of
@@ -138,7 +138,7 @@ def shape_to_tensor(shape: Sequence[int]) -> tvm_ffi.Tensor:
 def tensor_to_shape(tensor: Any) -> tvm_ffi.Shape:
     """The shape whose dimensions are the elements of an integer tensor of rank 1; ValueError unless they are sizes."""
     array = _array(tensor, "tensor_to_shape")
-    if array.ndim != 1 or array.dtype.kind not in "iu":
+    if array.ndim != 1 or not dtype_of_numpy(array.dtype).startswith(("int", "uint")):
         found = f"{array.dtype} of rank {array.ndim}"
         raise ValueError(f"tensor_to_shape: expected an integer tensor of rank 1, found {found}")
     try:
