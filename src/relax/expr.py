@@ -525,6 +525,8 @@ def _in_range(source: np.ndarray[Any, Any], array: np.ndarray[Any, Any]) -> bool
     target = DataType(array.dtype.name)
     if target.is_integer and source.dtype.kind in "iuO":
         return bool(np.all(source == array.astype(object)))
+    if target.is_float and target.saturates:
+        return bool(np.all(np.abs(source.astype(np.float64)) <= target.max_finite))
     if target.is_float and source.dtype.kind in "fO":
         return bool(np.all(np.isfinite(array.astype(np.float64)) | ~np.isfinite(source.astype(np.float64))))
     return True

@@ -280,7 +280,7 @@ WRONG = [
     None, 0, -1, 2.5, "text", (), (None,), ("text",), [], {}, {"a": None}, object(), b"x", True,
     Var("free"), DataflowVar("flow"), ObjectStructInfo(), TensorStructInfo((3,)), SizeVar("k", "int64"),
     const(0), Tuple([]), BindingBlock([]), GlobalVar("nowhere"), Op.get("relax.exp"),
-    (Var("free"),), (ObjectStructInfo(),), Constant([1.0]), relax.DataType("int4"), VDevice("cuda"),
+    (Var("free"),), (ObjectStructInfo(),), Constant([1.0]), relax.DataType("int1"), VDevice("cuda"),
 ]  # fmt: skip
 
 

@@ -179,9 +179,9 @@ case(
 )  # fmt: skip
 case(
     "rule 20, width",
-    function("return x", 'x: R.Tensor((4,), "int4")'),
-    "E2020", 2, 'R.Tensor((4,), "int4")',
-    "rule 20: the dtype int4 is not supported; widths of int are 8, 16, 32, 64", "take the next wider one",
+    function("return x", 'x: R.Tensor((4,), "int1")'),
+    "E2020", 2, 'R.Tensor((4,), "int1")',
+    "rule 20: the dtype int1 is not supported; widths of int are 2, 4, 8, 16, 32, 64", "take the next wider one",
 )  # fmt: skip
 case(
     "rule 21",

@@ -178,7 +178,7 @@ def test_annotations_of_every_kind():
     assert violations("""
     @R.function
     def main(
-        a: R.Tensor((4,), "int4"),
+        a: R.Tensor((4,), "int1"),
         b: R.Prim("handle"),
         c: R.Tuple(R.Tensor((4,), "float32x4"), R.Object),
         d: R.Callable((R.Tensor(("k + 1",), "float32"),), R.Tensor(("j",), "float32")),
@@ -224,7 +224,7 @@ def test_all_rules_at_once():
             VarBinding(Var("l", FuncStructInfo(None, VECTOR)), x),  # 17
             VarBinding(Var("o"), PrimValue(PrimVar("p", "handle"))),  # 18, 5
             VarBinding(Var("q", PrimStructInfo("handle")), x),  # 19
-            VarBinding(Var("r"), DataTypeImm("int4")),  # 20
+            VarBinding(Var("r"), DataTypeImm("int1")),  # 20
             VarBinding(Var("s", PrimStructInfo("int32", IntImm("int64", 1))), x),  # 22
             VarBinding(Var("t"), Call(GlobalVar("main"), [x, c])),  # 8
         ]
@@ -397,7 +397,7 @@ def test_a_shape_variable_that_holds_nothing_known_yet():
 # -------------------------------------------------------------------------------- single points
 
 
-@pytest.mark.parametrize("dtype", ["int4", "uint4", "int16x2"])
+@pytest.mark.parametrize("dtype", ["int1", "int16x2"])
 def test_rule_20_holds_of_numbers_and_dtypes_as_values(dtype):
     lanes = 2 if "x" in dtype else 1
     found = rules(main([VarBinding(Var("y"), DataTypeImm(dtype))], const(0)))

@@ -601,8 +601,7 @@ def test_rule_19_a_prim_annotation_is_int_uint_or_float():
     ("dtype", "problem"),
     [
         ("float32x4", "has 4 lanes; in Relax a dtype has one"),
-        ("int4", "is not supported; widths of int are 8, 16, 32, 64"),
-        ("uint4", "is not supported; widths of uint are 1, 8, 16, 32, 64"),
+        ("int1", "is not supported; widths of int are 2, 4, 8, 16, 32, 64"),
     ],
 )
 def test_rule_20_dtypes_are_the_supported_ones(dtype, problem):
@@ -612,7 +611,7 @@ def test_rule_20_dtypes_are_the_supported_ones(dtype, problem):
         return x
     """
     assert only(text.format(dtype)) == ("E2020", 3, 13, f"rule 20: the dtype {dtype} {problem}")
-    for valid in ("int8", "uint64", "float16", "bool", "bfloat16", "float8_e4m3fn", ""):
+    for valid in ("int2", "uint4", "int8", "uint64", "float4_e2m1fn", "float16", "bool", "bfloat16", "float8_e4m3fn", ""):
         parse(text.format(valid))
 
 

@@ -290,7 +290,7 @@ def f(a: T.Buffer((8,), "float32")):
     for i in range(8):
         a[i] = T.float32(1)
     for i in T.thread_binding(8, thread="threadIdx.x"):
-        a[i] = T.cast(T.cast(a[i], "int4"), "float32")
+        a[i] = T.cast(T.cast(a[i], "int1"), "float32")
 """)
     with pytest.raises(DiagnosticError) as caught:
         codegen.build_module({"f": func})
@@ -304,8 +304,8 @@ SMALL_INTEGER = """
 @T.prim_func
 def f(a: T.Buffer((8,), "float32")):
     for i in range(8):
-        b = T.alloc_buffer((1,), "int4")
-        b[0] = T.cast(a[i], "int4")
+        b = T.alloc_buffer((1,), "int1")
+        b[0] = T.cast(a[i], "int1")
 """
 
 
@@ -319,7 +319,7 @@ def test_the_message_names_the_function_and_close_names(kernels):
     assert "similar ones: tanh" in str(caught.value)
 
 
-@pytest.mark.parametrize("dtype", ["int4", "uint4"])
+@pytest.mark.parametrize("dtype", ["int1", "int1x4"])
 def test_types_there_is_no_code_for(kernels, dtype):
     func = kernels.elementwise(lambda x: x, [dtype], dtype)
     assert diagnostics({"f": func})[0] == ("E5901", f"there is no code for values of dtype '{dtype}'")

@@ -148,11 +148,23 @@ CASES += [
     for begin, end, stride in ((1, 5, 1), (0, 8, 3), (-4, -1, 1), (6, 1, -2))
 ]
 
+
+def bounds(*values: int, dtype: str = "int64") -> np.ndarray:
+    return np.array(values, dtype)
+
+
+CASES += [
+    Case("relax.dynamic_strided_slice", [x(4, 6), bounds(1, -9), bounds(9, 5), bounds(1, 2)]),
+    Case("relax.dynamic_strided_slice", [x(4, 6), bounds(-1, 4), bounds(-9, 1), bounds(-1, -3)]),
+    Case("relax.dynamic_strided_slice", [x(8), *(bounds(v, dtype="uint8") for v in (2, 200, 3))]),
+    Case("relax.dynamic_strided_slice", [x(), *[np.zeros((0,), "int64")] * 3]),
+]
+
 # ------------------------------------------------------------------------------------- flip, repeat, tile
 CASES += [Case("relax.flip", [x(2, 3)], {"axis": axis}) for axis in (0, 1, -1, [0, 1])]
 CASES += [Case("relax.flip", [x(0, 3)], {"axis": 0})]
 CASES += [
-    Case("relax.repeat", [x(*shape)], {"repeats": count, "axis": axis})
+    Case("relax.repeat", [x(*shape), count], {"axis": axis})
     for shape, count, axis in (
         ((2, 3), 2, 0),
         ((2, 3), 3, -1),
@@ -173,6 +185,28 @@ CASES += [
         ((), [3]),
     )
 ]
+
+CASES += [
+    Case("relax.meshgrid", [[x(size) for size in sizes]], {"indexing": indexing})
+    for sizes, indexing in (((3,), "xy"), ((2, 3), "ij"), ((2, 3), "xy"), ((2, 1, 4), "xy"), ((2, 0), "ij"))
+]
+CASES += [Case("relax.meshgrid", [[x(2), x(dtype="int8")]])]
+
+# --------------------------------------------------------------------------------------------- collapse_sum
+COLLAPSES = [
+    ((2, 3), (3,)),
+    ((2, 3), (2, 1)),
+    ((4, 2, 3), (1, 3)),
+    ((2, 3), ()),
+    ((2, 3), (2, 3)),
+    ((0, 3), (1, 3)),
+    ((2, 0), (0,)),
+    ((), ()),
+]
+CASES += [Case("relax.collapse_sum_to", [x(*a), Sizes(b)]) for a, b in COLLAPSES]
+CASES += [Case("relax.collapse_sum_like", [x(*a), x(*b)]) for a, b in COLLAPSES[:3]]
+CASES += [Case("relax.collapse_sum_like", [x(2, 3, dtype=d), x(1, 3, dtype=d)]) for d in ("float16", "int8")]
+CASES += [Case("relax.collapse_sum_to", [x(2, 3, dtype="int8"), Sizes((2, 1))])]
 
 # -------------------------------------------------------------------------------------------- take, where
 INDICES = np.array([[0, 2, -1], [1, 1, -3]])

@@ -56,6 +56,8 @@ class Case:
     tolerance: float | None = None
     tails: bool = False
     """Small results are compared as exactly as others: relatively, but for the steps of the smallest."""
+    fixed: tuple[int, ...] = ()
+    """Sizes that are constants in the symbolic variant too, as the operator needs to know them."""
 
     def __str__(self) -> str:
         shown = ", ".join(map(_show, self.operands))
@@ -131,7 +133,7 @@ def variant(case: Case, symbolic: bool) -> Variant:
     arrays: list[np.ndarray] = []
 
     def size(value: int) -> Any:
-        if not symbolic or value == 1:
+        if not symbolic or value == 1 or value in case.fixed:
             return value
         if value not in names:
             names[value] = PrimVar(f"n{value}", "int64")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import gc
 import pickle
 
@@ -13,6 +14,7 @@ import tvm_ffi
 
 from relax.runtime import NDArray, cpu, nd, numpy_view, tensor_of
 from relax.runtime.dtypes import DLPACK_CODES, NUMPY_DTYPES
+from relax.runtime.tensor import view_tensor
 
 SHAPES = [(), (0,), (1,), (7,), (3, 0, 2), (1, 1), (2, 3, 4)]
 
@@ -49,6 +51,76 @@ def test_from_dlpack_shares_memory(dtype):
     tensor = nd.from_dlpack(value)
     numpy_view(tensor.tensor)[0, 0] = 1
     assert value[0, 0] == 1
+
+
+PADDED = {"int4": 2, "uint4": 2, "int2": 4, "uint2": 4, "float4_e2m1fn": 2}
+"""How many of DLPack's elements a byte has room for, where it holds one."""
+
+
+def capsule(data, dtype, shape):
+    """A DLPack producer over bytes: what they are is said by the dtype, a tensor without strides is compact."""
+
+    class Producer:
+        def __dlpack__(self, **_):
+            made = np.frombuffer(data, "int8")[: int(np.prod(shape))].reshape(shape).copy().__dlpack__()
+            pointer = ctypes.pythonapi.PyCapsule_GetPointer
+            pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+            at = pointer(made, b"dltensor")
+            ctypes.memmove(at + 20, bytes(DLPACK_CODES[dtype]), 2)  # DLDataType: code, bits
+            return made
+
+        def __dlpack_device__(self):
+            return (1, 0)
+
+    return Producer()
+
+
+@pytest.mark.parametrize("dtype", PADDED)
+def test_elements_of_2_and_4_bits_take_a_byte(dtype):
+    unit = PADDED[dtype]
+    value = sample((2, 3), dtype)
+    tensor = nd.array(value)
+    # DLPack counts elements of their own bits: what lies between two is a gap.
+    assert tensor.tensor.strides == (3 * unit, unit)
+    assert tensor.strides == (3, 1)
+    assert tensor.is_contiguous()
+    assert tensor.view((3, 2)).tensor.strides == (2 * unit, unit)
+    again = nd.from_dlpack(tvm_ffi.from_dlpack(tensor))
+    assert (again.strides, bits(again.numpy())) == ((3, 1), bits(value))
+    assert bits(nd.array(value[:, ::2]).numpy()) == bits(value[:, ::2])
+    assert bits(pickle.loads(pickle.dumps(tensor)).numpy()) == bits(value)
+    assert tensor.copyto(cpu(0)).strides == (3, 1)
+
+
+@pytest.mark.parametrize("dtype", PADDED)
+def test_packed_tensors_are_refused(dtype):
+    packed = nd.from_dlpack(capsule(b"\x21\x43\x65\x07", dtype, (4,)))
+    for use in (lambda: tensor_of(packed), packed.numpy, packed.is_contiguous, lambda: packed.strides):
+        with pytest.raises(ValueError, match=f"a packed tensor is not supported: elements of dtype {dtype} share"):
+            use()
+    single = nd.from_dlpack(capsule(b"\xf1", dtype, (1,)))  # its upper bits are not read
+    assert float(single.item()) == (0.5 if "float" in dtype else 1)
+
+
+def test_elements_between_others_of_a_packed_tensor():
+    """Every second element of a packed tensor lies as a padded one does; the bits beside it are not read."""
+    data = np.frombuffer(b"\xf1\x4e\x27", "int8").copy()
+    tensor = nd.from_dlpack(tvm_ffi.from_dlpack(nd.array(data)))
+    seen = NDArray(view_tensor(tensor.tensor, (3,), "int4"))
+    assert seen.numpy().astype("int8").tolist() == [1, -2, 7]
+
+
+def test_copies_round_once():
+    tensor = nd.empty((1,), "bfloat16")
+    for write in (lambda x: tensor.copyfrom(x), lambda x: tensor.__setitem__(0, x[0])):
+        write(np.array([1 + 2**-8 + 2**-30]))
+        assert float(tensor.item()) == 1 + 2**-7
+
+
+def test_a_copy_converts_between_narrow_dtypes():
+    tensor = nd.empty((3,), "uint2")
+    tensor[:] = np.array([1, -1, 6]).astype(ml_dtypes.int4)
+    assert tensor.numpy().astype("int8").tolist() == [1, 3, 2]
 
 
 def test_numpy_is_a_copy_and_array_copies():

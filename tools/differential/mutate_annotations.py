@@ -172,7 +172,7 @@ def prim_annotation_of_no_number(module: IRModule, choices: Choices) -> IRModule
 @TABLE.declare("E2020")
 def unsupported_dtype(module: IRModule, choices: Choices) -> IRModule | None:
     """Use a dtype with lanes, or of a width the language does not have."""
-    dtype = DataType(choices.pick(["float32x4", "int4", "uint4", "int64x2", "boolx8"]))
+    dtype = DataType(choices.pick(["float32x4", "int1", "int1x4", "int64x2", "boolx8"]))
     if choices.chance(50):
         return describe(module, choices, TensorStructInfo((2,), dtype))
     site = pick(choices, scan(module).sites)

@@ -1,6 +1,6 @@
 """The nearest value of a floating-point dtype, in exact rational arithmetic.
 
-Formats are written down here from their definitions (IEEE 754; OCP 8-bit floating point; ml_dtypes for the others), not
+Formats are written down here from their definitions (IEEE 754; OCP floating point of 8 and 4 bits; ml_dtypes for the others), not
 read off the libraries under test.
 """
 
@@ -19,7 +19,9 @@ class Format:
     """The exponent of the least positive number."""
     greatest: float
     infinity: float = math.inf
+    """The result beyond the greatest number."""
     negative_zero: bool = True
+    nan: float = math.nan
 
 
 FORMATS = {
@@ -35,6 +37,7 @@ FORMATS = {
     "float8_e5m2": Format(3, -16, 57344.0),
     "float8_e5m2fnuz": Format(3, -17, 57344.0, math.nan, False),
     "float8_e8m0fnu": Format(1, -127, math.ldexp(1, 127), math.nan),
+    "float4_e2m1fn": Format(2, -1, 6.0, 6.0, nan=0.0),
 }
 FLOATS = list(FORMATS)
 SMALL = [name for name in FLOATS if name not in ("float64", "float32")]
@@ -46,7 +49,7 @@ def nearest(value: int | float | Fraction, dtype: str) -> float:
     powers = dtype == "float8_e8m0fnu"
     if isinstance(value, float) and not math.isfinite(value):
         if math.isnan(value) or powers:
-            return math.nan
+            return form.nan
         return math.copysign(form.infinity, value)
     if powers and value <= 0:
         return math.nan

@@ -1,4 +1,4 @@
-"""Small floats: float16, bfloat16 and the 8-bit ones, between their bits and the float32 that holds them.
+"""Small floats: float16, bfloat16 and those of 8 and 4 bits, between their bits and the float32 that holds them.
 
 `decode` is exact. `encode` rounds to nearest, ties to even, and does with overflow and NaN what the type has for
 them. Doubles and integers are rounded once: see `relax.runtime.rounding`. The constants of each format are read off
@@ -29,7 +29,7 @@ class Format:
     max_code: int
     """The bits of the greatest finite value."""
     overflow: int
-    """The bits that greater values become: infinity or NaN."""
+    """The bits that greater values become: infinity, NaN, or the greatest value."""
     nan: int
     signed_nan: bool
     negative_zero: bool
@@ -45,6 +45,7 @@ def format_of(dtype: DataType) -> Format:
         with np.errstate(all="ignore"):
             return int(cast(Any, np.array(value, np.float32).astype(kind)).view(f"u{kind.itemsize}"))
 
+    has_nan = code(float("inf")) != code(float(info.max))
     smallest = int(np.log2(float(info.smallest_normal)))
     return Format(
         bits=dtype.bits,
@@ -52,8 +53,8 @@ def format_of(dtype: DataType) -> Format:
         bias=1 - smallest,
         max_code=code(float(info.max)),
         overflow=code(float("inf")),
-        nan=code(float("nan")),
-        signed_nan=code(float("nan")) != code(-float("nan")),
+        nan=code(float("nan")) if has_nan else 0,
+        signed_nan=has_nan and code(float("nan")) != code(-float("nan")),
         negative_zero=code(-0.0) != 0,
     )
 
@@ -65,8 +66,8 @@ class SmallFloats:
     native_half: bool
 
     def decode(self, dtype: DataType, bits: Val) -> Val:
-        """The value of the bits (an i8 or i16) as a float."""
-        if dtype.bits == 8:
+        """The value of the bits (an i8 or i16; of four bits, the lower ones of an i8) as a float."""
+        if dtype.bits <= 8:
             return _look_up(dtype, bits)
         if dtype.code == "bfloat":
             return (bits.to("i32", signed=False) << 16).bitcast("float")
@@ -131,13 +132,13 @@ def _round_bfloat(value: Val) -> Val:
 
 
 def _look_up(dtype: DataType, bits: Val) -> Val:
-    """A value of eight bits, from a table of all 256."""
-    kind = dtype.element_of.numpy()
+    """A value of at most eight bits, from a table of all."""
+    kind, count = dtype.element_of.numpy(), 1 << dtype.bits
     with np.errstate(all="ignore"):
-        values = cast(Any, np.arange(256, dtype=np.uint8)).view(kind).astype(np.float32)
+        values = cast(Any, np.arange(count, dtype=np.uint8)).view(kind).astype(np.float32)
     constants = (float_text(float(v), "float") for v in values)
     table = bits.b.module.table(f"relax.{dtype.element_of}", "float", constants)
-    return look_up(table, "float", bits)
+    return look_up(table, "float", bits & (count - 1) if count < 256 else bits)
 
 
 def _decode_half(bits: Val) -> Val:
@@ -167,7 +168,7 @@ def _encode(form: Format, value: Val) -> Val:
     if not form.negative_zero:
         # In these types the bits of -0 are the one NaN.
         signed = code.eq(0).choose(0, code.eq(form.overflow).choose(form.overflow, signed))
-    return value.is_nan().choose(nan, signed).to(f"i{form.bits}")
+    return value.is_nan().choose(nan, signed).to(f"i{max(form.bits, 8)}")
 
 
 def _encode_power(value: Val) -> Val:

@@ -23,8 +23,15 @@ from .context import Context, Rule
 from .convert import rounded
 from .formula import Val, suffix
 from .index import index
-from .memory import element_pointer, from_memory
-from .types import element_type, is_small_float, memory_element, memory_type, register_type
+from .memory import element_pointer, from_memory, to_memory
+from .types import (
+    element_type,
+    is_small_float,
+    is_small_integer,
+    memory_element,
+    memory_type,
+    register_type,
+)
 from .views import require_offset
 
 _EXTERN_NAME: Final = re.compile(r"[A-Za-z_]\w*")
@@ -205,6 +212,12 @@ def _reinterpret(cx: Context, call: Call) -> Val:
         cx.report("E5903", "reinterpret: a pointer is no number, and a number is no pointer", call, _POINTERS)
         return cx.anything(target)
     value = cx.value(call.args[0])
+    if source.is_padded or target.is_padded:
+        if source.lanes != target.lanes:
+            hint = "reinterpret lanes of as many bits"
+            cx.report("E5903", f"reinterpret: a {source!s} is no {target!s} in memory", call, hint)
+            return cx.anything(target)
+        return from_memory(cx, target, to_memory(cx, source, value))
     if is_small_float(source):
         value = cx.unit.small_floats.encode(source, value)
     ref = cx.b.op(f"bitcast {value.full_type} {value.ref} to {memory_type(target)}")
@@ -244,12 +257,12 @@ def _extern(pure: bool) -> Intrinsic:
 
 
 def _check_extern(cx: Context, call: Call, name: str, arg: PrimExpr) -> None:
-    if is_small_float(arg.dtype) or arg.dtype.lanes > 1:
+    if is_small_float(arg.dtype) or is_small_integer(arg.dtype) or arg.dtype.lanes > 1:
         cx.report(
             "E5903",
             f"call_extern {name}: a C function cannot take or return a {arg.dtype!s}",
             call,
-            "cast it to float32",
+            "cast it to int32" if is_small_integer(arg.dtype) else "cast it to float32",
         )
 
 

@@ -16,7 +16,7 @@ from .context import Context, Rule, Storage, escaped
 from .division import all_lanes
 from .formula import Val, broadcast, constant
 from .index import index
-from .types import check_lanes, is_small_float, memory_element
+from .types import check_lanes, element_type, is_small_float, is_small_integer, memory_element
 from .views import storage_of
 
 # ------------------------------------------------------------------------------------- indices
@@ -234,19 +234,23 @@ def from_memory(cx: Context, dtype: DataType, raw: Val) -> Val:
     """A loaded element, as a value."""
     if dtype.is_bool:
         return raw.ne(constant(cx.b, "i8", raw.lanes, 0))
+    if is_small_integer(dtype):
+        return raw.to(element_type(dtype))
     return cx.unit.small_floats.decode(dtype, raw) if is_small_float(dtype) else raw
+
+
+def to_memory(cx: Context, dtype: DataType, value: Val) -> Val:
+    """A value, as an element that is stored."""
+    if is_small_float(dtype):
+        return cx.unit.small_floats.encode(dtype, value)
+    return value.to("i8", signed=False) if dtype.is_bool or is_small_integer(dtype) else value
 
 
 def _memory_value(cx: Context, expr: PrimExpr) -> Val:
     """A value as it is stored. Copies of small floats go bit by bit."""
-    dtype = expr.dtype
-    if is_small_float(dtype):
-        if isinstance(expr, BufferLoad):
-            return _Address(cx, expr.buffer, expr.indices).load(cx)
-        value = cx.value(expr)
-        return cx.unit.small_floats.encode(dtype, value)
-    value = cx.value(expr)
-    return value.to("i8", signed=False) if dtype.is_bool else value
+    if is_small_float(expr.dtype) and isinstance(expr, BufferLoad):
+        return _Address(cx, expr.buffer, expr.indices).load(cx)
+    return to_memory(cx, expr.dtype, cx.value(expr))
 
 
 RULES: Final[dict[type, Rule]] = {BufferLoad: load}

@@ -85,6 +85,7 @@ KIND_NAME = """define hidden ptr @relax.kind_name(i32 %kind) cold noinline optno
 
 # Checks what all tensor parameters share: kind, device, dtype, rank; compactness unless %strided. The result is the
 # DLTensor, or null with the error set. The message of that number has the argument's name for its kind.
+# Elements of 2 and 4 bits are padded to a byte, which their strides show (relax.runtime.dtypes).
 CHECK_TENSOR = """define hidden ptr @relax.tensor(ptr %any, ptr %messages, i32 %index, i32 %dtype, i32 %ndim,
     i32 %strided) noinline optnone {{
 entry:
@@ -123,10 +124,19 @@ data:
   %unchecked = icmp ne i32 %strided, 0
   %skip = or i1 %implicit, %unchecked
   %n = sext i32 %ndim to i64
+  %type_bits = lshr i32 %dtype, 8
+  %type_bits8 = and i32 %type_bits, 255
+  %whole_bits = call i32 @llvm.umin.i32(i32 %type_bits8, i32 8)
+  %unit32 = udiv i32 8, %whole_bits
+  %first = zext i32 %unit32 to i64
+  %padded = icmp ugt i32 %unit32, 1
+  %packed = and i1 %padded, %implicit
+  br i1 %packed, label %bad_packing, label %compact
+compact:
   br i1 %skip, label %empty, label %strides_loop
 strides_loop:
-  %i = phi i64 [ %n, %data ], [ %k, %strides_next ]
-  %expected = phi i64 [ 1, %data ], [ %next_expected, %strides_next ]
+  %i = phi i64 [ %n, %compact ], [ %k, %strides_next ]
+  %expected = phi i64 [ %first, %compact ], [ %next_expected, %strides_next ]
   %more = icmp sgt i64 %i, 0
   br i1 %more, label %strides_check, label %empty
 strides_check:
@@ -163,7 +173,8 @@ empty:
   %start = add i64 %address, %offset
   %bits = lshr i32 %dtype, 8
   %bits8 = and i32 %bits, 255
-  %bytes = lshr i32 %bits8, 3
+  %bits_up = add i32 %bits8, 7
+  %bytes = lshr i32 %bits_up, 3
   %mask32 = sub i32 %bytes, 1
   %mask = zext i32 %mask32 to i64
   %low = and i64 %start, %mask
@@ -221,6 +232,10 @@ bad_rank:
 bad_stride:
   %who_s = call i64 @relax.who(ptr %messages, i32 %index)
   call void @relax.set_error(ptr {value_error}, ptr {stride_format}, i64 %who_s, i64 %k, i64 %stride, i64 %expected)
+  ret ptr null
+bad_packing:
+  %who_b = call i64 @relax.who(ptr %messages, i32 %index)
+  call void @relax.set_error(ptr {value_error}, ptr {packing_format}, i64 %who_b, i64 0, i64 0, i64 0)
   ret ptr null
 bad_size:
   %who_p = call i64 @relax.who(ptr %messages, i32 %index)
@@ -293,7 +308,8 @@ entry:
   %lanes_at = getelementptr {tensor}, ptr %t, i32 0, i32 6
   %lanes16 = load i16, ptr %lanes_at
   %bits = zext i8 %bits8 to i64
-  %bytes = lshr i64 %bits, 3
+  %bits_up = add i64 %bits, 7
+  %bytes = lshr i64 %bits_up, 3
   %lanes = zext i16 %lanes16 to i64
   %item = mul i64 %bytes, %lanes
   %ndim_at = getelementptr {tensor}, ptr %t, i32 0, i32 3
@@ -344,6 +360,7 @@ def support_text() -> str:
     module.declare("TVMFFIErrorSetRaisedFromCStr", "void", "ptr, ptr")
     module.intrinsic("llvm.umax.i64", "i64", "i64", "i64")
     module.intrinsic("llvm.umin.i64", "i64", "i64", "i64")
+    module.intrinsic("llvm.umin.i32", "i32", "i32", "i32")
     module.intrinsic("llvm.umul.with.overflow.i64", "{ i64, i1 }", "i64", "i64")
     count = max(_KINDS) + 1
     kinds = [module.string(_KINDS.get(i, "an object")) for i in range(count)]
@@ -366,6 +383,7 @@ def support_text() -> str:
             stride_format=module.string(
                 "%s: is not compact: the stride of dimension %lld is %lld, expected %lld"
             ),
+            packing_format=module.string("%s: its elements are packed, expected one in a byte"),
             largest=LARGEST_PRODUCT,
             size_format=module.string("%s: its dimensions that are not 0 make more than 2**62 bytes"),
             alignment_format=module.string("%s: its data is not aligned to %lld bytes"),

@@ -1,12 +1,14 @@
 """Element types: how each lives in a register and in memory.
 
-    dtype               register        memory
-    bool                i1              i8 (0 or 1; any other byte reads as true)
-    int8 … uint64       i8 … i64        the same
-    float32, float64    float, double   the same
-    float16, bfloat16   float           i16: the bits
-    float8_*            float           i8: the bits
-    handle              ptr             ptr
+    dtype                  register        memory
+    bool                   i1              i8 (0 or 1; any other byte reads as true)
+    int2, int4, uint2, …   i2, i4          i8 (the upper bits are 0; what else they are is not read)
+    int8 … uint64          i8 … i64        the same
+    float32, float64       float, double   the same
+    float16, bfloat16      float           i16: the bits
+    float8_*               float           i8: the bits
+    float4_e2m1fn          float           i8, as of int4
+    handle                 ptr             ptr
 
 A small float is *held* in a float that has exactly its value; every operation computes in float32 and rounds the
 result back (correct rounding, since float32 has more than twice the digits plus two). So results are the
@@ -21,7 +23,7 @@ from ..ir import DataType, Diagnostic, DiagnosticError
 from .builder import vector
 
 _REGISTER: Final = {"bool": "i1", "float32": "float", "float64": "double", "handle": "ptr"}
-_INTEGER_BITS: Final = (8, 16, 32, 64)
+_INTEGER_BITS: Final = (2, 4, 8, 16, 32, 64)
 
 
 def is_small_float(dtype: DataType) -> bool:
@@ -29,7 +31,12 @@ def is_small_float(dtype: DataType) -> bool:
     return dtype.is_float and dtype.bits < 32
 
 
-_HINT = "integers of 8 to 64 bits, floats of 8 to 64 bits and bool have code"
+def is_small_integer(dtype: DataType) -> bool:
+    """True if a dtype is an integer of fewer bits than its byte in memory."""
+    return dtype.is_integer and dtype.bits < 8
+
+
+_HINT = "integers of 2, 4 and 8 to 64 bits, floats of 4 to 64 bits and bool have code"
 
 
 MAX_LANES: Final = 1024
@@ -67,10 +74,10 @@ def register_type(dtype: DataType) -> str:
 
 def memory_element(dtype: DataType) -> str:
     """The LLVM type of one lane in memory."""
-    if dtype.is_bool:
+    if dtype.is_bool or is_small_integer(dtype):
         return "i8"
     if is_small_float(dtype):
-        return f"i{dtype.bits}"
+        return f"i{max(dtype.bits, 8)}"
     return element_type(dtype)
 
 
@@ -83,7 +90,7 @@ def memory_type(dtype: DataType) -> str:
 _DLPACK: Final = {
     "int": 0, "uint": 1, "float": 2, "handle": 3, "bfloat": 4, "bool": 6, "float8_e3m4": 7, "float8_e4m3": 8,
     "float8_e4m3b11fnuz": 9, "float8_e4m3fn": 10, "float8_e4m3fnuz": 11, "float8_e5m2": 12,
-    "float8_e5m2fnuz": 13, "float8_e8m0fnu": 14,
+    "float8_e5m2fnuz": 13, "float8_e8m0fnu": 14, "float6_e2m3fn": 15, "float6_e3m2fn": 16, "float4_e2m1fn": 17,
 }  # fmt: skip
 
 
@@ -95,5 +102,4 @@ def dlpack_code(dtype: DataType) -> tuple[int, int]:
 #: How the name of a dtype is made of its bits (printf), by DLPack type code; for messages at run time.
 DTYPE_FORMATS: Final = (
     "int%d", "uint%d", "float%d", "handle", "bfloat%d", "complex%d", "bool", *list(_DLPACK)[6:],
-    "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn",
 )  # fmt: skip

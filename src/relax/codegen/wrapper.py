@@ -148,11 +148,25 @@ class Wrapper:
         self.b.branch_if(missing, absent, stated)
         self.b.start(stated)
         found = self.entry(strides, place.axis)
+        if place.buffer.dtype.is_padded:
+            found = self.unpadded(found, place)
+            stated = self.b.block
         self.b.branch(join)
         self.b.start(absent)
         self.b.branch(join)
         self.b.start(join)
         return found.make(f"phi i64 [ {found.ref}, %{stated} ], [ {compact.ref}, %{absent} ]")
+
+    def unpadded(self, stride: Val, place: ArgumentField) -> Val:
+        """A stride in elements of 2 or 4 bits, of which DLPack counts several to a byte."""
+        unit = 8 // place.buffer.dtype.bits
+        name = escaped(place.buffer.name)
+        message = (
+            f"argument {name}: the stride of dimension {place.axis} is %lld, expected a multiple of {unit}: "
+            "its elements are packed, expected one in a byte"
+        )
+        self.cx.fail_unless((stride & (unit - 1)).eq(0), "ValueError", message, stride)
+        return stride >> (unit.bit_length() - 1)
 
     # ------------------------------------------------------------------ overlaps
 

@@ -19,6 +19,7 @@ from ..op.base import Operator, infer_operands, operator_of
 from ..op.errors import OperatorError
 from ..op.known import known_struct_info
 from ..op.operands import Operand, is_absent
+from ..op.padded import wrapped_result
 from ..prim import Var as ShapeVar
 from ..prim import const, evaluate
 from ..runtime.builtin_table import BUILTINS
@@ -69,7 +70,10 @@ def evaluate_operator(call: Call, args: Sequence[Any], scope: Environment) -> An
     operands = [None if left_out else _operand(value) for left_out, value in zip(absent, args, strict=True)]
     try:
         with np.errstate(all="ignore"):
-            result = _of_scalars(operator, infos, operands) if scalar else _definition(operator)(*operands)
+            if scalar:
+                result = _of_scalars(operator, infos, operands)
+            else:
+                result = _definition(operator)(*_typed(operands, infos))
     except _PROGRAM_ERRORS as error:
         kind = next(
             kind for kind in type(error).__mro__ if kind.__module__ == "builtins"
@@ -143,6 +147,19 @@ def _operand(value: Any) -> Any:
     return [_operand(field) for field in value] if is_tuple(value) else value
 
 
+def _typed(values: Sequence[Any], infos: Sequence[StructInfo | None]) -> list[Any]:
+    """Values of operands, with numbers beside tensors or shapes as NumPy scalars where Python numbers have another dtype."""
+
+    def typed(value: Any, info: StructInfo | None) -> Any:
+        if not isinstance(info, PrimStructInfo) or info.dtype in ("bool", "int64", "float64"):
+            return value
+        return info.dtype.numpy().type(value)
+
+    if all(info is None or isinstance(info, PrimStructInfo) for info in infos):
+        return list(values)
+    return list(map(typed, values, infos))
+
+
 # -------------------------------------------------------------------------------------------- results
 
 
@@ -150,7 +167,7 @@ def _result(result: Any, expected: StructInfo, context: str) -> Any:
     """A reference's result as a value: tensors with memory of their own, of the inferred dtype and shape."""
     match expected:
         case TensorStructInfo():
-            tensor = _fresh(result)
+            tensor = _fresh(wrapped_result(result, expected))
             inferred = expected.dims if expected.dims is not None else tensor.shape
             dims = [getattr(dim, "value", found) for dim, found in zip(inferred, tensor.shape, strict=False)]
             agrees = expected.ndim in (-1, tensor.ndim) and dims == list(tensor.shape)

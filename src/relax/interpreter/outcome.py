@@ -17,6 +17,7 @@ import tvm_ffi
 from ..expr import Call, ExternFunc, Function, as_array
 from ..ir import IRModule, Node, walk
 from ..runtime.closure import Closure
+from ..runtime.dtypes import is_float
 from ..runtime.nd import NDArray
 from ..runtime.registry import get_global_func, register_func, remove_global_func
 from ..runtime.values import PackedFunc
@@ -168,7 +169,7 @@ def _both(a: Any, b: Any, kind: type) -> bool:
 def _array_difference(expected: np.ndarray[Any, Any], found: np.ndarray[Any, Any], where: str) -> str | None:
     if expected.shape != found.shape or expected.dtype != found.dtype:
         return f"{where}: expected {expected.dtype}{list(expected.shape)}, found {found.dtype}{list(found.shape)}"
-    if expected.dtype.kind in "biu":
+    if not is_float(expected.dtype.name):
         close: Any = expected == found
     else:
         tolerance = TOLERANCES.get(expected.dtype.name, 0.3)

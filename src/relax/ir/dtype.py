@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 
 _PATTERN: Final = re.compile(r"^(int|uint|float|bfloat|bool|handle)(\d*)(?:x(\d+))?$")
-_FLOAT8: Final = {
+_SMALL_FLOATS: Final = {
     name: np.dtype(getattr(ml_dtypes, name))
     for name in (
         "float8_e3m4",
@@ -25,7 +25,12 @@ _FLOAT8: Final = {
         "float8_e5m2",
         "float8_e5m2fnuz",
         "float8_e8m0fnu",
+        "float4_e2m1fn",
     )
+}
+"""The floats of 8 and 4 bits: their names are not made of a code and a number of bits."""
+_SMALL_INTEGERS: Final = {
+    name: np.dtype(getattr(ml_dtypes, name)) for name in ("int2", "int4", "uint2", "uint4")
 }
 _BFLOAT16: Final = np.dtype(ml_dtypes.bfloat16)
 
@@ -55,7 +60,7 @@ class DataType(str):
     )
 
     code: str
-    """One of int, uint, float, bfloat, float8_*, bool, handle, void."""
+    """One of int, uint, float, bfloat, float8_*, float4_*, bool, handle, void."""
     bits: int
     lanes: int
     is_void: bool
@@ -68,7 +73,7 @@ class DataType(str):
     is_integer: bool
     """Signed or unsigned; bool is not counted."""
     is_float: bool
-    """Any floating-point type, bfloat16 and the 8-bit ones included."""
+    """Any floating-point type, bfloat16 and those of 8 and 4 bits included."""
     is_scalar: bool
     is_vector: bool
 
@@ -102,11 +107,21 @@ class DataType(str):
 
     @property
     def itemsize(self) -> int:
-        """Bytes one element takes in a tensor (a bool takes one)."""
+        """Bytes one element takes in a tensor: one of a bool, and of an element of 2 or 4 bits."""
         return (self.bits + 7) // 8 * self.lanes
 
     def with_lanes(self, lanes: int) -> DataType:
         return DataType(_canonical(self.code, self.bits, lanes))
+
+    @property
+    def is_padded(self) -> bool:
+        """True for an element of 2 or 4 bits, which takes a whole byte in a tensor (`relax.runtime.dtypes`)."""
+        return self.bits in (2, 4)
+
+    @property
+    def saturates(self) -> bool:
+        """True for a float without infinity and NaN: what is greater than its greatest value becomes that value."""
+        return self.code == "float4_e2m1fn"
 
     @property
     def element_of(self) -> DataType:
@@ -115,13 +130,14 @@ class DataType(str):
 
     def numpy(self) -> np.dtype[Any]:
         """The NumPy (or ml_dtypes) type of one element. Raises TypeError for void and handle."""
-        if self.code in _FLOAT8:
-            return _FLOAT8[self.code]
+        if self.code in _SMALL_FLOATS:
+            return _SMALL_FLOATS[self.code]
         if self.code == "bfloat":
             return _BFLOAT16
         if self.code in ("void", "handle"):
             raise TypeError(f"dtype '{self}' has no NumPy equivalent")
-        return np.dtype(str(self.element_of))
+        name = str(self.element_of)
+        return _SMALL_INTEGERS.get(name) or np.dtype(name)
 
     @property
     def min_value(self) -> int | float:
@@ -155,8 +171,8 @@ def _parse(text: str) -> tuple[str, int, int]:
     if text == "":
         return "void", 0, 0
     base, _, lanes = text.rpartition("x") if re.search(r"x\d+$", text) else (text, "", "1")
-    if base in _FLOAT8 and int(lanes) > 0:
-        return base, 8, int(lanes)
+    if base in _SMALL_FLOATS and int(lanes) > 0:
+        return base, 4 if base.startswith("float4") else 8, int(lanes)
     match = _PATTERN.match(text)
     if match is None:
         raise ValueError(f"unknown dtype {text!r}")
@@ -166,8 +182,8 @@ def _parse(text: str) -> tuple[str, int, int]:
     if (code == "uint" and bits == 1) or (code == "bool" and bits in (1, 8)):
         return "bool", 1, lanes
     allowed = {
-        "int": (1, 4, 8, 16, 32, 64),
-        "uint": (4, 8, 16, 32, 64),
+        "int": (1, 2, 4, 8, 16, 32, 64),
+        "uint": (2, 4, 8, 16, 32, 64),
         "float": (16, 32, 64),
         "bfloat": (16,),
         "bool": (),
@@ -181,7 +197,7 @@ def _parse(text: str) -> tuple[str, int, int]:
 def _canonical(code: str, bits: int, lanes: int) -> str:
     if code == "void":
         return ""
-    base = code if code in _FLOAT8 or code in ("bool", "handle") else f"{code}{bits}"
+    base = code if code in _SMALL_FLOATS or code in ("bool", "handle") else f"{code}{bits}"
     return base if lanes == 1 else f"{base}x{lanes}"
 
 

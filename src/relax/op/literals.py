@@ -64,6 +64,8 @@ def _fits(value: float, dtype: DataType) -> bool:
         return isinstance(value, int) and dtype.min_value <= value <= dtype.max_value
     if isinstance(value, int) and abs(value) > np.finfo(np.float64).max:
         return False
+    if dtype.saturates:
+        return abs(value) <= dtype.max_finite
     return math.isfinite(round_number(value, dtype)) or not math.isfinite(value)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -12,8 +12,8 @@ from .. import te, topi
 from ..expr import Tuple, TupleGetItem
 from ..info.dims import simplify_dim
 from ..info.text import prim_text
-from ..ir import StructInfo
-from ..prim import IntImm, PrimExpr, const
+from ..ir import DataType, StructInfo
+from ..prim import IntImm, PrimExpr, const, prove
 from ..struct_info import (
     ObjectStructInfo,
     PrimStructInfo,
@@ -23,13 +23,14 @@ from ..struct_info import (
 from ..topi.slicing import section_slices, slice_of
 from .base import Gradients, Term
 from .dims import (
+    check_later,
     normalize_axes,
     normalize_axis,
     require_same_dim,
     same_dtype,
     tensor,
 )
-from .errors import OPERANDS, SHAPES, OperatorError
+from .errors import DTYPES, OPERANDS, SHAPES, OperatorError
 from .facts import Axes, Permuted, has_rank, moved_axis
 from .known import known_struct_info
 from .operator import Array, operator
@@ -49,6 +50,21 @@ def tensor_fields(tensors: TupleStructInfo, operand: str) -> list[TensorStructIn
         else:
             raise OperatorError(OPERANDS, f"field {i} of {operand} must be a tensor", operand=operand)
     return fields
+
+
+def count_of(info: PrimStructInfo | ObjectStructInfo, operand: str) -> PrimExpr | None:
+    """A number of elements given as a scalar, None if its value is not known. A negative one is an error."""
+    dtype = DataType(info.dtype) if isinstance(info, PrimStructInfo) else DataType("")
+    if not (dtype.is_void or dtype.is_integer):
+        raise OperatorError(DTYPES, f"{operand} must be an integer, found {dtype!s}", operand=operand)
+    value = info.value if isinstance(info, PrimStructInfo) else None
+    if value is None:
+        return None
+    if isinstance(value, IntImm) and value.value < 0:
+        raise OperatorError(OPERANDS, f"{operand} must be 0 or more, found {value.value}", operand=operand)
+    if not isinstance(value, IntImm) and not prove(value >= 0):
+        check_later(value >= 0, f"{operand} must be 0 or more")
+    return value.astype("int64")
 
 
 @operator("relax.concat")
@@ -196,7 +212,7 @@ class StridedSlice(Move):
     """``x[begin:end:stride]`` along each of the axes; the other dimensions whole.
 
     As in NumPy, a negative bound counts from the end and one out of range is cut off; a negative stride goes backwards.
-    `assume_inbound` promises that the bounds lie within x.
+    Strides are constants, or symbolic sizes; one that is 0 is an error. `assume_inbound` promises that the bounds lie within x.
     """
 
     assume_inbound: bool = False
@@ -210,9 +226,9 @@ class StridedSlice(Move):
         strides: TupleStructInfo | None = None,
     ) -> TensorStructInfo:
         chosen = [_constant(value, "axes") for value in _scalars(axes, "axes")]
-        steps = [1] * len(chosen)
+        steps: list[int | PrimExpr] = [1] * len(chosen)
         if strides is not None:
-            steps = [_constant(value, "strides") for value in _scalars(strides, "strides")]
+            steps = [_stride(value) for value in _scalars(strides, "strides")]
         begins, ends = _scalars(begin, "begin"), _scalars(end, "end")
         for name, given in (("begin", begins), ("end", ends), ("strides", steps)):
             if len(given) != len(chosen):
@@ -234,7 +250,7 @@ class StridedSlice(Move):
         return tensor(dims, x.dtype)
 
     def compute(self, x: Any, axes: Any, begin: Any, end: Any, strides: Any = None) -> Any:
-        steps = None if strides is None else [int(step) for step in strides]
+        steps = None if strides is None else [_stride(step) for step in strides]
         return topi.strided_slice(x, begin, end, steps, [int(axis) for axis in axes], self.assume_inbound)
 
     def reference(
@@ -264,10 +280,55 @@ def _scalars(values: TupleStructInfo, operand: str) -> list[PrimExpr | None]:
     return result
 
 
+def _stride(value: PrimExpr | None) -> int | PrimExpr:
+    """A stride: a constant, or a size, which is checked at run time not to be 0."""
+    if value is None or isinstance(value, IntImm) or not prove(value >= 0):
+        return _constant(value, "strides")
+    if not prove(value > 0):
+        check_later(value > 0, "a stride must not be 0")
+    return value
+
+
 def _constant(value: PrimExpr | None, operand: str) -> int:
     if isinstance(value, IntImm):
         return value.value
     raise OperatorError(OPERANDS, f"{operand} must be constants", operand=operand)
+
+
+@operator("relax.dynamic_strided_slice")
+class DynamicStridedSlice(Move):
+    """``x[begin:end:stride]`` along each dimension, of bounds that are tensors of integers, one for each dimension.
+
+    The bounds mean what they do in strided_slice. The sizes of the result are known only when it runs; match_cast
+    names them.
+    """
+
+    packed: ClassVar[str | None] = "relax.run.dynamic_strided_slice"
+
+    def infer(
+        self,
+        x: TensorStructInfo,
+        begin: TensorStructInfo,
+        end: TensorStructInfo,
+        strides: TensorStructInfo,
+    ) -> TensorStructInfo:
+        for name, bounds in (("begin", begin), ("end", end), ("strides", strides)):
+            self.require_dtype(bounds, name, "int", "uint")
+            if bounds.ndim not in (-1, 1):
+                message = f"{name} must have one dimension, found {bounds.ndim}"
+                raise OperatorError(SHAPES, message, operand=name)
+            if x.ndim != -1 and bounds.dims is not None:
+                count = prim_text(bounds.dims[0])
+                message = f"{name} must have one element for each of {x.ndim} dimensions, found {count}"
+                error = OperatorError(SHAPES, message, operand=name)
+                require_same_dim(bounds.dims[0], const(x.ndim, "int64"), error)
+        return tensor(None, x.dtype, x.ndim)
+
+    def reference(self, x: Array, begin: Array, end: Array, strides: Array) -> Array:
+        if not np.all(strides):
+            raise ValueError("a stride must not be 0")
+        bounds = zip(begin, end, strides, strict=True)
+        return np.array(x[tuple(slice(int(b), int(e), int(s)) for b, e, s in bounds)])
 
 
 # --------------------------------------------------------------------------------- repeating, reversing
@@ -304,25 +365,58 @@ class Flip(Move):
 class Repeat(Move):
     """Each element `repeats` times in a row, along an axis; without axis, of data flattened."""
 
-    repeats: int
     axis: int | None = None
 
-    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
-        self.require_attribute(self.repeats >= 0, "repeats", "0 or more")
+    def infer(self, data: TensorStructInfo, repeats: PrimStructInfo) -> TensorStructInfo:
+        count = count_of(repeats, "repeats")
         if self.axis is None:
-            size = None if data.dims is None else [simplify_dim(product(data.dims) * self.repeats)]
-            return tensor(size, data.dtype, 1)
+            known = data.dims is not None and count is not None
+            return tensor([simplify_dim(product(data.dims) * count)] if known else None, data.dtype, 1)
         axis = self.require_axis(self.axis, data)
-        if data.dims is None or axis is None:
+        if data.dims is None or axis is None or count is None:
             return tensor(None, data.dtype, data.ndim)
         dims = list(data.dims)
-        dims[axis] = simplify_dim(dims[axis] * self.repeats)
+        dims[axis] = simplify_dim(dims[axis] * count)
         return tensor(dims, data.dtype)
 
     compute = topi.repeat
 
-    def reference(self, data: Array) -> Array:
-        return np.repeat(data, self.repeats, self.axis)
+    def reference(self, data: Array, repeats: int) -> Array:
+        return np.repeat(data, repeats, self.axis)
+
+
+@operator("relax.meshgrid")
+class MeshGrid(Move):
+    """For each vector of a tuple its elements along the dimension of its own, over a grid with a dimension for each.
+
+    The indexing "xy" exchanges the first two dimensions. A scalar is a vector of one element.
+    """
+
+    total = True
+
+    indexing: Literal["ij", "xy"] = "ij"
+
+    def infer(self, tensors: TupleStructInfo) -> TupleStructInfo:
+        fields = tensor_fields(tensors, "tensors")
+        if not fields:
+            raise OperatorError(OPERANDS, "tensors must hold at least one tensor", operand="tensors")
+        dims: list[PrimExpr] | None = []
+        for i, field in enumerate(fields):
+            if field.ndim > 1:
+                message = f"tensors[{i}] must have one dimension, found {field.ndim}"
+                raise OperatorError(SHAPES, message, operand="tensors")
+            if field.dims is None:
+                dims = None
+            elif dims is not None:
+                dims.append(field.dims[0] if field.dims else const(1, "int64"))
+        if self.indexing == "xy" and dims is not None:
+            dims[:2] = dims[:2][::-1]
+        return TupleStructInfo(tuple(tensor(dims, field.dtype, len(fields)) for field in fields))
+
+    compute = topi.meshgrid
+
+    def reference(self, tensors: Sequence[Array]) -> tuple[Array, ...]:
+        return tuple(np.ascontiguousarray(grid) for grid in np.meshgrid(*tensors, indexing=self.indexing))
 
 
 @operator("relax.tile")

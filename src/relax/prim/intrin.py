@@ -61,7 +61,7 @@ def _round_half_away(x: Any) -> Any:
 
 def _unsigned_bits(x: Any) -> tuple[list[int], int]:
     """The elements read as unsigned numbers, and their width."""
-    width = 8 * x.dtype.itemsize
+    width = DataType(x.dtype.name).bits
     return [int(value) & (2**width - 1) for value in np.ravel(x)], width
 
 
@@ -70,13 +70,14 @@ def _shift_left(x: Any, by: Any) -> Any:
 
 
 def _shift_right(x: Any, by: Any) -> Any:
-    sign = np.right_shift(x, 8 * x.dtype.itemsize - 1) if x.dtype.kind == "i" else x.dtype.type(0)
+    dtype = DataType(x.dtype.name)
+    sign = np.right_shift(x, dtype.bits - 1) if dtype.is_int else x.dtype.type(0)
     return _shifted(np.right_shift, x, by, sign)
 
 
 def _shifted(shift: Any, x: Any, by: Any, emptied: Any) -> Any:
     """`x` shifted; `emptied` where no bit is left: the width or more, or a negative number of bits."""
-    inside: Any = (by >= 0) & (by < (1 if x.dtype == np.bool_ else 8 * x.dtype.itemsize))
+    inside: Any = (by >= 0) & (by < DataType(x.dtype.name).bits)
     result: Any = shift(x, (by * inside).astype(x.dtype))
     return result * inside + emptied * ~inside
 

@@ -2,6 +2,12 @@
 
 A dtype is a string everywhere in the runtime: ``"float32"``, ``"bool"``, ``"bfloat16"``, ``"float8_e4m3fn"``.
 NumPy knows the unusual ones through ml_dtypes, DLPack as a (code, bits, lanes) triple.
+
+Elements of 2 and 4 bits (``"int4"``, ``"uint4"``, ``"int2"``, ``"uint2"``, ``"float4_e2m1fn"``) are *padded*: each
+takes a byte, in memory, in files and in NumPy (ml_dtypes). The bits are the lower ones; the upper ones are written as
+0, and neither kernels nor ``NDArray.numpy`` read them. DLPack and tvm-ffi count such elements in their own bits: two elements of an int4 tensor of stride 1
+share a byte. So tensors here have strides of `stride_unit` times those of their elements: of 2 for a compact int4
+vector, whose elements are those that DLPack reads. A packed tensor (two int4 in a byte) has stride 1 and is refused.
 """
 
 from __future__ import annotations
@@ -26,20 +32,22 @@ _FLOAT8: Final = {
     "float8_e8m0fnu": 14,
 }
 
+INTEGER_BITS: Final = (2, 4, 8, 16, 32, 64)
+
 #: dtype name → (DLPack type code, bits)
 DLPACK_CODES: Final[dict[str, tuple[int, int]]] = {
-    **{f"int{bits}": (0, bits) for bits in (8, 16, 32, 64)},
-    **{f"uint{bits}": (1, bits) for bits in (8, 16, 32, 64)},
+    **{f"int{bits}": (0, bits) for bits in INTEGER_BITS},
+    **{f"uint{bits}": (1, bits) for bits in INTEGER_BITS},
     **{f"float{bits}": (2, bits) for bits in (16, 32, 64)},
     "bfloat16": (4, 16),
     "bool": (6, 8),
     **{name: (code, 8) for name, code in _FLOAT8.items()},
+    "float4_e2m1fn": (17, 4),
 }
 
 #: dtype name → NumPy dtype
 NUMPY_DTYPES: Final[dict[str, np.dtype[Any]]] = {
-    **{name: np.dtype(name) for name in DLPACK_CODES if name[:6] not in ("bfloat", "float8")},
-    **{name: np.dtype(getattr(ml_dtypes, name)) for name in ("bfloat16", *_FLOAT8)},
+    name: np.dtype(getattr(ml_dtypes, name, name)) for name in DLPACK_CODES
 }
 
 _OF_NUMPY: Final = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
@@ -73,11 +81,16 @@ def dtype_of_numpy(dtype: np.dtype[Any]) -> str:
 
 def itemsize(dtype: str) -> int:
     """Bytes of one element."""
-    return DLPACK_CODES[dtype][1] // 8
+    return max(DLPACK_CODES[dtype][1] // 8, 1)
+
+
+def stride_unit(dtype: str) -> int:
+    """The stride that DLPack has for neighbouring elements: 1; more where elements are padded to a byte."""
+    return max(8 // DLPACK_CODES[dtype][1], 1)
 
 
 def is_float(dtype: str) -> bool:
-    """True if a dtype is a floating-point one, the 8-bit ones included."""
+    """True if a dtype is a floating-point one, those of 8 and 4 bits included."""
     return "float" in dtype
 
 

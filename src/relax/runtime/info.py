@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, cast
 
-from .dtypes import DLPACK_CODES, is_float
+from .dtypes import DLPACK_CODES, INTEGER_BITS, is_float
 from .rounding import round_number
 
 Dim: TypeAlias = "int | float | str | tuple[Any, ...]"
@@ -163,8 +163,8 @@ def _rounded(dtype: str) -> Callable[[Number], Number]:
 
 DTYPES: Final[dict[str, Callable[[Number], Number]]] = {
     "bool": bool,
-    **{f"int{bits}": _wrapped(bits, signed=True) for bits in (8, 16, 32, 64)},
-    **{f"uint{bits}": _wrapped(bits, signed=False) for bits in (8, 16, 32, 64)},
+    **{f"int{bits}": _wrapped(bits, signed=True) for bits in INTEGER_BITS},
+    **{f"uint{bits}": _wrapped(bits, signed=False) for bits in INTEGER_BITS},
     **{dtype: _rounded(dtype) for dtype in DLPACK_CODES if is_float(dtype)},
 }
 """Rounding by dtype. Sums, differences and products of float64, rounded again, are those of a shorter type."""

@@ -24,12 +24,15 @@ from .tensor import (
     compact_tensor,
     copy_of_numpy,
     copy_tensor,
+    element_strides,
+    is_compact,
     is_ndarray,
     new_tensor,
     numpy_view,
     tensor_of_numpy,
     view_tensor,
     without_gradient,
+    without_padding,
 )
 
 __all__ = ["NDArray", "array", "cpu", "device", "empty", "from_dlpack"]
@@ -74,7 +77,7 @@ class NDArray:
     @property
     def strides(self) -> tuple[int, ...]:
         """The distance between neighbours along each dimension, in elements."""
-        return self.tensor.strides
+        return element_strides(self.tensor)
 
     @property
     def size(self) -> int:
@@ -83,7 +86,7 @@ class NDArray:
 
     def is_contiguous(self) -> bool:
         """True if the elements lie row-major without gaps."""
-        return self.tensor.is_contiguous()
+        return is_compact(self.tensor)
 
     def data_ptr(self) -> int:
         """The address of the first element."""
@@ -103,14 +106,14 @@ class NDArray:
     # ------------------------------------------------------------------------------- contents
 
     def numpy(self) -> Array:
-        """A copy of the contents as a NumPy array (bfloat16 and 8-bit floats through ml_dtypes)."""
-        return numpy_view(self.tensor).copy()
+        """A copy of the contents as a NumPy array; ml_dtypes has the dtypes that NumPy lacks."""
+        return without_padding(numpy_view(self.tensor).copy())
 
     asnumpy = numpy
 
     def item(self) -> bool | int | float:
         """The value of a tensor of one element."""
-        return numpy_view(self.tensor).item()
+        return self.numpy().item()
 
     def copyfrom(self, source: object) -> NDArray:
         """Overwrite the contents with those of `source`, an array of the same shape; converts its dtype."""
@@ -118,7 +121,8 @@ class NDArray:
         if value.shape != self.shape:
             raise ValueError(f"copyfrom: expected shape {self.shape}, found {value.shape}")
         if self.size:
-            numpy_view(self.tensor)[...] = value
+            view = numpy_view(self.tensor)
+            view[...] = value if value.dtype == view.dtype else convert_array(value, view.dtype)
         return self
 
     def copyto(self, target: NDArray | Device) -> NDArray:
@@ -144,7 +148,10 @@ class NDArray:
         if whole and not scalar:
             self.copyfrom(value)
         elif self.size:
-            numpy_view(self.tensor)[... if whole else index] = value if scalar else _as_numpy(value)
+            view = numpy_view(self.tensor)
+            if not scalar or is_float(self.dtype):
+                value = convert_array(np.asarray(value) if scalar else _as_numpy(value), view.dtype)
+            view[... if whole else index] = value
 
     def __len__(self) -> int:
         if not self.ndim:

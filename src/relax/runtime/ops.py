@@ -16,7 +16,7 @@ import tvm_ffi
 
 from .builtin_table import builtin
 from .closure import Closure
-from .dtypes import Array, canonical_dtype
+from .dtypes import Array, canonical_dtype, dtype_of_numpy
 from .sizes import shape_value
 from .tensor import check_shape, numpy_view, tensor_of, tensor_of_numpy
 from .values import is_tuple, kind_of
@@ -72,6 +72,28 @@ def nonzero(data: Any) -> tvm_ffi.Tensor:
     return tensor_of_numpy(np.asarray(np.nonzero(array), np.int64))
 
 
+@builtin("relax.run.dynamic_strided_slice")
+def dynamic_strided_slice(data: Any, begin: Any, end: Any, strides: Any) -> tvm_ffi.Tensor:
+    """``data[begin:end:stride]`` along each dimension, of integer tensors that hold one number for each.
+
+    ValueError for a stride of 0, or tensors of other lengths.
+    """
+    array = _array(data, "dynamic_strided_slice")
+    bounds: list[list[int]] = []
+    for name, value in (("begin", begin), ("end", end), ("strides", strides)):
+        numbers = _array(value, "dynamic_strided_slice")
+        if numbers.shape != (array.ndim,) or numbers.dtype.kind not in "iu":
+            found = f"{numbers.dtype} of shape {numbers.shape}"
+            raise ValueError(
+                f"dynamic_strided_slice: {name} must hold {array.ndim} integers, one for each dimension, found {found}"
+            )
+        bounds.append([int(number) for number in numbers])
+    slices = tuple(slice(b, e, s) for b, e, s in zip(*bounds, strict=True))
+    if any(part.step == 0 for part in slices):
+        raise ValueError("dynamic_strided_slice: a stride must not be 0")
+    return tensor_of_numpy(np.array(array[slices], order="C"))
+
+
 @builtin("relax.run.reshape")
 def reshape(data: Any, shape: Sequence[int]) -> tvm_ffi.Tensor:
     """A fresh tensor of this shape with the elements of `data` in order. AssertionError if there are not as many.
@@ -116,7 +138,7 @@ def shape_to_tensor(shape: Sequence[int]) -> tvm_ffi.Tensor:
 def tensor_to_shape(tensor: Any) -> tvm_ffi.Shape:
     """The shape whose dimensions are the elements of an integer tensor of rank 1; ValueError unless they are sizes."""
     array = _array(tensor, "tensor_to_shape")
-    if array.ndim != 1 or array.dtype.kind not in "iu":
+    if array.ndim != 1 or not dtype_of_numpy(array.dtype).startswith(("int", "uint")):
         found = f"{array.dtype} of rank {array.ndim}"
         raise ValueError(f"tensor_to_shape: expected an integer tensor of rank 1, found {found}")
     try:

@@ -7,6 +7,7 @@ rounding is right (S. Boldo and G. Melquiond, *Emulation of a FMA and correctly 
 
 Beyond the greatest finite value is what the dtype has for overflow, infinity or NaN. float8_e8m0fnu holds only powers
 of two: halves go up, a positive number below the least is the least, and zero and negative numbers are NaN.
+float4_e2m1fn has neither infinity nor NaN: greater numbers become the greatest, and NaN becomes 0.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def rounder(dtype: str) -> Callable[[float], float]:
 
     def rounded(value: float) -> float:
         if not abs(value) < 2 * form.greatest:
-            return form.overflow(value) if value == value else value
+            return form.overflow(value) if value == value else form.nan
         exponent = max(math.frexp(value)[1] - form.digits, form.least)
         result = math.ldexp(round(math.ldexp(value, -exponent)), exponent)
         if abs(result) > form.greatest:
@@ -80,7 +81,9 @@ class _Format:
     """The exponent of the least positive value, which is the step of all subnormal ones."""
     greatest: float
     infinity: float
-    """The value of greater numbers: infinity or NaN."""
+    """The value of greater numbers: infinity or NaN; the greatest itself if there is neither."""
+    nan: float
+    """The value of NaN: 0 if there is no NaN."""
     negative_zero: bool
 
     def overflow(self, value: float) -> float:
@@ -97,6 +100,7 @@ def _format(dtype: str) -> _Format:
         least=math.frexp(float(info.smallest_subnormal))[1] - 1,
         greatest=float(info.max),
         infinity=float(infinity),
+        nan=0.0 if infinity == info.max else math.nan,
         negative_zero=bool(np.signbit(zero)),
     )
 
@@ -120,8 +124,12 @@ def convert_array(array: Array, dtype: str | np.dtype[Any]) -> Array:
     if array.dtype == object and is_float(name):
         return _convert_objects(array, name)
     with np.errstate(all="ignore"):
+        if target != array.dtype and target.isbuiltin == array.dtype.isbuiltin == 2:
+            array = array.astype(np.float32)  # ml_dtypes has no casts between some of its dtypes; float32 holds all
         if target == array.dtype or not _rounds_twice(array.dtype, name):
             return array.astype(target)
+        if name == "float4_e2m1fn":
+            array = np.where(array != array, np.zeros_like(array), array)
         single = _round_to_odd(_as_float64(array))
         if name == "float8_e8m0fnu":
             # ml_dtypes takes what lies between the two least powers for the greater one.
@@ -148,7 +156,7 @@ def _convert_objects(array: Array, dtype: str) -> Array:
 
 def _rounds_twice(source: np.dtype[Any], dtype: str) -> bool:
     """True if ``astype`` rounds twice, or wrongly."""
-    if dtype == "float8_e8m0fnu":
+    if dtype in ("float8_e8m0fnu", "float4_e2m1fn"):
         return True
     small = dtype == "bfloat16" or dtype.startswith("float8")
     return small and source.kind in "fiu" and source.itemsize > 2

@@ -2,6 +2,7 @@
 
 A tensor of the machine is *compact*: row-major, without gaps, at offset 0, in host memory. Fresh ones are
 aligned to 64 bytes; imported ones share the memory of whoever made them, aligned to their element.
+Elements of 2 and 4 bits are padded to a byte each, which their strides show: see `dtypes`.
 It belongs to one of the host's devices, which its views and compact copies keep; `to_device` moves it.
 Everything here speaks the raw object; ``nd.NDArray`` is the face it shows to users.
 
@@ -23,7 +24,15 @@ import numpy as np
 import tvm_ffi
 
 from .devices import Device, is_cpu, require_host
-from .dtypes import DLPACK_CODES, NUMPY_DTYPES, Array, canonical_dtype, dtype_of_numpy, itemsize
+from .dtypes import (
+    DLPACK_CODES,
+    NUMPY_DTYPES,
+    Array,
+    canonical_dtype,
+    dtype_of_numpy,
+    itemsize,
+    stride_unit,
+)
 from .rounding import convert_array
 from .sizes import check_dimensions
 
@@ -65,12 +74,44 @@ _decref.restype = ctypes.c_int
 _decref.argtypes = [ctypes.c_void_p]
 
 
-def compact_strides(shape: Sequence[int]) -> list[int]:
-    """Row-major strides, in elements."""
-    strides = [1] * len(shape)
+def compact_strides(shape: Sequence[int], unit: int = 1) -> list[int]:
+    """Row-major strides, in elements of which each takes the room of `unit`."""
+    strides = [unit] * len(shape)
     for axis in range(len(shape) - 1, 0, -1):
         strides[axis - 1] = strides[axis] * shape[axis]
     return strides
+
+
+def element_strides(tensor: tvm_ffi.Tensor) -> tuple[int, ...]:
+    """The strides in elements, also of a dtype that is padded.
+
+    Raises ValueError for a packed tensor, whose elements share bytes.
+    """
+    unit = stride_unit(canonical_dtype(tensor.dtype))
+    if unit == 1:
+        return tensor.strides
+    if tensor.numel() < 2:
+        return tuple(compact_strides(tensor.shape))
+    if any(stride % unit for size, stride in zip(tensor.shape, tensor.strides, strict=True) if size > 1):
+        raise ValueError(
+            f"a packed tensor is not supported: elements of dtype {tensor.dtype} share a byte; "
+            "unpack them: each takes one byte here"
+        )
+    return tuple(stride // unit for stride in tensor.strides)
+
+
+def is_compact(tensor: tvm_ffi.Tensor, dtype: str | None = None) -> bool:
+    """True if the elements, whose dtype a caller may know, lie row-major without gaps.
+
+    Raises ValueError for a packed tensor.
+    """
+    if stride_unit(dtype or canonical_dtype(tensor.dtype)) == 1 or not tensor.numel():
+        return tensor.is_contiguous()
+    compact = compact_strides(tensor.shape)
+    return all(
+        size == 1 or stride == expected
+        for size, stride, expected in zip(tensor.shape, element_strides(tensor), compact, strict=True)
+    )
 
 
 def check_shape(shape: Sequence[int], dtype: str) -> int:
@@ -79,11 +120,16 @@ def check_shape(shape: Sequence[int], dtype: str) -> int:
     if len(shape) > _MAX_NDIM:
         raise ValueError(f"a tensor cannot have {len(shape)} dimensions")
     nbytes = math.prod(shape) * itemsize(dtype)
-    if not nbytes and math.prod(extent or 1 for extent in shape) * itemsize(dtype) >= 1 << 63:
+    if not nbytes and math.prod(extent or 1 for extent in shape) * _stride_bytes(dtype) >= 1 << 63:
         raise MemoryError(f"a {dtype} tensor of shape {_tuple(shape)} has strides of more than 64 bits")
     if nbytes > _MAX_BYTES:
         raise MemoryError(f"a {dtype} tensor of shape {_tuple(shape)} needs {nbytes} bytes")
     return nbytes
+
+
+def _stride_bytes(dtype: str) -> int:
+    """The greater of an element's bytes and its stride."""
+    return max(itemsize(dtype), stride_unit(dtype))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -93,7 +139,7 @@ def _layout(shape: tuple[int, ...], dtype: str) -> tuple[int, int, int, int, int
     ndim = len(shape)
     header = -(-(_MANAGED.size + 16 * ndim) // ALIGNMENT) * ALIGNMENT
     total = header + max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
-    dims = struct.pack(f"@{2 * ndim}q", *shape, *compact_strides(shape))
+    dims = struct.pack(f"@{2 * ndim}q", *shape, *compact_strides(shape, stride_unit(dtype)))
     return total, header, ndim, *DLPACK_CODES[dtype], dims
 
 
@@ -123,9 +169,10 @@ def view_tensor(
     """
     if not source.__chandle__():
         source = copy_tensor(source)
-    code, bits = _dtype_code(source) if dtype is None else DLPACK_CODES[dtype]
+    name = canonical_dtype(source.dtype) if dtype is None else dtype
+    code, bits = DLPACK_CODES[name]
     ndim = len(shape)
-    dims = (ctypes.c_int64 * (2 * ndim))(*shape, *compact_strides(shape))
+    dims = (ctypes.c_int64 * (2 * ndim))(*shape, *compact_strides(shape, stride_unit(name)))
     at = ctypes.addressof(dims)
     data = source.data_ptr() + byte_offset
     prototype = _DLTENSOR.pack(data, _CPU, source.device.index, ndim, code, bits, 1, at, at + 8 * ndim, 0)
@@ -147,7 +194,7 @@ class _Memory:
     def __init__(self, tensor: tvm_ffi.Tensor, dtype: str) -> None:
         size = itemsize(dtype)
         kind = "b" if dtype == "bool" else "u" if dtype not in _PLAIN else NUMPY_DTYPES[dtype].kind
-        strides = None if tensor.is_contiguous() else tuple(s * size for s in tensor.strides)
+        strides = None if is_compact(tensor, dtype) else tuple(s * size for s in element_strides(tensor))
         self.tensor = tensor
         self.__array_interface__: dict[str, Any] = {
             "data": (tensor.data_ptr(), False),
@@ -175,6 +222,15 @@ def numpy_view(tensor: tvm_ffi.Tensor) -> Array:
     return array if array.dtype == numpy_dtype else array.view(numpy_dtype)
 
 
+def without_padding(array: Array) -> Array:
+    """The array itself, with 0 in the bits beside elements of 2 and 4 bits, which ml_dtypes expects there."""
+    bits = DLPACK_CODES[dtype_of_numpy(array.dtype)][1]
+    if bits < 8:
+        raw = array.view(np.uint8)
+        raw &= (1 << bits) - 1
+    return array
+
+
 def tensor_of_numpy(array: Array) -> tvm_ffi.Tensor:
     """A compact tensor sharing the array's memory if it can (compact, writable, aligned), else a copy.
 
@@ -191,6 +247,8 @@ def tensor_of_numpy(array: Array) -> tvm_ffi.Tensor:
         return tvm_ffi.from_dlpack(array)
     # NumPy exports the ml_dtypes as nothing at all: export the bits, and put the true type on the capsule.
     code, bits = DLPACK_CODES[dtype]
+    if bits < 8:
+        return view_tensor(tvm_ffi.from_dlpack(array.view(np.uint8)), array.shape, dtype)
     capsule = array.view(f"u{bits // 8}").__dlpack__()
     address = _capsule_pointer(capsule, b"dltensor")
     struct.pack_into(
@@ -218,7 +276,7 @@ def compact_tensor(tensor: tvm_ffi.Tensor) -> tvm_ffi.Tensor:
     dtype = canonical_dtype(tensor.dtype)
     if not tensor.numel():  # what has elements is in memory, and cannot be as large
         check_shape(tensor.shape, dtype)
-    if not tensor.is_contiguous() or not tensor.__chandle__():  # no handle: memory lent for one call only
+    if not is_compact(tensor, dtype) or not tensor.__chandle__():  # no handle: memory lent for one call only
         return copy_of_numpy(numpy_view(tensor), dtype, tensor.device)
     if tensor.data_ptr() % itemsize(dtype):
         return copy_of_numpy(np.copy(_unaligned_view(tensor, dtype)), dtype, tensor.device)
@@ -244,7 +302,7 @@ def copy_tensor(tensor: tvm_ffi.Tensor, device: Device | None = None) -> tvm_ffi
     fresh = new_tensor(
         tensor.shape, canonical_dtype(tensor.dtype), tensor.device if device is None else device
     )
-    if tensor.is_contiguous():
+    if is_compact(tensor):
         nbytes = tensor.numel() * itemsize(canonical_dtype(tensor.dtype))
         ctypes.memmove(fresh.data_ptr(), tensor.data_ptr(), nbytes)
     else:
@@ -284,11 +342,6 @@ def is_ndarray(value: object) -> bool:
 def _dltensor(tensor: tvm_ffi.Tensor) -> tuple[int, ...]:
     """The fields of the DLTensor inside a tensor object."""
     return _DLTENSOR.unpack(ctypes.string_at(tensor.__chandle__() + _OBJECT_HEADER, _DLTENSOR.size))
-
-
-def _dtype_code(tensor: tvm_ffi.Tensor) -> tuple[int, int]:
-    fields = _dltensor(tensor)
-    return fields[4], fields[5]
 
 
 def _byte_offset(tensor: tvm_ffi.Tensor) -> int:

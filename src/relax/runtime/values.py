@@ -151,9 +151,10 @@ def _import_float(value: float, expected: Info | None) -> float:
 def _import_scalar(value: Any, expected: Info | None) -> Any:
     if isinstance(expected, TensorInfo):
         return tensor_of_numpy(np.array(value))
-    if str(value.dtype) not in DLPACK_CODES:
+    name = str(value.dtype)
+    if name not in DLPACK_CODES:
         return value
-    return import_value(value.item() if value.dtype.isbuiltin == 1 else float(value), expected)
+    return import_value(float(value) if is_float(name) else value.item(), expected)
 
 
 def export_value(value: Any) -> Any:

@@ -538,7 +538,8 @@ def _garbage(dtype: DataType, count: int) -> Array:
         return np.ones(count, np.bool_)
     if dtype.is_float:
         return np.full(count, np.nan, np.float64).astype(dtype.element_of.numpy())
-    return np.full(count, int(dtype.max_value) - 86, dtype.element_of.numpy())
+    unlikely = int(dtype.max_value) - (86 if dtype.bits >= 8 else 1)
+    return np.full(count, unlikely, dtype.element_of.numpy())
 
 
 __all__ = ["executable", "interpret"]

@@ -36,6 +36,9 @@ from .broadcast import (
     subtract,
 )
 from .grad import nll_loss_backward, take_backward
+from .collapse import collapse_sum_like, collapse_sum_to
+from .contraction import einsum, outer
+from .indexing import gather_elements, gather_nd, index_tensor, one_hot, reverse_sequence
 from .linalg import matmul
 from .math import (
     abs,
@@ -81,6 +84,9 @@ from .random import normal, uniform
 from .reduction import argmax, argmin, cumprod, cumsum, max, mean, min, prod, std, sum, variance
 from .sampling import multinomial_from_uniform
 from .ternary import ewise_fma
+from .reduction import argmax, argmin, cumsum, max, mean, min, prod, sum
+from .scatter import index_put, scatter_elements, scatter_nd, slice_scatter
+from .sorting import argsort, sort, topk
 from .transform import (
     arange,
     arange_size,
@@ -90,6 +96,7 @@ from .transform import (
     flip,
     full,
     full_like,
+    meshgrid,
     repeat,
     reshape,
     split,
@@ -112,6 +119,7 @@ __all__ = [
     "argmax",
     "argmin",
     "as_size",
+    "argsort",
     "asin",
     "asinh",
     "atan",
@@ -128,6 +136,8 @@ __all__ = [
     "cast",
     "ceil",
     "clip",
+    "collapse_sum_like",
+    "collapse_sum_to",
     "concatenate",
     "cos",
     "cosh",
@@ -136,6 +146,7 @@ __all__ = [
     "cumsum",
     "dequantize",
     "divide",
+    "einsum",
     "equal",
     "erf",
     "ewise_fma",
@@ -149,9 +160,13 @@ __all__ = [
     "floor_mod",
     "full",
     "full_like",
+    "gather_elements",
+    "gather_nd",
     "greater",
     "greater_equal",
     "identity",
+    "index_put",
+    "index_tensor",
     "isfinite",
     "isinf",
     "isnan",
@@ -169,6 +184,7 @@ __all__ = [
     "maximum",
     "mean",
     "median",
+    "meshgrid",
     "min",
     "minimum",
     "mod",
@@ -179,20 +195,27 @@ __all__ = [
     "nn",
     "normal",
     "not_equal",
+    "one_hot",
+    "outer",
     "power",
     "prod",
     "quantize",
     "read_broadcast",
     "repeat",
     "reshape",
+    "reverse_sequence",
     "right_shift",
     "round",
     "rsqrt",
     "same_size",
+    "scatter_elements",
+    "scatter_nd",
     "sigmoid",
     "sign",
     "sin",
     "sinh",
+    "slice_scatter",
+    "sort",
     "split",
     "sqrt",
     "square",
@@ -207,6 +230,7 @@ __all__ = [
     "tan",
     "tanh",
     "tile",
+    "topk",
     "transpose",
     "tril",
     "triu",

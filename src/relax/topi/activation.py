@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from .. import te
 from ..prim import PrimExpr, Select, const, intrin
+from .broadcast import read_broadcast
 from .twofold import Twofold, cubic, let, scaled
-from .util import accumulator_dtype
+from .util import accumulator_dtype, normalize_axis
 
 Scalar = Callable[[PrimExpr], PrimExpr]
 
@@ -93,3 +94,73 @@ def _times_sigmoid(x: PrimExpr, w: PrimExpr, low: PrimExpr | None) -> PrimExpr:
     if low is None:
         return value
     return let(value, lambda y: Select(y < zero, y + y * low, y))
+
+
+def _elementwise(x: te.Tensor, name: str, function: Scalar) -> te.Tensor:
+    """`function` of each element, computed in the accumulator dtype."""
+    wide = accumulator_dtype(x.dtype)
+    return te.compute(
+        x.shape, lambda *i: let(x(*i).astype(wide), function).astype(x.dtype), name, tag="elemwise"
+    )
+
+
+def relu6(x: te.Tensor) -> te.Tensor:
+    """min(max(x, 0), 6); NaN stays NaN."""
+    zero, six = const(0, x.dtype), const(6, x.dtype)
+    return te.compute(
+        x.shape, lambda *i: intrin.min(intrin.max(x(*i), zero), six), "relu6", tag="elemwise"
+    )
+
+
+def leaky_relu(x: te.Tensor, alpha: float) -> te.Tensor:
+    """x where it is positive, alpha · x elsewhere."""
+    return _elementwise(
+        x, "leaky_relu", lambda v: Select(v > const(0, v.dtype), v, v * const(alpha, v.dtype))
+    )
+
+
+def prelu(x: te.Tensor, alpha: te.Tensor, axis: int = 1) -> te.Tensor:
+    """x where it is positive, slope · x elsewhere.
+
+    Slopes with one dimension lie along `axis`, others broadcast to x.
+    """
+    until = normalize_axis(axis, x.ndim) + 1 if alpha.ndim == 1 else x.ndim
+
+    def of(*i: Any) -> PrimExpr:
+        slope = read_broadcast(alpha, x.shape[:until], i[:until])
+        return let(x(*i), lambda v: Select(v > const(0, v.dtype), v, v * slope))
+
+    return te.compute(x.shape, of, "prelu", tag="broadcast")
+
+
+def softplus(x: te.Tensor, beta: float = 1.0, threshold: float = 20.0) -> te.Tensor:
+    """log(1 + e^(beta · x)) / beta; x where beta · x is above the threshold."""
+
+    def of(v: PrimExpr) -> PrimExpr:
+        factor, limit, zero = const(beta, v.dtype), const(threshold, v.dtype), const(0, v.dtype)
+
+        def curve(w: PrimExpr) -> PrimExpr:
+            value = intrin.max(w, zero) + intrin.log1p(intrin.exp(-intrin.abs(w)))
+            return Select(w > limit, v, value / factor)
+
+        return let(v * factor, curve)
+
+    return _elementwise(x, "softplus", of)
+
+
+_SELU_ALPHA: Final = 1.6732632423543772
+_SELU_SCALE: Final = 1.0507009873554805
+
+
+def selu(x: te.Tensor) -> te.Tensor:
+    """scale · x where x is positive, scale · alpha · (e^x - 1) elsewhere (Klambauer et al. 2017).
+
+    e^x - 1 is taken as tanh(x / 2) · (e^x + 1), which loses no digits near 0.
+    """
+
+    def of(v: PrimExpr) -> PrimExpr:
+        low = intrin.min(v, const(0, v.dtype))
+        below = intrin.tanh(low * 0.5) * (intrin.exp(low) + const(1, v.dtype))
+        return Select(v > const(0, v.dtype), v * _SELU_SCALE, below * (_SELU_SCALE * _SELU_ALPHA))
+
+    return _elementwise(x, "selu", of)

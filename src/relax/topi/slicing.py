@@ -33,31 +33,39 @@ class Slice:
     """One dimension of a slice: element i is read at ``begin + i * stride``, for i < `size`."""
 
     begin: PrimExpr
-    stride: int
+    stride: int | PrimExpr
     size: PrimExpr
 
     def at(self, i: Any) -> PrimExpr:
         """The index at which element i is read."""
-        step = i if self.stride == 1 else i * const(self.stride, i.dtype)
+        stride = const(self.stride, i.dtype) if isinstance(self.stride, int) else self.stride.astype(i.dtype)
+        step = i if is_const(stride, 1) else i * stride
         return step if is_const(self.begin, 0) else self.begin.astype(i.dtype) + step
 
 
 @facts_in_scope(None)
-def slice_of(size: PrimExpr, begin: Any, end: Any, stride: int, assume_inbound: bool = False) -> Slice:
+def slice_of(
+    size: PrimExpr, begin: Any, end: Any, stride: int | PrimExpr, assume_inbound: bool = False
+) -> Slice:
     """The slice ``begin:end:stride`` of a dimension; None for either bound is the end it stands at.
 
-    `assume_inbound` says that the bounds need no cutting off. Raises ValueError for a stride of 0.
+    A symbolic stride is positive. `assume_inbound` says that the bounds need no cutting off. Raises ValueError for a
+    stride of 0.
     """
-    if stride == 0:
+    if isinstance(stride, IntImm):
+        stride = stride.value
+    if isinstance(stride, int) and stride == 0:
         raise ValueError("the stride of a slice must not be 0")
+    forwards = not isinstance(stride, int) or stride > 0
     last = size - 1
-    low, high = (const(0, size.dtype), size) if stride > 0 else (const(-1, size.dtype), last)
+    low, high = (const(0, size.dtype), size) if forwards else (const(-1, size.dtype), last)
     first = (
-        _bound(begin, size, low, high, assume_inbound) if begin is not None else (low if stride > 0 else high)
+        _bound(begin, size, low, high, assume_inbound) if begin is not None else (low if forwards else high)
     )
-    stop = _bound(end, size, low, high, assume_inbound) if end is not None else (high if stride > 0 else low)
-    distance = simplify(stop - first if stride > 0 else first - stop)
-    count = distance if abs(stride) == 1 else simplify(intrin.ceildiv(distance, abs(stride)))
+    stop = _bound(end, size, low, high, assume_inbound) if end is not None else (high if forwards else low)
+    distance = simplify(stop - first if forwards else first - stop)
+    step = abs(stride) if isinstance(stride, int) else stride.astype(size.dtype)
+    count = distance if isinstance(step, int) and step == 1 else simplify(intrin.ceildiv(distance, step))
     if not assume_inbound:
         count = at_least_zero(count)
     return Slice(first, stride, count)

@@ -175,7 +175,7 @@ def strided_slice(
     x: te.Tensor,
     begin: Sequence[Any],
     end: Sequence[Any],
-    strides: Sequence[int] | None = None,
+    strides: Sequence[int | PrimExpr] | None = None,
     axes: Sequence[int] | None = None,
     assume_inbound: bool = False,
 ) -> te.Tensor:
@@ -206,7 +206,7 @@ def flip(x: te.Tensor, axis: int | Sequence[int] | None = 0) -> te.Tensor:
     )
 
 
-def repeat(x: te.Tensor, repeats: int, axis: int | None = None) -> te.Tensor:
+def repeat(x: te.Tensor, repeats: int | PrimExpr, axis: int | None = None) -> te.Tensor:
     """Each element `repeats` times, along an axis; without axis, of x flattened."""
     if axis is None:
         return repeat(flatten(x), repeats, 0)
@@ -218,6 +218,26 @@ def repeat(x: te.Tensor, repeats: int, axis: int | None = None) -> te.Tensor:
         "T_repeat",
         tag="injective",
     )
+
+
+def meshgrid(tensors: Sequence[te.Tensor], indexing: str = "ij") -> list[te.Tensor]:
+    """For each vector its elements along the dimension of its own, over a grid that has a dimension for each.
+
+    The indexing "xy" exchanges the first two dimensions.
+    """
+    order = list(range(len(tensors)))
+    if indexing == "xy" and len(order) > 1:
+        order[:2] = [1, 0]
+    sizes = [tensor.shape[0] if tensor.ndim else const(1, "int64") for tensor in tensors]
+    shape = [sizes[d] for d in order]
+    grids: list[te.Tensor] = []
+    for d, tensor in enumerate(tensors):
+
+        def read(*i: Any, place: int = order.index(d), tensor: te.Tensor = tensor) -> PrimExpr:
+            return tensor(i[place]) if tensor.ndim else tensor()
+
+        grids.append(te.compute(shape, read, "T_meshgrid", tag="injective", varargs_names=_names(len(shape))))
+    return grids
 
 
 def tile(x: te.Tensor, reps: Sequence[int]) -> te.Tensor:
@@ -341,5 +361,5 @@ def arange_size(start: PrimExpr, stop: PrimExpr, step: PrimExpr) -> PrimExpr:
 
 __all__ = [
     "arange", "arange_size", "concatenate", "expand_dims", "flatten", "flip", "full", "full_like", "repeat",
-    "reshape", "split", "squeeze", "stack", "strided_slice", "take", "tile", "transpose", "where",
+    "meshgrid", "reshape", "split", "squeeze", "stack", "strided_slice", "take", "tile", "transpose", "where",
 ]  # fmt: skip

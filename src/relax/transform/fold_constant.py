@@ -42,6 +42,7 @@ from ..ir.transform import PassContext
 from ..op import Operator, is_call_of, operator_of
 from ..op.intrinsics import CallTIR, ShapeOf
 from ..op.operands import is_absent
+from ..op.padded import wrapped_result
 from ..prim import FloatImm, IntImm
 from ..rewrite import Rewriter
 from ..runtime.rounding import round_number
@@ -151,7 +152,7 @@ class _Folder(Rewriter):
         if operator.reference is not None and operator.exactness.holds_for(dtypes_of(operands)):
             pairs = zip(operator.arguments(call), operands, strict=True)
             values = [None if o.optional and is_absent(arg) else as_value(arg) for (o, _), arg in pairs]
-            return evaluate(operator, values)
+            return wrapped_result(evaluate(operator, values), call.struct_info_)
         return None if operator.compute is None else self.run_formula(operator, call, operands)
 
     def run_formula(self, operator: Operator, call: Call, operands: list[RelaxExpr]) -> Any:

@@ -14,8 +14,8 @@ from .shape_vars import is_bound_later
 from .violation import Violation
 
 _BITS = {
-    "int": (8, 16, 32, 64),
-    "uint": (1, 8, 16, 32, 64),
+    "int": (2, 4, 8, 16, 32, 64),
+    "uint": (1, 2, 4, 8, 16, 32, 64),
     "float": (16, 32, 64),
     "bfloat": (16,),
     "bool": (1,),

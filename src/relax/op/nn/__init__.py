@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..operator import public_function, public_names
-from . import activation, convolution, normalization, scaled_dot_product
+from . import activation, convolution, loss, normalization, padding, pooling, scaled_dot_product
 
-FAMILIES = (activation, convolution, normalization, scaled_dot_product)
+FAMILIES = (activation, convolution, loss, normalization, padding, pooling, scaled_dot_product)
 
 __all__ = ["FAMILIES"]
 

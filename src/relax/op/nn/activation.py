@@ -1,4 +1,4 @@
-"""Activations: relu, gelu, silu, softmax, log_softmax, dropout."""
+"""Activations: relu and its kin, gelu, silu, softplus, softmax, …; dropout."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import numpy as np
 
 from ... import topi
 from ...expr import TupleGetItem
+from ...info.text import prim_text
 from ...ir import DataType, RelaxExpr, StructInfo
 from ...runtime.rounding import convert_array
 from ...struct_info import TensorStructInfo, TupleStructInfo
 from ..base import Gradients, Term
-from ..dims import tensor
+from ..dims import require_stretch, same_dtype, tensor
+from ..errors import SHAPES, OperatorError
 from ..facts import Axes, MixedPrecision, Permuted, has_rank, moved_axis
 from ..gradients import apply, chained, is_float, masked
 from ..operator import Array, Operator, operator
@@ -137,6 +139,138 @@ class Silu(FloatUnary):
     def slope(self, x: Term) -> RelaxExpr:
         sigmoid = apply("sigmoid", x)
         return sigmoid * (x * (1.0 - sigmoid) + 1.0)
+
+
+class Rounded(FloatUnary):
+    """The base of functions of floats whose reference is computed in float64."""
+
+    __slots__ = ()
+
+    accuracy = None
+
+    def reference(self, data: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return convert_array(self.function(data.astype(np.float64)), data.dtype)
+
+    def function(self, x: Array) -> Array:
+        """The function, of float64."""
+        raise NotImplementedError
+
+
+@operator("relax.nn.relu6")
+class Relu6(FloatUnary):
+    """min(max(x, 0), 6); NaN stays NaN."""
+
+    accuracy = None
+    compute = topi.nn.relu6
+
+    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
+        self.require_dtype(data, "data", "float", "int", "uint")
+        return data
+
+    def reference(self, data: Array) -> Array:
+        return np.minimum(np.maximum(data, np.array(0, data.dtype)), np.array(6, data.dtype))
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        (x,) = operands
+        if not is_float(x):
+            return (None,)
+        return (masked(masked(grad, x > 0.0), x < 6.0),)
+
+
+@operator("relax.nn.leakyrelu")
+class LeakyRelu(Rounded):
+    """x where it is positive, alpha · x elsewhere."""
+
+    alpha: float = 0.01
+
+    def compute(self, data: Any) -> Any:
+        return topi.nn.leaky_relu(data, self.alpha)
+
+    def function(self, x: Array) -> Array:
+        return np.where(x > 0, x, x * self.alpha)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        (x,) = operands
+        return (apply("where", x > 0.0, grad, grad * self.alpha) if is_float(x) else None,)
+
+
+@operator("relax.nn.prelu")
+class PRelu(Operator):
+    """x where it is positive, alpha · x elsewhere.
+
+    An alpha of one dimension has one element for each place along `axis`, or one for all; any other broadcasts to x.
+    """
+
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
+
+    axis: int = 1
+    compute = topi.nn.prelu
+
+    def infer(self, data: TensorStructInfo, alpha: TensorStructInfo) -> TensorStructInfo:
+        self.require_dtype(data, "data", "float")
+        dtype = same_dtype(data.dtype, alpha.dtype, ("data", "alpha"))
+        axis = self.require_axis(self.axis, data) if alpha.ndim == 1 else None
+        if data.ndim != -1 and alpha.ndim > data.ndim:
+            message = f"alpha must have at most {data.ndim} dimensions, found {alpha.ndim}"
+            raise OperatorError(SHAPES, message, operand="alpha")
+        if data.dims is not None and alpha.dims is not None:
+            sizes = data.dims if axis is None else data.dims[: axis + 1]
+            for size, full in zip(reversed(alpha.dims), reversed(sizes), strict=False):
+                message = (
+                    f"a dimension of alpha is {prim_text(size)}, which does not broadcast to {prim_text(full)}"
+                )
+                require_stretch(size, full, OperatorError(SHAPES, message, operand="alpha"))
+        return data if data.dtype == dtype else data.replace(dtype=dtype)
+
+    def reference(self, data: Array, alpha: Array) -> Array:
+        if alpha.ndim == 1:
+            alpha = alpha.reshape(-1, *[1] * (data.ndim - 1 - self.axis % data.ndim))
+        return np.where(data > 0, data, data * alpha)
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        alpha = infos[1]
+        if not has_rank(infos, axes) or not isinstance(alpha, TensorStructInfo):
+            return None
+        if alpha.ndim == 1:
+            return Permuted(self.replace(axis=moved_axis(self.axis, axes)), (axes, None), (axes,))
+        return Permuted(self, (axes, axes), (axes,)) if alpha.ndim == len(axes) else None
+
+
+@operator("relax.nn.softplus")
+class Softplus(Rounded):
+    """log(1 + e^(beta · x)) / beta; x itself where beta · x is above `threshold`."""
+
+    beta: float = 1.0
+    threshold: float = 20.0
+    compute = topi.nn.softplus
+
+    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
+        self.require_attribute(self.beta > 0, "beta", "above 0")
+        return FloatUnary.infer(self, data)
+
+    def function(self, x: Array) -> Array:
+        scaled = x * self.beta
+        return np.where(scaled > self.threshold, x, np.logaddexp(0, scaled) / self.beta)
+
+    def slope(self, x: Term) -> RelaxExpr:
+        return apply("sigmoid", x * self.beta)
+
+
+@operator("relax.nn.selu")
+class Selu(Rounded):
+    """scale · x where x is positive, scale · alpha · (e^x - 1) elsewhere; alpha 1.67326…, scale 1.0507…"""
+
+    compute = topi.nn.selu
+
+    def function(self, x: Array) -> Array:
+        below = 1.6732632423543772 * np.expm1(np.minimum(x, 0))
+        return 1.0507009873554805 * np.where(x > 0, x, below)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        (x,) = operands
+        rising, flat = 1.0507009873554805, 1.0507009873554805 * 1.6732632423543772
+        return (apply("where", x > 0.0, grad * rising, grad * (result + flat)),)
 
 
 class Softmaxes(Operator):

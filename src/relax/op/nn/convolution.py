@@ -1,76 +1,305 @@
-"""Convolution and pooling of images: conv2d, max_pool2d, avg_pool2d."""
+"""Convolution and transposed convolution of 1 to 3 spatial dimensions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from itertools import product
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from ... import topi
 from ...info.text import prim_text
-from ...ir import DataType, StructInfo
+from ...ir import DataType, RelaxExpr
 from ...prim import IntImm, PrimExpr, simplify
 from ...struct_info import TensorStructInfo
+from ..base import Gradients, Term
 from ..dims import require_same_dim, tensor
 from ..errors import SHAPES, OperatorError
-from ..facts import Axes, MixedPrecision, Permuted, has_rank
-from ..operator import Array, Operator, operator
+from ..facts import MixedPrecision
+from ..gradients import apply, dims_of, is_float, tensor_info
+from ..operator import Array, operator
 from .activation import wide
+from .windows import Windowed, in_layout
 
 
-def _simplified(size: PrimExpr) -> PrimExpr:
-    return simplify(size)
-
-
-class Image(Operator):
-    """The base of convolution and pooling: windows over the H and W of a layout."""
+class AnyConvolution(Windowed):
+    """The base of convolutions and their transposes."""
 
     __slots__ = ()
 
-    strides: tuple[int, ...]
-    padding: tuple[int, ...]
-    dilation: tuple[int, ...]
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.ALWAYS
+    layout_attribute: ClassVar[str] = "data_layout"
 
-    def require_layout(self, attribute: str, letters: str) -> None:
-        layout: str = getattr(self, attribute)
-        hint = ""
-        if any(letter.isdigit() for letter in layout):
-            hint = f"packed layouts are not computed in: permute_dims and reshape the operand to {letters}"
-        fits = sorted(layout) == sorted(letters)
-        self.require_attribute(fits, attribute, f"a permutation of {letters!r}", hint=hint)
+    shared: ClassVar[Literal["I", "O"]]
+    """The letter of the kernel's channels of which the kernel holds those of one group only; the others all of them."""
 
-    def require_windows(self) -> None:
-        """Complain of strides, dilation or padding that make no sense."""
-        for name in ("strides", "dilation"):
-            values = getattr(self, name)
-            self.require_attribute(
-                len(values) in (1, 2) and min(values) >= 1, name, "1 or 2 numbers, each at least 1"
-            )
-        self.require_attribute(
-            len(self.padding) in (1, 2, 4) and min(self.padding) >= 0,
-            "padding",
-            "1, 2 or 4 numbers, each at least 0",
+    groups: int
+    data_layout: str
+    kernel_layout: str
+    out_dtype: DataType | None
+
+    def infer(self, data: TensorStructInfo, weight: TensorStructInfo) -> TensorStructInfo:
+        self.require_windows()
+        self.require_layout("kernel_layout", "OI" + self.spatial)
+        self.require_rank("data", data, self.data_layout)
+        self.require_rank("weight", weight, self.kernel_layout)
+        self.require_attribute(self.groups >= 1, "groups", "at least 1")
+        dtype = self.out_dtype or self._common_dtype(data, weight)
+        if data.dims is None or weight.dims is None:
+            return tensor(None, dtype, len(self.letters))
+        size = dict(zip(self.data_layout, data.dims, strict=True))
+        kernel = dict(zip(self.kernel_layout, weight.dims, strict=True))
+        self._require_channels(size["C"], kernel)
+        out: dict[str, PrimExpr] = {"N": size["N"], "C": self._all_channels(kernel, "O")}
+        for j, axis in enumerate(self.spatial):
+            out[axis] = self.require_room(self.extent(size[axis], kernel[axis], j), axis)
+        return tensor([out[c] for c in self.result_letters], dtype)
+
+    def extent(self, size: PrimExpr, kernel: PrimExpr, j: int) -> PrimExpr:
+        """The size of the result along spatial dimension j."""
+        raise NotImplementedError
+
+    def _all_channels(self, kernel: dict[str, PrimExpr], letter: str) -> PrimExpr:
+        return simplify(kernel[letter] * self.groups) if letter == self.shared else kernel[letter]
+
+    def _common_dtype(self, data: TensorStructInfo, weight: TensorStructInfo) -> DataType:
+        self.require_dtype(data, "data", "float", "int", "uint")
+        if data.dtype.is_void or weight.dtype.is_void or data.dtype == weight.dtype:
+            return data.dtype if not data.dtype.is_void else weight.dtype
+        self.require(False, "weight", f"a tensor of {data.dtype!s}", found=str(weight.dtype))
+        raise AssertionError
+
+    def _require_channels(self, channels: PrimExpr, kernel: dict[str, PrimExpr]) -> None:
+        times = f" · {self.groups} groups" if self.groups != 1 and self.shared == "I" else ""
+        error = OperatorError(
+            SHAPES,
+            "the channels of data and weight differ",
+            remarks={
+                "data": f"{prim_text(channels)} channels",
+                "weight": f"{prim_text(kernel['I'])} input channels{times}",
+            },
+        )
+        require_same_dim(channels, self._all_channels(kernel, "I"), error)
+        split, kind = ("O", "output") if self.shared == "I" else ("I", "input")
+        whole = kernel[split]
+        if isinstance(whole, IntImm) and whole.value % self.groups:
+            message = f"{whole.value} {kind} channels cannot be split into {self.groups} groups"
+            raise OperatorError(SHAPES, message, operand="weight")
+
+    def reference(self, data: Array, weight: Array) -> Array:
+        x, w = self.canonical(wide(data)), in_layout(wide(weight), self.kernel_layout, "OI" + self.spatial)
+        dtype = self.out_dtype or DataType(data.dtype.name)
+        if not dtype.is_float:
+            x, w = x.astype(dtype.numpy()), w.astype(dtype.numpy())
+        return self.in_result_layout(self.convolved(x, w)).astype(dtype.numpy())
+
+    def convolved(self, x: Array, w: Array) -> Array:
+        """The result of canonical data and a kernel (O, I, …)."""
+        raise NotImplementedError
+
+    def taps(self, w: Array) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """The index of each tap in the kernel, and its distance from the first in the data."""
+        dilation = self.per_axis("dilation")
+        places = product(*(range(size) for size in w.shape[2:]))
+        return [(k, tuple(d * i for d, i in zip(dilation, k, strict=True))) for k in places]
+
+    def strided(self, start: Sequence[int], counts: Sequence[int]) -> tuple[Any, ...]:
+        """Slices of the spatial dimensions: so many elements, a stride apart."""
+        slices = zip(start, counts, self.per_axis("strides"), strict=True)
+        return (..., *(slice(a, a + s * n, s) if n else slice(0, 0) for a, n, s in slices))
+
+    # ------------------------------------------------------------------------------------ gradients
+
+    def differentiable(self, data: Term, weight: Term) -> bool:
+        """True if a gradient is stated: for floats of one dtype, static sizes, and one group."""
+        infos = [tensor_info(data), tensor_info(weight)]
+        static = all(
+            info.dims is not None and all(isinstance(d, IntImm) for d in info.dims) for info in infos
+        )
+        plain = self.out_dtype in (None, infos[0].dtype) and infos[0].dtype == infos[1].dtype
+        return static and plain and self.groups == 1 and is_float(data)
+
+    def weight_gradient(
+        self, image: Term, image_layout: str, by: Term, by_layout: str, letters: tuple[str, str], weight: Term
+    ) -> RelaxExpr:
+        """The kernel for which this maps between `image` and `by`: their correlation, batch and channels exchanged.
+
+        `letters` are those of the kernel's dimensions along which the channels of `image` and of `by` lie.
+        """
+        rename = str.maketrans("NC", "CN")
+        out = self.kernel_layout.translate(str.maketrans({letters[0]: "N", letters[1]: "C"}))
+        full = apply(
+            f"nn.conv{len(self.spatial)}d",
+            image,
+            by,
+            strides=self.dilation,
+            padding=self.padding,
+            dilation=self.strides,
+            data_layout=image_layout.translate(rename),
+            kernel_layout=by_layout.translate(str.maketrans("NC", "IO")),
+            out_layout=out,
+        )
+        sizes = dims_of(weight) or ()
+        axes = [d for d, letter in enumerate(self.kernel_layout) if letter in self.spatial]
+        return apply("strided_slice", full, axes, [0] * len(axes), [sizes[d] for d in axes])
+
+
+class Convolution(AnyConvolution):
+    """The base of convolutions: data (N, C, …), weight (O, C / groups, …)."""
+
+    __slots__ = ()
+
+    shared: ClassVar[Literal["I", "O"]] = "I"
+
+    def extent(self, size: PrimExpr, kernel: PrimExpr, j: int) -> PrimExpr:
+        stride, dilation = self.per_axis("strides")[j], self.per_axis("dilation")[j]
+        return topi.nn.conv_extent(size, kernel, self.pads[j], stride, dilation)
+
+    def compute(self, data: Any, weight: Any) -> Any:
+        return topi.nn.conv(
+            data,
+            weight,
+            self.strides,
+            self.padding,
+            self.dilation,
+            self.groups,
+            self.data_layout,
+            self.kernel_layout,
+            self.out_layout,
+            self.out_dtype,
         )
 
-    def require_rank(self, name: str, info: TensorStructInfo, letters: str) -> None:
-        if info.ndim not in (-1, 4):
-            raise OperatorError(
-                SHAPES, f"{name} must have 4 dimensions ({letters}), found {info.ndim}", operand=name
-            )
+    def convolved(self, x: Array, w: Array) -> Array:
+        x = np.pad(x, ((0, 0), (0, 0), *self.pads))
+        spans = [d * (k - 1) + 1 for d, k in zip(self.per_axis("dilation"), w.shape[2:], strict=True)]
+        sizes = zip(x.shape[2:], spans, self.per_axis("strides"), strict=True)
+        counts = [(size - span) // stride + 1 for size, span, stride in sizes]
+        out = np.zeros((x.shape[0], w.shape[0], *counts), np.result_type(x, w))
+        each, per_group = w.shape[0] // self.groups, w.shape[1]
+        for g in range(self.groups):
+            part, kernel = x[:, g * per_group :][:, :per_group], w[g * each : (g + 1) * each]
+            for k, start in self.taps(w):
+                window = part[self.strided(start, counts)]
+                out[:, g * each : (g + 1) * each] += np.einsum("nc...,oc->no...", window, kernel[(..., *k)])
+        return out
 
-    def require_room(self, size: PrimExpr, axis: str) -> PrimExpr:
-        """The simplified size of the result; complains if it is proved that no window fits."""
-        result = _simplified(size)
-        if isinstance(result, IntImm) and result.value < 0:
-            raise OperatorError(
-                SHAPES, f"the window is larger than the padded data along {axis}", operand="data"
-            )
-        return result
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        data, weight = operands
+        if not self.differentiable(data, weight):
+            return None
+        sizes = dict(zip(self.data_layout, dims_of(data) or (), strict=True))
+        kernel = dict(zip(self.kernel_layout, dims_of(weight) or (), strict=True))
+        left_over: list[Any] = []
+        for j, axis in enumerate(self.spatial):
+            span = (kernel[axis] - 1) * self.per_axis("dilation")[j] + 1
+            left_over.append(simplify((sizes[axis] + sum(self.pads[j]) - span) % self.per_axis("strides")[j]))
+        by_data = apply(
+            f"nn.conv{len(self.spatial)}d_transpose",
+            grad,
+            weight,
+            strides=self.strides,
+            padding=self.padding,
+            output_padding=left_over,
+            dilation=self.dilation,
+            data_layout=self.result_letters,
+            kernel_layout=self.kernel_layout.translate(str.maketrans("IO", "OI")),
+            out_layout=self.data_layout,
+        )
+        by_weight = self.weight_gradient(
+            data, self.data_layout, grad, self.result_letters, ("I", "O"), weight
+        )
+        return by_data, by_weight
+
+
+class TransposedConvolution(AnyConvolution):
+    """The base of transposed convolutions: data (N, C, …), weight (C, O / groups, …)."""
+
+    __slots__ = ()
+
+    shared: ClassVar[Literal["I", "O"]] = "O"
+
+    output_padding: tuple[int, ...]
+
+    def require_windows(self) -> None:
+        super().require_windows()
+        self.require_numbers("output_padding", 0)
+
+    def extent(self, size: PrimExpr, kernel: PrimExpr, j: int) -> PrimExpr:
+        stride, dilation = self.per_axis("strides")[j], self.per_axis("dilation")[j]
+        more = self.per_axis("output_padding")[j]
+        return topi.nn.conv_transpose_extent(size, kernel, self.pads[j], stride, dilation, more)
+
+    def compute(self, data: Any, weight: Any) -> Any:
+        return topi.nn.conv_transpose(
+            data,
+            weight,
+            self.strides,
+            self.padding,
+            self.output_padding,
+            self.dilation,
+            self.groups,
+            self.data_layout,
+            self.kernel_layout,
+            self.out_layout,
+            self.out_dtype,
+        )
+
+    def convolved(self, x: Array, w: Array) -> Array:
+        counts, each, per_group = x.shape[2:], w.shape[0], x.shape[1] // self.groups
+        sizes = [int(self.extent(n, k, j)) for j, (n, k) in enumerate(zip(counts, w.shape[2:], strict=True))]
+        whole = [size + sum(pads) for size, pads in zip(sizes, self.pads, strict=True)]
+        # Where there is nothing, or no room for a whole element, the last tap may lie outside.
+        room = [n + s for n, s in zip(whole, self.per_axis("strides"), strict=True)]
+        out = np.zeros((x.shape[0], each * self.groups, *room), np.result_type(x, w))
+        for g in range(self.groups):
+            part, kernel = x[:, g * per_group :][:, :per_group], w[:, g * per_group :][:, :per_group]
+            for k, start in self.taps(w):
+                added = np.einsum("nc...,oc->no...", part, kernel[(..., *k)])
+                out[:, g * each : (g + 1) * each][self.strided(start, counts)] += added
+        crop = zip(self.pads, sizes, strict=True)
+        return out[(..., *(slice(low, low + size) for (low, _), size in crop))]
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        data, weight = operands
+        within = zip(self.per_axis("output_padding"), self.per_axis("strides"), strict=True)
+        if not self.differentiable(data, weight) or any(more >= stride for more, stride in within):
+            return None
+        by_data = apply(
+            f"nn.conv{len(self.spatial)}d",
+            grad,
+            weight,
+            strides=self.strides,
+            padding=self.padding,
+            dilation=self.dilation,
+            data_layout=self.result_letters,
+            kernel_layout=self.kernel_layout.translate(str.maketrans("IO", "OI")),
+            out_layout=self.data_layout,
+        )
+        by_weight = self.weight_gradient(
+            grad, self.result_letters, data, self.data_layout, ("O", "I"), weight
+        )
+        return by_data, by_weight
+
+
+@operator("relax.nn.conv1d")
+class Conv1d(Convolution):
+    """Cross-correlation of sequences with kernels, as conv2d: data (N, C, W), weight (O, C / groups, KW)."""
+
+    spatial: ClassVar[str] = "W"
+
+    strides: tuple[int, ...] = (1,)
+    padding: tuple[int, ...] = (0,)
+    dilation: tuple[int, ...] = (1,)
+    groups: int = 1
+    data_layout: str = "NCW"
+    kernel_layout: str = "OIW"
+    out_layout: str | None = None
+    out_dtype: DataType | None = None
 
 
 @operator("relax.nn.conv2d")
-class Conv2d(Image):
+class Conv2d(Convolution):
     """Cross-correlation of images with kernels.
 
     data (N, C, H, W), weight (O, C / groups, KH, KW) in the given layouts; result (N, O, H', W') with
@@ -78,7 +307,7 @@ class Conv2d(Image):
     bottom, right). Narrow floats are accumulated in float32; `out_dtype` "" keeps the input's dtype.
     """
 
-    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.ALWAYS
+    spatial: ClassVar[str] = "HW"
 
     strides: tuple[int, ...] = (1, 1)
     padding: tuple[int, ...] = (0, 0)
@@ -88,253 +317,75 @@ class Conv2d(Image):
     kernel_layout: str = "OIHW"
     out_layout: str | None = None
     out_dtype: DataType | None = None
-    compute = topi.nn.conv2d
-
-    def infer(self, data: TensorStructInfo, weight: TensorStructInfo) -> TensorStructInfo:
-        self.require_windows()
-        self.require_layout("data_layout", "NCHW")
-        self.require_layout("kernel_layout", "OIHW")
-        if self.out_layout:
-            self.require_layout("out_layout", "NCHW")
-        self.require_rank("data", data, self.data_layout)
-        self.require_rank("weight", weight, self.kernel_layout)
-        self.require_attribute(self.groups >= 1, "groups", "at least 1")
-        dtype = self.out_dtype or self._common_dtype(data, weight)
-        if data.dims is None or weight.dims is None:
-            return tensor(None, dtype, 4)
-        size = dict(zip(self.data_layout, data.dims, strict=True))
-        kernel = dict(zip(self.kernel_layout, weight.dims, strict=True))
-        self._require_channels(size["C"], kernel["I"], kernel["O"])
-        pads, strides = topi.nn.pad_pairs(self.padding), topi.nn.pair(self.strides)
-        dilation = topi.nn.pair(self.dilation)
-        out: dict[str, PrimExpr] = {"N": size["N"], "C": kernel["O"]}
-        for j, axis in enumerate("HW"):
-            extent = topi.nn.conv_extent(size[axis], kernel[axis], pads[j], strides[j], dilation[j])
-            out[axis] = self.require_room(extent, axis)
-        return tensor([out[c] for c in self.out_layout or self.data_layout], dtype)
-
-    def _common_dtype(self, data: TensorStructInfo, weight: TensorStructInfo) -> DataType:
-        self.require_dtype(data, "data", "float", "int", "uint")
-        if data.dtype.is_void or weight.dtype.is_void or data.dtype == weight.dtype:
-            return data.dtype if not data.dtype.is_void else weight.dtype
-        self.require(False, "weight", f"a tensor of {data.dtype!s}", found=str(weight.dtype))
-        raise AssertionError
-
-    def _require_channels(self, channels: PrimExpr, per_group: PrimExpr, out: PrimExpr) -> None:
-        times = f" · {self.groups} groups" if self.groups != 1 else ""
-        error = OperatorError(
-            SHAPES,
-            "the channels of data and weight differ",
-            remarks={
-                "data": f"{prim_text(channels)} channels",
-                "weight": f"{prim_text(per_group)} input channels{times}",
-            },
-        )
-        require_same_dim(channels, _simplified(per_group * self.groups), error)
-        if isinstance(out, IntImm) and out.value % self.groups:
-            raise OperatorError(
-                SHAPES,
-                f"{out.value} output channels cannot be split into {self.groups} groups",
-                operand="weight",
-            )
-
-    def reference(self, data: Array, weight: Array) -> Array:
-        x = _to_layout(wide(data), self.data_layout, "NCHW")
-        w = _to_layout(wide(weight), self.kernel_layout, "OIHW")
-        dtype = self.out_dtype or DataType(data.dtype.name)
-        kind = dtype.numpy()
-        if not dtype.is_float:
-            x, w = x.astype(kind), w.astype(kind)
-        (top, bottom), (left, right) = topi.nn.pad_pairs(self.padding)
-        x = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
-        (sh, sw), (dh, dw) = topi.nn.pair(self.strides), topi.nn.pair(self.dilation)
-        o, per_group, kh, kw = w.shape
-        height = (x.shape[2] - dh * (kh - 1) - 1) // sh + 1
-        width = (x.shape[3] - dw * (kw - 1) - 1) // sw + 1
-        out = np.zeros((x.shape[0], o, height, width), np.result_type(x, w))
-        each = o // self.groups
-        for g in range(self.groups):
-            part = x[:, g * per_group : (g + 1) * per_group]
-            kernel = w[g * each : (g + 1) * each]
-            for i in range(kh):
-                for j in range(kw):
-                    window = part[:, :, i * dh :, j * dw :][:, :, ::sh, ::sw][:, :, :height, :width]
-                    product = np.einsum("nchw,oc->nohw", window, kernel[:, :, i, j])
-                    out[:, g * each : (g + 1) * each] += product
-        return _to_layout(out, "NCHW", self.out_layout or self.data_layout).astype(kind)
-
-    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
-        if not has_rank(infos, axes) or (self.out_layout or self.data_layout) != self.data_layout:
-            return None
-        layout = "".join(self.data_layout[axis] for axis in axes)
-        return Permuted(self.replace(data_layout=layout, out_layout=None), (axes, None), (axes,))
 
 
-def _to_layout(array: Array, source: str, target: str) -> Array:
-    return array.transpose([source.index(c) for c in target])
+@operator("relax.nn.conv3d")
+class Conv3d(Convolution):
+    """Cross-correlation of volumes with kernels, as conv2d: data (N, C, D, H, W), weight (O, C / groups, KD, KH, KW)."""
+
+    spatial: ClassVar[str] = "DHW"
+
+    strides: tuple[int, ...] = (1, 1, 1)
+    padding: tuple[int, ...] = (0, 0, 0)
+    dilation: tuple[int, ...] = (1, 1, 1)
+    groups: int = 1
+    data_layout: str = "NCDHW"
+    kernel_layout: str = "OIDHW"
+    out_layout: str | None = None
+    out_dtype: DataType | None = None
 
 
-class Pool2d(Image):
-    """The base of pooling."""
+@operator("relax.nn.conv1d_transpose")
+class Conv1dTranspose(TransposedConvolution):
+    """The transpose of conv1d, as conv2d_transpose: data (N, C, W), weight (C, O / groups, KW)."""
 
-    __slots__ = ()
+    spatial: ClassVar[str] = "W"
 
-    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
-
-    pool_size: tuple[int, ...]
-    ceil_mode: bool
-    layout: str
-    out_layout: str | None
-
-    takes: ClassVar[tuple[str, ...]] = ("float", "int", "uint")
-
-    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
-        self.require_windows()
-        self.require_layout("layout", "NCHW")
-        self.require_attribute(
-            len(self.pool_size) in (1, 2) and min(self.pool_size) >= 1,
-            "pool_size",
-            "1 or 2 numbers, each at least 1",
-        )
-        if self.out_layout:
-            self.require_layout("out_layout", "NCHW")
-        self.require_rank("data", data, self.layout)
-        self.require_dtype(data, "data", *self.takes)
-        if data.dims is None:
-            return tensor(None, data.dtype, 4)
-        dims = list(data.dims)
-        pads, window = topi.nn.pad_pairs(self.padding), topi.nn.pair(self.pool_size)
-        strides, dilation = topi.nn.pair(self.strides), topi.nn.pair(self.dilation)
-        for j, axis in enumerate("HW"):
-            d = self.layout.index(axis)
-            extent = topi.nn.pool_extent(dims[d], window[j], pads[j], strides[j], dilation[j], self.ceil_mode)
-            dims[d] = self.require_room(extent, axis)
-        return tensor([dims[d] for d in self.out_axes()], data.dtype)
-
-    def out_axes(self) -> list[int]:
-        """For each dimension of the result, the one of the data it corresponds to."""
-        return [self.layout.index(axis) for axis in self.out_layout or self.layout]
-
-    def in_out_layout(self, pooled: Any) -> Any:
-        """A te.Tensor in the data's layout, in that of the result."""
-        axes = self.out_axes()
-        return pooled if axes == [0, 1, 2, 3] else topi.transpose(pooled, axes)
-
-    def places(self, x: Array) -> list[int]:
-        """The numbers of windows of (N, C, H, W) data along H and W."""
-        pads, window = topi.nn.pad_pairs(self.padding), topi.nn.pair(self.pool_size)
-        strides, dilation = topi.nn.pair(self.strides), topi.nn.pair(self.dilation)
-        counts: list[int] = []
-        for j in range(2):
-            room = x.shape[2 + j] + sum(pads[j]) - (window[j] - 1) * dilation[j] - 1
-            count = room // strides[j] + 1
-            if self.ceil_mode:
-                count = -(-room // strides[j]) + 1
-                if (count - 1) * strides[j] >= x.shape[2 + j] + pads[j][0]:
-                    count -= 1
-            counts.append(max(count, 0))
-        return counts
-
-    def windows(self, x: Array) -> Iterator[tuple[int, int, list[int], list[int]]]:
-        """For each place of the result of (N, C, H, W) data: y, x, and the rows and columns its window covers,
-        padding included (then outside the data)."""
-        pads, window = topi.nn.pad_pairs(self.padding), topi.nn.pair(self.pool_size)
-        strides, dilation = topi.nn.pair(self.strides), topi.nn.pair(self.dilation)
-        height, width = self.places(x)
-        for y in range(height):
-            for z in range(width):
-                rows = [y * strides[0] - pads[0][0] + t * dilation[0] for t in range(window[0])]
-                columns = [z * strides[1] - pads[1][0] + t * dilation[1] for t in range(window[1])]
-                yield y, z, rows, columns
-
-    def pooled(self, data: Array, fold: Any) -> Array:
-        """`fold`(elements (N, C, count), number of places that count in the padded data) for each window."""
-        x = _to_layout(data, self.layout, "NCHW")
-        (_, bottom), (_, right) = topi.nn.pad_pairs(self.padding)
-        out = np.zeros((*x.shape[:2], *self.places(x)), data.dtype)
-        for y, z, rows, columns in self.windows(x):
-            inside_rows = [r for r in rows if 0 <= r < x.shape[2]]
-            inside_columns = [c for c in columns if 0 <= c < x.shape[3]]
-            places = sum(r < x.shape[2] + bottom for r in rows) * sum(c < x.shape[3] + right for c in columns)
-            window = x[:, :, inside_rows][:, :, :, inside_columns].reshape(
-                *x.shape[:2], len(inside_rows) * len(inside_columns)
-            )
-            out[:, :, y, z] = fold(window, places)
-        return _to_layout(out, "NCHW", self.out_layout or self.layout)
-
-    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
-        if not has_rank(infos, axes) or (self.out_layout or self.layout) != self.layout:
-            return None
-        layout = "".join(self.layout[axis] for axis in axes)
-        return Permuted(self.replace(layout=layout, out_layout=None), (axes,), (axes,))
+    strides: tuple[int, ...] = (1,)
+    padding: tuple[int, ...] = (0,)
+    output_padding: tuple[int, ...] = (0,)
+    dilation: tuple[int, ...] = (1,)
+    groups: int = 1
+    data_layout: str = "NCW"
+    kernel_layout: str = "IOW"
+    out_layout: str | None = None
+    out_dtype: DataType | None = None
 
 
-@operator("relax.nn.max_pool2d")
-class MaxPool2d(Pool2d):
-    """The greatest value of each window of (N, C, H, W) data in `layout`; padding never wins, NaN does.
+@operator("relax.nn.conv2d_transpose")
+class Conv2dTranspose(TransposedConvolution):
+    """The transpose of conv2d: each element of the data adds the kernel, times itself, to the result at its place.
 
-    With `ceil_mode` the number of windows is rounded up, but none starts in the padding after the data.
-    `count_include_pad` is there as in avg_pool2d, and changes nothing.
+    data (N, C, H, W), weight (C, O / groups, KH, KW) in the given layouts; result (N, O, H', W') with
+    H' = (H - 1) · stride + dilation · (KH - 1) + 1 - pads + output_padding. `padding` cuts the result, in the forms of
+    conv2d; `output_padding` adds to its ends.
     """
 
-    pool_size: tuple[int, ...] = (1, 1)
+    spatial: ClassVar[str] = "HW"
+
     strides: tuple[int, ...] = (1, 1)
     padding: tuple[int, ...] = (0, 0)
+    output_padding: tuple[int, ...] = (0, 0)
     dilation: tuple[int, ...] = (1, 1)
-    ceil_mode: bool = False
-    count_include_pad: bool = False
-    layout: str = "NCHW"
+    groups: int = 1
+    data_layout: str = "NCHW"
+    kernel_layout: str = "IOHW"
     out_layout: str | None = None
-
-    def compute(self, data: Any) -> Any:
-        pooled = topi.nn.max_pool2d(
-            data, self.pool_size, self.strides, self.padding, self.dilation, self.ceil_mode, self.layout
-        )
-        return self.in_out_layout(pooled)
-
-    def reference(self, data: Array) -> Array:
-        least: Array = np.array(DataType(data.dtype.name).min_value, data.dtype)
-
-        def greatest(window: Array, _places: int) -> Array:
-            return np.max(window, -1, initial=least)
-
-        return self.pooled(data, greatest)
+    out_dtype: DataType | None = None
 
 
-@operator("relax.nn.avg_pool2d")
-class AvgPool2d(Pool2d):
-    """The mean of each window of (N, C, H, W) data in `layout`.
+@operator("relax.nn.conv3d_transpose")
+class Conv3dTranspose(TransposedConvolution):
+    """The transpose of conv3d, as conv2d_transpose: data (N, C, D, H, W), weight (C, O / groups, KD, KH, KW)."""
 
-    Over the window's elements in the data; with `count_include_pad`, zeros of the padding count too.
-    With `ceil_mode` the number of windows is rounded up, but none starts in the padding after the data.
-    """
+    spatial: ClassVar[str] = "DHW"
 
-    pool_size: tuple[int, ...] = (1, 1)
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0)
-    dilation: tuple[int, ...] = (1, 1)
-    ceil_mode: bool = False
-    count_include_pad: bool = False
-    layout: str = "NCHW"
+    strides: tuple[int, ...] = (1, 1, 1)
+    padding: tuple[int, ...] = (0, 0, 0)
+    output_padding: tuple[int, ...] = (0, 0, 0)
+    dilation: tuple[int, ...] = (1, 1, 1)
+    groups: int = 1
+    data_layout: str = "NCDHW"
+    kernel_layout: str = "IODHW"
     out_layout: str | None = None
-    takes: ClassVar[tuple[str, ...]] = ("float",)
-
-    def compute(self, data: Any) -> Any:
-        pooled = topi.nn.avg_pool2d(
-            data,
-            self.pool_size,
-            self.strides,
-            self.padding,
-            self.dilation,
-            self.ceil_mode,
-            self.layout,
-            self.count_include_pad,
-        )
-        return self.in_out_layout(pooled)
-
-    def reference(self, data: Array) -> Array:
-        def mean(window: Array, places: int) -> Array:
-            total = wide(window).sum(-1)
-            return total / max(places if self.count_include_pad else window.shape[-1], 1)
-
-        return self.pooled(data, mean)
+    out_dtype: DataType | None = None

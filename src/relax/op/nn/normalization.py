@@ -1,4 +1,4 @@
-"""Normalisation: layer_norm, batch_norm."""
+"""Normalisation over elements of a sample (layer_norm, rms_norm), groups of channels, or the batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from ... import topi
 from ...info.text import prim_text
 from ...ir import StructInfo
-from ...prim import PrimExpr
+from ...prim import PrimExpr, const, simplify
 from ...struct_info import TensorStructInfo, TupleStructInfo
 from ..dims import normalize_axes, require_same_dim, same_dtype
 from ..errors import SHAPES, OperatorError
@@ -35,8 +35,43 @@ def _require_sizes(
         require_same_dim(found, size, OperatorError(SHAPES, message, remarks=remark))
 
 
+class OverAxes(Operator):
+    """The base of normalisation over `axes`, with parameters of the sizes of those axes, in their order."""
+
+    __slots__ = ()
+
+    axes: tuple[int, ...]
+    epsilon: float
+
+    def normalised(self, data: TensorStructInfo, parameters: dict[str, TensorStructInfo]) -> TensorStructInfo:
+        """The struct info of the result; complains of parameters that do not fit."""
+        self.require_dtype(data, "data", "float")
+        dtype = data.dtype
+        for name, info in parameters.items():
+            dtype = same_dtype(dtype, info.dtype, ("data", name))
+        self.require_attribute(len(self.axes) > 0, "axes", "at least one axis")
+        if data.ndim != -1:
+            axes = normalize_axes(self.axes, data.ndim, "axes", "data")
+            sizes = None if data.dims is None else tuple(data.dims[a] for a in axes)
+            for name, info in parameters.items():
+                _require_sizes(name, info, sizes, len(axes), "the size of the normalised axis")
+        return data if data.dtype == dtype else data.replace(dtype=dtype)
+
+    def lifted(self, parameter: Array, ndim: int) -> Array:
+        """A parameter in the shape that broadcasts to data of `ndim` dimensions."""
+        axes = tuple(a % ndim for a in self.axes)
+        sizes = dict(zip(axes, parameter.shape, strict=True))
+        return wide(parameter).transpose(np.argsort(axes)).reshape([sizes.get(d, 1) for d in range(ndim)])
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        if not has_rank(infos, axes):
+            return None
+        moved = self.replace(axes=tuple(moved_axis(a, axes) for a in self.axes))
+        return Permuted(moved, (axes, *[None] * (len(infos) - 1)), (axes,))
+
+
 @operator("relax.nn.layer_norm")
-class LayerNorm(Operator):
+class LayerNorm(OverAxes):
     """(x - mean) / √(variance + ε) · γ + β over `axes`; γ and β have the sizes of those axes.
 
     Without `scale` γ, without `center` β is not applied. Mean and variance are accumulated in float32 at least.
@@ -51,38 +86,145 @@ class LayerNorm(Operator):
     def infer(
         self, data: TensorStructInfo, gamma: TensorStructInfo, beta: TensorStructInfo
     ) -> TensorStructInfo:
-        self.require_dtype(data, "data", "float")
-        dtype = same_dtype(data.dtype, gamma.dtype, ("data", "gamma"))
-        dtype = same_dtype(dtype, beta.dtype, ("data", "beta"))
-        self.require_attribute(len(self.axes) > 0, "axes", "at least one axis")
-        if data.ndim != -1:
-            axes = normalize_axes(self.axes, data.ndim, "axes", "data")
-            sizes = None if data.dims is None else tuple(data.dims[a] for a in axes)
-            for name, info in (("gamma", gamma), ("beta", beta)):
-                _require_sizes(name, info, sizes, len(axes), "the size of the normalised axis")
-        return data if data.dtype == dtype else data.replace(dtype=dtype)
+        return self.normalised(data, {"gamma": gamma, "beta": beta})
 
     def reference(self, data: Array, gamma: Array, beta: Array) -> Array:
-        x, axes = wide(data), tuple(a % data.ndim for a in self.axes)
-        # γ and β list their dimensions in the order of `axes`.
-        order = np.argsort(axes)
-        shape = [data.shape[d] if d in axes else 1 for d in range(data.ndim)]
-        with np.errstate(all="ignore"):
-            count = x.dtype.type(np.prod([data.shape[a] for a in axes]))
-            centred = x - x.sum(axes, keepdims=True) / count
-            variance = (centred * centred).sum(axes, keepdims=True) / count
-            out = centred / np.sqrt(variance + x.dtype.type(self.epsilon))
-        if self.scale:
-            out = out * wide(gamma).transpose(order).reshape(shape)
-        if self.center:
-            out = out + wide(beta).transpose(order).reshape(shape)
+        out = _standardised(wide(data), self.axes, self.epsilon)
+        out = out * self.lifted(gamma, data.ndim) if self.scale else out
+        out = out + self.lifted(beta, data.ndim) if self.center else out
         return out.astype(data.dtype)
+
+
+@operator("relax.nn.rms_norm")
+class RMSNorm(OverAxes):
+    """x / √(mean x² + ε) · weight over `axes`; the weight has the sizes of those axes.
+
+    The squares are accumulated in float32 at least.
+    """
+
+    axes: tuple[int, ...] = (-1,)
+    epsilon: float = 1e-5
+    compute = topi.nn.rms_norm
+
+    def infer(self, data: TensorStructInfo, weight: TensorStructInfo) -> TensorStructInfo:
+        return self.normalised(data, {"weight": weight})
+
+    def reference(self, data: Array, weight: Array) -> Array:
+        x = wide(data)
+        count = x.dtype.type(np.prod([x.shape[a] for a in self.axes]))
+        with np.errstate(all="ignore"):
+            squares = (x * x).sum(self.axes, keepdims=True)
+            out = x / np.sqrt(squares / count + x.dtype.type(self.epsilon))
+        return (out * self.lifted(weight, x.ndim)).astype(data.dtype)
+
+
+def _standardised(x: Array, axes: Sequence[int], epsilon: float) -> Array:
+    """(x - mean) / √(variance + ε) over axes."""
+    folded = tuple(a % x.ndim for a in axes)
+    count = x.dtype.type(np.prod([x.shape[a] for a in folded]))
+    with np.errstate(all="ignore"):
+        centred = x - x.sum(folded, keepdims=True) / count
+        variance = (centred * centred).sum(folded, keepdims=True) / count
+        return centred / np.sqrt(variance + x.dtype.type(epsilon))
+
+
+class OfChannels(Operator):
+    """The base of group_norm and instance_norm: over `axes`, with parameters per channel."""
+
+    __slots__ = ()
+
+    channel_axis: int
+    axes: tuple[int, ...]
+    epsilon: float
+    center: bool
+    scale: bool
+
+    def normalised(
+        self, data: TensorStructInfo, gamma: TensorStructInfo, beta: TensorStructInfo
+    ) -> tuple[TensorStructInfo, PrimExpr | None]:
+        """The struct info of the result, and the number of channels; complains of parameters that do not fit."""
+        self.require_dtype(data, "data", "float")
+        dtype, channels = data.dtype, None
+        axis = self.require_axis(self.channel_axis, data)
+        if axis is not None:
+            axes = normalize_axes(self.axes, data.ndim, "axes", "data")
+            self.require_attribute(axis not in axes, "axes", "axes other than the channel_axis")
+            channels = None if data.dims is None else data.dims[axis]
+        for name, info in (("gamma", gamma), ("beta", beta)):
+            dtype = same_dtype(dtype, info.dtype, ("data", name))
+            _require_sizes(name, info, None if channels is None else (channels,), 1, "the number of channels")
+        return data if data.dtype == dtype else data.replace(dtype=dtype), channels
+
+    def affine(self, x: Array, gamma: Array, beta: Array) -> Array:
+        """x · γ + β, channel by channel."""
+        shape = [-1 if d == self.channel_axis % x.ndim else 1 for d in range(x.ndim)]
+        x = x * wide(gamma).reshape(shape) if self.scale else x
+        return x + wide(beta).reshape(shape) if self.center else x
 
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
         if not has_rank(infos, axes):
             return None
-        moved = self.replace(axes=tuple(moved_axis(a, axes) for a in self.axes))
+        folded = tuple(moved_axis(a, axes) for a in self.axes)
+        moved = self.replace(channel_axis=moved_axis(self.channel_axis, axes), axes=folded)
         return Permuted(moved, (axes, None, None), (axes,))
+
+
+@operator("relax.nn.group_norm")
+class GroupNorm(OfChannels):
+    """(x - mean) / √(variance + ε) · γ + β, over `axes` and the channels of each of `num_groups` groups.
+
+    γ and β have one element per channel. `axes` does not name the `channel_axis`.
+    """
+
+    num_groups: int
+    channel_axis: int
+    axes: tuple[int, ...]
+    epsilon: float = 1e-5
+    center: bool = True
+    scale: bool = True
+    compute = topi.nn.group_norm
+
+    def infer(
+        self, data: TensorStructInfo, gamma: TensorStructInfo, beta: TensorStructInfo
+    ) -> TensorStructInfo:
+        self.require_attribute(self.num_groups >= 1, "num_groups", "at least 1")
+        result, channels = self.normalised(data, gamma, beta)
+        if channels is not None:
+            message = f"{prim_text(channels)} channels cannot be split into {self.num_groups} groups"
+            rest = simplify(channels % self.num_groups)
+            require_same_dim(rest, const(0, "int64"), OperatorError(SHAPES, message, operand="data"))
+        return result
+
+    def reference(self, data: Array, gamma: Array, beta: Array) -> Array:
+        axis = self.channel_axis % data.ndim
+        shape = data.shape
+        x = wide(data).reshape(
+            *shape[:axis], self.num_groups, shape[axis] // self.num_groups, *shape[axis + 1 :]
+        )
+        folded = [a % data.ndim for a in self.axes]
+        out = _standardised(x, [axis + 1, *(a if a < axis else a + 1 for a in folded)], self.epsilon)
+        return self.affine(out.reshape(shape), gamma, beta).astype(data.dtype)
+
+
+@operator("relax.nn.instance_norm")
+class InstanceNorm(OfChannels):
+    """(x - mean) / √(variance + ε) · γ + β over `axes`, each channel by itself; γ and β have one element per channel."""
+
+    channel_axis: int
+    axes: tuple[int, ...]
+    epsilon: float = 1e-5
+    center: bool = True
+    scale: bool = True
+    compute = topi.nn.instance_norm
+
+    def infer(
+        self, data: TensorStructInfo, gamma: TensorStructInfo, beta: TensorStructInfo
+    ) -> TensorStructInfo:
+        return self.normalised(data, gamma, beta)[0]
+
+    def reference(self, data: Array, gamma: Array, beta: Array) -> Array:
+        out = _standardised(wide(data), self.axes, self.epsilon)
+        return self.affine(out, gamma, beta).astype(data.dtype)
 
 
 @operator("relax.nn.batch_norm")

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...expr import Constant
 from ...expr import const as make_constant
-from ...ir import Node, save_json
+from ...ir import DataType, Node, save_json
 from ...ir.node import node_key
 from .core import Printer, Text, prints
 
@@ -105,8 +105,9 @@ def _nested(data: np.ndarray[Any, Any], shortest: bool) -> tuple[Any, str]:
         parts = [_nested(data[i], shortest) for i in range(data.shape[0])]
         return [value for value, _ in parts], f"[{', '.join(text for _, text in parts)}]"
     scalar = data[()]
-    if data.dtype.kind in "iub":
-        value = bool(scalar) if data.dtype.kind == "b" else int(scalar)
+    dtype = DataType(data.dtype.name)
+    if not dtype.is_float:
+        value = bool(scalar) if dtype.is_bool else int(scalar)
         return value, repr(value)
     value = float(scalar)
     if math.isnan(value):

@@ -14,14 +14,14 @@ from ....ir import DataType
 from ....prim import Cast, FloatImm, IntImm, PrimExpr, SizeVar, Var, const, convert
 from ....tir.buffer import Broadcast
 
-_FLOAT8 = (
+_SMALL_FLOATS = (
     "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
-    "float8_e5m2fnuz", "float8_e8m0fnu",
+    "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn",
 )  # fmt: skip
 
 DTYPE_NAMES: tuple[str, ...] = (
-    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
-    "bfloat16", "bool", *_FLOAT8,
+    "int2", "int4", "int8", "int16", "int32", "int64", "uint2", "uint4", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64", "bfloat16", "bool", *_SMALL_FLOATS,
 )  # fmt: skip
 
 

@@ -1,0 +1,146 @@
+"""Sums of products over named dimensions: einsum and outer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from .. import topi
+from ..expr import Tuple, TupleGetItem
+from ..info.text import prim_text
+from ..ir import DataType
+from ..prim import PrimExpr, Verdict, is_const, prove_equal
+from ..struct_info import TensorStructInfo, TupleStructInfo
+from ..topi.contraction import Subscripts, parse_subscripts
+from .base import Gradients, Term
+from .dims import require_same_dim, same_dtype, tensor
+from .errors import ATTRIBUTES, OPERANDS, SHAPES, OperatorError
+from .facts import Exactness, MixedPrecision
+from .gradients import apply, is_float, tensor_info
+from .operator import Array, Operator, operator
+from .pieces import tensor_fields
+
+
+@operator("relax.einsum")
+class Einsum(Operator):
+    """Σ of products of the operands' elements, as NumPy's einsum: "ij,jk->ik", "...ij->...ji", "ii".
+
+    Dimensions of one letter have one size, or the constant size 1, which broadcasts; so have those of an ellipsis,
+    counted from its end. Products are summed in the operands' dtype, of 16-bit and narrower floats in float32.
+    """
+
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.ALWAYS
+    exactness: ClassVar[Exactness] = Exactness.INTEGERS
+    total = True
+
+    subscripts: str
+
+    def infer(self, operands: TupleStructInfo) -> TensorStructInfo:
+        fields = tensor_fields(operands, "operands")
+        if not fields:
+            raise OperatorError(OPERANDS, "operands must hold at least one tensor", operand="operands")
+        dtype = DataType("")
+        for i, field in enumerate(fields):
+            self.require_dtype(field, f"operands[{i}]", "float", "int", "uint")
+            dtype = same_dtype(dtype, field.dtype, ("operands", f"operands[{i}]"))
+        if any(field.ndim == -1 for field in fields):
+            return tensor(None, dtype)
+        parsed = self.parsed([field.ndim for field in fields])
+        sizes = self._sizes(fields, parsed)
+        if any(field.dims is None for field in fields):
+            return tensor(None, dtype, len(parsed.result))
+        return tensor([sizes[label] for label in parsed.result], dtype)
+
+    def parsed(self, ranks: Sequence[int]) -> Subscripts:
+        """The subscripts for operands of these ranks. Raises OperatorError."""
+        try:
+            return parse_subscripts(self.subscripts, ranks)
+        except ValueError as error:
+            raise OperatorError(ATTRIBUTES, str(error), hint="write them as 'ij,jk->ik'") from None
+
+    def _sizes(self, fields: Sequence[TensorStructInfo], parsed: Subscripts) -> dict[str, PrimExpr]:
+        """The size of each dimension, after checking that the operands agree."""
+        sizes: dict[str, tuple[PrimExpr, str]] = {}
+        for i, (field, labels) in enumerate(zip(fields, parsed.operands, strict=True)):
+            for d, (size, label) in enumerate(zip(field.dims or (), labels, strict=False)):
+                place = f"dimension {d} of operands[{i}]"
+                if label in sizes and not (is_const(size, 1) or is_const(sizes[label][0], 1)):
+                    other, first = sizes[label]
+                    message = f"{place} is {prim_text(size)}, and {first} is {prim_text(other)}"
+                    require_same_dim(size, other, OperatorError(SHAPES, message, operand="operands"))
+                elif label not in sizes or is_const(sizes[label][0], 1):
+                    sizes[label] = size, place
+        return {label: size for label, (size, _) in sizes.items()}
+
+    compute = topi.einsum
+
+    def reference(self, operands: Sequence[Array]) -> Array:
+        dtype = DataType(operands[0].dtype.name)
+        wide = np.dtype(np.float32) if dtype.is_float and dtype.bits < 32 else operands[0].dtype
+        result = np.einsum(self.subscripts, *(x.astype(wide) for x in operands))
+        return np.asarray(result).astype(dtype.numpy())
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        """Each operand's: einsum of the result's gradient and the other operands, where that has all its dimensions."""
+        info = operands[0].struct_info_
+        if not isinstance(info, TupleStructInfo) or "." in self.subscripts:
+            return None
+        fields = tensor_fields(info, "operands")
+        parts = [TupleGetItem(operands[0], i) for i in range(len(fields))]
+        parsed = self.parsed([field.ndim for field in fields])
+        if not _all_one_size(fields, parsed) or not fields[0].dtype.is_float:
+            return None
+        gradients: list[Term] = []
+        for i, labels in enumerate(parsed.operands):
+            others = [parsed.result, *(o for j, o in enumerate(parsed.operands) if j != i)]
+            if len(set(labels)) < len(labels) or not set(labels) <= {k for o in others for k in o}:
+                return None
+            subscripts = ",".join("".join(o) for o in others) + "->" + "".join(labels)
+            rest = [part for j, part in enumerate(parts) if j != i]
+            gradients.append(Einsum(subscripts).call(Tuple([grad, *rest])))
+        return (Tuple(gradients),)
+
+
+def _all_one_size(fields: Sequence[TensorStructInfo], parsed: Subscripts) -> bool:
+    """True if the dimensions of each letter are proved to have one size."""
+    sizes: dict[str, PrimExpr] = {}
+    for field, labels in zip(fields, parsed.operands, strict=True):
+        if field.dims is None:
+            return False
+        for size, label in zip(field.dims, labels, strict=True):
+            if prove_equal(sizes.setdefault(label, size), size) is not Verdict.YES:
+                return False
+    return True
+
+
+@operator("relax.outer")
+class Outer(Operator):
+    """The products of each element of the vector x1 and each of x2, as a matrix."""
+
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
+    exactness: ClassVar[Exactness] = Exactness.IEEE
+    total = True
+
+    def infer(self, x1: TensorStructInfo, x2: TensorStructInfo) -> TensorStructInfo:
+        for name, info in (("x1", x1), ("x2", x2)):
+            self.require_dtype(info, name, "float", "int", "uint")
+            self.require(info.ndim in (-1, 1), name, "a tensor of one dimension", code=SHAPES, found=str(info.ndim))
+        dtype = same_dtype(x1.dtype, x2.dtype)
+        if x1.dims is None or x2.dims is None:
+            return tensor(None, dtype, 2)
+        return tensor([*x1.dims, *x2.dims], dtype)
+
+    compute = topi.outer
+
+    def reference(self, x1: Array, x2: Array) -> Array:
+        return np.multiply.outer(x1, x2)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        x1, x2 = operands
+        if not is_float(x1):
+            return (None, None)
+        if tensor_info(x1).ndim != 1:
+            return None
+        return (apply("matmul", grad, x2), apply("matmul", x1, grad))

@@ -1,0 +1,137 @@
+"""Losses: of log probabilities, against targets given as probabilities or as classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from ... import topi
+from ...expr import PrimValue
+from ...info.text import prim_text
+from ...prim import cast
+from ...struct_info import TensorStructInfo
+from ..base import Gradients, Term
+from ..dims import require_same_dim, same_dtype, tensor
+from ..errors import SHAPES, OperatorError
+from ..gradients import apply, dims_of
+from ..operator import Array, Operator, operator
+from .activation import wide
+
+
+@operator("relax.nn.cross_entropy_with_logits")
+class CrossEntropyWithLogits(Operator):
+    """-Σ predictions · labels, divided by the size of the batch (dimension 0) where there are two dimensions or more.
+
+    Both have one shape; predictions are log probabilities, as log_softmax gives them.
+    """
+
+    compute = topi.nn.cross_entropy_with_logits
+
+    def infer(self, predictions: TensorStructInfo, labels: TensorStructInfo) -> TensorStructInfo:
+        self.require_dtype(predictions, "predictions", "float")
+        dtype = same_dtype(predictions.dtype, labels.dtype, ("predictions", "labels"))
+        if -1 not in (predictions.ndim, labels.ndim) and predictions.ndim != labels.ndim:
+            message = f"predictions have {predictions.ndim} dimensions, labels {labels.ndim}"
+            raise OperatorError(SHAPES, message, operand="labels")
+        for d, (a, b) in enumerate(zip(predictions.dims or (), labels.dims or (), strict=False)):
+            remarks = {
+                "predictions": f"dimension {d} is {prim_text(a)}",
+                "labels": f"dimension {d} is {prim_text(b)}",
+            }
+            require_same_dim(
+                a, b, OperatorError(SHAPES, "the sizes of predictions and labels differ", remarks=remarks)
+            )
+        return tensor((), dtype)
+
+    def reference(self, predictions: Array, labels: Array) -> Array:
+        x = wide(predictions)
+        total = -(x * wide(labels)).sum(dtype=x.dtype)
+        batch = x.dtype.type(x.shape[0] if x.ndim > 1 else 1)
+        return np.asarray(total / batch, predictions.dtype)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        predictions, labels = operands
+        dims = dims_of(predictions)
+        if dims is None:
+            return None
+        share = -grad
+        if len(dims) > 1:
+            share = share / PrimValue(cast("float64", dims[0]).astype(self.dtype_of(predictions)))
+        return share * labels, share * predictions
+
+    @staticmethod
+    def dtype_of(value: Term) -> str:
+        return value.struct_info.dtype
+
+
+@operator("relax.nn.nll_loss")
+class NLLLoss(Operator):
+    """-weight · log probability of each target's class, and their sum or mean.
+
+    predictions (N, C, d1, …) or (C), targets (N, d1, …) or () of integers, weights (C), 1 by default. A target of
+    `ignore_index` counts nothing; any other that is no class is an error at run time. The "mean" divides the sum by
+    that of the weights.
+    """
+
+    reduction: Literal["none", "sum", "mean"] = "mean"
+    ignore_index: int = -100
+    compute = topi.nn.nll_loss
+
+    def infer(
+        self, predictions: TensorStructInfo, targets: TensorStructInfo, weights: TensorStructInfo | None = None
+    ) -> TensorStructInfo:
+        self.require_dtype(predictions, "predictions", "float")
+        self.require_dtype(targets, "targets", "int", "uint")
+        dtype = predictions.dtype
+        if weights is not None:
+            dtype = same_dtype(dtype, weights.dtype, ("predictions", "weights"))
+        self._require_ranks(predictions, targets, weights)
+        if predictions.dims is not None:
+            classes, *rest = predictions.dims[1:] if predictions.ndim > 1 else predictions.dims
+            kept = [*predictions.dims[:1], *rest] if predictions.ndim > 1 else []
+            for d, (a, b) in enumerate(zip(kept, targets.dims or (), strict=False)):
+                message = f"dimension {d} of targets is {prim_text(b)}, expected {prim_text(a)} as in predictions"
+                require_same_dim(a, b, OperatorError(SHAPES, message, operand="targets"))
+            if weights is not None and weights.dims is not None:
+                (count,) = weights.dims
+                message = f"weights must have one element per class, {prim_text(classes)}, found {prim_text(count)}"
+                require_same_dim(classes, count, OperatorError(SHAPES, message, operand="weights"))
+        if self.reduction != "none":
+            return tensor((), dtype)
+        return tensor(targets.dims, dtype, targets.ndim)
+
+    def _require_ranks(
+        self, predictions: TensorStructInfo, targets: TensorStructInfo, weights: TensorStructInfo | None
+    ) -> None:
+        if predictions.ndim == 0:
+            message = "predictions must have a dimension of classes, found 0 dimensions"
+            raise OperatorError(SHAPES, message, operand="predictions")
+        if -1 not in (predictions.ndim, targets.ndim) and targets.ndim != predictions.ndim - 1:
+            message = f"targets must have {predictions.ndim - 1} dimensions, found {targets.ndim}"
+            raise OperatorError(SHAPES, message, operand="targets")
+        if weights is not None and weights.ndim not in (-1, 1):
+            message = f"weights must have 1 dimension, found {weights.ndim}"
+            raise OperatorError(SHAPES, message, operand="weights")
+
+    def reference(self, predictions: Array, targets: Array, weights: Array | None = None) -> Array:
+        x = wide(predictions)
+        axis = 1 if x.ndim > 1 else 0
+        counted = targets != self.ignore_index
+        chosen = np.where(counted, targets, 0)
+        if not counted.any():
+            chosen, losses, share = chosen, np.zeros(targets.shape, x.dtype), np.zeros(targets.shape, x.dtype)
+        else:
+            if np.any((chosen < 0) | (chosen >= x.shape[axis])):
+                raise IndexError(f"a target is out of range for {x.shape[axis]} classes")
+            picked = np.take_along_axis(x, np.expand_dims(chosen, axis), axis).squeeze(axis)
+            each = np.ones_like(picked) if weights is None else wide(weights)[chosen]
+            share = np.where(counted, each, 0)
+            losses = np.where(counted, -picked * each, 0)
+        if self.reduction == "none":
+            return losses.astype(predictions.dtype)
+        total = losses.sum(dtype=x.dtype)
+        if self.reduction == "mean":
+            total = total / share.sum(dtype=x.dtype)
+        return np.asarray(total, predictions.dtype)

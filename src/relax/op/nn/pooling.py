@@ -1,0 +1,390 @@
+"""Pooling of 1 to 3 spatial dimensions: greatest values, means, and windows fitted to an output size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ... import topi
+from ...ir import DataType, StructInfo
+from ...struct_info import TensorStructInfo, TupleStructInfo
+from ..dims import tensor
+from ..facts import Axes, MixedPrecision, Permuted
+from ..operator import Array, operator
+from .activation import wide
+from .windows import Windowed, in_layout
+
+
+class Pool(Windowed):
+    """The base of pooling."""
+
+    __slots__ = ()
+
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
+    takes: ClassVar[tuple[str, ...]] = ("float", "int", "uint")
+
+    pool_size: tuple[int, ...]
+    ceil_mode: bool
+    layout: str
+
+    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
+        self.require_windows()
+        self.require_numbers("pool_size", 1)
+        self.require_rank("data", data, self.layout)
+        self.require_dtype(data, "data", *self.takes)
+        if data.dims is None:
+            return tensor(None, data.dtype, len(self.letters))
+        size = dict(zip(self.layout, data.dims, strict=True))
+        numbers = zip(*map(self.per_axis, ("pool_size", "strides", "dilation")), strict=True)
+        for axis, pads, (window, stride, dilation) in zip(self.spatial, self.pads, numbers, strict=True):
+            extent = topi.nn.pool_extent(size[axis], window, pads, stride, dilation, self.ceil_mode)
+            size[axis] = self.require_room(extent, axis)
+        return tensor([size[axis] for axis in self.result_letters], data.dtype)
+
+    def pooled(self, formula: Callable[..., Any], data: Any) -> Any:
+        """A formula of the data and the windows, in the layout of the result."""
+        return self.laid_out(
+            formula(
+                data, self.pool_size, self.strides, self.padding, self.dilation, self.ceil_mode, self.layout
+            )
+        )
+
+    def laid_out(self, pooled: Any) -> Any:
+        """A tensor in the data's layout, in that of the result."""
+        if self.result_letters == self.layout:
+            return pooled
+        return topi.transpose(pooled, [self.layout.index(axis) for axis in self.result_letters])
+
+    def covered(self, sizes: Sequence[int]) -> list[list[list[int]]]:
+        """For each spatial dimension and each window along it, the places it covers, padding included."""
+        numbers = zip(*map(self.per_axis, ("pool_size", "strides", "dilation")), strict=True)
+        result: list[list[list[int]]] = []
+        for size, (low, high), (window, stride, dilation) in zip(sizes, self.pads, numbers, strict=True):
+            room = size + low + high - (window - 1) * dilation - 1
+            count = room // stride + 1
+            if self.ceil_mode:
+                count = -(-room // stride) + 1
+                if (count - 1) * stride >= size + low:
+                    count -= 1
+            starts = [i * stride - low for i in range(max(count, 0))]
+            result.append([[start + t * dilation for t in range(window)] for start in starts])
+        return result
+
+    def fold_windows(self, data: Array, fold: Callable[[Array, int], Any], dtype: Any = None) -> Array:
+        """`fold`(elements (N, C, count), number of places that count in the padded data) of each window."""
+        x = self.canonical(data)
+        sizes = x.shape[2:]
+        covered = self.covered(sizes)
+        out = np.zeros((*x.shape[:2], *map(len, covered)), dtype or data.dtype)
+        for place in product(*(range(len(windows)) for windows in covered)):
+            taps = [windows[i] for windows, i in zip(covered, place, strict=True)]
+            inside = [[t for t in along if 0 <= t < size] for along, size in zip(taps, sizes, strict=True)]
+            ends = [size + high for size, (_, high) in zip(sizes, self.pads, strict=True)]
+            places = np.prod([sum(t < end for t in along) for along, end in zip(taps, ends, strict=True)])
+            window = x[np.ix_(range(x.shape[0]), range(x.shape[1]), *inside)]
+            count = int(np.prod([len(along) for along in inside]))
+            out[(..., *place)] = fold(window.reshape(*x.shape[:2], count), int(places))
+        return self.in_result_layout(out)
+
+
+class MaxPool(Pool):
+    """The base of maxima of windows: padding never wins, NaN does."""
+
+    __slots__ = ()
+
+    def compute(self, data: Any) -> Any:
+        return self.pooled(topi.nn.max_pool, data)
+
+    def reference(self, data: Array) -> Array:
+        least: Array = np.array(DataType(data.dtype.name).min_value, data.dtype)
+        return self.fold_windows(data, lambda window, _places: np.max(window, -1, initial=least))
+
+
+class AvgPool(Pool):
+    """The base of means of windows."""
+
+    __slots__ = ()
+
+    takes: ClassVar[tuple[str, ...]] = ("float",)
+
+    count_include_pad: bool
+
+    def compute(self, data: Any) -> Any:
+        return self.pooled(lambda *args: topi.nn.avg_pool(*args, self.count_include_pad), data)
+
+    def reference(self, data: Array) -> Array:
+        def mean(window: Array, places: int) -> Array:
+            total = wide(window).sum(-1)
+            return total / max(places if self.count_include_pad else window.shape[-1], 1)
+
+        return self.fold_windows(data, mean)
+
+
+class MaxPoolWithIndices(Pool):
+    """The base of maxima of windows with their places.
+
+    An index counts the elements of the flattened data; it is that of the first among equals, -1 for a window without
+    elements.
+    """
+
+    __slots__ = ()
+
+    def infer(self, data: TensorStructInfo) -> TupleStructInfo:
+        result = super().infer(data)
+        return TupleStructInfo((result, result.replace(dtype=DataType("int64"))))
+
+    def compute(self, data: Any) -> Any:
+        values, indices = self.pooled(topi.nn.max_pool_with_indices, data)
+        return [values, indices]
+
+    def laid_out(self, pooled: Any) -> Any:
+        return [super(MaxPoolWithIndices, self).laid_out(part) for part in pooled]
+
+    def reference(self, data: Array) -> list[Array]:
+        numbers = np.arange(data.size).reshape(data.shape)
+        least: Array = np.array(DataType(data.dtype.name).min_value, data.dtype)
+        flat = np.append(data.reshape(-1), least)
+
+        def first(window: Array, _places: int) -> Array:
+            if not window.shape[-1]:
+                return np.full(window.shape[:2], -1)
+            best = np.argmax(flat[window], -1)
+            return np.take_along_axis(window, best[..., None], -1)[..., 0]
+
+        indices = self.fold_windows(numbers, first, np.int64)
+        return [flat[indices], indices]
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        return None  # the indices depend on the order of dimensions
+
+
+class AdaptivePool(Windowed):
+    """The base of pooling with windows fitted to the size of the result."""
+
+    __slots__ = ()
+
+    mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.FOLLOW
+
+    output_size: tuple[int, ...] | None
+    layout: str
+
+    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
+        self.require_layout("layout", self.letters)
+        if self.out_layout:
+            self.require_layout("out_layout", self.letters)
+        if self.output_size is not None:
+            self.require_numbers("output_size", 1)
+        self.require_rank("data", data, self.layout)
+        self.require_dtype(data, "data", "float")
+        if data.dims is None:
+            return tensor(None, data.dtype, len(self.letters))
+        size: dict[str, Any] = dict(zip(self.layout, data.dims, strict=True))
+        if self.output_size is not None:
+            size |= zip(self.spatial, self.per_axis("output_size"), strict=True)
+        return tensor([size[axis] for axis in self.result_letters], data.dtype)
+
+    def compute(self, data: Any) -> Any:
+        pooled = topi.nn.adaptive_avg_pool(data, self.output_size, self.layout)
+        if self.result_letters == self.layout:
+            return pooled
+        return topi.transpose(pooled, [self.layout.index(axis) for axis in self.result_letters])
+
+    def reference(self, data: Array) -> Array:
+        if self.output_size is None:
+            return in_layout(data, self.layout, self.result_letters)
+        x = wide(self.canonical(data))
+        for d, count in enumerate(self.per_axis("output_size"), 2):
+            size = x.shape[d]
+            windows = [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
+            parts = [x.take(range(start, end), d) for start, end in windows]
+            x = np.stack([part.sum(d) / x.dtype.type(part.shape[d]) for part in parts], d)
+        return self.in_result_layout(x).astype(data.dtype)
+
+
+@operator("relax.nn.max_pool1d")
+class MaxPool1d(MaxPool):
+    """The greatest value of each window of sequences, (N, C, W) in `layout`, as max_pool2d."""
+
+    spatial: ClassVar[str] = "W"
+
+    pool_size: tuple[int, ...] = (1,)
+    strides: tuple[int, ...] = (1,)
+    padding: tuple[int, ...] = (0,)
+    dilation: tuple[int, ...] = (1,)
+    ceil_mode: bool = False
+    count_include_pad: bool = False
+    layout: str = "NCW"
+    out_layout: str | None = None
+
+
+@operator("relax.nn.max_pool2d")
+class MaxPool2d(MaxPool):
+    """The greatest value of each window of (N, C, H, W) data in `layout`; padding never wins, NaN does.
+
+    With `ceil_mode` the number of windows is rounded up, but none starts in the padding after the data.
+    `count_include_pad` is there as in avg_pool2d, and changes nothing.
+    """
+
+    spatial: ClassVar[str] = "HW"
+
+    pool_size: tuple[int, ...] = (1, 1)
+    strides: tuple[int, ...] = (1, 1)
+    padding: tuple[int, ...] = (0, 0)
+    dilation: tuple[int, ...] = (1, 1)
+    ceil_mode: bool = False
+    count_include_pad: bool = False
+    layout: str = "NCHW"
+    out_layout: str | None = None
+
+
+@operator("relax.nn.max_pool3d")
+class MaxPool3d(MaxPool):
+    """The greatest value of each window of volumes, (N, C, D, H, W) in `layout`, as max_pool2d."""
+
+    spatial: ClassVar[str] = "DHW"
+
+    pool_size: tuple[int, ...] = (1, 1, 1)
+    strides: tuple[int, ...] = (1, 1, 1)
+    padding: tuple[int, ...] = (0, 0, 0)
+    dilation: tuple[int, ...] = (1, 1, 1)
+    ceil_mode: bool = False
+    count_include_pad: bool = False
+    layout: str = "NCDHW"
+    out_layout: str | None = None
+
+
+@operator("relax.nn.avg_pool1d")
+class AvgPool1d(AvgPool):
+    """The mean of each window of sequences, (N, C, W) in `layout`, as avg_pool2d."""
+
+    spatial: ClassVar[str] = "W"
+
+    pool_size: tuple[int, ...] = (1,)
+    strides: tuple[int, ...] = (1,)
+    padding: tuple[int, ...] = (0,)
+    dilation: tuple[int, ...] = (1,)
+    ceil_mode: bool = False
+    count_include_pad: bool = False
+    layout: str = "NCW"
+    out_layout: str | None = None
+
+
+@operator("relax.nn.avg_pool2d")
+class AvgPool2d(AvgPool):
+    """The mean of each window of (N, C, H, W) data in `layout`.
+
+    Over the window's elements in the data; with `count_include_pad`, zeros of the padding count too.
+    With `ceil_mode` the number of windows is rounded up, but none starts in the padding after the data.
+    """
+
+    spatial: ClassVar[str] = "HW"
+
+    pool_size: tuple[int, ...] = (1, 1)
+    strides: tuple[int, ...] = (1, 1)
+    padding: tuple[int, ...] = (0, 0)
+    dilation: tuple[int, ...] = (1, 1)
+    ceil_mode: bool = False
+    count_include_pad: bool = False
+    layout: str = "NCHW"
+    out_layout: str | None = None
+
+
+@operator("relax.nn.avg_pool3d")
+class AvgPool3d(AvgPool):
+    """The mean of each window of volumes, (N, C, D, H, W) in `layout`, as avg_pool2d."""
+
+    spatial: ClassVar[str] = "DHW"
+
+    pool_size: tuple[int, ...] = (1, 1, 1)
+    strides: tuple[int, ...] = (1, 1, 1)
+    padding: tuple[int, ...] = (0, 0, 0)
+    dilation: tuple[int, ...] = (1, 1, 1)
+    ceil_mode: bool = False
+    count_include_pad: bool = False
+    layout: str = "NCDHW"
+    out_layout: str | None = None
+
+
+@operator("relax.nn.max_pool1d_with_indices")
+class MaxPool1dWithIndices(MaxPoolWithIndices):
+    """max_pool1d, and the int64 index of each greatest value in the flattened data."""
+
+    spatial: ClassVar[str] = "W"
+
+    pool_size: tuple[int, ...] = (1,)
+    strides: tuple[int, ...] = (1,)
+    padding: tuple[int, ...] = (0,)
+    dilation: tuple[int, ...] = (1,)
+    ceil_mode: bool = False
+    layout: str = "NCW"
+    out_layout: str | None = None
+
+
+@operator("relax.nn.max_pool2d_with_indices")
+class MaxPool2dWithIndices(MaxPoolWithIndices):
+    """max_pool2d, and the int64 index of each greatest value in the flattened data."""
+
+    spatial: ClassVar[str] = "HW"
+
+    pool_size: tuple[int, ...] = (1, 1)
+    strides: tuple[int, ...] = (1, 1)
+    padding: tuple[int, ...] = (0, 0)
+    dilation: tuple[int, ...] = (1, 1)
+    ceil_mode: bool = False
+    layout: str = "NCHW"
+    out_layout: str | None = None
+
+
+@operator("relax.nn.max_pool3d_with_indices")
+class MaxPool3dWithIndices(MaxPoolWithIndices):
+    """max_pool3d, and the int64 index of each greatest value in the flattened data."""
+
+    spatial: ClassVar[str] = "DHW"
+
+    pool_size: tuple[int, ...] = (1, 1, 1)
+    strides: tuple[int, ...] = (1, 1, 1)
+    padding: tuple[int, ...] = (0, 0, 0)
+    dilation: tuple[int, ...] = (1, 1, 1)
+    ceil_mode: bool = False
+    layout: str = "NCDHW"
+    out_layout: str | None = None
+
+
+@operator("relax.nn.adaptive_avg_pool1d")
+class AdaptiveAvgPool1d(AdaptivePool):
+    """The means of as many windows of sequences, (N, C, W) in `layout`, as `output_size` says."""
+
+    spatial: ClassVar[str] = "W"
+
+    output_size: tuple[int, ...] | None = None
+    layout: str = "NCW"
+    out_layout: str | None = None
+
+
+@operator("relax.nn.adaptive_avg_pool2d")
+class AdaptiveAvgPool2d(AdaptivePool):
+    """The means of as many windows of (N, C, H, W) data in `layout` as `output_size` says (an int, or two).
+
+    Of m windows of n elements, window i covers those from ⌊i·n/m⌋ up to ⌈(i + 1)·n/m⌉; without elements the mean is
+    NaN. None keeps the data's own size.
+    """
+
+    spatial: ClassVar[str] = "HW"
+
+    output_size: tuple[int, ...] | None = None
+    layout: str = "NCHW"
+    out_layout: str | None = None
+
+
+@operator("relax.nn.adaptive_avg_pool3d")
+class AdaptiveAvgPool3d(AdaptivePool):
+    """The means of as many windows of volumes, (N, C, D, H, W) in `layout`, as `output_size` says."""
+
+    spatial: ClassVar[str] = "DHW"
+
+    output_size: tuple[int, ...] | None = None
+    layout: str = "NCDHW"
+    out_layout: str | None = None

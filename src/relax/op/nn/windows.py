@@ -1,0 +1,117 @@
+"""The base of operators with windows over the spatial dimensions of a layout: convolutions and pools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from ... import topi
+from ...ir import StructInfo
+from ...prim import IntImm, PrimExpr, simplify
+from ...struct_info import TensorStructInfo
+from ..errors import SHAPES, OperatorError
+from ..facts import Axes, Permuted, has_rank
+from ..operator import Array, Operator
+
+
+class Windowed(Operator):
+    """The base of convolution and pooling in 1 to 3 spatial dimensions."""
+
+    __slots__ = ()
+
+    spatial: ClassVar[str]
+    """The letters of the spatial dimensions, outermost first: "W", "HW" or "DHW"."""
+    layout_attribute: ClassVar[str] = "layout"
+    """The attribute that holds the layout of the data."""
+
+    strides: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    out_layout: str | None
+
+    @property
+    def letters(self) -> str:
+        """The canonical layout of the data."""
+        return "NC" + self.spatial
+
+    @property
+    def data_letters(self) -> str:
+        """The layout of the data."""
+        return getattr(self, self.layout_attribute)
+
+    @property
+    def result_letters(self) -> str:
+        """The layout of the result."""
+        return self.out_layout or self.data_letters
+
+    def per_axis(self, attribute: str) -> tuple[int, ...]:
+        """An attribute as one number per spatial dimension."""
+        return topi.nn.per_axis(getattr(self, attribute), len(self.spatial))
+
+    @property
+    def pads(self) -> tuple[tuple[int, int], ...]:
+        """(before, after) per spatial dimension."""
+        return topi.nn.pad_pairs(self.padding, len(self.spatial))
+
+    def require_layout(self, attribute: str, letters: str) -> None:
+        layout: str = getattr(self, attribute)
+        hint = ""
+        if any(letter.isdigit() for letter in layout):
+            hint = f"packed layouts are not computed in: permute_dims and reshape the operand to {letters}"
+        fits = sorted(layout) == sorted(letters)
+        self.require_attribute(fits, attribute, f"a permutation of {letters!r}", hint=hint)
+
+    def require_numbers(self, attribute: str, least: int, *, ends: bool = False) -> None:
+        """Complain unless an attribute has one number, or one per spatial dimension (`ends`: or two), each large
+        enough.
+        """
+        count = len(self.spatial)
+        counts = sorted({1, count, 2 * count} if ends else {1, count})
+        *first, last = map(str, counts)
+        amount = f"{', '.join(first)} or {last} numbers, each" if first else "1 number,"
+        values: Sequence[int] = getattr(self, attribute)
+        fits = len(values) in counts and min(values) >= least
+        self.require_attribute(fits, attribute, f"{amount} at least {least}")
+
+    def require_windows(self) -> None:
+        """Complain of layouts, strides, dilation or padding that make no sense."""
+        self.require_numbers("strides", 1)
+        self.require_numbers("dilation", 1)
+        self.require_numbers("padding", 0, ends=True)
+        self.require_layout(self.layout_attribute, self.letters)
+        if self.out_layout:
+            self.require_layout("out_layout", self.letters)
+
+    def require_rank(self, name: str, info: TensorStructInfo, letters: str) -> None:
+        if info.ndim not in (-1, len(letters)):
+            message = f"{name} must have {len(letters)} dimensions ({letters}), found {info.ndim}"
+            raise OperatorError(SHAPES, message, operand=name)
+
+    def require_room(self, size: PrimExpr, axis: str) -> PrimExpr:
+        """The simplified size of the result; complains if it is proved that no window fits."""
+        result = simplify(size)
+        if isinstance(result, IntImm) and result.value < 0:
+            raise OperatorError(
+                SHAPES, f"the window is larger than the padded data along {axis}", operand="data"
+            )
+        return result
+
+    def canonical(self, data: Array) -> Array:
+        """Data in the canonical layout."""
+        return in_layout(data, self.data_letters, self.letters)
+
+    def in_result_layout(self, result: Array) -> Array:
+        """A result in the canonical layout, in its own."""
+        return in_layout(result, self.letters, self.result_letters)
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        if not has_rank(infos, axes) or self.result_letters != self.data_letters:
+            return None
+        layout = "".join(self.data_letters[axis] for axis in axes)
+        moved = self.replace(**{self.layout_attribute: layout, "out_layout": None})
+        return Permuted(moved, (axes, *[None] * (len(infos) - 1)), (axes,))
+
+
+def in_layout(array: Array, source: str, target: str) -> Any:
+    """An array whose dimensions are named by `source`, with those of `target`."""
+    return array.transpose([source.index(c) for c in target])

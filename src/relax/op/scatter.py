@@ -1,0 +1,254 @@
+"""Operators that write at indices held by tensors. A negative index counts from the end; one out of range fails.
+
+Updates are made in the row-major order of their indices: of several for one element, the last one stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from .. import topi
+from ..info.text import prim_text
+from ..ir import DataType
+from ..prim import IntImm
+from ..struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
+from ..topi.slicing import slice_of
+from .base import Gradients, Term
+from .dims import like, require_stretch, same_dtype
+from .errors import DTYPES, OPERANDS, SHAPES, OperatorError
+from .facts import Exactness
+from .gather import (
+    Indexed,
+    broadcast_indices,
+    checked_index,
+    element_places,
+    index_fields,
+    require_depth,
+    require_dims,
+    tuple_places,
+)
+from .gradients import apply, is_float
+from .operator import Array, operator
+from .shapes import Move
+
+Reduction = Literal["update", "add", "mul", "mean", "min", "max"]
+
+_COMBINE: dict[str, Callable[..., Any]] = {
+    "add": np.add.at,
+    "mean": np.add.at,
+    "mul": np.multiply.at,
+    "min": np.minimum.at,
+    "max": np.maximum.at,
+}
+
+
+def combined(data: Array, places: tuple[Array, ...], updates: Array, reduction: str) -> Array:
+    """A copy of data with updates put at places, or combined with what is there."""
+    result = np.array(data)
+    if reduction == "update":
+        result[places] = updates
+        return result
+    dtype = DataType(data.dtype.name)
+    if dtype.is_float and dtype.bits < 32:
+        result, updates = result.astype(np.float32), updates.astype(np.float32)
+    elif reduction == "mean" and not dtype.is_float and dtype != "uint64":
+        result = result.astype(np.int64)
+    _COMBINE[reduction](result, places, updates)
+    if reduction == "mean":
+        counts = np.ones(result.shape, result.dtype)
+        np.add.at(counts, places, 1)
+        result = result / counts if dtype.is_float else result // counts
+    return result.astype(data.dtype)
+
+
+class Scatter(Indexed):
+    """The base of scatter_elements and scatter_nd."""
+
+    __slots__ = ()
+
+    exactness: ClassVar[Exactness] = Exactness.IEEE
+
+    reduction: Reduction
+
+    def scattered(self, data: TensorStructInfo, updates: TensorStructInfo) -> TensorStructInfo:
+        """The struct info of the result, after checking the dtypes."""
+        dtype = same_dtype(data.dtype, updates.dtype, ("data", "updates"))
+        if dtype.is_bool and self.reduction != "update":
+            message = f"bool elements cannot be combined by {self.reduction!r}"
+            raise OperatorError(DTYPES, message, operand="data")
+        return like(data, dtype)
+
+
+@operator("relax.scatter_elements")
+class ScatterElements(Scatter):
+    """data with each update put at its own place but for `axis`, where the index says it.
+
+    The reduction combines an update with the element that is there: "add", "mul", "min", "max", or "mean" of the
+    element and all updates for it (of integers, rounded down).
+    """
+
+    axis: int = 0
+    reduction: Reduction = "update"
+
+    def infer(
+        self, data: TensorStructInfo, indices: TensorStructInfo, updates: TensorStructInfo
+    ) -> TensorStructInfo:
+        self.require_elements_fit(data, indices, self.axis)
+        if -1 not in (indices.ndim, updates.ndim) and indices.ndim != updates.ndim:
+            message = f"indices and updates must have one shape, found {indices.ndim} and {updates.ndim} dimensions"
+            raise OperatorError(SHAPES, message, operand="updates")
+        if indices.dims is not None and updates.dims is not None:
+            require_dims(updates.dims, indices.dims, "updates", "indices")
+        return self.scattered(data, updates)
+
+    compute = topi.scatter_elements
+
+    def reference(self, data: Array, indices: Array, updates: Array) -> Array:
+        if not indices.size:
+            return data.copy()
+        return combined(data, element_places(data, indices, self.axis), updates, self.reduction)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        data, indices, _ = operands
+        if not is_float(data):
+            return (None, None, None)
+        if self.reduction != "add":
+            return None
+        return (grad, None, apply("gather_elements", grad, indices, axis=self.axis))
+
+
+@operator("relax.scatter_nd")
+class ScatterND(Scatter):
+    """data with a part of `updates` put at each row of `indices`, which holds an index tuple.
+
+    updates has the shape indices.shape[:-1] + data.shape[indices.shape[-1]:]. The reduction is that of scatter_elements.
+    """
+
+    reduction: Reduction = "update"
+
+    def infer(
+        self, data: TensorStructInfo, indices: TensorStructInfo, updates: TensorStructInfo
+    ) -> TensorStructInfo:
+        depth = self.index_depth(data, indices)
+        if depth is not None and -1 not in (data.ndim, updates.ndim):
+            ndim = indices.ndim - 1 + data.ndim - depth
+            if updates.ndim != ndim:
+                message = f"updates must have {ndim} dimensions, found {updates.ndim}"
+                raise OperatorError(SHAPES, message, operand="updates")
+        if depth is not None and data.dims is not None and indices.dims is not None and updates.dims is not None:
+            shape = [*indices.dims[:-1], *data.dims[depth:]]
+            require_dims(updates.dims, shape, "updates", "what is indexed")
+        return self.scattered(data, updates)
+
+    def compute(self, data: Any, indices: Any, updates: Any) -> Any:
+        return topi.scatter_nd(data, require_depth(indices), updates, self.reduction)
+
+    def reference(self, data: Array, indices: Array, updates: Array) -> Array:
+        if not updates.size:
+            return data.copy()
+        places = tuple(tuple_places(data.shape, indices))
+        if places:
+            return combined(data, places, updates, self.reduction)
+        every = tuple(np.indices((*indices.shape[:-1], *data.shape))[indices.ndim - 1 :])
+        return combined(data, every, updates, self.reduction)
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        data, indices, _ = operands
+        if not is_float(data):
+            return (None, None, None)
+        if self.reduction != "add":
+            return None
+        return (grad, None, apply("gather_nd", grad, indices))
+
+
+@operator("relax.index_put")
+class IndexPut(Indexed):
+    """data after data[indices[0], indices[1], …] = values, as NumPy writes at index tensors; values broadcast.
+
+    With `accumulate` the values are added, each one of several for one element.
+    """
+
+    exactness: ClassVar[Exactness] = Exactness.IEEE
+
+    accumulate: bool = False
+
+    def infer(
+        self, data: TensorStructInfo, indices: TupleStructInfo, values: TensorStructInfo
+    ) -> TensorStructInfo:
+        fields = index_fields(indices, "indices", data)
+        index = broadcast_indices(fields, "indices")
+        dtype = same_dtype(data.dtype, values.dtype, ("data", "values"))
+        if dtype.is_bool and self.accumulate:
+            raise OperatorError(DTYPES, "bool elements cannot be added", operand="data")
+        if -1 not in (data.ndim, index.ndim, values.ndim):
+            ndim = index.ndim + data.ndim - len(fields)
+            if values.ndim > ndim:
+                message = f"values must have at most {ndim} dimensions, found {values.ndim}"
+                raise OperatorError(SHAPES, message, operand="values")
+        if data.dims is not None and index.dims is not None and values.dims is not None:
+            shape = [*index.dims, *data.dims[len(fields) :]]
+            for d in range(1, len(values.dims) + 1):
+                size, full = values.dims[-d], shape[-d]
+                place = f"dimension {len(values.dims) - d} of values"
+                message = f"{place} is {prim_text(size)}, which does not broadcast to {prim_text(full)}"
+                require_stretch(size, full, OperatorError(SHAPES, message, operand="values"))
+        return like(data, dtype)
+
+    compute = topi.index_put
+
+    def reference(self, data: Array, indices: Sequence[Array], values: Array) -> Array:
+        rows = np.broadcast_shapes(*(index.shape for index in indices))
+        shape = (*rows, *data.shape[len(indices) :])
+        if 0 in shape:
+            return data.copy()
+        places = tuple(
+            np.broadcast_to(checked_index(index, size), rows)
+            for index, size in zip(indices, data.shape, strict=False)
+        )
+        return combined(
+            data, places, np.broadcast_to(values, shape), "add" if self.accumulate else "update"
+        )
+
+
+@operator("relax.slice_scatter")
+class SliceScatter(Move):
+    """input_tensor with src in place of its slice ``start:end:step`` along an axis; bounds are those of a slice."""
+
+    axis: int = 0
+
+    def infer(
+        self,
+        input_tensor: TensorStructInfo,
+        src: TensorStructInfo,
+        start: PrimStructInfo,
+        end: PrimStructInfo,
+        step: PrimStructInfo,
+    ) -> TensorStructInfo:
+        for name, bound in (("start", start), ("end", end), ("step", step)):
+            self.require(DataType(bound.dtype).is_integer, name, "an integer", found=bound.dtype)
+        if not isinstance(step.value, IntImm) or step.value.value < 1:
+            raise OperatorError(OPERANDS, "step must be a constant of 1 or more", operand="step")
+        dtype = same_dtype(input_tensor.dtype, src.dtype, ("input_tensor", "src"))
+        axis = self.require_axis(self.axis, input_tensor, "input_tensor")
+        if -1 not in (input_tensor.ndim, src.ndim) and input_tensor.ndim != src.ndim:
+            message = f"src must have {input_tensor.ndim} dimensions, found {src.ndim}"
+            raise OperatorError(SHAPES, message, operand="src")
+        if axis is not None and input_tensor.dims is not None and src.dims is not None:
+            shape = list(input_tensor.dims)
+            if start.value is not None and end.value is not None:
+                shape[axis] = slice_of(shape[axis], start.value, end.value, step.value.value).size
+            require_dims(src.dims, shape, "src", "the slice")
+        return like(input_tensor, dtype)
+
+    def compute(self, input_tensor: Any, src: Any, start: Any, end: Any, step: Any) -> Any:
+        return topi.slice_scatter(input_tensor, src, start, end, int(step), self.axis)
+
+    def reference(self, input_tensor: Array, src: Array, start: int, end: int, step: int) -> Array:
+        result = input_tensor.copy()
+        index: list[slice] = [slice(None)] * result.ndim
+        index[self.axis] = slice(start, end, step)
+        result[tuple(index)] = src
+        return result

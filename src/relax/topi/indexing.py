@@ -1,0 +1,119 @@
+"""Indices that are elements of tensors: what they mean, and formulas that read at them.
+
+A negative index counts from the end. One that is still out of range fails when the element is read or written, as every
+access of a kernel is checked; where nothing is read, no index is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import te
+from ..prim import IntImm, PrimExpr, Select, const, intrin
+from ..prim import cast as cast_expr
+from .broadcast import broadcast_shape, read_broadcast
+from .util import normalize_axis
+
+Indices = Sequence[Any]
+
+
+def as_int64(raw: PrimExpr) -> PrimExpr:
+    """An index as int64; what only uint64 holds stays larger than every size."""
+    if raw.dtype == "uint64":
+        raw = intrin.min(raw, const(2**63 - 1, "uint64"))
+    return cast_expr("int64", raw)
+
+
+def from_front(raw: PrimExpr, size: PrimExpr) -> PrimExpr:
+    """An index counted from the front, where a negative one counts from the end."""
+    index = as_int64(raw)
+    return index if raw.dtype.is_uint else Select(index < 0, index + size, index)
+
+
+def depth_of(indices: te.Tensor) -> int:
+    """The number of indices in each row of a tensor of index tuples: its last size.
+
+    Raises ValueError if that is not a constant.
+    """
+    last = indices.shape[-1]
+    if not isinstance(last, IntImm):
+        raise ValueError("the last size of a tensor of index tuples must be a constant")
+    return last.value
+
+
+def row_index(indices: te.Tensor, row: Indices, sizes: Sequence[PrimExpr]) -> list[PrimExpr]:
+    """The index tuple in a row of `indices`, into dimensions of these sizes."""
+    return [from_front(indices(*row, const(d, "int64")), size) for d, size in enumerate(sizes)]
+
+
+def gather_elements(data: te.Tensor, indices: te.Tensor, axis: int = 0) -> te.Tensor:
+    """At each place of `indices`, the element of data at that place but for `axis`, where the index says it."""
+    axis = normalize_axis(axis, data.ndim)
+
+    def read(*i: Any) -> PrimExpr:
+        return data(*i[:axis], from_front(indices(*i), data.shape[axis]), *i[axis + 1 :])
+
+    return te.compute(indices.shape, read, "T_gather_elements", tag="injective")
+
+
+def gather_nd(data: te.Tensor, indices: te.Tensor, batch_dims: int = 0) -> te.Tensor:
+    """The part of data at each row of `indices`, which holds an index tuple; `batch_dims` leading dimensions agree."""
+    depth = depth_of(indices)
+    rows, whole = indices.ndim - 1, batch_dims + depth
+
+    def read(*i: Any) -> PrimExpr:
+        index = row_index(indices, i[:rows], data.shape[batch_dims:whole])
+        return data(*i[:batch_dims], *index, *i[rows:])
+
+    shape = (*indices.shape[:-1], *data.shape[whole:])
+    return te.compute(shape, read, "T_gather_nd", tag="injective")
+
+
+def index_tensor(data: te.Tensor, indices: Sequence[te.Tensor]) -> te.Tensor:
+    """data[indices[0], indices[1], …] of the leading dimensions, as NumPy indexes: the index tensors broadcast."""
+    shape = broadcast_shape(*(index.shape for index in indices))
+
+    def read(*i: Any) -> PrimExpr:
+        place = i[: len(shape)]
+        leading = [
+            from_front(read_broadcast(index, shape, place), data.shape[d]) for d, index in enumerate(indices)
+        ]
+        return data(*leading, *i[len(shape) :])
+
+    return te.compute((*shape, *data.shape[len(indices) :]), read, "T_index_tensor", tag="injective")
+
+
+def one_hot(
+    indices: te.Tensor, on_value: PrimExpr, off_value: PrimExpr, depth: PrimExpr, axis: int = -1
+) -> te.Tensor:
+    """on_value at the place along a new axis that each index names, off_value elsewhere."""
+    axis = normalize_axis(axis, indices.ndim + 1)
+
+    def read(*i: Any) -> PrimExpr:
+        index = as_int64(indices(*i[:axis], *i[axis + 1 :]))
+        return Select(index.equal(i[axis].astype("int64")), on_value, off_value)
+
+    shape = (*indices.shape[:axis], depth, *indices.shape[axis:])
+    return te.compute(shape, read, "T_one_hot", tag="injective")
+
+
+def reverse_sequence(
+    data: te.Tensor, seq_lengths: te.Tensor, seq_axis: int = 1, batch_axis: int = 0
+) -> te.Tensor:
+    """data with the first seq_lengths[b] elements along `seq_axis` reversed, in each slice b of `batch_axis`."""
+    seq_axis, batch_axis = normalize_axis(seq_axis, data.ndim), normalize_axis(batch_axis, data.ndim)
+
+    def read(*i: Any) -> PrimExpr:
+        length = as_int64(seq_lengths(i[batch_axis]))
+        at = i[seq_axis]
+        source = Select(at < length, length - 1 - at, at)
+        return data(*i[:seq_axis], source, *i[seq_axis + 1 :])
+
+    return te.compute(data.shape, read, "T_reverse_sequence", tag="injective")
+
+
+__all__ = [
+    "as_int64", "depth_of", "from_front", "gather_elements", "gather_nd", "index_tensor", "one_hot",
+    "reverse_sequence", "row_index",
+]  # fmt: skip

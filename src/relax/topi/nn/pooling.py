@@ -1,0 +1,207 @@
+"""Pooling over windows of 1 to 3 spatial dimensions: greatest values, means, and windows fitted to an output size."""
+
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ... import te
+from ...prim import PrimExpr, const, intrin, is_const, simplify
+from ..reduction import argmax_reducer
+from ..util import accumulator_dtype
+from .windows import pad_pairs, padded, per_axis, pool_extent, spatial_axes
+
+
+class _Windows:
+    """The windows of one pooling: numbers per spatial dimension, the result's shape, and the places they cover."""
+
+    def __init__(
+        self,
+        data: te.Tensor,
+        pool_size: int | Sequence[int],
+        strides: int | Sequence[int],
+        padding: int | Sequence[int],
+        dilation: int | Sequence[int],
+        ceil_mode: bool,
+        layout: str,
+    ) -> None:
+        axes = spatial_axes(layout)
+        self.data, self.layout = data, layout
+        self.places = [layout.index(axis) for axis in axes]
+        self.window, self.stride = per_axis(pool_size, len(axes)), per_axis(strides, len(axes))
+        self.dilate, self.pads = per_axis(dilation, len(axes)), pad_pairs(padding, len(axes))
+        self.shape = list(data.shape)
+        for j, d in enumerate(self.places):
+            self.shape[d] = pool_extent(
+                data.shape[d], self.window[j], self.pads[j], self.stride[j], self.dilate[j], ceil_mode
+            )
+        # The last of the windows that are rounded up sticks out by less than a stride.
+        sticking = [stride - 1 if ceil_mode else 0 for stride in self.stride]
+        self.reach = [(low, high + more) for (low, high), more in zip(self.pads, sticking, strict=True)]
+        self.may_leave = any(low or high for low, high in self.reach)
+        self.taps = [te.reduce_axis((0, size), f"r{axis.lower()}") for axis, size in zip(axes, self.window, strict=True)]
+
+    def padded(self, value: PrimExpr) -> te.Tensor:
+        """The data amid all that windows reach."""
+        reach = {self.layout[d]: pair for d, pair in zip(self.places, self.reach, strict=True)}
+        return padded(self.data, self.layout, reach, value)
+
+    def at(self, i: Sequence[Any]) -> list[Any]:
+        """The place in the padded data that the taps reach from a place of the result."""
+        index = list(i)
+        for j, d in enumerate(self.places):
+            index[d] = i[d] * self.stride[j] + self.taps[j].var * self.dilate[j]
+        return index
+
+    def count(self, i: Sequence[Any], count_include_pad: bool) -> PrimExpr:
+        """The number of taps that lie in the data, or (count_include_pad) in the padded data; at least 1."""
+        product: PrimExpr = const(1, "int64")
+        for j, d in enumerate(self.places):
+            if self.reach[j] == (0, 0):
+                product = product * self.window[j]
+                continue
+            start = i[d] * self.stride[j] - self.pads[j][0]
+            limit = self.data.shape[d] + (self.pads[j][1] if count_include_pad else 0)
+            # Taps t with lower ≤ start + t·dilation < limit.
+            last = intrin.min(intrin.ceildiv(limit - start, self.dilate[j]), self.window[j])
+            first: Any = 0 if count_include_pad else intrin.max(intrin.ceildiv(-start, self.dilate[j]), 0)
+            product = product * intrin.max(last - first, 0)
+        return intrin.max(product, 1)
+
+
+def max_pool(
+    data: te.Tensor,
+    pool_size: int | Sequence[int] = 1,
+    strides: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    ceil_mode: bool = False,
+    layout: str = "NCHW",
+) -> te.Tensor:
+    """The greatest value of each window; padding never wins, NaN does."""
+    windows = _Windows(data, pool_size, strides, padding, dilation, ceil_mode, layout)
+    source = windows.padded(const(data.dtype.min_value, data.dtype))
+    name = f"max_pool{len(windows.places)}d"
+    return te.compute(
+        windows.shape, lambda *i: te.max(source(*windows.at(i)), axis=windows.taps), name, tag="pool_max"
+    )
+
+
+def max_pool_with_indices(
+    data: te.Tensor,
+    pool_size: int | Sequence[int] = 1,
+    strides: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    ceil_mode: bool = False,
+    layout: str = "NCHW",
+) -> tuple[te.Tensor, te.Tensor]:
+    """`max_pool`, and the int64 index of each greatest value in the flattened data: of the first one, -1 for none."""
+    windows = _Windows(data, pool_size, strides, padding, dilation, ceil_mode, layout)
+    lowest = const(data.dtype.min_value, data.dtype)
+
+    def formula(*i: Any) -> Any:
+        at = windows.at(i)
+        inside: list[PrimExpr] = []
+        for j, d in enumerate(windows.places):
+            at[d] = at[d] - windows.pads[j][0]
+            if windows.reach[j] != (0, 0):
+                inside += [at[d] >= 0, at[d] < data.shape[d]]
+        flat: PrimExpr = const(0, "int64")
+        for index, size in zip(at, data.shape, strict=True):
+            flat = flat * size + index
+        value = data(*at)
+        if inside:
+            condition = intrin.all(*inside)
+            flat = intrin.if_then_else(condition, flat, const(-1, "int64"))
+            value = intrin.if_then_else(condition, value, lowest)
+        return argmax_reducer((flat, value), axis=windows.taps)
+
+    index, value = te.compute(windows.shape, formula, "max_pool_pair", tag="comm_reduce_idx")
+    return (
+        te.compute(windows.shape, lambda *i: value(*i), "max_pool"),
+        te.compute(windows.shape, lambda *i: index(*i), "max_pool_indices"),
+    )
+
+
+def avg_pool(
+    data: te.Tensor,
+    pool_size: int | Sequence[int] = 1,
+    strides: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    ceil_mode: bool = False,
+    layout: str = "NCHW",
+    count_include_pad: bool = False,
+) -> te.Tensor:
+    """The mean of each window, over its elements in the data, or (count_include_pad) in the padded data."""
+    windows = _Windows(data, pool_size, strides, padding, dilation, ceil_mode, layout)
+    wide = accumulator_dtype(data.dtype)
+    source = windows.padded(const(0, data.dtype))
+    name = f"avg_pool{len(windows.places)}d"
+    sums = te.compute(
+        windows.shape,
+        lambda *i: te.sum(source(*windows.at(i)).astype(wide), axis=windows.taps),
+        f"{name}_sum",
+        tag="pool_sum",
+    )
+
+    def mean(*i: Any) -> PrimExpr:
+        return (sums(*i) / windows.count(i, count_include_pad).astype(wide)).astype(data.dtype)
+
+    return te.compute(windows.shape, mean, name)
+
+
+def adaptive_avg_pool(
+    data: te.Tensor, output_size: int | Sequence[int] | None = None, layout: str = "NCHW"
+) -> te.Tensor:
+    """The means of as many windows as `output_size` says: window i of m covers [⌊i·n/m⌋, ⌈(i + 1)·n/m⌉).
+
+    Windows differ by at most two elements in length: all are read as long as the longest may be, and what is too much
+    counts as 0. Without an `output_size`, the data itself.
+    """
+    axes = spatial_axes(layout)
+    if output_size is None:
+        return te.compute(data.shape, lambda *i: data(*i), "identity", tag="elemwise")
+    places = [layout.index(axis) for axis in axes]
+    sizes = [data.shape[d] for d in places]
+    counts = [const(m, "int64") for m in per_axis(output_size, len(axes))]
+    shape = list(data.shape)
+    for d, m in zip(places, counts, strict=True):
+        shape[d] = m
+    wide = accumulator_dtype(data.dtype)
+    even = [is_const(simplify(n % m), 0) for n, m in zip(sizes, counts, strict=True)]
+    taps = [
+        te.reduce_axis((0, simplify(n // m if fits else intrin.ceildiv(n, m) + 1)), f"r{axis.lower()}")
+        for axis, n, m, fits in zip(axes, sizes, counts, even, strict=True)
+    ]
+
+    def bounds(i: Any, n: Any, m: Any, fits: bool) -> tuple[Any, Any]:
+        return (i * (n // m), (i + 1) * (n // m)) if fits else (i * n // m, intrin.ceildiv((i + 1) * n, m))
+
+    def total(*i: Any) -> Any:
+        index, inside = list(i), list[PrimExpr]()
+        for d, n, m, fits, tap in zip(places, sizes, counts, even, taps, strict=True):
+            start, end = bounds(i[d], n, m, fits)
+            index[d] = start + tap.var
+            if not fits:
+                inside.append(index[d] < end)
+        value = data(*index).astype(wide)
+        return te.sum(
+            intrin.if_then_else(intrin.all(*inside), value, const(0, wide)) if inside else value, axis=taps
+        )
+
+    name = f"adaptive_avg_pool{len(axes)}d"
+    sums = te.compute(shape, total, f"{name}_sum", tag="adaptive_pool_sum")
+
+    def mean(*i: Any) -> PrimExpr:
+        count: PrimExpr = const(1, "int64")
+        for d, n, m, fits in zip(places, sizes, counts, even, strict=True):
+            start, end = bounds(i[d], n, m, fits)
+            count = count * (end - start)
+        return (sums(*i) / count.astype(wide)).astype(data.dtype)
+
+    return te.compute(shape, mean, name)

@@ -1,0 +1,72 @@
+"""Windows over the spatial dimensions of a layout: their numbers, and the padding they may reach into.
+
+The letters of a layout name its dimensions: N the batch, C the channels, and D, H, W (or H, W, or W) the spatial ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ... import te
+from ...prim import PrimExpr, intrin
+from .padding import pad
+
+
+def spatial_axes(layout: str) -> str:
+    """The spatial letters of a layout, outermost first: "HW" of "NHWC"."""
+    return "".join(axis for axis in "DHW" if axis in layout)
+
+
+def per_axis(value: int | Sequence[int], count: int) -> tuple[int, ...]:
+    """One number per spatial dimension, from as many or from one for all."""
+    values = (value,) if isinstance(value, int) else tuple(value)
+    values = values * count if len(values) == 1 else values
+    if len(values) != count:
+        raise ValueError(f"expected 1 or {count} numbers, found {len(values)}")
+    return values
+
+
+def pad_pairs(padding: int | Sequence[int], count: int = 2) -> tuple[tuple[int, int], ...]:
+    """(before, after) per spatial dimension from one number, one per dimension, or befores then afters."""
+    values = [padding] if isinstance(padding, int) else list(padding)
+    if len(values) == 1:
+        values = values * count
+    if len(values) == count:
+        values = values * 2
+    if len(values) != 2 * count:
+        raise ValueError(f"padding must have 1, {count} or {2 * count} numbers, found {len(values)}")
+    return tuple((values[d], values[d + count]) for d in range(count))
+
+
+def conv_extent(size: PrimExpr, kernel: Any, pads: tuple[int, int], stride: int, dilation: int) -> PrimExpr:
+    """⌊(size + pads - dilation · (kernel - 1) - 1) / stride⌋ + 1."""
+    span = (kernel - 1) * dilation + 1
+    padded = size + (pads[0] + pads[1]) - span
+    return (padded // stride if stride != 1 else padded) + 1
+
+
+def conv_transpose_extent(
+    size: PrimExpr, kernel: Any, pads: tuple[int, int], stride: int, dilation: int, output_padding: int
+) -> PrimExpr:
+    """(size - 1) · stride + dilation · (kernel - 1) + 1 + output_padding - pads."""
+    return (size - 1) * stride + (kernel - 1) * dilation + (1 + output_padding - pads[0] - pads[1])
+
+
+def pool_extent(
+    size: PrimExpr, window: int, pads: tuple[int, int], stride: int, dilation: int, ceil_mode: bool
+) -> PrimExpr:
+    """The number of windows. Rounding up counts no window that would start in the padding after the data."""
+    span = (window - 1) * dilation + 1
+    room = size + (pads[0] + pads[1] - span)
+    if not ceil_mode:
+        return (room // stride if stride != 1 else room) + 1
+    return intrin.min((room + (stride - 1)) // stride + 1, (size + (pads[0] - 1)) // stride + 1)
+
+
+def padded(data: te.Tensor, layout: str, pads: Mapping[str, tuple[int, int]], value: Any) -> te.Tensor:
+    """The data amid its padding, so that no window leaves it; the data itself where there is none."""
+    if not any(low or high for low, high in pads.values()):
+        return data
+    before, after = ([pads.get(axis, (0, 0))[end] for axis in layout] for end in (0, 1))
+    return pad(data, before, after, value, "padded")

@@ -1,0 +1,160 @@
+"""Formulas that sort along an axis: a stable merge sort of indices, row by row, in O(n log n) steps.
+
+Elements that compare equal keep their order, in descending order too. A NaN is greater than every number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import te
+from ..ir import DataType
+from ..prim import PrimExpr, Var, const, intrin
+from ..tir.buffer import Buffer, decl_buffer
+from ..tir.stmt import AllocBuffer, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt, While
+from .util import normalize_axis
+
+
+def argsort(x: te.Tensor, axis: int = -1, descending: bool = False, dtype: str = "int32") -> te.Tensor:
+    """The indices along `axis` that put the elements in order."""
+    order = order_of(x, axis, descending)
+    if order.dtype == dtype:
+        return order
+    return te.compute(order.shape, lambda *i: order(*i).astype(dtype), "T_argsort", tag="elemwise")
+
+
+def sort(x: te.Tensor, axis: int = -1, descending: bool = False) -> te.Tensor:
+    """The elements along `axis` in order."""
+    return _chosen(x, order_of(x, axis, descending), x.shape, axis, "T_sort")
+
+
+def topk(
+    x: te.Tensor, k: PrimExpr | None, axis: int = -1, ret_type: str = "both", largest: bool = True, dtype: str = "int32"
+) -> te.Tensor | list[te.Tensor]:
+    """The k greatest (or least) elements along `axis`, in order, and their indices; all of them for a k of None."""
+    axis = normalize_axis(axis, x.ndim)
+    order = order_of(x, axis, largest)
+    shape = x.shape if k is None else (*x.shape[:axis], k, *x.shape[axis + 1 :])
+    results: list[te.Tensor] = []
+    if ret_type != "indices":
+        results.append(_chosen(x, order, shape, axis, "topk_values"))
+    if ret_type != "values":
+        results.append(te.compute(shape, lambda *i: order(*i).astype(dtype), "topk_indices", tag="injective"))
+    return results if ret_type == "both" else results[0]
+
+
+def _chosen(x: te.Tensor, order: te.Tensor, shape: Sequence[PrimExpr], axis: int, name: str) -> te.Tensor:
+    """The elements of x that stand first in the order."""
+    axis = normalize_axis(axis, x.ndim)
+    return te.compute(
+        shape, lambda *i: x(*i[:axis], order(*i), *i[axis + 1 :]), name, tag="injective"
+    )
+
+
+def order_of(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
+    """The int64 indices along `axis` that put the elements in order."""
+    axis = normalize_axis(axis, x.ndim)
+
+    def statement(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        loops = [Var(f"i{d}", "int64") for d in range(x.ndim) if d != axis]
+        row = _Row(ins[0], outs[0], loops, axis, descending)
+        body: Stmt = row.sorted()
+        sizes = [size for d, size in enumerate(x.shape) if d != axis]
+        for var, size in zip(reversed(loops), reversed(sizes), strict=True):
+            body = For(var, 0, size, "serial", body)
+        for buffer in (row.scratch, row.state):
+            body = AllocBuffer(buffer, body)
+        return body
+
+    return te.extern([x.shape], [x], statement, "sort_order", ["int64"])[0]
+
+
+_WIDTH, _LEFT, _RIGHT = range(3)
+"""Places in the state of a sort: the length of the runs that are in order, and the next elements of two runs."""
+
+
+class _Row:
+    """The statements that sort the indices of one row: runs of 1, 2, 4, … elements, merged in pairs.
+
+        while width < n:
+            for each pair of runs: merge them from `order` into `scratch`
+            copy `scratch` to `order`; width *= 2
+    """
+
+    def __init__(
+        self, values: Buffer, order: Buffer, loops: Sequence[Var], axis: int, descending: bool
+    ) -> None:
+        self.values, self.order = values, order
+        self.loops, self.axis, self.descending = list(loops), axis, descending
+        self.size = values.shape[axis]
+        self.scratch = decl_buffer([self.size], "int64", "scratch")
+        self.state = decl_buffer([3], "int64", "state")
+
+    def sorted(self) -> Stmt:
+        k, copied = Var("k", "int64"), Var("k", "int64")
+        width = self.state[_WIDTH]
+        start = For(k, 0, self.size, "serial", self.store(k, k))
+        copy = For(copied, 0, self.size, "serial", self.store(copied, self.scratch[copied]))
+        step = SeqStmt((self.merged_pairs(width), copy, self.set(_WIDTH, width * 2)))
+        return SeqStmt((start, self.set(_WIDTH, const(1, "int64")), While(width < self.size, step)))
+
+    def merged_pairs(self, width: PrimExpr) -> Stmt:
+        """Merge every two neighbouring runs."""
+        pair, k = Var("pair", "int64"), Var("k", "int64")
+        low, middle, high = (Var(name, "int64") for name in ("low", "middle", "high"))
+        merge = SeqStmt(
+            (
+                self.set(_LEFT, low),
+                self.set(_RIGHT, middle),
+                For(k, 0, high - low, "serial", self.merged(low + k, middle, high)),
+            )
+        )
+        body: Stmt = LetStmt(high, intrin.min(middle + width, self.size), merge)
+        body = LetStmt(middle, intrin.min(low + width, self.size), body)
+        body = LetStmt(low, pair * width * 2, body)
+        return For(pair, 0, intrin.ceildiv(self.size, width * 2), "serial", body)
+
+    def merged(self, place: PrimExpr, middle: PrimExpr, high: PrimExpr) -> Stmt:
+        """Put the lesser of two runs' next elements at a place; of equal ones that of the left run."""
+        left, right = self.state[_LEFT], self.state[_RIGHT]
+        first, second = self.index(left), self.index(right)
+        is_right = intrin.if_then_else(
+            left >= middle,
+            True,
+            intrin.if_then_else(right >= high, False, self.before(self.value(second), self.value(first))),
+        )
+        return IfThenElse(
+            is_right,
+            SeqStmt((BufferStore(self.scratch, second, [place]), self.set(_RIGHT, right + 1))),
+            SeqStmt((BufferStore(self.scratch, first, [place]), self.set(_LEFT, left + 1))),
+        )
+
+    def before(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        """True if one element stands before another, neither being equal."""
+        dtype = DataType(a.dtype)
+        if dtype.is_bool or (dtype.is_float and dtype.bits < 16):
+            wide = "float32" if dtype.is_float else "int32"
+            a, b = a.astype(wide), b.astype(wide)
+        less, greater = (b, a) if self.descending else (a, b)
+        if not dtype.is_float:
+            return less < greater
+        return intrin.any(less < greater, intrin.all(intrin.isnan(greater), intrin.logical_not(intrin.isnan(less))))
+
+    def value(self, index: PrimExpr) -> PrimExpr:
+        return self.values[tuple(self.at(index))]
+
+    def index(self, place: PrimExpr) -> PrimExpr:
+        return self.order[tuple(self.at(place))]
+
+    def store(self, place: PrimExpr, index: PrimExpr) -> Stmt:
+        return BufferStore(self.order, index, self.at(place))
+
+    def set(self, place: int, value: PrimExpr) -> Stmt:
+        return BufferStore(self.state, value, [const(place, "int64")])
+
+    def at(self, place: PrimExpr) -> list[PrimExpr]:
+        return [*self.loops[: self.axis], place, *self.loops[self.axis :]]
+
+
+__all__ = ["argsort", "order_of", "sort", "topk"]
