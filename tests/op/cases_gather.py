@@ -107,7 +107,9 @@ CASES += [
 ]
 CASES += [
     Case("relax.index_put", [x(3, 4, 2), [i([[0], [2]]), i([1, -1, 3], "int32")], x(2)]),
-    Case("relax.index_put", [x(3, dtype="float16"), [i([1, 1, 1])], x(dtype="float16")], {"accumulate": True}),
+    Case(
+        "relax.index_put", [x(3, dtype="float16"), [i([1, 1, 1])], x(dtype="float16")], {"accumulate": True}
+    ),
     Case("relax.index_put", [x(3, 4), [np.zeros((0,), "int64")], x(1, 4)]),
     Case("relax.index_put", [x(3), [i([-4])], x(1)], raises=OUT),
 ]

@@ -148,7 +148,7 @@ def _operand(value: Any) -> Any:
 
 
 def _typed(values: Sequence[Any], infos: Sequence[StructInfo | None]) -> list[Any]:
-    """Values of operands, with numbers beside tensors or shapes as NumPy scalars where Python numbers have another dtype."""
+    """Operands, with numbers beside tensors as NumPy scalars where Python numbers have another dtype."""
 
     def typed(value: Any, info: StructInfo | None) -> Any:
         if not isinstance(info, PrimStructInfo) or info.dtype in ("bool", "int64", "float64"):

@@ -61,7 +61,7 @@ def collapsed_to(data: Array, shape: Sequence[int]) -> Array:
     repeated = [d for d, size in enumerate(shape, new) if size != data.shape[d]]
     wide = data.astype(np.float32) if data.dtype.itemsize < 4 and data.dtype.kind in "fV" else data
     total: Array = np.sum(wide, (*range(new), *repeated), dtype=wide.dtype)
-    return np.asarray(total).reshape(tuple(shape)).astype(data.dtype)
+    return np.reshape(total, tuple(shape)).astype(data.dtype)
 
 
 @operator("relax.collapse_sum_like")

@@ -14,7 +14,7 @@ from .. import topi
 from ..info.text import prim_text
 from ..ir import DataType
 from ..prim import IntImm, PrimExpr, prove
-from ..struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
+from ..struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
 from .base import Gradients, Term
 from .dims import (
     broadcast_all,
@@ -77,7 +77,9 @@ class Indexed(Move):
         self.require_indices(indices)
         ranks = {info.ndim for info in (data, indices) if info.ndim != -1}
         if len(ranks) > 1:
-            message = f"data and indices must have one number of dimensions, found {data.ndim} and {indices.ndim}"
+            message = (
+                f"data and indices must have one number of dimensions, found {data.ndim} and {indices.ndim}"
+            )
             raise OperatorError(SHAPES, message, operand="indices")
         place = normalize_axis(axis, max(ranks), "axis", "data") if ranks else axis
         if data.dims is not None and indices.dims is not None:
@@ -97,7 +99,9 @@ class Indexed(Move):
             raise OperatorError(SHAPES, "indices must have at least one dimension", operand="indices")
         depth = None if indices.dims is None else constant_of(indices.dims[-1])
         if depth is not None and data.ndim != -1 and before + depth > data.ndim:
-            message = f"the last size of indices is {depth}, but data has {data.ndim - before} dimensions to index"
+            message = (
+                f"the last size of indices is {depth}, but data has {data.ndim - before} dimensions to index"
+            )
             raise OperatorError(SHAPES, message, operand="indices")
         return depth
 
@@ -153,9 +157,14 @@ class GatherElements(Indexed):
         return (added, None)
 
 
+def _every_index(shape: Sequence[int]) -> Array:
+    """The indices of all elements of a shape, as one array per dimension."""
+    return np.indices(tuple(shape))
+
+
 def element_places(data: Array, indices: Array, axis: int) -> tuple[Array, ...]:
     """For gather_elements and scatter_elements: the index of data, as one array per dimension."""
-    places: list[Array] = list(np.indices(indices.shape))
+    places: list[Array] = [*_every_index(indices.shape)]
     axis = axis % data.ndim
     places[axis] = checked_index(indices, data.shape[axis])
     return tuple(places)
@@ -193,7 +202,7 @@ class GatherND(Indexed):
         shape = (*rows, *data.shape[batch + depth :])
         if 0 in shape:
             return np.empty(shape, data.dtype)
-        places = [*np.indices(rows)[:batch], *tuple_places(data.shape[batch:], indices)]
+        places = [*_every_index(rows)[:batch], *tuple_places(data.shape[batch:], indices)]
         return np.array(data[tuple(places)] if places else np.broadcast_to(data, shape))
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
@@ -281,7 +290,7 @@ class OneHot(Indexed):
 
     def reference(self, indices: Array, on_value: float, off_value: float, depth: int) -> Array:
         axis = self.axis % (indices.ndim + 1)
-        places = np.arange(depth).reshape(-1, *[1] * (indices.ndim - axis))
+        places = np.expand_dims(np.arange(depth), [*range(1, indices.ndim - axis + 1)])
         hit = np.expand_dims(np.asarray(indices), axis) == places
         return np.where(hit, np.asarray(on_value), np.asarray(off_value))
 
@@ -305,7 +314,9 @@ class ReverseSequence(Indexed):
         self.require_attribute(batch != along, "seq_axis", "another axis than batch_axis")
         if data.dims is not None and seq_lengths.dims is not None:
             a, b = seq_lengths.dims[0], data.dims[batch]
-            message = f"seq_lengths has {prim_text(a)} elements, and dimension {batch} of data is {prim_text(b)}"
+            message = (
+                f"seq_lengths has {prim_text(a)} elements, and dimension {batch} of data is {prim_text(b)}"
+            )
             require_same_dim(a, b, OperatorError(SHAPES, message, operand="seq_lengths"))
         return data
 

@@ -212,7 +212,8 @@ class StridedSlice(Move):
     """``x[begin:end:stride]`` along each of the axes; the other dimensions whole.
 
     As in NumPy, a negative bound counts from the end and one out of range is cut off; a negative stride goes backwards.
-    Strides are constants, or symbolic sizes; one that is 0 is an error. `assume_inbound` promises that the bounds lie within x.
+    Strides are constants, or symbolic sizes; one that is 0 is an error. `assume_inbound` promises that the bounds lie
+    within x.
     """
 
     assume_inbound: bool = False
@@ -370,8 +371,9 @@ class Repeat(Move):
     def infer(self, data: TensorStructInfo, repeats: PrimStructInfo) -> TensorStructInfo:
         count = count_of(repeats, "repeats")
         if self.axis is None:
-            known = data.dims is not None and count is not None
-            return tensor([simplify_dim(product(data.dims) * count)] if known else None, data.dtype, 1)
+            if data.dims is None or count is None:
+                return tensor(None, data.dtype, 1)
+            return tensor([simplify_dim(product(data.dims) * count)], data.dtype)
         axis = self.require_axis(self.axis, data)
         if data.dims is None or axis is None or count is None:
             return tensor(None, data.dtype, data.ndim)

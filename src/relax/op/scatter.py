@@ -98,7 +98,9 @@ class ScatterElements(Scatter):
     ) -> TensorStructInfo:
         self.require_elements_fit(data, indices, self.axis)
         if -1 not in (indices.ndim, updates.ndim) and indices.ndim != updates.ndim:
-            message = f"indices and updates must have one shape, found {indices.ndim} and {updates.ndim} dimensions"
+            message = (
+                f"indices and updates must have one shape, found {indices.ndim} and {updates.ndim} dimensions"
+            )
             raise OperatorError(SHAPES, message, operand="updates")
         if indices.dims is not None and updates.dims is not None:
             require_dims(updates.dims, indices.dims, "updates", "indices")
@@ -124,7 +126,8 @@ class ScatterElements(Scatter):
 class ScatterND(Scatter):
     """data with a part of `updates` put at each row of `indices`, which holds an index tuple.
 
-    updates has the shape indices.shape[:-1] + data.shape[indices.shape[-1]:]. The reduction is that of scatter_elements.
+    updates has the shape indices.shape[:-1] + data.shape[indices.shape[-1]:]. Reductions are those of
+    scatter_elements.
     """
 
     reduction: Reduction = "update"
@@ -138,7 +141,12 @@ class ScatterND(Scatter):
             if updates.ndim != ndim:
                 message = f"updates must have {ndim} dimensions, found {updates.ndim}"
                 raise OperatorError(SHAPES, message, operand="updates")
-        if depth is not None and data.dims is not None and indices.dims is not None and updates.dims is not None:
+        if (
+            depth is not None
+            and data.dims is not None
+            and indices.dims is not None
+            and updates.dims is not None
+        ):
             shape = [*indices.dims[:-1], *data.dims[depth:]]
             require_dims(updates.dims, shape, "updates", "what is indexed")
         return self.scattered(data, updates)
@@ -208,9 +216,7 @@ class IndexPut(Indexed):
             np.broadcast_to(checked_index(index, size), rows)
             for index, size in zip(indices, data.shape, strict=False)
         )
-        return combined(
-            data, places, np.broadcast_to(values, shape), "add" if self.accumulate else "update"
-        )
+        return combined(data, places, np.broadcast_to(values, shape), "add" if self.accumulate else "update")
 
 
 @operator("relax.slice_scatter")

@@ -101,7 +101,9 @@ def _product(
         value = terms[0] if len(terms) == 1 else terms[0] * terms[1]
         return te.sum(value, axis=list(summed.values())) if summed else value
 
-    return te.compute([sizes[label] for label in kept], element, "einsum", varargs_names=[f"i{k}" for k in kept])
+    return te.compute(
+        [sizes[label] for label in kept], element, "einsum", varargs_names=[f"i{k}" for k in kept]
+    )
 
 
 def _read(x: te.Tensor, labels: Labels, index: dict[str, Any]) -> PrimExpr:

@@ -182,9 +182,7 @@ def _broadcast_load(buffer: Buffer, x: te.Tensor, shape: Sequence[PrimExpr], i: 
     return buffer[tuple(broadcast_index(x.shape, shape, i))]
 
 
-def slice_scatter(
-    x: te.Tensor, src: te.Tensor, start: Any, end: Any, step: int, axis: int = 0
-) -> te.Tensor:
+def slice_scatter(x: te.Tensor, src: te.Tensor, start: Any, end: Any, step: int, axis: int = 0) -> te.Tensor:
     """x with ``src`` in place of its slice ``start:end:step`` along an axis; the step is positive."""
     axis = normalize_axis(axis, x.ndim)
     part = slice_of(x.shape[axis], start, end, step)

@@ -6,7 +6,6 @@ Elements that compare equal keep their order, in descending order too. A NaN is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from .. import te
 from ..ir import DataType
@@ -30,7 +29,12 @@ def sort(x: te.Tensor, axis: int = -1, descending: bool = False) -> te.Tensor:
 
 
 def topk(
-    x: te.Tensor, k: PrimExpr | None, axis: int = -1, ret_type: str = "both", largest: bool = True, dtype: str = "int32"
+    x: te.Tensor,
+    k: PrimExpr | None,
+    axis: int = -1,
+    ret_type: str = "both",
+    largest: bool = True,
+    dtype: str = "int32",
 ) -> te.Tensor | list[te.Tensor]:
     """The k greatest (or least) elements along `axis`, in order, and their indices; all of them for a k of None."""
     axis = normalize_axis(axis, x.ndim)
@@ -47,9 +51,7 @@ def topk(
 def _chosen(x: te.Tensor, order: te.Tensor, shape: Sequence[PrimExpr], axis: int, name: str) -> te.Tensor:
     """The elements of x that stand first in the order."""
     axis = normalize_axis(axis, x.ndim)
-    return te.compute(
-        shape, lambda *i: x(*i[:axis], order(*i), *i[axis + 1 :]), name, tag="injective"
-    )
+    return te.compute(shape, lambda *i: x(*i[:axis], order(*i), *i[axis + 1 :]), name, tag="injective")
 
 
 def order_of(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
@@ -77,9 +79,9 @@ _WIDTH, _LEFT, _RIGHT = range(3)
 class _Row:
     """The statements that sort the indices of one row: runs of 1, 2, 4, … elements, merged in pairs.
 
-        while width < n:
-            for each pair of runs: merge them from `order` into `scratch`
-            copy `scratch` to `order`; width *= 2
+    while width < n:
+        for each pair of runs: merge them from `order` into `scratch`
+        copy `scratch` to `order`; width *= 2
     """
 
     def __init__(
@@ -139,7 +141,9 @@ class _Row:
         less, greater = (b, a) if self.descending else (a, b)
         if not dtype.is_float:
             return less < greater
-        return intrin.any(less < greater, intrin.all(intrin.isnan(greater), intrin.logical_not(intrin.isnan(less))))
+        return intrin.any(
+            less < greater, intrin.all(intrin.isnan(greater), intrin.logical_not(intrin.isnan(less)))
+        )
 
     def value(self, index: PrimExpr) -> PrimExpr:
         return self.values[tuple(self.at(index))]

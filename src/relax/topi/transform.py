@@ -360,6 +360,23 @@ def arange_size(start: PrimExpr, stop: PrimExpr, step: PrimExpr) -> PrimExpr:
 
 
 __all__ = [
-    "arange", "arange_size", "concatenate", "expand_dims", "flatten", "flip", "full", "full_like", "repeat",
-    "meshgrid", "reshape", "split", "squeeze", "stack", "strided_slice", "take", "tile", "transpose", "where",
+    "arange",
+    "arange_size",
+    "concatenate",
+    "expand_dims",
+    "flatten",
+    "flip",
+    "full",
+    "full_like",
+    "meshgrid",
+    "repeat",
+    "reshape",
+    "split",
+    "squeeze",
+    "stack",
+    "strided_slice",
+    "take",
+    "tile",
+    "transpose",
+    "where",
 ]  # fmt: skip
