@@ -180,7 +180,9 @@ PERMUTABLE = [
         f"relax.nn.{name}"
         for name in ("softmax", "log_softmax", "dropout", "conv2d", "max_pool2d", "avg_pool2d")
     ),
-    *("relax.permute_dims", "relax.nn.layer_norm", "relax.nn.batch_norm"),
+    *(f"relax.nn.{name}" for name in ("conv1d", "conv2d_transpose", "avg_pool3d", "adaptive_avg_pool2d")),
+    *(f"relax.nn.{name}" for name in ("batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm")),
+    *("relax.permute_dims", "relax.nn.prelu"),
 ]
 
 
@@ -239,7 +241,8 @@ DIFFERENTIABLE = [
     "abs acos acosh add asin asinh astype atan atanh broadcast_to clip concat cos cosh divide erf exp expand_dims",
     "flatten flip log matmul maximum mean minimum multiply negative nn.dropout nn.gelu nn.log_softmax nn.relu nn.silu",
     "nn.softmax permute_dims power reshape rsqrt sigmoid sin sinh split sqrt square squeeze stack subtract sum tan",
-    "tanh where",
+    "tanh where nn.conv1d nn.conv2d nn.conv3d nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose nn.leakyrelu",
+    "nn.cross_entropy_with_logits nn.pad nn.pixel_shuffle nn.pixel_unshuffle nn.relu6 nn.selu nn.softplus",
 ]
 RULES = [f"relax.{name}" for line in DIFFERENTIABLE for name in line.split()]
 UNIT, POSITIVE = (-0.98, 0.98), (0.05, 8)
