@@ -180,10 +180,11 @@ PERMUTABLE = [
         f"relax.nn.{name}"
         for name in ("softmax", "log_softmax", "dropout", "conv2d", "max_pool2d", "avg_pool2d")
     ),
-    *("relax.permute_dims", "relax.nn.layer_norm", "relax.nn.batch_norm"),
+    *(f"relax.nn.{name}" for name in ("conv1d", "conv2d_transpose", "avg_pool3d", "adaptive_avg_pool2d")),
+    *(f"relax.nn.{name}" for name in ("batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm")),
     *(f"relax.{name}" for name in ("std", "variance", "median", "cumprod", "quantize", "dequantize")),
     *("relax.ccl.scatter_collective", "relax.dist.redistribute_replica_to_shard"),
-    *("relax.sort", "relax.argsort"),
+    *("relax.permute_dims", "relax.nn.prelu", "relax.sort", "relax.argsort"),
 ]
 
 
@@ -245,6 +246,8 @@ DIFFERENTIABLE = [
     "tanh tril triu variance where wrap_param",
     "collapse_sum_like collapse_sum_to einsum gather_elements gather_nd index_tensor outer reverse_sequence",
     "scatter_elements scatter_nd sort",
+    "nn.conv1d nn.conv2d nn.conv3d nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose nn.leakyrelu",
+    "nn.cross_entropy_with_logits nn.pad nn.pixel_shuffle nn.pixel_unshuffle nn.relu6 nn.selu nn.softplus",
 ]
 RULES = [f"relax.{name}" for line in DIFFERENTIABLE for name in line.split()]
 WITH_RULE = {

@@ -107,9 +107,7 @@ def _elementwise(x: te.Tensor, name: str, function: Scalar) -> te.Tensor:
 def relu6(x: te.Tensor) -> te.Tensor:
     """min(max(x, 0), 6); NaN stays NaN."""
     zero, six = const(0, x.dtype), const(6, x.dtype)
-    return te.compute(
-        x.shape, lambda *i: intrin.min(intrin.max(x(*i), zero), six), "relu6", tag="elemwise"
-    )
+    return te.compute(x.shape, lambda *i: intrin.min(intrin.max(x(*i), zero), six), "relu6", tag="elemwise")
 
 
 def leaky_relu(x: te.Tensor, alpha: float) -> te.Tensor:

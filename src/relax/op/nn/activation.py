@@ -188,7 +188,7 @@ class LeakyRelu(Rounded):
         return topi.nn.leaky_relu(data, self.alpha)
 
     def function(self, x: Array) -> Array:
-        return np.where(x > 0, x, x * self.alpha)
+        return np.asarray(np.where(x > 0, x, x * self.alpha), x.dtype)
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         (x,) = operands
@@ -217,16 +217,14 @@ class PRelu(Operator):
         if data.dims is not None and alpha.dims is not None:
             sizes = data.dims if axis is None else data.dims[: axis + 1]
             for size, full in zip(reversed(alpha.dims), reversed(sizes), strict=False):
-                message = (
-                    f"a dimension of alpha is {prim_text(size)}, which does not broadcast to {prim_text(full)}"
-                )
+                message = f"a dimension of alpha is {prim_text(size)}, which does not broadcast to {prim_text(full)}"
                 require_stretch(size, full, OperatorError(SHAPES, message, operand="alpha"))
         return data if data.dtype == dtype else data.replace(dtype=dtype)
 
     def reference(self, data: Array, alpha: Array) -> Array:
         if alpha.ndim == 1:
             alpha = alpha.reshape(-1, *[1] * (data.ndim - 1 - self.axis % data.ndim))
-        return np.where(data > 0, data, data * alpha)
+        return np.asarray(np.where(data > 0, data, data * alpha), data.dtype)
 
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
         alpha = infos[1]
@@ -251,7 +249,7 @@ class Softplus(Rounded):
 
     def function(self, x: Array) -> Array:
         scaled = x * self.beta
-        return np.where(scaled > self.threshold, x, np.logaddexp(0, scaled) / self.beta)
+        return np.asarray(np.where(scaled > self.threshold, x, np.logaddexp(0, scaled) / self.beta), x.dtype)
 
     def slope(self, x: Term) -> RelaxExpr:
         return apply("sigmoid", x * self.beta)
@@ -265,7 +263,7 @@ class Selu(Rounded):
 
     def function(self, x: Array) -> Array:
         below = 1.6732632423543772 * np.expm1(np.minimum(x, 0))
-        return 1.0507009873554805 * np.where(x > 0, x, below)
+        return 1.0507009873554805 * np.asarray(np.where(x > 0, x, below), x.dtype)
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         (x,) = operands

@@ -247,7 +247,9 @@ class TransposedConvolution(AnyConvolution):
 
     def convolved(self, x: Array, w: Array) -> Array:
         counts, each, per_group = x.shape[2:], w.shape[0], x.shape[1] // self.groups
-        sizes = [int(self.extent(n, k, j)) for j, (n, k) in enumerate(zip(counts, w.shape[2:], strict=True))]
+        sizes: list[Any] = [
+            self.extent(n, k, j) for j, (n, k) in enumerate(zip(counts, w.shape[2:], strict=True))
+        ]
         whole = [size + sum(pads) for size, pads in zip(sizes, self.pads, strict=True)]
         # Where there is nothing, or no room for a whole element, the last tap may lie outside.
         room = [n + s for n, s in zip(whole, self.per_axis("strides"), strict=True)]
@@ -321,7 +323,7 @@ class Conv2d(Convolution):
 
 @operator("relax.nn.conv3d")
 class Conv3d(Convolution):
-    """Cross-correlation of volumes with kernels, as conv2d: data (N, C, D, H, W), weight (O, C / groups, KD, KH, KW)."""
+    """Cross-correlation of volumes with kernels, as conv2d: data (N, C, D, H, W), weight (O, C / groups, KD, KH, …)."""
 
     spatial: ClassVar[str] = "DHW"
 

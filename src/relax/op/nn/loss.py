@@ -15,7 +15,7 @@ from ...struct_info import TensorStructInfo
 from ..base import Gradients, Term
 from ..dims import require_same_dim, same_dtype, tensor
 from ..errors import SHAPES, OperatorError
-from ..gradients import apply, dims_of
+from ..gradients import dims_of
 from ..operator import Array, Operator, operator
 from .activation import wide
 
@@ -58,12 +58,8 @@ class CrossEntropyWithLogits(Operator):
             return None
         share = -grad
         if len(dims) > 1:
-            share = share / PrimValue(cast("float64", dims[0]).astype(self.dtype_of(predictions)))
+            share = share / PrimValue(cast(predictions.struct_info.dtype, dims[0]))
         return share * labels, share * predictions
-
-    @staticmethod
-    def dtype_of(value: Term) -> str:
-        return value.struct_info.dtype
 
 
 @operator("relax.nn.nll_loss")
@@ -80,7 +76,10 @@ class NLLLoss(Operator):
     compute = topi.nn.nll_loss
 
     def infer(
-        self, predictions: TensorStructInfo, targets: TensorStructInfo, weights: TensorStructInfo | None = None
+        self,
+        predictions: TensorStructInfo,
+        targets: TensorStructInfo,
+        weights: TensorStructInfo | None = None,
     ) -> TensorStructInfo:
         self.require_dtype(predictions, "predictions", "float")
         self.require_dtype(targets, "targets", "int", "uint")
@@ -92,11 +91,15 @@ class NLLLoss(Operator):
             classes, *rest = predictions.dims[1:] if predictions.ndim > 1 else predictions.dims
             kept = [*predictions.dims[:1], *rest] if predictions.ndim > 1 else []
             for d, (a, b) in enumerate(zip(kept, targets.dims or (), strict=False)):
-                message = f"dimension {d} of targets is {prim_text(b)}, expected {prim_text(a)} as in predictions"
+                message = (
+                    f"dimension {d} of targets is {prim_text(b)}, expected {prim_text(a)} as in predictions"
+                )
                 require_same_dim(a, b, OperatorError(SHAPES, message, operand="targets"))
             if weights is not None and weights.dims is not None:
                 (count,) = weights.dims
-                message = f"weights must have one element per class, {prim_text(classes)}, found {prim_text(count)}"
+                message = (
+                    f"weights must have one element per class, {prim_text(classes)}, found {prim_text(count)}"
+                )
                 require_same_dim(classes, count, OperatorError(SHAPES, message, operand="weights"))
         if self.reduction != "none":
             return tensor((), dtype)

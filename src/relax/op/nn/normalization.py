@@ -208,7 +208,10 @@ class GroupNorm(OfChannels):
 
 @operator("relax.nn.instance_norm")
 class InstanceNorm(OfChannels):
-    """(x - mean) / √(variance + ε) · γ + β over `axes`, each channel by itself; γ and β have one element per channel."""
+    """(x - mean) / √(variance + ε) · γ + β over `axes`, each channel by itself.
+
+    γ and β have one element per channel. `axes` does not name the `channel_axis`.
+    """
 
     channel_axis: int
     axes: tuple[int, ...]

@@ -76,7 +76,9 @@ class Pad(Move):
         added = not all(isinstance(width, IntImm) and width.value <= 0 for width in (low, high))
         if self.pad_mode != "constant" and added:
             answer = prove_equal(size, const(0, "int64"))
-            message = f"dimension {d} of data must have an element to pad it with (pad_mode {self.pad_mode!r})"
+            message = (
+                f"dimension {d} of data must have an element to pad it with (pad_mode {self.pad_mode!r})"
+            )
             if answer is Verdict.YES:
                 raise OperatorError(SHAPES, message, operand="data")
             if answer is Verdict.POSSIBLY:
@@ -88,7 +90,9 @@ class Pad(Move):
 
     def reference(self, data: Array, pad_width: Sequence[int]) -> Array:
         pairs = list(zip(pad_width[::2], pad_width[1::2], strict=True))
-        added = [(max(low, 0), max(high, 0)) for low, high in pairs]
+        if not pairs:
+            return data
+        added = np.maximum(np.reshape(np.array(pad_width, np.int64), (-1, 2)), 0)
         if self.pad_mode == "constant":
             value: Any = np.array(self.pad_value).astype(data.dtype)
             whole = np.pad(data, added, "constant", constant_values=value)

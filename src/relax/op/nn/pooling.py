@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from typing import Any, ClassVar
 
@@ -30,7 +31,8 @@ class Pool(Windowed):
     ceil_mode: bool
     layout: str
 
-    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
+    def pooled_info(self, data: TensorStructInfo) -> TensorStructInfo:
+        """The struct info of one value per window."""
         self.require_windows()
         self.require_numbers("pool_size", 1)
         self.require_rank("data", data, self.layout)
@@ -90,7 +92,16 @@ class Pool(Windowed):
         return self.in_result_layout(out)
 
 
-class MaxPool(Pool):
+class PlainPool(Pool):
+    """The base of pooling to one value per window."""
+
+    __slots__ = ()
+
+    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
+        return self.pooled_info(data)
+
+
+class MaxPool(PlainPool):
     """The base of maxima of windows: padding never wins, NaN does."""
 
     __slots__ = ()
@@ -103,7 +114,7 @@ class MaxPool(Pool):
         return self.fold_windows(data, lambda window, _places: np.max(window, -1, initial=least))
 
 
-class AvgPool(Pool):
+class AvgPool(PlainPool):
     """The base of means of windows."""
 
     __slots__ = ()
@@ -113,7 +124,7 @@ class AvgPool(Pool):
     count_include_pad: bool
 
     def compute(self, data: Any) -> Any:
-        return self.pooled(lambda *args: topi.nn.avg_pool(*args, self.count_include_pad), data)
+        return self.pooled(partial(topi.nn.avg_pool, count_include_pad=self.count_include_pad), data)
 
     def reference(self, data: Array) -> Array:
         def mean(window: Array, places: int) -> Array:
@@ -133,7 +144,7 @@ class MaxPoolWithIndices(Pool):
     __slots__ = ()
 
     def infer(self, data: TensorStructInfo) -> TupleStructInfo:
-        result = super().infer(data)
+        result = self.pooled_info(data)
         return TupleStructInfo((result, result.replace(dtype=DataType("int64"))))
 
     def compute(self, data: Any) -> Any:
@@ -144,7 +155,7 @@ class MaxPoolWithIndices(Pool):
         return [super(MaxPoolWithIndices, self).laid_out(part) for part in pooled]
 
     def reference(self, data: Array) -> list[Array]:
-        numbers = np.arange(data.size).reshape(data.shape)
+        numbers = np.reshape(np.arange(data.size), data.shape)
         least: Array = np.array(DataType(data.dtype.name).min_value, data.dtype)
         flat = np.append(data.reshape(-1), least)
 

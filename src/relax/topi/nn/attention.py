@@ -15,12 +15,13 @@ from ...prim import PrimExpr, Select, const, intrin
 from ..broadcast import read_broadcast
 from ..util import accumulator_dtype
 
-
 Visible = Callable[[Any, Any], PrimExpr]
 """The condition under which a query (its row) sees a key (its row)."""
 
 
-def _causal(causal_mask: str | None, window_size: int | None) -> Callable[[Any, Any, Any, Any], PrimExpr] | None:
+def _causal(
+    causal_mask: str | None, window_size: int | None
+) -> Callable[[Any, Any, Any, Any], PrimExpr] | None:
     """The condition for query i of m and key j of n; None if every query sees every key."""
     if causal_mask is None:
         return None

@@ -99,10 +99,10 @@ def conv_transpose(
     out_layout: str | None = None,
     out_dtype: str | None = None,
 ) -> te.Tensor:
-    """The convolution's gradient by its data: element y of the data adds w[k] · data[y] to out[y·stride + k·dilation - pad].
+    """The convolution's gradient by its data: w[k] · data[y] is added to element y·stride + k·dilation - pad.
 
-    Each element of the result gathers only taps k whose place is a multiple of the stride. With t = its index + pad, and
-    g = gcd(stride, dilation), there are some if g divides t: k ≡ (t/g) · (dilation/g)⁻¹ modulo step = stride/g.
+    Each element gathers only the taps k that meet one of the data. With t = its index + pad and g = gcd(stride,
+    dilation), there are some if g divides t: k ≡ (t/g) · (dilation/g)⁻¹ modulo step = stride/g.
     """
     out_layout = out_layout or data_layout
     kind = DataType(out_dtype) if out_dtype else data.dtype

@@ -42,7 +42,10 @@ class _Windows:
         sticking = [stride - 1 if ceil_mode else 0 for stride in self.stride]
         self.reach = [(low, high + more) for (low, high), more in zip(self.pads, sticking, strict=True)]
         self.may_leave = any(low or high for low, high in self.reach)
-        self.taps = [te.reduce_axis((0, size), f"r{axis.lower()}") for axis, size in zip(axes, self.window, strict=True)]
+        self.taps = [
+            te.reduce_axis((0, size), f"r{axis.lower()}")
+            for axis, size in zip(axes, self.window, strict=True)
+        ]
 
     def padded(self, value: PrimExpr) -> te.Tensor:
         """The data amid all that windows reach."""
