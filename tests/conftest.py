@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 import os
 import shutil
 import tempfile
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -24,3 +27,27 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         shutil.rmtree(os.environ["RELAX_CACHE_DIR"], ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def packed_tensor():
+    """The function below."""
+    return _packed_tensor
+
+
+def _packed_tensor(data, dtype, shape):
+    """A tensor of elements of 2 or 4 bits as DLPack packs them: `shape` counts elements, several of them in a byte.
+
+    The memory has an element's byte for each, so that nothing outside of it could be read.
+    """
+    import tvm_ffi
+
+    from relax.runtime.dtypes import DLPACK_CODES
+
+    room = np.zeros(max(math.prod(shape), len(data)), np.int8)
+    room[: len(data)] = np.frombuffer(data, np.int8)
+    capsule = room[: math.prod(shape)].reshape(shape).__dlpack__()
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    ctypes.memmove(pointer(capsule, b"dltensor") + 20, bytes(DLPACK_CODES[dtype]), 2)  # DLDataType: code, bits
+    return tvm_ffi.from_dlpack(capsule)

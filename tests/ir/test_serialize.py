@@ -38,7 +38,7 @@ VALUES = [
     None, True, False, 0, -(2**70), "text", "ünïcode \n\0", 1.5, float("inf"), float("-inf"), float("nan"), -0.0, 5e-324,
     (), (1, (2, 3)), {}, {"a": (1, {"b": 2})}, DataType("bfloat16"), DataType(""),
     np.arange(6, dtype="int32").reshape(2, 3), np.zeros((0, 3), "float16"), np.array(3.5), np.array([True, False]),
-    np.array([1.5, -2], ml_dtypes.bfloat16), np.array([0.5], ml_dtypes.float8_e4m3fn), np.array([np.nan, -0.0]),
+    np.array([1.5, -2], ml_dtypes.bfloat16), np.array([0.5], ml_dtypes.float8_e4m3fn), np.array([-8, 7], ml_dtypes.int4), np.array([np.nan, -0.0]),
     np.arange(6).reshape(2, 3).T,
 ]  # fmt: skip
 

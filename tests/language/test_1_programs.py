@@ -404,7 +404,7 @@ def test_dimensions_are_int64():
 
 DTYPES = [
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"),
-    *("bool", "bfloat16", "float8_e4m3fn", "float8_e5m2"),
+    *("bool", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn", "int2", "int4", "uint2", "uint4"),
 ]  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from op_harness import FLOATS, FLOATS8, INTS, NUMBERS, UINTS, Case, Random, special
+from op_harness import FLOATS, FLOATS8, INTS, NUMBERS, PADDED, UINTS, Case, Random, special
 
 from relax.ir import DataType
 
@@ -42,12 +42,12 @@ def nonzero(dtype: str) -> tuple[np.ndarray, np.ndarray]:
 
 CASES: list[Case] = []
 for name in (*ARITHMETIC, *COMPARISON):
-    CASES += [Case(f"relax.{name}", list(pairs(dtype))) for dtype in (*NUMBERS, FLOATS8[0])]
+    CASES += [Case(f"relax.{name}", list(pairs(dtype))) for dtype in (*NUMBERS, FLOATS8[0], *PADDED)]
     CASES += [Case(f"relax.{name}", [rng.array(a, "float32"), rng.array(b, "float32")]) for a, b in SHAPES]
 CASES += [Case(f"relax.{name}", [rng.array((4,), "bool"), rng.array((4,), "bool")]) for name in COMPARISON]
 
 for name in DIVISION:
-    CASES += [Case(f"relax.{name}", list(nonzero(dtype))) for dtype in (*INTS, *UINTS)]
+    CASES += [Case(f"relax.{name}", list(nonzero(dtype))) for dtype in (*INTS, *UINTS, *PADDED[:4])]
     CASES += [Case(f"relax.{name}", [rng.array((20,), dtype), rng.array((20,), dtype)]) for dtype in FLOATS]
     CASES += [
         Case(f"relax.{name}", [rng.array(a, "float32"), rng.array(b, "float32")]) for a, b in SHAPES[:4]
@@ -97,12 +97,12 @@ CASES += [
 ]
 
 for name in BITWISE:
-    CASES += [Case(f"relax.{name}", list(pairs(dtype))) for dtype in (*INTS, *UINTS)]
+    CASES += [Case(f"relax.{name}", list(pairs(dtype))) for dtype in (*INTS, *UINTS, "int4", "uint2")]
     CASES += [Case(f"relax.{name}", [rng.array((2, 4), "bool"), rng.array((4,), "bool")])]
 for name in LOGIC:
     CASES += [Case(f"relax.{name}", [rng.array(a, "bool"), rng.array(b, "bool")]) for a, b in SHAPES]
 for name in ("left_shift", "right_shift"):
-    for dtype in (*INTS, *UINTS):
+    for dtype in (*INTS, *UINTS, "int4", "uint2"):
         bits = DataType(dtype).bits
         amounts = [0, 1, bits - 1, bits, min(2 * bits, DataType(dtype).max_value)]
         if dtype in INTS:

@@ -6,7 +6,7 @@ import numpy as np
 from op_harness import FLOATS, INTS, NUMBERS, Case, Random, Sizes
 
 rng = Random(3)
-EVERY = (*NUMBERS, "bool", "float8_e4m3fn")
+EVERY = (*NUMBERS, "bool", "float8_e4m3fn", "int4", "float4_e2m1fn")
 
 
 def x(*shape: int, dtype: str = "float32") -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from op_harness import FLOATS, FLOATS8, INTS, NUMBERS, UINTS, Case, Random, special
+from op_harness import FLOATS, FLOATS8, INTS, NUMBERS, PADDED, UINTS, Case, Random, special
 
 rng = Random(1)
 
@@ -88,3 +88,17 @@ CASES += [
     Case("relax.astype", [rng.array((), "float32")], {"dtype": "int8"}),
     Case("relax.astype", [rng.array((0, 2), "int64")], {"dtype": "bool"}),
 ]
+NARROW = (*PADDED, *FLOATS8, "float8_e4m3fnuz", "float8_e8m0fnu")
+CASES += [
+    Case("relax.astype", [special(narrow)], {"dtype": target})
+    for narrow in NARROW
+    for target in ("bool", "int8", "uint64", "float16", "float32", "int4", "uint2", "float4_e2m1fn", "float8_e5m2")
+]
+CASES += [
+    Case("relax.astype", [special(source)], {"dtype": narrow})
+    for narrow in NARROW
+    for source in ("int8", "uint64", "float16", "bfloat16", "float32", "float64")
+]
+for dtype in PADDED[:4]:
+    CASES += [Case(f"relax.{name}", [special(dtype)]) for name in ("abs", "bitwise_not", "negative")]
+    CASES += [Case("relax.clip", [special(dtype), *bounds]) for bounds in ((-1, 1), (-100, 100), (20, 30))]

@@ -23,6 +23,7 @@ from relax.expr import Call, PrimValue, ShapeExpr, Tuple, Var
 from relax.ir import DataType, structural_equal
 from relax.op import Operator, infer_call, operator_of
 from relax.op.operator import public_function
+from relax.op.padded import wrapped_result
 from relax.prim import Var as PrimVar
 from relax.prim import evaluate, mark_nonnegative
 from relax.struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
@@ -30,6 +31,8 @@ from relax.tir.interpret import interpret
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 FLOATS8 = ("float8_e4m3fn", "float8_e5m2")
+PADDED = ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")
+"""Elements of 2 and 4 bits."""
 INTS = ("int8", "int16", "int32", "int64")
 UINTS = ("uint8", "uint16", "uint32", "uint64")
 NUMBERS = (*FLOATS, *INTS, *UINTS)
@@ -96,7 +99,8 @@ def special(dtype: str) -> np.ndarray:
     kind = DataType(dtype)
     if kind.is_integer:
         signed = [-1, -3] if kind.is_int else [3]
-        return np.array([0, 1, 2, *signed, kind.max_value, kind.min_value, kind.min_value + 1], kind.numpy())
+        values = [0, 1, 2, *signed, kind.max_value, kind.min_value, kind.min_value + 1]
+        return np.array([v for v in values if kind.min_value <= v <= kind.max_value], kind.numpy())
     info = ml_dtypes.finfo(kind.numpy())
     values = [
         0.0,
@@ -170,6 +174,7 @@ def reference(case: Case, operator: Operator) -> list[np.ndarray]:
         prepared.pop()
     with np.errstate(all="ignore"):
         result = operator.evaluate(*map(plain, prepared))
+    result = wrapped_result(result, infer_call(variant(case, False).call))
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 

@@ -195,8 +195,9 @@ def test_limits():
     assert intrin.min_value("bfloat16").value < -3e38
     assert intrin.infinity("float16").value == math.inf
     assert math.isnan(intrin.nan("float64").value)
-    with pytest.raises(TypeError, match="infinity: dtype float8_e4m3fn has no infinity"):
-        intrin.infinity("float8_e4m3fn")
+    for dtype in ("float8_e4m3fn", "float4_e2m1fn"):
+        with pytest.raises(TypeError, match=f"infinity: dtype {dtype} has no infinity"):
+            intrin.infinity(dtype)
     with pytest.raises(TypeError, match="max_value: dtype handle is not a number type"):
         intrin.max_value("handle")
 

@@ -505,7 +505,8 @@ def test_struct_info_in_python():
 
 @pytest.mark.parametrize("dtype", [
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "bfloat16",
-    "bool", "float8_e4m3fn", "float8_e5m2", "float8_e3m4", "float8_e8m0fnu",
+    "bool", "float8_e4m3fn", "float8_e5m2", "float8_e3m4", "float8_e8m0fnu", "float4_e2m1fn", "int2", "uint2", "int4",
+    "uint4",
 ])  # fmt: skip
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3), (0,), (0, 3), (3, 0), (40, 2)])
 def test_constants_of_every_dtype(dtype, shape):
@@ -515,6 +516,8 @@ def test_constants_of_every_dtype(dtype, shape):
     data = np.frombuffer(rng.bytes(size), kind.numpy()).reshape(shape)
     if dtype == "bool":
         data = np.frombuffer(rng.bytes(size), np.uint8).reshape(shape) > 99
+    if kind.is_padded:
+        data = (data.view(np.uint8) & ((1 << kind.bits) - 1)).view(kind.numpy())
     func = Function([], Constant(data), None, True, {"global_symbol": "main"})
     func = relax.derive.normalize.normalize_function(func)
     roundtrip(func)
@@ -533,7 +536,7 @@ def test_floats_exactly(dtype, value):
 
 
 @pytest.mark.parametrize("text", ['R.const(0.1, "float32")', 'R.const([[1, 2], [3, 4]], "int32")', 'R.const(7, "int64")',
-    'R.const(True, "bool")', 'R.const(18446744073709551615, "uint64")', 'R.const(float("nan"), "float16")'])  # fmt: skip
+    'R.const([-8, 7], "int4")', 'R.const(3, "uint2")', 'R.const([0.5, -6.0], "float4_e2m1fn")', 'R.const(True, "bool")', 'R.const(18446744073709551615, "uint64")', 'R.const(float("nan"), "float16")'])  # fmt: skip
 def test_small_constants_stand_in_the_text(text):
     func = parse(f"@R.function\ndef main():\n    return {text}")
     assert f"return {text}" in func.script()
@@ -584,7 +587,7 @@ def with_data(dtype="float32", size=100):
 
 
 @pytest.mark.parametrize(
-    "dtype", ["bool", "int8", "uint64", "float16", "bfloat16", "float32", "float8_e4m3fn"]
+    "dtype", ["bool", "int4", "int8", "uint64", "float16", "bfloat16", "float32", "float8_e4m3fn", "float4_e2m1fn"]
 )
 def test_data_of_every_kind_in_the_metadata(dtype):
     data = np.arange(200).reshape(2, 100).astype(relax.ir.DataType(dtype).numpy())

@@ -61,7 +61,7 @@ def test_formulas(name):
 @pytest.mark.parametrize(
     "dtype",
     ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32",
-     "float64", "float8_e4m3fn", "float8_e5m2"],
+     "float64", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn", "int2", "int4", "uint2", "uint4"],
 )  # fmt: skip
 def test_constants_of_every_dtype(dtype):
     a = tensor("A", 4, dtype=dtype)

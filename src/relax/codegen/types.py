@@ -33,7 +33,7 @@ def is_small_float(dtype: DataType) -> bool:
 
 def is_small_integer(dtype: DataType) -> bool:
     """True if a dtype is an integer of fewer bits than its byte in memory."""
-    return dtype.is_integer and dtype.bits < 8
+    return dtype.is_integer and dtype.is_padded
 
 
 _HINT = "integers of 2, 4 and 8 to 64 bits, floats of 4 to 64 bits and bool have code"
