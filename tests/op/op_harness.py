@@ -22,6 +22,7 @@ from relax import te
 from relax.expr import Call, PrimValue, ShapeExpr, Tuple, Var
 from relax.ir import DataType, structural_equal
 from relax.op import Operator, infer_call, operator_of
+from relax.op.operands import is_absent
 from relax.op.operator import public_function
 from relax.prim import Var as PrimVar
 from relax.prim import evaluate, mark_nonnegative
@@ -261,7 +262,9 @@ def kernel(case: Case, symbolic: bool) -> Kernel:
             return inputs[-1]
         return list(arg.values) if isinstance(arg, ShapeExpr) else arg.value
 
-    result = made.operator.checked_formula(made.call, [value(arg) for arg in made.call.args])
+    pairs = made.operator.arguments(made.call)
+    values = [None if operand.optional and is_absent(arg) else value(arg) for operand, arg in pairs]
+    result = made.operator.checked_formula(made.call, values)
     results = list(result) if isinstance(result, (tuple, list)) else [result]
     func = te.create_prim_func([*inputs, *results])
     shapes = [tuple(evaluate(size, made.env) for size in tensor.shape) for tensor in results]

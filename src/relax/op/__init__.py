@@ -14,17 +14,20 @@ from . import (
     builtin,
     creation,
     hooks,
+    image,
     intrinsics,
     linear_algebra,
     memory,
     nn,
     pieces,
+    recurrent,
     selection,
     sets,
     shapes,
     statistical,
     storage,
     unary,
+
     vm,
 )
 from .errors import OperatorError
@@ -45,16 +48,19 @@ FAMILIES = (
     binary,
     creation,
     hooks,
+    image,
     intrinsics,
     linear_algebra,
     nn,
     pieces,
+    recurrent,
     selection,
     sets,
     shapes,
     statistical,
     storage,
     unary,
+
 )
 """The modules that declare operators."""
 
@@ -65,6 +71,7 @@ __all__ = [
     "OperatorError",
     "builtin",
     "composite",
+    "image",
     "infer_call",
     "is_call_of",
     "memory",
@@ -72,6 +79,7 @@ __all__ = [
     "operator",
     "operator_class",
     "operator_of",
+    "vision",
     "vm",
 ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import nn
+from . import grid, image, nn, recurrent, vision
 from .broadcast import (
     add,
     bitwise_and,
@@ -136,7 +136,9 @@ __all__ = [
     "full_like",
     "greater",
     "greater_equal",
+    "grid",
     "identity",
+    "image",
     "isfinite",
     "isinf",
     "isnan",
@@ -162,6 +164,7 @@ __all__ = [
     "power",
     "prod",
     "read_broadcast",
+    "recurrent",
     "repeat",
     "reshape",
     "right_shift",
@@ -186,5 +189,6 @@ __all__ = [
     "tile",
     "transpose",
     "trunc",
+    "vision",
     "where",
 ]

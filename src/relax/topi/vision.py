@@ -1,0 +1,1 @@
+"""Formulas of object detection."""
