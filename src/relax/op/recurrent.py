@@ -152,7 +152,7 @@ class Recurrent(Operator):
         steps, batch, hidden = x.shape[0], x.shape[1], recurrence.shape[2]
         every = np.zeros((steps, self.directions, batch, hidden), kind)
         last = [np.zeros((self.directions, batch, hidden), kind) for _ in range(self.states)]
-        functions = [self._numpy_function(a) for a in self.functions()]
+        functions = self._numpy_functions()
         count = len(functions) // self.directions
         for d in range(self.directions):
             w, r = weight[d].astype(kind), recurrence[d].astype(kind)
@@ -191,10 +191,17 @@ class Recurrent(Operator):
         """The state after one step of one sequence; `x` is the projected input with its bias."""
         raise NotImplementedError
 
-    def _numpy_function(self, activation: Activation) -> Cell:
+    def _numpy_functions(self) -> list[Cell]:
+        """The activation functions of all directions; all but an lstm's last one are those of gates."""
+        every = self.functions()
+        return [
+            self._numpy_function(a, None if self.gates == 4 and i % 3 == 2 else self.clip)
+            for i, a in enumerate(every)
+        ]
+
+    def _numpy_function(self, activation: Activation, clip: float | None) -> Cell:
         def function(x: Array) -> Array:
-            if self.clip is not None:
-                x = np.clip(x, -self.clip, self.clip)
+            x = x if clip is None else np.clip(x, -clip, clip)
             with np.errstate(all="ignore"):
                 return np.asarray(_ACTIVATIONS[activation.name](x, activation.alpha, activation.beta), x.dtype)
 
@@ -222,7 +229,8 @@ class Rnn(Recurrent):
 
     `activations` has one name for each direction, in any case of letters: Affine, Elu, HardSigmoid, LeakyRelu, Relu,
     ScaledTanh, Sigmoid, Softplus, Softsign, Tanh, ThresholdedRelu. Those that take an alpha or a beta get the next one
-    of the lists, or ONNX's default. `clip` bounds what they are applied to. Steps from a sequence's length on give 0.
+    of the lists, or ONNX's default (Affine and ScaledTanh: 1 and 0, 1 and 1). `clip` bounds gates before they are
+    activated. Steps from a sequence's length on give 0.
     """
 
     gates: ClassVar[int] = 1

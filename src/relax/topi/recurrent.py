@@ -234,7 +234,7 @@ class Recurrence:
         return {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[self.direction]
 
     def functions(self, d: int) -> list[Scalar]:
-        """The activation functions of a direction, of clipped values."""
+        """The activation functions of a direction, those of gates of clipped values."""
         count = len(self.activations) // len(self.reversed)
 
         def clipped(function: Activation) -> Scalar:
@@ -243,7 +243,8 @@ class Recurrence:
             limit = abs(self.clip)
             return lambda x: function(intrin.max(intrin.min(x, const(limit, x.dtype)), const(-limit, x.dtype)))
 
-        return [clipped(a) for a in self.activations[d * count : (d + 1) * count]]
+        own = self.activations[d * count : (d + 1) * count]
+        return [a if self.has_cell and i == 2 else clipped(a) for i, a in enumerate(own)]
 
 
 @dataclass(frozen=True)
