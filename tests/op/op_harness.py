@@ -181,7 +181,7 @@ def check_inference(case: Case) -> None:
     for symbolic in (False, True):
         made = variant(case, symbolic)
         # Where the data say how large the result is, its shape is rightly unknown.
-        whole = not symbolic and made.operator.packed is None
+        whole = not symbolic and made.operator.compute is not None
         _compare_info(infer_call(made.call), expected, made.env, whole=whole)
     for weaken in (_without_dims, _without_all, _without_kind):
         made = variant(case, False)

@@ -27,7 +27,7 @@ from . import (
     statistical,
     storage,
     unary,
-
+    vision,
     vm,
 )
 from .errors import OperatorError
@@ -60,7 +60,7 @@ FAMILIES = (
     statistical,
     storage,
     unary,
-
+    vision,
 )
 """The modules that declare operators."""
 

@@ -8,16 +8,16 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from .. import topi
-from ..info.text import prim_text
 from ..prim import IntImm, PrimExpr
 from ..runtime.rounding import convert_array
 from ..struct_info import TensorStructInfo, TupleStructInfo
 from ..topi.recurrent import DEFAULTS, Activation, activations_of, default_activations
-from .dims import require_same_dim, same_dtype, tensor
-from .errors import DTYPES, SHAPES, OperatorError
+from .dims import same_dtype, tensor
+from .errors import DTYPES, OperatorError
 from .facts import MixedPrecision
 from .nn.activation import wide
 from .operator import Array, Operator, operator
+from .sizes import require_dim, require_rank
 
 Direction = Literal["forward", "reverse", "bidirectional"]
 Cell = Any
@@ -60,10 +60,8 @@ class Recurrent(Operator):
         ranks = {"data": 3, "weight": 3, "recurrence": 3, "bias": 2, "sequence_lens": 1, "initial_h": 3}
         ranks |= {"initial_c": 3, "peepholes": 2}
         for name, info in operands.items():
-            if info is not None and info.ndim not in (-1, ranks[name]):
-                plural = "" if ranks[name] == 1 else "s"
-                message = f"{name} must have {ranks[name]} dimension{plural}, found {info.ndim}"
-                raise OperatorError(SHAPES, message, operand=name)
+            if info is not None:
+                require_rank(name, info, ranks[name])
         data, recurrence = operands["data"], operands["recurrence"]
         assert data is not None
         assert recurrence is not None
@@ -111,28 +109,23 @@ class Recurrent(Operator):
         batch: PrimExpr,
         hidden: PrimExpr,
     ) -> None:
-        d, rows = IntImm("int64", self.directions), hidden * self.gates
-        state = (batch, d, hidden) if self.layout else (d, batch, hidden)
+        both, rows = IntImm("int64", self.directions), hidden * self.gates
+        state = (batch, both, hidden) if self.layout else (both, batch, hidden)
         expected: dict[str, tuple[PrimExpr, ...]] = {
-            "weight": (d, rows, inputs),
-            "recurrence": (d, rows, hidden),
-            "bias": (d, rows * 2),
+            "weight": (both, rows, inputs),
+            "recurrence": (both, rows, hidden),
+            "bias": (both, rows * 2),
             "sequence_lens": (batch,),
             "initial_h": state,
             "initial_c": state,
-            "peepholes": (d, hidden * 3),
+            "peepholes": (both, hidden * 3),
         }
         for name, sizes in expected.items():
             info = operands.get(name)
-            for axis, size in enumerate(sizes if info is not None else ()):
-                if info is None or info.dims is None:
-                    continue
-                error = OperatorError(
-                    SHAPES,
-                    f"dimension {axis} of {name} must be {prim_text(size)}",
-                    remarks={name: f"dimension {axis} is {prim_text(info.dims[axis])}"},
-                )
-                require_same_dim(info.dims[axis], size, error)
+            if info is None:
+                continue
+            for d, size in enumerate(sizes):
+                require_dim(name, info, d, size)
 
     # -------------------------------------------------------------------------------------- reference
 

@@ -72,6 +72,13 @@ def nonzero(data: Any) -> tvm_ffi.Tensor:
     return tensor_of_numpy(np.asarray(np.nonzero(array), np.int64))
 
 
+@builtin("relax.run.leading_rows")
+def leading_rows(data: Any, count: Any) -> tvm_ffi.Tensor:
+    """A copy of the first rows of a tensor; a tensor of one element says how many, 0 if it is negative."""
+    rows = max(int(_array(count, "leading_rows").reshape(-1)[0]), 0)
+    return tensor_of_numpy(np.array(_array(data, "leading_rows")[:rows], order="C"))
+
+
 @builtin("relax.run.reshape")
 def reshape(data: Any, shape: Sequence[int]) -> tvm_ffi.Tensor:
     """A fresh tensor of this shape with the elements of `data` in order. AssertionError if there are not as many.

@@ -9,28 +9,18 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ... import topi
-from ...info.text import prim_text
 from ...ir import DataType
-from ...prim import IntImm, PrimExpr, is_const
+from ...prim import IntImm
 from ...runtime.rounding import convert_array
 from ...struct_info import ShapeStructInfo, TensorStructInfo
-from ..dims import require_same_dim, tensor
+from ..dims import tensor
 from ..errors import SHAPES, OperatorError
 from ..facts import MixedPrecision
-from ..operator import Array, Operator, operator
 from ..nn.activation import wide
+from ..operator import Array, Operator, operator
+from ..sizes import require_dim, require_elements, require_rank
 
 GridLayout = Literal["channels_first", "channels_last"]
-
-
-def require_dim(name: str, d: int, size: PrimExpr, expected: PrimExpr | int, what: str) -> None:
-    """Complain unless dimension `d` of an operand may be of the expected size."""
-    error = OperatorError(
-        SHAPES,
-        f"dimension {d} of {name} must be {what}",
-        remarks={name: f"dimension {d} is {prim_text(size)}"},
-    )
-    require_same_dim(size, IntImm("int64", expected) if isinstance(expected, int) else expected, error)
 
 
 @operator("relax.image.grid_sample")
@@ -60,24 +50,21 @@ class GridSample(Operator):
         rank = len(self.layout)
         self.require_dtype(data, "data", "float")
         self.require_dtype(grid, "grid", "float")
-        for name, info in (("data", data), ("grid", grid)):
-            if info.ndim not in (-1, rank):
-                message = f"{name} must have {rank} dimensions, found {info.ndim}"
-                raise OperatorError(SHAPES, message, operand=name, hint=f'layout "{self.layout}" says {rank}')
+        require_rank("data", data, rank)
+        require_rank("grid", grid, rank)
         if data.dims is None or grid.dims is None:
             return tensor(None, data.dtype, rank)
         first = self.grid_layout == "channels_first"
         vectors = 1 if first else rank - 1
-        require_dim("grid", vectors, grid.dims[vectors], rank - 2, f"{rank - 2}, the length of its vectors")
-        batch = data.dims[self.layout.index("N")]
-        require_dim("grid", 0, grid.dims[0], batch, f"the batch size of data, {prim_text(batch)}")
+        require_dim("grid", grid, vectors, rank - 2, "the length of its vectors")
+        require_dim("grid", grid, 0, data.dims[self.layout.index("N")], "the batch size of data")
         sizes = dict(
             zip(topi.grid.spatial_letters(rank), grid.dims[2:] if first else grid.dims[1:-1], strict=True)
         )
         sizes |= {letter: data.dims[self.layout.index(letter)] for letter in "NC"}
-        for letter, size in zip(self.layout, data.dims, strict=True):
-            if letter not in "NC" and is_const(size, 0) and self.padding_mode != "zeros":
-                raise OperatorError(SHAPES, "data has no elements to sample", operand="data")
+        for d, letter in enumerate(self.layout):
+            if letter not in "NC" and self.padding_mode != "zeros":
+                require_elements("data", d, data.dims[d])
         return tensor([sizes[letter] for letter in self.layout], data.dtype)
 
     def reference(self, data: Array, grid: Array) -> Array:
@@ -167,8 +154,7 @@ class AffineGrid(Operator):
 
     def infer(self, data: TensorStructInfo, size: ShapeStructInfo) -> TensorStructInfo:
         self.require_dtype(data, "data", "float")
-        if data.ndim not in (-1, 3):
-            raise OperatorError(SHAPES, f"data must have 3 dimensions, found {data.ndim}", operand="data")
+        require_rank("data", data, 3)
         if size.ndim not in (-1, 2, 3):
             raise OperatorError(SHAPES, f"size must have 2 or 3 numbers, found {size.ndim}", operand="size")
         rank = size.ndim
@@ -176,8 +162,8 @@ class AffineGrid(Operator):
             return tensor(None, data.dtype)
         if data.dims is None or size.values is None:
             return tensor(None, data.dtype, rank + 2)
-        require_dim("data", 1, data.dims[1], rank, f"{rank}, the number of sizes")
-        require_dim("data", 2, data.dims[2], rank + 1, f"{rank + 1}, the number of sizes and 1")
+        require_dim("data", data, 1, rank, "the number of sizes")
+        require_dim("data", data, 2, rank + 1, "the number of sizes and 1")
         first = self.grid_layout == "channels_first"
         rows = IntImm("int64", rank)
         batch = data.dims[0]

@@ -9,14 +9,13 @@ import numpy as np
 
 from ... import topi
 from ...ir import DataType, StructInfo
-from ...prim import IntImm, PrimExpr, is_const
-from ...prim.intrin import any as any_of
 from ...runtime.rounding import convert_array
 from ...struct_info import ShapeStructInfo, TensorStructInfo
-from ..dims import check_later, normalize_axes, require_same_dim, tensor
+from ..dims import normalize_axes, tensor
 from ..errors import SHAPES, OperatorError
 from ..facts import Axes, MixedPrecision, Permuted, has_rank, moved_axis
 from ..operator import Array, Operator, operator
+from ..sizes import require_dim, require_elements, require_rank
 
 Method = Literal["nearest_neighbor", "linear", "cubic"]
 CoordinateMode = Literal[
@@ -60,17 +59,9 @@ class Resizing(Operator):
             return tensor(None, dtype, data.ndim)
         dims = list(data.dims)
         for axis, extent in zip(axes, size.values, strict=True):
-            self._require_source(axis, dims[axis], extent)
+            require_elements("data", axis, dims[axis], unless=extent)
             dims[axis] = extent
         return tensor(dims, dtype)
-
-    def _require_source(self, axis: int, length: PrimExpr, size: PrimExpr) -> None:
-        """Complain of a dimension without elements that is to have some."""
-        message = f"dimension {axis} has no elements to resize"
-        if is_const(length, 0) and isinstance(size, IntImm) and size.value > 0:
-            raise OperatorError(SHAPES, message, operand="data")
-        if not isinstance(length, IntImm) or length.value == 0:
-            check_later(any_of(length > 0, size.equal(0)), message)
 
     def numbers(
         self,
@@ -210,11 +201,8 @@ class Resize(Resizing):
 
     def _require_vector(self, name: str, info: TensorStructInfo, count: int) -> None:
         self.require_dtype(info, name, "float")
-        message = f"{name} must be a vector of {count} numbers"
-        if info.ndim not in (-1, 1):
-            raise OperatorError(SHAPES, f"{message}, found {info.ndim} dimensions", operand=name)
-        if info.dims is not None:
-            require_same_dim(info.dims[0], IntImm("int64", count), OperatorError(SHAPES, message, operand=name))
+        require_rank(name, info, 1)
+        require_dim(name, info, 0, count)
 
     compute = topi.image.resize
 
@@ -255,9 +243,7 @@ class Resize2d(Resizing):
     def infer(self, data: TensorStructInfo, size: ShapeStructInfo) -> TensorStructInfo:
         self.require_attribute(sorted(self.layout) == sorted("NCHW"), "layout", "a permutation of 'NCHW'")
         self.require_attribute(self.roi is None or len(self.roi) == 4, "roi", "4 numbers")
-        if data.ndim not in (-1, 4):
-            message = f"data must have 4 dimensions ({self.layout}), found {data.ndim}"
-            raise OperatorError(SHAPES, message, operand="data")
+        require_rank("data", data, 4)
         info = data if data.ndim == 4 else tensor(None, data.dtype, 4)
         return self.resized(info, size, self.spatial())
 
