@@ -49,5 +49,7 @@ def _packed_tensor(data, dtype, shape):
     capsule = room[: math.prod(shape)].reshape(shape).__dlpack__()
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    ctypes.memmove(pointer(capsule, b"dltensor") + 20, bytes(DLPACK_CODES[dtype]), 2)  # DLDataType: code, bits
+    ctypes.memmove(
+        pointer(capsule, b"dltensor") + 20, bytes(DLPACK_CODES[dtype]), 2
+    )  # DLDataType: code, bits
     return tvm_ffi.from_dlpack(capsule)

@@ -611,7 +611,18 @@ def test_rule_20_dtypes_are_the_supported_ones(dtype, problem):
         return x
     """
     assert only(text.format(dtype)) == ("E2020", 3, 13, f"rule 20: the dtype {dtype} {problem}")
-    for valid in ("int2", "uint4", "int8", "uint64", "float4_e2m1fn", "float16", "bool", "bfloat16", "float8_e4m3fn", ""):
+    for valid in (
+        "int2",
+        "uint4",
+        "int8",
+        "uint64",
+        "float4_e2m1fn",
+        "float16",
+        "bool",
+        "bfloat16",
+        "float8_e4m3fn",
+        "",
+    ):
         parse(text.format(valid))
 
 

@@ -194,7 +194,9 @@ class Module:
 """
 
 
-@pytest.mark.parametrize("dtype, other", [("int4", "uint4"), ("uint4", "int4"), ("int2", "uint2"), ("uint2", "int2")])
+@pytest.mark.parametrize(
+    "dtype, other", [("int4", "uint4"), ("uint4", "int4"), ("int2", "uint2"), ("uint2", "int2")]
+)
 def test_kernels(dtype, other):
     mod = from_source(VECTORS.format(t=dtype, other=other))
     module = codegen.build_module(mod)

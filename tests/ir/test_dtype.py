@@ -68,7 +68,22 @@ def test_spellings(spelling, canonical):
 
 
 @pytest.mark.parametrize(
-    "text", ["int7", "uint3", "float4", "float4_e2m1", "float8", "floatx", "int32x0", "float8_e5m2x0", "complex64", "Int8", "x4", "int32 ", 5]
+    "text",
+    [
+        "int7",
+        "uint3",
+        "float4",
+        "float4_e2m1",
+        "float8",
+        "floatx",
+        "int32x0",
+        "float8_e5m2x0",
+        "complex64",
+        "Int8",
+        "x4",
+        "int32 ",
+        5,
+    ],
 )
 def test_unknown_dtypes(text):
     with pytest.raises(ValueError, match=f"unknown dtype '{text}'"):

@@ -92,7 +92,17 @@ NARROW = (*PADDED, *FLOATS8, "float8_e4m3fnuz", "float8_e8m0fnu")
 CASES += [
     Case("relax.astype", [special(narrow)], {"dtype": target})
     for narrow in NARROW
-    for target in ("bool", "int8", "uint64", "float16", "float32", "int4", "uint2", "float4_e2m1fn", "float8_e5m2")
+    for target in (
+        "bool",
+        "int8",
+        "uint64",
+        "float16",
+        "float32",
+        "int4",
+        "uint2",
+        "float4_e2m1fn",
+        "float8_e5m2",
+    )
 ]
 CASES += [
     Case("relax.astype", [special(source)], {"dtype": narrow})

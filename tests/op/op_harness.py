@@ -22,6 +22,7 @@ from relax import te
 from relax.expr import Call, PrimValue, ShapeExpr, Tuple, Var
 from relax.ir import DataType, structural_equal
 from relax.op import Operator, infer_call, operator_of
+from relax.op.operands import is_absent
 from relax.op.operator import public_function
 from relax.op.padded import wrapped_result
 from relax.prim import Var as PrimVar
@@ -187,7 +188,7 @@ def check_inference(case: Case) -> None:
     for symbolic in (False, True):
         made = variant(case, symbolic)
         # Where the data say how large the result is, its shape is rightly unknown.
-        whole = not symbolic and made.operator.packed is None
+        whole = not symbolic and made.operator.compute is not None
         _compare_info(infer_call(made.call), expected, made.env, whole=whole)
     for weaken in (_without_dims, _without_all, _without_kind):
         made = variant(case, False)
@@ -274,7 +275,9 @@ def kernel(case: Case, symbolic: bool) -> Kernel:
             return inputs[-1]
         return list(arg.values) if isinstance(arg, ShapeExpr) else arg.value
 
-    result = made.operator.checked_formula(made.call, [value(arg) for arg in made.call.args])
+    pairs = made.operator.arguments(made.call)
+    values = [None if operand.optional and is_absent(arg) else value(arg) for operand, arg in pairs]
+    result = made.operator.checked_formula(made.call, values)
     results = list(result) if isinstance(result, (tuple, list)) else [result]
     func = te.create_prim_func([*inputs, *results])
     shapes = [tuple(evaluate(size, made.env) for size in tensor.shape) for tensor in results]

@@ -106,7 +106,9 @@ def test_tensors_in_tuples(register):
     assert result[1][0].data_ptr() == x.data_ptr()
 
 
-@pytest.mark.parametrize("dtype", ["bool", "float16", "bfloat16", "float8_e4m3fn", "uint16", "int4", "float4_e2m1fn"])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "float16", "bfloat16", "float8_e4m3fn", "uint16", "int4", "float4_e2m1fn"]
+)
 def test_any_dtype_crosses(register, dtype):
     value = np.array([0, 1, 1]).astype(getattr(ml_dtypes, dtype, dtype))
     identity = register(lambda x: x.numpy())

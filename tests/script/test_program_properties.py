@@ -33,7 +33,18 @@ from relax.struct_info import (
     TupleStructInfo,
 )
 
-DTYPES = ("float32", "float16", "bfloat16", "int8", "int64", "uint8", "bool", "float8_e5m2", "int4", "float4_e2m1fn")
+DTYPES = (
+    "float32",
+    "float16",
+    "bfloat16",
+    "int8",
+    "int64",
+    "uint8",
+    "bool",
+    "float8_e5m2",
+    "int4",
+    "float4_e2m1fn",
+)
 SIZES = [prim.Var(name, "int64") for name in ("n", "m", "n")]  # two variables of one name
 
 dims = st.recursive(

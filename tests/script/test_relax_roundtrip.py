@@ -587,7 +587,8 @@ def with_data(dtype="float32", size=100):
 
 
 @pytest.mark.parametrize(
-    "dtype", ["bool", "int4", "int8", "uint64", "float16", "bfloat16", "float32", "float8_e4m3fn", "float4_e2m1fn"]
+    "dtype",
+    ["bool", "int4", "int8", "uint64", "float16", "bfloat16", "float32", "float8_e4m3fn", "float4_e2m1fn"],
 )
 def test_data_of_every_kind_in_the_metadata(dtype):
     data = np.arange(200).reshape(2, 100).astype(relax.ir.DataType(dtype).numpy())

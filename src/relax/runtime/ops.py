@@ -94,6 +94,13 @@ def dynamic_strided_slice(data: Any, begin: Any, end: Any, strides: Any) -> tvm_
     return tensor_of_numpy(np.array(array[slices], order="C"))
 
 
+@builtin("relax.run.leading_rows")
+def leading_rows(data: Any, count: Any) -> tvm_ffi.Tensor:
+    """A copy of the first rows of a tensor; a tensor of one element says how many, 0 if it is negative."""
+    rows = max(int(_array(count, "leading_rows").reshape(-1)[0]), 0)
+    return tensor_of_numpy(np.array(_array(data, "leading_rows")[:rows], order="C"))
+
+
 @builtin("relax.run.reshape")
 def reshape(data: Any, shape: Sequence[int]) -> tvm_ffi.Tensor:
     """A fresh tensor of this shape with the elements of `data` in order. AssertionError if there are not as many.

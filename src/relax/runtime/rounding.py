@@ -125,7 +125,9 @@ def convert_array(array: Array, dtype: str | np.dtype[Any]) -> Array:
         return _convert_objects(array, name)
     with np.errstate(all="ignore"):
         if target != array.dtype and target.isbuiltin == array.dtype.isbuiltin == 2:
-            array = array.astype(np.float32)  # ml_dtypes has no casts between some of its dtypes; float32 holds all
+            array = array.astype(
+                np.float32
+            )  # ml_dtypes has no casts between some of its dtypes; float32 holds all
         if target == array.dtype or not _rounds_twice(array.dtype, name):
             return array.astype(target)
         if name == "float4_e2m1fn":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import nn
+from . import grid, image, nn, recurrent, vision
 from .broadcast import (
     add,
     bitwise_and,
@@ -35,9 +35,9 @@ from .broadcast import (
     same_size,
     subtract,
 )
-from .grad import nll_loss_backward, take_backward
 from .collapse import collapse_sum_like, collapse_sum_to
 from .contraction import einsum, outer
+from .grad import nll_loss_backward, take_backward
 from .indexing import gather_elements, gather_nd, index_tensor, one_hot, reverse_sequence
 from .linalg import matmul
 from .math import (
@@ -83,10 +83,9 @@ from .qdq import dequantize, quantize
 from .random import normal, uniform
 from .reduction import argmax, argmin, cumprod, cumsum, max, mean, min, prod, std, sum, variance
 from .sampling import multinomial_from_uniform
-from .ternary import ewise_fma
-from .reduction import argmax, argmin, cumsum, max, mean, min, prod, sum
 from .scatter import index_put, scatter_elements, scatter_nd, slice_scatter
 from .sorting import argsort, sort, topk
+from .ternary import ewise_fma
 from .transform import (
     arange,
     arange_size,
@@ -118,8 +117,8 @@ __all__ = [
     "arange_size",
     "argmax",
     "argmin",
-    "as_size",
     "argsort",
+    "as_size",
     "asin",
     "asinh",
     "atan",
@@ -164,7 +163,9 @@ __all__ = [
     "gather_nd",
     "greater",
     "greater_equal",
+    "grid",
     "identity",
+    "image",
     "index_put",
     "index_tensor",
     "isfinite",
@@ -201,6 +202,7 @@ __all__ = [
     "prod",
     "quantize",
     "read_broadcast",
+    "recurrent",
     "repeat",
     "reshape",
     "reverse_sequence",
@@ -237,5 +239,6 @@ __all__ = [
     "trunc",
     "uniform",
     "variance",
+    "vision",
     "where",
 ]

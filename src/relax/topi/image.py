@@ -1,0 +1,285 @@
+"""Resizing: along each axis, an element is a weighted sum of the data's elements around one coordinate.
+
+Coordinates and weights of an axis are small tensors of their own, computed in float64. Axes are resized one after the
+other, except where each element is a copy of one ("nearest_neighbor").
+"""
+
+# The parameters of a formula are index variables; te.compute says so, but not in a way a type checker can follow.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from .. import te
+from ..ir import DataType
+from ..prim import PrimExpr, Select, cast, const, intrin
+from .twofold import let
+from .util import accumulator_dtype, normalize_axis
+
+REACH: Final = {"linear": 1, "cubic": 2}
+"""Distance from the coordinate up to which a method weighs elements."""
+
+
+def f64(value: Any) -> PrimExpr:
+    """A number or scalar expression in float64."""
+    return cast("float64", value) if isinstance(value, PrimExpr) else const(float(value), "float64")
+
+
+def resize_dtype(dtype: DataType) -> DataType:
+    """The dtype in which elements are weighed: float32 holds every integer of up to 16 bits."""
+    if dtype.is_float:
+        return accumulator_dtype(dtype)
+    return DataType("float32" if dtype.bits <= 16 else "float64")
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """One resized axis: its number, both lengths, the scale (None: size / length), and the region [start, end]."""
+
+    number: int
+    length: PrimExpr
+    size: PrimExpr
+    scale: PrimExpr | None
+    start: PrimExpr
+    end: PrimExpr
+
+    def back(self, distance: PrimExpr) -> PrimExpr:
+        """A distance in the result as one in the data."""
+        if self.scale is None:
+            return distance * f64(self.length) / f64(self.size)
+        return distance / self.scale
+
+    def stretched(self) -> PrimExpr:
+        """The length of the scaled data, of which the size is the whole part."""
+        return f64(self.size) if self.scale is None else f64(self.length) * self.scale
+
+
+def _coordinate(axis: _Axis, mode: str, o: PrimExpr) -> PrimExpr:
+    """The place in the data of element `o` of the result."""
+    half, last = const(0.5, "float64"), f64(axis.length) - 1.0
+    place, zero = f64(o), const(0.0, "float64")
+    centre = axis.back(place + half) - half
+    match mode:
+        case "half_pixel":
+            return centre
+        case "half_pixel_symmetric":
+            return f64(axis.length) * half * (1.0 - f64(axis.size) / axis.stretched()) + centre
+        case "pytorch_half_pixel":
+            return Select(axis.size > 1, centre, zero)
+        case "asymmetric":
+            return axis.back(place)
+        case "tf_half_pixel_for_nn":
+            return axis.back(place + half)
+        case "align_corners":
+            return Select(axis.stretched().equal(1.0), zero, place * last / (axis.stretched() - 1.0))
+        case _:  # tf_crop_and_resize
+            extent = (axis.end - axis.start) * last
+            full = axis.stretched() if axis.scale is None else axis.stretched() * (axis.end - axis.start)
+            inside = axis.start * last + place * extent / (full - 1.0)
+            return Select(full > 1.0, inside, half * (axis.start + axis.end) * last)
+
+
+def _rounded(x: PrimExpr, method: str) -> PrimExpr:
+    match method:
+        case "round":
+            return intrin.round(x)
+        case "floor":
+            return intrin.floor(x)
+        case "ceil":
+            return intrin.ceil(x)
+        case "round_prefer_floor":
+            return intrin.ceil(x - 0.5)
+        case _:  # round_prefer_ceil
+            return intrin.floor(x + 0.5)
+
+
+def inside_of(index: PrimExpr, length: PrimExpr) -> PrimExpr:
+    """The index, or the nearest one that there is."""
+    return intrin.max(intrin.min(index, length - 1), 0)
+
+
+def triangle(distance: PrimExpr) -> PrimExpr:
+    """The weight of linear interpolation."""
+    return intrin.max(1.0 - intrin.abs(distance), const(0.0, distance.dtype))
+
+
+def keys_cubic(distance: PrimExpr, alpha: float) -> PrimExpr:
+    """The weight of cubic convolution (Keys 1981), with slope `alpha` at distance 1."""
+
+    def of(d: PrimExpr) -> PrimExpr:
+        near = ((alpha + 2.0) * d - (alpha + 3.0)) * d * d + 1.0
+        far = ((d - 5.0) * d + 8.0) * d * alpha - 4.0 * alpha
+        zero = const(0.0, distance.dtype)
+        return Select(d <= 1.0, near, Select(d < 2.0, far, zero))
+
+    return let(intrin.abs(distance), of)
+
+
+@dataclass(frozen=True)
+class _Taps:
+    """The weighed elements of an axis: element `o` of the result sees `first(o)`, …, and there are `count` of them."""
+
+    places: te.Tensor
+    weights: te.Tensor
+    count: PrimExpr
+    radius: PrimExpr
+
+    def first(self, o: PrimExpr) -> PrimExpr:
+        return cast("int64", intrin.floor(self.places(o))) - (self.radius - 1)
+
+
+def _taps(axis: _Axis, places: te.Tensor, method: str, alpha: float, exclude: bool, antialias: bool) -> _Taps:
+    reach = REACH[method]
+    radius: PrimExpr = const(reach, "int64")
+    narrowing = const(1.0, "float64")
+    if antialias:
+        # 1 / scale is at most length / (size - 1/2), as size is length · scale, rounded.
+        doubled = axis.size * 2 - 1
+        radius = intrin.max((axis.length * (2 * reach) + (doubled - 1)) // doubled, reach)
+        scale = f64(axis.size) / f64(axis.length) if axis.scale is None else axis.scale
+        narrowing = intrin.min(scale, const(1.0, "float64"))
+    found = _Taps(places, places, radius * 2, radius)
+
+    def raw(o: PrimExpr, t: PrimExpr) -> PrimExpr:
+        tap = found.first(o) + cast("int64", t)
+        distance = (f64(tap) - places(o)) * narrowing
+        weight = triangle(distance) if method == "linear" else keys_cubic(distance, alpha)
+        if exclude:
+            weight = Select(intrin.all(tap >= 0, tap < axis.length), weight, const(0.0, "float64"))
+        return weight
+
+    weights = te.compute((axis.size, found.count), raw, f"resize_weight{axis.number}")
+    if antialias or exclude:
+        t = te.reduce_axis((0, found.count), "t")
+        total = te.compute(
+            (axis.size,), lambda o: te.sum(weights(o, t.var), axis=t), f"resize_total{axis.number}"
+        )
+        parts = weights
+        weights = te.compute(parts.shape, lambda o, t: parts(o, t) / total(o), f"resize_share{axis.number}")
+    return _Taps(places, weights, found.count, radius)
+
+
+def _weighed(data: te.Tensor, axis: _Axis, taps: _Taps, antialias: bool) -> te.Tensor:
+    """The data resized along one axis, in the dtype of sums."""
+    wide = resize_dtype(data.dtype)
+    shape = [axis.size if d == axis.number else size for d, size in enumerate(data.shape)]
+
+    def term(i: Sequence[Any], t: Any) -> PrimExpr:
+        o = i[axis.number]
+        at = list(i)
+        at[axis.number] = inside_of(taps.first(o) + t, axis.length)
+        return data(*at).astype(wide) * taps.weights(o, t).astype(wide)
+
+    name = f"resize_axis{axis.number}"
+    if antialias:  # the filter is wider than the elements that count: what has no weight must not be NaN
+        t = te.reduce_axis((0, taps.count), "t")
+
+        def element(*i: Any) -> PrimExpr:
+            weightless = taps.weights(i[axis.number], t.var).equal(0.0)
+            return te.sum(Select(weightless, const(0, wide), term(i, t.var)), axis=t)
+
+        return te.compute(shape, element, name)
+    count = int(taps.count.value)  # type: ignore[attr-defined] (constant without antialias)
+
+    def unrolled(*i: Any) -> PrimExpr:
+        total = term(i, const(0, "int64"))
+        for t in range(1, count):
+            total = total + term(i, const(t, "int64"))
+        return total
+
+    return te.compute(shape, unrolled, name)
+
+
+def resize(
+    data: te.Tensor,
+    size: Sequence[PrimExpr],
+    scales: te.Tensor | None = None,
+    roi: te.Tensor | Sequence[float] | None = None,
+    axes: Sequence[int] | None = None,
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "round",
+    cubic_alpha: float = -0.75,
+    cubic_exclude: bool = False,
+    extrapolation_value: float = 0.0,
+    antialias: bool = False,
+    out_dtype: DataType | None = None,
+) -> te.Tensor:
+    """The data with the axes `axes` (None: all) resized to `size`; see `relax.op.image.Resize`."""
+    numbers = [normalize_axis(a, data.ndim) for a in (range(data.ndim) if axes is None else axes)]
+    mode, count = coordinate_transformation_mode, len(numbers)
+
+    def region(k: int) -> PrimExpr:
+        if roi is None:
+            return const(float(k >= count), "float64")
+        return f64(roi(k) if isinstance(roi, te.Tensor) else roi[k])
+
+    resized: list[_Axis] = []
+    places: dict[int, te.Tensor] = {}
+    for k, number in enumerate(numbers):
+        scale = None if scales is None else f64(scales(k))
+        axis = _Axis(number, data.shape[number], size[k], scale, region(k), region(k + count))
+        resized.append(axis)
+        places[number] = _places(axis, mode)
+    out: te.Tensor = data
+    if method == "nearest_neighbor":
+        out = _nearest(data, resized, places, rounding_method)
+    else:
+        for axis in resized:
+            taps = _taps(axis, places[axis.number], method, cubic_alpha, cubic_exclude, antialias)
+            out = _weighed(out, axis, taps, antialias)
+    return _finished(out, resized, places, mode, extrapolation_value, out_dtype or data.dtype)
+
+
+def _places(axis: _Axis, mode: str) -> te.Tensor:
+    return te.compute((axis.size,), lambda o: _coordinate(axis, mode, o), f"resize_place{axis.number}")
+
+
+def _nearest(data: te.Tensor, axes: list[_Axis], places: dict[int, te.Tensor], rounding: str) -> te.Tensor:
+    shape = list(data.shape)
+    for axis in axes:
+        shape[axis.number] = axis.size
+
+    def element(*i: Any) -> PrimExpr:
+        at = list(i)
+        for axis in axes:
+            index = cast("int64", _rounded(places[axis.number](i[axis.number]), rounding))
+            at[axis.number] = inside_of(index, axis.length)
+        return data(*at)
+
+    return te.compute(shape, element, "resize_nearest")
+
+
+def _finished(
+    out: te.Tensor,
+    axes: list[_Axis],
+    places: dict[int, te.Tensor],
+    mode: str,
+    outside: float,
+    dtype: DataType,
+) -> te.Tensor:
+    """The result in its dtype, with the value for places outside of the data where the mode has one."""
+    cropped = mode == "tf_crop_and_resize"
+    if not cropped and out.dtype == dtype and axes:
+        return out
+
+    def element(*i: Any) -> PrimExpr:
+        value = out(*i).astype(dtype)
+        if not cropped:
+            return value
+        beyond: list[PrimExpr] = []
+        for axis in axes:
+            place = places[axis.number](i[axis.number])
+            beyond += [place < 0.0, place > f64(axis.length) - 1.0]
+        return (
+            Select(intrin.any(*beyond), const(outside, "float64").astype(dtype), value) if beyond else value
+        )
+
+    return te.compute(out.shape, element, "resize")
+
+
+__all__ = ["REACH", "f64", "inside_of", "keys_cubic", "resize", "resize_dtype", "triangle"]
