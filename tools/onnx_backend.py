@@ -65,11 +65,13 @@ def model_and_data(case: Any) -> tuple[Any, list[tuple[list[Any], list[Any]]]]:
         return case.model, [(list(inputs), list(outputs)) for inputs, outputs in case.data_sets]
     folder = Path(case.model_dir)
     model = onnx.load(folder / "model.onnx")
+    initialized = {tensor.name for tensor in model.graph.initializer}
+    inputs = [value for value in model.graph.input if value.name not in initialized]
     sets = []
     for data in sorted(folder.glob("test_data_set_*")):
         sets.append(
             (
-                [_read(data / f"input_{i}.pb", v.type) for i, v in enumerate(model.graph.input)],
+                [_read(data / f"input_{i}.pb", v.type) for i, v in enumerate(inputs)],
                 [_read(data / f"output_{i}.pb", v.type) for i, v in enumerate(model.graph.output)],
             )
         )

@@ -134,6 +134,15 @@ class Emitter:
             return Tuple([self.emit(TupleGetItem(value, index)) for index in range(len(info.fields))])
         return value
 
+    def parts(self, expr: RelaxExpr) -> list[RelaxExpr]:
+        """The fields of a call that returns a tuple, which is emitted."""
+        value = self.emit(expr)
+        if isinstance(value, Tuple):
+            return list(value.fields)
+        info = value.struct_info
+        count = len(info.fields) if isinstance(info, TupleStructInfo) else 0
+        return [self.emit(TupleGetItem(value, index)) for index in range(count)]
+
     def fresh_dim(self, name: str, axis: int = 0) -> PrimVar:
         """A new shape variable for a size that only the data tell."""
         return PrimVar(self.builder.get_unique_name(f"{name}_{axis}"), "int64")

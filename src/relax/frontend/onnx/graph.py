@@ -227,7 +227,7 @@ class GraphReader:
         emitter = self.emitter
         match item.kind:
             case "Value":
-                return value
+                return emitter.const(value) if _is_attribute(value) else value
             case "Tensor":
                 return emitter.tensor(emitter.const(value) if _is_attribute(value) else value, item.name)
             case "Array":

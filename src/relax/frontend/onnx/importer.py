@@ -158,10 +158,7 @@ class _Importer:
         if item.name in self.shapes:
             return list(self.shapes[item.name])
         shape = item.type.tensor_type.shape
-        return [
-            dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else dim.dim_param
-            for dim in shape.dim
-        ]
+        return [_declared(dim) for dim in shape.dim]
 
     def _parameter(self, item: ValueInfoProto, sanitize: bool) -> Var:
         return Var(identifier(item.name) if sanitize else item.name, self._info(item))

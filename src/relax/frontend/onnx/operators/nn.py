@@ -1,0 +1,521 @@
+"""Neural networks: convolutions, pools, normalisations, padding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .... import op
+from ....expr import PrimValue, ShapeExpr
+from ....prim import IntImm, PrimExpr, const, intrin, simplify
+from ..emitter import Emitter
+from ..registry import converter, register
+from ..values import Dims, Ints, Tensor, Value
+
+_CONV = {1: op.nn.conv1d, 2: op.nn.conv2d, 3: op.nn.conv3d}
+_CONV_TRANSPOSE = {1: op.nn.conv1d_transpose, 2: op.nn.conv2d_transpose, 3: op.nn.conv3d_transpose}
+_MAX_POOL = {1: op.nn.max_pool1d, 2: op.nn.max_pool2d, 3: op.nn.max_pool3d}
+_MAX_POOL_INDICES = {
+    1: op.nn.max_pool1d_with_indices,
+    2: op.nn.max_pool2d_with_indices,
+    3: op.nn.max_pool3d_with_indices,
+}
+_AVG_POOL = {1: op.nn.avg_pool1d, 2: op.nn.avg_pool2d, 3: op.nn.avg_pool3d}
+
+
+def _spatial(g: Emitter, x: Tensor, functions: dict[int, Any]) -> tuple[int, Any]:
+    """The number of spatial dimensions of (N, C, ...) data, and the function for it."""
+    count = g.ndim(x) - 2
+    if count not in functions:
+        g.unsupported(f"{count} spatial dimensions (1, 2 and 3 are)")
+    return count, functions[count]
+
+
+def _filled(values: Ints, count: int, default: int = 1) -> Ints:
+    return tuple(values) or (default,) * count
+
+
+def _window_pads(
+    g: Emitter,
+    sizes: Dims,
+    auto_pad: str,
+    pads: Ints,
+    window: Ints,
+    strides: Ints,
+    dilations: Ints,
+) -> tuple[PrimExpr | int, ...]:
+    """The padding before, then after the data along each spatial dimension, as `auto_pad` says."""
+    count = len(sizes)
+    if auto_pad == "NOTSET":
+        return _filled(pads, 2 * count, 0)
+    if auto_pad == "VALID":
+        return (0,) * (2 * count)
+    if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
+        raise g.error(
+            f"auto_pad must be NOTSET, VALID, SAME_UPPER or SAME_LOWER, found {auto_pad!r}", code="E6003"
+        )
+    before: list[PrimExpr] = []
+    after: list[PrimExpr] = []
+    for size, kernel, stride, dilation in zip(sizes, window, strides, dilations, strict=True):
+        span = (kernel - 1) * dilation + 1
+        windows = (size + (stride - 1)) // stride if stride != 1 else size
+        total = simplify(intrin.max((windows - 1) * stride + span - size, const(0, "int64")))
+        less = simplify(total // 2)
+        more = simplify(total - less)
+        before.append(less if auto_pad == "SAME_UPPER" else more)
+        after.append(more if auto_pad == "SAME_UPPER" else less)
+    return (*before, *after)
+
+
+def _padded(x: Tensor, pads: Sequence[PrimExpr | int], value: float) -> tuple[Tensor, tuple[int, ...]]:
+    """The data and the padding left for the operator: pads that are not numbers are added to the data first."""
+    numbers = tuple(pad.value if isinstance(pad, IntImm) else pad for pad in pads)
+    if all(isinstance(pad, int) for pad in numbers):
+        return x, tuple(pad for pad in numbers if isinstance(pad, int))
+    count = len(pads) // 2
+    widths: list[Any] = [0, 0, 0, 0]
+    for axis in range(count):
+        widths += [numbers[axis], numbers[axis + count]]
+    return op.nn.pad(x, widths, "constant", value), (0,) * len(pads)
+
+
+def _with_bias(x: Tensor, bias: Tensor | None, spatial: int) -> Tensor:
+    return x if bias is None else op.add(x, op.reshape(bias, [1, -1, *[1] * spatial]))
+
+
+@converter("Conv")
+def conv(
+    g: Emitter,
+    X: Tensor,
+    W: Tensor,
+    B: Tensor | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Ints = (),
+    group: int = 1,
+    kernel_shape: Ints = (),
+    pads: Ints = (),
+    strides: Ints = (),
+) -> Tensor:
+    count, function = _spatial(g, X, _CONV)
+    strides, dilations = _filled(strides, count), _filled(dilations, count)
+    window = _window(g, W, count, kernel_shape)
+    around = _window_pads(g, g.dims(X)[2:], auto_pad, pads, window, strides, dilations)
+    data, padding = _padded(X, around, 0.0)
+    return _with_bias(
+        function(data, W, strides=strides, padding=padding, dilation=dilations, groups=group), B, count
+    )
+
+
+def _window(g: Emitter, W: Tensor, count: int, kernel_shape: Ints) -> Ints:
+    sizes = g.dims(W)[2:]
+    numbers = tuple(size.value for size in sizes if isinstance(size, IntImm))
+    if len(numbers) == count:
+        return numbers
+    return kernel_shape or g.unsupported("a kernel whose size is not known")
+
+
+@converter("ConvTranspose")
+def conv_transpose(
+    g: Emitter,
+    X: Tensor,
+    W: Tensor,
+    B: Tensor | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Ints = (),
+    group: int = 1,
+    kernel_shape: Ints = (),
+    output_padding: Ints = (),
+    output_shape: Ints = (),
+    pads: Ints = (),
+    strides: Ints = (),
+) -> Tensor:
+    count, function = _spatial(g, X, _CONV_TRANSPOSE)
+    strides, dilations = _filled(strides, count), _filled(dilations, count)
+    extra = _filled(output_padding, count, 0)
+    window = _window(g, W, count, kernel_shape)
+    sizes = g.dims(X)[2:]
+    cropped = _filled(pads, 2 * count, 0)
+    if output_shape or auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        goals = [const(size, "int64") for size in output_shape[-count:]]
+        goals = goals or [size * stride for size, stride in zip(sizes, strides, strict=True)]
+        cropped, extra = _crops(g, sizes, goals, window, strides, dilations, extra, auto_pad == "SAME_UPPER")
+    result = function(
+        X,
+        W,
+        strides=strides,
+        padding=[max(crop, 0) for crop in cropped],
+        output_padding=[min(more, stride - 1) for more, stride in zip(extra, strides, strict=True)],
+        dilation=dilations,
+        groups=group,
+    )
+    rest = [0, 0, 0, 0]
+    for axis in range(count):
+        late = extra[axis] - min(extra[axis], strides[axis] - 1)
+        rest += [max(-cropped[axis], 0), max(-cropped[axis + count], 0) + late]
+    if any(rest):
+        result = op.nn.pad(result, rest)
+    return _with_bias(result, B, count)
+
+
+def _crops(
+    g: Emitter,
+    sizes: Dims,
+    goals: Sequence[PrimExpr],
+    window: Ints,
+    strides: Ints,
+    dilations: Ints,
+    extra: Ints,
+    upper: bool,
+) -> tuple[Ints, Ints]:
+    """What is cut off before, then after the result so that it has the sizes asked for, and the output padding."""
+    before: list[int] = []
+    after: list[int] = []
+    for axis, size in enumerate(sizes):
+        span = (window[axis] - 1) * dilations[axis] + 1
+        total = simplify(strides[axis] * (size - 1) + extra[axis] + span - goals[axis])
+        if not isinstance(total, IntImm):
+            g.unsupported("an output_shape whose padding depends on the size of the data")
+        half = total.value // 2
+        before.append(half if upper else total.value - half)
+        after.append(total.value - half if upper else half)
+    return (*before, *after), extra
+
+
+# ------------------------------------------------------------------------------------- pools
+
+
+@converter("MaxPool")
+def max_pool(
+    g: Emitter,
+    X: Tensor,
+    *,
+    kernel_shape: Ints,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: Ints = (),
+    pads: Ints = (),
+    storage_order: int = 0,
+    strides: Ints = (),
+) -> Any:
+    with_indices = len(g.outputs) > 1 and bool(g.outputs[1])
+    count, function = _spatial(g, X, _MAX_POOL_INDICES if with_indices else _MAX_POOL)
+    strides, dilations = _filled(strides, count), _filled(dilations, count)
+    around = _window_pads(g, g.dims(X)[2:], auto_pad, pads, kernel_shape, strides, dilations)
+    dtype = g.dtype(X)
+    data, padding = _padded(X, around, float("-inf") if dtype.is_float else dtype.min_value)
+    if with_indices and data is not X:
+        g.unsupported("indices of a MaxPool whose padding depends on the size of the data")
+    pooled = function(
+        data,
+        pool_size=kernel_shape,
+        strides=strides,
+        padding=padding,
+        dilation=dilations,
+        ceil_mode=bool(ceil_mode),
+    )
+    if not with_indices:
+        return pooled
+    values, indices = g.parts(pooled)
+    return (values, indices if not storage_order else _column_major(g, indices, g.dims(X)[2:]))
+
+
+def _column_major(g: Emitter, indices: Tensor, sizes: Dims) -> Tensor:
+    """Flat indices into (N, C, H, W) data as if the spatial dimensions were stored the other way round."""
+    area = const(1, "int64")
+    for size in sizes:
+        area = area * size
+    whole = g.emit(op.full(ShapeExpr([]), PrimValue(simplify(area)), "int64"))
+    place = g.emit(op.floor_mod(indices, whole))
+    result = op.subtract(indices, place)
+    step = const(1, "int64")
+    inner = area
+    for size in sizes:
+        inner = simplify(inner // size)
+        row = op.floor_divide(place, op.full(ShapeExpr([]), PrimValue(inner), "int64"))
+        place = op.floor_mod(place, op.full(ShapeExpr([]), PrimValue(inner), "int64"))
+        result = op.add(result, op.multiply(row, op.full(ShapeExpr([]), PrimValue(simplify(step)), "int64")))
+        step = step * size
+    return result
+
+
+@converter("AveragePool")
+def average_pool(
+    g: Emitter,
+    X: Tensor,
+    *,
+    kernel_shape: Ints,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+    dilations: Ints = (),
+    pads: Ints = (),
+    strides: Ints = (),
+) -> Tensor:
+    count, function = _spatial(g, X, _AVG_POOL)
+    strides, dilations = _filled(strides, count), _filled(dilations, count)
+    around = _window_pads(g, g.dims(X)[2:], auto_pad, pads, kernel_shape, strides, dilations)
+    data, padding = _padded(X, around, 0.0)
+    if data is not X and not count_include_pad:
+        g.unsupported("an AveragePool whose padding depends on the size of the data")
+    return function(
+        data,
+        pool_size=kernel_shape,
+        strides=strides,
+        padding=padding,
+        dilation=dilations,
+        ceil_mode=bool(ceil_mode),
+        count_include_pad=bool(count_include_pad),
+    )
+
+
+def _over_space(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def convert(g: Emitter, X: Tensor) -> Tensor:
+        return function(X, axis=list(range(2, g.ndim(X))), keepdims=True)
+
+    return convert
+
+
+register("GlobalAveragePool", _over_space(op.mean))
+register("GlobalMaxPool", _over_space(op.max))
+
+
+@converter("GlobalLpPool")
+def global_lp_pool(g: Emitter, X: Tensor, *, p: int = 2) -> Tensor:
+    total = op.sum(_power(g, op.abs(X), p), axis=list(range(2, g.ndim(X))), keepdims=True)
+    return _root(g, total, p)
+
+
+@converter("LpPool", since=2)
+def lp_pool(
+    g: Emitter,
+    X: Tensor,
+    *,
+    kernel_shape: Ints,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: Ints = (),
+    p: int = 2,
+    pads: Ints = (),
+    strides: Ints = (),
+) -> Tensor:
+    powers = g.emit(_power(g, op.abs(X), p))
+    means = average_pool(
+        g,
+        powers,
+        kernel_shape=kernel_shape,
+        auto_pad=auto_pad,
+        ceil_mode=0,
+        count_include_pad=1,
+        dilations=dilations,
+        pads=pads,
+        strides=strides,
+    )
+    if ceil_mode:
+        g.unsupported("LpPool with ceil_mode")
+    area = 1
+    for size in kernel_shape:
+        area *= size
+    return _root(g, op.multiply(means, g.const(area, g.dtype(X))), p)
+
+
+def _power(g: Emitter, x: Tensor, p: int) -> Tensor:
+    if p == 1:
+        return x
+    return op.multiply(x, x) if p == 2 else op.power(x, g.const(p, g.dtype(x)))
+
+
+def _root(g: Emitter, x: Tensor, p: int) -> Tensor:
+    if p == 1:
+        return x
+    return op.sqrt(x) if p == 2 else op.power(x, g.const(1.0 / p, g.dtype(x)))
+
+
+@converter("MaxUnpool")
+def max_unpool(
+    g: Emitter,
+    X: Tensor,
+    I: Tensor,
+    output_shape: Dims | None = None,
+    *,
+    kernel_shape: Ints,
+    pads: Ints = (),
+    strides: Ints = (),
+) -> Tensor:
+    count = g.ndim(X) - 2
+    strides, around = _filled(strides, count), _filled(pads, 2 * count, 0)
+    dims = g.dims(X)
+    natural = [
+        (dims[2 + i] - 1) * strides[i] - around[i] - around[i + count] + kernel_shape[i] for i in range(count)
+    ]
+    shape = [*dims[:2], *map(simplify, natural)]
+    flat = op.reshape(op.zeros(ShapeExpr(shape), g.dtype(X)), [-1])
+    placed = op.scatter_elements(flat, op.reshape(I, [-1]), op.reshape(X, [-1]))
+    small = op.reshape(placed, shape)
+    if output_shape is None:
+        return small
+    widths: list[Any] = []
+    for goal, size in zip(output_shape, shape, strict=True):
+        widths += [0, simplify(goal - size)]
+    return op.nn.pad(small, widths)
+
+
+# ------------------------------------------------------------------------------------- normalisation
+
+
+@converter("BatchNormalization")
+def batch_normalization(
+    g: Emitter,
+    X: Tensor,
+    scale: Tensor,
+    B: Tensor,
+    input_mean: Tensor,
+    input_var: Tensor,
+    *,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    is_test: int = 1,
+    spatial: int = 1,
+    training_mode: int = 0,
+) -> Any:
+    if not spatial:
+        g.unsupported("BatchNormalization with spatial = 0")
+    if not is_test:
+        g.unsupported("BatchNormalization with is_test = 0")
+    training = bool(training_mode)
+    if not training and any(g.outputs[1:]):
+        g.unsupported("the training outputs of an old BatchNormalization")
+    dtype = g.dtype(X)
+    parts = [
+        op.astype(part, str(dtype)) if g.dtype(part) != dtype else part
+        for part in (scale, B, input_mean, input_var)
+    ]
+    result, *moments = g.parts(
+        op.nn.batch_norm(X, *parts, axis=1, epsilon=epsilon, momentum=1.0 - momentum, training=training)
+    )
+    if not training:
+        return result
+    kinds = [str(g.dtype(part)) for part in (input_mean, input_var)]
+    return (result, *(op.astype(part, kind) for part, kind in zip(moments, kinds, strict=True)))
+
+
+@converter("InstanceNormalization", since=6)
+def instance_normalization(
+    g: Emitter, X: Tensor, scale: Tensor, B: Tensor, *, epsilon: float = 1e-5
+) -> Tensor:
+    return op.nn.instance_norm(X, scale, B, channel_axis=1, axes=list(range(2, g.ndim(X))), epsilon=epsilon)
+
+
+@converter("GroupNormalization", since=21)
+def group_normalization(
+    g: Emitter,
+    X: Tensor,
+    scale: Tensor,
+    bias: Tensor,
+    *,
+    num_groups: int,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+) -> Tensor:
+    axes = list(range(2, g.ndim(X)))
+    return op.nn.group_norm(X, scale, bias, num_groups=num_groups, channel_axis=1, axes=axes, epsilon=epsilon)
+
+
+@converter("LRN")
+def lrn(
+    g: Emitter, X: Tensor, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
+) -> Tensor:
+    dtype, ndim = g.dtype(X), g.ndim(X)
+    before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
+    squares = op.expand_dims(op.multiply(X, X), 1)
+    widths = [0, 0, 0, 0, before, after] + [0, 0] * (ndim - 2)
+    padded = g.emit(op.nn.pad(squares, widths))
+    dims = g.dims(X)
+    total: Tensor | None = None
+    for shift in range(size):
+        part = op.strided_slice(padded, [2], [shift], [dims[1] + shift])
+        total = part if total is None else op.add(total, part)
+    assert total is not None
+    scaled = op.multiply(op.squeeze(total, 1), g.const(alpha / size, dtype))
+    return op.divide(X, op.power(op.add(scaled, g.const(bias, dtype)), g.const(beta, dtype)))
+
+
+@converter("LpNormalization")
+def lp_normalization(g: Emitter, x: Tensor, *, axis: int = -1, p: int = 2) -> Tensor:
+    norm = g.emit(_root(g, op.sum(_power(g, op.abs(x), p), axis=axis, keepdims=True), p))
+    zero = g.const(0, g.dtype(x))
+    return op.where(op.equal(norm, zero), op.zeros_like(x), op.divide(x, norm))
+
+
+# ------------------------------------------------------------------------------------- padding
+
+
+@converter("Pad", since=2)
+def pad(
+    g: Emitter,
+    data: Tensor,
+    pads: Value,
+    constant_value: Value | None = None,
+    axes: Value | None = None,
+    *,
+    mode: str = "constant",
+    value: float = 0.0,
+) -> Tensor:
+    ndim = g.ndim(data)
+    if axes is not None and g.elements(axes) is None:
+        pads, axes = _spread(g, g.tensor(pads), g.tensor(axes), ndim), None
+    return _pad(
+        g,
+        data,
+        g.sizes(pads, "pads"),
+        constant_value,
+        g.axes(axes and g.ints(axes, "axes"), ndim),
+        mode,
+        value,
+    )
+
+
+def _spread(g: Emitter, pads: Tensor, axes: Tensor, ndim: int) -> Tensor:
+    """The pads of all dimensions, from those of the dimensions that a tensor names."""
+    count, nothing = g.dims(axes)[0], op.zeros(ShapeExpr([ndim]), "int64")
+    places = op.floor_mod(op.astype(axes, "int64"), g.const(ndim, "int64"))
+    halves = [op.strided_slice(pads, [0], [begin], [end]) for begin, end in ((0, count), (count, count * 2))]
+    return g.emit(op.concat([op.scatter_elements(nothing, places, half) for half in halves], axis=0))
+
+
+def _pad(
+    g: Emitter, data: Tensor, pads: Dims, constant_value: Value | None, places: Ints, mode: str, value: float
+) -> Tensor:
+    ndim = g.ndim(data)
+    if len(pads) != 2 * len(places):
+        raise g.error(f"pads must have {2 * len(places)} elements, found {len(pads)}", code="E6002")
+    widths: list[Any] = [0] * (2 * ndim)
+    for index, axis in enumerate(places):
+        widths[2 * axis], widths[2 * axis + 1] = pads[index], pads[index + len(places)]
+    if mode not in ("constant", "reflect", "edge", "wrap"):
+        raise g.error(f"mode must be constant, reflect, edge or wrap, found {mode!r}", code="E6003")
+    dtype = g.dtype(data)
+    filling: Any = value if constant_value is None else _pad_value(g, constant_value)
+    if filling is None:
+        return _pad_with(g, data, widths, g.tensor(constant_value))
+    if dtype.is_bool:
+        whole = op.nn.pad(op.astype(data, "uint8"), widths, mode, int(bool(filling)))
+        return op.astype(whole, "bool")
+    return op.nn.pad(data, widths, mode, float(filling) if dtype.is_float else int(filling))
+
+
+def _pad_value(g: Emitter, value: Value) -> Any:
+    elements = g.elements(value)
+    if elements is not None:
+        numbers = elements.numbers()
+        return None if numbers is None else numbers.reshape(-1)[0].item()
+    data = getattr(value, "data", None)
+    return None if data is None else data.reshape(-1)[0].item()
+
+
+def _pad_with(g: Emitter, data: Tensor, widths: list[Any], value: Tensor) -> Tensor:
+    """Padding with a value that only the run tells: chosen where a mask, padded too, says that there is no data."""
+    inside = op.nn.pad(op.ones(ShapeExpr(g.dims(data)), "uint8"), widths)
+    padded = op.nn.pad(data, widths)
+    return op.where(op.astype(inside, "bool"), padded, op.reshape(value, []))
