@@ -62,7 +62,9 @@ def model_and_data(case: Any) -> tuple[Any, list[tuple[list[Any], list[Any]]]]:
     import onnx
 
     if case.model is not None:
-        return case.model, [(list(inputs), list(outputs)) for inputs, outputs in case.data_sets]
+        return case.model, [
+            ([_plain(v) for v in inputs], [_plain(v) for v in outputs]) for inputs, outputs in case.data_sets
+        ]
     folder = Path(case.model_dir)
     model = onnx.load(folder / "model.onnx")
     initialized = {tensor.name for tensor in model.graph.initializer}
@@ -76,6 +78,13 @@ def model_and_data(case: Any) -> tuple[Any, list[tuple[list[Any], list[Any]]]]:
             )
         )
     return model, sets
+
+
+def _plain(value: Any) -> Any:
+    """A value of a case as NumPy has it: some are given as protobuf messages."""
+    from onnx import TensorProto, numpy_helper
+
+    return numpy_helper.to_array(value) if isinstance(value, TensorProto) else value
 
 
 def _read(path: Path, kind: Any) -> Any:
