@@ -408,7 +408,7 @@ class _Checking(Interpreter):
         if info is None:
             return
         try:
-            check_info(value, info, scope, f"{scope.function}: {var.name_hint}")
+            check_info(value, info, scope, f"{scope.function}: {var.name_hint}", set())
         except Exception as error:
             raise _Untrue(f"{var.name_hint} in {scope.function}: {info} derived; {error}") from error
 
@@ -417,15 +417,19 @@ class _Untrue(BaseException):
     """A value is not as was derived. (Not an Exception: packed functions would hand it on as one of the program.)"""
 
 
-def check_info(value: Any, info: Any, scope: Any, where: str) -> None:
+def check_info(value: Any, info: Any, scope: Any, where: str, checked: set[tuple[int, int]]) -> None:
     """Compare a value with struct info. Raises what a match_cast would.
 
     Of functions only that they are some: erasure forgets what their parameters ask for (language.md §6).
+    `checked` holds the tuples, with their infos, that were compared already: pairs of pairs share theirs.
     """
     if isinstance(info, TupleStructInfo):
+        if (id(value), id(info)) in checked:
+            return
+        checked.add((id(value), id(info)))
         matching.check_kind(value, info, matching.Origin(where, where))
         for index, part in enumerate(info.fields):
-            check_info(value[index], part, scope, f"{where}[{index}]")
+            check_info(value[index], part, scope, f"{where}[{index}]", checked)
         return
     if isinstance(info, FuncStructInfo):
         if not callable(value):
