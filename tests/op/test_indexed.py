@@ -58,6 +58,7 @@ def shown(call) -> str:
         (lambda: op.collapse_sum_to(tensor(n, m), (1, m)), "(1, m)"),
         (lambda: op.collapse_sum_like(tensor(n, m), tensor(m, name="y")), "(m,)"),
         (lambda: op.repeat(tensor(n, m), k, axis=0), "(n * k, m)"),
+        (lambda: op.layout_transform(tensor(n, m), lambda i, j: (j // 4, i, j % 4)), "((m + 3) // 4, n, 4)"),
         (lambda: op.strided_slice(tensor(n), [0], [0], [n], [k + 1]), "(0 - (0 - n) // (k + 1),)"),
         (lambda: op.dynamic_strided_slice(tensor(n, m), index(2), index(2), index(2)), 'dtype="float32", ndim=2'),
         (lambda: op.gather_nd(tensor(n, m), index(2, k)), 'dtype="float32"'),
@@ -203,6 +204,38 @@ def test_topk_gives_both():
         (
             lambda: op.collapse_sum_like(tensor(3), tensor(1, 3)),
             "collapse_sum_like: collapse_target has 2 dimensions, more than the 1 of data",
+        ),
+        (
+            lambda: op.layout_transform(tensor(2, 3), lambda i: (i,)),
+            "layout_transform: index_map takes 1 indices, but x has 2 dimensions",
+        ),
+        (
+            lambda: op.layout_transform(tensor(4), lambda i: (i, i)),
+            "layout_transform: the index map moves two elements to one place, or splits i unevenly",
+        ),
+        (
+            lambda: op.layout_transform(tensor(4), lambda i: (i % 2,)),
+            "layout_transform: the index map does not tell elements apart by the whole of index i",
+        ),
+        (
+            lambda: op.layout_transform(tensor(4, 3), lambda i, j: (i * 2 + j,)),
+            "layout_transform: the index i * 2 + j may be the same for two elements",
+        ),
+        (
+            lambda: op.layout_transform(tensor(4, 3), lambda i, j: (i * j,)),
+            "layout_transform: the index i * j is not a sum of indices, of their quotients",
+        ),
+        (
+            lambda: op.layout_transform(tensor(4), 3),
+            "index_map: expected an index map or a function, found int",
+        ),
+        (
+            lambda: op.layout_transform(tensor(4, dtype="int8"), lambda i: (i,), pad_value=300),
+            "pad_value is the number 300, which x's dtype int8 does not hold",
+        ),
+        (
+            lambda: op.layout_transform(tensor(4), lambda i: (i,), axis_separators=[1]),
+            "layout_transform: axis_separators must be empty, found (1,)",
         ),
         (lambda: op.meshgrid([tensor(2, 3)]), "meshgrid: tensors[0] must have one dimension, found 2"),
         (
