@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -69,10 +70,10 @@ class LayoutTransform(Move):
         return topi.layout_transform(x, self.index_map, padding)
 
     def reference(self, x: Array) -> Array:
-        shape = [evaluate(size, {}) for size in self.index_map.map_shape(x.shape)]
-        result = np.full(shape, 0 if self.pad_value is None else self.pad_value).astype(x.dtype)
-        initial = self.index_map.initial_indices
-        for place in np.ndindex(x.shape):
+        shape = [int(evaluate(size, {})) for size in self.index_map.map_shape(x.shape)]
+        result: Array = np.array(np.full(shape, 0 if self.pad_value is None else self.pad_value), x.dtype)
+        initial, sizes = self.index_map.initial_indices, [range(size) for size in x.shape]
+        for place in itertools.product(*sizes):
             values = dict(zip(initial, place, strict=True))
             result[tuple(evaluate(index, values) for index in self.index_map.final_indices)] = x[place]
         return result

@@ -40,19 +40,7 @@ class IndexMap(Node):
     @staticmethod
     def from_func(mapping_function: Callable[..., Any], ndim: int | None = None) -> IndexMap:
         """The map that a function of the indices describes; one with ``*indices`` needs `ndim`."""
-        names = getattr(mapping_function, "__script_parameters__", None)
-        if names is None:
-            names = []
-            for parameter in inspect.signature(mapping_function).parameters.values():
-                if parameter.kind is not parameter.VAR_POSITIONAL:
-                    names.append(parameter.name)
-                elif ndim is None:
-                    raise ValueError(
-                        f"an index map of *{parameter.name} needs the number of dimensions, ndim="
-                    )
-                else:
-                    names += [f"{parameter.name}{d}" for d in range(ndim - len(names))]
-        indices = tuple(Var(name, "int64") for name in names)
+        indices = tuple(Var(name, "int64") for name in _parameters(mapping_function, ndim))
         return IndexMap(indices, mapping_function(*indices))
 
     def map_indices(self, indices: Sequence[Any]) -> tuple[PrimExpr, ...]:
@@ -66,6 +54,22 @@ class IndexMap(Node):
     def map_shape(self, shape: Sequence[Any]) -> tuple[PrimExpr, ...]:
         """The shape in which the elements of a shape find place. Raises ValueError as `mixed_radix` does."""
         return tuple(_extent(digits) for digits in mixed_radix(self, dimensions(shape)))
+
+
+def _parameters(function: Callable[..., Any], ndim: int | None) -> list[str]:
+    """The names of a function's parameters, numbered ones for ``*indices``."""
+    written: Sequence[str] | None = getattr(function, "__script_parameters__", None)
+    if written is not None:
+        return list(written)
+    names: list[str] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is not parameter.VAR_POSITIONAL:
+            names.append(parameter.name)
+        elif ndim is None:
+            raise ValueError(f"an index map of *{parameter.name} needs the number of dimensions, ndim=")
+        else:
+            names += [f"{parameter.name}{d}" for d in range(ndim - len(names))]
+    return names
 
 
 @dataclass(frozen=True)
