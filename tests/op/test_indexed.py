@@ -338,6 +338,22 @@ def test_dynamic_slices():
         assert "a stride must not be 0" in str(error)
 
 
+def test_collapsing_to_sizes_that_only_the_run_time_knows():
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float32"), like: R.Tensor(("k", "l"), "float32")):
+            return R.collapse_sum_like(x, like)
+
+    x = np.arange(6, dtype="float32").reshape(2, 3)
+    for shape in ((2, 3), (1, 3), (2, 1), (1, 1)):
+        axes = tuple(d for d in range(2) if shape[d] == 1)
+        for found in outcomes(Module, x, np.zeros(shape, "float32")):
+            np.testing.assert_array_equal(found, x.sum(axes, keepdims=True))
+    for error in outcomes(Module, x, np.zeros((2, 2), "float32")):
+        assert "to which" in str(error)
+
+
 def test_symbolic_strides():
     @I.ir_module
     class Module:
