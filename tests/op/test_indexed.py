@@ -58,6 +58,7 @@ def shown(call) -> str:
         (lambda: op.collapse_sum_to(tensor(n, m), (1, m)), "(1, m)"),
         (lambda: op.collapse_sum_like(tensor(n, m), tensor(m, name="y")), "(m,)"),
         (lambda: op.repeat(tensor(n, m), k, axis=0), "(n * k, m)"),
+        (lambda: op.tile(tensor(n), (m, k)), "(m, n * k)"),
         (lambda: op.layout_transform(tensor(n, m), lambda i, j: (j // 4, i, j % 4)), "((m + 3) // 4, n, 4)"),
         (lambda: op.strided_slice(tensor(n), [0], [0], [n], [k + 1]), "(0 - (0 - n) // (k + 1),)"),
         (lambda: op.dynamic_strided_slice(tensor(n, m), index(2), index(2), index(2)), 'dtype="float32", ndim=2'),
@@ -352,6 +353,21 @@ def test_collapsing_to_sizes_that_only_the_run_time_knows():
             np.testing.assert_array_equal(found, x.sum(axes, keepdims=True))
     for error in outcomes(Module, x, np.zeros((2, 2), "float32")):
         assert "to which" in str(error)
+
+
+def test_tiles_of_counts_that_the_data_tell():
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", 2), "float32"), counts: R.Tensor((2,), "int64")):
+            p, q = T.int64(), T.int64()
+            y = R.tile(x, R.tensor_to_shape(counts))
+            return R.match_cast(y, R.Tensor((p, q), "float32"))
+
+    x = np.arange(6, dtype="float32").reshape(3, 2)
+    for counts in ((2, 3), (1, 1), (0, 2)):
+        for found in outcomes(Module, x, np.array(counts)):
+            np.testing.assert_array_equal(found, np.tile(x, counts))
 
 
 def test_symbolic_strides():

@@ -241,17 +241,19 @@ def meshgrid(tensors: Sequence[te.Tensor], indexing: str = "ij") -> list[te.Tens
     return grids
 
 
-def tile(x: te.Tensor, reps: Sequence[int]) -> te.Tensor:
+def tile(x: te.Tensor, reps: Sequence[int | PrimExpr]) -> te.Tensor:
     """x side by side, reps[d] times along dimension d; missing dimensions are new, missing counts 1."""
     ndim = max(x.ndim, len(reps))
     sizes = (*[const(1, "int64")] * (ndim - x.ndim), *x.shape)
-    counts = (*[1] * (ndim - len(reps)), *reps)
+    counts = dimensions([*[1] * (ndim - len(reps)), *reps])
     offset = ndim - x.ndim
     return te.compute(
         [size * count for size, count in zip(sizes, counts, strict=True)],
         lambda *i: x(
             *(
-                i[offset + d] if counts[offset + d] == 1 else intrin.floormod(i[offset + d], x.shape[d])
+                i[offset + d]
+                if is_const(counts[offset + d], 1)
+                else intrin.floormod(i[offset + d], x.shape[d])
                 for d in range(x.ndim)
             )
         ),
