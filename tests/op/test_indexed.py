@@ -309,8 +309,8 @@ def test_more_than_there_are():
             return R.topk(x, k, ret_type="values")
 
     x = np.array([1, 3, 2], "float32")
-    for found in outcomes(Module, x, x[:2]):
-        np.testing.assert_array_equal(found, [3, 2])
+    for result in outcomes(Module, x, x[:2]):
+        np.testing.assert_array_equal(result, [3, 2])
     for error in outcomes(Module, x[:1], x[:2]):
         assert "elements along axis 0" in str(error)
 
@@ -332,8 +332,8 @@ def test_dynamic_slices():
 
     x = np.arange(20, dtype="float32").reshape(5, 4)
     bounds = np.array([-1, 0]), np.array([-9, 9]), np.array([-2, 3])
-    for found in outcomes(Module, x, *bounds):
-        np.testing.assert_array_equal(found, x[-1:-9:-2, 0:9:3] + 1)
+    for result in outcomes(Module, x, *bounds):
+        np.testing.assert_array_equal(result, x[-1:-9:-2, 0:9:3] + 1)
     for error in outcomes(Module, x, *bounds[:2], np.array([0, 1])):
         assert isinstance(error, ValueError)
         assert "a stride must not be 0" in str(error)
@@ -349,8 +349,8 @@ def test_collapsing_to_sizes_that_only_the_run_time_knows():
     x = np.arange(6, dtype="float32").reshape(2, 3)
     for shape in ((2, 3), (1, 3), (2, 1), (1, 1)):
         axes = tuple(d for d in range(2) if shape[d] == 1)
-        for found in outcomes(Module, x, np.zeros(shape, "float32")):
-            np.testing.assert_array_equal(found, x.sum(axes, keepdims=True))
+        for result in outcomes(Module, x, np.zeros(shape, "float32")):
+            np.testing.assert_array_equal(result, x.sum(axes, keepdims=True))
     for error in outcomes(Module, x, np.zeros((2, 2), "float32")):
         assert "to which" in str(error)
 
@@ -366,8 +366,8 @@ def test_tiles_of_counts_that_the_data_tell():
 
     x = np.arange(6, dtype="float32").reshape(3, 2)
     for counts in ((2, 3), (1, 1), (0, 2)):
-        for found in outcomes(Module, x, np.array(counts)):
-            np.testing.assert_array_equal(found, np.tile(x, counts))
+        for result in outcomes(Module, x, np.array(counts)):
+            np.testing.assert_array_equal(result, np.tile(x, counts))
 
 
 def test_symbolic_strides():
@@ -380,8 +380,8 @@ def test_symbolic_strides():
 
     x = np.arange(9, dtype="float32")
     for stride in (1, 2, 4, 20):
-        for found in outcomes(Module, x, np.zeros(stride, "float32")):
-            np.testing.assert_array_equal(found, x[1::stride])
+        for result in outcomes(Module, x, np.zeros(stride, "float32")):
+            np.testing.assert_array_equal(result, x[1::stride])
     for error in outcomes(Module, x, x[:0]):
         assert isinstance(error, (AssertionError, ZeroDivisionError))
 
@@ -394,9 +394,9 @@ def test_scalars_keep_their_dtype():
             on, off = R.prim_value(T.float32(2)), R.prim_value(T.float32(-1))
             return R.one_hot(i, on, off, depth=2, axis=0)
 
-    for found in outcomes(Module, np.array([1, -1, 0])):
-        assert found.dtype == np.float32
-        np.testing.assert_array_equal(found, [[-1, -1, 2], [2, -1, -1]])
+    for result in outcomes(Module, np.array([1, -1, 0])):
+        assert result.dtype == np.float32
+        np.testing.assert_array_equal(result, [[-1, -1, 2], [2, -1, -1]])
 
 
 def test_scalars_of_unknown_value():

@@ -45,10 +45,10 @@ class IndexMap(Node):
 
     def map_indices(self, indices: Sequence[Any]) -> tuple[PrimExpr, ...]:
         """The place to which the element at these indices moves. Raises ValueError for a wrong number of them."""
-        given = [index.astype("int64") for index in to_indices(indices)]
-        if len(given) != len(self.initial_indices):
-            raise ValueError(f"the index map takes {len(self.initial_indices)} indices, found {len(given)}")
-        table = dict(zip(self.initial_indices, given, strict=True))
+        places = [index.astype("int64") for index in to_indices(indices)]
+        if len(places) != len(self.initial_indices):
+            raise ValueError(f"the index map takes {len(self.initial_indices)} indices, found {len(places)}")
+        table = dict(zip(self.initial_indices, places, strict=True))
         return tuple(simplify(substitute(index, table)) for index in self.final_indices)
 
     def map_shape(self, shape: Sequence[Any]) -> tuple[PrimExpr, ...]:
