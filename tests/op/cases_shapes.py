@@ -175,14 +175,14 @@ CASES += [
     )
 ]
 CASES += [
-    Case("relax.tile", [x(*shape)], {"repeats": counts})
+    Case("relax.tile", [x(*shape), Sizes(counts)])
     for shape, counts in (
-        ((2, 3), [2, 1]),
-        ((2, 3), [2]),
-        ((3,), [2, 2]),
-        ((2, 0), [2, 3]),
-        ((2,), [0]),
-        ((), [3]),
+        ((2, 3), (2, 1)),
+        ((2, 3), (2,)),
+        ((3,), (2, 2)),
+        ((2, 0), (2, 3)),
+        ((2,), (0,)),
+        ((), (3,)),
     )
 ]
 
@@ -191,6 +191,23 @@ CASES += [
     for sizes, indexing in (((3,), "xy"), ((2, 3), "ij"), ((2, 3), "xy"), ((2, 1, 4), "xy"), ((2, 0), "ij"))
 ]
 CASES += [Case("relax.meshgrid", [[x(2), x(dtype="int8")]])]
+
+# ----------------------------------------------------------------------------------------- layout_transform
+MAPS = [
+    ((2, 8), lambda i, j: (j, i)),
+    ((2, 8), lambda i, j: (i, j // 4, j % 4)),
+    ((2, 6), lambda i, j: (j // 4, i, j % 4)),
+    ((2, 3), lambda i, j: (i * 3 + j,)),
+    ((7,), lambda i: (i // 6, i % 6 // 2, i % 2)),
+    ((3,), lambda i: (0, i)),
+    ((5,), lambda i: (i % 4 * 2 + i // 4,)),
+    ((0, 3), lambda i, j: (i // 2, j, i % 2)),
+]
+CASES += [
+    Case("relax.layout_transform", [x(*shape)], {"index_map": index_map, "pad_value": pad}, fixed=(3, 5))
+    for (shape, index_map), pad in zip(MAPS, (None, 7, -1.5, None, 0, 2, 1, None), strict=True)
+]
+CASES += [Case("relax.layout_transform", [x(3, dtype="bool")], {"index_map": lambda i: (i // 2, i % 2)})]
 
 # --------------------------------------------------------------------------------------------- collapse_sum
 COLLAPSES = [

@@ -58,6 +58,8 @@ def shown(call) -> str:
         (lambda: op.collapse_sum_to(tensor(n, m), (1, m)), "(1, m)"),
         (lambda: op.collapse_sum_like(tensor(n, m), tensor(m, name="y")), "(m,)"),
         (lambda: op.repeat(tensor(n, m), k, axis=0), "(n * k, m)"),
+        (lambda: op.tile(tensor(n), (m, k)), "(m, n * k)"),
+        (lambda: op.layout_transform(tensor(n, m), lambda i, j: (j // 4, i, j % 4)), "((m + 3) // 4, n, 4)"),
         (lambda: op.strided_slice(tensor(n), [0], [0], [n], [k + 1]), "(0 - (0 - n) // (k + 1),)"),
         (lambda: op.dynamic_strided_slice(tensor(n, m), index(2), index(2), index(2)), 'dtype="float32", ndim=2'),
         (lambda: op.gather_nd(tensor(n, m), index(2, k)), 'dtype="float32"'),
@@ -204,6 +206,38 @@ def test_topk_gives_both():
             lambda: op.collapse_sum_like(tensor(3), tensor(1, 3)),
             "collapse_sum_like: collapse_target has 2 dimensions, more than the 1 of data",
         ),
+        (
+            lambda: op.layout_transform(tensor(2, 3), lambda i: (i,)),
+            "layout_transform: index_map takes 1 indices, but x has 2 dimensions",
+        ),
+        (
+            lambda: op.layout_transform(tensor(4), lambda i: (i, i)),
+            "layout_transform: the index map moves two elements to one place, or splits i unevenly",
+        ),
+        (
+            lambda: op.layout_transform(tensor(4), lambda i: (i % 2,)),
+            "layout_transform: the index map does not tell elements apart by the whole of index i",
+        ),
+        (
+            lambda: op.layout_transform(tensor(4, 3), lambda i, j: (i * 2 + j,)),
+            "layout_transform: the index i * 2 + j may be the same for two elements",
+        ),
+        (
+            lambda: op.layout_transform(tensor(4, 3), lambda i, j: (i * j,)),
+            "layout_transform: the index i * j is not a sum of indices, of their quotients",
+        ),
+        (
+            lambda: op.layout_transform(tensor(4), 3),
+            "index_map: expected an index map or a function, found int",
+        ),
+        (
+            lambda: op.layout_transform(tensor(4, dtype="int8"), lambda i: (i,), pad_value=300),
+            "pad_value is the number 300, which x's dtype int8 does not hold",
+        ),
+        (
+            lambda: op.layout_transform(tensor(4), lambda i: (i,), axis_separators=[1]),
+            "layout_transform: axis_separators must be empty, found (1,)",
+        ),
         (lambda: op.meshgrid([tensor(2, 3)]), "meshgrid: tensors[0] must have one dimension, found 2"),
         (
             lambda: op.dynamic_strided_slice(tensor(2, 3), index(1), index(2), index(2)),
@@ -275,8 +309,8 @@ def test_more_than_there_are():
             return R.topk(x, k, ret_type="values")
 
     x = np.array([1, 3, 2], "float32")
-    for found in outcomes(Module, x, x[:2]):
-        np.testing.assert_array_equal(found, [3, 2])
+    for result in outcomes(Module, x, x[:2]):
+        np.testing.assert_array_equal(result, [3, 2])
     for error in outcomes(Module, x[:1], x[:2]):
         assert "elements along axis 0" in str(error)
 
@@ -298,11 +332,42 @@ def test_dynamic_slices():
 
     x = np.arange(20, dtype="float32").reshape(5, 4)
     bounds = np.array([-1, 0]), np.array([-9, 9]), np.array([-2, 3])
-    for found in outcomes(Module, x, *bounds):
-        np.testing.assert_array_equal(found, x[-1:-9:-2, 0:9:3] + 1)
+    for result in outcomes(Module, x, *bounds):
+        np.testing.assert_array_equal(result, x[-1:-9:-2, 0:9:3] + 1)
     for error in outcomes(Module, x, *bounds[:2], np.array([0, 1])):
         assert isinstance(error, ValueError)
         assert "a stride must not be 0" in str(error)
+
+
+def test_collapsing_to_sizes_that_only_the_run_time_knows():
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", "m"), "float32"), like: R.Tensor(("k", "l"), "float32")):
+            return R.collapse_sum_like(x, like)
+
+    x = np.arange(6, dtype="float32").reshape(2, 3)
+    for shape in ((2, 3), (1, 3), (2, 1), (1, 1)):
+        axes = tuple(d for d in range(2) if shape[d] == 1)
+        for result in outcomes(Module, x, np.zeros(shape, "float32")):
+            np.testing.assert_array_equal(result, x.sum(axes, keepdims=True))
+    for error in outcomes(Module, x, np.zeros((2, 2), "float32")):
+        assert "to which" in str(error)
+
+
+def test_tiles_of_counts_that_the_data_tell():
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor(("n", 2), "float32"), counts: R.Tensor((2,), "int64")):
+            p, q = T.int64(), T.int64()
+            y = R.tile(x, R.tensor_to_shape(counts))
+            return R.match_cast(y, R.Tensor((p, q), "float32"))
+
+    x = np.arange(6, dtype="float32").reshape(3, 2)
+    for counts in ((2, 3), (1, 1), (0, 2)):
+        for result in outcomes(Module, x, np.array(counts)):
+            np.testing.assert_array_equal(result, np.tile(x, counts))
 
 
 def test_symbolic_strides():
@@ -315,8 +380,8 @@ def test_symbolic_strides():
 
     x = np.arange(9, dtype="float32")
     for stride in (1, 2, 4, 20):
-        for found in outcomes(Module, x, np.zeros(stride, "float32")):
-            np.testing.assert_array_equal(found, x[1::stride])
+        for result in outcomes(Module, x, np.zeros(stride, "float32")):
+            np.testing.assert_array_equal(result, x[1::stride])
     for error in outcomes(Module, x, x[:0]):
         assert isinstance(error, (AssertionError, ZeroDivisionError))
 
@@ -329,9 +394,9 @@ def test_scalars_keep_their_dtype():
             on, off = R.prim_value(T.float32(2)), R.prim_value(T.float32(-1))
             return R.one_hot(i, on, off, depth=2, axis=0)
 
-    for found in outcomes(Module, np.array([1, -1, 0])):
-        assert found.dtype == np.float32
-        np.testing.assert_array_equal(found, [[-1, -1, 2], [2, -1, -1]])
+    for result in outcomes(Module, np.array([1, -1, 0])):
+        assert result.dtype == np.float32
+        np.testing.assert_array_equal(result, [[-1, -1, 2], [2, -1, -1]])
 
 
 def test_scalars_of_unknown_value():

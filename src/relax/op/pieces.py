@@ -17,6 +17,7 @@ from ..prim import IntImm, PrimExpr, const, prove
 from ..struct_info import (
     ObjectStructInfo,
     PrimStructInfo,
+    ShapeStructInfo,
     TensorStructInfo,
     TupleStructInfo,
 )
@@ -423,27 +424,30 @@ class MeshGrid(Move):
 
 @operator("relax.tile")
 class Tile(Move):
-    """data side by side, repeats[d] times along dimension d; missing dimensions are new, missing counts 1."""
+    """data side by side, repeats[d] times along dimension d; missing dimensions are new, missing counts 1.
 
-    total = True
+    The counts are a shape, which may be symbolic, or known only at run time.
+    """
 
-    repeats: tuple[int, ...]
-
-    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
-        self.require_attribute(min(self.repeats, default=0) >= 0, "repeats", "numbers of 0 or more")
-        if data.ndim == -1:
+    def infer(self, data: TensorStructInfo, repeats: ShapeStructInfo) -> TensorStructInfo:
+        counts = repeats.values
+        for count in counts or ():
+            if isinstance(count, IntImm) and count.value < 0:
+                message = f"repeats must be numbers of 0 or more, found {count.value}"
+                raise OperatorError(OPERANDS, message, operand="repeats")
+        if -1 in (data.ndim, repeats.ndim):
             return tensor(None, data.dtype)
-        ndim = max(data.ndim, len(self.repeats))
-        if data.dims is None:
+        ndim = max(data.ndim, repeats.ndim)
+        if data.dims is None or counts is None:
             return tensor(None, data.dtype, ndim)
         one = const(1, "int64")
         sizes = [*[one] * (ndim - data.ndim), *data.dims]
-        counts = [*[1] * (ndim - len(self.repeats)), *self.repeats]
-        dims = [simplify_dim(size * count) for size, count in zip(sizes, counts, strict=True)]
+        filled = [*[one] * (ndim - len(counts)), *counts]
+        dims = [simplify_dim(size * count) for size, count in zip(sizes, filled, strict=True)]
         return tensor(dims, data.dtype)
 
-    def compute(self, data: Any) -> Any:
-        return topi.tile(data, self.repeats)
+    def compute(self, data: Any, repeats: Sequence[PrimExpr]) -> Any:
+        return topi.tile(data, repeats)
 
-    def reference(self, data: Array) -> Array:
-        return np.tile(data, self.repeats)
+    def reference(self, data: Array, repeats: Sequence[int]) -> Array:
+        return np.tile(data, repeats)

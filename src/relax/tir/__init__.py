@@ -140,6 +140,7 @@ from .functor import (
     pre_order_visit,
     substitute,
 )
+from .index_map import IndexMap
 from .interpret import interpret
 from .reduction import Reducer, comm_reducer, max, min, prod, sum
 from .regions import block_access_region
@@ -201,6 +202,7 @@ __all__ = [
     "For",
     "ForKind",
     "IfThenElse",
+    "IndexMap",
     "IntImm",
     "IterVar",
     "Let",

@@ -39,6 +39,7 @@ from .collapse import collapse_sum_like, collapse_sum_to
 from .contraction import einsum, outer
 from .grad import nll_loss_backward, take_backward
 from .indexing import gather_elements, gather_nd, index_tensor, one_hot, reverse_sequence
+from .layout import layout_transform
 from .linalg import matmul
 from .math import (
     abs,
@@ -171,6 +172,7 @@ __all__ = [
     "isfinite",
     "isinf",
     "isnan",
+    "layout_transform",
     "left_shift",
     "less",
     "less_equal",

@@ -22,6 +22,7 @@ from ..prim import (
 )
 from ..prim import cast as cast_expr
 from .broadcast import broadcast_shape, read_broadcast, same_size
+from .indexing import as_int64, from_front
 from .slicing import at_least_zero, section_slices, slice_of
 from .util import normalize_axes, normalize_axis
 
@@ -240,17 +241,19 @@ def meshgrid(tensors: Sequence[te.Tensor], indexing: str = "ij") -> list[te.Tens
     return grids
 
 
-def tile(x: te.Tensor, reps: Sequence[int]) -> te.Tensor:
+def tile(x: te.Tensor, reps: Sequence[int | PrimExpr]) -> te.Tensor:
     """x side by side, reps[d] times along dimension d; missing dimensions are new, missing counts 1."""
     ndim = max(x.ndim, len(reps))
     sizes = (*[const(1, "int64")] * (ndim - x.ndim), *x.shape)
-    counts = (*[1] * (ndim - len(reps)), *reps)
+    counts = dimensions([*[1] * (ndim - len(reps)), *reps])
     offset = ndim - x.ndim
     return te.compute(
         [size * count for size, count in zip(sizes, counts, strict=True)],
         lambda *i: x(
             *(
-                i[offset + d] if counts[offset + d] == 1 else intrin.floormod(i[offset + d], x.shape[d])
+                i[offset + d]
+                if is_const(counts[offset + d], 1)
+                else intrin.floormod(i[offset + d], x.shape[d])
                 for d in range(x.ndim)
             )
         ),
@@ -274,23 +277,17 @@ def take(x: te.Tensor, indices: Any, axis: int | None = None, mode: str = "fast"
 
     def read(*i: Any) -> PrimExpr:
         raw = indices(*i[axis : axis + count]) if isinstance(indices, te.Tensor) else convert(indices)
-        if raw.dtype == "uint64":  # what does not fit int64 stays large
-            limit = const(2**63 - 1, "uint64")
-            raw = (
-                intrin.floormod(raw, cast_expr("uint64", intrin.max(size, const(1, "int64"))))
-                if mode == "wrap"
-                else intrin.min(raw, limit)
-            )
-        index = cast_expr("int64", raw)
         before, after = i[:axis], i[axis + count :]
         if mode == "wrap":
             # Of nothing, nothing can be taken: the index that is read is then out of range.
-            return x(*before, intrin.floormod(index, intrin.max(size, const(1, "int64"))), *after)
+            divisor = intrin.max(size, const(1, "int64"))
+            if raw.dtype == "uint64":
+                raw = intrin.floormod(raw, cast_expr("uint64", divisor))
+            return x(*before, intrin.floormod(cast_expr("int64", raw), divisor), *after)
         if mode == "clip":
-            inside = intrin.max(intrin.min(index, size - 1), const(0, "int64"))
+            inside = intrin.max(intrin.min(as_int64(raw), size - 1), const(0, "int64"))
             return x(*before, inside, *after)
-        if not raw.dtype.is_uint:
-            index = Select(index < 0, index + size, index)
+        index = from_front(raw, size)
         value = x(*before, index, *after)
         if mode == "nan":
             missing = intrin.nan(x.dtype) if x.dtype.is_float else const(0, x.dtype)

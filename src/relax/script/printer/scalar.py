@@ -11,6 +11,7 @@ from typing import Any
 from ...ir import GlobalVar, structural_equal
 from ...prim import expr as prim
 from ...tir.buffer import Broadcast, BufferLoad, BufferRegion, IterVar, Ramp, Range, Reduce
+from ...tir.index_map import IndexMap
 from ..parser import tir as T
 from ..parser.core.safety import member
 from ..parser.core.scope import MISSING
@@ -281,6 +282,16 @@ def _iter_var(p: Printer, node: IterVar) -> Text:
     return Text(
         f'{p.T("iter_var")}({p.text(node.var)}, {dom}, "{node.iter_type}", {string(node.thread_tag)})'
     )
+
+
+@prints(IndexMap)
+def _index_map(p: Printer, node: IndexMap) -> Text:
+    for var in node.initial_indices:
+        p.declare(var)
+    params = ", ".join(p.text(var) for var in node.initial_indices)
+    final = [p.text(index) for index in node.final_indices]
+    result = f"({final[0]},)" if len(final) == 1 else f"({', '.join(final)})"
+    return Text(f"{p.T('index_map')}(lambda {params}: {result})")
 
 
 @prints(Reduce)

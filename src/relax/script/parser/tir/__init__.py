@@ -7,6 +7,7 @@ from typing import Any
 
 from ....prim.expr import SizeVar, Var
 from ....tir.buffer import Range
+from ....tir.index_map import IndexMap
 from ..core import MacroDecorator, register_namespace
 from .buffers import Buffer_ as Buffer
 from .buffers import alloc_buffer, allocate, match_buffer
@@ -45,6 +46,7 @@ from .statements import Let_ as Let
 from .statements import LetStmt_ as LetStmt
 
 Ptr = ptr
+index_map = IndexMap.from_func
 macro = MacroDecorator("T")
 sblock = block
 sblock_attr = block_attr
@@ -57,7 +59,7 @@ __all__ = [
     "Assert", "Buffer", "BufferLoad", "Cast", "Let", "LetStmt", "Ptr", "Range", "SizeVar", "Var",
     "alloc_buffer", "allocate", "allocate_const", "attr", "axis", "block", "block_attr", "buffer_store",
     "cast", "decl_buffer", "env_thread", "evaluate", "func_attr", "func_name", "func_ret", "grid", "handle",
-    "init", "iter_var", "launch_thread", "let", "macro", "match_buffer", "meta_var", "noalias", "parallel",
+    "index_map", "init", "iter_var", "launch_thread", "let", "macro", "match_buffer", "meta_var", "noalias", "parallel",
     "precondition", "prim_func", "ptr", "reads", "sblock", "sblock_alloc_buffer", "sblock_attr", "serial", "size_var",
     "target", "thread_binding", "unroll", "unrolled", "var", "vectorized", "where", "writes",
 ]  # fmt: skip

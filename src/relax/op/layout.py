@@ -1,0 +1,79 @@
+"""The operator that lays a tensor out anew by an index map."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+
+from .. import topi
+from ..ir import child
+from ..prim import const, evaluate
+from ..struct_info import TensorStructInfo
+from ..tir.index_map import IndexMap
+from .attributes import AttributeValueError
+from .dims import tensor
+from .errors import ATTRIBUTES, SHAPES, OperatorError
+from .literals import number_as
+from .operator import Array, operator
+from .shapes import Move
+
+
+def _index_map(value: Any) -> IndexMap:
+    if isinstance(value, IndexMap):
+        return value
+    if not callable(value):
+        raise AttributeValueError(
+            f"index_map: expected an index map or a function, found {type(value).__name__}"
+        )
+    try:
+        return IndexMap.from_func(cast("Callable[..., Any]", value))
+    except (ValueError, TypeError) as error:
+        raise AttributeValueError(f"index_map: {error}") from None
+
+
+@operator("relax.layout_transform")
+class LayoutTransform(Move):
+    """The tensor that holds x's element at i at ``index_map(i)``: ``lambda n, c: (n, c // 4, c % 4)``.
+
+    The map makes final indices of the initial ones, their quotients and remainders by constants, and of sums of such
+    that tell elements apart. Places to which nothing is moved hold pad_value, 0 without one. Axis separators belong to
+    memory of several dimensions, which there is none of: they are empty.
+    """
+
+    index_map: IndexMap = child(converter=_index_map)
+    pad_value: int | float | None = None
+    axis_separators: tuple[int, ...] | None = None
+    input_axis_separators: tuple[int, ...] | None = None
+
+    def infer(self, x: TensorStructInfo) -> TensorStructInfo:
+        self.require_attribute(not self.axis_separators, "axis_separators", "empty")
+        self.require_attribute(not self.input_axis_separators, "input_axis_separators", "empty")
+        if self.pad_value is not None and not x.dtype.is_void:
+            number_as(self.pad_value, x.dtype, "pad_value", "x")
+        ndim = len(self.index_map.initial_indices)
+        if x.ndim not in (-1, ndim):
+            message = f"index_map takes {ndim} indices, but x has {x.ndim} dimensions"
+            raise OperatorError(SHAPES, message, operand="x")
+        final = len(self.index_map.final_indices)
+        if x.dims is None:
+            return tensor(None, x.dtype, final)
+        try:
+            return tensor(self.index_map.map_shape(x.dims), x.dtype)
+        except ValueError as error:
+            raise OperatorError(ATTRIBUTES, str(error)) from None
+
+    def compute(self, x: Any) -> Any:
+        padding = None if self.pad_value is None else const(self.pad_value, x.dtype)
+        return topi.layout_transform(x, self.index_map, padding)
+
+    def reference(self, x: Array) -> Array:
+        shape = [int(evaluate(size, {})) for size in self.index_map.map_shape(x.shape)]
+        result: Array = np.array(np.full(shape, 0 if self.pad_value is None else self.pad_value), x.dtype)
+        initial, sizes = self.index_map.initial_indices, [range(size) for size in x.shape]
+        for place in itertools.product(*sizes):
+            values = dict(zip(initial, place, strict=True))
+            result[tuple(evaluate(index, values) for index in self.index_map.final_indices)] = x[place]
+        return result
