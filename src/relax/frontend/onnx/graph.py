@@ -168,7 +168,9 @@ class GraphReader:
                 return known
         converter = registry.find(*key, emitter.opset)
         if converter is not None:
-            return self._convert(converter, inputs, attributes)
+            results = self._convert(converter, inputs, attributes)
+            if results is not None:
+                return results
         body = standard_function(*key, emitter.opset, node, lambda: context_types(inputs))
         if body is None:
             raise DiagnosticError(self._missing(key, [(0, node)]))
@@ -219,6 +221,8 @@ class GraphReader:
             if default is inspect.Parameter.empty and name not in options:
                 raise emitter.error(f"the attribute {name} is missing", code="E6002")
         result: Any = entry.function(emitter, *arguments, **options)
+        if result is NotImplemented:
+            return None
         if isinstance(result, (tuple, list)):
             return result  # type: ignore[reportUnknownVariableType]
         return unpacked(emitter, result) if isinstance(result, RelaxExpr) else [result]

@@ -10,6 +10,9 @@ that any number follow. Attributes are keyword parameters with their defaults; o
 was an attribute in an old opset and is an input in a newer one is an input parameter: a node's attribute of that name
 is passed there. Several converters of one operator differ by `since`, the opset from which each holds.
 
+A converter gives one expression (a call that returns a tuple stands for several results), or a tuple of values, or
+NotImplemented for a form that the function body of the standard serves better.
+
 Custom domains: ``converter("MyOp", domain="my.domain")``.
 """
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import control, image, math, nn, quantize, recurrent, shape
+from . import control, image, math, nn, quantize, recurrent, shape, signal, training
 
-__all__ = ["control", "image", "math", "nn", "quantize", "recurrent", "shape"]
+__all__ = ["control", "image", "math", "nn", "quantize", "recurrent", "shape", "signal", "training"]

@@ -407,6 +407,39 @@ def instance_normalization(
     return op.nn.instance_norm(X, scale, B, channel_axis=1, axes=list(range(2, g.ndim(X))), epsilon=epsilon)
 
 
+def _last_axes(g: Emitter, X: Tensor, axis: int) -> list[int]:
+    ndim = g.ndim(X)
+    return list(range(g.axis(axis, ndim), ndim))
+
+
+@converter("LayerNormalization")
+def layer_normalization(
+    g: Emitter,
+    X: Tensor,
+    Scale: Tensor,
+    B: Tensor | None = None,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+) -> Any:
+    axes = _last_axes(g, X, axis)
+    if any(g.outputs[1:]) or g.ndim(Scale) != len(axes) or g.dtype(Scale) != g.dtype(X):
+        return NotImplemented
+    shift = op.zeros_like(Scale) if B is None else B
+    return op.nn.layer_norm(X, Scale, shift, axes=axes, epsilon=epsilon, center=B is not None)
+
+
+@converter("RMSNormalization", "SimplifiedLayerNormalization")
+def rms_normalization(
+    g: Emitter, X: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+) -> Any:
+    axes = _last_axes(g, X, axis)
+    if any(g.outputs[1:]) or g.ndim(scale) != len(axes) or g.dtype(scale) != g.dtype(X):
+        return NotImplemented
+    return op.nn.rms_norm(X, scale, axes=axes, epsilon=epsilon)
+
+
 @converter("GroupNormalization", since=21)
 def group_normalization(
     g: Emitter,

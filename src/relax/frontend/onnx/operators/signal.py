@@ -1,0 +1,174 @@
+"""Signals: Fourier transforms, and writing into caches.
+
+A transform of N elements is a product with the matrix of its N² complex roots, which for the lengths of audio frames
+costs no more than the layers around it, and takes any N, known or not.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .... import op
+from ....expr import PrimValue, ShapeExpr
+from ....ir import DataType
+from ....prim import IntImm, PrimExpr, simplify
+from ..emitter import Emitter
+from ..model import dtype_name
+from ..registry import converter
+from ..values import Array, Dims, Tensor
+
+
+def _roots(
+    g: Emitter, length: PrimExpr, rows: PrimExpr, inverse: bool, dtype: DataType
+) -> tuple[Tensor, Tensor]:
+    """Matrices (length, rows) of the cosines and sines of 2 π k n / length; sines negative unless `inverse`."""
+    k, n = (op.arange(PrimValue(size * 0), PrimValue(size), dtype="int64") for size in (rows, length))
+    whole = op.full(ShapeExpr([]), PrimValue(length), "int64")
+    turns = op.floor_mod(op.multiply(op.expand_dims(n, 1), op.expand_dims(k, 0)), whole)
+    step = op.divide(g.const(2 * math.pi, "float64"), op.astype(whole, "float64"))
+    angles = g.emit(op.multiply(op.astype(turns, "float64"), step))
+    sines = op.sin(angles) if inverse else op.negative(op.sin(angles))
+    return g.emit(op.astype(op.cos(angles), str(dtype))), g.emit(op.astype(sines, str(dtype)))
+
+
+def _transformed(g: Emitter, x: Tensor, length: PrimExpr, axis: int, inverse: bool, onesided: bool) -> Tensor:
+    """The transform of (…, real or complex) data along an axis, cut or filled up with zeros to a length."""
+    ndim, dtype = g.ndim(x), g.dtype(x)
+    size = g.dims(x)[axis]
+    if not g.is_true(size.equal(length)):
+        widths: list[PrimExpr | int] = [0] * (2 * ndim)
+        widths[2 * axis + 1] = simplify(length - size)
+        x = g.emit(op.nn.pad(x, widths))
+    rows = simplify(length // 2 + 1) if onesided else length
+    cosines, sines = _roots(g, length, rows, inverse, dtype)
+    parts = g.dims(x)[ndim - 1]
+    last = [d for d in range(ndim - 1) if d != axis]
+    moved = g.emit(op.permute_dims(x, [ndim - 1, *last, axis]))
+    real = g.emit(op.squeeze(op.strided_slice(moved, [0], [0], [1]), 0))
+    if isinstance(parts, IntImm) and parts.value == 2:
+        imaginary = g.emit(op.squeeze(op.strided_slice(moved, [0], [1], [2]), 0))
+        a = op.subtract(op.matmul(real, cosines), op.matmul(imaginary, sines))
+        b = op.add(op.matmul(real, sines), op.matmul(imaginary, cosines))
+    else:
+        a, b = op.matmul(real, cosines), op.matmul(real, sines)
+    both = op.stack([a, b], axis=ndim - 1)
+    if inverse:
+        both = op.divide(both, op.astype(op.full(ShapeExpr([]), PrimValue(length), "int64"), str(dtype)))
+    back = list(range(ndim - 2))
+    return op.permute_dims(both, [*back[:axis], ndim - 2, *back[axis:], ndim - 1])
+
+
+@converter("DFT", since=20)
+def dft(
+    g: Emitter,
+    input: Tensor,
+    dft_length: Dims | None = None,
+    axis: Array | None = None,
+    *,
+    inverse: int = 0,
+    onesided: int = 0,
+) -> Tensor:
+    place = g.axis(-2 if axis is None else int(np.ravel(axis)[0]), g.ndim(input))
+    if inverse and onesided:
+        g.unsupported("the inverse of a one-sided DFT")
+    if place == g.ndim(input) - 1:
+        raise g.error("axis must not be the last one, which holds real and imaginary parts", code="E6003")
+    length = g.dims(input)[place] if dft_length is None else dft_length[0]
+    return _transformed(g, input, length, place, bool(inverse), bool(onesided))
+
+
+@converter("DFT", since=17)
+def dft_17(
+    g: Emitter,
+    input: Tensor,
+    dft_length: Dims | None = None,
+    *,
+    axis: int = 1,
+    inverse: int = 0,
+    onesided: int = 0,
+) -> Tensor:
+    return dft(g, input, dft_length, axis, inverse=inverse, onesided=onesided)
+
+
+@converter("STFT", since=17)
+def stft(
+    g: Emitter,
+    signal: Tensor,
+    frame_step: Dims,
+    window: Tensor | None = None,
+    frame_length: Dims | None = None,
+    *,
+    onesided: int = 1,
+) -> Tensor:
+    if g.ndim(signal) == 2:
+        signal = g.emit(op.expand_dims(signal, 2))
+    if frame_length is None and window is None:
+        raise g.error("neither window nor frame_length is given", code="E6002")
+    length = frame_length[0] if frame_length is not None else g.dims(window)[0]  # type: ignore[arg-type]
+    (step,), size = frame_step, g.dims(signal)[1]
+    count = simplify((size - length) // step + 1)
+    starts = op.multiply(_count(count), op.full(ShapeExpr([]), PrimValue(step), "int64"))
+    places = op.add(op.expand_dims(starts, 1), op.expand_dims(_count(length), 0))
+    frames = g.emit(op.take(signal, g.emit(places), 1))
+    if window is not None:
+        frames = g.emit(op.multiply(frames, op.reshape(window, [1, 1, -1, 1])))
+    return _transformed(g, frames, length, 2, False, bool(onesided))
+
+
+def _count(size: PrimExpr) -> Tensor:
+    return op.arange(PrimValue(size * 0), PrimValue(size), dtype="int64")
+
+
+@converter("MelWeightMatrix", since=17)
+def mel_weight_matrix(
+    g: Emitter,
+    num_mel_bins: Array,
+    dft_length: Array,
+    sample_rate: Array,
+    lower_edge_hertz: Array,
+    upper_edge_hertz: Array,
+    *,
+    output_datatype: int = 1,
+) -> Tensor:
+    bins, length, rate = (int(np.ravel(x)[0]) for x in (num_mel_bins, dft_length, sample_rate))
+    low, high = (
+        2595 * math.log10(1 + float(np.ravel(x)[0]) / 700) for x in (lower_edge_hertz, upper_edge_hertz)
+    )
+    rows = length // 2 + 1
+    edges = low + np.arange(bins + 2) * ((high - low) / (bins + 2))
+    places = np.floor((length + 1) * (700 * (10 ** (edges / 2595) - 1)) / rate).astype(np.int64)
+    matrix: Array = np.zeros((rows, bins))
+    for i in range(bins):
+        lower, centre, upper = places[i : i + 3]
+        for j in range(lower, centre + 1) if centre > lower else [centre]:
+            matrix[j, i] = 1 if centre == lower else (j - lower) / (centre - lower)
+        for j in range(centre, upper):
+            matrix[j, i] = (upper - j) / (upper - centre)
+    return g.const(matrix, dtype_name(output_datatype))
+
+
+@converter("TensorScatter", since=24)
+def tensor_scatter(
+    g: Emitter,
+    past_cache: Tensor,
+    update: Tensor,
+    write_indices: Tensor | None = None,
+    *,
+    axis: int = -2,
+    mode: str = "linear",
+) -> Tensor:
+    ndim = g.ndim(past_cache)
+    place = g.axis(axis, ndim)
+    dims = g.dims(update)
+    steps = op.reshape(_count(dims[place]), [-1 if d == place else 1 for d in range(ndim)])
+    if write_indices is not None:
+        steps = op.add(steps, op.reshape(write_indices, [-1, *[1] * (ndim - 1)]))
+    if mode == "circular":
+        steps = op.floor_mod(steps, op.full(ShapeExpr([]), PrimValue(g.dims(past_cache)[place]), "int64"))
+    elif mode != "linear":
+        raise g.error(f"mode must be linear or circular, found {mode!r}", code="E6003")
+    return op.scatter_elements(
+        past_cache, g.emit(op.broadcast_to(steps, ShapeExpr(dims))), update, axis=place
+    )
