@@ -31,7 +31,9 @@ def main(x: R.Tensor(("n",), "{source}")):
     return compiled.tolist()
 
 
-@pytest.mark.parametrize("dtype, source", list(itertools.product(FLOATS8, ("float32", "float16", "float64", "bfloat16"))))
+@pytest.mark.parametrize(
+    "dtype, source", list(itertools.product(FLOATS8, ("float32", "float16", "float64", "bfloat16")))
+)
 def test_extremes(dtype, source):
     most = DataType(dtype).max_finite
     found = run(source, dtype, [math.inf, -math.inf, 65000.0, -65000.0, 0.4, most, math.nan])
@@ -66,7 +68,10 @@ def test_powers_of_two(source):
     [
         ('R.saturating_astype(x, "int8")', "dtype must be a float of 8 or 4 bits, found 'int8'"),
         ('R.saturating_astype(x, "float16")', "dtype must be a float of 8 or 4 bits, found 'float16'"),
-        ('R.saturating_astype(x, "float8_e5m2", "up")', "rounding must be 'nearest' for float8_e5m2, found 'up'"),
+        (
+            'R.saturating_astype(x, "float8_e5m2", "up")',
+            "rounding must be 'nearest' for float8_e5m2, found 'up'",
+        ),
         (
             'R.saturating_astype(x, "float8_e8m0fnu", "even")',
             "rounding must be 'nearest', 'up' or 'down', found 'even'",
@@ -82,7 +87,9 @@ def test_errors(call, message):
 
 def test_the_dtype_must_be_known():
     with pytest.raises(DiagnosticError) as caught:
-        from_source('@R.function\ndef main(x: R.Tensor((2,))):\n    return R.saturating_astype(x, "float8_e5m2")')
+        from_source(
+            '@R.function\ndef main(x: R.Tensor((2,))):\n    return R.saturating_astype(x, "float8_e5m2")'
+        )
     (found,) = caught.value.diagnostics
     assert (found.code, found.message) == ("E3103", "saturating_astype: the dtype of x is not known")
     assert found.hint == "R.match_cast states a dtype that is only known at run time"
