@@ -223,7 +223,7 @@ class Writer:
             b = (
                 self.expr(dtype, depth - 1)
                 if self.choices.chance(30)
-                else f"T.{dtype}({self.choices.integer(0, 9)})"
+                else f"T.{dtype}({self.choices.integer(0, min(9, limits(dtype)[1]))})"
             )
         else:
             b = self.expr(dtype, depth - 1)
@@ -231,7 +231,7 @@ class Writer:
 
     def divisor(self, dtype: str, depth: int) -> str:
         if self.choices.chance(55):
-            return f"T.{dtype}({self.whole(dtype) or 3})"
+            return f"T.{dtype}({self.whole(dtype) or 1})"
         a = self.expr(dtype, depth)
         if self.choices.chance(self.risk * 2):
             self.note("unguarded divisor")

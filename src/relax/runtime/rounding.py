@@ -126,7 +126,7 @@ def convert_array(array: Array, dtype: str | np.dtype[Any]) -> Array:
     with np.errstate(all="ignore"):
         if target != array.dtype and target.isbuiltin == array.dtype.isbuiltin == 2:
             # ml_dtypes has no casts between some of its dtypes; float32 holds the values of all.
-            array = cast("Array", array.astype(np.float32))
+            array = array.astype(np.float32)
         if target == array.dtype or not _rounds_twice(array.dtype, name):
             return array.astype(target)
         if name == "float4_e2m1fn":
