@@ -175,7 +175,8 @@ def reference(case: Case, operator: Operator) -> list[np.ndarray]:
         prepared.pop()
     with np.errstate(all="ignore"):
         result = operator.evaluate(*map(plain, prepared))
-    result = wrapped_result(result, infer_call(variant(case, False).call))
+    if any(isinstance(value, np.ndarray) and value.dtype.name in PADDED for value in case.operands):
+        result = wrapped_result(result, infer_call(variant(case, False).call))
     return list(result) if isinstance(result, (tuple, list)) else [result]
 
 

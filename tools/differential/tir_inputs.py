@@ -74,7 +74,7 @@ def element(dtype: str, data: random.Random, calm: bool) -> Any:
         return nearest(data.choice([*NUMBERS, data.uniform(-9, 9)]), dtype)
     low, high = limits(dtype)
     if calm or data.random() < 0.5:
-        return data.randint(max(low, -2), 6)
+        return data.randint(max(low, -2), min(high, 6))
     ends = [
         low,
         high,

@@ -16,7 +16,7 @@ import numpy as np
 
 from .rounding import FORMATS, nearest
 
-INTEGERS = {f"{sign}int{bits}": (sign, bits) for sign in ("", "u") for bits in (8, 16, 32, 64)}
+INTEGERS = {f"{sign}int{bits}": (sign, bits) for sign in ("", "u") for bits in (8, 16, 32, 64, 4, 2)}
 """The sign and the width of each integer dtype."""
 
 
@@ -159,7 +159,7 @@ def unary(name: str, dtype: str) -> tuple[str, Callable[[Any], Any]]:
         table = {
             "abs": (dtype, lambda x: wrapped(abs(x), dtype)),
             "bitwise_not": (dtype, lambda x: wrapped(~x, dtype)),
-            "popcount": (dtype, lambda x: (x % (1 << bits)).bit_count()),
+            "popcount": (dtype, lambda x: wrapped((x % (1 << bits)).bit_count(), dtype)),
         }
     else:
         table = {}

@@ -507,7 +507,7 @@ class Oracle:
         value = ast.literal_eval(args[0])
         if dtype in FORMATS:
             value = float(value)
-            exact = math.isnan(value) or nearest(value, dtype) == value
+            exact = str(nearest(value, dtype)) == str(value)
         elif dtype == "bool":
             exact = isinstance(value, bool)
         else:

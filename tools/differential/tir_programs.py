@@ -11,22 +11,30 @@ bounds and most divisors are not zero, some only seem so.
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from .choices import Choices, Seeded
-from .rounding import FORMATS
+from .rounding import FORMATS, nearest
 from .tir_inputs import Buffer, arguments
 from .tir_numbers import INTEGERS, limits
 
 INTS = list(INTEGERS)
 WIDE = ["int64", "int64", "uint64", "int32"]
-FLOATS = ["float32", "float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
+FLOATS = [
+    "float32",
+    "float32",
+    "float64",
+    "float16",
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float4_e2m1fn",
+]
 DTYPES = [*INTS, *WIDE, *FLOATS, "bool"]
 STEP_SIZES = ("1", "2", "3", "4", "5", "8")
 CONSTANTS = ["0.0", "1.0", "-1.0", "0.5", "1.5", "2.0", "-3.0", "-0.0", "0.25"]
@@ -146,15 +154,16 @@ class Writer:
         if dtype == "bool":
             return f"T.bool({pick(('True', 'False'))})"
         if dtype in FORMATS:
-            special = ["'inf'", "'-inf'", "'nan'"] if dtype != "float8_e4m3fn" else ["'nan'"]
-            return f"T.{dtype}({pick(special if self.choices.chance(10) else CONSTANTS)})"
+            kinds = ["'inf'", "'-inf'", "'nan'"] if self.choices.chance(10) else CONSTANTS
+            exact = [text for text in kinds if is_exact(float(text.strip("'")), dtype)]
+            return f"T.{dtype}({pick(exact or CONSTANTS[:2])})"
         return f"T.{dtype}({self.whole(dtype)})"
 
     def whole(self, dtype: str) -> int:
         """An integer of a dtype: small, or at one of the ends that widths have."""
         low, high = limits(dtype)
         if self.choices.chance(60):
-            return self.choices.integer(max(low, -4), 9)
+            return self.choices.integer(max(low, -4), min(high, 9))
         ends = [low, high, low + 1, high - 1, high // 2, low // 2, high // 3]
         ends += [
             s * 2**p + d for p in (7, 8, 15, 16, 31, 32, 53, 62, 63) for s in (1, -1) for d in (-1, 0, 1)
@@ -214,7 +223,7 @@ class Writer:
             b = (
                 self.expr(dtype, depth - 1)
                 if self.choices.chance(30)
-                else f"T.{dtype}({self.choices.integer(0, 9)})"
+                else f"T.{dtype}({self.choices.integer(0, min(9, limits(dtype)[1]))})"
             )
         else:
             b = self.expr(dtype, depth - 1)
@@ -222,7 +231,7 @@ class Writer:
 
     def divisor(self, dtype: str, depth: int) -> str:
         if self.choices.chance(55):
-            return f"T.{dtype}({self.whole(dtype) or 3})"
+            return f"T.{dtype}({self.whole(dtype) or 1})"
         a = self.expr(dtype, depth)
         if self.choices.chance(self.risk * 2):
             self.note("unguarded divisor")
@@ -544,9 +553,14 @@ class Writer:
         return None
 
 
+def is_exact(value: float, dtype: str) -> bool:
+    """True for a value that a dtype has."""
+    return str(nearest(value, dtype)) == str(value)
+
+
 def width(dtype: str) -> int:
-    """The bytes of a dtype."""
-    return np.dtype(dtype).itemsize
+    """The bits of a dtype."""
+    return 1 if dtype == "bool" else int(re.findall(r"(?:int|float)(\d+)", dtype)[0])
 
 
 # ------------------------------------------------------------------------------------------ programs

@@ -17,11 +17,12 @@ def wrapped_result(result: Any, info: StructInfo | None) -> Any:
     if isinstance(info, TupleStructInfo) and isinstance(result, (tuple, list)):
         parts = zip(cast("Sequence[Any]", result), info.fields, strict=True)
         return tuple(wrapped_result(part, field) for part, field in parts)
-    small = isinstance(info, TensorStructInfo) and info.dtype.is_integer and info.dtype.is_padded
-    if not small or not isinstance(result, (np.ndarray, np.generic)):
-        return result  # pyright: ignore[reportUnknownVariableType]
-    array: Any = np.asarray(result)
-    return convert_array(array, info.dtype.numpy()) if array.dtype.kind in "iu" else array
+    if not isinstance(info, TensorStructInfo) or not (info.dtype.is_integer and info.dtype.is_padded):
+        return result
+    kind: Any = getattr(result, "dtype", None)
+    if not isinstance(kind, np.dtype) or kind.kind not in "iu":
+        return result
+    return convert_array(np.asarray(result), info.dtype.numpy())
 
 
 __all__ = ["wrapped_result"]

@@ -5,9 +5,10 @@ NumPy knows the unusual ones through ml_dtypes, DLPack as a (code, bits, lanes) 
 
 Elements of 2 and 4 bits (``"int4"``, ``"uint4"``, ``"int2"``, ``"uint2"``, ``"float4_e2m1fn"``) are *padded*: each
 takes a byte, in memory, in files and in NumPy (ml_dtypes). The bits are the lower ones; the upper ones are written as
-0, and neither kernels nor ``NDArray.numpy`` read them. DLPack and tvm-ffi count such elements in their own bits: two elements of an int4 tensor of stride 1
-share a byte. So tensors here have strides of `stride_unit` times those of their elements: of 2 for a compact int4
-vector, whose elements are those that DLPack reads. A packed tensor (two int4 in a byte) has stride 1 and is refused.
+0, and neither kernels nor ``NDArray.numpy`` read them. DLPack and tvm-ffi count such elements in their own bits: two
+elements of an int4 tensor of stride 1 share a byte. So tensors here have strides of `stride_unit` times those of their
+elements: of 2 for a compact int4 vector, whose elements are then those that DLPack means. A packed tensor (two int4 in
+a byte) has stride 1 and is refused.
 """
 
 from __future__ import annotations

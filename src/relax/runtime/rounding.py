@@ -125,13 +125,12 @@ def convert_array(array: Array, dtype: str | np.dtype[Any]) -> Array:
         return _convert_objects(array, name)
     with np.errstate(all="ignore"):
         if target != array.dtype and target.isbuiltin == array.dtype.isbuiltin == 2:
-            array = array.astype(
-                np.float32
-            )  # ml_dtypes has no casts between some of its dtypes; float32 holds all
+            # ml_dtypes has no casts between some of its dtypes; float32 holds the values of all.
+            array = array.astype(np.float32)
         if target == array.dtype or not _rounds_twice(array.dtype, name):
             return array.astype(target)
         if name == "float4_e2m1fn":
-            array = np.where(array != array, np.zeros_like(array), array)
+            array = cast("Array", np.where(array != array, np.zeros_like(array), array))
         single = _round_to_odd(_as_float64(array))
         if name == "float8_e8m0fnu":
             # ml_dtypes takes what lies between the two least powers for the greater one.
