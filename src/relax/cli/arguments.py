@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .failures import MISFIT_INPUT, failure
+
 MODEL_KINDS = "model.onnx, model.py (TVMScript), model.json or model.relax"
 
 
@@ -98,11 +100,11 @@ def positive(text: str) -> int:
     return number
 
 
-def once(pairs: Sequence[tuple[str, Any]], option: str, parser: argparse.ArgumentParser) -> dict[str, Any]:
-    """Pairs of an option that may be repeated, as a table; a name twice is a usage error."""
+def once(pairs: Sequence[tuple[str, Any]], option: str) -> dict[str, Any]:
+    """Pairs of an option that may be repeated, as a table. Raises DiagnosticError for a name that is given twice."""
     table: dict[str, Any] = {}
     for name, value in pairs:
         if name in table:
-            parser.error(f"{option} gives {name} twice")
+            raise failure(MISFIT_INPUT, f"{option} gives {name} twice")
         table[name] = value
     return table

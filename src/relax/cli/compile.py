@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from ..transform.remove_unused_functions import RemoveUnusedFunctions
-from .arguments import add_building, add_model
+from .arguments import add_building, add_model, once
 from .failures import SUCCESS, UNSUITABLE, failure
 from .models import chosen_entry, compile_program, entry_points, read_module
 from .tables import byte_size
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     output: Path = options.output or model.with_suffix(".relax")
     if output.exists() and output.samefile(model):
         raise failure(UNSUITABLE, f"{output} is the model itself", hint="write to another file with -o")
-    mod = read_module(model, dict(options.shape), options.entry)
+    mod = read_module(model, once(options.shape, "--shape"), options.entry)
     if options.entry is not None:
         mod = RemoveUnusedFunctions([chosen_entry(entry_points(mod), options.entry)])(mod)
     executable = compile_program(mod, options)

@@ -37,10 +37,11 @@ class Command(Protocol):
 
 def parser_of(name: str, command: Command) -> argparse.ArgumentParser:
     """The parser of a command."""
+    examples = command.EXAMPLES.strip("\n")
     parser = argparse.ArgumentParser(
         prog=f"relax {name}",
         description=command.DESCRIPTION,
-        epilog=f"examples:\n{command.EXAMPLES.strip("\n")}\n",
+        epilog=f"examples:\n{examples}\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_arguments(parser)

@@ -30,6 +30,7 @@ from ..struct_info import ShapeStructInfo, TensorStructInfo
 from ..target import Target
 from ..transform.bind_symbolic_vars import BindSymbolicVars
 from ..vm import build
+from .arguments import once
 from .failures import UNREADABLE, UNSUITABLE, failure
 from .progress import BuildProgress, progress
 
@@ -245,4 +246,4 @@ def load(path: Path, options: Any) -> Executable:
             hint = "give --shape when the model is compiled"
             raise failure(UNSUITABLE, f"the shapes of {path} were fixed when it was compiled", hint=hint)
         return read_executable(path)
-    return compile_program(read_module(path, dict(options.shape), options.entry), options)
+    return compile_program(read_module(path, once(options.shape, "--shape"), options.entry), options)

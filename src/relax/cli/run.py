@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from ..runtime import VirtualMachine
-from .arguments import add_building, add_inputs, add_model
+from .arguments import add_building, add_inputs, add_model, once
 from .failures import SUCCESS, running_program
 from .inputs import gather_inputs
 from .models import load, signature_of
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     """Do what the arguments ask; the exit status."""
     executable = load(options.model, options)
     signature = signature_of(executable, options.entry)
-    inputs = gather_inputs(signature, options, dict(options.size))
+    inputs = gather_inputs(signature, options, once(options.size, "--size"))
     with running_program(), progress(f"running {signature.name}"):
         machine = VirtualMachine(executable)
         result = machine[signature.name](*(entry.value for entry in inputs))
