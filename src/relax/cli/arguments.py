@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,8 @@ def add_building(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", metavar="N", type=positive, help="processes that compile at once (default: all cores)")
 
 
-def add_inputs(parser: argparse.ArgumentParser) -> None:
-    """The inputs of a run."""
+def add_inputs(parser: argparse.ArgumentParser, size: Callable[[str], tuple[str, Any]] | None = None) -> None:
+    """The inputs of a run; `size` reads what is written for the size of a dimension (by default, one size)."""
     parser.add_argument(
         "--input",
         "-i",
@@ -48,31 +48,35 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="an input: x=x.npy, image=cat.png, or all of them by name: inputs.npz; others are random",
     )
-    add_sizes(parser)
-    parser.add_argument("--seed", metavar="N", type=natural, default=0, help="the seed of random inputs (default: 0)")
-
-
-def add_sizes(parser: argparse.ArgumentParser) -> None:
-    """The sizes of open dimensions."""
     parser.add_argument(
         "--size",
         metavar="NAME=N",
         action="append",
         default=[],
-        type=named_size,
+        type=size or one_size,
         help="the size of an open dimension of random inputs: n=4",
     )
+    parser.add_argument("--seed", metavar="N", type=natural, default=0, help="the seed of random inputs (default: 0)")
 
 
 # ------------------------------------------------------------------------------------------- values
 
 
-def named_size(text: str) -> tuple[str, int]:
+def one_size(text: str) -> tuple[str, int]:
     """``n=4``"""
-    name, equals, size = text.partition("=")
-    if not name or not equals or not size.isascii() or not size.isdigit():
+    name, sizes = several_sizes(text)
+    if len(sizes) > 1:
+        raise argparse.ArgumentTypeError(f"{text!r} gives {len(sizes)} sizes, expected one")
+    return name, sizes[0]
+
+
+def several_sizes(text: str) -> tuple[str, tuple[int, ...]]:
+    """``n=1,16,256``"""
+    name, equals, listed = text.partition("=")
+    sizes = listed.split(",")
+    if not name or not equals or not all(size.isascii() and size.isdigit() for size in sizes):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=N, such as n=4")
-    return name, int(size)
+    return name, tuple(map(int, sizes))
 
 
 def named_dims(text: str) -> tuple[str, tuple[int | str, ...]]:

@@ -23,7 +23,7 @@ def graph_page(title: str, graphs: Sequence[Graph]) -> str:
     drawn = "\n".join(_drawn(index, graph) for index, graph in enumerate(graphs))
     page = _TEMPLATE.read_text(encoding="utf-8")
     for mark, text in (("@title@", escape(title)), ("@choices@", choices), ("@graphs@", drawn)):
-        page = page.replace(mark, text, 1)
+        page = page.replace(mark, text)
     return page
 
 
