@@ -1,8 +1,9 @@
 """Relax: a compiler and runtime for tensor programs with symbolic shapes.
 
 ``import relax`` loads nothing yet, so that the command `relax --help` answers at once. The first use of a name of the
-runtime (`relax.VirtualMachine`, …) loads the runtime only, so that a deployed model does without the compiler; the first
-use of a name of the compiler (`relax.build`, `relax.BlockBuilder`, …) loads all of it. Those are listed in `relax._api`.
+runtime (`relax.VirtualMachine`, …) loads the runtime only, so that a deployed model does without the compiler; the
+first use of a name of the compiler (`relax.build`, `relax.BlockBuilder`, …) loads all of it. Those names are listed in
+`relax._api`.
 """
 
 from __future__ import annotations

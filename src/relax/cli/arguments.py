@@ -28,14 +28,18 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
         type=named_dims,
         help="dimensions of an input (x=1,3,224,224; a name keeps one open: x=n,3), or a dimension (n=4)",
     )
-    parser.add_argument("--entry", metavar="FUNCTION", help="the function to use (default: main, or the only one)")
+    parser.add_argument(
+        "--entry", metavar="FUNCTION", help="the function to use (default: main, or the only one)"
+    )
 
 
 def add_building(parser: argparse.ArgumentParser) -> None:
     """The options of how a model is compiled."""
-    parser.add_argument("--target", metavar="TARGET", help='the machine: "llvm -mcpu=znver4" (default: this one)')
+    parser.add_argument(
+        "--target", metavar="TARGET", help='the machine: "llvm -mcpu=znver4" (default: this one)'
+    )
     parser.add_argument("--pipeline", metavar="NAME", default="default", help="the passes (default: default)")
-    parser.add_argument("--jobs", metavar="N", type=positive, help="processes that compile at once (default: all cores)")
+    parser.add_argument("--jobs", metavar="N", type=positive, help="processes that compile at once")
 
 
 def add_inputs(parser: argparse.ArgumentParser, size: Callable[[str], tuple[str, Any]] | None = None) -> None:
@@ -56,7 +60,9 @@ def add_inputs(parser: argparse.ArgumentParser, size: Callable[[str], tuple[str,
         type=size or one_size,
         help="the size of an open dimension of random inputs: n=4",
     )
-    parser.add_argument("--seed", metavar="N", type=natural, default=0, help="the seed of random inputs (default: 0)")
+    parser.add_argument(
+        "--seed", metavar="N", type=natural, default=0, help="the seed of random inputs (default: 0)"
+    )
 
 
 # ------------------------------------------------------------------------------------------- values
@@ -64,10 +70,10 @@ def add_inputs(parser: argparse.ArgumentParser, size: Callable[[str], tuple[str,
 
 def one_size(text: str) -> tuple[str, int]:
     """``n=4``"""
-    name, sizes = several_sizes(text)
-    if len(sizes) > 1:
-        raise argparse.ArgumentTypeError(f"{text!r} gives {len(sizes)} sizes, expected one")
-    return name, sizes[0]
+    name, (size, *more) = several_sizes(text)
+    if more:
+        raise argparse.ArgumentTypeError(f"{text!r} gives {len(more) + 1} sizes, expected one")
+    return name, size
 
 
 def several_sizes(text: str) -> tuple[str, tuple[int, ...]]:

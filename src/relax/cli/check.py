@@ -7,17 +7,15 @@ import sys
 import warnings
 from pathlib import Path
 
-from ..analysis import check_well_formed
-from ..analysis.inplace import check_reuse
-from ..analysis.well_formed import check_normalized
-from ..derive.normalize import normalize_module
 from ..expr import Function
-from ..ir import DiagnosticError, IRModule
+from ..ir import DiagnosticError
 from .arguments import add_building, add_reading, once
 from .failures import FAILURE, SUCCESS
-from .models import compile_program, read_executable, read_module
+from .models import check_program, compile_program, read_executable, read_module
 
-DESCRIPTION = "Report everything that is wrong with models: syntax, the rules of the language, shapes and dtypes."
+DESCRIPTION = (
+    "Report everything that is wrong with models: syntax, the rules of the language, shapes and dtypes."
+)
 EXAMPLES = """
   relax check model.py
   relax check model.onnx --build      also compile it
@@ -31,7 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     parser.add_argument("model", type=Path, nargs="+", help="models, as in relax compile; or executables")
     add_reading(parser)
-    parser.add_argument("--build", action="store_true", help="also compile each model, for errors of later stages")
+    parser.add_argument(
+        "--build", action="store_true", help="also compile each model, for errors of later stages"
+    )
     parser.add_argument("--strict", action="store_true", help="warnings count as errors")
     add_building(parser)
 
@@ -54,7 +54,9 @@ def _check(path: Path, options: argparse.Namespace) -> bool:
         except DiagnosticError as error:
             errors = len(error.diagnostics)
             told.update(dict.fromkeys(diagnostic.render() for diagnostic in error.diagnostics))
-    warned = dict.fromkeys(str(warning.message).strip() for warning in caught)  # a pass may say the same again
+    warned = dict.fromkeys(
+        str(warning.message).strip() for warning in caught
+    )  # a pass may say the same again
     for text in [*warned, *told]:
         sys.stdout.write(text + "\n\n")
     counts = [f"{errors} error{'s' * (errors != 1)}"] if errors else []
@@ -74,15 +76,3 @@ def _checked(path: Path, options: argparse.Namespace) -> str:
         compile_program(mod, options)
     names = [g.name_hint for g, f in mod.functions.items() if isinstance(f, Function)]
     return f"no errors in {', '.join(names) or 'its loops'}"
-
-
-def check_program(mod: IRModule) -> None:
-    """Raise DiagnosticError with everything that is wrong with a program: its rules, then what its normal form shows."""
-    wrong = check_well_formed(mod)
-    if not wrong:
-        normal = normalize_module(mod)
-        wrong = check_normalized(normal)
-        if not wrong:
-            check_reuse(normal)
-    if wrong:
-        raise DiagnosticError(wrong)

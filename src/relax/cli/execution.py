@@ -19,10 +19,6 @@ from ..ir import DiagnosticError
 from ..runtime.executable import ExecutableError
 from .failures import FAILURE, SUCCESS, ProgramError
 
-SUCCESS = 0
-FAILURE = 1
-"""An error in what was given, or a difference that was looked for."""
-
 
 class Command(Protocol):
     """A module of this package that is a command."""

@@ -58,7 +58,9 @@ def optional_package(name: str, extra: str, purpose: str) -> Any:
     """An optional package. Raises DiagnosticError, saying how to install it, if it is not there."""
     package = installed_package(name)
     if package is None:
-        raise failure(NO_PACKAGE, f"{purpose} needs the package {name}", hint=f"install it: pip install {extra}")
+        raise failure(
+            NO_PACKAGE, f"{purpose} needs the package {name}", hint=f"install it: pip install {extra}"
+        )
     return package
 
 

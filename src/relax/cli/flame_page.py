@@ -1,4 +1,4 @@
-"""A flame graph as a page of HTML that needs nothing else: a box for each function, as wide as its share of the time."""
+"""A flame graph as a page of HTML that needs nothing else: a box for each function, as wide as its share."""
 
 from __future__ import annotations
 
@@ -31,7 +31,11 @@ def flame_page(title: str, stacks: Mapping[tuple[str, ...], float]) -> str:
             box.seconds += seconds
     page = _TEMPLATE.read_text(encoding="utf-8")
     subtitle = f"{duration(root.seconds)} a run"
-    for mark, text in (("@title@", escape(title)), ("@subtitle@", subtitle), ("@boxes@", "".join(_boxes(root)))):
+    for mark, text in (
+        ("@title@", escape(title)),
+        ("@subtitle@", subtitle),
+        ("@boxes@", "".join(_boxes(root))),
+    ):
         page = page.replace(mark, text)
     return page
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from ..analysis.variables import free_vars
 from ..derive.normalize import normalize_module
@@ -33,7 +33,14 @@ from ..struct_info import ShapeStructInfo, TensorStructInfo
 LONGEST_TEXT = 2000
 """Characters of a node's expression that are kept."""
 
-_CALLS = ("call_tir", "call_tir_inplace", "call_tir_with_grad", "call_packed", "call_pure_packed", "call_dps_packed")
+_CALLS = (
+    "call_tir",
+    "call_tir_inplace",
+    "call_tir_with_grad",
+    "call_packed",
+    "call_pure_packed",
+    "call_dps_packed",
+)
 
 
 @dataclass(frozen=True)
@@ -78,14 +85,12 @@ def _add(name: str, inputs: Sequence[Var], body: RelaxExpr, graphs: list[Graph])
     graphs.append(builder.graph)
     for var in inputs:
         info = var.struct_info_
-        builder.values[var] = builder.add(GraphNode("input", "input", var.name_hint, shape_text(info), _info(info)), ())
+        builder.values[var] = builder.add(
+            GraphNode("input", "input", var.name_hint, shape_text(info), _info(info)), ()
+        )
     builder.sequence(body)
     for inner_name, inner_inputs, inner_body in builder.inside:
         _add(f"{name} > {inner_name}", inner_inputs, inner_body, graphs)
-
-
-_Value = "int | tuple[Any, ...] | None"
-"""The node of a value, the values of a tuple's fields, or None for what has no node (a shape, a number)."""
 
 
 class _Builder:
@@ -120,7 +125,9 @@ class _Builder:
         var = binding.var
         if isinstance(binding, MatchCast):
             sources = self.nodes(self.value(binding.value))
-            self.values[var] = self.node("control", "match_cast", var, _text(binding.value), sources, binding.span)
+            self.values[var] = self.node(
+                "control", "match_cast", var, _text(binding.value), sources, binding.span
+            )
             return
         assert isinstance(binding, VarBinding)
         value = binding.value
@@ -161,7 +168,7 @@ class _Builder:
                 return tuple(self.value(part) for part in fields)
             case TupleGetItem(source, index):
                 whole = self.value(source)
-                return whole[index] if isinstance(whole, tuple) else whole
+                return cast("tuple[Any, ...]", whole)[index] if isinstance(whole, tuple) else whole
             case Constant():
                 info = expr.struct_info_
                 return self.add(GraphNode("constant", "constant", "", shape_text(info), _info(info)), ())
@@ -171,14 +178,14 @@ class _Builder:
     def nodes(self, value: Any) -> list[int]:
         """The nodes a value consists of."""
         if isinstance(value, tuple):
-            parts: tuple[Any, ...] = value
-            return [node for part in parts for node in self.nodes(part)]
+            return [node for part in cast("tuple[Any, ...]", value) for node in self.nodes(part)]
         return [] if value is None else [value]
 
 
 def call_title(call: Call) -> tuple[str, str]:
     """The kind of a call's node, and what it is called: an operator, or the function that is called."""
-    name = getattr(call.op, "name", None) or getattr(call.op, "name_hint", None) or getattr(call.op, "global_symbol", "")
+    op = call.op
+    name = getattr(op, "name", None) or getattr(op, "name_hint", None) or getattr(op, "global_symbol", "")
     title = str(name).removeprefix("relax.")
     if title in _CALLS and call.args:
         callee = call.args[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -75,9 +76,11 @@ def _edge(index: int, edge: tuple[int, int], graph: Graph, layout: Layout) -> st
     (x1, y1), (x2, y2) = layout.places[source], layout.places[target]
     points = [(x1, y1 + NODE_HEIGHT / 2), *layout.bends[index], (x2, y2 - NODE_HEIGHT / 2 - 3)]
     path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
-    for (ax, ay), (bx, by) in zip(points, points[1:], strict=False):
+    for (ax, ay), (bx, by) in itertools.pairwise(points):
         middle = (ay + by) / 2
         path += f"C{ax:.1f} {middle:.1f} {bx:.1f} {middle:.1f} {bx:.1f} {by:.1f}"
     shown = graph.nodes[source]
     label = escape(f"{shown.name or shown.title}: {shown.shape}")
-    return f'<path class="edge" data-from="{source}" data-to="{target}" d="{path}"><title>{label}</title></path>'
+    return (
+        f'<path class="edge" data-from="{source}" data-to="{target}" d="{path}"><title>{label}</title></path>'
+    )

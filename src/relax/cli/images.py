@@ -45,10 +45,11 @@ def image_layout(path: Path, info: Info | None) -> tuple[str, int, tuple[int, in
         batch = "N" * (len(info.dims) - 3)
         for layout in (f"{batch}CHW", f"{batch}HWC"):
             sizes = dict(zip(layout, info.dims, strict=True))
-            fits = sizes["C"] in _MODES and not (batch and isinstance(sizes["N"], int) and sizes["N"] != 1)
-            if fits:
+            one_image = not batch or sizes["N"] == 1 or not isinstance(sizes["N"], int)
+            channels = sizes["C"]
+            if one_image and isinstance(channels, int) and channels in _MODES:
                 height, width = (size if isinstance(size, int) else 0 for size in (sizes["H"], sizes["W"]))
-                return layout, int(sizes["C"]), (height, width)
+                return layout, channels, (height, width)
     shown = "nothing" if info is None else str(info)
     if isinstance(info, TensorInfo) and info.dims is not None:
         shown = f"({', '.join(map(dim_text, info.dims))})"
@@ -58,7 +59,7 @@ def image_layout(path: Path, info: Info | None) -> tuple[str, int, tuple[int, in
 
 def arranged(pixels: Array, layout: str, dtype: str) -> Array:
     """Pixels (height, width, channels), or without channels, in a layout and a dtype."""
-    image = pixels[:, :, None] if pixels.ndim == 2 else pixels
+    image: Any = pixels[:, :, None] if pixels.ndim == 2 else pixels
     if is_float(dtype):
         image = image.astype("float32") / 255
     if "CHW" in layout:

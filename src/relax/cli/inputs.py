@@ -74,7 +74,11 @@ def gather_inputs(signature: Signature, options: argparse.Namespace, sizes: Mapp
 
 
 def _info_of(value: Any) -> Info:
-    return TensorInfo(tuple(value.shape)) if isinstance(value, np.ndarray) else PrimInfo("", value)
+    return (
+        TensorInfo(tuple(cast("Array", value).shape))
+        if isinstance(value, np.ndarray)
+        else PrimInfo("", value)
+    )
 
 
 def _check_sizes(signature: Signature, sizes: Mapping[str, int], env: Mapping[str, Dim]) -> None:
@@ -83,11 +87,15 @@ def _check_sizes(signature: Signature, sizes: Mapping[str, int], env: Mapping[st
     for name, size in sizes.items():
         if name not in names:
             close = difflib.get_close_matches(name, sorted(names), 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(names)) or 'none'}"
+            hint = (
+                f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(names)) or 'none'}"
+            )
             message = f"--size {name}={size}: {signature.name} has no open dimension {name!r}"
             raise failure(MISFIT_INPUT, message, hint=hint)
         if env.get(name, size) != size:
-            raise failure(MISFIT_INPUT, f"--size {name}={size}: {name} is {env[name]} in the inputs from files")
+            raise failure(
+                MISFIT_INPUT, f"--size {name}={size}: {name} is {env[name]} in the inputs from files"
+            )
 
 
 # --------------------------------------------------------------------------------------------- files
@@ -134,13 +142,17 @@ def _single(path: Path, name: str, info: Info | None) -> Any:
         return arrays[name]
     if len(arrays) == 1:
         return next(iter(arrays.values()))
-    raise failure(MISFIT_INPUT, f"--input {name}={path}: it holds {', '.join(arrays) or 'nothing'}, and no {name!r}")
+    raise failure(
+        MISFIT_INPUT, f"--input {name}={path}: it holds {', '.join(arrays) or 'nothing'}, and no {name!r}"
+    )
 
 
 def _archive(path: Path) -> dict[str, Any]:
     loaded: Any = _load(path)
     if not isinstance(loaded, Mapping):
-        raise failure(MISFIT_INPUT, f"--input {path}: it holds one array without a name, expected a .npz archive")
+        raise failure(
+            MISFIT_INPUT, f"--input {path}: it holds one array without a name, expected a .npz archive"
+        )
     try:
         return {str(name): loaded[name] for name in cast("Mapping[str, Any]", loaded)}
     except (ValueError, OSError, zipfile.BadZipFile, zlib.error, EOFError) as error:
@@ -169,11 +181,11 @@ def _typed(value: Any, info: Info) -> Any:
     NumPy's files forget the names of bfloat16 and the 8-bit floats, whose bits they keep; a scalar or a shape is
     stored as an array.
     """
-    array: Array = np.asarray(value)
+    array: Any = np.asarray(value)
     if isinstance(info, PrimInfo) and array.ndim == 0:
         return array.item()
     if isinstance(info, ShapeInfo) and array.ndim == 1 and array.dtype.kind in "iu":
-        return ShapeTuple([int(size) for size in array])
+        return ShapeTuple(tuple(int(size) for size in array))
     dtype = NUMPY_DTYPES.get(info.dtype) if isinstance(info, TensorInfo) else None
     if dtype is not None and array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize:
         return array.view(dtype)
@@ -184,7 +196,7 @@ def _typed(value: Any, info: Info) -> Any:
 
 
 def random_value(name: str, info: Info, random: np.random.Generator) -> Any:
-    """A value of a parameter. Raises DiagnosticError, naming the open sizes, where the declaration does not say enough."""
+    """A value of a parameter. Raises DiagnosticError where the declaration does not say enough: a size is open."""
     match info:
         case TensorInfo(dims=dims, dtype=dtype) if dims is not None and dtype in NUMPY_DTYPES:
             return nd.array(random_array(_sizes(name, info, dims), dtype, random))
@@ -197,7 +209,9 @@ def random_value(name: str, info: Info, random: np.random.Generator) -> Any:
         case PrimInfo(dtype=dtype) if dtype in NUMPY_DTYPES:
             return random_array((), dtype, random).item()
         case TupleInfo(fields):
-            return tuple(random_value(f"{name}[{index}]", field, random) for index, field in enumerate(fields))
+            return tuple(
+                random_value(f"{name}[{index}]", field, random) for index, field in enumerate(fields)
+            )
         case _:
             hint = f"give it: --input {name}=FILE"
             raise failure(MISFIT_INPUT, f"{name}: no random value is made for {info}", hint=hint)
@@ -216,10 +230,14 @@ def _sizes(name: str, info: Info, dims: Sequence[Dim]) -> tuple[int, ...]:
 
 def _open_sizes(name: str, info: Info, names: Sequence[str]) -> Exception:
     if not names:  # computed by what the run time does not know
-        return failure(MISFIT_INPUT, f"{name}: the sizes of {info} are not known", hint=f"give it: --input {name}=FILE")
+        return failure(
+            MISFIT_INPUT, f"{name}: the sizes of {info} are not known", hint=f"give it: --input {name}=FILE"
+        )
     shown = " ".join(f"--size {size}=4" for size in names)
     what = "a size is" if len(names) == 1 else "sizes are"
-    return failure(MISFIT_INPUT, f"{name}: {what} open in {info}", hint=f"give {shown}, or --input {name}=FILE")
+    return failure(
+        MISFIT_INPUT, f"{name}: {what} open in {info}", hint=f"give {shown}, or --input {name}=FILE"
+    )
 
 
 def random_array(shape: Sequence[int], dtype: str, random: np.random.Generator) -> Array:

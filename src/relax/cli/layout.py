@@ -1,12 +1,13 @@
 """Places for the nodes of a graph, in layers from top to bottom.
 
-Every edge leads to a lower layer. An edge that spans several layers is led past the nodes between by bends, one in each.
-Within a layer, nodes are ordered to have few crossings (each near the mean of its neighbours, swept down and up), then
-moved as near to their neighbours as their widths allow.
+Every edge leads to a lower layer. An edge that spans several layers is led past the nodes between by bends, one a
+layer. Within a layer, nodes are ordered to have few crossings (each near the mean of its neighbours, swept down and
+up), then moved as near to their neighbours as their widths allow.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -91,7 +92,7 @@ def _with_bends(
                 layers.below.append([])
                 rows[index].append(chain[-1])
             ends = [source, *chain, target]
-            for upper, lower in zip(ends, ends[1:], strict=False):
+            for upper, lower in itertools.pairwise(ends):
                 layers.below[upper].append(lower)
                 layers.above[lower].append(upper)
         chains.append(chain)
@@ -129,7 +130,7 @@ def _positions(layers: _Layers) -> list[float]:
 
 
 def spread(row: Sequence[int], widths: Sequence[float], x: list[float]) -> None:
-    """Move the items of a row apart as little as possible (in squares), so that they keep their order and overlap nowhere.
+    """Move the items of a row apart as little as possible (in squares), so that they keep order and overlap nowhere.
 
     Without widths, that is the nearest ascending sequence: neighbours that stand in each other's way share their mean.
     """

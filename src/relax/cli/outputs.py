@@ -33,7 +33,7 @@ def array_of(value: Any) -> Array | None:
     if isinstance(value, bool | int | float | np.generic):
         return np.asarray(value)
     if isinstance(value, ShapeTuple):
-        return np.array([int(size) for size in value], "int64")
+        return np.array(tuple(cast("tuple[int, ...]", value)), "int64")
     return None
 
 
@@ -57,7 +57,9 @@ def _described(value: Any) -> list[str]:
     numbers = array.astype("float64")
     missing = np.isnan(numbers)
     shown = numbers[~missing]
-    figures = [figure(part) for part in (shown.min(), shown.mean(), shown.max())] if shown.size else ["nan"] * 3
+    figures = (
+        [figure(part) for part in (shown.min(), shown.mean(), shown.max())] if shown.size else ["nan"] * 3
+    )
     return [shape, str(array.dtype), *figures, str(int(missing.sum()))]
 
 

@@ -22,9 +22,8 @@ class Meter:
     """What is being done, and how much of it. Shown from `PATIENCE` seconds on, where stderr is a terminal."""
 
     def __init__(self, text: str, total: int | None, console: Console) -> None:
-        columns = [SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()]
-        if total is not None:
-            columns.insert(2, BarColumn())
+        bar = [BarColumn()] if total is not None else []
+        columns = [SpinnerColumn(), TextColumn("{task.description}"), *bar, TimeElapsedColumn()]
         self._progress = Progress(*columns, console=console, transient=True)
         self._task = self._progress.add_task(text, total=total)
         self._timer = threading.Timer(PATIENCE, self._progress.start)

@@ -26,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     add_model(parser)
     add_inputs(parser)
-    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="save the outputs to a .npz or .npy file")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", type=Path, help="save the outputs to a .npz or .npy file"
+    )
     add_building(parser)
 
 
@@ -41,7 +43,9 @@ def run(options: argparse.Namespace) -> int:
     outputs = list(parts_of(result, "output"))
     if options.output is not None:
         save(options.output, outputs)
-    rows = [(name, value, entry.source) for entry in inputs for name, value in parts_of(entry.value, entry.name)]
+    rows = [
+        (name, value, entry.source) for entry in inputs for name, value in parts_of(entry.value, entry.name)
+    ]
     rows += [(name, value, "" if options.output is None else str(options.output)) for name, value in outputs]
     sys.stdout.write(summary(rows) + "\n")
     return SUCCESS
