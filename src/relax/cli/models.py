@@ -1,5 +1,6 @@
 """From a path to a program, by the suffix of the file.
 
+model.onnx     an ONNX model, if the package onnx is installed
 model.py       TVMScript; the text is interpreted, never executed as Python
 model.json     what `relax.ir.save_json` writes
 model.relax    an executable, what `relax compile` writes
@@ -35,6 +36,7 @@ from ..transform.bind_symbolic_vars import BindSymbolicVars
 from ..vm import build
 from .arguments import once
 from .failures import UNREADABLE, UNSUITABLE, failure
+from .onnx_models import read_onnx
 from .progress import BuildProgress, progress
 
 Shapes = Mapping[str, Sequence["int | str"]]
@@ -134,7 +136,18 @@ def _read_json(path: Path, shapes: Shapes, entry: str | None) -> IRModule:
     return with_shapes(program, shapes, entry)
 
 
+def _read_onnx(path: Path, shapes: Shapes, entry: str | None) -> IRModule:
+    """An ONNX model: shapes of inputs are the importer's business, sizes of dimensions are set afterwards."""
+    sizes = {key: dims for key, dims in shapes.items() if len(dims) == 1 and isinstance(dims[0], int)}
+    try:
+        mod = read_onnx(path, {key: dims for key, dims in shapes.items() if key not in sizes})
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    return with_shapes(mod, sizes, entry)
+
+
 READERS: Final[Mapping[str, Callable[[Path, Shapes, str | None], IRModule]]] = {
+    ".onnx": _read_onnx,
     ".py": _read_script,
     ".json": _read_json,
 }

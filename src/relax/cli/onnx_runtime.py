@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +10,7 @@ import numpy as np
 
 from ..runtime import NDArray
 from .failures import UNSUITABLE, failure, installed_package, optional_package
+from .onnx_models import variable_name
 
 NAME: Final = "onnxruntime"
 
@@ -71,12 +71,7 @@ def inner_values(path: Path) -> dict[str, str]:
     model = _model(path)
     outputs = {output.name for output in model.graph.output}
     names = [name for node in model.graph.node for name in node.output if name and name not in outputs]
-    return {sanitized(name): name for name in names}
-
-
-def sanitized(name: str) -> str:
-    """A name of ONNX as the name of a variable."""
-    return re.sub(r"\W", "_", name)
+    return {variable_name(name): name for name in names}
 
 
 def _model(path: Path) -> Any:

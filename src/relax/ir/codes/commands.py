@@ -9,8 +9,8 @@ declare(
     "a model that cannot be read",
     "The file given as a model is not there, is of no kind that holds models, or its contents are not what its suffix "
     "says: not text, not saved by relax, or compiled by another version or for another machine.",
-    "Correct the path. A model's suffix says what it is: .py for TVMScript, .json for a saved program, .relax for an "
-    "executable.",
+    "Correct the path. A model's suffix says what it is: .onnx for an ONNX model, .py for TVMScript, .json for a "
+    "saved program, .relax for an executable.",
 )
 declare(
     "E7002",
