@@ -15,7 +15,7 @@ from ..interpreter.outcome import Outcome, difference_of, observed
 from ..ir import IRModule, RelaxExpr
 from ..runtime import Executable
 from .arguments import MODEL_KINDS, add_building, add_inputs, add_reading, once
-from .engines import COMPILED, INTERPRETER, Side, side_of
+from .engines import COMPILED, ENGINES, INTERPRETER, Side, side_of
 from .failures import FAILURE, SUCCESS, UNSUITABLE, failure
 from .inputs import Input, gather_inputs
 from .models import read_executable, signature_of
@@ -83,7 +83,7 @@ def _sides(options: argparse.Namespace) -> tuple[Side, Side]:
     if not words:
         return Side(INTERPRETER, model, INTERPRETER), Side(COMPILED, model, COMPILED)
     other = side_of(words[0], model)
-    if len(words) > 2 or other.path == model:
+    if len(words) > 2 or words[0].partition(":")[0] in ENGINES:
         hint = "relax diff model.py interpreter compiled, or relax diff old.py new.py"
         raise failure(UNSUITABLE, f"two sides are compared, found {len(words)}", hint=hint)
     return Side(str(model), model, COMPILED), other

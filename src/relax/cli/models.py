@@ -22,6 +22,7 @@ from ..codegen import resolve
 from ..derive.normalize import normalize_module
 from ..expr import Function, Var
 from ..info.runtime import InfoMaker
+from ..info.text import prim_text
 from ..ir import DiagnosticContext, DiagnosticError, IRModule
 from ..ir.serialize import load_json
 from ..prim import IntImm
@@ -255,12 +256,12 @@ def _sizes_of(param: Var, dims: Sequence[int | str]) -> dict[str, int]:
     for index, (own, dim) in enumerate(zip(declared, dims, strict=True)):
         if isinstance(dim, str):
             if not isinstance(own, ShapeVar) or own.name != dim:
-                raise failure(UNSUITABLE, f"{where}: dimension {index} is {own}, not {dim}")
+                raise failure(UNSUITABLE, f"{where}: dimension {index} is {prim_text(own)}, not {dim}")
         elif isinstance(own, ShapeVar):
             if sizes.setdefault(own.name, dim) != dim:
                 raise failure(UNSUITABLE, f"{where}: {own.name} cannot be both {sizes[own.name]} and {dim}")
         elif not isinstance(own, IntImm) or own.value != dim:
-            raise failure(UNSUITABLE, f"{where}: dimension {index} is {own}, not {dim}")
+            raise failure(UNSUITABLE, f"{where}: dimension {index} is {prim_text(own)}, not {dim}")
     return sizes
 
 
