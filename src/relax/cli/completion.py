@@ -37,7 +37,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Surface:
-    """What can be written after a command: its options, and the choices of its first argument."""
+    """The arguments of a command: its options, and the choices of its first argument."""
 
     options: tuple[Option, ...]
     choices: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def surfaces() -> dict[str, Surface]:
-    """What every command takes, from its parser."""
+    """The arguments of every command, from its parser."""
     return {name: _surface(name) for name in COMMANDS}
 
 

@@ -108,7 +108,7 @@ class _Comparand:
     mod: IRModule | None
 
     def outcome(self, entry: str, inputs: Sequence[Input], options: argparse.Namespace) -> Outcome:
-        """What comes of running it."""
+        """The outcome of running it."""
         return observed(self.side.function(self.mod, entry, options), [entry.value for entry in inputs])
 
     def values(
@@ -170,7 +170,7 @@ def _described(name: str, difference: str, expr: RelaxExpr | None) -> str:
 
 
 def _agreement(expected: Outcome, actual: Outcome) -> str:
-    """How closely two outcomes agree, in words."""
+    """The distance of two outcomes that agree, in words."""
     if expected.error is not None:
         first = (str(expected.error).splitlines() or [""])[0]
         return f": both fail with {type(expected.error).__name__}: {first}"

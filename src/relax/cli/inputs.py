@@ -160,7 +160,7 @@ def _archive(path: Path) -> dict[str, Any]:
 
 
 def _load(path: Path) -> Any:
-    """What NumPy reads from a file, without running pickles."""
+    """The contents of a NumPy file; pickles are refused."""
     if path.suffix not in (".npy", ".npz"):
         kinds = ", ".join([".npy", ".npz", *IMAGES])
         raise failure(MISFIT_INPUT, f"--input {path}: inputs are read from {kinds} files")

@@ -62,7 +62,7 @@ class Spent:
 
 @dataclass
 class Profile:
-    """Where the time of one run goes: the medians over some runs."""
+    """The time of one run, line by line: the medians over some runs."""
 
     seconds: float
     """The median of runs that were not watched."""
