@@ -8,7 +8,7 @@ import pytest
 import relax
 from relax.cli.images import arranged, image_layout
 from relax.cli.inputs import random_array, random_value
-from relax.cli.outputs import parts_of, save, summary
+from relax.cli.outputs import named_parts, parts_of, save, summary
 from relax.cli.tables import byte_size, duration, figure
 from relax.runtime import ShapeTuple
 from relax.runtime.info import FuncInfo, ObjectInfo, PrimInfo, ShapeInfo, TensorInfo, TupleInfo
@@ -92,12 +92,13 @@ def test_narrow_floats_survive_files(command, folder):
 
 def test_random_values_of_every_kind():
     random = np.random.default_rng(0)
-    for dtype in ("float16", "bfloat16", "float8_e4m3fn", "int8", "uint64", "bool"):
+    for dtype in ("float16", "bfloat16", "float8_e4m3fn", "int8", "uint64", "int4", "uint2", "bool"):
         array = random_array((50,), dtype, random)
         assert array.dtype.name == dtype
         assert len(np.unique(array.astype("float32"))) > 1
-        if dtype in ("int8", "uint64"):
-            assert array.max() < 10
+        if "int" in dtype:
+            assert array.astype("int64").min() >= 0
+            assert array.astype("int64").max() == {"int4": 7, "uint2": 3}.get(dtype, 9)
     value = random_value(
         "t", TupleInfo((TensorInfo((2, 3), "int32"), ShapeInfo((4, 5)), PrimInfo("int64"))), random
     )
@@ -181,6 +182,10 @@ def test_an_image_with_pillow(command, folder):
 def test_the_parts_of_a_result():
     parts = dict(parts_of((1, (2.5, ShapeTuple((3, 4)))), "output"))
     assert parts == {"output[0]": 1, "output[1][0]": 2.5, "output[1][1]": (3, 4)}
+    assert dict(named_parts((1, (2, 3)), ("a", "b"))) == {"a": 1, "b[0]": 2, "b[1]": 3}
+    assert dict(named_parts(1, ("a",))) == {"a": 1}
+    assert dict(named_parts((1, 2), ("a",))) == {"a[0]": 1, "a[1]": 2}
+    assert dict(named_parts(1, ())) == {"output": 1}
 
 
 def test_a_summary_of_odd_values():

@@ -178,9 +178,9 @@ def onnx_model(folder):
 def test_an_onnx_model(command, onnx_model):
     said = command("run", "model.onnx", "--size", "batch=3")
     assert said.status == 0
-    assert "output[1]  3 x 4  float32" in said.out
+    assert [line.split()[0] for line in said.out.splitlines()] == ["name", "x", "y", "z"]
     assert command("compile", "model.onnx", "--shape", "x=2,4", "-o", "fixed.relax").status == 0
-    assert "x          2 x 4" in command("run", "fixed.relax").out
+    assert "output[1]  2 x 4  float32" in command("run", "fixed.relax").out
     assert command("compile", "model.onnx", "--shape", "batch=2", "-o", "fixed.relax").status == 0
     assert "x          2 x 4" in command("run", "fixed.relax").out
     assert "model.onnx: no errors in main" in command("check", "model.onnx").out

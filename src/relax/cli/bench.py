@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do what the arguments ask; the exit status."""
-    executable = load(options.model, options)
+    executable = load(options.model, options).executable
     signature = signature_of(executable, options.entry)
     other = None
     if options.model.suffix == ".onnx" and not options.alone and is_installed():

@@ -53,7 +53,7 @@ class Side:
         if self.engine == NAME:
             return OnnxRuntime(self.path)
         if mod is None:
-            return VirtualMachine(load(self.path, options))[entry]
+            return VirtualMachine(load(self.path, options).executable)[entry]
         if self.engine == INTERPRETER:
             check_program(mod)
             return Interpreter(mod if self.pipeline is None else get_pipeline(self.pipeline)(mod))[entry]

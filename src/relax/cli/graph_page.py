@@ -74,7 +74,11 @@ def _node(number: int, node: GraphNode, width: float, centre: tuple[float, float
 def _edge(index: int, edge: tuple[int, int], graph: Graph, layout: Layout) -> str:
     source, target = edge
     (x1, y1), (x2, y2) = layout.places[source], layout.places[target]
-    points = [(x1, y1 + NODE_HEIGHT / 2), *layout.bends[index], (x2, y2 - NODE_HEIGHT / 2 - 3)]
+    half = NODE_HEIGHT / 2
+    beside = [
+        (x, y + side) for x, y in layout.bends[index] for side in (-half, half)
+    ]  # straight past the nodes
+    points = [(x1, y1 + half), *beside, (x2, y2 - half - 3)]
     path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
     for (ax, ay), (bx, by) in itertools.pairwise(points):
         middle = (ay + by) / 2

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
+import ml_dtypes
 import numpy as np
 
 from ..ir import DiagnosticContext
@@ -241,11 +242,12 @@ def _open_sizes(name: str, info: Info, names: Sequence[str]) -> Exception:
 
 
 def random_array(shape: Sequence[int], dtype: str, random: np.random.Generator) -> Array:
-    """Random numbers: floats of the standard normal distribution, integers from 0 to 9, booleans."""
+    """Random numbers: floats of the standard normal distribution, integers from 0 to 9 (or less, where the dtype
+    ends before), booleans."""
     kind = NUMPY_DTYPES[dtype]
     if is_float(dtype):
         return np.asarray(random.standard_normal(tuple(shape))).astype(kind)
-    top = 2 if dtype == "bool" else RANDOM_INTEGERS
+    top = 2 if dtype == "bool" else min(RANDOM_INTEGERS, int(ml_dtypes.iinfo(kind).max) + 1)
     return np.asarray(random.integers(0, top, tuple(shape))).astype(kind)
 
 

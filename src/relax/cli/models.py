@@ -283,11 +283,22 @@ def _target(text: str | None) -> Target:
         raise failure(UNSUITABLE, f"--target: {error}") from None
 
 
-def load(path: Path, options: Any) -> Executable:
+@dataclass(frozen=True)
+class Loaded:
+    """The executable of a model, and the names of its outputs where the model has them (ONNX)."""
+
+    executable: Executable
+    outputs: tuple[str, ...] = ()
+
+
+def load(path: Path, options: Any) -> Loaded:
     """The executable of a model: read from a file, or compiled."""
     if path.suffix == ".relax":
         if options.shape:
             hint = "give --shape when the model is compiled"
             raise failure(UNSUITABLE, f"the shapes of {path} were fixed when it was compiled", hint=hint)
-        return read_executable(path)
-    return compile_program(read_module(path, once(options.shape, "--shape"), options.entry), options)
+        return Loaded(read_executable(path))
+    mod = read_module(path, once(options.shape, "--shape"), options.entry)
+    name = chosen_entry(entry_points(mod), options.entry)
+    names: Any = mod[name].attrs.get("output_names", ())
+    return Loaded(compile_program(mod, options), tuple(map(str, names)))

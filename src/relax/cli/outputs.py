@@ -24,6 +24,18 @@ def parts_of(value: Any, name: str) -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
+def named_parts(value: Any, names: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """The values a result consists of, under the names of its outputs if there is one for each."""
+    outputs: tuple[Any, ...] = (value,)
+    if isinstance(value, tuple) and len(names) != 1:
+        outputs = cast("tuple[Any, ...]", value)
+    if len(outputs) != len(names):
+        yield from parts_of(value, "output")
+        return
+    for name, output in zip(names, outputs, strict=True):
+        yield from parts_of(output, name)
+
+
 def array_of(value: Any) -> Array | None:
     """A value as an array, None if it is none."""
     if isinstance(value, NDArray):

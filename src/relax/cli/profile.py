@@ -124,7 +124,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do what the arguments ask; the exit status."""
-    executable = load(options.model, options)
+    executable = load(options.model, options).executable
     signature = signature_of(executable, options.entry)
     values = [entry.value for entry in gather_inputs(signature, options, once(options.size, "--size"))]
     machine = VirtualMachine(executable)

@@ -19,7 +19,7 @@ PATIENCE: Final = 1.0
 
 
 class Meter:
-    """A line that says what is being done, and how much of it. Shown from `PATIENCE` seconds on, where stderr is a terminal."""
+    """A line that says what is being done, and how much of it; shown on a terminal from `PATIENCE` seconds on."""
 
     def __init__(self, text: str, total: int | None, console: Console) -> None:
         bar = [BarColumn()] if total is not None else []

@@ -11,7 +11,7 @@ from .arguments import add_building, add_inputs, add_model, once
 from .failures import SUCCESS, running_program
 from .inputs import gather_inputs
 from .models import load, signature_of
-from .outputs import parts_of, save, summary
+from .outputs import named_parts, parts_of, save, summary
 from .progress import progress
 
 DESCRIPTION = "Run a model on files or random inputs; print what its outputs are, or save them."
@@ -34,13 +34,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Do what the arguments ask; the exit status."""
-    executable = load(options.model, options)
+    loaded = load(options.model, options)
+    executable = loaded.executable
     signature = signature_of(executable, options.entry)
     inputs = gather_inputs(signature, options, once(options.size, "--size"))
     with running_program(), progress(f"running {signature.name}"):
         machine = VirtualMachine(executable)
         result = machine[signature.name](*(entry.value for entry in inputs))
-    outputs = list(parts_of(result, "output"))
+    outputs = list(named_parts(result, loaded.outputs))
     if options.output is not None:
         save(options.output, outputs)
     rows = [
