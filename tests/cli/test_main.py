@@ -139,6 +139,28 @@ def test_errors_as_text():
     assert "RELAX_TRACEBACK=1" in text
 
 
+def test_a_mistake_of_relax_is_said_to_be_one(folder, capsys, monkeypatch):
+    def broken(*_):
+        raise KeyError("lv")
+
+    monkeypatch.setattr("relax.cli.show.read_module", broken)
+    assert main(["show", "model.py"]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("error: internal error: KeyError: 'lv'\n")
+    assert "Traceback" not in err
+    monkeypatch.setenv("RELAX_TRACEBACK", "1")
+    assert main(["show", "model.py"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_interruption(folder, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("relax.cli.show.read_module", interrupted)
+    assert main(["show", "model.py"]) == 130
+
+
 def test_warnings_are_diagnostics(command, folder):
     (folder / "model.py").write_text(
         """

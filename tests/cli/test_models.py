@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -119,7 +120,9 @@ def test_compile_writes_an_executable_with_one_entry_point(command, folder):
     text = (folder / "model.py").read_text(encoding="utf-8")
     other = "\n    @R.function\n    def other(x: R.Tensor((2,), 'float32')):\n        y = R.exp(x)\n        return y\n"
     (folder / "model.py").write_text(text + other, encoding="utf-8")
+    before = os.environ.get("RELAX_JOBS")
     assert command("compile", "model.py", "--entry", "other", "--jobs", "1").status == 0
+    assert os.environ.get("RELAX_JOBS") == before
     assert read_executable(Path("model.relax")).entry_points == ["other"]
     said = command("compile", "model.py", "-o", "model.py")
     assert said.status == 1

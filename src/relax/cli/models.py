@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -39,6 +40,8 @@ from .arguments import once
 from .failures import UNREADABLE, UNSUITABLE, failure
 from .onnx_models import read_onnx
 from .progress import BuildProgress, progress
+
+_JOBS: Final = "RELAX_JOBS"
 
 Shapes = Mapping[str, Sequence["int | str"]]
 """Dimensions of inputs by name; a dimension alone stands for itself: ``{"n": (4,)}``."""
@@ -270,10 +273,22 @@ def _sizes_of(param: Var, dims: Sequence[int | str]) -> dict[str, int]:
 
 def compile_program(mod: IRModule, options: Any) -> Executable:
     """Compile a program as the options of `add_building` say, showing progress."""
-    if options.jobs is not None:
-        os.environ["RELAX_JOBS"] = str(options.jobs)
-    with BuildProgress():
+    with _jobs(options.jobs), BuildProgress():
         return build(mod, _target(options.target), pipeline=options.pipeline)
+
+
+@contextmanager
+def _jobs(count: int | None) -> Generator[None]:
+    """Within the ``with``, so many processes compile at once; without a count, as many as the environment says."""
+    before = os.environ.get(_JOBS)
+    if count is not None:
+        os.environ[_JOBS] = str(count)
+    try:
+        yield
+    finally:
+        if count is not None:
+            os.environ.pop(_JOBS)
+            os.environ.update({} if before is None else {_JOBS: before})
 
 
 def _target(text: str | None) -> Target:
