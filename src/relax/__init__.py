@@ -1,7 +1,9 @@
 """Relax: a compiler and runtime for tensor programs with symbolic shapes.
 
-``import relax`` loads the runtime only, so that a deployed model does without the compiler; the first use of a name of
-the compiler (`relax.build`, `relax.BlockBuilder`, …) loads all of it. Those names are listed in `relax._api`.
+``import relax`` loads nothing yet, so that the command `relax --help` answers at once. The first use of a name of the
+runtime (`relax.VirtualMachine`, …) loads the runtime only, so that a deployed model does without the compiler; the
+first use of a name of the compiler (`relax.build`, `relax.BlockBuilder`, …) loads all of it. Those names are listed in
+`relax._api`.
 """
 
 from __future__ import annotations
@@ -10,25 +12,24 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from . import runtime
-from .runtime import (
-    Device,
-    ExecBuilder,
-    Executable,
-    NDArray,
-    ShapeTuple,
-    VirtualMachine,
-    VMInstrumentReturnKind,
-    cpu,
-    device,
-    get_global_func,
-    load_executable,
-    nd,
-    register_func,
-)
-
 if TYPE_CHECKING:
+    from . import runtime
     from ._api import *  # noqa: F403
+    from .runtime import (
+        Device,
+        ExecBuilder,
+        Executable,
+        NDArray,
+        ShapeTuple,
+        VirtualMachine,
+        VMInstrumentReturnKind,
+        cpu,
+        device,
+        get_global_func,
+        load_executable,
+        nd,
+        register_func,
+    )
 
 __version__ = "0.1.0"
 
@@ -53,6 +54,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name.startswith("__") or name == "_api":
         raise AttributeError(f"module 'relax' has no attribute {name!r}")
+    if name in __all__ and name != "runtime":
+        value = globals()[name] = getattr(importlib.import_module("relax.runtime"), name)
+        return value
     # A room by itself (`from .. import topi`) must not load the rooms above it.
     if importlib.util.find_spec(f"relax.{name}") is not None:
         return importlib.import_module(f"relax.{name}")

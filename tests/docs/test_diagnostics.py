@@ -155,7 +155,7 @@ def test_explain_of_what_is_no_code():
         (["--explain", "E2012"], 0, "E2012: rule 12: a module has an entry point", ""),
         (["--explain", "E9"], 2, "", "'E9' is no diagnostic code"),
         (["--version"], 0, relax.__version__, ""),
-        ([], 2, "", "usage: python -m relax"),
+        ([], 2, "", "usage: relax [--help]"),
     ],
 )
 def test_on_the_command_line(arguments, code, out, err):

@@ -43,17 +43,20 @@ class Outcome:
     args: tuple[Any, ...] = ()
     """The arguments afterwards."""
 
-    def difference(self, other: Outcome) -> str | None:
-        """The first way in which `other` departs from this outcome of the program; None if it is allowed."""
+    def difference(self, other: Outcome, tolerance: float | None = None) -> str | None:
+        """The first way in which `other` departs from this outcome of the program; None if it is allowed.
+
+        `tolerance` of floats is relative and absolute; by default that of their dtype in `TOLERANCES`.
+        """
         if self.error is not None and self.optional:
             return None
         if type(self.error) is not type(other.error):
             return f"expected {_error_text(self.error)}, found {_error_text(other.error)}"
         return (
-            _difference(tuple(self.effects), tuple(other.effects), "effects")
-            or _difference(self.printed, other.printed, "what is printed")
-            or _difference(self.result, other.result, "result")
-            or _difference(self.args, other.args, "arguments afterwards")
+            difference_of(tuple(self.effects), tuple(other.effects), "effects", tolerance)
+            or difference_of(self.printed, other.printed, "what is printed")
+            or difference_of(self.result, other.result, "result", tolerance)
+            or difference_of(self.args, other.args, "arguments afterwards", tolerance)
         )
 
 
@@ -148,15 +151,15 @@ def snapshot(value: Any) -> Any:
     return "a packed function" if isinstance(value, PackedFunc) else value
 
 
-def _difference(expected: Any, found: Any, where: str) -> str | None:
+def difference_of(expected: Any, found: Any, where: str, tolerance: float | None = None) -> str | None:
     """The first difference of two snapshots, in words."""
     if _both(expected, found, np.ndarray):
-        return _array_difference(expected, found, where)
+        return _array_difference(expected, found, where, tolerance)
     if _both(expected, found, tuple):
         if len(expected) != len(found):
             return f"{where}: expected {len(expected)}, found {len(found)}"
         pairs = enumerate(zip(expected, found, strict=True))
-        parts = (_difference(a, b, f"{where}[{i}]") for i, (a, b) in pairs)
+        parts = (difference_of(a, b, f"{where}[{i}]", tolerance) for i, (a, b) in pairs)
         return next(filter(None, parts), None)
     same = type(expected) is type(found) and (expected == found or (expected != expected and found != found))
     return None if same else f"{where}: expected {expected!r}, found {found!r}"
@@ -166,13 +169,15 @@ def _both(a: Any, b: Any, kind: type) -> bool:
     return isinstance(a, kind) and isinstance(b, kind)
 
 
-def _array_difference(expected: np.ndarray[Any, Any], found: np.ndarray[Any, Any], where: str) -> str | None:
+def _array_difference(
+    expected: np.ndarray[Any, Any], found: np.ndarray[Any, Any], where: str, tolerance: float | None
+) -> str | None:
     if expected.shape != found.shape or expected.dtype != found.dtype:
         return f"{where}: expected {expected.dtype}{list(expected.shape)}, found {found.dtype}{list(found.shape)}"
     if not is_float(expected.dtype.name):
         close: Any = expected == found
     else:
-        tolerance = TOLERANCES.get(expected.dtype.name, 0.3)
+        tolerance = TOLERANCES.get(expected.dtype.name, 0.3) if tolerance is None else tolerance
         wide = (array.astype(np.float64) for array in (found, expected))
         close = np.isclose(*wide, rtol=tolerance, atol=tolerance, equal_nan=True)
     wrong = np.argwhere(~np.asarray(close))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -74,6 +75,24 @@ def measure(
         if cooldown_interval_ms and (index + 1) % repeats_to_cooldown == 0:
             time.sleep(cooldown_interval_ms / 1e3)
     return BenchmarkResult(results)
+
+
+@dataclass(frozen=True)
+class TracedCall:
+    """One call that an instruction made of a kernel, a builtin or a packed function."""
+
+    stack: tuple[tuple[str, int], ...]
+    """The Relax functions under way, outermost first, each with the number of its instruction."""
+    name: str
+    """The function called."""
+    location: str
+    """The place in the source the instruction comes from, "" if not known."""
+    args: Sequence[Any]
+    result: Any
+    seconds: float
+
+
+Tracer = Callable[[TracedCall], None]
 
 
 @dataclass

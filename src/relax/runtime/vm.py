@@ -36,7 +36,7 @@ from .devices import Device, cpu, is_cpu
 from .devices import device as named_device
 from .executable import Executable
 from .registry import get_global_func
-from .timing import BenchmarkResult, Report, measure
+from .timing import BenchmarkResult, Report, TracedCall, Tracer, measure
 from .values import RESULT, export_value, import_value
 
 __all__ = ["LinkError", "VMInstrumentReturnKind", "VirtualMachine"]
@@ -55,7 +55,6 @@ class VMInstrumentReturnKind(enum.IntEnum):
 
 
 Instrument = Callable[..., Any]
-_Observer = Callable[[Any, str, Sequence[Any]], Any]
 _CALLS: Final = (CALL_VM, INVOKE)
 
 
@@ -70,6 +69,11 @@ class _Frame:
         self.pc = pc
         self.dst = dst
         self.after = after
+
+
+_Place = tuple[Code, int, Sequence[_Frame]]
+"""The running function, the number of its instruction, and the functions that wait for it."""
+_Observer = Callable[[Any, str, Sequence[Any], _Place], Any]
 
 
 class VirtualMachine:
@@ -108,6 +112,7 @@ class VirtualMachine:
         self._profile = profile
         self._codes = Linker(self, executable, self.devices).link()
         self._instrument: Instrument | None = None
+        self._tracer: Tracer | None = None
         self._saved: dict[str, Callable[..., Any]] = {}
         self._inputs: dict[str, list[Any]] = {}
         self._outputs: dict[str, Any] = {}
@@ -252,6 +257,15 @@ class VirtualMachine:
         """
         self._instrument = get_global_func(instrument) if isinstance(instrument, str) else instrument
 
+    def set_tracer(self, tracer: Tracer | None) -> None:
+        """Have a function told of every call of a kernel, builtin or packed function, after it; None removes it.
+
+        It is told the instruction, the time, the arguments and the result (`TracedCall`), values of the machine. A
+        function called last by another stands in that one's place, so the other is missing in the stack. While a tracer
+        is set, instruments see only calls of Relax functions.
+        """
+        self._tracer = tracer
+
     # --------------------------------------------------------------------------------- running
 
     def _run(self, code: Code, args: Sequence[Any], report: Report | None = None) -> Any:
@@ -268,7 +282,7 @@ class VirtualMachine:
                     if observe is None:
                         value = op.target(*op.pick(registers))
                     else:
-                        value = observe(op.target, op.name, op.pick(registers))
+                        value = observe(op.target, op.name, op.pick(registers), (code, pc, frames))
                     for register in op.drop:
                         registers[register] = None
                     if op.dst >= 0:
@@ -276,7 +290,7 @@ class VirtualMachine:
                     value = None
                     pc += 1
                 elif kind in _CALLS:
-                    callee, values = self._callee(op, op.pick(registers), observe)
+                    callee, values = self._callee(op, op.pick(registers), observe, (code, pc, frames))
                     for register in op.drop:
                         registers[register] = None
                     pc += 1
@@ -322,7 +336,9 @@ class VirtualMachine:
             _locate(error, code, pc, frames)
             raise
 
-    def _callee(self, op: Op, args: Sequence[Any], observe: _Observer | None) -> tuple[Code | None, Any]:
+    def _callee(
+        self, op: Op, args: Sequence[Any], observe: _Observer | None, place: _Place
+    ) -> tuple[Code | None, Any]:
         """The function to enter and its arguments; or None and the result, if it is not one of ours."""
         if op.kind == CALL_VM:
             return op.target, args
@@ -336,22 +352,38 @@ class VirtualMachine:
             target, name = function.target, function.name
         else:
             target, values = invoke_foreign, args
-        return None, target(*values) if observe is None else observe(target, name, values)
+        return None, target(*values) if observe is None else observe(target, name, values, place)
 
     def _observer(self, report: Report | None) -> _Observer | None:
         """The function that calls go through while they are watched or timed."""
         if report is not None:
 
-            def timed(target: Any, name: str, args: Sequence[Any]) -> Any:
+            def timed(target: Any, name: str, args: Sequence[Any], place: _Place) -> Any:
+                del place
                 start = time.perf_counter()
                 value = target(*args)
                 report.add(name, time.perf_counter() - start)
                 return value
 
             return timed
+        if self._tracer is not None:
+            return self._traced
         return None if self._instrument is None else self._watched
 
-    def _watched(self, target: Any, name: str, args: Sequence[Any]) -> Any:
+    def _traced(self, target: Any, name: str, args: Sequence[Any], place: _Place) -> Any:
+        start = time.perf_counter()
+        value = target(*args)
+        seconds = time.perf_counter() - start
+        if self._tracer is not None:
+            code, pc, frames = place
+            waiting = tuple((frame.code.function.name, frame.pc - 1) for frame in frames)
+            location = "".join(code.function.locations[pc : pc + 1])
+            stack = (*waiting, (code.function.name, pc))
+            self._tracer(TracedCall(stack, name, location, args, value, seconds))
+        return value
+
+    def _watched(self, target: Any, name: str, args: Sequence[Any], place: _Place) -> Any:
+        del place
         if self._hook(target, name, True, None, args):
             return None
         value = target(*args)

@@ -1,6 +1,6 @@
 """Diagnostic codes: what is said of one, and how it is declared.
 
-A code is declared in `programs.py`, `compiling.py` or `importing.py` and nowhere else; docs/diagnostics shows each with a program that
+A code is declared in one module of this folder and nowhere else; docs/diagnostics shows each with a program that
 causes it. Codes are stable: one that is no longer used is not given to something else.
 """
 

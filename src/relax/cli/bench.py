@@ -1,0 +1,112 @@
+"""``relax bench``: how long a model takes."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..runtime import Executable, VirtualMachine
+from .arguments import add_building, add_inputs, add_model, natural, once, positive, several_sizes
+from .failures import SUCCESS, running_program
+from .inputs import gather_inputs
+from .models import load, signature_of
+from .onnx_runtime import OnnxRuntime, is_installed
+from .progress import progress
+from .tables import duration, text_table
+
+DESCRIPTION = """\
+Measure how long a model takes: the median over runs, after some that are not counted. An ONNX model is also
+run by ONNX Runtime, where it is installed; the ratio is the other's time over ours."""
+EXAMPLES = """
+  relax bench model.relax --size n=1,16,256      one line for each size
+  relax bench model.onnx --runs 200
+  relax bench model.py --input inputs.npz
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    add_model(parser)
+    add_inputs(parser, several_sizes)
+    parser.add_argument(
+        "--runs", metavar="N", type=positive, default=50, help="runs that are counted (default: 50)"
+    )
+    parser.add_argument(
+        "--warmup", metavar="N", type=natural, default=5, help="runs before these (default: 5)"
+    )
+    parser.add_argument("--alone", action="store_true", help="do not run ONNX Runtime")
+    add_building(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what the arguments ask; the exit status."""
+    executable = load(options.model, options).executable
+    signature = signature_of(executable, options.entry)
+    other = None
+    if options.model.suffix == ".onnx" and not options.alone and is_installed():
+        other = OnnxRuntime(options.model)
+    rows: list[list[str]] = []
+    sizes = once(options.size, "--size")
+    for chosen in _combinations(sizes):
+        values = [entry.value for entry in gather_inputs(signature, options, chosen)]
+        rows += _measured(executable, signature.name, other, values, chosen, options)
+    header = ["sizes", "engine", "median", "min", "mean", "max", "ratio"]
+    omitted = {0} if not sizes else set[int]()
+    omitted |= {6} if other is None else set[int]()
+    kept = [column for column in range(len(header)) if column not in omitted]
+    table = text_table(
+        [header[c] for c in kept], [[row[c] for c in kept] for row in rows], right=range(len(kept))
+    )
+    sys.stdout.write(table + "\n")
+    return SUCCESS
+
+
+def _combinations(sizes: Mapping[str, Sequence[int]]) -> Iterator[dict[str, int]]:
+    """Every choice of one of the sizes of each dimension."""
+    for chosen in itertools.product(*sizes.values()):
+        yield dict(zip(sizes, chosen, strict=True))
+
+
+def _measured(
+    executable: Executable,
+    entry: str,
+    other: OnnxRuntime | None,
+    values: Sequence[Any],
+    sizes: Mapping[str, int],
+    options: argparse.Namespace,
+) -> Iterator[list[str]]:
+    """The rows of the table for one choice of sizes."""
+    shown = " ".join(f"{name}={size}" for name, size in sizes.items())
+    machine = VirtualMachine(executable)
+    machine.save_function(entry, "measured", *values, include_return=False)
+    seconds = timed(machine["measured"], options.runs, options.warmup)
+    yield [shown, "relax", *_figures(seconds), "1"]
+    if other is not None:
+        feeds = other.feeds(values)
+        theirs = timed(lambda: other.run(feeds), options.runs, options.warmup)
+        yield [shown, "onnxruntime", *_figures(theirs), f"{np.median(theirs) / np.median(seconds):.2f}"]
+
+
+def timed(call: Callable[[], object], runs: int, warmup: int) -> list[float]:
+    """Seconds of each of some calls, after some that are not counted."""
+    seconds: list[float] = []
+    with running_program(), progress("measuring", runs + warmup) as meter:
+        for index in range(runs + warmup):
+            start = time.perf_counter()
+            call()
+            elapsed = time.perf_counter() - start
+            if index >= warmup:
+                seconds.append(elapsed)
+            meter.advance()
+    return seconds
+
+
+def _figures(seconds: Sequence[float]) -> list[str]:
+    figures = (np.median(seconds), min(seconds), np.mean(seconds), max(seconds))
+    return [duration(float(number)) for number in figures]

@@ -1,0 +1,78 @@
+"""``relax check``: everything that is wrong with models."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from pathlib import Path
+
+from ..expr import Function
+from ..ir import DiagnosticError
+from .arguments import add_building, add_reading, once
+from .failures import FAILURE, SUCCESS
+from .models import check_program, compile_program, read_executable, read_module
+
+DESCRIPTION = (
+    "Report everything that is wrong with models: syntax, the rules of the language, shapes and dtypes."
+)
+EXAMPLES = """
+  relax check model.py
+  relax check model.onnx --build      also compile it
+  relax check models/*.py
+
+exit status: 0 if nothing is wrong, 1 if there are errors
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.add_argument("model", type=Path, nargs="+", help="models, as in relax compile; or executables")
+    add_reading(parser)
+    parser.add_argument(
+        "--build", action="store_true", help="also compile each model, for errors of later stages"
+    )
+    parser.add_argument("--strict", action="store_true", help="warnings count as errors")
+    add_building(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what the arguments ask; the exit status."""
+    results = [_check(path, options) for path in options.model]
+    return SUCCESS if all(results) else FAILURE
+
+
+def _check(path: Path, options: argparse.Namespace) -> bool:
+    """Check one model, and say what is wrong; true if nothing is."""
+    told: dict[str, None] = {}
+    errors = 0
+    summary = ""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            summary = _checked(path, options)
+        except DiagnosticError as error:
+            errors = len(error.diagnostics)
+            told.update(dict.fromkeys(diagnostic.render() for diagnostic in error.diagnostics))
+    warned = dict.fromkeys(
+        str(warning.message).strip() for warning in caught
+    )  # a pass may say the same again
+    for text in [*warned, *told]:
+        sys.stdout.write(text + "\n\n")
+    counts = [f"{errors} error{'s' * (errors != 1)}"] if errors else []
+    counts += [f"{len(warned)} warning{'s' * (len(warned) != 1)}"] if warned else []
+    sys.stdout.write(f"{path}: {', '.join(counts) or summary}\n")
+    return not errors and not (warned and options.strict)
+
+
+def _checked(path: Path, options: argparse.Namespace) -> str:
+    """A summary of a model that is right. Raises DiagnosticError with all that is wrong."""
+    if path.suffix == ".relax":
+        executable = read_executable(path)
+        return f"an executable with {', '.join(executable.entry_points)}"
+    mod = read_module(path, once(options.shape, "--shape"), options.entry)
+    check_program(mod)
+    if options.build:
+        compile_program(mod, options)
+    names = [g.name_hint for g, f in mod.functions.items() if isinstance(f, Function)]
+    return f"no errors in {', '.join(names) or 'its loops'}"

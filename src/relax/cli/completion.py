@@ -1,0 +1,194 @@
+"""``relax completion``: a script that completes the command's arguments in a shell.
+
+The script is generated from the parsers and calls nothing, so that completing takes no time. It completes commands,
+options and their choices; everything else is a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from .execution import parser_of
+from .failures import SUCCESS
+from .main import COMMANDS
+
+DESCRIPTION = "Print a script that completes the command's arguments in a shell."
+EXAMPLES = """
+  relax completion bash > ~/.local/share/bash-completion/completions/relax
+  relax completion zsh > ~/.zfunc/_relax
+  relax completion fish > ~/.config/fish/completions/relax.fish
+"""
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a command: its spellings, its help, whether it takes a value, and which."""
+
+    flags: tuple[str, ...]
+    help: str
+    takes_value: bool
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Surface:
+    """The arguments of a command: its options, and the choices of its first argument."""
+
+    options: tuple[Option, ...]
+    choices: tuple[str, ...] = ()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    parser.add_argument("shell", choices=tuple(WRITERS), help="the shell")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what the arguments ask; the exit status."""
+    sys.stdout.write(WRITERS[options.shell](surfaces()))
+    return SUCCESS
+
+
+def surfaces() -> dict[str, Surface]:
+    """The arguments of every command, from its parser."""
+    return {name: _surface(name) for name in COMMANDS}
+
+
+def _surface(name: str) -> Surface:
+    module: Any = importlib.import_module(f".{name}", __package__)
+    actions: list[argparse.Action] = cast(Any, parser_of(name, module))._actions
+    options = tuple(_option(action) for action in actions if action.option_strings)
+    choices = [tuple(map(str, a.choices)) for a in actions if not a.option_strings and a.choices is not None]
+    return Surface(options, choices[0] if choices else ())
+
+
+def _option(action: argparse.Action) -> Option:
+    choices = () if action.choices is None else tuple(map(str, action.choices))
+    return Option(tuple(action.option_strings), action.help or "", action.nargs != 0, choices)
+
+
+# --------------------------------------------------------------------------------------------- bash
+
+
+def _bash(commands: Mapping[str, Surface]) -> str:
+    cases: list[str] = []
+    for name, surface in commands.items():
+        flags = " ".join(flag for option in surface.options for flag in option.flags)
+        cases.append(f'    {name}) options="{flags}"; words="{" ".join(surface.choices)}" ;;')
+    chosen = [
+        f'    {name}:{flag}) COMPREPLY=($(compgen -W "{" ".join(option.choices)}" -- "$current")); return ;;'
+        for name, surface in commands.items()
+        for option in surface.options
+        for flag in option.flags
+        if option.choices
+    ]
+    return "\n".join(
+        [
+            "# bash completion for relax",
+            "_relax() {",
+            '  local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD-1]}" options="" words=""',
+            '  if [ "$COMP_CWORD" -eq 1 ]; then',
+            f'    COMPREPLY=($(compgen -W "{" ".join(commands)} --help --version --explain" -- "$current"))',
+            "    return",
+            "  fi",
+            '  case "${COMP_WORDS[1]}:$previous" in',
+            *chosen,
+            "    *) ;;",
+            "  esac",
+            '  case "${COMP_WORDS[1]}" in',
+            *cases,
+            "  esac",
+            '  case "$current" in',
+            '    -*) COMPREPLY=($(compgen -W "$options" -- "$current")) ;;',
+            '    *) COMPREPLY=($(compgen -W "$words" -- "$current")); [ -n "$words" ] || COMPREPLY=() ;;',
+            "  esac",
+            "}",
+            "complete -o bashdefault -o default -F _relax relax",
+            "",
+        ]
+    )
+
+
+# ---------------------------------------------------------------------------------------------- zsh
+
+
+def _zsh(commands: Mapping[str, Surface]) -> str:
+    lines = ["#compdef relax", "", "_relax() {", "  local -a commands", "  commands=("]
+    lines += [f"    {_quoted(f'{name}:{COMMANDS[name]}')}" for name in commands]
+    lines += [
+        "  )",
+        "  if (( CURRENT == 2 )); then",
+        "    _describe command commands",
+        "    return",
+        "  fi",
+        "  local command=$words[2]",
+        "  shift words",
+        "  (( CURRENT-- ))",
+        '  case "$command" in',
+    ]
+    for name, surface in commands.items():
+        specs = [spec for option in surface.options for spec in _zsh_specs(option)]
+        rest = f"({' '.join(surface.choices)})" if surface.choices else "_files"
+        specs.append(_quoted(f"*:argument:{rest}"))
+        lines += [
+            f"    {name})",
+            "      _arguments \\",
+            " \\\n".join(f"        {spec}" for spec in specs),
+            "      ;;",
+        ]
+    return "\n".join([*lines, "  esac", "}", "", '_relax "$@"', ""])
+
+
+def _zsh_specs(option: Option) -> list[str]:
+    shown = option.help.translate(_ZSH_SPECIAL)
+    value = ""
+    if option.takes_value:
+        value = f":value:({' '.join(option.choices)})" if option.choices else ":value:_files"
+    return [_quoted(f"*{flag}[{shown}]{value}") for flag in option.flags]
+
+
+_ZSH_SPECIAL: Final = str.maketrans({"[": r"\[", "]": r"\]", ":": r"\:"})
+
+
+def _quoted(text: str) -> str:
+    """Text in single quotes, for a shell."""
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+# --------------------------------------------------------------------------------------------- fish
+
+
+def _fish(commands: Mapping[str, Surface]) -> str:
+    lines = ["# fish completion for relax"]
+    for name in commands:
+        about = _fish_quoted(COMMANDS[name])
+        lines.append(f"complete -c relax -f -n __fish_use_subcommand -a {name} -d {about}")
+    for name, surface in commands.items():
+        start = f'complete -c relax -n "__fish_seen_subcommand_from {name}"'
+        if surface.choices:
+            lines.append(f"{start} -f -a {_fish_quoted(' '.join(surface.choices))}")
+        for option in surface.options:
+            lines.append(f"{start} {_fish_option(option)}")
+    return "\n".join([*lines, ""])
+
+
+def _fish_option(option: Option) -> str:
+    flags = [f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}" for flag in option.flags]
+    if option.choices:
+        flags.append(f"-x -a {_fish_quoted(' '.join(option.choices))}")
+    elif option.takes_value:
+        flags.append("-r")
+    return f"{' '.join(flags)} -d {_fish_quoted(option.help)}"
+
+
+def _fish_quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+WRITERS: Final = {"bash": _bash, "zsh": _zsh, "fish": _fish}

@@ -1,0 +1,74 @@
+"""The two sides of a comparison: a program, or a model, and what runs it.
+
+interpreter             the definition of the language
+interpreter:graph       the interpreter, after the passes of a pipeline
+compiled                machine code
+compiled:PIPELINE       machine code of another pipeline
+onnxruntime             ONNX Runtime, for .onnx models
+other.py                another program, compiled
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ..interpreter import Interpreter
+from ..ir import IRModule
+from ..runtime import VirtualMachine
+from ..transform.pipeline import get_pipeline
+from .arguments import once
+from .failures import UNSUITABLE, failure
+from .models import READERS, check_program, compile_program, load, read_module
+from .onnx_runtime import NAME, OnnxRuntime
+
+INTERPRETER: Final = "interpreter"
+COMPILED: Final = "compiled"
+ENGINES: Final = (INTERPRETER, COMPILED, NAME)
+
+Call = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Side:
+    """A model and an engine that runs it."""
+
+    name: str
+    """The name it has in messages."""
+    path: Path
+    engine: str
+    pipeline: str | None = None
+
+    def program(self, options: argparse.Namespace) -> IRModule | None:
+        """The program, None if the side has none that can be changed: an executable, or a model ONNX Runtime reads."""
+        if self.engine == NAME or self.path.suffix == ".relax":
+            return None
+        return read_module(self.path, once(options.shape, "--shape"), options.entry)
+
+    def function(self, mod: IRModule | None, entry: str, options: argparse.Namespace) -> Call:
+        """The entry point of a program, ready to be called."""
+        if self.engine == NAME:
+            return OnnxRuntime(self.path)
+        if mod is None:
+            return VirtualMachine(load(self.path, options).executable)[entry]
+        if self.engine == INTERPRETER:
+            check_program(mod)
+            return Interpreter(mod if self.pipeline is None else get_pipeline(self.pipeline)(mod))[entry]
+        chosen = argparse.Namespace(**vars(options))
+        chosen.pipeline = self.pipeline or options.pipeline
+        return VirtualMachine(compile_program(mod, chosen))[entry]
+
+
+def side_of(word: str, model: Path) -> Side:
+    """A side as it is written on the command line: an engine for the model, or another model."""
+    engine, colon, pipeline = word.partition(":")
+    if engine in ENGINES and not (engine == NAME and colon):
+        return Side(word, model, engine, pipeline if colon else None)
+    path = Path(word)
+    if path.suffix in READERS or path.suffix == ".relax":
+        return Side(word, path, COMPILED)
+    hint = f"a side is one of {', '.join(ENGINES)}, with a pipeline (compiled:graph), or a model"
+    raise failure(UNSUITABLE, f"there is no engine {word!r}", hint=hint)

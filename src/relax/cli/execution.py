@@ -1,0 +1,107 @@
+"""Running a command: its parser, and its errors as diagnostics instead of tracebacks.
+
+A command is a module with `DESCRIPTION`, `EXAMPLES`, ``add_arguments(parser)`` and ``run(options) -> int``, the exit
+status. Whatever it raises is printed to stderr: a DiagnosticError as it renders; an error of the running program by
+its message and the places in the program; anything else as an internal error. RELAX_TRACEBACK=1 shows the traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from typing import Any, Protocol, cast
+
+from ..ir import DiagnosticError
+from ..runtime.executable import ExecutableError
+from .failures import FAILURE, SUCCESS, ProgramError
+
+
+class Command(Protocol):
+    """A module of this package that is a command."""
+
+    DESCRIPTION: str
+    EXAMPLES: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, options: argparse.Namespace) -> int: ...
+
+
+def parser_of(name: str, command: Command) -> argparse.ArgumentParser:
+    """The parser of a command."""
+    examples = command.EXAMPLES.strip("\n")
+    parser = argparse.ArgumentParser(
+        prog=f"relax {name}",
+        description=command.DESCRIPTION,
+        epilog=f"examples:\n{examples}\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_arguments(parser)
+    return parser
+
+
+def execute(name: str, command: Command, words: Sequence[str]) -> int:
+    """Run a command with the words after its name; the exit status."""
+    options = parser_of(name, command).parse_args(words)
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        try:
+            status = command.run(options)
+            sys.stdout.flush()
+            return status
+        except BrokenPipeError:  # the reader of a pipe has seen enough
+            sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (for the flush at exit)
+            return SUCCESS
+        except Exception as error:  # noqa: BLE001 (the one place where errors become text)
+            if os.environ.get("RELAX_TRACEBACK") == "1":
+                traceback.print_exc()
+            sys.stdout.flush()
+            sys.stderr.write(error_text(error) + "\n")
+            return FAILURE
+
+
+def _show_warning(message: Warning | str, *_: Any) -> None:
+    sys.stderr.write(str(message).strip() + "\n\n")
+
+
+def error_text(error: Exception) -> str:
+    """The text for an error that ended a command."""
+    if isinstance(error, DiagnosticError):
+        return str(error).strip()
+    if isinstance(error, ProgramError) and isinstance(error.__cause__, Exception):
+        return _program_text(error.__cause__)
+    if isinstance(error, ExecutableError):
+        return f"error: {error}"
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"error: {where}{(error.strerror or str(error)).lower()}"
+    if isinstance(error, MemoryError):
+        return f"error: not enough memory{f': {error}' if str(error) else ''}"
+    lines = (str(error).strip() or "no message").splitlines()
+    return "\n".join(
+        [
+            f"error: internal error: {type(error).__name__}: {lines[0]}",
+            *(f"  = {line}" for line in [*lines[1:], *_notes(error)]),
+            "  = help: this is a mistake in relax; RELAX_TRACEBACK=1 shows where, please report it with the model",
+        ]
+    )
+
+
+def _program_text(error: Exception) -> str:
+    """An error of the running program: its message, then the places in the program."""
+    if isinstance(error, DiagnosticError):
+        return str(error).strip()
+    lines = (str(error).strip() or type(error).__name__).splitlines()
+    places = [line.strip() for note in [*lines[1:], *_notes(error)] for line in note.splitlines()]
+    return "\n".join([f"error: {lines[0]}", *(f"  = {place}" for place in places if place)])
+
+
+def _notes(error: Exception) -> list[str]:
+    return list(cast("list[str]", getattr(error, "__notes__", [])))
+
+
+__all__ = ["Command", "error_text", "execute", "parser_of"]

@@ -1,0 +1,234 @@
+"""The dataflow of a program as graphs: a node for each input and each computed value, an edge for each use.
+
+A function is one graph; so is each branch of an ``if`` and each local function in it, whose inputs are what it uses of
+its surroundings. Aliases and tuples are no nodes: edges go to what they stand for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from ..analysis.variables import free_vars
+from ..derive.normalize import normalize_module
+from ..expr import (
+    Binding,
+    Call,
+    Constant,
+    Function,
+    If,
+    MatchCast,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from ..info.text import prim_text
+from ..ir import GlobalVar, IRModule, RelaxExpr, StructInfo, children_of
+from ..struct_info import ShapeStructInfo, TensorStructInfo
+
+LONGEST_TEXT = 2000
+"""Characters of a node's expression that are kept."""
+
+_CALLS = (
+    "call_tir",
+    "call_tir_inplace",
+    "call_tir_with_grad",
+    "call_packed",
+    "call_pure_packed",
+    "call_dps_packed",
+)
+
+
+@dataclass(frozen=True)
+class GraphNode:
+    """A value: what it is computed by, its name, and its shape."""
+
+    kind: str
+    """``input``, ``constant``, ``operator``, ``call``, ``control`` or ``output``."""
+    title: str
+    name: str
+    shape: str
+    text: str = ""
+    """The expression, the whole struct info, and the place in the source."""
+
+
+@dataclass
+class Graph:
+    """One function or branch. Nodes are in an order in which every edge goes forward."""
+
+    name: str
+    nodes: list[GraphNode] = field(default_factory=list[GraphNode])
+    edges: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+
+
+def graphs_of(mod: IRModule) -> list[Graph]:
+    """The graphs of all Relax functions of a program, entry points first, each followed by those inside of it."""
+    mod = normalize_module(mod)
+    functions = [(g.name_hint, f) for g, f in mod.functions.items() if isinstance(f, Function)]
+    functions.sort(key=lambda item: "global_symbol" not in item[1].attrs)
+    graphs: list[Graph] = []
+    for name, function in functions:
+        _add_function(name, function, (), graphs)
+    return graphs
+
+
+def _add_function(name: str, function: Function, captured: Sequence[Var], graphs: list[Graph]) -> None:
+    _add(name, [*function.params, *captured], function.body, graphs)
+
+
+def _add(name: str, inputs: Sequence[Var], body: RelaxExpr, graphs: list[Graph]) -> None:
+    builder = _Builder(name)
+    graphs.append(builder.graph)
+    for var in inputs:
+        info = var.struct_info_
+        builder.values[var] = builder.add(
+            GraphNode("input", "input", var.name_hint, shape_text(info), _info(info)), ()
+        )
+    builder.sequence(body)
+    for inner_name, inner_inputs, inner_body in builder.inside:
+        _add(f"{name} > {inner_name}", inner_inputs, inner_body, graphs)
+
+
+class _Builder:
+    """Builds the graph of one function or branch."""
+
+    def __init__(self, name: str) -> None:
+        self.graph = Graph(name)
+        self.values: dict[Var, Any] = {}
+        self.inside: list[tuple[str, Sequence[Var], RelaxExpr]] = []
+
+    def add(self, node: GraphNode, sources: Sequence[int]) -> int:
+        """Add a node that uses others; its number."""
+        number = len(self.graph.nodes)
+        self.graph.nodes.append(node)
+        self.graph.edges += [(source, number) for source in dict.fromkeys(sources)]
+        return number
+
+    def sequence(self, body: RelaxExpr) -> None:
+        """All bindings, then the result."""
+        result = body
+        if isinstance(body, SeqExpr):
+            for block in body.blocks:
+                for binding in block.bindings:
+                    self.binding(binding)
+            result = body.body
+        info = result.struct_info_
+        node = GraphNode("output", "output", "", shape_text(info), f"{_text(result)}\n{_info(info)}")
+        self.add(node, self.nodes(self.value(result)))
+
+    def binding(self, binding: Binding) -> None:
+        """One binding: a node, or another name for values there are."""
+        var = binding.var
+        if isinstance(binding, MatchCast):
+            sources = self.nodes(self.value(binding.value))
+            self.values[var] = self.node(
+                "control", "match_cast", var, _text(binding.value), sources, binding.span
+            )
+            return
+        assert isinstance(binding, VarBinding)
+        value = binding.value
+        match value:
+            case Call():
+                sources = [n for arg in value.args for n in self.nodes(self.value(arg))]
+                sources += self.nodes(self.value(value.op)) if isinstance(value.op, Var) else []
+                kind, title = call_title(value)
+                self.values[var] = self.node(kind, title, var, _text(value), sources, value.span)
+            case If(cond, true_branch, false_branch):
+                inputs = free_vars(true_branch), free_vars(false_branch)
+                used = [n for v in dict.fromkeys([*inputs[0], *inputs[1]]) for n in self.nodes(self.value(v))]
+                sources = [*self.nodes(self.value(cond)), *used]
+                self.values[var] = self.node("control", "if", var, f"if {_text(cond)}", sources, value.span)
+                self.inside.append((f"{var.name_hint}, if true", inputs[0], true_branch))
+                self.inside.append((f"{var.name_hint}, if false", inputs[1], false_branch))
+            case Function():
+                captured = free_vars(value)
+                sources = [n for v in captured for n in self.nodes(self.value(v))]
+                self.values[var] = self.node("control", "function", var, "", sources, value.span)
+                self.inside.append((var.name_hint, [*value.params, *captured], value.body))
+            case _:
+                self.values[var] = self.value(value)
+
+    def node(self, kind: str, title: str, var: Var, text: str, sources: Sequence[int], span: object) -> int:
+        """Add the node of a variable."""
+        info = var.struct_info_
+        lines = [text, _info(info), "" if span is None else f"at {span}"]
+        details = "\n".join(line for line in lines if line)
+        return self.add(GraphNode(kind, title, var.name_hint, shape_text(info), details), sources)
+
+    def value(self, expr: RelaxExpr) -> Any:
+        """The value of an expression that computes nothing."""
+        match expr:
+            case Var():
+                return self.values.get(expr)
+            case Tuple(fields):
+                return tuple(self.value(part) for part in fields)
+            case TupleGetItem(source, index):
+                whole = self.value(source)
+                return cast("tuple[Any, ...]", whole)[index] if isinstance(whole, tuple) else whole
+            case Constant():
+                info = expr.struct_info_
+                return self.add(GraphNode("constant", "constant", "", shape_text(info), _info(info)), ())
+            case _:
+                return None
+
+    def nodes(self, value: Any) -> list[int]:
+        """The nodes a value consists of."""
+        if isinstance(value, tuple):
+            return [node for part in cast("tuple[Any, ...]", value) for node in self.nodes(part)]
+        return [] if value is None else [value]
+
+
+def call_title(call: Call) -> tuple[str, str]:
+    """The kind of a call's node, and what it is called: an operator, or the function that is called."""
+    op = call.op
+    name = getattr(op, "name", None) or getattr(op, "name_hint", None) or getattr(op, "global_symbol", "")
+    title = str(name).removeprefix("relax.")
+    if title in _CALLS and call.args:
+        callee = call.args[0]
+        inner = getattr(callee, "name_hint", None) or getattr(callee, "global_symbol", None)
+        return "call", str(inner or title)
+    if isinstance(call.op, GlobalVar | Var) or not str(name).startswith("relax."):
+        return "call", title or "call"
+    return "operator", title
+
+
+def shape_text(info: StructInfo | None) -> str:
+    """The struct info of a value in a line: ``n x 4, float32``."""
+    match info:
+        case TensorStructInfo():
+            dims = info.dims
+            if dims is None:
+                shown = "any shape" if info.ndim < 0 else " x ".join("?" * info.ndim)
+            else:
+                shown = " x ".join(map(prim_text, dims)) or "scalar"
+            return f"{shown}, {info.dtype}"
+        case ShapeStructInfo(values) if values is not None:
+            return f"shape ({', '.join(map(prim_text, values))})"
+        case None:
+            return ""
+        case _:
+            fields = sum(isinstance(child, StructInfo) for child in children_of(info))
+            kind = type(info).__name__.removesuffix("StructInfo").lower()
+            return f"{kind} of {fields}" if kind == "tuple" else kind
+
+
+def _info(info: StructInfo | None) -> str:
+    return "" if info is None else _bounded(str(info))
+
+
+def _text(expr: RelaxExpr) -> str:
+    """An expression as text, without what stands in branches."""
+    return _bounded(expr.script())
+
+
+def _bounded(text: str) -> str:
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]} …"
+
+
+def as_table(graph: Graph) -> dict[str, Any]:
+    """A graph as JSON can hold it."""
+    return dataclasses.asdict(graph)

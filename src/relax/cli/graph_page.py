@@ -1,0 +1,90 @@
+"""Graphs as a page of HTML that needs nothing else: SVG, and a few lines of JavaScript to zoom, pan and search."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from .graph import Graph, GraphNode
+from .layout import Layout, place
+
+NODE_HEIGHT = 48.0
+CHARACTER = 6.8
+"""The width of a character of a node's text."""
+LONGEST_LINE = 36
+
+_TEMPLATE = Path(__file__).with_name("graph_page.html")
+
+
+def graph_page(title: str, graphs: Sequence[Graph]) -> str:
+    """The page."""
+    choices = "".join(f'<option value="{i}">{escape(g.name)}</option>' for i, g in enumerate(graphs))
+    drawn = "\n".join(_drawn(index, graph) for index, graph in enumerate(graphs))
+    page = _TEMPLATE.read_text(encoding="utf-8")
+    for mark, text in (("@title@", escape(title)), ("@choices@", choices), ("@graphs@", drawn)):
+        page = page.replace(mark, text)
+    return page
+
+
+def _drawn(index: int, graph: Graph) -> str:
+    """One graph as an SVG group; hidden, unless it is the first."""
+    widths = [_width(node) for node in graph.nodes]
+    layout = place(widths, graph.edges)
+    hidden = ' style="display:none"' if index else ""
+    size = f'data-width="{layout.width:.0f}" data-height="{layout.height:.0f}"'
+    edges = "\n".join(_edge(i, edge, graph, layout) for i, edge in enumerate(graph.edges))
+    nodes = "\n".join(
+        _node(i, node, width, layout.places[i])
+        for i, (node, width) in enumerate(zip(graph.nodes, widths, strict=True))
+    )
+    return f'<g class="graph" {size}{hidden}>\n{edges}\n{nodes}\n</g>'
+
+
+def _lines(node: GraphNode) -> tuple[str, str]:
+    """The two lines of a node: name and what computes it, and its shape."""
+    first = node.title if not node.name else f"{node.name} = {node.title}"
+    if node.kind == "input":
+        first = node.name
+    return _cut(first), _cut(node.shape)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_LINE else text[: LONGEST_LINE - 1] + "…"
+
+
+def _width(node: GraphNode) -> float:
+    return max(64.0, max(map(len, _lines(node))) * CHARACTER + 20)
+
+
+def _node(number: int, node: GraphNode, width: float, centre: tuple[float, float]) -> str:
+    first, second = _lines(node)
+    x, y = centre
+    words = " ".join((node.name, node.title, node.shape)).lower()
+    return (
+        f'<g class="node {node.kind}" data-node="{number}" data-words="{escape(words)}" tabindex="0" '
+        f'transform="translate({x:.1f} {y:.1f})"><title>{escape(f"{first}: {node.shape}")}</title>'
+        f'<rect x="{-width / 2:.1f}" y="{-NODE_HEIGHT / 2:.1f}" width="{width:.1f}" height="{NODE_HEIGHT:.0f}" rx="6"/>'
+        f'<text y="-4">{escape(first)}</text><text y="13" class="shape">{escape(second)}</text>'
+        f"<desc>{escape(node.text)}</desc></g>"
+    )
+
+
+def _edge(index: int, edge: tuple[int, int], graph: Graph, layout: Layout) -> str:
+    source, target = edge
+    (x1, y1), (x2, y2) = layout.places[source], layout.places[target]
+    half = NODE_HEIGHT / 2
+    beside = [
+        (x, y + side) for x, y in layout.bends[index] for side in (-half, half)
+    ]  # straight past the nodes
+    points = [(x1, y1 + half), *beside, (x2, y2 - half - 3)]
+    path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
+    for (ax, ay), (bx, by) in itertools.pairwise(points):
+        middle = (ay + by) / 2
+        path += f"C{ax:.1f} {middle:.1f} {bx:.1f} {middle:.1f} {bx:.1f} {by:.1f}"
+    shown = graph.nodes[source]
+    label = escape(f"{shown.name or shown.title}: {shown.shape}")
+    return (
+        f'<path class="edge" data-from="{source}" data-to="{target}" d="{path}"><title>{label}</title></path>'
+    )

@@ -1,0 +1,256 @@
+"""The inputs of a run: from .npy, .npz and image files, the others random to the declared sizes."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+import ml_dtypes
+import numpy as np
+
+from ..ir import DiagnosticContext
+from ..runtime import ShapeTuple, nd
+from ..runtime.dtypes import NUMPY_DTYPES, is_float
+from ..runtime.info import (
+    Dim,
+    Info,
+    PrimInfo,
+    ShapeInfo,
+    TensorInfo,
+    TupleInfo,
+    bind,
+    dim_text,
+    substitute,
+    variables,
+)
+from .failures import MISFIT_INPUT, failure
+from .images import IMAGES, read_image
+from .models import Signature
+
+RANDOM_INTEGERS: Final = 10
+"""Random integers are below this, so that they may be indices of most tables."""
+
+LARGEST: Final = 1 << 34
+"""Elements of the largest random input; more is a mistyped size."""
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Input:
+    """The value of a parameter, and where it comes from."""
+
+    name: str
+    value: Any
+    source: str
+
+
+def gather_inputs(signature: Signature, options: argparse.Namespace, sizes: Mapping[str, int]) -> list[Input]:
+    """The inputs of a function, in order. Raises DiagnosticError with all that is missing or does not fit."""
+    params = dict(signature.params)
+    files = _files(options.input, signature)
+    env: dict[str, Dim] = {}
+    for name, entry in files.items():
+        bind(params[name], _info_of(entry.value), env)
+    _check_sizes(signature, sizes, env)
+    env.update({name: size for name, size in sizes.items() if name not in env})
+    random = np.random.default_rng(options.seed)
+    problems = DiagnosticContext()
+    gathered: list[Input] = []
+    for name, info in signature.params:
+        if name in files:
+            gathered.append(files[name])
+            continue
+        with problems.collect():
+            value = random_value(name, substitute(info, env), random)
+            gathered.append(Input(name, value, f"random, seed {options.seed}"))
+    problems.finish()
+    return gathered
+
+
+def _info_of(value: Any) -> Info:
+    return (
+        TensorInfo(tuple(cast("Array", value).shape))
+        if isinstance(value, np.ndarray)
+        else PrimInfo("", value)
+    )
+
+
+def _check_sizes(signature: Signature, sizes: Mapping[str, int], env: Mapping[str, Dim]) -> None:
+    """Raise DiagnosticError for sizes of dimensions that are not there, or that files contradict."""
+    names = variables(info for _, info in signature.params)
+    for name, size in sizes.items():
+        if name not in names:
+            close = difflib.get_close_matches(name, sorted(names), 1)
+            hint = (
+                f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(names)) or 'none'}"
+            )
+            message = f"--size {name}={size}: {signature.name} has no open dimension {name!r}"
+            raise failure(MISFIT_INPUT, message, hint=hint)
+        if env.get(name, size) != size:
+            raise failure(
+                MISFIT_INPUT, f"--size {name}={size}: {name} is {env[name]} in the inputs from files"
+            )
+
+
+# --------------------------------------------------------------------------------------------- files
+
+
+def _files(words: Sequence[str], signature: Signature) -> dict[str, Input]:
+    """The inputs that files give, by name."""
+    params = dict(signature.params)
+    files: dict[str, Input] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        path = Path(text if equals else word)
+        if equals:
+            values = {name: _single(path, name, params.get(name))}
+        elif path.suffix == ".npz":
+            values = _archive(path)
+        elif len(params) == 1:
+            name, info = signature.params[0]
+            values = {name: _single(path, name, info)}
+        else:
+            hint = f"write NAME={path}; the inputs are: {', '.join(params) or 'none'}"
+            raise failure(MISFIT_INPUT, f"--input {path}: it is not said which input this is", hint=hint)
+        for key, value in values.items():
+            if key not in params:
+                raise _no_input(key, path, params)
+            if key in files:
+                raise failure(MISFIT_INPUT, f"--input {word}: {key} is given twice")
+            files[key] = Input(key, _typed(value, params[key]), str(path))
+    return files
+
+
+def _no_input(name: str, path: Path, params: Mapping[str, Info]) -> Exception:
+    close = difflib.get_close_matches(name, params, 1)
+    hint = f"did you mean {close[0]!r}?" if close else f"the inputs are: {', '.join(params) or 'none'}"
+    return failure(MISFIT_INPUT, f"--input {path}: the model has no input {name!r}", hint=hint)
+
+
+def _single(path: Path, name: str, info: Info | None) -> Any:
+    """The array in a file that holds one."""
+    if path.suffix.lower() in IMAGES:
+        return read_image(path, info)
+    arrays = _archive(path) if path.suffix == ".npz" else {name: _load(path)}
+    if name in arrays:
+        return arrays[name]
+    if len(arrays) == 1:
+        return next(iter(arrays.values()))
+    raise failure(
+        MISFIT_INPUT, f"--input {name}={path}: it holds {', '.join(arrays) or 'nothing'}, and no {name!r}"
+    )
+
+
+def _archive(path: Path) -> dict[str, Any]:
+    loaded: Any = _load(path)
+    if not isinstance(loaded, Mapping):
+        raise failure(
+            MISFIT_INPUT, f"--input {path}: it holds one array without a name, expected a .npz archive"
+        )
+    try:
+        return {str(name): loaded[name] for name in cast("Mapping[str, Any]", loaded)}
+    except (ValueError, OSError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise _broken(path, error) from None
+
+
+def _load(path: Path) -> Any:
+    """The contents of a NumPy file; pickles are refused."""
+    if path.suffix not in (".npy", ".npz"):
+        kinds = ", ".join([".npy", ".npz", *IMAGES])
+        raise failure(MISFIT_INPUT, f"--input {path}: inputs are read from {kinds} files")
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, OSError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise _broken(path, error) from None
+
+
+def _broken(path: Path, error: Exception) -> Exception:
+    reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
+    return failure(MISFIT_INPUT, f"--input {path}: cannot read it: {reason}")
+
+
+def _typed(value: Any, info: Info) -> Any:
+    """An array read from a file as the parameter takes it.
+
+    NumPy's files forget the names of bfloat16 and the 8-bit floats, whose bits they keep; a scalar or a shape is
+    stored as an array.
+    """
+    array: Any = np.asarray(value)
+    if isinstance(info, PrimInfo) and array.ndim == 0:
+        return array.item()
+    if isinstance(info, ShapeInfo) and array.ndim == 1 and array.dtype.kind in "iu":
+        return ShapeTuple(tuple(int(size) for size in array))
+    dtype = NUMPY_DTYPES.get(info.dtype) if isinstance(info, TensorInfo) else None
+    if dtype is not None and array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize:
+        return array.view(dtype)
+    return array
+
+
+# -------------------------------------------------------------------------------------------- random
+
+
+def random_value(name: str, info: Info, random: np.random.Generator) -> Any:
+    """A value of a parameter. Raises DiagnosticError where the declaration does not say enough: a size is open."""
+    match info:
+        case TensorInfo(dims=dims, dtype=dtype) if dims is not None and dtype in NUMPY_DTYPES:
+            return nd.array(random_array(_sizes(name, info, dims), dtype, random))
+        case ShapeInfo(dims=dims) if dims is not None:
+            return ShapeTuple(_sizes(name, info, dims))
+        case PrimInfo(value=value) if isinstance(value, int | float):
+            return value
+        case PrimInfo(value=str(size)):
+            raise _open_sizes(name, info, [size])
+        case PrimInfo(dtype=dtype) if dtype in NUMPY_DTYPES:
+            return random_array((), dtype, random).item()
+        case TupleInfo(fields):
+            return tuple(
+                random_value(f"{name}[{index}]", field, random) for index, field in enumerate(fields)
+            )
+        case _:
+            hint = f"give it: --input {name}=FILE"
+            raise failure(MISFIT_INPUT, f"{name}: no random value is made for {info}", hint=hint)
+
+
+def _sizes(name: str, info: Info, dims: Sequence[Dim]) -> tuple[int, ...]:
+    sizes = [dim for dim in dims if isinstance(dim, int)]
+    if len(sizes) < len(dims):
+        raise _open_sizes(name, info, sorted(variables([info])))
+    too_large = np.prod(np.array(sizes, dtype=object)) > LARGEST
+    if too_large or any(size < 0 for size in sizes):
+        what = "has too many elements" if too_large else "has a negative dimension"
+        raise failure(MISFIT_INPUT, f"{name}: {info} {what}")
+    return tuple(sizes)
+
+
+def _open_sizes(name: str, info: Info, names: Sequence[str]) -> Exception:
+    if not names:  # computed by what the run time does not know
+        return failure(
+            MISFIT_INPUT, f"{name}: the sizes of {info} are not known", hint=f"give it: --input {name}=FILE"
+        )
+    shown = " ".join(f"--size {size}=4" for size in names)
+    what = "a size is" if len(names) == 1 else "sizes are"
+    return failure(
+        MISFIT_INPUT, f"{name}: {what} open in {info}", hint=f"give {shown}, or --input {name}=FILE"
+    )
+
+
+def random_array(shape: Sequence[int], dtype: str, random: np.random.Generator) -> Array:
+    """Random numbers: floats of the standard normal distribution, integers from 0 to 9 (or less, where the dtype
+    ends before), booleans."""
+    kind = NUMPY_DTYPES[dtype]
+    if is_float(dtype):
+        return np.asarray(random.standard_normal(tuple(shape))).astype(kind)
+    top = 2 if dtype == "bool" else min(RANDOM_INTEGERS, int(ml_dtypes.iinfo(kind).max) + 1)
+    return np.asarray(random.integers(0, top, tuple(shape))).astype(kind)
+
+
+def described_dims(dims: Sequence[Dim]) -> str:
+    """Dimensions as they are shown in tables: ``n x 4``."""
+    return " x ".join(map(dim_text, dims)) or "scalar"

@@ -1,0 +1,319 @@
+"""From a path to a program, by the suffix of the file.
+
+model.onnx     an ONNX model, if the package onnx is installed
+model.py       TVMScript; the text is interpreted, never executed as Python
+model.json     what `relax.ir.save_json` writes
+model.relax    an executable, what `relax compile` writes
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ..analysis import check_well_formed
+from ..analysis.inplace import check_reuse
+from ..analysis.well_formed import check_normalized
+from ..codegen import resolve
+from ..derive.normalize import normalize_module
+from ..expr import Function, Var
+from ..info.runtime import InfoMaker
+from ..info.text import prim_text
+from ..ir import DiagnosticContext, DiagnosticError, IRModule
+from ..ir.serialize import load_json
+from ..prim import IntImm
+from ..prim import Var as ShapeVar
+from ..runtime import Executable
+from ..runtime.executable import ExecutableError
+from ..runtime.info import Info
+from ..script import from_source
+from ..struct_info import ShapeStructInfo, TensorStructInfo
+from ..target import Target
+from ..transform.bind_symbolic_vars import BindSymbolicVars
+from ..vm import build
+from .arguments import once
+from .failures import UNREADABLE, UNSUITABLE, failure
+from .onnx_models import read_onnx
+from .progress import BuildProgress, progress
+
+_JOBS: Final = "RELAX_JOBS"
+
+Shapes = Mapping[str, Sequence["int | str"]]
+"""Dimensions of inputs by name; a dimension alone stands for itself: ``{"n": (4,)}``."""
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The entry point of a program: its parameters, each with its run-time struct info."""
+
+    name: str
+    params: tuple[tuple[str, Info], ...]
+
+
+# ------------------------------------------------------------------------------------------ reading
+
+
+def read_module(path: Path, shapes: Shapes | None = None, entry: str | None = None) -> IRModule:
+    """The program in a file. Raises DiagnosticError for what cannot be read, executables among it."""
+    if path.suffix == ".relax":
+        raise failure(
+            UNSUITABLE,
+            f"{path} is an executable, which holds machine code and no program",
+            hint="give the model it was compiled from",
+        )
+    reader = READERS.get(path.suffix)
+    if reader is None:
+        raise _unknown_kind(path)
+    with progress(f"reading {path.name}"):
+        return reader(path, shapes or {}, entry)
+
+
+def read_executable(path: Path) -> Executable:
+    """The executable in a file."""
+    try:
+        return Executable.load(path)
+    except ExecutableError as error:
+        hint = "compile the model again on this machine, with this version: relax compile"
+        raise failure(UNREADABLE, str(error), hint=hint) from None
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """The contents of a file. Raises DiagnosticError."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> DiagnosticError:
+    near = difflib.get_close_matches(path.name, _names_beside(path), 1)
+    hint = f"did you mean {path.with_name(near[0])}?" if near else ""
+    return failure(UNREADABLE, f"cannot read {path}: {(error.strerror or str(error)).lower()}", hint=hint)
+
+
+def _names_beside(path: Path) -> list[str]:
+    return [name for name in os.listdir(path.parent) if name != path.name] if path.parent.is_dir() else []
+
+
+def _unknown_kind(path: Path) -> DiagnosticError:
+    kinds = ", ".join([*READERS, ".relax"])
+    what = f"files called *{path.suffix}" if path.suffix else "files without a suffix"
+    return failure(
+        UNREADABLE, f"cannot read {path}: {what} are no models", hint=f"a model's suffix is one of {kinds}"
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise failure(UNREADABLE, f"cannot read {path}: it is not UTF-8 text ({error.reason})") from None
+
+
+def _read_script(path: Path, shapes: Shapes, entry: str | None) -> IRModule:
+    program = from_source(_text(path), name=str(path))
+    return with_shapes(
+        program if isinstance(program, IRModule) else IRModule.from_expr(program), shapes, entry
+    )
+
+
+def _read_json(path: Path, shapes: Shapes, entry: str | None) -> IRModule:
+    try:
+        program = load_json(_text(path))
+    except ValueError as error:
+        if isinstance(error, DiagnosticError):
+            raise
+        raise failure(UNREADABLE, f"cannot read {path}: {error}") from None
+    if isinstance(program, Function):
+        program = IRModule.from_expr(program)
+    if not isinstance(program, IRModule):
+        raise failure(
+            UNREADABLE, f"cannot read {path}: it holds a {type(program).__name__}, expected an IRModule"
+        )
+    return with_shapes(program, shapes, entry)
+
+
+def _read_onnx(path: Path, shapes: Shapes, entry: str | None) -> IRModule:
+    """An ONNX model: shapes of inputs are the importer's business, sizes of dimensions are set afterwards."""
+    sizes = {key: dims for key, dims in shapes.items() if len(dims) == 1 and isinstance(dims[0], int)}
+    try:
+        mod = read_onnx(path, {key: dims for key, dims in shapes.items() if key not in sizes})
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    return with_shapes(mod, sizes, entry)
+
+
+READERS: Final[Mapping[str, Callable[[Path, Shapes, str | None], IRModule]]] = {
+    ".onnx": _read_onnx,
+    ".py": _read_script,
+    ".json": _read_json,
+}
+
+
+def check_program(mod: IRModule) -> None:
+    """Raise DiagnosticError with all that is wrong with a program: by its rules, then in its normal form."""
+    wrong = check_well_formed(mod)
+    if not wrong:
+        normal = normalize_module(mod)
+        wrong = check_normalized(normal)
+        if not wrong:
+            check_reuse(normal)
+    if wrong:
+        raise DiagnosticError(wrong)
+
+
+# ------------------------------------------------------------------------------------- entry, shapes
+
+
+def entry_points(mod: IRModule) -> list[str]:
+    """The functions that can be called from outside."""
+    return [
+        global_var.name_hint
+        for global_var, function in mod.functions.items()
+        if isinstance(function, Function) and "global_symbol" in function.attrs
+    ]
+
+
+def chosen_entry(names: Sequence[str], chosen: str | None) -> str:
+    """The entry point asked for; by default main, or the only one. Raises DiagnosticError."""
+    listed = ", ".join(names) or "none"
+    if chosen is not None:
+        if chosen in names:
+            return chosen
+        raise failure(
+            UNSUITABLE, f"there is no entry point {chosen!r}", hint=f"the entry points are: {listed}"
+        )
+    if "main" in names:
+        return "main"
+    if len(names) == 1:
+        return names[0]
+    what = "has no entry point" if not names else f"has {len(names)} entry points, and none is called main"
+    hint = (
+        f"choose one of {listed} with --entry" if names else "a function of Relax that is not private is one"
+    )
+    raise failure(UNSUITABLE, f"the model {what}", hint=hint)
+
+
+def entry_function(mod: IRModule, entry: str | None) -> tuple[str, Function]:
+    """The entry point of a program, by name, and its function."""
+    name = chosen_entry(entry_points(mod), entry)
+    function = mod[name]
+    assert isinstance(function, Function)
+    return name, function
+
+
+def signature_of(program: IRModule | Executable, entry: str | None) -> Signature:
+    """The signature of the entry point of a program, or of an executable."""
+    if isinstance(program, Executable):
+        name = chosen_entry(program.entry_points, entry)
+        code = program.functions[name]
+        return Signature(name, tuple(zip(code.params, code.param_infos, strict=True)))
+    name, function = entry_function(program, entry)
+    infos = InfoMaker()
+    return Signature(name, tuple((p.name_hint, infos.info(p.struct_info_)) for p in function.params))
+
+
+def with_shapes(mod: IRModule, shapes: Shapes, entry: str | None) -> IRModule:
+    """The program with dimensions of its entry point fixed. Raises DiagnosticError for what does not fit."""
+    if not shapes:
+        return mod
+    name, function = entry_function(mod, entry)
+    params = {param.name_hint: param for param in function.params}
+    sizes: dict[str, int] = {}
+    problems = DiagnosticContext()
+    for key, dims in shapes.items():
+        with problems.collect():
+            if key in params:
+                sizes.update(_sizes_of(params[key], dims))
+            elif len(dims) == 1 and isinstance(dims[0], int):
+                sizes[key] = dims[
+                    0
+                ]  # a shape variable; one that is not there is BindSymbolicVars's complaint
+            else:
+                listed = ", ".join(params) or "none"
+                raise failure(
+                    UNSUITABLE, f"--shape {key}: {name} has no parameter {key!r}", f"parameters: {listed}"
+                )
+    problems.finish()
+    return BindSymbolicVars(sizes, name)(normalize_module(mod)) if sizes else mod
+
+
+def _sizes_of(param: Var, dims: Sequence[int | str]) -> dict[str, int]:
+    """The sizes that dimensions of a parameter give its shape variables."""
+    info = param.struct_info_
+    declared = info.dims if isinstance(info, TensorStructInfo) else None
+    if isinstance(info, ShapeStructInfo):
+        declared = info.values
+    where = f"--shape {param.name_hint}"
+    if declared is None or len(declared) != len(dims):
+        message = f"{where}: {len(dims)} dimensions do not fit {info}"
+        raise failure(UNSUITABLE, message, hint="give as many dimensions as the parameter declares")
+    sizes: dict[str, int] = {}
+    for index, (own, dim) in enumerate(zip(declared, dims, strict=True)):
+        if isinstance(dim, str):
+            if not isinstance(own, ShapeVar) or own.name != dim:
+                raise failure(UNSUITABLE, f"{where}: dimension {index} is {prim_text(own)}, not {dim}")
+        elif isinstance(own, ShapeVar):
+            if sizes.setdefault(own.name, dim) != dim:
+                raise failure(UNSUITABLE, f"{where}: {own.name} cannot be both {sizes[own.name]} and {dim}")
+        elif not isinstance(own, IntImm) or own.value != dim:
+            raise failure(UNSUITABLE, f"{where}: dimension {index} is {prim_text(own)}, not {dim}")
+    return sizes
+
+
+# ----------------------------------------------------------------------------------------- compiling
+
+
+def compile_program(mod: IRModule, options: Any) -> Executable:
+    """Compile a program as the options of `add_building` say, showing progress."""
+    with _jobs(options.jobs), BuildProgress():
+        return build(mod, _target(options.target), pipeline=options.pipeline)
+
+
+@contextmanager
+def _jobs(count: int | None) -> Generator[None]:
+    """Within the ``with``, so many processes compile at once; without a count, as many as the environment says."""
+    before = os.environ.get(_JOBS)
+    if count is not None:
+        os.environ[_JOBS] = str(count)
+    try:
+        yield
+    finally:
+        if count is not None:
+            os.environ.pop(_JOBS)
+            os.environ.update({} if before is None else {_JOBS: before})
+
+
+def _target(text: str | None) -> Target:
+    try:
+        return resolve(text)
+    except (ValueError, TypeError) as error:
+        raise failure(UNSUITABLE, f"--target: {error}") from None
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The executable of a model, and the names of its outputs where the model has them (ONNX)."""
+
+    executable: Executable
+    outputs: tuple[str, ...] = ()
+
+
+def load(path: Path, options: Any) -> Loaded:
+    """The executable of a model: read from a file, or compiled."""
+    if path.suffix == ".relax":
+        if options.shape:
+            hint = "give --shape when the model is compiled"
+            raise failure(UNSUITABLE, f"the shapes of {path} were fixed when it was compiled", hint=hint)
+        return Loaded(read_executable(path))
+    mod = read_module(path, once(options.shape, "--shape"), options.entry)
+    name = chosen_entry(entry_points(mod), options.entry)
+    names: Any = mod[name].attrs.get("output_names", ())
+    return Loaded(compile_program(mod, options), tuple(map(str, names)))

@@ -1,0 +1,86 @@
+"""ONNX Runtime as another engine to compare with, where it is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from ..runtime import NDArray
+from .failures import UNSUITABLE, failure, installed_package, optional_package
+from .onnx_models import variable_name
+
+NAME: Final = "onnxruntime"
+
+_ERRORS_ONLY: Final = 3
+"""ONNX Runtime's number of the log level that leaves out warnings."""
+
+
+def is_installed() -> bool:
+    """True if ONNX Runtime can be compared with."""
+    return installed_package(NAME) is not None
+
+
+class OnnxRuntime:
+    """A session of ONNX Runtime for one model; called like a function of the compiled program."""
+
+    def __init__(self, path: Path, extra_outputs: Sequence[str] = ()) -> None:
+        """Load a model; `extra_outputs` are values inside of it to be returned after its own."""
+        if path.suffix != ".onnx":
+            raise failure(UNSUITABLE, f"ONNX Runtime runs .onnx files, not {path}")
+        self._package = optional_package(NAME, NAME, "comparing with ONNX Runtime")
+        options = self._package.SessionOptions()
+        options.log_severity_level = _ERRORS_ONLY
+        providers = ["CPUExecutionProvider"]
+        source = _with_outputs(path, extra_outputs) if extra_outputs else str(path)
+        try:
+            self._session = self._package.InferenceSession(source, options, providers=providers)
+        except Exception as error:  # noqa: BLE001 (its errors have no class of their own)
+            raise failure(UNSUITABLE, f"ONNX Runtime cannot load {path}: {_first_line(error)}") from None
+        self._names: list[str] = [entry.name for entry in self._session.get_inputs()]
+
+    def feeds(self, values: Sequence[Any]) -> Mapping[str, Any]:
+        """The inputs by name, as ONNX Runtime takes them."""
+        if len(values) != len(self._names):
+            raise failure(
+                UNSUITABLE, f"ONNX Runtime takes {len(self._names)} inputs, the program {len(values)}"
+            )
+        return {name: _array(value) for name, value in zip(self._names, values, strict=True)}
+
+    def run(self, feeds: Mapping[str, Any]) -> list[Any]:
+        """The outputs, in order."""
+        return list(self._session.run(None, feeds))
+
+    def __call__(self, *values: Any) -> Any:
+        outputs = self.run(self.feeds(values))
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+def _array(value: Any) -> Any:
+    return value.numpy() if isinstance(value, NDArray) else np.asarray(value)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0]
+
+
+def inner_values(path: Path) -> dict[str, str]:
+    """The values that a model's nodes compute, except for its outputs, by the names that variables get."""
+    model = _model(path)
+    outputs = {output.name for output in model.graph.output}
+    names = [name for node in model.graph.node for name in node.output if name and name not in outputs]
+    return {variable_name(name): name for name in names}
+
+
+def _model(path: Path) -> Any:
+    return optional_package("onnx", "relax[onnx]", "looking inside an ONNX model").load(str(path))
+
+
+def _with_outputs(path: Path, names: Sequence[str]) -> bytes:
+    """The bytes of a model that returns more of its values."""
+    onnx = optional_package("onnx", "relax[onnx]", "looking inside an ONNX model")
+    model = _model(path)
+    model.graph.output.extend([onnx.ValueInfoProto(name=name) for name in names])
+    return model.SerializeToString()

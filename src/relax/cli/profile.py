@@ -1,0 +1,202 @@
+"""``relax profile``: how long each kernel of a model takes, and how many bytes it moves."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tvm_ffi
+
+from ..runtime import VirtualMachine
+from ..runtime.timing import TracedCall
+from .arguments import add_building, add_inputs, add_model, natural, once, positive
+from .failures import SUCCESS, running_program
+from .flame_page import flame_page
+from .inputs import gather_inputs
+from .models import load, signature_of
+from .progress import progress
+from .tables import byte_size, duration, text_table
+
+DESCRIPTION = """\
+Measure how long each kernel of a model takes, over some runs: time per run, share, and the bytes of the tensors it is
+given. The rest is the virtual machine's own."""
+EXAMPLES = """
+  relax profile model.relax --size n=64
+  relax profile model.onnx --by place           a line for each instruction
+  relax profile model.py --html profile.html    a flame graph
+"""
+
+MACHINE = "(virtual machine)"
+_BUILTIN = "vm.builtin."
+
+
+@dataclass(frozen=True)
+class Key:
+    """A line of a profile: a function called, by which functions under way (outermost first), and where."""
+
+    functions: tuple[str, ...]
+    place: str
+    name: str
+
+
+@dataclass
+class Spent:
+    """Calls, time and bytes of one run."""
+
+    calls: int = 0
+    seconds: float = 0.0
+    nbytes: int = 0
+
+    def add(self, other: Spent) -> None:
+        """Add what another has."""
+        self.calls += other.calls
+        self.seconds += other.seconds
+        self.nbytes += other.nbytes
+
+
+@dataclass
+class Profile:
+    """The time of one run, line by line: the medians over some runs."""
+
+    seconds: float
+    """The median of runs that were not watched."""
+    lines: dict[Key, Spent]
+
+    @property
+    def own(self) -> float:
+        """The time of the virtual machine itself."""
+        return max(self.seconds - sum(spent.seconds for spent in self.lines.values()), 0.0)
+
+    @property
+    def whole(self) -> float:
+        """The time that shares are shares of: watched calls take a little longer."""
+        return self.own + sum(spent.seconds for spent in self.lines.values())
+
+    @property
+    def stacks(self) -> dict[tuple[str, ...], float]:
+        """Seconds by stack, for the flame graph."""
+        return {(*key.functions, key.place, key.name): spent.seconds for key, spent in self.lines.items()}
+
+
+class Recorder:
+    """Takes down the calls of one run."""
+
+    def __init__(self) -> None:
+        self.lines: dict[Key, Spent] = {}
+
+    def record(self, call: TracedCall) -> None:
+        """Add one call."""
+        function, pc = call.stack[-1]
+        place = call.location or f"{function}, instruction {pc}"
+        key = Key(tuple(name for name, _ in call.stack), place, call.name)
+        nbytes = 0 if call.name.startswith(_BUILTIN) else tensor_bytes(call.args)
+        self.lines.setdefault(key, Spent()).add(Spent(1, call.seconds, nbytes))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    add_model(parser)
+    add_inputs(parser)
+    parser.add_argument(
+        "--runs", metavar="N", type=positive, default=20, help="runs that are counted (default: 20)"
+    )
+    parser.add_argument(
+        "--warmup", metavar="N", type=natural, default=3, help="runs before these (default: 3)"
+    )
+    parser.add_argument(
+        "--by",
+        choices=("kernel", "place"),
+        default="kernel",
+        help="a line for each kernel (default), or for each place it is called at",
+    )
+    parser.add_argument(
+        "--top", metavar="N", type=positive, default=30, help="lines of the table (default: 30)"
+    )
+    parser.add_argument("--html", metavar="FILE", type=Path, help="write a flame graph to an HTML file")
+    add_building(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what the arguments ask; the exit status."""
+    executable = load(options.model, options).executable
+    signature = signature_of(executable, options.entry)
+    values = [entry.value for entry in gather_inputs(signature, options, once(options.size, "--size"))]
+    machine = VirtualMachine(executable)
+    profile = profiled(machine, signature.name, values, options.runs, options.warmup)
+    sys.stdout.write(profile_table(profile, options.by, options.top) + "\n")
+    if options.html is not None:
+        title = f"{options.model.name}: {signature.name}"
+        options.html.write_text(
+            flame_page(title, {**profile.stacks, (MACHINE,): profile.own}), encoding="utf-8"
+        )
+        sys.stdout.write(f"{options.html}: flame graph\n")
+    return SUCCESS
+
+
+def profiled(machine: VirtualMachine, entry: str, values: Sequence[Any], runs: int, warmup: int) -> Profile:
+    """The profile of a call: each run that is watched comes after one that is not."""
+    machine.save_function(entry, "profiled", *values, include_return=False)
+    call = machine["profiled"]
+    unwatched: list[float] = []
+    watched: list[dict[Key, Spent]] = []
+    with running_program(), progress("measuring", runs + warmup) as meter:
+        for index in range(runs + warmup):
+            start = time.perf_counter()
+            call()
+            elapsed = time.perf_counter() - start
+            recorder = Recorder()
+            machine.set_tracer(recorder.record)
+            call()
+            machine.set_tracer(None)
+            if index >= warmup:
+                unwatched.append(elapsed)
+                watched.append(recorder.lines)
+            meter.advance()
+    keys = dict.fromkeys(key for lines in watched for key in lines)
+    return Profile(statistics.median(unwatched), {key: _median(key, watched) for key in keys})
+
+
+def _median(key: Key, runs: Sequence[dict[Key, Spent]]) -> Spent:
+    """The run whose time for a line is in the middle."""
+    spent = sorted((lines.get(key, Spent()) for lines in runs), key=lambda part: part.seconds)
+    return spent[len(spent) // 2]
+
+
+def tensor_bytes(values: Sequence[Any]) -> int:
+    """The bytes of the tensors among values, each counted once."""
+    tensors = {value.data_ptr(): value for value in values if isinstance(value, tvm_ffi.Tensor)}
+    return sum(tensor.numel() * tensor.dtype.itemsize for tensor in tensors.values())
+
+
+def profile_table(profile: Profile, by: str, top: int) -> str:
+    """The table, what takes most time first."""
+    lines: dict[tuple[str, str], Spent] = {}
+    for key, spent in profile.lines.items():
+        lines.setdefault((key.name, key.place if by == "place" else ""), Spent()).add(spent)
+    ordered = sorted(lines.items(), key=lambda item: -item[1].seconds)
+    shown, hidden = ordered[:top], ordered[top:]
+    if hidden:
+        rest = Spent()
+        for _, spent in hidden:
+            rest.add(spent)
+        shown.append(((f"({len(hidden)} more)", ""), rest))
+    shown.append(((MACHINE, ""), Spent(0, profile.own)))
+    rows = [_row(name, place, spent, profile.whole) for (name, place), spent in shown]
+    rows.append(["total", "", duration(profile.whole), "100.0%", "", "", ""])
+    header = ["kernel", "calls", "time", "share", "bytes", "rate", "place" if by == "place" else ""]
+    return text_table(header, rows, right={1, 2, 3, 4, 5})
+
+
+def _row(name: str, place: str, spent: Spent, whole: float) -> list[str]:
+    """A line of the table."""
+    share = spent.seconds / whole if whole else 0.0
+    nbytes = byte_size(spent.nbytes) if spent.nbytes else ""
+    rate = f"{byte_size(spent.nbytes / spent.seconds)}/s" if spent.nbytes and spent.seconds else ""
+    calls = str(spent.calls) if spent.calls else ""
+    return [name, calls, duration(spent.seconds), f"{share:.1%}", nbytes, rate, place]

@@ -1,0 +1,85 @@
+"""Progress on a terminal: for what takes over a second, a line that says what is being done; silence in a pipe."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from ..ir import IRModule
+from ..ir.transform import PassContext, PassInfo, PassInstrument
+
+PATIENCE: Final = 1.0
+"""Seconds before anything is shown."""
+
+
+class Meter:
+    """A line that says what is being done, and how much of it; shown on a terminal from `PATIENCE` seconds on."""
+
+    def __init__(self, text: str, total: int | None, console: Console) -> None:
+        bar = [BarColumn()] if total is not None else []
+        columns = [SpinnerColumn(), TextColumn("{task.description}"), *bar, TimeElapsedColumn()]
+        self._progress = Progress(*columns, console=console, transient=True)
+        self._task = self._progress.add_task(text, total=total)
+        self._timer = threading.Timer(PATIENCE, self._progress.start)
+        self._timer.daemon = True
+        self._active = console.is_terminal
+
+    def describe(self, text: str) -> None:
+        """Say what is being done now."""
+        self._progress.update(self._task, description=text)
+
+    def advance(self) -> None:
+        """One step of `total` is done."""
+        self._progress.advance(self._task)
+
+    def __enter__(self) -> Meter:
+        if self._active:
+            self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._active:
+            self._timer.cancel()
+            self._timer.join()
+            self._progress.stop()
+
+
+@contextmanager
+def progress(text: str, total: int | None = None) -> Generator[Meter]:
+    """Within the ``with``, progress is shown where there is somebody to see it."""
+    with Meter(text, total, Console(file=sys.stderr)) as meter:
+        yield meter
+
+
+class _NamePasses(PassInstrument):
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        self._meter.describe(f"compiling: {info.name}")
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo, changed: bool) -> None:
+        if info.name == "to_machine":  # the last of a build's passes
+            self._meter.describe("compiling: machine code")
+
+
+class BuildProgress:
+    """Within the ``with``, a build says which of its passes is running."""
+
+    def __init__(self) -> None:
+        self._meter = Meter("compiling", None, Console(file=sys.stderr))
+        self._context = PassContext(instruments=[_NamePasses(self._meter)])
+
+    def __enter__(self) -> None:
+        self._meter.__enter__()
+        self._context.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._context.__exit__()
+        self._meter.__exit__()

@@ -1,0 +1,81 @@
+"""``relax show``: a model as text, or its dataflow as a picture."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from ..expr import Function
+from ..ir import IRModule
+from ..script.highlight import print_highlighted
+from ..transform.pipeline import get_pipeline
+from .arguments import add_model, once
+from .failures import SUCCESS, UNSUITABLE, failure
+from .graph import graphs_of
+from .graph_page import graph_page
+from .models import read_executable, read_module
+from .progress import progress
+
+DESCRIPTION = (
+    "Print a model, highlighted on a terminal; or draw its dataflow as a page that zooms and searches."
+)
+EXAMPLES = """
+  relax show model.onnx
+  relax show model.py --pipeline graph --function main   after some passes, one function
+  relax show model.onnx --graph model.html               a picture of the dataflow
+  relax show model.relax                                 the instructions of an executable
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command."""
+    add_model(parser)
+    parser.add_argument("--function", metavar="NAME", help="show only this function")
+    parser.add_argument(
+        "--pipeline", metavar="NAME", help="show what these passes make of the model: graph, zero"
+    )
+    parser.add_argument(
+        "--graph", metavar="FILE", type=Path, help="write a picture of the dataflow to an HTML file"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what the arguments ask; the exit status."""
+    model: Path = options.model
+    if model.suffix == ".relax":
+        if options.graph or options.function or options.pipeline:
+            hint = "give the model it was compiled from"
+            raise failure(
+                UNSUITABLE, f"{model} is an executable; it can only be printed as a whole", hint=hint
+            )
+        print_highlighted(read_executable(model).as_text().rstrip("\n"))
+        return SUCCESS
+    mod = read_module(model, once(options.shape, "--shape"), options.entry)
+    if options.pipeline is not None:
+        mod = get_pipeline(options.pipeline)(mod)
+    if options.function is not None:
+        mod = _only(mod, options.function)
+    if options.graph is None:
+        print_highlighted(mod.script())
+        return SUCCESS
+    with progress("drawing the dataflow"):
+        graphs = graphs_of(mod)
+        if not graphs:
+            raise failure(UNSUITABLE, f"{model} has no Relax function to draw")
+        options.graph.write_text(graph_page(model.name, graphs), encoding="utf-8")
+    nodes = sum(len(graph.nodes) for graph in graphs)
+    sys.stdout.write(f"{options.graph}: {nodes} nodes in {len(graphs)} graph{'s' * (len(graphs) != 1)}\n")
+    return SUCCESS
+
+
+def _only(mod: IRModule, name: str) -> IRModule:
+    """The module with one of its functions."""
+    chosen = {g: f for g, f in mod.functions.items() if g.name_hint == name}
+    if not chosen:
+        relax_first = sorted(mod.functions.items(), key=lambda item: not isinstance(item[1], Function))
+        listed = ", ".join(g.name_hint for g, _ in relax_first)
+        raise failure(
+            UNSUITABLE, f"there is no function {name!r}", hint=f"the functions are: {listed or 'none'}"
+        )
+    return mod.with_functions(chosen)

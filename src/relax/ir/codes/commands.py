@@ -1,0 +1,34 @@
+"""Codes of the command line: E7xxx."""
+
+from __future__ import annotations
+
+from .code import declare
+
+declare(
+    "E7001",
+    "a model that cannot be read",
+    "The file given as a model is not there, is of no kind that holds models, or its contents are not what its suffix "
+    "says: not text, not saved by relax, or compiled by another version or for another machine.",
+    "Correct the path. A model's suffix says what it is: .onnx for an ONNX model, .py for TVMScript, .json for a "
+    "saved program, .relax for an executable.",
+)
+declare(
+    "E7002",
+    "inputs that do not fit the model",
+    "An input is given that the model does not have, twice, or in a file that does not hold it; or a size is left open "
+    "that random inputs need.",
+    "Name the input, `--input NAME=FILE`, and give the sizes of open dimensions, `--size NAME=N`.",
+)
+declare(
+    "E7003",
+    "an optional package that is not installed",
+    "A command needs a package that relax itself does without, such as Pillow for images.",
+    "Install it as the hint says.",
+)
+declare(
+    "E7004",
+    "a request that does not suit the model",
+    "The model has no such entry point, function or dimension, or is of a kind with which the command can do nothing: "
+    "an executable holds no program that could be drawn or compiled again.",
+    "Choose one of what the hint lists, or give the model the executable was compiled from.",
+)

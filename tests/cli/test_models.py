@@ -1,0 +1,226 @@
+"""From a path to a program: kinds of files, broken ones, shapes, entry points."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import relax
+from relax.cli.models import chosen_entry, read_executable, read_module, signature_of
+from relax.ir.serialize import save_json
+
+
+def shape_of(mod, index=0):
+    return str(mod["main"].params[index].struct_info_)
+
+
+def test_a_script_is_never_executed(folder):
+    (folder / "evil.py").write_text("import os\nos.mkdir('made')\n", encoding="utf-8")
+    with pytest.raises(relax.DiagnosticError):
+        read_module(Path("evil.py"))
+    assert not (folder / "made").exists()
+
+
+def test_a_script_with_one_function(folder):
+    text = "from relax.script import relax as R\n@R.function\ndef f(x: R.Tensor((2,), 'float32')):\n    return x\n"
+    (folder / "f.py").write_text(text, encoding="utf-8")
+    assert signature_of(read_module(Path("f.py")), None).name == "f"
+
+
+def test_all_errors_of_a_script(command, folder):
+    text = (folder / "model.py").read_text(encoding="utf-8")
+    (folder / "model.py").write_text(
+        text.replace("R.matmul", "R.matmull").replace("relu", "relo"), encoding="utf-8"
+    )
+    said = command("check", "model.py")
+    assert said.status == 1
+    assert "model.py:9:17" in said.out
+    assert "model.py:10:17" in said.out
+    assert "model.py: 2 errors" in said.out
+
+
+def test_saved_programs(folder):
+    mod = read_module(Path("model.py"))
+    Path("model.json").write_text(save_json(mod), encoding="utf-8")
+    assert relax.ir.structural_equal(read_module(Path("model.json")), mod)
+    Path("function.json").write_text(save_json(mod["main"]), encoding="utf-8")
+    assert signature_of(read_module(Path("function.json")), None).name == "main"
+
+
+@pytest.mark.parametrize(
+    "name, contents, message",
+    [
+        ("model.txt", b"", "files called *.txt are no models"),
+        ("model", b"", "files without a suffix are no models"),
+        ("a.json", b"{", "not a saved relax program"),
+        ("b.json", b"[1]", "not a saved relax program"),
+        ("c.json", b'{"format":2,"root":3,"nodes":[]}', "it holds a int, expected an IRModule"),
+        ("d.json", b"\xff\xfe", "it is not UTF-8 text"),
+        ("e.py", b"\xff\xfe", "it is not UTF-8 text"),
+        ("f.relax", b"no executable", "cannot load f.relax"),
+    ],
+)
+def test_what_cannot_be_read(command, folder, name, contents, message):
+    (folder / name).write_bytes(contents)
+    said = command("run", name)
+    assert said.status == 1
+    assert said.err.startswith("error[E7001]: ")
+    assert message in said.err
+
+
+def test_a_folder_is_no_model(command, folder):
+    (folder / "m.py").mkdir()
+    assert "error[E7001]: cannot read m.py: is a directory" in command("check", "m.py").out
+
+
+def test_shapes_fix_dimensions(folder):
+    assert shape_of(read_module(Path("model.py"), {"x": (3, 4)})) == 'R.Tensor((3, 4), dtype="float32")'
+    assert shape_of(read_module(Path("model.py"), {"n": (3,)})) == 'R.Tensor((3, 4), dtype="float32")'
+    assert shape_of(read_module(Path("model.py"), {"x": ("n", 4)})) == 'R.Tensor((n, 4), dtype="float32")'
+
+
+@pytest.mark.parametrize(
+    "word, message",
+    [
+        ("x=3,5", "--shape x: dimension 1 is 4, not 5"),
+        ("x=3", "--shape x: 1 dimensions do not fit R.Tensor((n, 4)"),
+        ("x=k,4", "--shape x: dimension 0 is n, not k"),
+        ("v=3,4", "--shape v: main has no parameter 'v'"),
+        ("k=3", "main has no shape variable 'k'"),
+    ],
+)
+def test_shapes_that_do_not_fit(command, word, message):
+    said = command("compile", "model.py", "--shape", word)
+    assert said.status == 1
+    assert message in said.err
+
+
+def test_shapes_that_do_not_fit_are_all_reported(command):
+    said = command("compile", "model.py", "--shape", "x=3,5", "--shape", "w=4,3")
+    assert "dimension 1 is 4, not 5" in said.err
+    assert "dimension 1 is 2, not 3" in said.err
+    assert "gives x twice" in command("run", "model.py", "--shape", "x=1,4", "--shape", "x=2,4").err
+
+
+def test_the_entry_point():
+    assert chosen_entry(["f", "main"], None) == "main"
+    assert chosen_entry(["f"], None) == "f"
+    assert chosen_entry(["f", "g"], "g") == "g"
+    with pytest.raises(relax.DiagnosticError, match="choose one of f, g with --entry"):
+        chosen_entry(["f", "g"], None)
+    with pytest.raises(relax.DiagnosticError, match="there is no entry point 'h'"):
+        chosen_entry(["f", "g"], "h")
+    with pytest.raises(relax.DiagnosticError, match="has no entry point"):
+        chosen_entry([], None)
+
+
+def test_compile_writes_an_executable_with_one_entry_point(command, folder):
+    text = (folder / "model.py").read_text(encoding="utf-8")
+    other = "\n    @R.function\n    def other(x: R.Tensor((2,), 'float32')):\n        y = R.exp(x)\n        return y\n"
+    (folder / "model.py").write_text(text + other, encoding="utf-8")
+    before = os.environ.get("RELAX_JOBS")
+    assert command("compile", "model.py", "--entry", "other", "--jobs", "1").status == 0
+    assert os.environ.get("RELAX_JOBS") == before
+    assert read_executable(Path("model.relax")).entry_points == ["other"]
+    said = command("compile", "model.py", "-o", "model.py")
+    assert said.status == 1
+    assert "model.py is the model itself" in said.err
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--target", "nosuch"], "error[E7004]: --target: "),
+        (["--pipeline", "defaut"], "error[E4007]: there is no pipeline 'defaut'"),
+        (["-o", "nowhere/model.relax"], "error: nowhere/"),
+    ],
+)
+def test_compile_refuses(command, words, message):
+    said = command("compile", "model.py", *words)
+    assert said.status == 1
+    assert message in said.err
+
+
+def test_an_executable_is_no_program(command):
+    assert command("compile", "model.py").status == 0
+    for words in (["compile", "model.relax", "-o", "x.relax"], ["show", "model.relax", "--graph", "x.html"]):
+        said = command(*words)
+        assert said.status == 1
+        assert "error[E7004]" in said.err
+        assert "give the model it was compiled from" in said.err
+    assert "the shapes of model.relax were fixed" in command("run", "model.relax", "--shape", "n=2").err
+    assert "@main(%0: x, %1: w)" in command("show", "model.relax").out
+
+
+# --------------------------------------------------------------------------------------------- ONNX
+
+
+@pytest.fixture
+def onnx_model(folder):
+    """y = exp(x * w) + exp(x * w), and z = -exp(x * w), over an open dimension."""
+    onnx = pytest.importorskip("onnx")
+    import numpy as np
+
+    h, kind = onnx.helper, onnx.TensorProto.FLOAT
+    nodes = [
+        h.make_node("Mul", ["x", "w"], ["scaled/out"], name="scale"),
+        h.make_node("Exp", ["scaled/out"], ["act"], name="act"),
+        h.make_node("Add", ["act", "act"], ["y"]),
+        h.make_node("Neg", ["act"], ["z"]),
+    ]
+    values = [h.make_tensor_value_info(name, kind, ["batch", 4]) for name in "xyz"]
+    w = onnx.numpy_helper.from_array(np.arange(4, dtype="float32") / 4, "w")
+    graph = h.make_graph(nodes, "g", values[:1], values[1:], [w])
+    path = folder / "model.onnx"
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=10), str(path))
+    return path
+
+
+def test_an_onnx_model(command, onnx_model):
+    said = command("run", "model.onnx", "--size", "batch=3")
+    assert said.status == 0
+    assert [line.split()[0] for line in said.out.splitlines()] == ["name", "x", "y", "z"]
+    assert command("compile", "model.onnx", "--shape", "x=2,4", "-o", "fixed.relax").status == 0
+    assert "output[1]  2 x 4  float32" in command("run", "fixed.relax").out
+    assert command("compile", "model.onnx", "--shape", "batch=2", "-o", "fixed.relax").status == 0
+    assert "x          2 x 4" in command("run", "fixed.relax").out
+    assert "model.onnx: no errors in main" in command("check", "model.onnx").out
+    assert "names 'v', which is no input" in command("check", "model.onnx", "--shape", "v=2,4").out
+
+
+def test_an_onnx_model_that_is_broken(command, onnx_model):
+    onnx_model.write_bytes(onnx_model.read_bytes()[:40])
+    said = command("run", "model.onnx")
+    assert said.status == 1
+    assert said.err.startswith("error[E6")
+    assert "error[E7001]" in command("run", "missing.onnx").err
+
+
+def test_onnx_runtime_is_compared_with(command, onnx_model):
+    pytest.importorskip("onnxruntime")
+    said = command("bench", "model.onnx", "--size", "batch=2", "--runs", "2")
+    assert said.status == 0
+    assert [line.split()[1] for line in said.out.splitlines()[1:]] == ["relax", "onnxruntime"]
+    assert said.out.splitlines()[0].split()[-1] == "ratio"
+    alone = command("bench", "model.onnx", "--size", "batch=2", "--runs", "2", "--alone")
+    assert "onnxruntime" not in alone.out
+    said = command("diff", "model.onnx", "onnxruntime", "compiled", "--size", "batch=3")
+    assert said.status == 0
+    assert "onnxruntime and compiled agree in 2 outputs" in said.out
+    both = command("diff", "model.onnx", "onnxruntime", "onnxruntime", "--size", "batch=3")
+    assert "both sides are ONNX Runtime" in both.err
+
+
+def test_the_onnx_node_that_differs(command, onnx_model, folder):
+    pytest.importorskip("onnxruntime")
+    import onnx
+
+    model = onnx.load(str(onnx_model))
+    model.graph.node[1].op_type = "Relu"
+    onnx.save(model, str(folder / "other.onnx"))
+    said = command("diff", "other.onnx", "onnxruntime", "model.onnx", "--size", "batch=2")
+    assert said.status == 1
+    assert "the first tensor that differs is act" in said.out
+    assert 'model.onnx: Exp "act"' in said.out
