@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -155,7 +155,7 @@ class MaxPoolWithIndices(Pool):
         return [super(MaxPoolWithIndices, self).laid_out(part) for part in pooled]
 
     def reference(self, data: Array) -> list[Array]:
-        numbers = np.reshape(np.arange(data.size), data.shape)
+        numbers = cast("Array", np.arange(data.size)).reshape(data.shape)
         least: Array = np.array(DataType(data.dtype.name).min_value, data.dtype)
         flat = np.append(data.reshape(-1), least)
 

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import te
+from ...ir import DataType
 from ...prim import PrimExpr, const, intrin, is_const, simplify
 from ..reduction import argmax_reducer
 from ..util import accumulator_dtype
@@ -59,20 +61,39 @@ class _Windows:
             index[d] = i[d] * self.stride[j] + self.taps[j].var * self.dilate[j]
         return index
 
-    def count(self, i: Sequence[Any], count_include_pad: bool) -> PrimExpr:
-        """The number of taps that lie in the data, or (count_include_pad) in the padded data; at least 1."""
-        product: PrimExpr = const(1, "int64")
+    def counts(self, count_include_pad: bool, dtype: DataType) -> Callable[[Sequence[Any]], PrimExpr]:
+        """The number of taps that lie in the data, or (count_include_pad) in the padded data; at least 1.
+
+        Along each dimension they are counted once, where they are not the same for all windows.
+        """
+        fixed = math.prod(
+            size for size, reach in zip(self.window, self.reach, strict=True) if reach == (0, 0)
+        )
+        varying: dict[int, te.Tensor] = {}
         for j, d in enumerate(self.places):
-            if self.reach[j] == (0, 0):
-                product = product * self.window[j]
-                continue
-            start = i[d] * self.stride[j] - self.pads[j][0]
-            limit = self.data.shape[d] + (self.pads[j][1] if count_include_pad else 0)
+            if self.reach[j] != (0, 0):
+                varying[d] = self._counts_along(j, count_include_pad, dtype)
+
+        def count(i: Sequence[Any]) -> PrimExpr:
+            product: PrimExpr = const(fixed, dtype)
+            for d, along in varying.items():
+                product = product * along(i[d])
+            return intrin.max(product, const(1, dtype)) if varying else product
+
+        return count
+
+    def _counts_along(self, j: int, count_include_pad: bool, dtype: DataType) -> te.Tensor:
+        d = self.places[j]
+        limit = self.data.shape[d] + (self.pads[j][1] if count_include_pad else 0)
+
+        def count(i: Any) -> PrimExpr:
             # Taps t with lower ≤ start + t·dilation < limit.
+            start = i * self.stride[j] - self.pads[j][0]
             last = intrin.min(intrin.ceildiv(limit - start, self.dilate[j]), self.window[j])
             first: Any = 0 if count_include_pad else intrin.max(intrin.ceildiv(-start, self.dilate[j]), 0)
-            product = product * intrin.max(last - first, 0)
-        return intrin.max(product, 1)
+            return intrin.max(last - first, 0).astype(dtype)
+
+        return te.compute((self.shape[d],), count, "pool_counts")
 
 
 def max_pool(
@@ -152,10 +173,8 @@ def avg_pool(
         tag="pool_sum",
     )
 
-    def mean(*i: Any) -> PrimExpr:
-        return (sums(*i) / windows.count(i, count_include_pad).astype(wide)).astype(data.dtype)
-
-    return te.compute(windows.shape, mean, name)
+    count = windows.counts(count_include_pad, wide)
+    return te.compute(windows.shape, lambda *i: (sums(*i) / count(i)).astype(data.dtype), name)
 
 
 def adaptive_avg_pool(
