@@ -68,11 +68,10 @@ class Pad(Move):
         """The size of dimension d of the result; what is not known of the sizes is left to the run time."""
         result = simplify_dim(size + low + high)
         if isinstance(result, IntImm) and result.value < 0:
-            message = f"dimension {d} of data has fewer than {-simplify(low + high)!s} elements to drop"
+            message = (
+                f"dimension {d} of data has fewer than {prim_text(simplify(-low - high))} elements to drop"
+            )
             raise OperatorError(SHAPES, message, operand="data")
-        if not all(isinstance(width, IntImm) and width.value >= 0 for width in (low, high)):
-            message = f"the padded size of dimension {d} is negative: {prim_text(result)}"
-            check_later(result >= 0, message)
         added = not all(isinstance(width, IntImm) and width.value <= 0 for width in (low, high))
         if self.pad_mode != "constant" and added:
             answer = prove_equal(size, const(0, "int64"))
