@@ -83,6 +83,14 @@ CASES += [rms_norm((2, 3, 4), axes) for axes in ([-1], [1], [1, 2], [-1, 1])]
 CASES += [rms_norm(shape, [-1]) for shape in ((1, 1), (0, 3), (3, 0), (5,))]
 CASES += [rms_norm((2, 6), [-1], dtype, epsilon=0.1) for dtype in FLOATS]
 
+CASES += [
+    Case("relax.nn.lrn", [rng.array((2, 6, 2), "float32")], {"size": size, "alpha": 0.5, "bias": 1.0})
+    for size in (1, 2, 3, 9)
+]
+CASES += [
+    Case("relax.nn.lrn", [rng.array((2, 5), dtype)], {"size": 3, "axis": -1, "beta": 0.5}) for dtype in FLOATS
+]
+
 # --------------------------------------------------------------------------------------------- activations
 
 for name in ("relu6", "leakyrelu", "softplus", "selu"):

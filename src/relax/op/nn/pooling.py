@@ -134,6 +134,29 @@ class AvgPool(PlainPool):
         return self.fold_windows(data, mean)
 
 
+class LpPool(PlainPool):
+    """The base of norms of windows."""
+
+    __slots__ = ()
+
+    takes: ClassVar[tuple[str, ...]] = ("float",)
+
+    p: int
+
+    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
+        self.require_attribute(self.p >= 1, "p", "at least 1")
+        return super().infer(data)
+
+    def compute(self, data: Any) -> Any:
+        return self.pooled(partial(topi.nn.lp_pool, p=self.p), data)
+
+    def reference(self, data: Array) -> Array:
+        def norm(window: Array, _places: int) -> Array:
+            return (abs(wide(window)) ** self.p).sum(-1) ** (1 / self.p)
+
+        return self.fold_windows(data, norm)
+
+
 class MaxPoolWithIndices(Pool):
     """The base of maxima of windows with their places.
 
@@ -355,6 +378,57 @@ class MaxPool3dWithIndices(MaxPoolWithIndices):
 
     spatial: ClassVar[str] = "DHW"
 
+    pool_size: tuple[int, ...] = (1, 1, 1)
+    strides: tuple[int, ...] = (1, 1, 1)
+    padding: tuple[int, ...] = (0, 0, 0)
+    dilation: tuple[int, ...] = (1, 1, 1)
+    ceil_mode: bool = False
+    layout: str = "NCDHW"
+    out_layout: str | None = None
+
+
+@operator("relax.nn.lp_pool1d")
+class LpPool1d(LpPool):
+    """(Σ |x|ᵖ)^(1/p) over each window of sequences, (N, C, W) in `layout`, as lp_pool2d."""
+
+    spatial: ClassVar[str] = "W"
+
+    p: int = 2
+    pool_size: tuple[int, ...] = (1,)
+    strides: tuple[int, ...] = (1,)
+    padding: tuple[int, ...] = (0,)
+    dilation: tuple[int, ...] = (1,)
+    ceil_mode: bool = False
+    layout: str = "NCW"
+    out_layout: str | None = None
+
+
+@operator("relax.nn.lp_pool2d")
+class LpPool2d(LpPool):
+    """(Σ |x|ᵖ)^(1/p) over each window of (N, C, H, W) data in `layout`; padding adds nothing.
+
+    With `ceil_mode` the number of windows is rounded up, but none starts in the padding after the data.
+    """
+
+    spatial: ClassVar[str] = "HW"
+
+    p: int = 2
+    pool_size: tuple[int, ...] = (1, 1)
+    strides: tuple[int, ...] = (1, 1)
+    padding: tuple[int, ...] = (0, 0)
+    dilation: tuple[int, ...] = (1, 1)
+    ceil_mode: bool = False
+    layout: str = "NCHW"
+    out_layout: str | None = None
+
+
+@operator("relax.nn.lp_pool3d")
+class LpPool3d(LpPool):
+    """(Σ |x|ᵖ)^(1/p) over each window of volumes, (N, C, D, H, W) in `layout`, as lp_pool2d."""
+
+    spatial: ClassVar[str] = "DHW"
+
+    p: int = 2
     pool_size: tuple[int, ...] = (1, 1, 1)
     strides: tuple[int, ...] = (1, 1, 1)
     padding: tuple[int, ...] = (0, 0, 0)

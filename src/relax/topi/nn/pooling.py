@@ -177,6 +177,41 @@ def avg_pool(
     return te.compute(windows.shape, lambda *i: (sums(*i) / count(i)).astype(data.dtype), name)
 
 
+def lp_pool(
+    data: te.Tensor,
+    pool_size: int | Sequence[int] = 1,
+    strides: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    ceil_mode: bool = False,
+    layout: str = "NCHW",
+    p: int = 2,
+) -> te.Tensor:
+    """(Σ |x|ᵖ)^(1/p) over each window; padding adds nothing."""
+    windows = _Windows(data, pool_size, strides, padding, dilation, ceil_mode, layout)
+    wide = accumulator_dtype(data.dtype)
+    source = windows.padded(const(0, data.dtype))
+    name = f"lp_pool{len(windows.places)}d"
+
+    def raised(value: PrimExpr) -> PrimExpr:
+        if p == 1:
+            return intrin.abs(value)
+        return value * value if p == 2 else intrin.power(intrin.abs(value), const(p, wide))
+
+    def root(value: PrimExpr) -> PrimExpr:
+        if p == 1:
+            return value
+        return intrin.sqrt(value) if p == 2 else intrin.power(value, const(1 / p, wide))
+
+    sums = te.compute(
+        windows.shape,
+        lambda *i: te.sum(raised(source(*windows.at(i)).astype(wide)), axis=windows.taps),
+        f"{name}_sum",
+        tag="pool_sum",
+    )
+    return te.compute(windows.shape, lambda *i: root(sums(*i)).astype(data.dtype), name)
+
+
 def adaptive_avg_pool(
     data: te.Tensor, output_size: int | Sequence[int] | None = None, layout: str = "NCHW"
 ) -> te.Tensor:
