@@ -47,6 +47,11 @@ CASES += [
     Case("relax.nn.pixel_unshuffle", [rng.array((1, 2, 4), "float32")], {"downscale_factor": 2}),
 ]
 
+CASES += [
+    Case("relax.nn.batch_flatten", [rng.array(shape, "float32")])
+    for shape in ((2, 3, 2), (3,), (2, 4), (0, 2, 3), (2, 0, 3))
+]
+
 # ------------------------------------------------------------------------------------------- normalisation
 
 

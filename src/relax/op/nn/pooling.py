@@ -48,11 +48,10 @@ class Pool(Windowed):
 
     def pooled(self, formula: Callable[..., Any], data: Any) -> Any:
         """A formula of the data and the windows, in the layout of the result."""
-        return self.laid_out(
-            formula(
-                data, self.pool_size, self.strides, self.padding, self.dilation, self.ceil_mode, self.layout
-            )
+        windows = topi.nn.Pooling(
+            self.pool_size, self.strides, self.padding, self.dilation, self.ceil_mode, self.layout
         )
+        return self.laid_out(formula(data, windows))
 
     def laid_out(self, pooled: Any) -> Any:
         """A tensor in the data's layout, in that of the result."""

@@ -15,11 +15,12 @@ from .dense import bias_add, dense, dropout
 from .loss import cross_entropy_with_logits, nll_loss
 from .normalization import batch_norm, group_norm, instance_norm, layer_norm, lrn, rms_norm
 from .padding import pad, pad_by_mode, pixel_shuffle, pixel_unshuffle
-from .pooling import adaptive_avg_pool, avg_pool, lp_pool, max_pool, max_pool_with_indices
+from .pooling import Pooling, adaptive_avg_pool, avg_pool, lp_pool, max_pool, max_pool_with_indices
 from .softmax import log_softmax, softmax
 from .windows import conv_extent, conv_transpose_extent, pad_pairs, per_axis, pool_extent, spatial_axes
 
 __all__ = [
+    "Pooling",
     "adaptive_avg_pool",
     "attention",
     "attention_var_len",
