@@ -95,7 +95,7 @@ for n, all_windows in WINDOWS.items():
     channels_last = {**all_windows[0], "layout": "N" + "DHW"[-n:] + "C"}
     CASES += [Case(f"relax.nn.{kind}_pool{n}d", [last], channels_last) for kind in ("max", "avg")]
 CASES += [
-    Case("relax.nn.lp_pool2d", [rng.array((1, 2, 3, 4), "float16")], {"pool_size": 2, "ceil_mode": True})
+    Case("relax.nn.lp_pool2d", [rng.array((1, 2, 3, 4), "float32")], {"pool_size": 2, "ceil_mode": True})
 ]
 for op in ("max_pool1d", "avg_pool1d", "lp_pool1d", "max_pool1d_with_indices"):
     CASES += [

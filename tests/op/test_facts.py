@@ -184,7 +184,7 @@ PERMUTABLE = [
     *(f"relax.nn.{name}" for name in ("batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm")),
     *(f"relax.{name}" for name in ("std", "variance", "median", "cumprod", "quantize", "dequantize")),
     *("relax.ccl.scatter_collective", "relax.dist.redistribute_replica_to_shard"),
-    *("relax.permute_dims", "relax.nn.prelu", "relax.sort", "relax.argsort"),
+    *("relax.permute_dims", "relax.nn.lrn", "relax.nn.prelu", "relax.sort", "relax.argsort"),
 ]
 
 
@@ -203,7 +203,8 @@ def test_permuted_operands_give_permuted_results(name):
             continue
         assert len(rule.operands) == len(case.operands)
         moved = [moved_by(order, value) for order, value in zip(rule.operands, case.operands, strict=True)]
-        again = replace(case, operands=moved)
+        attributes = {name: getattr(rule.operator, name) for name in rule.operator.attribute_names}
+        again = replace(case, operands=moved, attrs=attributes)
         results = reference(case, made.operator)
         for order, got, wanted in zip(rule.results, reference(again, rule.operator), results, strict=True):
             assert_close(got, moved_by(order, wanted), 1e-3)

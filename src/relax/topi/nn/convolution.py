@@ -187,7 +187,7 @@ class _Phases:
         first = 0 if stride > 1 else pad
         earliest = first - (taps - 1) * (dilation // self.shared) - ((self.step - 1) * dilation // stride + 1)
         self.reach = intrin.max(-earliest, 0), intrin.max(self.count + first - size, 0)
-        """How far elements that are met may lie before and after the data."""
+        """The reach of windows before and after the data."""
 
     def meet(self, phase: Any, q: Any) -> tuple[Any, Any]:
         """The tap, and the element of the data, which may lie outside."""
