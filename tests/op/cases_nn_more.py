@@ -47,6 +47,11 @@ CASES += [
     Case("relax.nn.pixel_unshuffle", [rng.array((1, 2, 4), "float32")], {"downscale_factor": 2}),
 ]
 
+CASES += [
+    Case("relax.nn.batch_flatten", [rng.array(shape, "float32")])
+    for shape in ((2, 3, 2), (3,), (2, 4), (0, 2, 3), (2, 0, 3))
+]
+
 # ------------------------------------------------------------------------------------------- normalisation
 
 
@@ -82,6 +87,14 @@ def rms_norm(shape: tuple[int, ...], axes: list[int], dtype: str = "float32", **
 CASES += [rms_norm((2, 3, 4), axes) for axes in ([-1], [1], [1, 2], [-1, 1])]
 CASES += [rms_norm(shape, [-1]) for shape in ((1, 1), (0, 3), (3, 0), (5,))]
 CASES += [rms_norm((2, 6), [-1], dtype, epsilon=0.1) for dtype in FLOATS]
+
+CASES += [
+    Case("relax.nn.lrn", [rng.array((2, 6, 2), "float32")], {"size": size, "alpha": 0.5, "bias": 1.0})
+    for size in (1, 2, 3, 9)
+]
+CASES += [
+    Case("relax.nn.lrn", [rng.array((2, 5), dtype)], {"size": 3, "axis": -1, "beta": 0.5}) for dtype in FLOATS
+]
 
 # --------------------------------------------------------------------------------------------- activations
 

@@ -90,10 +90,14 @@ for n, all_windows in WINDOWS.items():
             Case(f"relax.nn.avg_pool{n}d", [data], {**windows, "count_include_pad": include})
             for include in (False, True)
         ]
+    CASES += [Case(f"relax.nn.lp_pool{n}d", [data], {**all_windows[0], "p": p}) for p in (1, 2, 3)[: 5 - n]]
     last = rng.array((2, *SIZES[n], 3), "float16")
     channels_last = {**all_windows[0], "layout": "N" + "DHW"[-n:] + "C"}
     CASES += [Case(f"relax.nn.{kind}_pool{n}d", [last], channels_last) for kind in ("max", "avg")]
-for op in ("max_pool1d", "avg_pool1d", "max_pool1d_with_indices"):
+CASES += [
+    Case("relax.nn.lp_pool2d", [rng.array((1, 2, 3, 4), "float32")], {"pool_size": 2, "ceil_mode": True})
+]
+for op in ("max_pool1d", "avg_pool1d", "lp_pool1d", "max_pool1d_with_indices"):
     CASES += [
         Case(f"relax.nn.{op}", [rng.array((1, 2, 4), "float32")], STARTS_IN_PADDING),
         Case(f"relax.nn.{op}", [rng.array((1, 2, 0), "float32")], {"pool_size": 2, "padding": 1}),

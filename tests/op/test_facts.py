@@ -184,7 +184,7 @@ PERMUTABLE = [
     *(f"relax.nn.{name}" for name in ("batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm")),
     *(f"relax.{name}" for name in ("std", "variance", "median", "cumprod", "quantize", "dequantize")),
     *("relax.ccl.scatter_collective", "relax.dist.redistribute_replica_to_shard"),
-    *("relax.permute_dims", "relax.nn.prelu", "relax.sort", "relax.argsort"),
+    *("relax.permute_dims", "relax.nn.lrn", "relax.nn.prelu", "relax.sort", "relax.argsort"),
 ]
 
 
@@ -203,7 +203,8 @@ def test_permuted_operands_give_permuted_results(name):
             continue
         assert len(rule.operands) == len(case.operands)
         moved = [moved_by(order, value) for order, value in zip(rule.operands, case.operands, strict=True)]
-        again = replace(case, operands=moved)
+        attributes = {name: getattr(rule.operator, name) for name in rule.operator.attribute_names}
+        again = replace(case, operands=moved, attrs=attributes)
         results = reference(case, made.operator)
         for order, got, wanted in zip(rule.results, reference(again, rule.operator), results, strict=True):
             assert_close(got, moved_by(order, wanted), 1e-3)
@@ -247,7 +248,7 @@ DIFFERENTIABLE = [
     "collapse_sum_like collapse_sum_to einsum gather_elements gather_nd index_tensor outer reverse_sequence",
     "scatter_elements scatter_nd sort",
     "nn.conv1d nn.conv2d nn.conv3d nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose nn.leakyrelu",
-    "nn.cross_entropy_with_logits nn.pad nn.pixel_shuffle nn.pixel_unshuffle nn.relu6 nn.selu nn.softplus",
+    "nn.batch_flatten nn.cross_entropy_with_logits nn.pad nn.pixel_shuffle nn.pixel_unshuffle nn.relu6 nn.selu nn.softplus",
 ]
 RULES = [f"relax.{name}" for line in DIFFERENTIABLE for name in line.split()]
 WITH_RULE = {

@@ -124,7 +124,7 @@ FORMULAS = {
     "columns": (lambda a: topi.sum(a, 0), [(20, 3)]),
     "max of columns": (lambda a: topi.max(a, 0), [(20, 3)]),
     "conv2d": (lambda a, w: topi.nn.conv2d(a, w, 1, 1), [(2, 3, 6, 5), (4, 3, 3, 3)]),
-    "max_pool2d": (lambda a: topi.nn.max_pool(a, 3, 1, 1), [(1, 2, 6, 5)]),
+    "max_pool2d": (lambda a: topi.nn.max_pool(a, topi.nn.Pooling(3, 1, 1)), [(1, 2, 6, 5)]),
 }
 
 

@@ -188,7 +188,7 @@ class LeakyRelu(Rounded):
         return topi.nn.leaky_relu(data, self.alpha)
 
     def function(self, x: Array) -> Array:
-        return np.asarray(np.where(x > 0, x, x * self.alpha), x.dtype)
+        return cast("Array", np.where(x > 0, x, x * self.alpha))
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         (x,) = operands
@@ -224,7 +224,7 @@ class PRelu(Operator):
     def reference(self, data: Array, alpha: Array) -> Array:
         if alpha.ndim == 1:
             alpha = alpha.reshape(-1, *[1] * (data.ndim - 1 - self.axis % data.ndim))
-        return np.asarray(np.where(data > 0, data, data * alpha), data.dtype)
+        return cast("Array", np.where(data > 0, data, data * alpha))
 
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
         alpha = infos[1]
@@ -249,7 +249,7 @@ class Softplus(Rounded):
 
     def function(self, x: Array) -> Array:
         scaled = x * self.beta
-        return np.asarray(np.where(scaled > self.threshold, x, np.logaddexp(0, scaled) / self.beta), x.dtype)
+        return cast("Array", np.where(scaled > self.threshold, x, np.logaddexp(0, scaled) / self.beta))
 
     def slope(self, x: Term) -> RelaxExpr:
         return apply("sigmoid", x * self.beta)
@@ -263,7 +263,7 @@ class Selu(Rounded):
 
     def function(self, x: Array) -> Array:
         below = 1.6732632423543772 * np.expm1(np.minimum(x, 0))
-        return 1.0507009873554805 * np.asarray(np.where(x > 0, x, below), x.dtype)
+        return 1.0507009873554805 * cast("Array", np.where(x > 0, x, below))
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         (x,) = operands

@@ -292,3 +292,38 @@ class BatchNorm(Operator):
             return None
         moved = self.replace(axis=moved_axis(self.axis, axes))
         return Permuted(moved, (axes, None, None, None, None), (axes, None, None))
+
+
+@operator("relax.nn.lrn")
+class LRN(Operator):
+    """x / (bias + alpha/size · Σ x²)^beta: the sum over the `size` elements around each one along `axis`.
+
+    ⌊(size - 1)/2⌋ of them come before it, and ⌈(size - 1)/2⌉ after; outside of the data they are 0.
+    """
+
+    size: int = 5
+    axis: int = 1
+    alpha: float = 1e-4
+    beta: float = 0.75
+    bias: float = 2.0
+
+    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
+        self.require_dtype(data, "data", "float")
+        self.require_axis(self.axis, data)
+        self.require_attribute(self.size >= 1, "size", "at least 1")
+        return data
+
+    compute = topi.nn.lrn
+
+    def reference(self, data: Array) -> Array:
+        x = np.moveaxis(wide(data), self.axis, -1)
+        low = (self.size - 1) // 2
+        padded = np.pad(x * x, [*[(0, 0)] * (x.ndim - 1), (low, self.size - 1 - low)])
+        sums = sum(padded[..., k : k + x.shape[-1]] for k in range(self.size))
+        out = x / (sums * (self.alpha / self.size) + self.bias) ** self.beta
+        return np.moveaxis(out, -1, self.axis).astype(data.dtype)
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        if not has_rank(infos, axes):
+            return None
+        return Permuted(self.replace(axis=moved_axis(self.axis, axes)), (axes,), (axes,))

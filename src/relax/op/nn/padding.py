@@ -1,4 +1,4 @@
-"""Padding, and the exchange of channels and pixels."""
+"""Operators that move elements: padding, the exchange of channels and pixels, batch_flatten."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ...topi.nn.padding import PadMode
 from ..base import Gradients, Term
 from ..dims import check_later, require_same_dim, tensor
 from ..errors import OPERANDS, SHAPES, OperatorError
-from ..gradients import apply, dims_of, is_float
+from ..gradients import apply, dims_of, is_float, reshaped
 from ..operator import Array, operator
-from ..shapes import Move
+from ..shapes import Move, product
 
 
 @operator("relax.nn.pad")
@@ -68,11 +68,10 @@ class Pad(Move):
         """The size of dimension d of the result; what is not known of the sizes is left to the run time."""
         result = simplify_dim(size + low + high)
         if isinstance(result, IntImm) and result.value < 0:
-            message = f"dimension {d} of data has fewer than {-simplify(low + high)!s} elements to drop"
+            message = (
+                f"dimension {d} of data has fewer than {prim_text(simplify(-low - high))} elements to drop"
+            )
             raise OperatorError(SHAPES, message, operand="data")
-        if not all(isinstance(width, IntImm) and width.value >= 0 for width in (low, high)):
-            message = f"the padded size of dimension {d} is negative: {prim_text(result)}"
-            check_later(result >= 0, message)
         added = not all(isinstance(width, IntImm) and width.value <= 0 for width in (low, high))
         if self.pad_mode != "constant" and added:
             answer = prove_equal(size, const(0, "int64"))
@@ -116,6 +115,31 @@ class Pad(Move):
         ends = [low + size for low, size in zip(numbers[::2], dims, strict=True)]
         part = apply("strided_slice", grad, axes, numbers[::2], ends) if axes else grad
         return (part if is_float(data) else None, None)
+
+
+@operator("relax.nn.batch_flatten")
+class BatchFlatten(Move):
+    """The elements of each sample in one dimension: (N, d1, d2, …) as (N, d1 · d2 · …)."""
+
+    total = True
+    view = True
+
+    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
+        if data.ndim == 0:
+            raise OperatorError(SHAPES, "data must have a dimension of samples, found 0", operand="data")
+        if data.ndim == 2:
+            return data
+        return tensor(None if data.dims is None else [data.dims[0], product(data.dims[1:])], data.dtype, 2)
+
+    def compute(self, data: Any) -> Any:
+        return topi.reshape(data, (data.shape[0], product(data.shape[1:])))
+
+    def reference(self, data: Array) -> Array:
+        return data.reshape(data.shape[0], math.prod(data.shape[1:]))
+
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        gradient = reshaped(grad, operands[0])
+        return None if gradient is None else (gradient,)
 
 
 def _require_multiple(size: PrimExpr, factor: int, what: str) -> PrimExpr:

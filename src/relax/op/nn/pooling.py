@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -48,11 +48,10 @@ class Pool(Windowed):
 
     def pooled(self, formula: Callable[..., Any], data: Any) -> Any:
         """A formula of the data and the windows, in the layout of the result."""
-        return self.laid_out(
-            formula(
-                data, self.pool_size, self.strides, self.padding, self.dilation, self.ceil_mode, self.layout
-            )
+        windows = topi.nn.Pooling(
+            self.pool_size, self.strides, self.padding, self.dilation, self.ceil_mode, self.layout
         )
+        return self.laid_out(formula(data, windows))
 
     def laid_out(self, pooled: Any) -> Any:
         """A tensor in the data's layout, in that of the result."""
@@ -134,6 +133,29 @@ class AvgPool(PlainPool):
         return self.fold_windows(data, mean)
 
 
+class LpPool(PlainPool):
+    """The base of norms of windows."""
+
+    __slots__ = ()
+
+    takes: ClassVar[tuple[str, ...]] = ("float",)
+
+    p: int
+
+    def infer(self, data: TensorStructInfo) -> TensorStructInfo:
+        self.require_attribute(self.p >= 1, "p", "at least 1")
+        return super().infer(data)
+
+    def compute(self, data: Any) -> Any:
+        return self.pooled(partial(topi.nn.lp_pool, p=self.p), data)
+
+    def reference(self, data: Array) -> Array:
+        def norm(window: Array, _places: int) -> Array:
+            return (abs(wide(window)) ** self.p).sum(-1) ** (1 / self.p)
+
+        return self.fold_windows(data, norm)
+
+
 class MaxPoolWithIndices(Pool):
     """The base of maxima of windows with their places.
 
@@ -155,7 +177,7 @@ class MaxPoolWithIndices(Pool):
         return [super(MaxPoolWithIndices, self).laid_out(part) for part in pooled]
 
     def reference(self, data: Array) -> list[Array]:
-        numbers = np.reshape(np.arange(data.size), data.shape)
+        numbers = cast("Array", np.arange(data.size)).reshape(data.shape)
         least: Array = np.array(DataType(data.dtype.name).min_value, data.dtype)
         flat = np.append(data.reshape(-1), least)
 
@@ -355,6 +377,57 @@ class MaxPool3dWithIndices(MaxPoolWithIndices):
 
     spatial: ClassVar[str] = "DHW"
 
+    pool_size: tuple[int, ...] = (1, 1, 1)
+    strides: tuple[int, ...] = (1, 1, 1)
+    padding: tuple[int, ...] = (0, 0, 0)
+    dilation: tuple[int, ...] = (1, 1, 1)
+    ceil_mode: bool = False
+    layout: str = "NCDHW"
+    out_layout: str | None = None
+
+
+@operator("relax.nn.lp_pool1d")
+class LpPool1d(LpPool):
+    """(Σ |x|ᵖ)^(1/p) over each window of sequences, (N, C, W) in `layout`, as lp_pool2d."""
+
+    spatial: ClassVar[str] = "W"
+
+    p: int = 2
+    pool_size: tuple[int, ...] = (1,)
+    strides: tuple[int, ...] = (1,)
+    padding: tuple[int, ...] = (0,)
+    dilation: tuple[int, ...] = (1,)
+    ceil_mode: bool = False
+    layout: str = "NCW"
+    out_layout: str | None = None
+
+
+@operator("relax.nn.lp_pool2d")
+class LpPool2d(LpPool):
+    """(Σ |x|ᵖ)^(1/p) over each window of (N, C, H, W) data in `layout`; padding adds nothing.
+
+    With `ceil_mode` the number of windows is rounded up, but none starts in the padding after the data.
+    """
+
+    spatial: ClassVar[str] = "HW"
+
+    p: int = 2
+    pool_size: tuple[int, ...] = (1, 1)
+    strides: tuple[int, ...] = (1, 1)
+    padding: tuple[int, ...] = (0, 0)
+    dilation: tuple[int, ...] = (1, 1)
+    ceil_mode: bool = False
+    layout: str = "NCHW"
+    out_layout: str | None = None
+
+
+@operator("relax.nn.lp_pool3d")
+class LpPool3d(LpPool):
+    """(Σ |x|ᵖ)^(1/p) over each window of volumes, (N, C, D, H, W) in `layout`, as lp_pool2d."""
+
+    spatial: ClassVar[str] = "DHW"
+
+    p: int = 2
     pool_size: tuple[int, ...] = (1, 1, 1)
     strides: tuple[int, ...] = (1, 1, 1)
     padding: tuple[int, ...] = (0, 0, 0)

@@ -13,13 +13,14 @@ from .attention import attention, attention_var_len
 from .convolution import conv, conv2d, conv_transpose
 from .dense import bias_add, dense, dropout
 from .loss import cross_entropy_with_logits, nll_loss
-from .normalization import batch_norm, group_norm, instance_norm, layer_norm, rms_norm
+from .normalization import batch_norm, group_norm, instance_norm, layer_norm, lrn, rms_norm
 from .padding import pad, pad_by_mode, pixel_shuffle, pixel_unshuffle
-from .pooling import adaptive_avg_pool, avg_pool, max_pool, max_pool_with_indices
+from .pooling import Pooling, adaptive_avg_pool, avg_pool, lp_pool, max_pool, max_pool_with_indices
 from .softmax import log_softmax, softmax
 from .windows import conv_extent, conv_transpose_extent, pad_pairs, per_axis, pool_extent, spatial_axes
 
 __all__ = [
+    "Pooling",
     "adaptive_avg_pool",
     "attention",
     "attention_var_len",
@@ -42,6 +43,8 @@ __all__ = [
     "layer_norm",
     "leaky_relu",
     "log_softmax",
+    "lp_pool",
+    "lrn",
     "matmul",
     "max_pool",
     "max_pool_with_indices",

@@ -14,7 +14,7 @@ from typing import Any
 
 from ... import te
 from ...ir import DataType
-from ...prim import PrimExpr, const, intrin
+from ...prim import PrimExpr, Select, const, intrin
 from ..util import accumulator_dtype
 from .windows import conv_extent, conv_transpose_extent, pad_pairs, padded, per_axis, spatial_axes
 
@@ -99,57 +99,100 @@ def conv_transpose(
     out_layout: str | None = None,
     out_dtype: str | None = None,
 ) -> te.Tensor:
-    """The convolution's gradient by its data: w[k] · data[y] is added to element y·stride + k·dilation - pad.
-
-    Each element gathers only the taps k that meet one of the data. With t = its index + pad and g = gcd(stride,
-    dilation), there are some if g divides t: k ≡ (t/g) · (dilation/g)⁻¹ modulo step = stride/g.
-    """
+    """The convolution's gradient by its data: w[k] · data[y] is added to element y·stride + k·dilation - pad."""
     out_layout = out_layout or data_layout
     kind = DataType(out_dtype) if out_dtype else data.dtype
     wide = accumulator_dtype(kind)
-    axes = spatial_axes(data_layout)
-    stride, dilate = per_axis(strides, len(axes)), per_axis(dilation, len(axes))
-    pads, more = pad_pairs(padding, len(axes)), per_axis(output_padding, len(axes))
+    letters = spatial_axes(data_layout)
+    stride, dilate = per_axis(strides, len(letters)), per_axis(dilation, len(letters))
+    pads, more = pad_pairs(padding, len(letters)), per_axis(output_padding, len(letters))
     size = dict(zip(data_layout, data.shape, strict=True))
     kernel = dict(zip(kernel_layout, weight.shape, strict=True))
     extent = {"N": size["N"], "C": kernel["O"] * groups}
-    for j, axis in enumerate(axes):
+    axes: dict[str, _Phases] = {}
+    for j, axis in enumerate(letters):
         extent[axis] = conv_transpose_extent(size[axis], kernel[axis], pads[j], stride[j], dilate[j], more[j])
-    shared = [math.gcd(s, d) for s, d in zip(stride, dilate, strict=True)]
-    step = [s // g for s, g in zip(stride, shared, strict=True)]
+        axes[axis] = _Phases(axis, size[axis], kernel[axis], extent[axis], pads[j][0], stride[j], dilate[j])
+    phased = [axis for axis in letters if axes[axis].stride > 1]
+    reach = {axis: part.reach for axis, part in axes.items()}
+    source = padded(data, data_layout, reach, const(0, data.dtype))
     per_group = kernel["I"] // groups if groups != 1 else kernel["I"]
     rc = te.reduce_axis((0, per_group), "rc")
-    taps = [
-        te.reduce_axis((0, intrin.ceildiv(kernel[axis], step[j])), f"r{axis.lower()}")
-        for j, axis in enumerate(axes)
-    ]
-
-    def place(j: int, index: Any) -> tuple[Any, Any, list[PrimExpr]]:
-        """The tap, the element of the data it meets, and the conditions under which both exist."""
-        t = index + pads[j][0]
-        conditions: list[PrimExpr] = []
-        tap = taps[j].var
-        if step[j] > 1:
-            inverse = pow(dilate[j] // shared[j], -1, step[j])
-            tap = t // shared[j] * inverse % step[j] + tap * step[j]
-            conditions.append(tap < kernel[axes[j]])
-        if shared[j] > 1:
-            conditions.append((t % shared[j]).equal(0))
-        at = (t - tap * dilate[j]) // stride[j]
-        return tap, at, [*conditions, at >= 0, at < size[axes[j]]]
 
     def formula(*i: Any) -> Any:
-        at = dict(zip(out_layout, i, strict=True))
+        phase = dict(zip(phased, i, strict=False))
+        at = dict(zip(out_layout, i[len(phased) :], strict=True))
         channel = rc.var if groups == 1 else at["C"] // kernel["O"] * per_group + rc.var
         read = {"N": at["N"], "C": channel}
         tap = {"O": at["C"] if groups == 1 else at["C"] % kernel["O"], "I": channel}
+        within: list[PrimExpr] = []
         inside: list[PrimExpr] = []
-        for j, axis in enumerate(axes):
-            tap[axis], read[axis], conditions = place(j, at[axis])
-            inside += conditions
-        value = data(*(read[c] for c in data_layout)).astype(wide)
-        product = value * weight(*(tap[c] for c in kernel_layout)).astype(wide)
-        return te.sum(intrin.if_then_else(intrin.all(*inside), product, const(0, wide)), axis=[rc, *taps])
+        for axis, part in axes.items():
+            tap[axis], place = part.meet(phase.get(axis, 0), at[axis])
+            read[axis] = place + part.reach[0]
+            within += [tap[axis] < kernel[axis]] if part.step > 1 else []
+            inside += [place >= 0, place < size[axis]]
+        product = source(*(read[c] for c in data_layout)).astype(wide)
+        product = product * weight(*(tap[c] for c in kernel_layout)).astype(wide)
+        value = Select(intrin.all(*inside), product, const(0, wide))
+        if within:
+            value = intrin.if_then_else(intrin.all(*within), value, const(0, wide))
+        return te.sum(value, axis=[rc, *(part.taps for part in axes.values())])
 
-    name = f"conv{len(axes)}d_transpose"
-    return _rounded(te.compute([extent[c] for c in out_layout], formula, name, tag=name), kind)
+    name = f"conv{len(letters)}d_transpose"
+    rows = {letter: axes[letter].count if letter in axes else extent[letter] for letter in out_layout}
+    shape = [*(axes[axis].stride for axis in phased), *(rows[letter] for letter in out_layout)]
+    phases = te.compute(shape, formula, name, tag=name)
+    if not phased:
+        return _rounded(phases, kind)
+
+    def element(*i: Any) -> PrimExpr:
+        at = dict(zip(out_layout, i, strict=True))
+        ends = {axis: at[axis] + axes[axis].pad for axis in phased}
+        at |= {axis: end // axes[axis].stride for axis, end in ends.items()}
+        value = phases(*(end % axes[axis].stride for axis, end in ends.items()), *(at[c] for c in out_layout))
+        gaps = [(end % axes[axis].shared).equal(0) for axis, end in ends.items() if axes[axis].shared > 1]
+        return (Select(intrin.all(*gaps), value, const(0, wide)) if gaps else value).astype(kind)
+
+    return te.compute([extent[c] for c in out_layout], element, f"{name}_interleaved")
+
+
+class _Phases:
+    """One dimension of a transposed convolution, element i of whose result stands at t = i + pad of the whole.
+
+    Elements with the same phase p = t mod stride meet the same taps, and neighbours among them, t = q·stride + p, meet
+    neighbours in the data: with g = gcd(stride, dilation), none unless g divides p; else the taps k = first + j·step,
+    where step = stride/g and first = (p/g) · (dilation/g)⁻¹ modulo step, and of the data the elements
+    q + (p - first·dilation)/stride - j·dilation/g.
+    """
+
+    def __init__(
+        self,
+        axis: str,
+        size: PrimExpr,
+        kernel: PrimExpr,
+        extent: PrimExpr,
+        pad: int,
+        stride: int,
+        dilation: int,
+    ) -> None:
+        self.pad, self.stride, self.dilation = pad, stride, dilation
+        self.shared = math.gcd(stride, dilation)
+        self.step = stride // self.shared
+        self.inverse = pow(dilation // self.shared, -1, self.step) if self.step > 1 else 0
+        taps = intrin.ceildiv(kernel, self.step)
+        self.taps = te.reduce_axis((0, taps), f"r{axis.lower()}")
+        self.count = intrin.ceildiv(extent + pad, stride) if stride > 1 else extent
+        """The elements of a phase (of the result, where there is one phase)."""
+        first = 0 if stride > 1 else pad
+        earliest = first - (taps - 1) * (dilation // self.shared) - ((self.step - 1) * dilation // stride + 1)
+        self.reach = intrin.max(-earliest, 0), intrin.max(self.count + first - size, 0)
+        """The reach of windows before and after the data."""
+
+    def meet(self, phase: Any, q: Any) -> tuple[Any, Any]:
+        """The tap, and the element of the data, which may lie outside."""
+        if self.stride == 1:
+            return self.taps.var, q + self.pad - self.taps.var * self.dilation
+        first = phase // self.shared * self.inverse % self.step if self.step > 1 else 0
+        start = (phase - first * self.dilation) // self.stride
+        return first + self.taps.var * self.step, q + start - self.taps.var * (self.dilation // self.shared)

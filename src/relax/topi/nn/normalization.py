@@ -12,6 +12,7 @@ from typing import Any
 from ... import te
 from ...prim import PrimExpr, const, intrin
 from ..util import accumulator_dtype, normalize_axes, normalize_axis
+from .padding import pad
 
 
 def _total(
@@ -198,3 +199,27 @@ def rms_norm(
         return (x(*i).astype(wide) / root * weight(*(i[a] for a in order)).astype(wide)).astype(x.dtype)
 
     return te.compute(x.shape, formula, "rms_norm")
+
+
+def lrn(
+    x: te.Tensor, size: int, axis: int = 1, alpha: float = 1e-4, beta: float = 0.75, bias: float = 2.0
+) -> te.Tensor:
+    """x / (bias + alpha/size · Σ x²)^beta: the sum over `size` neighbours along `axis` (Krizhevsky et al. 2012)."""
+    axis = normalize_axis(axis, x.ndim)
+    wide = accumulator_dtype(x.dtype)
+    low = (size - 1) // 2
+    before, after = ([width if d == axis else 0 for d in range(x.ndim)] for width in (low, size - 1 - low))
+    source = pad(x, before, after, const(0, x.dtype), "padded")
+    k = te.reduce_axis((0, size), "k")
+
+    def squares(*i: Any) -> Any:
+        value = source(*i[:axis], i[axis] + k.var, *i[axis + 1 :]).astype(wide)
+        return te.sum(value * value, axis=k)
+
+    sums = te.compute(x.shape, squares, "lrn_squares", tag="comm_reduce")
+
+    def formula(*i: Any) -> Any:
+        divisor = intrin.power(sums(*i) * const(alpha / size, wide) + const(bias, wide), const(beta, wide))
+        return (x(*i).astype(wide) / divisor).astype(x.dtype)
+
+    return te.compute(x.shape, formula, "lrn")

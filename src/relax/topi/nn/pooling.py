@@ -5,47 +5,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ... import te
+from ...ir import DataType
 from ...prim import PrimExpr, const, intrin, is_const, simplify
 from ..reduction import argmax_reducer
 from ..util import accumulator_dtype
 from .windows import pad_pairs, padded, per_axis, pool_extent, spatial_axes
 
 
-class _Windows:
-    """The windows of one pooling: numbers per spatial dimension, the result's shape, and the places they cover."""
+@dataclass(frozen=True)
+class Pooling:
+    """The windows of a pool: numbers for all spatial dimensions of a layout, or one for each."""
 
-    def __init__(
-        self,
-        data: te.Tensor,
-        pool_size: int | Sequence[int],
-        strides: int | Sequence[int],
-        padding: int | Sequence[int],
-        dilation: int | Sequence[int],
-        ceil_mode: bool,
-        layout: str,
-    ) -> None:
-        axes = spatial_axes(layout)
-        self.data, self.layout = data, layout
-        self.places = [layout.index(axis) for axis in axes]
-        self.window, self.stride = per_axis(pool_size, len(axes)), per_axis(strides, len(axes))
-        self.dilate, self.pads = per_axis(dilation, len(axes)), pad_pairs(padding, len(axes))
+    pool_size: int | Sequence[int] = 1
+    strides: int | Sequence[int] = 1
+    padding: int | Sequence[int] = 0
+    dilation: int | Sequence[int] = 1
+    ceil_mode: bool = False
+    layout: str = "NCHW"
+
+
+class _Windows:
+    """The windows of a pool over some data: the result's shape, and the places they cover."""
+
+    def __init__(self, data: te.Tensor, pooling: Pooling) -> None:
+        axes = spatial_axes(pooling.layout)
+        self.data, self.layout = data, pooling.layout
+        self.places = [pooling.layout.index(axis) for axis in axes]
+        self.window, self.stride, self.dilate = (
+            per_axis(numbers, len(axes)) for numbers in (pooling.pool_size, pooling.strides, pooling.dilation)
+        )
+        self.pads = pad_pairs(pooling.padding, len(axes))
         self.shape = list(data.shape)
         for j, d in enumerate(self.places):
-            self.shape[d] = pool_extent(
-                data.shape[d], self.window[j], self.pads[j], self.stride[j], self.dilate[j], ceil_mode
-            )
+            numbers = self.window[j], self.pads[j], self.stride[j], self.dilate[j]
+            self.shape[d] = pool_extent(data.shape[d], *numbers, pooling.ceil_mode)
         # The last of the windows that are rounded up sticks out by less than a stride.
-        sticking = [stride - 1 if ceil_mode else 0 for stride in self.stride]
+        sticking = [stride - 1 if pooling.ceil_mode else 0 for stride in self.stride]
         self.reach = [(low, high + more) for (low, high), more in zip(self.pads, sticking, strict=True)]
-        self.may_leave = any(low or high for low, high in self.reach)
-        self.taps = [
-            te.reduce_axis((0, size), f"r{axis.lower()}")
-            for axis, size in zip(axes, self.window, strict=True)
-        ]
+        sizes = zip(axes, self.window, strict=True)
+        self.taps = [te.reduce_axis((0, size), f"r{axis.lower()}") for axis, size in sizes]
 
     def padded(self, value: PrimExpr) -> te.Tensor:
         """The data amid all that windows reach."""
@@ -59,33 +63,44 @@ class _Windows:
             index[d] = i[d] * self.stride[j] + self.taps[j].var * self.dilate[j]
         return index
 
-    def count(self, i: Sequence[Any], count_include_pad: bool) -> PrimExpr:
-        """The number of taps that lie in the data, or (count_include_pad) in the padded data; at least 1."""
-        product: PrimExpr = const(1, "int64")
+    def counts(self, count_include_pad: bool, dtype: DataType) -> Callable[[Sequence[Any]], PrimExpr]:
+        """The number of taps that lie in the data, or (count_include_pad) in the padded data; at least 1.
+
+        Along each dimension they are counted once, where they are not the same for all windows.
+        """
+        fixed = math.prod(
+            size for size, reach in zip(self.window, self.reach, strict=True) if reach == (0, 0)
+        )
+        varying: dict[int, te.Tensor] = {}
         for j, d in enumerate(self.places):
-            if self.reach[j] == (0, 0):
-                product = product * self.window[j]
-                continue
-            start = i[d] * self.stride[j] - self.pads[j][0]
-            limit = self.data.shape[d] + (self.pads[j][1] if count_include_pad else 0)
+            if self.reach[j] != (0, 0):
+                varying[d] = self._counts_along(j, count_include_pad, dtype)
+
+        def count(i: Sequence[Any]) -> PrimExpr:
+            product: PrimExpr = const(fixed, dtype)
+            for d, along in varying.items():
+                product = product * along(i[d])
+            return intrin.max(product, const(1, dtype)) if varying else product
+
+        return count
+
+    def _counts_along(self, j: int, count_include_pad: bool, dtype: DataType) -> te.Tensor:
+        d = self.places[j]
+        limit = self.data.shape[d] + (self.pads[j][1] if count_include_pad else 0)
+
+        def count(i: Any) -> PrimExpr:
             # Taps t with lower ≤ start + t·dilation < limit.
+            start = i * self.stride[j] - self.pads[j][0]
             last = intrin.min(intrin.ceildiv(limit - start, self.dilate[j]), self.window[j])
             first: Any = 0 if count_include_pad else intrin.max(intrin.ceildiv(-start, self.dilate[j]), 0)
-            product = product * intrin.max(last - first, 0)
-        return intrin.max(product, 1)
+            return intrin.max(last - first, 0).astype(dtype)
+
+        return te.compute((self.shape[d],), count, "pool_counts")
 
 
-def max_pool(
-    data: te.Tensor,
-    pool_size: int | Sequence[int] = 1,
-    strides: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0,
-    dilation: int | Sequence[int] = 1,
-    ceil_mode: bool = False,
-    layout: str = "NCHW",
-) -> te.Tensor:
+def max_pool(data: te.Tensor, pooling: Pooling) -> te.Tensor:
     """The greatest value of each window; padding never wins, NaN does."""
-    windows = _Windows(data, pool_size, strides, padding, dilation, ceil_mode, layout)
+    windows = _Windows(data, pooling)
     source = windows.padded(const(data.dtype.min_value, data.dtype))
     name = f"max_pool{len(windows.places)}d"
     return te.compute(
@@ -93,17 +108,9 @@ def max_pool(
     )
 
 
-def max_pool_with_indices(
-    data: te.Tensor,
-    pool_size: int | Sequence[int] = 1,
-    strides: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0,
-    dilation: int | Sequence[int] = 1,
-    ceil_mode: bool = False,
-    layout: str = "NCHW",
-) -> tuple[te.Tensor, te.Tensor]:
+def max_pool_with_indices(data: te.Tensor, pooling: Pooling) -> tuple[te.Tensor, te.Tensor]:
     """`max_pool`, and the int64 index of each greatest value in the flattened data: of the first one, -1 for none."""
-    windows = _Windows(data, pool_size, strides, padding, dilation, ceil_mode, layout)
+    windows = _Windows(data, pooling)
     lowest = const(data.dtype.min_value, data.dtype)
 
     def formula(*i: Any) -> Any:
@@ -130,18 +137,9 @@ def max_pool_with_indices(
     )
 
 
-def avg_pool(
-    data: te.Tensor,
-    pool_size: int | Sequence[int] = 1,
-    strides: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0,
-    dilation: int | Sequence[int] = 1,
-    ceil_mode: bool = False,
-    layout: str = "NCHW",
-    count_include_pad: bool = False,
-) -> te.Tensor:
+def avg_pool(data: te.Tensor, pooling: Pooling, count_include_pad: bool = False) -> te.Tensor:
     """The mean of each window, over its elements in the data, or (count_include_pad) in the padded data."""
-    windows = _Windows(data, pool_size, strides, padding, dilation, ceil_mode, layout)
+    windows = _Windows(data, pooling)
     wide = accumulator_dtype(data.dtype)
     source = windows.padded(const(0, data.dtype))
     name = f"avg_pool{len(windows.places)}d"
@@ -152,10 +150,34 @@ def avg_pool(
         tag="pool_sum",
     )
 
-    def mean(*i: Any) -> PrimExpr:
-        return (sums(*i) / windows.count(i, count_include_pad).astype(wide)).astype(data.dtype)
+    count = windows.counts(count_include_pad, wide)
+    return te.compute(windows.shape, lambda *i: (sums(*i) / count(i)).astype(data.dtype), name)
 
-    return te.compute(windows.shape, mean, name)
+
+def lp_pool(data: te.Tensor, pooling: Pooling, p: int = 2) -> te.Tensor:
+    """(Σ |x|ᵖ)^(1/p) over each window; padding adds nothing."""
+    windows = _Windows(data, pooling)
+    wide = accumulator_dtype(data.dtype)
+    source = windows.padded(const(0, data.dtype))
+    name = f"lp_pool{len(windows.places)}d"
+
+    def raised(value: PrimExpr) -> PrimExpr:
+        if p == 1:
+            return intrin.abs(value)
+        return value * value if p == 2 else intrin.power(intrin.abs(value), const(p, wide))
+
+    def root(value: PrimExpr) -> PrimExpr:
+        if p == 1:
+            return value
+        return intrin.sqrt(value) if p == 2 else intrin.power(value, const(1 / p, wide))
+
+    sums = te.compute(
+        windows.shape,
+        lambda *i: te.sum(raised(source(*windows.at(i)).astype(wide)), axis=windows.taps),
+        f"{name}_sum",
+        tag="pool_sum",
+    )
+    return te.compute(windows.shape, lambda *i: root(sums(*i)).astype(data.dtype), name)
 
 
 def adaptive_avg_pool(

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ... import te
-from ...prim import PrimExpr, intrin
+from ...prim import PrimExpr, const, convert, intrin, is_const
 from .padding import pad
 
 
@@ -64,9 +64,11 @@ def pool_extent(
     return intrin.min((room + (stride - 1)) // stride + 1, (size + (pads[0] - 1)) // stride + 1)
 
 
-def padded(data: te.Tensor, layout: str, pads: Mapping[str, tuple[int, int]], value: Any) -> te.Tensor:
+def padded(data: te.Tensor, layout: str, pads: Mapping[str, tuple[Any, Any]], value: Any) -> te.Tensor:
     """The data amid its padding, so that no window leaves it; the data itself where there is none."""
-    if not any(low or high for low, high in pads.values()):
+    widths = {axis: [convert(width) for width in pair] for axis, pair in pads.items()}
+    if all(is_const(width, 0) for pair in widths.values() for width in pair):
         return data
-    before, after = ([pads.get(axis, (0, 0))[end] for axis in layout] for end in (0, 1))
+    none = [const(0, "int64")] * 2
+    before, after = ([widths.get(axis, none)[end] for axis in layout] for end in (0, 1))
     return pad(data, before, after, value, "padded")
