@@ -194,8 +194,8 @@ class GraphReader:
 
     def _convert(
         self, entry: Converter, inputs: list[Value | None], attributes: dict[str, Any]
-    ) -> Sequence[Any]:
-        """Call a converter with inputs in the forms it asks for; the list of its results."""
+    ) -> Sequence[Any] | None:
+        """Call a converter with inputs in the forms it asks for; its results, or None if it leaves the node."""
         emitter = self.emitter
         arguments: list[Any] = []
         rest = list(inputs)
