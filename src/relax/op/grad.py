@@ -88,10 +88,11 @@ class TakeBackward(Operator):
 
     def reference(self, output_grad: Array, x: Array, indices: Array) -> Array:
         axis = 0 if self.axis is None else self.axis % x.ndim
-        flat = np.zeros(x.size if self.axis is None else x.shape, x.dtype)
-        index = np.asarray(indices)
+        flat: Array = np.zeros(x.size if self.axis is None else x.shape, x.dtype)
+        index: Array = np.asarray(indices)
         place: list[Any] = [slice(None)] * flat.ndim
-        for at in np.ndindex(index.shape):
+        places: Any = np.ndindex(index.shape)
+        for at in places:
             place[axis] = int(index[at])
             flat[tuple(place)] += output_grad[(*[slice(None)] * axis, *at)]
         return flat.reshape(x.shape)
@@ -141,14 +142,15 @@ class NllLossBackward(Operator):
         self, output_grad: Array, predictions: Array, targets: Array, weights: Array | None = None
     ) -> Array:
         x = predictions[None] if predictions.ndim == 1 else predictions
-        target = np.asarray(targets).reshape((*x.shape[:1], *x.shape[2:]))
+        labels: Array = np.asarray(targets)
+        target = labels.reshape((*x.shape[:1], *x.shape[2:]))
         wide = np.float64 if x.dtype == np.float64 else np.float32
         table = np.ones(x.shape[1], wide) if weights is None else weights.astype(wide)
         used = target != self.ignore_index
         each = np.where(used, table[np.where(used, target, 0)], 0).astype(wide)
         scale = output_grad.astype(wide) / (each.sum(dtype=wide) if self.reduction == "mean" else 1)
         at_class = np.moveaxis(np.eye(x.shape[1], dtype=wide)[np.where(used, target, 0)], -1, 1)
-        grad = -at_class * np.expand_dims(each * np.broadcast_to(scale, target.shape), 1)
+        grad: Array = -at_class * np.expand_dims(each * np.broadcast_to(scale, target.shape), 1)
         return grad.reshape(predictions.shape).astype(predictions.dtype)
 
 

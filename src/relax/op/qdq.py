@@ -95,12 +95,13 @@ class Quantize(Quantization):
     def reference(self, data: Array, scale: Array, zero_point: Array) -> Array:
         target = self.out_dtype
         wide = np.float64 if np.float64 in (data.dtype.type, scale.dtype.type) else np.float32
-        quotient = data.astype(wide) / self.spread(scale, data).astype(wide)
+        quotient: Array = data.astype(wide) / self.spread(scale, data).astype(wide)
         large = target.bits > 16 or zero_point.dtype.itemsize > 2
         added = np.float64 if large else wide
-        zero = self.spread(zero_point, data).astype(added)
+        zero: Array = self.spread(zero_point, data).astype(added)
         if target.is_float:
-            total = np.clip(quotient.astype(added) + zero, -target.max_finite, target.max_finite)
+            limit = np.asarray(target.max_finite, added)
+            total = np.maximum(np.minimum(quotient.astype(added) + zero, limit), -limit)
             return convert_array(np.asarray(total), target.numpy())
         return Astype(target).evaluate(np.asarray(np.rint(quotient).astype(added) + zero))
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -48,12 +49,14 @@ def _mixed(bits: Array) -> Array:
 def _numbers(seed: int, steps: Array) -> Array:
     """A float64 ≥ 0 and < 1 for each step."""
     start = _mixed(np.array([(seed + GOLDEN) % 2**64], np.uint64))
-    bits = _mixed(start + steps * np.uint64(GOLDEN)).reshape(steps.shape)
+    bits: Array = _mixed(start + steps * np.uint64(GOLDEN))
+    bits = bits.reshape(steps.shape)
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def _steps(shape: Sequence[int]) -> Array:
-    return np.arange(1, 1 + int(np.prod(shape)), dtype=np.uint64).reshape(tuple(shape))
+    steps: Array = np.arange(1, 1 + math.prod(shape), dtype=np.uint64)
+    return steps.reshape(tuple(shape))
 
 
 @operator("relax.random.uniform")
@@ -95,7 +98,7 @@ class Seed(Operator):
     packed: ClassVar[str | None] = "relax.run.random_seed"
 
     def infer(self) -> PrimStructInfo:
-        return PrimStructInfo("int64")
+        return PrimStructInfo(DataType("int64"))
 
 
 __all__: list[str] = []

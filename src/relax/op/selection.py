@@ -150,10 +150,9 @@ class Bucketize(Operator):
     compute = topi.bucketize
 
     def reference(self, input_tensor: Array, boundaries: Array) -> Array:
-        side = "right" if self.right else "left"
-        return np.asarray(np.searchsorted(boundaries, input_tensor, side)).astype(
-            np.int32 if self.out_int32 else np.int64
-        )
+        search: Any = np.searchsorted
+        found = search(boundaries, input_tensor, "right" if self.right else "left")
+        return np.asarray(found, np.int32 if self.out_int32 else np.int64)
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         return None, None
