@@ -91,6 +91,34 @@ CASES += [
     ),
 ]
 
+POOLS = [
+    ((1, 2, 2, 2), {"pool_size": (2, 2), "strides": (2, 2)}),
+    ((2, 1, 3, 2), {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1, 1, 1)}),
+    ((1, 1, 3, 2), {"pool_size": (2, 2), "strides": (2, 2), "ceil_mode": True}),
+    ((1, 1, 3, 3), {"pool_size": (2, 3), "dilation": (2, 1), "padding": (0, 1, 0, 0)}),
+]
+for shape, attrs in POOLS:
+    data = rng.array((shape[0], shape[1], 5, 4), "float32")
+    CASES += [
+        Case("relax.grad.max_pool2d_backward", [rng.array(shape, "float32"), data], attrs),
+        Case("relax.grad.avg_pool2d_backward", [rng.array(shape, "float32"), data], attrs),
+        Case(
+            "relax.grad.avg_pool2d_backward",
+            [rng.array(shape, "float32"), data],
+            {**attrs, "count_include_pad": True},
+        ),
+    ]
+for name in ("max", "avg"):
+    attrs = {"pool_size": (2, 2), "strides": (2, 2), "layout": "NHWC", "out_layout": "NCHW"}
+    CASES += [
+        Case(
+            f"relax.grad.{name}_pool2d_backward",
+            [rng.array((1, 2, 2, 2), d), rng.array((1, 5, 4, 2), d)],
+            attrs,
+        )
+        for d in ("float16", "float64")
+    ]
+
 LABELS = np.array([0, 2, -100, 1], "int64")
 for attrs in ({}, {"reduction": "sum"}):
     CASES += [Case("relax.grad.nll_loss_backward", [floats(), floats(4, 3), LABELS, floats(3)], attrs)]

@@ -203,7 +203,8 @@ def test_permuted_operands_give_permuted_results(name):
             continue
         assert len(rule.operands) == len(case.operands)
         moved = [moved_by(order, value) for order, value in zip(rule.operands, case.operands, strict=True)]
-        again = replace(case, operands=moved)
+        attributes = {name: getattr(rule.operator, name) for name in rule.operator.attribute_names}
+        again = replace(case, operands=moved, attrs=attributes)
         results = reference(case, made.operator)
         for order, got, wanted in zip(rule.results, reference(again, rule.operator), results, strict=True):
             assert_close(got, moved_by(order, wanted), 1e-3)
