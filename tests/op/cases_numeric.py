@@ -82,6 +82,7 @@ CASES += [
     taken((2, 2, 1), (2, 3, 1), [2, 0], axis=-2),
     taken((3,), (2, 2), [0, 3, 3]),
     taken((0,), (2,), [], axis=0),
+    taken((2, 0), (0, 0), [0, 1], axis=0),
     Case("relax.grad.take_backward", [floats(2), floats(2, 3), np.array(1)], {"axis": 1}),
     Case(
         "relax.grad.take_backward",
@@ -132,6 +133,7 @@ CASES += [
     Case("relax.grad.nll_loss_backward", [floats(4), floats(4, 3), LABELS, floats(3)], {"reduction": "none"}),
     Case("relax.grad.nll_loss_backward", [floats(), floats(2, 3, 2), LABELS.reshape(2, 2), floats(3)]),
     Case("relax.grad.nll_loss_backward", [floats(), floats(3), np.array(1)]),
+    Case("relax.grad.nll_loss_backward", [floats(), floats(2, 3), np.array([1, 9])]),
     Case("relax.grad.nll_loss_backward", [floats(), floats(3), np.array(1), floats(3)]),
 ]
 

@@ -7,7 +7,7 @@ runtime reads off the tensor.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from ..struct_info import PrimStructInfo, TensorStructInfo
 from .base import Gradients, Term
 from .errors import AXES, DTYPES, OperatorError
 from .known import known_struct_info
-from .operator import Array, Operator, operator, public_function, public_names
+from .operator import Array, Operator, namespace, operator
 from .shapes import product
 
 
@@ -201,13 +201,4 @@ class TensorElemOffset(Offset):
 
 __all__: list[str] = []
 
-
-def __getattr__(name: str) -> Callable[..., Any]:
-    function = public_function(f"relax.inspect.{name}")
-    if function is None:
-        raise AttributeError(f"relax.op.inspect has no operator {name!r}")
-    return function
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *public_names("relax.inspect.")})
+__getattr__, __dir__ = namespace("relax.inspect.", globals())

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from ..runtime.rounding import convert_array
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
 from ..topi.random import GOLDEN, MIXERS, digits
 from .errors import DTYPES, OperatorError
-from .operator import Array, Operator, operator, public_function, public_names
+from .operator import Array, Operator, namespace, operator
 from .shapes import require_sizes, shaped
 
 
@@ -103,13 +103,4 @@ class Seed(Operator):
 
 __all__: list[str] = []
 
-
-def __getattr__(name: str) -> Callable[..., Any]:
-    function = public_function(f"relax.random.{name}")
-    if function is None:
-        raise AttributeError(f"relax.op.random has no operator {name!r}")
-    return function
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *public_names("relax.random.")})
+__getattr__, __dir__ = namespace("relax.random.", globals())
