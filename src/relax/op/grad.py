@@ -142,8 +142,8 @@ class NllLossBackward(Operator):
         )
         each = np.where(used, each, 0).astype(wide)
         scale = output_grad.astype(wide) / (each.sum(dtype=wide) if self.reduction == "mean" else 1)
-        classes: Array = np.arange(x.shape[1])
-        hits = np.asarray(np.equal(target[..., None], classes))
+        count: int = x.shape[1]
+        hits = np.asarray(np.equal(target[..., None], np.arange(count)))
         at_class = np.moveaxis(hits, -1, 1)
         grad: Array = at_class * -np.expand_dims(each * np.broadcast_to(scale, target.shape), 1)
         return grad.reshape(predictions.shape).astype(predictions.dtype)
