@@ -50,7 +50,15 @@ CASES += [
     Case("relax.quantize", [rng.array((0, 3), "float32"), rng.array((3,), "float32"), rng.array((3,), "int8")]),
     Case("relax.dequantize", [rng.array((0, 3), "int8"), rng.array((3,), "float32"), rng.array((3,), "int8")]),
 ]  # fmt: skip
-for target in FLOATS8:
+for target in ("int4", "uint4", "int2", "uint2"):
+    kind = DataType(target)
+    zero = np.array(1, kind.numpy())
+    every = np.arange(kind.min_value, kind.max_value + 1).astype(kind.numpy())
+    CASES += [
+        Case("relax.quantize", [special("float32"), scalar(0.5, "float32"), zero], {"out_dtype": target}),
+        Case("relax.dequantize", [every, scalar(0.5, "float32"), zero]),
+    ]
+for target in (*FLOATS8, "float4_e2m1fn"):
     zero = np.zeros((), DataType(target).numpy())
     CASES += [
         Case("relax.quantize", [special("float32"), scalar(0.5, "float32"), zero], {"out_dtype": target}),

@@ -242,9 +242,10 @@ def test_order_of_dimensions_matters():
 
 DIFFERENTIABLE = [
     "abs acos acosh add asin asinh astype atan atanh broadcast_to clip concat cos cosh divide erf exp expand_dims",
-    "ewise_fma flatten flip grad.end_checkpoint grad.start_checkpoint log log_add_exp matmul maximum mean minimum multiply negative nn.dropout nn.gelu nn.log_softmax nn.relu nn.silu",
+    "ewise_fma flatten flip grad.end_checkpoint grad.start_checkpoint log log_add_exp matmul maximum mean minimum",
+    "multiply negative nn.dropout nn.gelu nn.log_softmax nn.relu nn.silu",
     "nn.softmax permute_dims power reshape rsqrt sigmoid sin sinh split sqrt square squeeze stack std subtract sum tan",
-    "tanh tril triu variance where wrap_param",
+    "take tanh tril triu variance where wrap_param",
     "collapse_sum_like collapse_sum_to einsum gather_elements gather_nd index_tensor outer reverse_sequence",
     "scatter_elements scatter_nd sort",
     "nn.conv1d nn.conv2d nn.conv3d nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose nn.leakyrelu",
@@ -256,6 +257,7 @@ WITH_RULE = {
     "relax.gather_nd": ("batch_dims", (0, None)),
     "relax.scatter_elements": ("reduction", ("add",)),
     "relax.scatter_nd": ("reduction", ("add",)),
+    "relax.take": ("mode", ("fast",)),
 }
 """Operators that have a rule only for some values of an attribute."""
 UNIT, POSITIVE = (-0.98, 0.98), (0.05, 8)

@@ -170,7 +170,7 @@ def test_several_workers():
         (lambda: op.eye_like(tensor(3)), "eye_like: x must be a matrix, found 1 dimensions"),
         (lambda: op.quantize(tensor(2, 3), np.ones(2, "float32"), np.zeros((), "int8")), "dimension 1 of data"),
         (lambda: op.quantize(tensor(2), np.ones((), "float32"), np.zeros((), "int8"), out_dtype="int64"), "at most 32"),
-        (lambda: op.dequantize(tensor(2), np.ones((), "float32"), np.zeros((), "int8")), "of 8-bit floats, found float32"),
+        (lambda: op.dequantize(tensor(2), np.ones((), "float32"), np.zeros((), "int8")), "floats of at most 8, found float32"),
         (lambda: op.bucketize(tensor(2), np.zeros((2, 2), "float32")), "boundaries must be of one dimension, found 2"),
         (lambda: op.bucketize(tensor(2), np.zeros(2)), "input_tensor and boundaries must have one dtype"),
         (lambda: op.ewise_fma(tensor(2), tensor(3), tensor(2)), "the shapes cannot be broadcast"),
@@ -178,7 +178,7 @@ def test_several_workers():
         (lambda: op.cumprod(tensor(2, dtype="bool")), "of a dtype that numbers have"),
         (lambda: op.multinomial_from_uniform(tensor(2, 3), tensor(3, 1)), "the same number of rows"),
         (lambda: op.multinomial_from_uniform(tensor(2, 0), tensor(2, 1)), "no classes to draw from"),
-        (lambda: op.grad.nll_loss_backward(tensor(2), tensor(4, 3), tensor(4, dtype="int64")), "output_grad must be a scalar"),
+        (lambda: op.grad.nll_loss_backward(tensor(2), tensor(4, 3), tensor(4, dtype="int64")), "output_grad must have the shape of the loss"),
         (lambda: op.grad.take_backward(tensor(2), tensor(4, 3), tensor(2, dtype="int64"), 0), "of 2 dimensions, as take"),
     ],
 )  # fmt: skip

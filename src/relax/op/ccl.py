@@ -6,7 +6,7 @@ any number of workers; a kernel for more than one is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 from .. import topi
@@ -18,7 +18,7 @@ from .base import Gradients, Term
 from .dims import tensor
 from .errors import ATTRIBUTES, SHAPES, OperatorError
 from .facts import Axes, Permuted, has_rank, moved_axis
-from .operator import Array, composite, operator, public_function, public_names
+from .operator import Array, composite, namespace, operator
 from .shapes import Move
 
 
@@ -133,13 +133,4 @@ def scatter_from_worker0(x: Any, num_workers: int, axis: int = 0) -> Any:
 
 __all__ = ["Scattering"]
 
-
-def __getattr__(name: str) -> Callable[..., Any]:
-    function = public_function(f"relax.ccl.{name}")
-    if function is None:
-        raise AttributeError(f"relax.op.ccl has no operator {name!r}")
-    return function
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *public_names("relax.ccl.")})
+__getattr__, __dir__ = namespace("relax.ccl.", globals())

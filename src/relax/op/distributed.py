@@ -5,11 +5,8 @@ A program is run by one worker (see `ccl`), so that there are neither meshes of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from .ccl import Scattering
-from .operator import operator, public_function, public_names
+from .operator import namespace, operator
 
 
 @operator("relax.dist.redistribute_replica_to_shard")
@@ -22,13 +19,4 @@ class RedistributeReplicaToShard(Scattering):
 
 __all__: list[str] = []
 
-
-def __getattr__(name: str) -> Callable[..., Any]:
-    function = public_function(f"relax.dist.{name}")
-    if function is None:
-        raise AttributeError(f"relax.op.distributed has no operator {name!r}")
-    return function
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *public_names("relax.dist.")})
+__getattr__, __dir__ = namespace("relax.dist.", globals())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -13,7 +13,8 @@ from .base import Gradients, Term
 from .binary import as_tensor
 from .dims import require_same_dim, same_dtype
 from .errors import SHAPES, OperatorError
-from .operator import Array, Operator, operator, public_function, public_names
+from .nn.loss import NLLLoss
+from .operator import Array, Operator, namespace, operator
 from .shapes import Move
 
 
@@ -88,10 +89,11 @@ class TakeBackward(Operator):
 
     def reference(self, output_grad: Array, x: Array, indices: Array) -> Array:
         axis = 0 if self.axis is None else self.axis % x.ndim
-        flat = np.zeros(x.size if self.axis is None else x.shape, x.dtype)
-        index = np.asarray(indices)
+        flat: Array = np.zeros(x.size if self.axis is None else x.shape, x.dtype)
+        index: Array = np.asarray(indices)
         place: list[Any] = [slice(None)] * flat.ndim
-        for at in np.ndindex(index.shape):
+        places: Any = np.ndindex(index.shape)
+        for at in places if output_grad.size else ():
             place[axis] = int(index[at])
             flat[tuple(place)] += output_grad[(*[slice(None)] * axis, *at)]
         return flat.reshape(x.shape)
@@ -115,24 +117,12 @@ class NllLossBackward(Operator):
         targets: TensorStructInfo,
         weights: TensorStructInfo | None = None,
     ) -> TensorStructInfo:
-        self.require_dtype(predictions, "predictions", "float")
-        self.require_dtype(targets, "targets", "int", "uint")
-        self.require(
-            predictions.ndim != 0, "predictions", "a tensor with a dimension of classes", code=SHAPES
-        )
-        if -1 not in (predictions.ndim, targets.ndim):
-            fits = targets.ndim == predictions.ndim - 1
-            expected = f"of {predictions.ndim - 1} dimensions, as predictions without that of the classes"
-            self.require(fits, "targets", expected, code=SHAPES, found=str(targets.ndim))
-        if self.reduction == "none" and output_grad.dims is not None and targets.dims is not None:
-            message = "output_grad must have the shape of targets"
-            error = OperatorError(SHAPES, message, operand="output_grad")
-            if len(output_grad.dims) != len(targets.dims):
-                raise error
-            for found, size in zip(output_grad.dims, targets.dims, strict=True):
-                require_same_dim(found, size, error)
-        elif self.reduction != "none":
-            self.require(output_grad.ndim in (-1, 0), "output_grad", "a scalar", code=SHAPES)
+        loss = NLLLoss(self.reduction, self.ignore_index).infer(predictions, targets, weights)
+        error = OperatorError(SHAPES, "output_grad must have the shape of the loss", operand="output_grad")
+        if -1 not in (output_grad.ndim, loss.ndim) and output_grad.ndim != loss.ndim:
+            raise error
+        for found, size in zip(output_grad.dims or (), loss.dims or (), strict=False):
+            require_same_dim(found, size, error)
         return predictions
 
     compute = topi.nll_loss_backward
@@ -141,26 +131,24 @@ class NllLossBackward(Operator):
         self, output_grad: Array, predictions: Array, targets: Array, weights: Array | None = None
     ) -> Array:
         x = predictions[None] if predictions.ndim == 1 else predictions
-        target = np.asarray(targets).reshape((*x.shape[:1], *x.shape[2:]))
+        labels: Array = np.asarray(targets)
+        target = labels.reshape((*x.shape[:1], *x.shape[2:]))
         wide = np.float64 if x.dtype == np.float64 else np.float32
-        table = np.ones(x.shape[1], wide) if weights is None else weights.astype(wide)
         used = target != self.ignore_index
-        each = np.where(used, table[np.where(used, target, 0)], 0).astype(wide)
+        each = (
+            np.ones(target.shape, wide)
+            if weights is None
+            else weights.astype(wide)[np.where(used, target, 0)]
+        )
+        each = np.where(used, each, 0).astype(wide)
         scale = output_grad.astype(wide) / (each.sum(dtype=wide) if self.reduction == "mean" else 1)
-        at_class = np.moveaxis(np.eye(x.shape[1], dtype=wide)[np.where(used, target, 0)], -1, 1)
-        grad = -at_class * np.expand_dims(each * np.broadcast_to(scale, target.shape), 1)
+        count: int = x.shape[1]
+        hits = np.asarray(np.equal(target[..., None], np.arange(count)))
+        at_class = np.moveaxis(hits, -1, 1)
+        grad: Array = at_class * -np.expand_dims(each * np.broadcast_to(scale, target.shape), 1)
         return grad.reshape(predictions.shape).astype(predictions.dtype)
 
 
 __all__: list[str] = []
 
-
-def __getattr__(name: str) -> Callable[..., Any]:
-    function = public_function(f"relax.grad.{name}")
-    if function is None:
-        raise AttributeError(f"relax.op.grad has no operator {name!r}")
-    return function
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *public_names("relax.grad.")})
+__getattr__, __dir__ = namespace("relax.grad.", globals())

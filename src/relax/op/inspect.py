@@ -7,20 +7,20 @@ runtime reads off the tensor.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ..expr import Call, PrimValue
-from ..ir import RelaxExpr
+from ..ir import DataType, RelaxExpr
 from ..prim import IntImm, PrimExpr, const
 from ..runtime.dtypes import DLPACK_CODES
 from ..struct_info import PrimStructInfo, TensorStructInfo
 from .base import Gradients, Term
 from .errors import AXES, DTYPES, OperatorError
 from .known import known_struct_info
-from .operator import Array, Operator, operator, public_function, public_names
+from .operator import Array, Operator, namespace, operator
 from .shapes import product
 
 
@@ -33,16 +33,9 @@ class Inspection(Operator):
 
     gives: ClassVar[str] = "int64"
 
-    def value(self, x: TensorStructInfo) -> PrimExpr | None:
-        """The scalar, if it is known."""
-        raise NotImplementedError
-
     def scalar(self, value: PrimExpr | None) -> PrimStructInfo:
         """The struct info of a scalar that may be known."""
-        return PrimStructInfo(self.gives) if value is None else PrimStructInfo(value=value)
-
-    def infer(self, x: TensorStructInfo) -> PrimStructInfo:
-        return self.scalar(self.value(x))
+        return PrimStructInfo(DataType(self.gives)) if value is None else PrimStructInfo(value=value)
 
     def legalize(self, builder: Any, call: Call) -> RelaxExpr:
         info = known_struct_info(call)
@@ -54,7 +47,20 @@ class Inspection(Operator):
         return (None,) * len(operands)
 
 
-class OfDtype(Inspection):
+class OfTensor(Inspection):
+    """The base of facts about a tensor as a whole."""
+
+    __slots__ = ()
+
+    def value(self, x: TensorStructInfo) -> PrimExpr | None:
+        """The scalar, if it is known."""
+        raise NotImplementedError
+
+    def infer(self, x: TensorStructInfo) -> PrimStructInfo:
+        return self.scalar(self.value(x))
+
+
+class OfDtype(OfTensor):
     """The base of facts about the dtype, as DLPack numbers them."""
 
     __slots__ = ()
@@ -96,7 +102,7 @@ class TensorDtypeBits(OfDtype):
 
 
 @operator("relax.inspect.tensor_dtype_lanes")
-class TensorDtypeLanes(Inspection):
+class TensorDtypeLanes(OfTensor):
     """The number of lanes of x's dtype, a uint16: tensors have one."""
 
     gives = "uint16"
@@ -109,7 +115,7 @@ class TensorDtypeLanes(Inspection):
 
 
 @operator("relax.inspect.tensor_ndim")
-class TensorNdim(Inspection):
+class TensorNdim(OfTensor):
     """The number of dimensions of x, an int32."""
 
     gives = "int32"
@@ -169,7 +175,7 @@ class TensorStrideI(OfAxis):
         return np.int64(math.prod(x.shape[axis + 1 :]))
 
 
-class Offset(Inspection):
+class Offset(OfTensor):
     """The base of distances from the beginning of a tensor's memory to its first element: there is none."""
 
     __slots__ = ()
@@ -195,13 +201,4 @@ class TensorElemOffset(Offset):
 
 __all__: list[str] = []
 
-
-def __getattr__(name: str) -> Callable[..., Any]:
-    function = public_function(f"relax.inspect.{name}")
-    if function is None:
-        raise AttributeError(f"relax.op.inspect has no operator {name!r}")
-    return function
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *public_names("relax.inspect.")})
+__getattr__, __dir__ = namespace("relax.inspect.", globals())

@@ -109,10 +109,12 @@ class EyeLike(OfDiagonal):
         return like(x, self.dtype or x.dtype)
 
     def compute(self, x: Any, k: Any) -> Any:
-        return topi.eye(*x.shape, k, self.dtype or x.dtype)
+        n, m = x.shape
+        return topi.eye(n, m, k, self.dtype or x.dtype)
 
     def reference(self, x: Array, k: int) -> Array:
-        return np.eye(*x.shape, k).astype(self.dtype.numpy() if self.dtype else x.dtype)
+        n, m = x.shape
+        return np.eye(n, m, k).astype(self.dtype.numpy() if self.dtype else x.dtype)
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         return None, None
@@ -143,7 +145,7 @@ class Tril(Triangle):
     compute = topi.tril
 
     def reference(self, x: Array, k: int) -> Array:
-        return np.where(np.tri(*x.shape[-2:], k, dtype=bool), x, np.zeros((), x.dtype))
+        return np.where(np.tri(x.shape[-2], x.shape[-1], k, bool), x, np.zeros((), x.dtype))
 
 
 @operator("relax.triu")
@@ -153,7 +155,7 @@ class Triu(Triangle):
     compute = topi.triu
 
     def reference(self, x: Array, k: int) -> Array:
-        return np.where(np.tri(*x.shape[-2:], k - 1, dtype=bool), np.zeros((), x.dtype), x)
+        return np.where(np.tri(x.shape[-2], x.shape[-1], k - 1, bool), np.zeros((), x.dtype), x)
 
 
 # -------------------------------------------------------------------------------------- window functions

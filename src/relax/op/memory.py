@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from .operator import public_function, public_names
+from .operator import namespace
 
 __all__: list[str] = []
 
-
-def __getattr__(name: str) -> Callable[..., Any]:
-    function = public_function(f"relax.memory.{name}")
-    if function is None:
-        raise AttributeError(f"relax.op.memory has no operator {name!r}")
-    return function
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *public_names("relax.memory.")})
+__getattr__, __dir__ = namespace("relax.memory.", globals())

@@ -134,6 +134,23 @@ def public_names(prefix: str) -> list[str]:
     return sorted(name for name in rest if "." not in name)
 
 
+def namespace(
+    prefix: str, module: dict[str, Any]
+) -> tuple[Callable[[str], PublicFunction], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of a module whose attributes are the public functions below a prefix.
+
+    ``__getattr__, __dir__ = namespace("relax.grad.", globals())`` makes ``relax.op.grad.no_grad``.
+    """
+
+    def getattribute(name: str) -> PublicFunction:
+        function = public_function(prefix + name)
+        if function is None:
+            raise AttributeError(f"{module['__name__']} has no operator {name!r}")
+        return function
+
+    return getattribute, lambda: sorted({*module, *public_names(prefix)})
+
+
 def legalize_call(builder: Any, call: Call) -> RelaxExpr:
     """FLegalize of every operator class."""
     operator = operator_of(call)
@@ -232,6 +249,7 @@ __all__ = [
     "infer_call",
     "is_call_of",
     "legalize_call",
+    "namespace",
     "operator",
     "operator_class",
     "operator_of",

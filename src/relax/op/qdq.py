@@ -1,4 +1,4 @@
-"""Quantization: floats as integers (or 8-bit floats) with a scale and a zero point, and back."""
+"""Quantization: floats as integers (or floats of 8 or 4 bits) with a scale and a zero point, and back."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ class Quantization(Operator):
 class Quantize(Quantization):
     """round(data / scale) + zero_point as out_dtype, halves to even; what it does not hold becomes its nearest limit.
 
-    Scale and zero point are scalars, or have one element for each index along `axis`. NaN gives 0. For an 8-bit float
-    nothing is rounded to a whole number: the sum is converted, and NaN stays NaN.
+    Scale and zero point are scalars, or have one element for each index along `axis`. NaN gives 0. For a float of 8 or
+    4 bits nothing is rounded to a whole number: the sum is converted, and NaN stays NaN where there is one.
     """
 
     axis: int = -1
@@ -81,10 +81,10 @@ class Quantize(Quantization):
     def infer(
         self, data: TensorStructInfo, scale: TensorStructInfo, zero_point: TensorStructInfo
     ) -> TensorStructInfo:
-        small = self.out_dtype.is_float and self.out_dtype.bits == 8
+        small = self.out_dtype.is_float and self.out_dtype.bits <= 8
         whole = self.out_dtype.is_integer and self.out_dtype.bits <= 32
         self.require_attribute(
-            small or whole, "out_dtype", "an integer dtype of at most 32 bits, or an 8-bit float"
+            small or whole, "out_dtype", "an integer dtype of at most 32 bits, or a float of at most 8"
         )
         self.require_dtype(data, "data", "float")
         self.check_parameters(data, scale, zero_point)
@@ -95,12 +95,13 @@ class Quantize(Quantization):
     def reference(self, data: Array, scale: Array, zero_point: Array) -> Array:
         target = self.out_dtype
         wide = np.float64 if np.float64 in (data.dtype.type, scale.dtype.type) else np.float32
-        quotient = data.astype(wide) / self.spread(scale, data).astype(wide)
+        quotient: Array = data.astype(wide) / self.spread(scale, data).astype(wide)
         large = target.bits > 16 or zero_point.dtype.itemsize > 2
         added = np.float64 if large else wide
-        zero = self.spread(zero_point, data).astype(added)
+        zero: Array = self.spread(zero_point, data).astype(added)
         if target.is_float:
-            total = np.clip(quotient.astype(added) + zero, -target.max_finite, target.max_finite)
+            limit = np.asarray(target.max_finite, added)
+            total = np.maximum(np.minimum(quotient.astype(added) + zero, limit), -limit)
             return convert_array(np.asarray(total), target.numpy())
         return Astype(target).evaluate(np.asarray(np.rint(quotient).astype(added) + zero))
 
@@ -110,7 +111,7 @@ class Quantize(Quantization):
 
 @operator("relax.dequantize")
 class Dequantize(Quantization):
-    """(data - zero_point) · scale as out_dtype: the inverse of `quantize`, of integers or 8-bit floats.
+    """(data - zero_point) · scale as out_dtype: the inverse of `quantize`, of integers or floats of at most 8 bits.
 
     Scale and zero point are scalars, or have one element for each index along `axis`. The difference of integers is
     exact; the product is computed in float32 (float64, if scale or out_dtype is) and converted.
@@ -125,7 +126,7 @@ class Dequantize(Quantization):
         self.require_attribute(self.out_dtype.is_float, "out_dtype", "a floating-point dtype")
         self.require_dtype(data, "data", "int", "uint", "float")
         narrow = data.dtype.is_void or data.dtype.bits <= (8 if data.dtype.is_float else 32)
-        expected = "a tensor of integers of at most 32 bits, or of 8-bit floats"
+        expected = "a tensor of integers of at most 32 bits, or of floats of at most 8"
         self.require(narrow, "data", expected, found=str(data.dtype))
         self.check_parameters(data, scale, zero_point)
         return like(data, self.out_dtype)

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from ..runtime.rounding import convert_array
 from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
 from ..topi.random import GOLDEN, MIXERS, digits
 from .errors import DTYPES, OperatorError
-from .operator import Array, Operator, operator, public_function, public_names
+from .operator import Array, Operator, namespace, operator
 from .shapes import require_sizes, shaped
 
 
@@ -48,12 +49,14 @@ def _mixed(bits: Array) -> Array:
 def _numbers(seed: int, steps: Array) -> Array:
     """A float64 ≥ 0 and < 1 for each step."""
     start = _mixed(np.array([(seed + GOLDEN) % 2**64], np.uint64))
-    bits = _mixed(start + steps * np.uint64(GOLDEN)).reshape(steps.shape)
+    bits: Array = _mixed(start + steps * np.uint64(GOLDEN))
+    bits = bits.reshape(steps.shape)
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def _steps(shape: Sequence[int]) -> Array:
-    return np.arange(1, 1 + int(np.prod(shape)), dtype=np.uint64).reshape(tuple(shape))
+    steps: Array = np.arange(1, 1 + math.prod(shape), dtype=np.uint64)
+    return steps.reshape(tuple(shape))
 
 
 @operator("relax.random.uniform")
@@ -95,18 +98,9 @@ class Seed(Operator):
     packed: ClassVar[str | None] = "relax.run.random_seed"
 
     def infer(self) -> PrimStructInfo:
-        return PrimStructInfo("int64")
+        return PrimStructInfo(DataType("int64"))
 
 
 __all__: list[str] = []
 
-
-def __getattr__(name: str) -> Callable[..., Any]:
-    function = public_function(f"relax.random.{name}")
-    if function is None:
-        raise AttributeError(f"relax.op.random has no operator {name!r}")
-    return function
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *public_names("relax.random.")})
+__getattr__, __dir__ = namespace("relax.random.", globals())

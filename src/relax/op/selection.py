@@ -74,6 +74,12 @@ class Take(Move):
         lifted = outside.reshape(outside.shape + (1,) * (x.ndim - axis - 1))
         return np.where(lifted, np.array(np.nan, x.dtype), found)
 
+    def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
+        x, indices = operands
+        if self.mode != "fast":
+            return None
+        return (apply("grad.take_backward", grad, x, indices, axis=self.axis) if is_float(x) else None), None
+
 
 def _as_int64(indices: Array, modulus: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Indices as int64; what only uint64 holds stays large, or (with a modulus) is counted modulo it."""
@@ -150,10 +156,9 @@ class Bucketize(Operator):
     compute = topi.bucketize
 
     def reference(self, input_tensor: Array, boundaries: Array) -> Array:
-        side = "right" if self.right else "left"
-        return np.asarray(np.searchsorted(boundaries, input_tensor, side)).astype(
-            np.int32 if self.out_int32 else np.int64
-        )
+        search: Any = np.searchsorted
+        found = search(boundaries, input_tensor, "right" if self.right else "left")
+        return np.asarray(found, np.int32 if self.out_int32 else np.int64)
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         return None, None

@@ -43,8 +43,8 @@ def _folded(
     return tensor(dims, dtype)
 
 
-class Reduction(Operator):
-    """The base of reductions over several axes, which keep the dtype."""
+class Folding(Operator):
+    """The base of results of one element for all elements along several axes."""
 
     __slots__ = ()
 
@@ -57,7 +57,8 @@ class Reduction(Operator):
     takes: ClassVar[tuple[str, ...]] = ("float", "int", "uint")
     fold: ClassVar[Callable[..., Array]]
 
-    def infer(self, x: TensorStructInfo) -> TensorStructInfo:
+    def folded(self, x: TensorStructInfo) -> TensorStructInfo:
+        """The struct info of what is left, in the dtype of x."""
         self.require_dtype(x, "x", *self.takes)
         return _folded(x, self.axis, self.keepdims, x.dtype)
 
@@ -67,6 +68,15 @@ class Reduction(Operator):
         axis = tuple(range(len(axes))) if self.axis is None else self.axis
         moved = self.replace(axis=tuple(moved_axis(a, axes) for a in axis))
         return Permuted(moved, (axes,), (axes if self.keepdims else without(axes, axis),))
+
+
+class Reduction(Folding):
+    """The base of reductions over several axes, which keep the dtype."""
+
+    __slots__ = ()
+
+    def infer(self, x: TensorStructInfo) -> TensorStructInfo:
+        return self.folded(x)
 
 
 @operator("relax.sum")
@@ -230,7 +240,7 @@ class Std(Moment):
 
 
 @operator("relax.median")
-class Median(Reduction):
+class Median(Folding):
     """The median along `axis`, of an even number of elements the lower one; NaN if there is one.
 
     Along a single axis a tuple: the values, and the int64 index of the first element that is the median. A dimension
@@ -246,7 +256,7 @@ class Median(Reduction):
     compute = topi.median
 
     def infer(self, x: TensorStructInfo) -> StructInfo:
-        values = Reduction.infer(self, x)
+        values = self.folded(x)
         require_elements(x, self.axis)
         return TupleStructInfo((values, like(values, "int64"))) if self._is_single() else values
 
@@ -275,7 +285,7 @@ class Median(Reduction):
         return None if is_float(operands[0]) else (None,)
 
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
-        rule = Reduction.permuted(self, axes, infos) if self._is_single() else None
+        rule = Folding.permuted(self, axes, infos) if self._is_single() else None
         return None if rule is None else Permuted(rule.operator, rule.operands, rule.results * 2)
 
 

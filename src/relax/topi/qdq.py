@@ -1,4 +1,4 @@
-"""Formulas of quantization: floats as integers (or 8-bit floats) with a scale and a zero point."""
+"""Formulas of quantization: floats as integers (or floats of 8 or 4 bits) with a scale and a zero point."""
 
 # The parameters of a formula are index variables; te.compute says so, but not in a way a type checker can follow.
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false

@@ -15,7 +15,16 @@ from .dense import bias_add, dense, dropout
 from .loss import cross_entropy_with_logits, nll_loss
 from .normalization import batch_norm, group_norm, instance_norm, layer_norm, lrn, rms_norm
 from .padding import pad, pad_by_mode, pixel_shuffle, pixel_unshuffle
-from .pooling import Pooling, adaptive_avg_pool, avg_pool, lp_pool, max_pool, max_pool_with_indices
+from .pooling import (
+    Pooling,
+    adaptive_avg_pool,
+    avg_pool,
+    avg_pool_backward,
+    lp_pool,
+    max_pool,
+    max_pool_backward,
+    max_pool_with_indices,
+)
 from .softmax import log_softmax, softmax
 from .windows import conv_extent, conv_transpose_extent, pad_pairs, per_axis, pool_extent, spatial_axes
 
@@ -25,6 +34,7 @@ __all__ = [
     "attention",
     "attention_var_len",
     "avg_pool",
+    "avg_pool_backward",
     "batch_norm",
     "bias_add",
     "conv",
@@ -47,6 +57,7 @@ __all__ = [
     "lrn",
     "matmul",
     "max_pool",
+    "max_pool_backward",
     "max_pool_with_indices",
     "nll_loss",
     "pad",

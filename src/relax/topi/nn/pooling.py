@@ -12,8 +12,12 @@ from typing import Any
 
 from ... import te
 from ...ir import DataType
-from ...prim import PrimExpr, const, intrin, is_const, simplify
+from ...prim import PrimExpr, Var, const, intrin, is_const, simplify
+from ...tir.buffer import Buffer
+from ...tir.stmt import BufferStore, IfThenElse, SeqStmt, Stmt
+from ..grad import nested
 from ..reduction import argmax_reducer
+from ..transform import reshape
 from ..util import accumulator_dtype
 from .windows import pad_pairs, padded, per_axis, pool_extent, spatial_axes
 
@@ -230,3 +234,54 @@ def adaptive_avg_pool(
         return (sums(*i) / count.astype(wide)).astype(data.dtype)
 
     return te.compute(shape, mean, name)
+
+
+def max_pool_backward(output_grad: te.Tensor, data: te.Tensor, pooling: Pooling) -> te.Tensor:
+    """The gradient of `max_pool`: zeros, to which output_grad is added at the first greatest element of each window."""
+    _, indices = max_pool_with_indices(data, pooling)
+    wide = accumulator_dtype(data.dtype)
+    count: PrimExpr = const(1, "int64")
+    for size in data.shape:
+        count = count * size
+
+    def statement(inputs: list[Buffer], outputs: list[Buffer]) -> Stmt:
+        i, everywhere = [Var(f"i{d}", "int64") for d in range(data.ndim)], Var("k", "int64")
+        fill = nested(BufferStore(outputs[0], const(0, wide), everywhere), [everywhere], [count])
+        at = inputs[1][tuple(i)]
+        added = outputs[0][at] + inputs[0][tuple(i)].astype(wide)
+        add = IfThenElse(at >= 0, BufferStore(outputs[0], added, at))
+        return SeqStmt((fill, nested(add, i, indices.shape)))
+
+    total = te.extern([(simplify(count),)], [output_grad, indices], statement, "max_pool_backward", [wide])[0]
+    whole = reshape(total, data.shape)
+    return te.compute(data.shape, lambda *i: whole(*i).astype(data.dtype), "pool_backward")
+
+
+def avg_pool_backward(
+    output_grad: te.Tensor, data: te.Tensor, pooling: Pooling, count_include_pad: bool = False
+) -> te.Tensor:
+    """The gradient of `avg_pool`: each window's share of output_grad, added to all of its elements in the data."""
+    windows = _Windows(data, pooling)
+    wide = accumulator_dtype(data.dtype)
+    count = windows.counts(count_include_pad, wide)
+    share = te.compute(windows.shape, lambda *i: output_grad(*i).astype(wide) / count(i), "share")
+
+    def statement(inputs: list[Buffer], outputs: list[Buffer]) -> Stmt:
+        everywhere, i = ([Var(f"{name}{d}", "int64") for d in range(data.ndim)] for name in "ki")
+        taps = [Var(f"t{j}", "int64") for j in range(len(windows.places))]
+        place: list[PrimExpr] = list(i)
+        inside: list[PrimExpr] = []
+        for j, d in enumerate(windows.places):
+            place[d] = i[d] * windows.stride[j] + taps[j] * windows.dilate[j] - windows.pads[j][0]
+            inside += [place[d] >= 0, place[d] < data.shape[d]]
+        total = outputs[0][tuple(place)] + inputs[0][tuple(i)]
+        add = BufferStore(outputs[0], total, tuple(place))
+        body = (
+            IfThenElse(intrin.all(*inside), add) if any(reach != (0, 0) for reach in windows.reach) else add
+        )
+        sizes = [const(size, "int64") for size in windows.window]
+        fill = nested(BufferStore(outputs[0], const(0, wide), tuple(everywhere)), everywhere, data.shape)
+        return SeqStmt((fill, nested(nested(body, taps, sizes), i, windows.shape)))
+
+    total = te.extern([data.shape], [share], statement, "avg_pool_backward", [wide])[0]
+    return te.compute(data.shape, lambda *i: total(*i).astype(data.dtype), "pool_backward")

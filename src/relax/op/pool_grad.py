@@ -1,0 +1,119 @@
+"""Backward functions of pooling: ``relax.op.grad.max_pool2d_backward`` and avg_pool2d_backward."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import product
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .. import topi
+from ..ir import StructInfo
+from ..struct_info import TensorStructInfo
+from .dims import require_same_dim, same_dtype
+from .errors import SHAPES, OperatorError
+from .facts import Axes, Permuted
+from .nn.activation import wide
+from .nn.pooling import Pool
+from .nn.windows import in_layout
+from .operator import Array, operator
+
+
+class PoolBackward(Pool):
+    """The base: the gradient of pooling by its data, given that by its result."""
+
+    __slots__ = ()
+
+    takes: ClassVar[tuple[str, ...]] = ("float",)
+    spatial: ClassVar[str] = "HW"
+
+    def infer(self, output_grad: TensorStructInfo, data: TensorStructInfo) -> TensorStructInfo:
+        pooled = self.pooled_info(data)
+        same_dtype(output_grad.dtype, data.dtype, ("output_grad", "data"))
+        self.require_rank("output_grad", output_grad, self.result_letters)
+        for d, (found, size) in enumerate(zip(output_grad.dims or (), pooled.dims or (), strict=False)):
+            message = f"dimension {d} of output_grad must be that of the pooled data"
+            require_same_dim(found, size, OperatorError(SHAPES, message, operand="output_grad"))
+        return data
+
+    def backward(self, formula: Any, output_grad: Any, data: Any) -> Any:
+        """A formula of the gradient in the layout of the data."""
+        if self.result_letters != self.layout:
+            order = [self.result_letters.index(axis) for axis in self.layout]
+            output_grad = topi.transpose(output_grad, order)
+        return self.pooled(partial(formula, output_grad), data)
+
+    def laid_out(self, pooled: Any) -> Any:
+        return pooled  # the gradient has the layout of the data
+
+    def add_window(self, total: Array, window: tuple[Array, ...], x: Array, grad: Array, places: int) -> None:
+        """Add a window's gradient (N, C) to `total`, (N, C, H, W) as x; `window` are the indices of its elements."""
+        raise NotImplementedError
+
+    def reference(self, output_grad: Array, data: Array) -> Array:
+        x = wide(self.canonical(data))
+        grad = wide(in_layout(output_grad, self.result_letters, self.letters))
+        total: Array = np.zeros(x.shape, x.dtype)
+        covered = self.covered(x.shape[2:])
+        for place in product(*(range(len(windows)) for windows in covered)):
+            taps = [windows[i] for windows, i in zip(covered, place, strict=True)]
+            inside = [
+                [t for t in along if 0 <= t < size] for along, size in zip(taps, x.shape[2:], strict=True)
+            ]
+            ends = [size + high for size, (_, high) in zip(x.shape[2:], self.pads, strict=True)]
+            places = [sum(t < end for t in along) for along, end in zip(taps, ends, strict=True)]
+            window = np.ix_(range(x.shape[0]), range(x.shape[1]), *inside)
+            if all(inside):
+                self.add_window(total, window, x, grad[(..., *place)], places[0] * places[1])
+        return in_layout(total, self.letters, self.layout).astype(data.dtype)
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        return None  # both operands would have to move
+
+
+@operator("relax.grad.max_pool2d_backward")
+class MaxPool2dBackward(PoolBackward):
+    """The gradient of `nn.max_pool2d` by its data: output_grad, added at the first greatest element of each window."""
+
+    pool_size: tuple[int, ...] = (1, 1)
+    strides: tuple[int, ...] = (1, 1)
+    padding: tuple[int, ...] = (0, 0, 0, 0)
+    dilation: tuple[int, ...] = (1, 1)
+    ceil_mode: bool = False
+    count_include_pad: bool = False
+    layout: str = "NCHW"
+    out_layout: str | None = None
+
+    def compute(self, output_grad: Any, data: Any) -> Any:
+        return self.backward(topi.nn.max_pool_backward, output_grad, data)
+
+    def add_window(self, total: Array, window: tuple[Array, ...], x: Array, grad: Array, places: int) -> None:
+        values = x[window]
+        planes: Any = np.ndindex(grad.shape)
+        for n, c in planes:
+            row, column = np.unravel_index(np.argmax(values[n, c]), values.shape[2:])
+            total[n, c, window[2].flat[row], window[3].flat[column]] += grad[n, c]
+
+
+@operator("relax.grad.avg_pool2d_backward")
+class AvgPool2dBackward(PoolBackward):
+    """The gradient of `nn.avg_pool2d` by its data: each window's share of output_grad, added to all its elements."""
+
+    pool_size: tuple[int, ...] = (1, 1)
+    strides: tuple[int, ...] = (1, 1)
+    padding: tuple[int, ...] = (0, 0, 0, 0)
+    dilation: tuple[int, ...] = (1, 1)
+    ceil_mode: bool = False
+    count_include_pad: bool = False
+    layout: str = "NCHW"
+    out_layout: str | None = None
+
+    def compute(self, output_grad: Any, data: Any) -> Any:
+        formula = partial(topi.nn.avg_pool_backward, count_include_pad=self.count_include_pad)
+        return self.backward(formula, output_grad, data)
+
+    def add_window(self, total: Array, window: tuple[Array, ...], x: Array, grad: Array, places: int) -> None:
+        count = places if self.count_include_pad else window[2].size * window[3].size
+        total[window] += (grad / x.dtype.type(max(count, 1)))[..., None, None]
