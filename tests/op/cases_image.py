@@ -57,7 +57,7 @@ for mode in MODES:
     ]
     region = (0.1, 0.0, 0.9, 1.2) if mode == "tf_crop_and_resize" else None
     CASES += [
-        resize((5, 7), (2, 10), (0.5, 1.45), region, coordinate_transformation_mode=mode),
+        resize((5, 7), (2, 12 if region else 10), (0.5, 1.45), region, coordinate_transformation_mode=mode),
         resize((5, 1), (1, 1), None, region, coordinate_transformation_mode=mode, method="cubic"),
     ]
 CASES += [
@@ -81,6 +81,10 @@ CASES += [
     resize2d((1, 2, 3, 4), (0, 6), method="nearest_neighbor"),
     resize2d((1, 1, 1, 1), (2, 2)),
 ]
+BAD_SCALES = "scales must be positive, and size the scaled lengths, rounded"
+for size, scale in ((4, 0.5), (2, 0.9), (3, -1), (3, np.nan)):
+    case = resize((6,), (size,), (scale,))
+    CASES += [Case(case.op, case.operands, raises=(AssertionError, BAD_SCALES))]
 # any axes, of any number of dimensions
 CASES += [
     resize((3, 4, 5), (6, 2), axes=(0, -1)),

@@ -1,5 +1,9 @@
 """Resizing: resize of any axes, and resize2d of images."""
 
+# NumPy's own types leave much of what references compute unknown.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -45,6 +49,11 @@ class Resizing(Operator):
     extrapolation_value: float
     out_dtype: DataType | None
 
+    @property
+    def cropped(self) -> bool:
+        """True if a region of the data is resized, beyond which there may be places."""
+        return self.coordinate_transformation_mode == "tf_crop_and_resize"
+
     def resized(self, data: TensorStructInfo, size: ShapeStructInfo, axes: Sequence[int]) -> TensorStructInfo:
         """The result: the data's struct info with the sizes of `axes` replaced."""
         if self.method != "nearest_neighbor":
@@ -77,10 +86,15 @@ class Resizing(Operator):
             region = (0.0, 1.0) if roi is None else (float(roi[k]), float(roi[k + len(axes)]))
             scale = None if scales is None else float(scales[k])
             length = data.shape[axis]
+            if scale is not None:
+                full = length * scale * (region[1] - region[0] if self.cropped else 1)
+                slack = abs(full) * 1e-6
+                if not (scale > 0 and -0.5 - slack <= full - sizes[k] <= 1 + slack):
+                    raise AssertionError(topi.image.SCALE_MESSAGE)
             places = self.places(length, sizes[k], scale, region)
             taps, weights = self._taps(places, length, sizes[k], scale, antialias)
             out = _gathered(out, axis, np.clip(taps, 0, max(length - 1, 0)), weights)
-            if self.coordinate_transformation_mode == "tf_crop_and_resize":
+            if self.cropped:
                 beyond = (places < 0) | (places > length - 1)
                 outside = outside | beyond.reshape([-1 if d == axis else 1 for d in range(data.ndim)])
         result = convert_array(np.asarray(out), dtype)
@@ -186,6 +200,9 @@ class Resize(Resizing):
     ) -> TensorStructInfo:
         smooth = self.method != "nearest_neighbor" or not self.antialias
         self.require_attribute(smooth, "antialias", 'False with method "nearest_neighbor"')
+        if self.antialias and scales is not None and self.cropped:
+            message = "scales cannot be given with antialias in tf_crop_and_resize"
+            raise OperatorError(SHAPES, message, operand="scales", hint="give the size alone")
         if data.ndim == -1:
             return tensor(None, self.out_dtype or data.dtype)
         axes = normalize_axes(self.numbered(data.ndim), data.ndim, "axes", "data")
