@@ -57,7 +57,7 @@ for mode in MODES:
     ]
     region = (0.1, 0.0, 0.9, 1.2) if mode == "tf_crop_and_resize" else None
     CASES += [
-        resize((5, 7), (2, 12 if region else 10), (0.5, 1.45), region, coordinate_transformation_mode=mode),
+        resize((5, 7), (2, 10), (0.5, 1.45), region, coordinate_transformation_mode=mode),
         resize((5, 1), (1, 1), None, region, coordinate_transformation_mode=mode, method="cubic"),
     ]
 CASES += [
@@ -99,6 +99,15 @@ for method in ("linear", "cubic"):
         resize((9, 12), (4, 5), method=method, antialias=True),
         resize((9, 12), (4, 7), (0.5, 0.6), method=method, antialias=True),
         resize((5, 4), (10, 3), method=method, antialias=True, cubic_exclude=True),
+        resize(
+            (9,),
+            (4,),
+            (0.5,),
+            (-0.5, 1.25),
+            method=method,
+            antialias=True,
+            coordinate_transformation_mode="tf_crop_and_resize",
+        ),
         resize((7,), (0,), method=method, antialias=True),
         resize((7,), (1,), method=method, antialias=True),
     ]

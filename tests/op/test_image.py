@@ -101,16 +101,6 @@ def test_unknown_sizes():
         ),
         (lambda: op.image.resize(tensor(4), (2,), tensor(2)), "dimension 0 of scales must be 1"),
         (
-            lambda: op.image.resize(
-                tensor(4),
-                (2,),
-                tensor(1),
-                antialias=True,
-                coordinate_transformation_mode="tf_crop_and_resize",
-            ),
-            "scales cannot be given with antialias in tf_crop_and_resize",
-        ),
-        (
             lambda: op.image.grid_sample(image, tensor(n, 3, 7, w)),
             "dimension 1 of grid must be 2, the length of its vectors",
         ),

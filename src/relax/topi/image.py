@@ -83,7 +83,7 @@ def _coordinate(axis: _Axis, mode: str, o: PrimExpr) -> PrimExpr:
             return Select(axis.stretched().equal(1.0), zero, place * last / (axis.stretched() - 1.0))
         case _:  # tf_crop_and_resize
             extent = (axis.end - axis.start) * last
-            full = axis.stretched() if axis.scale is None else axis.stretched() * (axis.end - axis.start)
+            full = axis.stretched()
             inside = axis.start * last + place * extent / (full - 1.0)
             return Select(full > 1.0, inside, half * (axis.start + axis.end) * last)
 
@@ -224,8 +224,7 @@ def resize(
         return f64(roi(k) if isinstance(roi, te.Tensor) else roi[k])
 
     if scales is not None and numbers:
-        cropped = roi if mode == "tf_crop_and_resize" and isinstance(roi, te.Tensor) else None
-        scales = _checked_scales(scales, cropped, [data.shape[number] for number in numbers], size)
+        scales = _checked_scales(scales, [data.shape[number] for number in numbers], size)
     resized: list[_Axis] = []
     places: dict[int, te.Tensor] = {}
     for k, number in enumerate(numbers):
@@ -243,9 +242,7 @@ def resize(
     return _finished(out, resized, places, mode, extrapolation_value, out_dtype or data.dtype)
 
 
-def _checked_scales(
-    scales: te.Tensor, roi: te.Tensor | None, lengths: Sequence[PrimExpr], size: Sequence[PrimExpr]
-) -> te.Tensor:
+def _checked_scales(scales: te.Tensor, lengths: Sequence[PrimExpr], size: Sequence[PrimExpr]) -> te.Tensor:
     """The scales in float64; the kernel asserts that sizes are the scaled lengths, rounded down or to nearest."""
     count = len(lengths)
 
@@ -254,16 +251,13 @@ def _checked_scales(
         for k, (length, extent) in enumerate(zip(lengths, size, strict=True)):
             scale = f64(ins[0][k])
             full = f64(length) * scale
-            if roi is not None:
-                full = full * (f64(ins[1][k + count]) - f64(ins[1][k]))
             slack = intrin.abs(full) * 1e-6  # scales have been rounded to float32
             over = full - f64(extent)
             legal = intrin.all(scale > 0.0, over >= -0.5 - slack, over <= 1.0 + slack)
             parts.append(AssertStmt(legal, SCALE_MESSAGE, BufferStore(outs[0], scale, (k,))))
         return SeqStmt(tuple(parts))
 
-    inputs = [scales] if roi is None else [scales, roi]
-    return te.extern([(count,)], inputs, statement, "resize_scale", ["float64"])[0]
+    return te.extern([(count,)], [scales], statement, "resize_scale", ["float64"])[0]
 
 
 def _places(axis: _Axis, mode: str) -> te.Tensor:

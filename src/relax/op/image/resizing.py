@@ -87,7 +87,7 @@ class Resizing(Operator):
             scale = None if scales is None else float(scales[k])
             length = data.shape[axis]
             if scale is not None:
-                full = length * scale * (region[1] - region[0] if self.cropped else 1)
+                full = length * scale
                 slack = abs(full) * 1e-6
                 if not (scale > 0 and -0.5 - slack <= full - sizes[k] <= 1 + slack):
                     raise AssertionError(topi.image.SCALE_MESSAGE)
@@ -124,7 +124,7 @@ class Resizing(Operator):
             case "align_corners":
                 return np.zeros(size) if stretched == 1 else o * (length - 1) / (stretched - 1)
             case _:
-                full = stretched if scale is None else stretched * (end - start)
+                full = stretched
                 if full > 1:
                     return start * (length - 1) + o * ((end - start) * (length - 1)) / (full - 1)
                 return np.full(size, 0.5 * (start + end) * (length - 1))
@@ -200,9 +200,6 @@ class Resize(Resizing):
     ) -> TensorStructInfo:
         smooth = self.method != "nearest_neighbor" or not self.antialias
         self.require_attribute(smooth, "antialias", 'False with method "nearest_neighbor"')
-        if self.antialias and scales is not None and self.cropped:
-            message = "scales cannot be given with antialias in tf_crop_and_resize"
-            raise OperatorError(SHAPES, message, operand="scales", hint="give the size alone")
         if data.ndim == -1:
             return tensor(None, self.out_dtype or data.dtype)
         axes = normalize_axes(self.numbered(data.ndim), data.ndim, "axes", "data")
