@@ -81,6 +81,10 @@ CASES += [
     resize2d((1, 2, 3, 4), (0, 6), method="nearest_neighbor"),
     resize2d((1, 1, 1, 1), (2, 2)),
 ]
+BAD_SCALES = "scales must be positive, and size the scaled lengths, rounded"
+for size, scale in ((4, 0.5), (2, 0.9), (3, -1), (3, np.nan)):
+    case = resize((6,), (size,), (scale,))
+    CASES += [Case(case.op, case.operands, raises=(AssertionError, BAD_SCALES))]
 # any axes, of any number of dimensions
 CASES += [
     resize((3, 4, 5), (6, 2), axes=(0, -1)),
@@ -95,6 +99,15 @@ for method in ("linear", "cubic"):
         resize((9, 12), (4, 5), method=method, antialias=True),
         resize((9, 12), (4, 7), (0.5, 0.6), method=method, antialias=True),
         resize((5, 4), (10, 3), method=method, antialias=True, cubic_exclude=True),
+        resize(
+            (9,),
+            (4,),
+            (0.5,),
+            (-0.5, 1.25),
+            method=method,
+            antialias=True,
+            coordinate_transformation_mode="tf_crop_and_resize",
+        ),
         resize((7,), (0,), method=method, antialias=True),
         resize((7,), (1,), method=method, antialias=True),
     ]

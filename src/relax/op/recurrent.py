@@ -1,5 +1,9 @@
 """Recurrent networks, as ONNX defines them: rnn, gru, lstm."""
 
+# NumPy's own types leave much of what references compute unknown.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -280,8 +284,8 @@ class Gru(Recurrent):
     """(Y, Y_h) of a gated recurrent unit; its gates are update z, reset r and hidden h, in this order.
 
     z, r = f(W x + R h + b), by default sigmoids; n = g(W x + Wb + R (r h) + Rb), by default tanh, or with
-    `linear_before_reset` g(W x + Wb + r (R h + Rb)); the state becomes (1 - z) n + z h. The rest is as in `nn.rnn`, with
-    two activations (f, g) for each direction.
+    `linear_before_reset` g(W x + Wb + r (R h + Rb)); the state becomes (1 - z) n + z h. The rest is as in `nn.rnn`,
+    with two activations (f, g) for each direction.
     """
 
     gates: ClassVar[int] = 3

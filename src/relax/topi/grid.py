@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, Final
@@ -96,34 +97,51 @@ class _Sampler:
         back = period - rest if self.align else period - 1 - rest
         return intrin.min(rest, back)
 
-    def sample(self, n: PrimExpr, c: PrimExpr, coordinates: Sequence[PrimExpr]) -> PrimExpr:
-        """The value at coordinates, in the order of the letters."""
-        return _bind(
-            [self.place(k, x) for k, x in enumerate(coordinates)], lambda places: self._at(n, c, places)
-        )
+    def nearest(self, n: PrimExpr, c: PrimExpr, places: Sequence[PrimExpr]) -> PrimExpr:
+        """The element at places, which are rounded."""
+        return self.pixel(n, c, [cast("int64", x) for x in places])
 
-    def _at(self, n: PrimExpr, c: PrimExpr, places: Sequence[PrimExpr]) -> PrimExpr:
-        if self.method == "nearest":
-            return self.pixel(n, c, [cast("int64", x) for x in places])
-        reach = 1 if self.method == "bilinear" else 2
-        floors = [intrin.floor(x) for x in places]
-        # Far from the image, the steps from the floor must not wrap around.
-        bases = [intrin.max(intrin.min(cast("int64", x), 1 << 62), -(1 << 62)) for x in floors]
-        fractions = [x - low for x, low in zip(places, floors, strict=True)]
+    def linear(self, n: PrimExpr, c: PrimExpr, places: Sequence[PrimExpr]) -> PrimExpr:
+        """The elements around places times their weights."""
 
-        def weigh(parts: Sequence[PrimExpr]) -> PrimExpr:
-            starts, rest = parts[: len(bases)], parts[len(bases) :]
-            total: PrimExpr | None = None
-            for taps in product(range(1 - reach, reach + 1), repeat=len(places)):
-                value = self.pixel(n, c, [b + t for b, t in zip(starts, taps, strict=True)])
-                for fraction, tap in zip(rest, taps, strict=True):
-                    distance = fraction - float(tap)
-                    value = value * (triangle(distance) if reach == 1 else keys_cubic(distance, ALPHA))
-                total = value if total is None else total + value
-            assert total is not None
-            return total
+        def weigh(values: Sequence[PrimExpr]) -> PrimExpr:
+            terms = [
+                self.tap(n, c, values, [const(t, "int64") for t in taps], triangle)
+                for taps in product((0, 1), repeat=len(values))
+            ]
+            return functools.reduce(lambda total, term: total + term, terms)
 
-        return _bind([*bases, *fractions], weigh)
+        return _bind(places, weigh)
+
+    def cubic(self, n: PrimExpr, c: PrimExpr, places: Sequence[PrimExpr], taps: Sequence[Any]) -> PrimExpr:
+        """One of the 4ⁿ elements around places times its weight, tap 1 being the one before."""
+
+        def weigh(values: Sequence[PrimExpr]) -> PrimExpr:
+            return self.tap(n, c, values, [tap - 1 for tap in taps], lambda d: keys_cubic(d, ALPHA))
+
+        return _bind(places, weigh)
+
+    def tap(
+        self,
+        n: PrimExpr,
+        c: PrimExpr,
+        places: Sequence[PrimExpr],
+        taps: Sequence[PrimExpr],
+        weight: Callable[[PrimExpr], PrimExpr],
+    ) -> PrimExpr:
+        """The element so many steps from the ones before places, times its weight."""
+
+        def weighed(parts: Sequence[PrimExpr]) -> PrimExpr:
+            lows, indices = parts[: len(places)], parts[len(places) :]
+            value = self.pixel(n, c, indices)
+            for place, low, tap in zip(places, lows, taps, strict=True):
+                value = value * weight(place - low - cast(self.wide, tap))
+            return value
+
+        lows = [intrin.floor(x) for x in places]
+        # Far from the image, steps from the floor must not wrap around.
+        starts = [intrin.max(intrin.min(cast("int64", x), 1 << 62), -(1 << 62)) for x in lows]
+        return _bind([*lows, *(start + tap for start, tap in zip(starts, taps, strict=True))], weighed)
 
 
 def _bind(values: Sequence[PrimExpr], body: Callable[[list[PrimExpr]], PrimExpr]) -> PrimExpr:
@@ -160,17 +178,36 @@ def grid_sample(
     sizes = dict(zip(sampler.letters, grid.shape[2:] if first else grid.shape[1:-1], strict=True))
     sizes |= {"N": data.shape[layout.index("N")], "C": data.shape[layout.index("C")]}
 
-    def element(*i: Any) -> PrimExpr:
+    outer = [sizes[letter] for letter in sampler.letters]
+
+    def coordinate(n: Any, k: int, where: Sequence[Any]) -> PrimExpr:
+        d = rank - 1 - k  # the grid's vectors are (x, y, z), the letters (D, H, W)
+        return grid(*([n, d, *where] if first else [n, *where, d])).astype(wide)
+
+    places = [
+        te.compute(
+            (sizes["N"], *outer), lambda n, *w, k=k: sampler.place(k, coordinate(n, k, w)), f"grid_place{k}"
+        )
+        for k in range(rank)
+    ]
+
+    def operands(i: Sequence[Any]) -> tuple[Any, Any, list[PrimExpr]]:
         at = dict(zip(layout, i, strict=True))
-        outer = [at[letter] for letter in sampler.letters]
+        where = [at["N"], *(at[letter] for letter in sampler.letters)]
+        return at["N"], at["C"], [place(*where) for place in places]
 
-        def coordinate(k: int) -> PrimExpr:  # the grid's vectors are (x, y, z), the letters (D, H, W)
-            d = rank - 1 - k
-            return grid(*([at["N"], d, *outer] if first else [at["N"], *outer, d])).astype(wide)
-
-        return sampler.sample(at["N"], at["C"], [coordinate(k) for k in range(rank)]).astype(data.dtype)
-
-    return te.compute([sizes[letter] for letter in layout], element, "grid_sample")
+    shape = [sizes[letter] for letter in layout]
+    if method != "bicubic":
+        sample = sampler.nearest if method == "nearest" else sampler.linear
+        return te.compute(shape, lambda *i: sample(*operands(i)).astype(data.dtype), "grid_sample")
+    taps = [te.reduce_axis((0, 4), f"t{k}") for k in range(rank)]
+    steps = [tap.var for tap in taps]
+    total = te.compute(
+        shape, lambda *i: te.sum(sampler.cubic(*operands(i), steps), axis=taps), "grid_sample_sum"
+    )
+    if wide == data.dtype:
+        return total
+    return te.compute(shape, lambda *i: total(*i).astype(data.dtype), "grid_sample")
 
 
 def affine_grid(

@@ -17,11 +17,16 @@ from typing import Any, Final
 from .. import te
 from ..ir import DataType
 from ..prim import PrimExpr, Select, cast, const, intrin
+from ..tir.buffer import Buffer
+from ..tir.stmt import AssertStmt, BufferStore, SeqStmt, Stmt
 from .twofold import let
 from .util import accumulator_dtype, normalize_axis
 
 REACH: Final = {"linear": 1, "cubic": 2}
 """Distance from the coordinate up to which a method weighs elements."""
+
+
+SCALE_MESSAGE: Final = "scales must be positive, and size the scaled lengths, rounded"
 
 
 def f64(value: Any) -> PrimExpr:
@@ -78,7 +83,7 @@ def _coordinate(axis: _Axis, mode: str, o: PrimExpr) -> PrimExpr:
             return Select(axis.stretched().equal(1.0), zero, place * last / (axis.stretched() - 1.0))
         case _:  # tf_crop_and_resize
             extent = (axis.end - axis.start) * last
-            full = axis.stretched() if axis.scale is None else axis.stretched() * (axis.end - axis.start)
+            full = axis.stretched()
             inside = axis.start * last + place * extent / (full - 1.0)
             return Select(full > 1.0, inside, half * (axis.start + axis.end) * last)
 
@@ -218,6 +223,8 @@ def resize(
             return const(float(k >= count), "float64")
         return f64(roi(k) if isinstance(roi, te.Tensor) else roi[k])
 
+    if scales is not None and numbers:
+        scales = _checked_scales(scales, [data.shape[number] for number in numbers], size)
     resized: list[_Axis] = []
     places: dict[int, te.Tensor] = {}
     for k, number in enumerate(numbers):
@@ -233,6 +240,24 @@ def resize(
             taps = _taps(axis, places[axis.number], method, cubic_alpha, cubic_exclude, antialias)
             out = _weighed(out, axis, taps, antialias)
     return _finished(out, resized, places, mode, extrapolation_value, out_dtype or data.dtype)
+
+
+def _checked_scales(scales: te.Tensor, lengths: Sequence[PrimExpr], size: Sequence[PrimExpr]) -> te.Tensor:
+    """The scales in float64; the kernel asserts that sizes are the scaled lengths, rounded down or to nearest."""
+    count = len(lengths)
+
+    def statement(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
+        parts: list[Stmt] = []
+        for k, (length, extent) in enumerate(zip(lengths, size, strict=True)):
+            scale = f64(ins[0][k])
+            full = f64(length) * scale
+            slack = intrin.abs(full) * 1e-6  # scales have been rounded to float32
+            over = full - f64(extent)
+            legal = intrin.all(scale > 0.0, over >= -0.5 - slack, over <= 1.0 + slack)
+            parts.append(AssertStmt(legal, SCALE_MESSAGE, BufferStore(outs[0], scale, (k,))))
+        return SeqStmt(tuple(parts))
+
+    return te.extern([(count,)], [scales], statement, "resize_scale", ["float64"])[0]
 
 
 def _places(axis: _Axis, mode: str) -> te.Tensor:
@@ -282,4 +307,4 @@ def _finished(
     return te.compute(out.shape, element, "resize")
 
 
-__all__ = ["REACH", "f64", "inside_of", "keys_cubic", "resize", "resize_dtype", "triangle"]
+__all__ = ["REACH", "SCALE_MESSAGE", "f64", "inside_of", "keys_cubic", "resize", "resize_dtype", "triangle"]

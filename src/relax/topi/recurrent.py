@@ -215,7 +215,7 @@ def _gru_cell(linear_before_reset: bool) -> Cell:
 
 @dataclass(frozen=True)
 class Recurrence:
-    """What a recurrent layer computes, beside its operands."""
+    """The computation of a recurrent layer, without its operands."""
 
     name: str
     cell: Cell
@@ -369,7 +369,7 @@ class _Writer:
         n = Var("n", "int64")
         length = cast("int64", lens[n])
         holds = intrin.all(length >= 0, length <= self.scan.steps)
-        message = f"{self.scan.what.name}: sequence_lens must be from 0 to the number of steps"
+        message = "sequence_lens must be from 0 to the number of steps"
         return For(n, 0, self.scan.batch, "serial", AssertStmt(holds, message, NOTHING))
 
     def _state_index(self, d: int, j: PrimExpr) -> tuple[Any, ...]:

@@ -369,8 +369,8 @@ def _roi_loops(
         body = _bound("gy", grid(r, 0), lambda gy: _bound("gx", grid(r, 1), lambda gx: elements(gy, gx)))
         legal = intrin.all(where[r] >= 0, where[r] < batch)
         small = intrin.all(grid(r, 0) <= MOST_SAMPLES, grid(r, 1) <= MOST_SAMPLES)
-        body = AssertStmt(small, "roi_align: a region is too large to sample", body)
-        return AssertStmt(legal, "roi_align: the image of a region is out of range", body)
+        body = AssertStmt(small, "a region is too large to sample", body)
+        return AssertStmt(legal, "the image of a region is out of range", body)
 
     return _loop("r", out.shape[0], region)
 
@@ -443,7 +443,7 @@ def col2im(
 ) -> te.Tensor:
     """Sums of overlapping blocks; see `relax.op.vision.Col2Im`."""
     rank = len(image_shape)
-    strides, dilation = spread(strides, rank), spread(dilation, rank)
+    strides, dilation = per_axis(strides, rank), per_axis(dilation, rank)
     pads = pad_pairs(padding, rank)
     wide = accumulator_dtype(data.dtype)
     blocks = [
@@ -472,9 +472,4 @@ def col2im(
     return te.compute(sums.shape, lambda *i: sums(*i).astype(data.dtype), "col2im_cast")
 
 
-def spread(values: Sequence[int], rank: int) -> tuple[int, ...]:
-    """A number for each of `rank` dimensions, from as many or from one."""
-    return tuple(values) * rank if len(values) == 1 else tuple(values)
-
-
-__all__ = ["bilinear", "col2im", "deform_conv2d", "padded_non_max_suppression", "roi_align", "spread"]
+__all__ = ["bilinear", "col2im", "deform_conv2d", "padded_non_max_suppression", "roi_align"]

@@ -1,5 +1,9 @@
 """Sampling of images at the places of a grid: grid_sample, affine_grid."""
 
+# NumPy's own types leave much of what references compute unknown.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -34,7 +38,6 @@ class GridSample(Operator):
     """
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.NEVER
-    total = True
 
     method: Literal["bilinear", "nearest", "bicubic"] = "bilinear"
     layout: str = "NCHW"

@@ -1,5 +1,9 @@
 """Resizing: resize of any axes, and resize2d of images."""
 
+# NumPy's own types leave much of what references compute unknown.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -45,6 +49,11 @@ class Resizing(Operator):
     extrapolation_value: float
     out_dtype: DataType | None
 
+    @property
+    def cropped(self) -> bool:
+        """True if a region of the data is resized, beyond which there may be places."""
+        return self.coordinate_transformation_mode == "tf_crop_and_resize"
+
     def resized(self, data: TensorStructInfo, size: ShapeStructInfo, axes: Sequence[int]) -> TensorStructInfo:
         """The result: the data's struct info with the sizes of `axes` replaced."""
         if self.method != "nearest_neighbor":
@@ -77,10 +86,15 @@ class Resizing(Operator):
             region = (0.0, 1.0) if roi is None else (float(roi[k]), float(roi[k + len(axes)]))
             scale = None if scales is None else float(scales[k])
             length = data.shape[axis]
+            if scale is not None:
+                full = length * scale
+                slack = abs(full) * 1e-6
+                if not (scale > 0 and -0.5 - slack <= full - sizes[k] <= 1 + slack):
+                    raise AssertionError(topi.image.SCALE_MESSAGE)
             places = self.places(length, sizes[k], scale, region)
             taps, weights = self._taps(places, length, sizes[k], scale, antialias)
             out = _gathered(out, axis, np.clip(taps, 0, max(length - 1, 0)), weights)
-            if self.coordinate_transformation_mode == "tf_crop_and_resize":
+            if self.cropped:
                 beyond = (places < 0) | (places > length - 1)
                 outside = outside | beyond.reshape([-1 if d == axis else 1 for d in range(data.ndim)])
         result = convert_array(np.asarray(out), dtype)
@@ -110,7 +124,7 @@ class Resizing(Operator):
             case "align_corners":
                 return np.zeros(size) if stretched == 1 else o * (length - 1) / (stretched - 1)
             case _:
-                full = stretched if scale is None else stretched * (end - start)
+                full = stretched
                 if full > 1:
                     return start * (length - 1) + o * ((end - start) * (length - 1)) / (full - 1)
                 return np.full(size, 0.5 * (start + end) * (length - 1))

@@ -1,5 +1,9 @@
 """Convolution with moved taps, and the sum of overlapping blocks: deform_conv2d, col2im."""
 
+# NumPy's own types leave much of what references compute unknown.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -8,40 +12,21 @@ from typing import ClassVar
 import numpy as np
 
 from ... import topi
-from ...ir import DataType
+from ...ir import DataType, StructInfo
 from ...prim import IntImm, PrimExpr, simplify
 from ...runtime.rounding import convert_array
 from ...struct_info import ShapeStructInfo, TensorStructInfo
 from ..dims import same_dtype, tensor
 from ..errors import SHAPES, OperatorError
-from ..facts import MixedPrecision
+from ..facts import Axes, MixedPrecision, Permuted
 from ..nn.activation import wide
+from ..nn.windows import Windowed
 from ..operator import Array, Operator, operator
 from ..sizes import require_dim, require_rank
 
 
-class Windows(Operator):
-    """The base of operators with strides, padding and dilation."""
-
-    __slots__ = ()
-
-    strides: tuple[int, ...]
-    padding: tuple[int, ...]
-    dilation: tuple[int, ...]
-
-    def require_windows(self, rank: int) -> None:
-        """Complain of strides, dilation or padding that make no sense for `rank` spatial dimensions."""
-        several = f"1 or {rank} numbers" if rank > 1 else "1 number"
-        for name in ("strides", "dilation"):
-            values = getattr(self, name)
-            fits = len(values) in (1, rank) and min(values) >= 1
-            self.require_attribute(fits, name, f"{several}, each at least 1")
-        fits = len(self.padding) in (1, rank, 2 * rank) and min(self.padding) >= 0
-        self.require_attribute(fits, "padding", f"1, {rank} or {2 * rank} numbers, each at least 0")
-
-
 @operator("relax.vision.deform_conv2d")
-class DeformConv2d(Windows):
+class DeformConv2d(Windowed):
     """Convolution whose taps are moved: data (N, C, H, W), weight (O, C / groups, KH, KW), bias (O,).
 
     offset (N, offset_groups · KH · KW · 2, OH, OW) holds for each tap the distances (y, x) by which it is moved, the
@@ -49,6 +34,7 @@ class DeformConv2d(Windows):
     """
 
     mixed_precision: ClassVar[MixedPrecision] = MixedPrecision.NEVER
+    spatial: ClassVar[str] = "HW"
 
     strides: tuple[int, ...] = (1, 1)
     padding: tuple[int, ...] = (0, 0)
@@ -65,7 +51,9 @@ class DeformConv2d(Windows):
         bias: TensorStructInfo | None = None,
         mask: TensorStructInfo | None = None,
     ) -> TensorStructInfo:
-        self.require_windows(2)
+        self.require_numbers("strides", 1)
+        self.require_numbers("dilation", 1)
+        self.require_numbers("padding", 0, ends=True)
         self.require_attribute(self.groups >= 1, "groups", "at least 1")
         self.require_attribute(self.offset_groups >= 1, "offset_groups", "at least 1")
         operands = {"data": data, "offset": offset, "weight": weight, "bias": bias, "mask": mask}
@@ -98,17 +86,15 @@ class DeformConv2d(Windows):
         return tensor((batch, outputs, *out), dtype)
 
     def _extents(self, sizes: Sequence[PrimExpr], window: Sequence[PrimExpr]) -> list[PrimExpr]:
-        strides, dilation = topi.nn.per_axis(self.strides, 2), topi.nn.per_axis(self.dilation, 2)
-        pads = topi.nn.pad_pairs(self.padding)
-        extents: list[PrimExpr] = []
-        for a in range(2):
-            size = simplify(topi.nn.conv_extent(sizes[a], window[a], pads[a], strides[a], dilation[a]))
-            if isinstance(size, IntImm) and size.value < 0:
-                axis = "HW"[a]
-                message = f"the window is larger than the padded data along {axis}"
-                raise OperatorError(SHAPES, message, operand="data")
-            extents.append(size)
-        return extents
+        strides, dilation = self.per_axis("strides"), self.per_axis("dilation")
+        extents = zip(sizes, window, self.pads, strides, dilation, strict=True)
+        return [
+            self.require_room(topi.nn.conv_extent(*extent), axis)
+            for axis, extent in zip(self.spatial, extents, strict=True)
+        ]
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        return None  # it has no layout
 
     def reference(
         self,
@@ -119,8 +105,8 @@ class DeformConv2d(Windows):
         mask: Array | None = None,
     ) -> Array:
         x, moved, w = wide(data), wide(offset), wide(weight)
-        (sy, sx), (dy, dx) = topi.nn.per_axis(self.strides, 2), topi.nn.per_axis(self.dilation, 2)
-        (top, _), (left, _) = topi.nn.pad_pairs(self.padding)
+        (sy, sx), (dy, dx) = self.per_axis("strides"), self.per_axis("dilation")
+        (top, _), (left, _) = self.pads
         n, channels = x.shape[:2]
         outputs, per_group, kh, kw = w.shape
         rows, columns = moved.shape[2:]
@@ -158,7 +144,7 @@ def _interpolated(images: Array, rows: Array, columns: Array) -> Array:
 
 
 @operator("relax.vision.col2im")
-class Col2Im(Windows):
+class Col2Im(Operator):
     """Images from blocks, whose elements at the same place are added: the reverse of cutting images into blocks.
 
     data (N, C · elements of a block, blocks), the blocks counted in row-major order; result (N, C, *image_shape). A
@@ -183,13 +169,13 @@ class Col2Im(Windows):
         if block_shape.ndim != rank or rank == 0:
             message = f"block_shape must have {max(rank, 1)} numbers, found {block_shape.ndim}"
             raise OperatorError(SHAPES, message, operand="block_shape")
-        self.require_windows(rank)
+        self._require_windows(rank)
         if data.dims is None or image_shape.values is None or block_shape.values is None:
             return tensor(None, data.dtype, rank + 2)
         batch, rows, _ = data.dims
         elements: PrimExpr = IntImm("int64", 1)
         blocks: PrimExpr = IntImm("int64", 1)
-        strides, dilation = (topi.vision.spread(v, rank) for v in (self.strides, self.dilation))
+        strides, dilation = (topi.nn.per_axis(v, rank) for v in (self.strides, self.dilation))
         pads = topi.nn.pad_pairs(self.padding, rank)
         for a, (size, extent) in enumerate(zip(image_shape.values, block_shape.values, strict=True)):
             elements = elements * extent
@@ -202,9 +188,19 @@ class Col2Im(Windows):
         require_dim("data", data, 1, simplify(channels * elements), "a multiple of the elements of a block")
         return tensor((batch, channels, *image_shape.values), data.dtype)
 
+    def _require_windows(self, rank: int) -> None:
+        """Complain of strides, dilation or padding that make no sense for `rank` spatial dimensions."""
+        several = f"1 or {rank} numbers" if rank > 1 else "1 number"
+        for name in ("strides", "dilation"):
+            values = getattr(self, name)
+            fits = len(values) in (1, rank) and min(values) >= 1
+            self.require_attribute(fits, name, f"{several}, each at least 1")
+        fits = len(self.padding) in (1, rank, 2 * rank) and min(self.padding) >= 0
+        self.require_attribute(fits, "padding", f"1, {rank} or {2 * rank} numbers, each at least 0")
+
     def reference(self, data: Array, image_shape: Sequence[int], block_shape: Sequence[int]) -> Array:
         rank, kind = len(image_shape), DataType(data.dtype.name)
-        strides, dilation = (topi.vision.spread(v, rank) for v in (self.strides, self.dilation))
+        strides, dilation = (topi.nn.per_axis(v, rank) for v in (self.strides, self.dilation))
         pads = topi.nn.pad_pairs(self.padding, rank)
         x = wide(data) if kind.is_float else data
         counts = [

@@ -1,5 +1,9 @@
 """Regions of interest: roi_align."""
 
+# NumPy's own types leave much of what references compute unknown.
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false
+
 from __future__ import annotations
 
 from typing import ClassVar, Literal
@@ -24,7 +28,7 @@ class RoiAlign(Operator):
     A sample is interpolated between the four elements around it; in mode "weighted_max", which is ONNX's "max", it is
     the greatest of these times their weights.
 
-    data (N, C, H, W) in `layout`; rois (regions, 5) hold (image, x1, y1, x2, y2), or (regions, 4) without the image where
+    data (N, C, H, W) in `layout`; rois (regions, 5) hold (image, x1, y1, x2, y2), or (regions, 4) without the image if
     batch_indices (regions,) has them; times `spatial_scale`, they are places in the data. A part has `sample_ratio`
     samples along each side, or if that is not positive as many as its size, rounded up. `aligned`: places are moved by
     -1/2, element 0 being around 1/2; else the sides of regions are at least 1. Samples more than one element outside of
