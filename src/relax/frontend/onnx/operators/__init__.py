@@ -2,6 +2,32 @@
 
 from __future__ import annotations
 
-from . import control, image, math, nn, quantize, recurrent, shape
+from . import (
+    activation,
+    control,
+    creation,
+    image,
+    indexing,
+    math,
+    nn,
+    quantize,
+    recurrent,
+    reduce,
+    shape,
+    tensor,
+)
 
-__all__ = ["control", "image", "math", "nn", "quantize", "recurrent", "shape"]
+__all__ = [
+    "activation",
+    "control",
+    "creation",
+    "image",
+    "indexing",
+    "math",
+    "nn",
+    "quantize",
+    "recurrent",
+    "reduce",
+    "shape",
+    "tensor",
+]
