@@ -9,6 +9,7 @@ import numpy as np
 
 from .... import op
 from ....expr import PrimValue, ShapeExpr
+from ....ir import DataType
 from ....prim import const
 from ..emitter import Emitter
 from ..model import dtype_name
@@ -65,14 +66,15 @@ def eye_like(g: Emitter, x: Tensor, *, dtype: int | None = None, k: int = 0) -> 
 
 @converter("Range")
 def range_(g: Emitter, start: Value, limit: Value, delta: Value) -> Tensor:
+    """From scalars; a range of floats that are no constants is computed from tensors."""
     scalars = [g.elements(value) for value in (start, limit, delta)]
+    bounds = [scalar for scalar in scalars if scalar is not None and scalar.array.size == 1]
+    if len(bounds) == 3:
+        dtype = bounds[0].dtype
+        if DataType(dtype).is_integer or all(bound.numbers() is not None for bound in bounds):
+            return op.arange(*(PrimValue(bound.flat[0]) for bound in bounds), dtype=dtype)
     tensors = [g.tensor(value) for value in (start, limit, delta)]
     dtype = g.dtype(tensors[0])
-    bounds = [PrimValue(scalar.flat[0]) for scalar in scalars if scalar is not None]
-    if len(bounds) == 3 and (
-        dtype.is_integer or all(s is not None and s.numbers() is not None for s in scalars)
-    ):
-        return op.arange(*bounds, dtype=dtype)
     first, last, step = (g.emit(op.reshape(x, ())) if g.ndim(x) else x for x in tensors)
     (count,) = g.sizes(_number_of_steps(g, first, last, step), "count")
     steps = op.astype(op.arange(PrimValue(count)), dtype)

@@ -159,14 +159,6 @@ def _broadcast_size(g: Emitter, dim: PrimExpr, size: PrimExpr) -> PrimExpr:
 
 @converter("Tile", since=6)
 def tile(g: Emitter, data: Tensor, repeats: Dims) -> Tensor:
-    dims, counts = g.dims(data), _numbers(repeats)
-    if len(dims) != len(repeats):
-        raise g.error(f"repeats has {len(repeats)} elements for {len(dims)} dimensions", code="E6003")
-    if counts is not None:
-        return op.tile(data, counts)
-    one = const(1, "int64")
-    lifted = op.reshape(data, ShapeExpr([size for dim in dims for size in (one, dim)]))
-    repeated = op.broadcast_to(
-        lifted, ShapeExpr([size for pair in zip(repeats, dims, strict=True) for size in pair])
-    )
-    return op.reshape(repeated, ShapeExpr([count * dim for count, dim in zip(repeats, dims, strict=True)]))
+    if g.ndim(data) != len(repeats):
+        raise g.error(f"repeats has {len(repeats)} elements for {g.ndim(data)} dimensions", code="E6003")
+    return op.tile(data, ShapeExpr(repeats))
