@@ -11,7 +11,7 @@ import numpy as np
 import tvm_ffi
 
 from .builtin_table import Effects, builtin
-from .dtypes import Array
+from .dtypes import NUMPY_DTYPES, Array
 from .ops import array_of
 from .tensor import tensor_of_numpy
 from .values import is_tuple, kind_of
@@ -113,6 +113,15 @@ def sequence_concat(items: Any, axis: int, new_axis: int) -> tvm_ffi.Tensor:
         raise TypeError("sequence_concat: the items have several dtypes")
     joined: Array = np.stack(arrays, axis) if new_axis else np.concatenate(arrays, axis)
     return tensor_of_numpy(np.ascontiguousarray(joined))
+
+
+@builtin("relax.run.sequence_stack")
+def sequence_stack(items: Any, ndim: int, dtype: str) -> tvm_ffi.Tensor:
+    """The items, tensors of one shape, along a new first axis. Without items: sizes of 0. ValueError for two shapes."""
+    arrays = [array_of(item, "sequence_stack") for item in _items(items, "sequence_stack")]
+    if not arrays:
+        return tensor_of_numpy(np.zeros((0,) * (ndim + 1), NUMPY_DTYPES[dtype]))
+    return tensor_of_numpy(np.stack(arrays))
 
 
 @builtin("relax.run.optional_has", Effects(reads=()))

@@ -166,7 +166,7 @@ class GraphReader:
         special = registry.find(*key, emitter.opset, objects=True) if any(map(is_object, inputs)) else None
         if special is not None:
             results = self._convert(special, inputs, dict(attributes))
-            if results is not NotImplemented:
+            if results is not None:
                 return results
         if key[0] == "":
             known = apply_rule(emitter, node.op_type, inputs, attributes, len(node.output))
@@ -229,7 +229,7 @@ class GraphReader:
         result: Any = entry.function(emitter, *arguments, **options)
         if result is NotImplemented:
             return None
-        if isinstance(result, (tuple, list)) or result is NotImplemented:
+        if isinstance(result, (tuple, list)):
             return result  # type: ignore[reportUnknownVariableType]
         return unpacked(emitter, result) if isinstance(result, RelaxExpr) else [result]
 

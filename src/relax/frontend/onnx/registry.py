@@ -6,8 +6,8 @@
 
 The first parameter is the `Emitter`. Inputs are the other positional parameters, in ONNX's order; the annotation says
 in which form one is passed (`Tensor`, `Dims`, `Signed`, `Ints`, `Array`, `Value`), ``| None`` that it may be left out,
-``*xs`` that any number follow. Attributes are keyword parameters with their defaults; one without a default is required. What
-was an attribute in an old opset and is an input in a newer one is an input parameter: a node's attribute of that name
+``*xs`` that any number follow. Attributes are keyword parameters with their defaults; one without a default is required.
+What was an attribute in an old opset and is an input in a newer one is an input parameter: a node's attribute of that name
 is passed there. Several converters of one operator differ by `since`, the opset from which each holds.
 
 A converter gives one expression (a call that returns a tuple stands for several results), or a tuple of values, or
@@ -16,8 +16,8 @@ NotImplemented for a form that the function body of the standard serves better.
 Custom domains: ``converter("MyOp", domain="my.domain")``.
 
 An operator that takes tensors of strings, sequences or optional values besides tensors has a converter of its own for
-them: ``converter("Identity", objects=True)``, asked before the other where an input is one. It returns NotImplemented
-to have the other one asked.
+them: ``converter("Identity", objects=True)``, asked before the other where an input is one. It returns
+NotImplemented to have the other one asked.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ from ....struct_info import (
     TupleStructInfo,
 )
 from ..emitter import Emitter
-from ..objects import lowered, raised, type_of, type_of_proto, united
+from ..objects import lowered, raised, run, type_of, type_of_proto, united
 from ..registry import converter
 from ..values import (
     Elements,
@@ -251,6 +251,8 @@ class _Loop:
         self.held = held or [False] * len(states)
         self.infos = [self._info(index, state) for index, state in enumerate(states)]
         self.slices: list[TensorStructInfo] = []
+        self.varying: list[bool] = []
+        """True for an output whose slices have sizes that each iteration tells: they are kept as a sequence."""
         self.conditional = proceed is not None
 
     def _info(self, index: int, state: RelaxExpr) -> TensorStructInfo | ObjectStructInfo:
@@ -289,10 +291,10 @@ class _Loop:
             a is b for a, b in zip(infos, self.infos, strict=True)
         )
         self.infos, self.slices, self.conditional = infos, slices, conditional
-        for info in slices if settled else ():
-            used = {var for dim in info.dims or () for var in free_vars(dim)}
-            if info.dims is None or not used <= outside:
-                g.unsupported("an output of a loop whose size changes from iteration to iteration")
+        self.varying = [
+            info.dims is None or not {var for dim in info.dims for var in free_vars(dim)} <= outside
+            for info in slices
+        ]
         return settled
 
     def _generalised(self, index: int, old: StateInfo, new: StateInfo) -> StateInfo:
@@ -330,7 +332,10 @@ class _Loop:
             params.append(Var(names("proceed"), TensorStructInfo(ShapeExpr([]), "bool")))
         params += [Var(names("state"), info) for info in self.infos]
         outputs = [
-            TensorStructInfo(ShapeExpr([self.index, *(info.dims or ())]), info.dtype) for info in self.slices
+            ObjectStructInfo()
+            if varies
+            else TensorStructInfo(ShapeExpr([self.index, *(info.dims or ())]), info.dtype)
+            for info, varies in zip(self.slices, self.varying, strict=True)
         ]
         return params + [Var(names("outputs"), info) for info in outputs]
 
@@ -347,7 +352,10 @@ class _Loop:
         params = self._params()
         proceed, states, outputs = self._taken_apart(params)
         ret = TupleStructInfo(
-            [*(self._returned(info) for info in self.infos), *map(_of_any_length, self.slices)]
+            [
+                *(self._returned(info) for info in self.infos),
+                *map(_of_any_length, self.slices, self.varying),
+            ]
         )
         pure = builder.function_scopes[-1].is_pure
         name = Var(
@@ -392,32 +400,41 @@ class _Loop:
         return within if proceed is None else g.emit(op.logical_and(op.full((), within, "bool"), proceed))
 
     def _grown(self, index: int, outputs: RelaxExpr, part: RelaxExpr) -> RelaxExpr:
-        row = op.expand_dims(part, 0)
         first = index < len(self.prepended) and self.prepended[index]
+        if self.varying[index]:
+            return run(self.g, "sequence_insert", outputs, part, self.g.const(0, "int64") if first else None)
+        row = op.expand_dims(part, 0)
         return op.concat([row, outputs] if first else [outputs, row], axis=0)
 
     # -- its call
 
     def _call(self, function: Var) -> list[RelaxExpr]:
         g = self.g
-        empty = [op.zeros(ShapeExpr([0, *(info.dims or ())]), info.dtype) for info in self.slices]
+        empty = [
+            run(g, "sequence") if varies else op.zeros(ShapeExpr([0, *(info.dims or ())]), info.dtype)
+            for info, varies in zip(self.slices, self.varying, strict=True)
+        ]
         going = [] if not self.conditional else [self.proceed or g.const(True, "bool")]
         arguments = [PrimValue(const(0, "int64")), *going, *self.states, *map(g.emit, empty)]
         result = g.builder.emit(Call(function, tuple(arguments)))
         parts = [g.builder.emit(TupleGetItem(result, i)) for i in range(len(self.infos) + len(self.slices))]
         states = [g.sized(part) for part in parts[: len(self.infos)]]
-        return states + [
-            self._output(x, info) for x, info in zip(parts[len(states) :], self.slices, strict=True)
-        ]
+        outputs = zip(parts[len(states) :], self.slices, self.varying, strict=True)
+        return states + [self._output(x, info, varies) for x, info, varies in outputs]
 
-    def _output(self, x: RelaxExpr, info: TensorStructInfo) -> RelaxExpr:
+    def _output(self, x: RelaxExpr, info: TensorStructInfo, varies: bool) -> RelaxExpr:
         """An output with its length, which is the trip count if nothing else ends the loop."""
         g = self.g
+        if varies:
+            stacked = TensorStructInfo(None, info.dtype, None, info.ndim + 1)
+            return run(g, "sequence_stack", x, info.ndim, str(info.dtype), info=stacked)
         if self.conditional or self.trip is None or not g.is_true(self.trip >= 0):
             return g.sized(x)
         shape = ShapeExpr([self.trip, *(info.dims or ())])
         return g.builder.match_cast(x, TensorStructInfo(shape, info.dtype))
 
 
-def _of_any_length(info: TensorStructInfo) -> StructInfo:
+def _of_any_length(info: TensorStructInfo, varies: bool) -> StructInfo:
+    if varies:
+        return ObjectStructInfo()
     return TensorStructInfo(None, info.dtype, None, info.ndim + 1)
