@@ -17,7 +17,13 @@ from relax.expr import Var as Name
 from relax.ir import Op, set_slot
 from relax.prim import Let, Max, Min, SizeVar, Var, const
 from relax.runtime.limits import DIMENSION_LIMIT
-from relax.struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
+from relax.struct_info import (
+    ObjectStructInfo,
+    PrimStructInfo,
+    ShapeStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 
 VECTOR = TensorStructInfo((4,), "float32")
 n, m, i = SizeVar("n", "int64"), SizeVar("m", "int64"), Var("i", "int64")

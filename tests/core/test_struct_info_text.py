@@ -9,8 +9,8 @@ from relax import op
 from relax.expr import Call, Var, const
 from relax.info.text import dims_text, prim_text, struct_info_text
 from relax.ir import GlobalVar, VDevice
-from relax.prim import Call as PrimCall
 from relax.prim import Add, Cast, FloatImm, IntImm, Let, Mod, Not, Select, SizeVar, StringImm
+from relax.prim import Call as PrimCall
 from relax.prim.expr import And, Max, Min, Or
 from relax.struct_info import (
     FuncStructInfo,

@@ -476,7 +476,9 @@ def test_a_dimension_without_a_value_is_kept_as_written():
         n, k = T.int64(), T.int64()
 
         @R.function
-        def first(y: R.Tensor(("m",), "float32"), z: R.Tensor((n // k,), "float32")) -> R.Tensor(("m",), "float32"):
+        def first(y: R.Tensor(("m",), "float32"), z: R.Tensor((n // k,), "float32")) -> R.Tensor(
+            ("m",), "float32"
+        ):
             return y
 
         return first
