@@ -301,7 +301,10 @@ class GraphReader:
                 self.node(with_attributes(part, given), inner, opsets)
         finally:
             self._expanding.pop()
-        return [self._output(name, inner) for name in function.output]
+        used = dict(zip(function.output, node.output, strict=False))
+        return [  # bodies of the standard leave out what the node does not use
+            self._output(name, inner) if used.get(name) else inner.get(name) for name in function.output
+        ]
 
 
 def unpacked(emitter: Emitter, result: RelaxExpr) -> list[RelaxExpr]:

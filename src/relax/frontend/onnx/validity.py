@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any
 
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto
 from onnx.defs import onnx_opset_version
 
 from ...ir import Diagnostic, DiagnosticError
@@ -87,8 +87,22 @@ def _check_graph_texts(graph: GraphProto, where: str) -> None:
         where, "the name of an initializer", (item.values.name for item in graph.sparse_initializer)
     )
     for item in values:
+        _check_type(item.type, where)
         dims = item.type.tensor_type.shape.dim
         _check_text(where, f"a dimension of {item.name!r}", (dim.dim_param for dim in dims))
+
+
+def _check_type(kind: TypeProto, where: str) -> None:
+    """Sequences and optional values may be of such, to a depth."""
+    for _ in range(DEEPEST):
+        match kind.WhichOneof("value"):
+            case "sequence_type":
+                kind = kind.sequence_type.elem_type
+            case "optional_type":
+                kind = kind.optional_type.elem_type
+            case _:
+                return
+    raise too_deep(where)
 
 
 def _check_nodes(nodes: Sequence[NodeProto], where: str, depth: int) -> None:
