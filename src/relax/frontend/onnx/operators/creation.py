@@ -52,7 +52,7 @@ def constant(
 
 @converter("ConstantOfShape")
 def constant_of_shape(g: Emitter, shape: Dims, *, value: Array | None = None) -> Tensor:
-    number = g.const(0, "float32") if value is None else g.const(np.asarray(value).reshape(-1)[0])
+    number = g.const(0, "float32") if value is None else g.const(np.squeeze(value))
     return op.full(ShapeExpr(shape), number)
 
 
@@ -109,8 +109,14 @@ def _hamming(size: PrimValue, periodic: PrimValue, dtype: str) -> Tensor:
     return op.hamming_window(size, periodic, alpha, beta, dtype=dtype)
 
 
-register("HannWindow", _window(lambda size, periodic, dtype: op.hann_window(size, periodic, dtype)))
+def _hann(size: PrimValue, periodic: PrimValue, dtype: str) -> Tensor:
+    return op.hann_window(size, periodic, dtype)
+
+
+def _blackman(size: PrimValue, periodic: PrimValue, dtype: str) -> Tensor:
+    return op.blackman_window(size, periodic, dtype=dtype)
+
+
+register("BlackmanWindow", _window(_blackman))
 register("HammingWindow", _window(_hamming))
-register(
-    "BlackmanWindow", _window(lambda size, periodic, dtype: op.blackman_window(size, periodic, dtype=dtype))
-)
+register("HannWindow", _window(_hann))

@@ -134,7 +134,7 @@ register("Pow", _binary_aligned(power))
 
 def _one_number(x: Tensor) -> float | int | None:
     """The number that a constant of one element holds; None for another tensor."""
-    return x.data.reshape(-1)[0].item() if isinstance(x, Constant) and x.data.size == 1 else None
+    return x.data.item() if isinstance(x, Constant) and x.data.size == 1 else None
 
 
 def _fits(value: float, dtype: DataType) -> bool:
@@ -174,7 +174,7 @@ def mean(g: Emitter, *inputs: Tensor) -> Tensor:
 def clip_by_attributes(
     g: Emitter, x: Tensor, *, min: float | None = None, max: float | None = None
 ) -> Tensor:
-    return op.clip(x, *_limits(g.dtype(x), min, max))
+    return _clipped(x, *_limits(g.dtype(x), min, max))
 
 
 @converter("Clip", since=11)
@@ -184,10 +184,11 @@ def clip(g: Emitter, x: Tensor, min: Tensor | None = None, max: Tensor | None = 
     numbers = [None if bound is None else _one_number(bound) for bound in bounds]
     tensors = [bound for bound, number in zip(bounds, numbers, strict=True) if number is None]
     if all(bound is None for bound in tensors) and not any(map(_is_nan, numbers)):
-        return op.clip(x, *_limits(g.dtype(x), *numbers))
+        return _clipped(x, *_limits(g.dtype(x), *numbers))
+    default = _limits(g.dtype(x), None, None)
     low, high = (
-        g.const(limit.value.value, str(g.dtype(x))) if bound is None else bound
-        for bound, limit in zip(bounds, _limits(g.dtype(x), None, None), strict=True)
+        g.const(limit, str(g.dtype(x))) if bound is None else bound
+        for bound, limit in zip(bounds, default, strict=True)
     )
     return op.minimum(op.maximum(x, low), high)
 
@@ -196,17 +197,17 @@ def _is_nan(number: float | None) -> bool:
     return number is not None and number != number
 
 
-def _limits(dtype: DataType, low: float | None, high: float | None) -> tuple[PrimValue, PrimValue]:
-    """The bounds of op.clip, the extreme numbers of the dtype where left out."""
+def _limits(dtype: DataType, low: float | None, high: float | None) -> tuple[float, float]:
+    """The numbers between which is clipped: the extreme ones of the dtype where left out."""
     least, most = (
         (-dtype.max_finite, dtype.max_finite) if dtype.is_float else (dtype.min_value, dtype.max_value)
     )
-    return _limit(least if low is None else low), _limit(most if high is None else high)
+    return least if low is None else low, most if high is None else high
 
 
-def _limit(bound: float) -> PrimValue:
-    """A bound of op.clip; an integer that int64 does not hold is one that clips as much."""
-    return PrimValue(float(bound) if abs(bound) >= 1 << 63 else bound)
+def _clipped(x: Tensor, low: float, high: float) -> Tensor:
+    """The tensor between two numbers; an integer that int64 does not hold is as good as a float as large."""
+    return op.clip(x, *(PrimValue(float(bound) if abs(bound) >= 1 << 63 else bound) for bound in (low, high)))
 
 
 def _bound(g: Emitter, bound: Tensor | None) -> Tensor | None:

@@ -5,10 +5,9 @@ The numbers are those of relax.op.random: without a seed they differ from call t
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
 
 from .... import op
 from ....expr import PrimValue, ShapeExpr
@@ -32,7 +31,8 @@ def _drawn(g: Emitter, draw: Draw, dims: Sequence[PrimExpr], dtype: str, seed: f
     if seed is None:
         start = g.emit(op.random.seed())
     else:
-        start = PrimValue(const(int(np.float32(seed).view(np.int32)), "int64"))
+        (bits,) = struct.unpack("<i", struct.pack("<f", seed))
+        start = PrimValue(const(bits, "int64"))
     return draw(ShapeExpr(dims), start, dtype=dtype)
 
 
