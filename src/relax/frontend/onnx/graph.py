@@ -15,7 +15,7 @@ from onnx import FunctionProto, GraphProto, NodeProto
 
 from ...expr import Tuple, TupleGetItem
 from ...ir import Diagnostic, DiagnosticError, RelaxExpr, Span
-from ...struct_info import TensorStructInfo, TupleStructInfo
+from ...struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
 from . import registry
 from .elements import apply_rule
 from .emitter import Emitter
@@ -233,7 +233,10 @@ class GraphReader:
             case "Value":
                 return emitter.const(value) if _is_attribute(value) else value
             case "Tensor":
-                return emitter.tensor(emitter.const(value) if _is_attribute(value) else value, item.name)
+                tensor = emitter.tensor(emitter.const(value) if _is_attribute(value) else value, item.name)
+                if isinstance(tensor.struct_info_, ObjectStructInfo):
+                    emitter.unsupported(f"{item.name}, which is no tensor of numbers,")
+                return tensor
             case "Array":
                 return value if _is_attribute(value) else emitter.array(value, item.name)
             case "Ints":

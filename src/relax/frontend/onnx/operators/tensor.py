@@ -33,7 +33,7 @@ def split(
     place = g.axis(axis, g.ndim(data))
     if split is None:
         return op.split(data, num_outputs or len(g.outputs), place)
-    ends = [const(0, "int64")]
+    ends: list[PrimExpr] = [const(0, "int64")]
     for size in split:
         ends.append(ends[-1] + size)
     numbers = [end.value for end in ends if isinstance(end, IntImm)]
@@ -175,6 +175,8 @@ def _converted(g: Emitter, x: Tensor, dtype: str, saturate: int, round_mode: str
     target = DataType(dtype)
     if target == g.dtype(x):
         return x
+    if target.is_integer and target.bits < 8 and g.dtype(x).is_float:
+        return op.astype(op.astype(x, "int32"), dtype)  # which wraps around
     if not (target.is_float and target.bits <= 8):
         return op.astype(x, dtype)
     if target == "float8_e8m0fnu":
@@ -184,13 +186,19 @@ def _converted(g: Emitter, x: Tensor, dtype: str, saturate: int, round_mode: str
 
 @converter("BitCast")
 def bit_cast(g: Emitter, x: Tensor, *, to: int) -> Tensor:
-    dtype = dtype_name(to)
-    if dtype == "string" or DataType(dtype).bits != g.dtype(x).bits:
-        g.unsupported(f"reading {g.dtype(x)} as {dtype}, of another width,")
-    if DataType(dtype) == g.dtype(x):
-        return x
+    dtype, source = dtype_name(to), g.dtype(x)
+    if dtype == "string" or _width(DataType(dtype)) != _width(source):
+        g.unsupported(f"reading {source} as {dtype}, of another width,")
+    if source.is_bool:
+        x, source = g.emit(op.astype(x, "uint8")), DataType("uint8")
+    target = "uint8" if dtype == "bool" else dtype
 
     def reinterpreted(data: te.Tensor) -> te.Tensor:
-        return te.compute(data.shape, lambda *i: te.reinterpret(dtype, data(*i)), "bit_cast")
+        return te.compute(data.shape, lambda *i: te.reinterpret(target, data(*i)), "bit_cast")
 
-    return g.builder.emit_te(reinterpreted, x)
+    bits = x if source == target else g.builder.emit_te(reinterpreted, x)
+    return bits if target == dtype else op.astype(bits, dtype)
+
+
+def _width(dtype: DataType) -> int:
+    return 8 if dtype.is_bool else dtype.bits
