@@ -16,6 +16,7 @@ from . import (
     sequence,
     shape,
     signal,
+    strings,
     tensor,
     training,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "sequence",
     "shape",
     "signal",
+    "strings",
     "tensor",
     "training",
 ]
