@@ -26,7 +26,7 @@ from ...prim import FloatImm, IntImm, PrimExpr, free_vars, prove
 from ...prim.expr import Var as PrimVar
 from ...struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ...transform.fold_constant import as_leaf, as_value, dtypes_of, evaluate, is_bounded
-from .values import Dims, Elements, Ints, Optional, Strings, Value
+from .values import Dims, Elements, Ints, Object, Optional, SequenceType, Strings, TensorType, Value
 from .values import Sequence as SequenceValue
 
 if TYPE_CHECKING:
@@ -220,8 +220,14 @@ class Emitter:
                 return self._tensor_of(value)
             case Strings():
                 self.unsupported(f"a tensor of strings as {name}")
-            case SequenceValue():
+            case SequenceValue() | Object(_, SequenceType()):
                 raise self.error(f"{name} must be a tensor, found a sequence")
+            case Object(_, TensorType()):
+                self.unsupported(f"a tensor of strings as {name}")
+            case Object():
+                raise self.error(
+                    f"{name} must be a tensor, found an optional value", hint="OptionalGetElement"
+                )
             case Optional(inner) if inner is not None:
                 return self.tensor(inner, name)
             case _:

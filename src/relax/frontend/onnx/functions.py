@@ -10,10 +10,10 @@ import onnx
 from onnx import FunctionProto, NodeProto, TypeProto, defs, helper
 
 from ...expr import Constant
-from ...ir import RelaxExpr
+from ...ir import DataType, RelaxExpr
 from ...prim import IntImm
 from ...struct_info import TensorStructInfo
-from .values import Elements, Optional, Strings
+from .values import Elements, Object, Optional, OptionalType, SequenceType, Strings, TensorType, ValueType
 from .values import Sequence as SequenceValue
 
 
@@ -73,6 +73,8 @@ def _type_of(value: Any) -> TypeProto:
             return _tensor_type(dtype, array.shape)
         case Strings(array):
             return helper.make_tensor_type_proto(onnx.TensorProto.STRING, array.shape)
+        case Object(_, kind):
+            return _proto_of(kind)
         case SequenceValue(items):
             return helper.make_sequence_type_proto(_type_of(items[0]) if items else TypeProto())
         case Optional(inner):
@@ -85,6 +87,20 @@ def _type_of(value: Any) -> TypeProto:
             return _tensor_type(info.dtype.numpy(), dims)
         case _:
             return TypeProto()
+
+
+def _proto_of(kind: ValueType | None) -> TypeProto:
+    match kind:
+        case None:
+            return TypeProto()
+        case SequenceType(item):
+            return helper.make_sequence_type_proto(_proto_of(item))
+        case OptionalType(content):
+            return helper.make_optional_type_proto(_proto_of(content))
+        case TensorType("string", ndim):
+            return helper.make_tensor_type_proto(onnx.TensorProto.STRING, None if ndim < 0 else [None] * ndim)
+        case TensorType(dtype, ndim):
+            return _tensor_type(DataType(dtype).numpy(), None if ndim < 0 else [None] * ndim)
 
 
 def _tensor_type(dtype: Any, shape: Sequence[int | None] | None) -> TypeProto:

@@ -22,7 +22,8 @@ from .emitter import Emitter
 from .functions import context_types, standard_function
 from .model import attribute_value, broken, node_span, node_title, sparse_to_array, subgraphs_of, to_array
 from .registry import Converter, Input
-from .values import Elements, Strings, Subgraph, Value
+from .values import Elements, Object, Optional, Strings, Subgraph, Value
+from .values import Sequence as SequenceValue
 
 Names: TypeAlias = MutableMapping[str, "Value | None"]
 """The values of a graph by name."""
@@ -162,6 +163,11 @@ class GraphReader:
         if function is not None:
             return self._expand(function, node, inputs, names, opsets_of(function.opset_import))
         attributes = self._attributes(node, names)
+        special = registry.find(*key, emitter.opset, objects=True) if any(map(is_object, inputs)) else None
+        if special is not None:
+            results = self._convert(special, inputs, dict(attributes))
+            if results is not None:
+                return results
         if key[0] == "":
             known = apply_rule(emitter, node.op_type, inputs, attributes, len(node.output))
             if known is not None:
@@ -394,6 +400,11 @@ def _reads(node: NodeProto) -> set[str]:
 def _is_attribute(value: Any) -> bool:
     """True for what attributes hold, rather than a value of the graph."""
     return isinstance(value, (int, float, str, tuple)) or type(value).__module__ == "numpy"
+
+
+def is_object(value: Value | None) -> bool:
+    """True for a tensor of strings, a sequence or an optional value."""
+    return isinstance(value, (Object, Optional, SequenceValue, Strings))
 
 
 def is_tensor(value: Value | None) -> bool:

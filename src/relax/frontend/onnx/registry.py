@@ -14,6 +14,10 @@ A converter gives one expression (a call that returns a tuple stands for several
 NotImplemented for a form that the function body of the standard serves better.
 
 Custom domains: ``converter("MyOp", domain="my.domain")``.
+
+An operator that takes tensors of strings, sequences or optional values besides tensors has a converter of its own for
+them: ``converter("Identity", objects=True)``, asked before the other where an input is one. It returns
+NotImplemented to have the other one asked.
 """
 
 from __future__ import annotations
@@ -57,13 +61,14 @@ class Converter:
 
 
 _CONVERTERS: dict[tuple[str, str], list[Converter]] = {}
+_FOR_OBJECTS: dict[tuple[str, str], list[Converter]] = {}
 
 ALIASES = {"ai.onnx": "", "ai.onnx.contrib": "ai.onnx.contrib"}
 """Other names of domains."""
 
 
 def converter(
-    *names: str, since: int = 1, domain: str = "", pure: bool = True
+    *names: str, since: int = 1, domain: str = "", pure: bool = True, objects: bool = False
 ) -> Callable[[Function], Function]:
     """Declare a converter for the operators of these names; see the module's docstring.
 
@@ -74,25 +79,31 @@ def converter(
 
     def declare(function: Function) -> Function:
         for name in names:
-            register(name, function, since, domain, pure)
+            register(name, function, since, domain, pure, objects)
         return function
 
     return declare
 
 
 def register(
-    name: str, function: Callable[..., Any], since: int = 1, domain: str = "", pure: bool = True
+    name: str,
+    function: Callable[..., Any],
+    since: int = 1,
+    domain: str = "",
+    pure: bool = True,
+    objects: bool = False,
 ) -> None:
     """Make a converter known, in the place of one for the same operator and opset."""
     inputs, attributes, takes_all = _signature(function)
     entry = Converter(name, domain, since, function, inputs, attributes, takes_all, pure)
-    versions = _CONVERTERS.setdefault((domain, name), [])
+    versions = (_FOR_OBJECTS if objects else _CONVERTERS).setdefault((domain, name), [])
     versions[:] = sorted([v for v in versions if v.since != since] + [entry], key=lambda v: -v.since)
 
 
-def find(domain: str, name: str, opset: int) -> Converter | None:
+def find(domain: str, name: str, opset: int, objects: bool = False) -> Converter | None:
     """The converter that holds for an opset, None if there is none."""
-    return next((v for v in _CONVERTERS.get((domain, name), ()) if v.since <= opset), None)
+    table = _FOR_OBJECTS if objects else _CONVERTERS
+    return next((v for v in table.get((domain, name), ()) if v.since <= opset), None)
 
 
 def names_in(domain: str) -> list[str]:

@@ -14,8 +14,10 @@ from . import (
     random,
     recurrent,
     reduce,
+    sequence,
     shape,
     signal,
+    strings,
     tensor,
     training,
 )
@@ -32,8 +34,10 @@ __all__ = [
     "random",
     "recurrent",
     "reduce",
+    "sequence",
     "shape",
     "signal",
+    "strings",
     "tensor",
     "training",
 ]

@@ -11,8 +11,9 @@ from ....ir import DataType
 from ....prim import IntImm, PrimExpr, Select, const
 from ..emitter import Emitter
 from ..model import dtype_name
+from ..objects import run
 from ..registry import converter
-from ..values import Dims, Ints, Signed, Tensor
+from ..values import Dims, Ints, Object, Signed, Tensor, TensorType, Value
 from .reduce import named
 
 FAR_END = 2**63 - 1
@@ -160,7 +161,9 @@ def where(g: Emitter, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 @converter("Cast", since=6)
-def cast(g: Emitter, x: Tensor, *, to: int, saturate: int = 1, round_mode: str = "up") -> Tensor:
+def cast(g: Emitter, x: Tensor, *, to: int, saturate: int = 1, round_mode: str = "up") -> Value:
+    if dtype_name(to) == "string":
+        return written(g, x)
     return _converted(g, x, dtype_name(to), saturate, round_mode)
 
 
@@ -169,9 +172,14 @@ def cast_like(g: Emitter, x: Tensor, target: Tensor, *, saturate: int = 1, round
     return _converted(g, x, str(g.dtype(target)), saturate, round_mode)
 
 
+def written(g: Emitter, x: Tensor) -> Object:
+    """Numbers as strings."""
+    if not (g.dtype(x).is_integer or str(g.dtype(x)) in ("float16", "float32", "float64")):
+        g.unsupported(f"a conversion of {g.dtype(x)} to strings")
+    return Object(run(g, "numbers_to_strings", x), TensorType("string", g.info(x).ndim))
+
+
 def _converted(g: Emitter, x: Tensor, dtype: str, saturate: int, round_mode: str) -> Tensor:
-    if dtype == "string":
-        g.unsupported("a conversion to strings")
     target = DataType(dtype)
     if target == g.dtype(x):
         return x
