@@ -115,6 +115,13 @@ class Graph:
         """x.view(parts)."""
         return self.Reshape(x, self.sizes(*parts))
 
+    def expand(self, x: str, *parts: Any) -> str:
+        """x.expand(parts): -1 keeps a size, for which the exporter writes a choice between two vectors."""
+        goal = self.sizes(*parts)
+        one = numpy_helper.from_array(np.array([1], "int64"))
+        ones = self.ConstantOfShape(self.Shape(goal), value=one)
+        return self.Expand(x, self.Where(self.Equal(goal, self.Mul(ones, -1)), ones, goal))
+
     def cut(self, x: str, axis: int, begin: Any, end: Any) -> str:
         """x[..., begin:end, ...] along one axis."""
         bounds = [self.Unsqueeze(item, [0]) if isinstance(item, str) else [item] for item in (begin, end)]
