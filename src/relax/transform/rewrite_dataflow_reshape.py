@@ -125,12 +125,14 @@ def is_flat_copy(func: PrimFunc) -> bool:
         analyzer.bind(var, Range.from_min_extent(const(0, var.dtype), extent))
     if not covers(store, loops, analyzer):
         return False
-    sizes = [element_count(buffer) for buffer in buffers]
+    source, result = (element_count(buffer) for buffer in buffers)
+    if not Analyzer().can_prove_equal(source, result):  # also where a loop does not run, which `analyzer` excludes
+        return False
     written, read = (
         flat_index(buffer, indices)
         for buffer, indices in ((buffers[1], store.indices), (buffers[0], store.value.indices))
     )
-    return analyzer.can_prove_equal(sizes[0], sizes[1]) and analyzer.can_prove_equal(written, read)
+    return analyzer.can_prove_equal(written, read)
 
 
 def is_compact(buffer: Buffer) -> bool:

@@ -22,7 +22,7 @@ from ...ir import DataType, Diagnostic, DiagnosticError, RelaxExpr, Span, Struct
 from ...op import operator_of
 from ...op.known import known_struct_info
 from ...op.operands import is_absent
-from ...prim import IntImm, PrimExpr, prove
+from ...prim import FloatImm, IntImm, PrimExpr, free_vars, prove
 from ...prim.expr import Var as PrimVar
 from ...struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ...transform.fold_constant import as_leaf, as_value, dtypes_of, evaluate, is_bounded
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 MAX_ELEMENTS = 1024
 """Constants with at most so many integers are taken apart where elements are asked for."""
+
+FAR = 1 << 40
+"""Signed scalars that are read from tensors are cut off at this magnitude, which is beyond any size."""
 
 
 class Emitter:
@@ -49,6 +52,7 @@ class Emitter:
         self.outputs: tuple[str, ...] = ()
         self.title = ""
         self.span: Span | None = None
+        self._signed: set[PrimVar] = set()
         self.reader: GraphReader
         """The reader of graphs, for converters of nodes that hold some."""
 
@@ -272,9 +276,14 @@ class Emitter:
         return tuple(map(int, numbers))
 
     def sizes(self, value: Value | None, name: str) -> Dims:
-        """The elements of a vector as scalar expressions; what only the data tell is read by tensor_to_shape.
+        """The elements of a vector of sizes as scalar expressions; see `scalars`."""
+        return self.scalars(value, name, signed=False)
 
-        Raises DiagnosticError if the number of elements is not known.
+    def scalars(self, value: Value | None, name: str, *, signed: bool) -> Dims:
+        """The elements of a vector as scalar expressions; those that only the data tell are read when it runs.
+
+        With `signed` they may be negative; else reading a negative one is an error. Raises DiagnosticError if the
+        number of elements is not known.
         """
         elements = self.elements(value)
         if elements is not None:
@@ -284,6 +293,8 @@ class Emitter:
             vector = op.reshape(vector, [1] if self.ndim(vector) == 0 else [-1])
         if self.dtype(vector) != "int64":
             vector = op.astype(vector, "int64")
+        if signed:  # dimensions are never negative: what is read is moved up
+            vector = op.add(op.clip(vector, -FAR, FAR), FAR)
         vector = self.emit(vector)
         (length,) = self.dims(vector)
         if not isinstance(length, IntImm):
@@ -291,7 +302,20 @@ class Emitter:
         dims = [self.fresh_dim(identifier(name), axis) for axis in range(length.value)]
         shape = self.builder.emit(op.tensor_to_shape(vector))
         self.builder.match_cast(shape, ShapeStructInfo(ShapeExpr(dims).values))
-        return tuple(dims)
+        if not signed:
+            return tuple(dims)
+        self._signed.update(dims)
+        return tuple(dim - FAR for dim in dims)
+
+    def may_be_negative(self, scalar: PrimExpr) -> bool:
+        """True for an expression of scalars that were read from a tensor and may be negative."""
+        return any(var in self._signed for var in free_vars(scalar))
+
+    def scalar(self, value: PrimExpr, dtype: str = "int64") -> RelaxExpr:
+        """A scalar expression as a tensor without dimensions."""
+        if isinstance(value, (IntImm, FloatImm)):
+            return self.const(value.value, dtype)
+        return self.emit(op.full(ShapeExpr([]), PrimValue(value), dtype))
 
     # -- branches
 

@@ -240,8 +240,10 @@ class GraphReader:
                 if _is_attribute(value):
                     return (value,) if isinstance(value, int) else tuple(value)
                 return emitter.ints(value, item.name)
-            case "Dims":
-                return Elements.of(value).flat if _is_attribute(value) else emitter.sizes(value, item.name)
+            case "Dims" | "Signed":
+                if _is_attribute(value):
+                    return Elements.of([value] if isinstance(value, int) else value).flat
+                return emitter.scalars(value, item.name, signed=item.kind == "Signed")
 
     # -- functions
 

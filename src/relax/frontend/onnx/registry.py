@@ -5,8 +5,8 @@
         return op.nn.softmax(x, axis)
 
 The first parameter is the `Emitter`. Inputs are the other positional parameters, in ONNX's order; the annotation says
-in which form one is passed (`Tensor`, `Dims`, `Ints`, `Array`, `Value`), ``| None`` that it may be left out, ``*xs``
-that any number follow. Attributes are keyword parameters with their defaults; one without a default is required. What
+in which form one is passed (`Tensor`, `Dims`, `Signed`, `Ints`, `Array`, `Value`), ``| None`` that it may be left out,
+``*xs`` that any number follow. Attributes are keyword parameters with their defaults; one without a default is required. What
 was an attribute in an old opset and is an input in a newer one is an input parameter: a node's attribute of that name
 is passed there. Several converters of one operator differ by `since`, the opset from which each holds.
 
@@ -23,8 +23,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
 
-Kind: TypeAlias = Literal["Tensor", "Dims", "Ints", "Array", "Value"]
-KINDS: tuple[Kind, ...] = ("Tensor", "Dims", "Ints", "Array", "Value")
+Kind: TypeAlias = Literal["Tensor", "Dims", "Signed", "Ints", "Array", "Value"]
+KINDS: tuple[Kind, ...] = ("Tensor", "Dims", "Signed", "Ints", "Array", "Value")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

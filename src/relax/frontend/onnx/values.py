@@ -28,6 +28,10 @@ Tensor: TypeAlias = RelaxExpr
 Dims: TypeAlias = tuple[PrimExpr, ...]
 """Scalar expressions; as an operand: the elements of a vector of sizes, known or read when the program runs."""
 
+Signed: TypeAlias = tuple[PrimExpr, ...]
+"""Scalar expressions that may be negative; as an operand: the elements of a vector of integers, known or read when the
+program runs."""
+
 Ints: TypeAlias = tuple[int, ...]
 """Integers; as an operand: a vector whose elements must be known when the model is imported."""
 
@@ -113,6 +117,7 @@ __all__ = [
     "Ints",
     "Optional",
     "Sequence",
+    "Signed",
     "Strings",
     "Subgraph",
     "Tensor",

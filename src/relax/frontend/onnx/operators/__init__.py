@@ -2,6 +2,36 @@
 
 from __future__ import annotations
 
-from . import control, image, math, nn, quantize, recurrent, shape, signal, training
+from . import (
+    activation,
+    control,
+    creation,
+    image,
+    indexing,
+    math,
+    nn,
+    quantize,
+    recurrent,
+    reduce,
+    shape,
+    signal,
+    tensor,
+    training,
+)
 
-__all__ = ["control", "image", "math", "nn", "quantize", "recurrent", "shape", "signal", "training"]
+__all__ = [
+    "activation",
+    "control",
+    "creation",
+    "image",
+    "indexing",
+    "math",
+    "nn",
+    "quantize",
+    "recurrent",
+    "reduce",
+    "shape",
+    "signal",
+    "tensor",
+    "training",
+]

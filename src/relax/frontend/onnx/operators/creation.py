@@ -1,0 +1,147 @@
+"""Operators that make a tensor of numbers, not of another tensor's elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .... import op
+from ....expr import PrimValue, ShapeExpr
+from ....ir import DataType
+from ....prim import const
+from ..emitter import Emitter
+from ..model import dtype_name
+from ..registry import converter, register
+from ..values import Array, Dims, Ints, Strings, Tensor, Value
+
+FLOAT = 1
+"""ONNX's number of float32."""
+
+
+@converter("Constant")
+def constant(
+    g: Emitter,
+    *,
+    value: Array | None = None,
+    sparse_value: Array | None = None,
+    value_int: int | None = None,
+    value_ints: Ints | None = None,
+    value_float: float | None = None,
+    value_floats: Any = None,
+    value_string: str | None = None,
+    value_strings: Any = None,
+) -> Value:
+    for number, dtype in (
+        (value_int, "int64"),
+        (value_ints, "int64"),
+        (value_float, "float32"),
+        (value_floats, "float32"),
+    ):
+        if number is not None:
+            return g.const(number, dtype)
+    for text in (value_string, value_strings):
+        if text is not None:
+            return Strings(np.array(text, dtype=object))
+    array = value if value is not None else sparse_value
+    if array is None:
+        raise g.error("it has no value", code="E6002")
+    return Strings(array) if array.dtype == object else g.const(array)
+
+
+@converter("ConstantOfShape")
+def constant_of_shape(g: Emitter, shape: Dims, *, value: Array | None = None) -> Tensor:
+    number = g.const(0, "float32") if value is None else g.const(np.asarray(value).reshape(-1)[0])
+    return op.full(ShapeExpr(shape), number)
+
+
+@converter("EyeLike")
+def eye_like(g: Emitter, x: Tensor, *, dtype: int | None = None, k: int = 0) -> Tensor:
+    return op.eye_like(x, k, dtype=g.dtype(x) if dtype is None else dtype_name(dtype))
+
+
+# ------------------------------------------------------------------------------------- Range
+
+
+@converter("Range")
+def range_(g: Emitter, start: Value, limit: Value, delta: Value) -> Tensor:
+    """From scalars; a range of floats that are no constants is computed from tensors."""
+    scalars = [g.elements(value) for value in (start, limit, delta)]
+    bounds = [scalar for scalar in scalars if scalar is not None and scalar.array.size == 1]
+    if len(bounds) == 3:
+        dtype = bounds[0].dtype
+        if DataType(dtype).is_integer or all(bound.numbers() is not None for bound in bounds):
+            return op.arange(*(PrimValue(bound.flat[0]) for bound in bounds), dtype=dtype)
+    tensors = [g.tensor(value) for value in (start, limit, delta)]
+    dtype = g.dtype(tensors[0])
+    first, last, step = (g.emit(op.reshape(x, ())) if g.ndim(x) else x for x in tensors)
+    (count,) = g.sizes(_number_of_steps(g, first, last, step), "count")
+    steps = op.astype(op.arange(PrimValue(count)), dtype)
+    return op.add(op.multiply(steps, step), first)
+
+
+def _number_of_steps(g: Emitter, first: Tensor, last: Tensor, step: Tensor) -> Tensor:
+    """How many elements a range has, whose bounds are scalar tensors."""
+    dtype = g.dtype(first)
+    if dtype.is_float:
+        wide = [op.astype(x, "float64") for x in (first, last, step)]
+        count = op.astype(op.ceil(op.divide(op.subtract(wide[1], wide[0]), wide[2])), "int64")
+    else:
+        first, last, step = (op.astype(x, "int64") for x in (first, last, step))
+        count = op.negative(op.floor_divide(op.subtract(first, last), step))
+    return g.emit(op.maximum(count, 0))
+
+
+# ------------------------------------------------------------------------------------- windows
+
+
+def _window(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def convert(g: Emitter, size: Dims, *, output_datatype: int = FLOAT, periodic: int = 1) -> Tensor:
+        dtype = dtype_name(output_datatype)
+        return function(PrimValue(size[0]), PrimValue(const(bool(periodic), "bool")), dtype)
+
+    return convert
+
+
+def _hamming(size: PrimValue, periodic: PrimValue, dtype: str) -> Tensor:
+    alpha, beta = PrimValue(25 / 46), PrimValue(1 - 25 / 46)
+    return op.hamming_window(size, periodic, alpha, beta, dtype=dtype)
+
+
+register("HannWindow", _window(lambda size, periodic, dtype: op.hann_window(size, periodic, dtype)))
+register("HammingWindow", _window(_hamming))
+register(
+    "BlackmanWindow", _window(lambda size, periodic, dtype: op.blackman_window(size, periodic, dtype=dtype))
+)
+
+
+# ------------------------------------------------------------------------------------- Dropout
+
+
+@converter("Dropout", since=7)
+def dropout_without_training(g: Emitter, x: Tensor, *, ratio: float = 0.5) -> Any:
+    return _everything_kept(g, x, "bool" if g.opset >= 10 else str(g.dtype(x)))
+
+
+@converter("Dropout", since=12)
+def dropout(
+    g: Emitter,
+    x: Tensor,
+    ratio: Value | None = None,
+    training_mode: Value | None = None,
+    *,
+    seed: int = 0,
+) -> Any:
+    training = False if training_mode is None else bool(g.array(training_mode, "training_mode"))
+    share = 0.5 if ratio is None or not training else float(g.array(ratio, "ratio"))
+    if training and share > 0:
+        g.unsupported("dropping elements at random, in training mode,")
+    return _everything_kept(g, x, "bool")
+
+
+def _everything_kept(g: Emitter, x: Tensor, dtype: str) -> Any:
+    """The tensor itself, and a mask of ones if one is asked for."""
+    if not any(g.outputs[1:]):
+        return x
+    return x, op.ones(ShapeExpr(g.dims(x)), dtype)

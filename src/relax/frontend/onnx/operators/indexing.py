@@ -1,0 +1,98 @@
+"""Operators that read and write at indices, choose elements, and sort."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .... import op
+from ....expr import PrimValue
+from ....prim import PrimExpr, const
+from ..emitter import Emitter
+from ..registry import converter
+from ..values import Signed, Tensor
+
+# ------------------------------------------------------------------------------------- reading
+
+
+@converter("Gather")
+def gather(g: Emitter, data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
+    return op.take(data, indices, g.axis(axis, g.ndim(data)))
+
+
+@converter("GatherElements")
+def gather_elements(g: Emitter, data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
+    return op.gather_elements(data, indices, axis)
+
+
+@converter("GatherND")
+def gather_nd(g: Emitter, data: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
+    return op.gather_nd(data, indices, batch_dims)
+
+
+@converter("Compress")
+def compress(g: Emitter, data: Tensor, condition: Tensor, *, axis: int | None = None) -> Tensor:
+    places = g.emit(op.nonzero(condition))
+    x = op.flatten(data) if axis is None else data
+    return op.take(x, op.flatten(places), 0 if axis is None else axis)
+
+
+# ------------------------------------------------------------------------------------- writing
+
+
+_REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
+
+
+@converter("Scatter", "ScatterElements")
+def scatter_elements(
+    g: Emitter, data: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none"
+) -> Tensor:
+    return op.scatter_elements(data, indices, updates, axis, _REDUCTIONS[reduction])
+
+
+@converter("ScatterND")
+def scatter_nd(
+    g: Emitter, data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none"
+) -> Tensor:
+    return op.scatter_nd(data, indices, updates, _REDUCTIONS[reduction])
+
+
+@converter("OneHot", since=9)
+def one_hot(g: Emitter, indices: Tensor, depth: Signed, values: Tensor, *, axis: int = -1) -> Tensor:
+    size = depth[0]
+    index = indices if g.dtype(indices).is_integer else op.astype(indices, "int64")
+    index = g.emit(index)
+    if not g.dtype(index).is_uint:
+        if g.dtype(index) != "int64":
+            index = g.emit(op.astype(index, "int64"))
+        index = op.where(op.less(index, 0), op.add(index, g.scalar(size)), index)
+    on, off = (PrimValue(const(value, "bool")) for value in (True, False))
+    chosen = op.one_hot(index, on, off, PrimValue(size), axis=axis)
+    low, high = (op.take(values, g.const(i, "int64"), 0) for i in range(2))
+    return op.where(chosen, high, low)
+
+
+# ------------------------------------------------------------------------------------- choosing, sorting
+
+
+@converter("NonZero")
+def nonzero(g: Emitter, x: Tensor) -> Tensor:
+    return op.nonzero(x)
+
+
+@converter("Unique")
+def unique(g: Emitter, x: Tensor, *, axis: int | None = None, sorted: int = 1) -> Any:
+    place = None if axis is None else g.axis(axis, g.ndim(x))
+    return op.unique(
+        x,
+        sorted=bool(sorted),
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
+        axis=place,
+    )
+
+
+@converter("TopK")
+def topk(g: Emitter, x: Tensor, k: Signed, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> Any:
+    count: PrimExpr = k[0]
+    return op.topk(x, PrimValue(count), axis=axis, ret_type="both", largest=bool(largest), dtype="int64")

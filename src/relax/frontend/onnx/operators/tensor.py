@@ -1,0 +1,196 @@
+"""Operators that move elements or convert them: joining, cutting, reordering, dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .... import op, te
+from ....expr import PrimValue, ShapeExpr
+from ....ir import DataType
+from ....prim import IntImm, PrimExpr, Select, const
+from ..emitter import Emitter
+from ..model import dtype_name
+from ..registry import converter
+from ..values import Dims, Ints, Signed, Tensor
+from .reduce import named
+
+FAR_END = 2**63 - 1
+"""An end beyond every size."""
+
+# ------------------------------------------------------------------------------------- joining, cutting
+
+
+@converter("Concat", since=4)
+def concat(g: Emitter, *inputs: Tensor, axis: int) -> Tensor:
+    return inputs[0] if len(inputs) == 1 else op.concat(list(inputs), axis=axis)
+
+
+@converter("Split", since=2)
+def split(
+    g: Emitter, data: Tensor, split: Dims | None = None, *, axis: int = 0, num_outputs: int | None = None
+) -> Any:
+    place = g.axis(axis, g.ndim(data))
+    if split is None:
+        return op.split(data, num_outputs or len(g.outputs), place)
+    ends = [const(0, "int64")]
+    for size in split:
+        ends.append(ends[-1] + size)
+    numbers = [end.value for end in ends if isinstance(end, IntImm)]
+    _require_total(g, ends[-1], g.dims(data)[place])
+    if len(numbers) == len(ends):
+        return op.split(data, numbers[1:-1], place)
+    return tuple(
+        op.strided_slice(data, [place], [begin], [begin + size], assume_inbound=True)
+        for begin, size in zip(ends, split, strict=False)
+    )
+
+
+def _require_total(g: Emitter, total: PrimExpr, size: PrimExpr) -> None:
+    if g.is_true(total.equal(size)) is False:
+        raise g.error(f"the parts have {total} elements together, the dimension has {size}", code="E6003")
+
+
+@converter("Slice")
+def slice_(
+    g: Emitter,
+    data: Tensor,
+    starts: Signed,
+    ends: Signed,
+    axes: Signed | None = None,
+    steps: Signed | None = None,
+) -> Tensor:
+    """The bounds mean what they do in Python: in the form of numbers where axes and steps are known."""
+    ndim = g.ndim(data)
+    places = _integers(range(len(starts)) if axes is None else axes)
+    strides = _integers([1] * len(starts) if steps is None else steps)
+    if places is None or strides is None:
+        return _slice_at_run_time(g, data, starts, ends, axes, steps)
+    places = g.axes(places, ndim)
+    return op.strided_slice(data, list(places), list(starts), list(ends), list(strides))
+
+
+def _integers(values: Sequence[int] | Signed) -> Ints | None:
+    numbers = [value.value if isinstance(value, IntImm) else value for value in values]
+    return (
+        tuple(n for n in numbers if isinstance(n, int)) if all(isinstance(n, int) for n in numbers) else None
+    )
+
+
+def _slice_at_run_time(
+    g: Emitter,
+    data: Tensor,
+    starts: Signed,
+    ends: Signed,
+    axes: Signed | None,
+    steps: Signed | None,
+) -> Tensor:
+    """The axes or steps are only known when it runs: the bounds of all dimensions become tensors."""
+    ndim = g.ndim(data)
+    count = len(starts)
+    index = [const(d, "int64") for d in range(count)] if axes is None else list(axes)
+    bounds: list[Any] = []
+    for values, default in (
+        (starts, [const(0, "int64")] * ndim),
+        (ends, [const(FAR_END, "int64")] * ndim),
+        (steps or (const(1, "int64"),) * count, [const(1, "int64")] * ndim),
+    ):
+        chosen = default
+        for axis, value in zip(index, values, strict=True):
+            chosen = [Select(named(axis, d, ndim), value, other) for d, other in enumerate(chosen)]
+        bounds.append(_vector(g, chosen))
+    return op.dynamic_strided_slice(data, *bounds)
+
+
+def _vector(g: Emitter, values: Sequence[PrimExpr]) -> Tensor:
+    parts = [op.reshape(g.scalar(value), (1,)) for value in values]
+    return g.emit(parts[0] if len(parts) == 1 else op.concat(parts, axis=0))
+
+
+# ------------------------------------------------------------------------------------- reordering
+
+
+@converter("Transpose")
+def transpose(g: Emitter, data: Tensor, *, perm: Ints | None = None) -> Tensor:
+    return op.permute_dims(data, perm)
+
+
+@converter("ReverseSequence")
+def reverse_sequence(
+    g: Emitter, data: Tensor, lengths: Tensor, *, batch_axis: int = 1, time_axis: int = 0
+) -> Tensor:
+    return op.reverse_sequence(data, lengths, time_axis, batch_axis)
+
+
+@converter("DepthToSpace")
+def depth_to_space(g: Emitter, data: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
+    n, c, h, w = g.dims(data)
+    b = const(blocksize, "int64")
+    depth = c // (blocksize * blocksize)
+    inner, order = (
+        ([b, b, depth], (0, 3, 4, 1, 5, 2)) if mode == "DCR" else ([depth, b, b], (0, 1, 4, 2, 5, 3))
+    )
+    parts = op.reshape(data, ShapeExpr([n, *inner, h, w]))
+    return op.reshape(op.permute_dims(parts, order), ShapeExpr([n, depth, h * blocksize, w * blocksize]))
+
+
+@converter("SpaceToDepth")
+def space_to_depth(g: Emitter, data: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
+    n, c, h, w = g.dims(data)
+    b = const(blocksize, "int64")
+    high, wide = h // blocksize, w // blocksize
+    parts = op.reshape(data, ShapeExpr([n, c, high, b, wide, b]))
+    order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
+    moved = op.permute_dims(parts, order)
+    return op.reshape(moved, ShapeExpr([n, c * (blocksize * blocksize), high, wide]))
+
+
+@converter("Trilu")
+def trilu(g: Emitter, data: Tensor, k: Signed | None = None, *, upper: int = 1) -> Tensor:
+    diagonal = 0 if k is None else PrimValue(k[0])
+    return op.triu(data, diagonal) if upper else op.tril(data, diagonal)
+
+
+@converter("Where")
+def where(g: Emitter, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    return op.where(condition, x, y)
+
+
+# ------------------------------------------------------------------------------------- dtypes
+
+
+@converter("Cast", since=6)
+def cast(g: Emitter, x: Tensor, *, to: int, saturate: int = 1, round_mode: str = "up") -> Tensor:
+    return _converted(g, x, dtype_name(to), saturate, round_mode)
+
+
+@converter("CastLike", since=15)
+def cast_like(g: Emitter, x: Tensor, target: Tensor, *, saturate: int = 1, round_mode: str = "up") -> Tensor:
+    return _converted(g, x, str(g.dtype(target)), saturate, round_mode)
+
+
+def _converted(g: Emitter, x: Tensor, dtype: str, saturate: int, round_mode: str) -> Tensor:
+    if dtype == "string":
+        g.unsupported("a conversion to strings")
+    target = DataType(dtype)
+    if target == g.dtype(x):
+        return x
+    if not (target.is_float and target.bits <= 8):
+        return op.astype(x, dtype)
+    if target == "float8_e8m0fnu":
+        return op.saturating_astype(x, dtype, round_mode)
+    return op.saturating_astype(x, dtype) if saturate or target.bits < 8 else op.astype(x, dtype)
+
+
+@converter("BitCast")
+def bit_cast(g: Emitter, x: Tensor, *, to: int) -> Tensor:
+    dtype = dtype_name(to)
+    if dtype == "string" or DataType(dtype).bits != g.dtype(x).bits:
+        g.unsupported(f"reading {g.dtype(x)} as {dtype}, of another width,")
+    if DataType(dtype) == g.dtype(x):
+        return x
+
+    def reinterpreted(data: te.Tensor) -> te.Tensor:
+        return te.compute(data.shape, lambda *i: te.reinterpret(dtype, data(*i)), "bit_cast")
+
+    return g.builder.emit_te(reinterpreted, x)
