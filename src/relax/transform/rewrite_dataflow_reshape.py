@@ -126,7 +126,9 @@ def is_flat_copy(func: PrimFunc) -> bool:
     if not covers(store, loops, analyzer):
         return False
     source, result = (element_count(buffer) for buffer in buffers)
-    if not Analyzer().can_prove_equal(source, result):  # also where a loop does not run, which `analyzer` excludes
+    if not Analyzer().can_prove_equal(
+        source, result
+    ):  # also where a loop does not run, which `analyzer` excludes
         return False
     written, read = (
         flat_index(buffer, indices)
