@@ -65,10 +65,10 @@ MODELS = {
         "silero_vad/data/silero_vad_op18_ifless.onnx",
         "7671cd04b004e9076da0d4a7b1a5aec36adf161c39230c1cb94a4fd5db6bbd28",
     ),
-    "vad_with_if": Model(
+    "vad_16k": Model(
         SILERO,
-        "silero_vad/data/silero_vad.onnx",
-        "1a153a22f4509e292a94e67d6f9b85e8deb25b4988682b7e174c65279d8788e3",
+        "silero_vad/data/silero_vad_16k_op15.onnx",
+        "7ed98ddbad84ccac4cd0aeb3099049280713df825c610a8ed34543318f1b2c49",
     ),
     "vad_sequence": Model(
         SILERO,
@@ -145,7 +145,9 @@ def unpack(file: Path, wheel: str, target: Path) -> str:
 
 def main() -> int:
     """Print names and paths; 0 if all models are there."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(MODELS))
     names = parser.parse_args().names or list(MODELS)
     unknown = [name for name in names if name not in MODELS]
