@@ -37,7 +37,7 @@ def split(
     place = g.axis(axis, g.ndim(data))
     if split is None:
         return op.split(data, num_outputs or len(g.outputs), place)
-    ends = [const(0, "int64")]
+    ends: list[PrimExpr] = [const(0, "int64")]
     for size in split:
         ends.append(ends[-1] + size)
     numbers = [end.value for end in ends if isinstance(end, IntImm)]
