@@ -7,9 +7,10 @@ from typing import Any
 
 from .... import op, te
 from ....expr import PrimValue, ShapeExpr
-from ....ir import DataType
+from ....ir import DataType, structural_equal
 from ....prim import IntImm, PrimExpr, Select, const
-from ..emitter import Emitter
+from ....struct_info import TensorStructInfo
+from ..emitter import Emitter, identifier
 from ..model import dtype_name
 from ..objects import run
 from ..registry import converter
@@ -18,6 +19,9 @@ from .reduce import named
 
 FAR_END = 2**63 - 1
 """An end beyond every size."""
+
+OPEN_END = 10**9
+"""Exporters write a number from here on for the end of a dimension whose size they do not know."""
 
 # ------------------------------------------------------------------------------------- joining, cutting
 
@@ -68,7 +72,25 @@ def slice_(
     if places is None or strides is None:
         return _slice_at_run_time(g, data, starts, ends, axes, steps)
     places = g.axes(places, ndim)
-    return op.strided_slice(data, list(places), list(starts), list(ends), list(strides))
+    sliced = op.strided_slice(data, list(places), list(starts), list(ends), list(strides))
+    return _to_the_end(g, sliced, op.strided_slice(data, places, starts, list(map(_opened, ends)), strides))
+
+
+def _opened(end: PrimExpr) -> PrimExpr:
+    """The end of a slice; beyond every size if an exporter meant that."""
+    return const(FAR_END, "int64") if isinstance(end, IntImm) and end.value >= OPEN_END else end
+
+
+def _to_the_end(g: Emitter, sliced: Tensor, whole: Tensor) -> Tensor:
+    """A slice with the dimensions of the one that goes to the end, which is checked when it runs.
+
+    So a dimension of `n` elements stays `n`, and does not become ``min(1000000000, n)``.
+    """
+    dims = g.dims(whole)
+    if structural_equal(g.dims(sliced), dims):
+        return sliced
+    info = TensorStructInfo(ShapeExpr(dims), g.dtype(sliced))
+    return g.builder.match_cast(g.emit(sliced), info, identifier(g.outputs[0]))
 
 
 def _integers(values: Sequence[int] | Signed) -> Ints | None:
