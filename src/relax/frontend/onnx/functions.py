@@ -17,6 +17,14 @@ from .values import Elements, Object, Optional, OptionalType, SequenceType, Stri
 from .values import Sequence as SequenceValue
 
 
+def schema_of(domain: str, name: str, opset: int) -> Any:
+    """The schema of an operator of the standard, None if there is none."""
+    try:
+        return defs.get_schema(name, opset, domain)
+    except defs.SchemaError:
+        return None
+
+
 def standard_function(
     domain: str,
     name: str,
@@ -28,9 +36,8 @@ def standard_function(
 
     Some bodies depend on the node and on the types of its inputs; without a node, any function stands for them.
     """
-    try:
-        schema: Any = defs.get_schema(name, opset, domain)
-    except defs.SchemaError:
+    schema = schema_of(domain, name, opset)
+    if schema is None:
         return None
     if schema.has_function:
         return _complete(schema.function_body, schema, opset)
