@@ -11,7 +11,7 @@ import numpy as np
 import tvm_ffi
 
 from .builtin_table import Effects, builtin
-from .dtypes import Array
+from .dtypes import NUMPY_DTYPES, Array
 from .ops import array_of
 from .sizes import shape_value
 from .string_tensor import StringTensor
@@ -61,9 +61,28 @@ def strings_shape(value: Any) -> tvm_ffi.Shape:
 
 
 @builtin("relax.run.strings_reshape")
-def strings_reshape(value: Any, shape: Any) -> StringTensor:
-    """The strings in another shape. ValueError if there are not as many."""
-    return StringTensor(strings_of(value, "strings_reshape").reshape(tuple(shape)))
+def strings_reshape(value: Any, sizes: Any, allowzero: int) -> StringTensor:
+    """The strings in another shape, an integer tensor: -1 is what the other sizes leave over.
+
+    0 is the size at that place, unless `allowzero`. ValueError if the number of strings is another.
+    """
+    array = strings_of(value, "strings_reshape")
+    dims = [int(size) for size in array_of(sizes, "strings_reshape").reshape(-1)]
+    if not allowzero:
+        dims = [array.shape[d] if size == 0 and d < array.ndim else size for d, size in enumerate(dims)]
+    return StringTensor(array.reshape(tuple(dims)))
+
+
+@builtin("relax.run.strings_unsqueeze")
+def strings_unsqueeze(value: Any, axes: Any) -> StringTensor:
+    """The strings with new axes of size 1 at these places of the result, a shape value."""
+    return StringTensor(np.expand_dims(strings_of(value, "strings_unsqueeze"), tuple(axes)))
+
+
+@builtin("relax.run.strings_squeeze")
+def strings_squeeze(value: Any, axes: Any) -> StringTensor:
+    """The strings without these axes, a shape value. ValueError for one whose size is not 1."""
+    return StringTensor(strings_of(value, "strings_squeeze").squeeze(tuple(axes)))
 
 
 @builtin("relax.run.strings_transpose")
@@ -110,7 +129,7 @@ def strings_equal(a: Any, b: Any) -> tvm_ffi.Tensor:
 def strings_to_numbers(value: Any, dtype: str) -> tvm_ffi.Tensor:
     """The numbers that strings write. ValueError for one that writes none."""
     array = strings_of(value, "strings_to_numbers")
-    numeric: Any = np.dtype(dtype)
+    numeric: Any = NUMPY_DTYPES[dtype]
     read: Callable[[str], Any] = int if numeric.kind in "iu" else float
     numbers: Array = np.array(_mapped(array, read), numeric)
     return tensor_of_numpy(numbers.reshape(array.shape))
@@ -118,10 +137,8 @@ def strings_to_numbers(value: Any, dtype: str) -> tvm_ffi.Tensor:
 
 @builtin("relax.run.numbers_to_strings")
 def numbers_to_strings(data: Any) -> StringTensor:
-    """Numbers written as strings: floats with the fewest digits that tell them apart, bools as 1 and 0."""
+    """Numbers written as strings, floats with the fewest digits that tell them apart."""
     array = array_of(data, "numbers_to_strings")
-    if array.dtype.kind == "b":
-        array = array.astype(np.int64)
     return StringTensor(_objects([_written(item) for item in array.reshape(-1)], array.shape))
 
 

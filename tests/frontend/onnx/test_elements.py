@@ -272,6 +272,27 @@ def test_slices_by_sizes_and_by_data(agrees):
     assert "relax.dynamic_strided_slice" not in operators(mod)
 
 
+@pytest.mark.parametrize("far", [10**9, 2**31 - 1, 2**63 - 1])
+def test_slice_to_a_far_end_keeps_the_dimension(agrees, far):
+    """Exporters write such numbers for the end of a dimension they do not know: no ``min(1000000000, N)``."""
+    mod = agrees(
+        f"""
+    agraph (float[N, 8] x) => (float[N, 3] y, float[M, 8] z) {{
+      b = Constant<value_ints = [0, 2]>()
+      e = Constant<value_ints = [{far}, 5]>()
+      y = Slice(x, b, e)
+      one = Constant<value_ints = [1]>()
+      end = Constant<value_ints = [{far}]>()
+      axis = Constant<value_ints = [0]>()
+      z = Slice(x, one, end, axis)
+    }}""",
+        *(x(n, 8) for n in (0, 1, 4)),
+    )
+    y, z = mod["main"].ret_struct_info.fields
+    assert str(y) == 'R.Tensor((N, 3), dtype="float32")'
+    assert str(z) == 'R.Tensor((T.max(1, N) - 1, 8), dtype="float32")'
+
+
 def test_axes_steps_and_counts_from_data(agrees):
     """Axes that are inputs of the model: the shapes of the results are choices made when it runs."""
     agrees(

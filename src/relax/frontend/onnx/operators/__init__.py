@@ -17,6 +17,7 @@ from . import (
     sequence,
     shape,
     signal,
+    strings,
     tensor,
     training,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "sequence",
     "shape",
     "signal",
+    "strings",
     "tensor",
     "training",
 ]

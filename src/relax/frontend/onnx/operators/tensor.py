@@ -7,16 +7,21 @@ from typing import Any
 
 from .... import op, te
 from ....expr import PrimValue, ShapeExpr
-from ....ir import DataType
+from ....ir import DataType, structural_equal
 from ....prim import IntImm, PrimExpr, Select, const
-from ..emitter import Emitter
+from ....struct_info import TensorStructInfo
+from ..emitter import Emitter, identifier
 from ..model import dtype_name
+from ..objects import run
 from ..registry import converter
-from ..values import Dims, Ints, Signed, Tensor
+from ..values import Dims, Ints, Object, Signed, Tensor, TensorType, Value
 from .reduce import named
 
 FAR_END = 2**63 - 1
 """An end beyond every size."""
+
+OPEN_END = 10**9
+"""Exporters write a number from here on for the end of a dimension whose size they do not know."""
 
 # ------------------------------------------------------------------------------------- joining, cutting
 
@@ -67,7 +72,25 @@ def slice_(
     if places is None or strides is None:
         return _slice_at_run_time(g, data, starts, ends, axes, steps)
     places = g.axes(places, ndim)
-    return op.strided_slice(data, list(places), list(starts), list(ends), list(strides))
+    sliced = op.strided_slice(data, list(places), list(starts), list(ends), list(strides))
+    return _to_the_end(g, sliced, op.strided_slice(data, places, starts, list(map(_opened, ends)), strides))
+
+
+def _opened(end: PrimExpr) -> PrimExpr:
+    """The end of a slice; beyond every size if an exporter meant that."""
+    return const(FAR_END, "int64") if isinstance(end, IntImm) and end.value >= OPEN_END else end
+
+
+def _to_the_end(g: Emitter, sliced: Tensor, whole: Tensor) -> Tensor:
+    """A slice with the dimensions of the one that goes to the end, which is checked when it runs.
+
+    So a dimension of `n` elements stays `n`, and does not become ``min(1000000000, n)``.
+    """
+    dims = g.dims(whole)
+    if structural_equal(g.dims(sliced), dims):
+        return sliced
+    info = TensorStructInfo(ShapeExpr(dims), g.dtype(sliced))
+    return g.builder.match_cast(g.emit(sliced), info, identifier(g.outputs[0]))
 
 
 def _integers(values: Sequence[int] | Signed) -> Ints | None:
@@ -160,7 +183,9 @@ def where(g: Emitter, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 @converter("Cast", since=6)
-def cast(g: Emitter, x: Tensor, *, to: int, saturate: int = 1, round_mode: str = "up") -> Tensor:
+def cast(g: Emitter, x: Tensor, *, to: int, saturate: int = 1, round_mode: str = "up") -> Value:
+    if dtype_name(to) == "string":
+        return written(g, x)
     return _converted(g, x, dtype_name(to), saturate, round_mode)
 
 
@@ -169,9 +194,14 @@ def cast_like(g: Emitter, x: Tensor, target: Tensor, *, saturate: int = 1, round
     return _converted(g, x, str(g.dtype(target)), saturate, round_mode)
 
 
+def written(g: Emitter, x: Tensor) -> Object:
+    """Numbers as strings."""
+    if not (g.dtype(x).is_integer or str(g.dtype(x)) in ("float16", "float32", "float64")):
+        g.unsupported(f"a conversion of {g.dtype(x)} to strings")
+    return Object(run(g, "numbers_to_strings", x), TensorType("string", g.info(x).ndim))
+
+
 def _converted(g: Emitter, x: Tensor, dtype: str, saturate: int, round_mode: str) -> Tensor:
-    if dtype == "string":
-        g.unsupported("a conversion to strings")
     target = DataType(dtype)
     if target == g.dtype(x):
         return x
