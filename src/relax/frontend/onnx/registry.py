@@ -6,9 +6,9 @@
 
 The first parameter is the `Emitter`. Inputs are the other positional parameters, in ONNX's order; the annotation says
 in which form one is passed (`Tensor`, `Dims`, `Signed`, `Ints`, `Array`, `Value`), ``| None`` that it may be left out,
-``*xs`` that any number follow. Attributes are keyword parameters with their defaults; one without a default is required.
-What was an attribute in an old opset and is an input in a newer one is an input parameter: a node's attribute of that name
-is passed there. Several converters of one operator differ by `since`, the opset from which each holds.
+``*xs`` that any number follow. Attributes are keyword parameters with their defaults; one without a default is
+required. What was an attribute in an old opset and is an input in a newer one is an input parameter: a node's attribute
+of that name is passed there. Several converters of one operator differ by `since`, the opset from which each holds.
 
 A converter gives one expression (a call that returns a tuple stands for several results), or a tuple of values, or
 NotImplemented for a form that the function body of the standard serves better.

@@ -6,8 +6,10 @@ from . import (
     activation,
     control,
     creation,
+    features,
     image,
     indexing,
+    labels,
     math,
     nn,
     quantize,
@@ -19,14 +21,17 @@ from . import (
     strings,
     tensor,
     training,
+    trees,
 )
 
 __all__ = [
     "activation",
     "control",
     "creation",
+    "features",
     "image",
     "indexing",
+    "labels",
     "math",
     "nn",
     "quantize",
@@ -38,4 +43,5 @@ __all__ = [
     "strings",
     "tensor",
     "training",
+    "trees",
 ]
