@@ -203,6 +203,12 @@ class Emitter:
         with self.builder.knowing():
             return prove(condition)
 
+    def fitting(self, values: Sequence[Any], count: int, name: str) -> Sequence[Any]:
+        """The values of an attribute or input. Raises DiagnosticError if there are not `count` of them."""
+        if len(values) != count:
+            raise self.error(f"{name} has {len(values)} elements, expected {count}", code="E6003")
+        return values
+
     # -- values in the form a converter asks for
 
     def const(self, value: Any, dtype: str | None = None) -> Constant:
@@ -305,6 +311,8 @@ class Emitter:
         (length,) = self.dims(vector)
         if not isinstance(length, IntImm):
             raise self.error(f"the number of elements of {name} must be known", code="E6005")
+        if length.value > MAX_ELEMENTS:
+            self.unsupported(f"{name} of {length.value} sizes")
         dims = [self.fresh_dim(identifier(name), axis) for axis in range(length.value)]
         shape = self.builder.emit(op.tensor_to_shape(vector))
         self.builder.match_cast(shape, ShapeStructInfo(ShapeExpr(dims).values))

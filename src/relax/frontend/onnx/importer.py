@@ -32,6 +32,7 @@ from .emitter import Emitter, identifier
 from .graph import GraphReader, Names, opsets_of
 from .model import broken, dtype_name, load_model, to_array
 from .objects import lowered, type_of_proto
+from .validity import check_structure
 from .values import Object, Optional, Strings, Value
 from .values import Sequence as SequenceValue
 
@@ -82,6 +83,9 @@ class _Importer:
         self, model: ModelProto, name: str, shapes: Shapes, dtypes: str | Mapping[str, str], opset: int | None
     ) -> None:
         self.graph, self.name = model.graph, name
+        if not model.graph.output:
+            raise broken("the model has no graph with outputs", name, "is it complete, and binary ONNX?")
+        check_structure(model, name)
         self.shapes, self.dtypes = shapes, dtypes
         self.opsets = opsets_of(model.opset_import)
         self.opsets[""] = opset or self.opsets.get("", onnx.defs.onnx_opset_version())

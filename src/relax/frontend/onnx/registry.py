@@ -54,6 +54,8 @@ class Converter:
     inputs: tuple[Input, ...]
     attributes: dict[str, Any]
     """Defaults by name; `inspect.Parameter.empty` for a required one."""
+    annotations: dict[str, str]
+    """Annotations of attributes by name, without ``| None``."""
     takes_all: bool
     """True if the converter has ``**attributes``."""
     pure: bool = True
@@ -94,8 +96,8 @@ def register(
     objects: bool = False,
 ) -> None:
     """Make a converter known, in the place of one for the same operator and opset."""
-    inputs, attributes, takes_all = _signature(function)
-    entry = Converter(name, domain, since, function, inputs, attributes, takes_all, pure)
+    inputs, attributes, annotations, takes_all = _signature(function)
+    entry = Converter(name, domain, since, function, inputs, attributes, annotations, takes_all, pure)
     versions = (_FOR_OBJECTS if objects else _CONVERTERS).setdefault((domain, name), [])
     versions[:] = sorted([v for v in versions if v.since != since] + [entry], key=lambda v: -v.since)
 
@@ -111,19 +113,25 @@ def names_in(domain: str) -> list[str]:
     return sorted(name for d, name in _CONVERTERS if d == domain)
 
 
-def _signature(function: Callable[..., Any]) -> tuple[tuple[Input, ...], dict[str, Any], bool]:
+def _signature(
+    function: Callable[..., Any],
+) -> tuple[tuple[Input, ...], dict[str, Any], dict[str, str], bool]:
     inputs: list[Input] = []
     attributes: dict[str, Any] = {}
+    annotations: dict[str, str] = {}
     takes_all = False
     _, *parameters = inspect.signature(function).parameters.values()
     for parameter in parameters:
         if parameter.kind is parameter.KEYWORD_ONLY:
             attributes[parameter.name] = parameter.default
+            written = parameter.annotation
+            text = written if isinstance(written, str) else getattr(written, "__name__", "")
+            annotations[parameter.name] = text.partition("|")[0].strip()
         elif parameter.kind is parameter.VAR_KEYWORD:
             takes_all = True
         else:
             inputs.append(_input(function, parameter))
-    return tuple(inputs), attributes, takes_all
+    return tuple(inputs), attributes, annotations, takes_all
 
 
 def _input(function: Callable[..., Any], parameter: inspect.Parameter) -> Input:

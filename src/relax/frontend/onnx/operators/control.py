@@ -78,6 +78,8 @@ def if_(g: Emitter, cond: Value, *, then_branch: Subgraph, else_branch: Subgraph
         return g.reader.read_subgraph(then_branch if truth else else_branch, [])
     test = _scalar(g, g.tensor(cond, "cond"))
     graphs = then_branch, else_branch
+    if len(then_branch.graph.output) != len(else_branch.graph.output):
+        raise g.error("its branches have different numbers of outputs", code="E6002")
     declared = [
         united(*(type_of_proto(graph.graph.output[i].type) for graph in graphs))
         for i in range(len(then_branch.graph.output))
@@ -137,6 +139,7 @@ def loop(
     g: Emitter, M: Value | None, cond: Value | None, *v_initial: Value | None, body: Subgraph
 ) -> Sequence[Any]:
     count = len(v_initial)
+    _check_body(g, body, count + 2, count + 1)
     types = [_state_type(g, *pair) for pair in zip(v_initial, body.graph.input[2:], strict=True)]
 
     def value_of(state: RelaxExpr, kind: ValueType | None) -> Value:
@@ -199,29 +202,51 @@ def scan(
     scan_output_directions: Ints = (),
 ) -> Sequence[Any]:
     count = len(inputs) - num_scan_inputs
+    if not 0 < num_scan_inputs <= len(inputs):
+        raise g.error(f"num_scan_inputs is {num_scan_inputs}, of {len(inputs)} inputs", code="E6003")
+    _check_body(g, body, len(inputs), count)
     states, scanned = list(inputs[:count]), inputs[count:]
+    chosen = scan_input_axes or [0] * len(scanned)
     axes = [
         g.axis(axis, g.ndim(x))
-        for axis, x in zip(scan_input_axes or [0] * len(scanned), scanned, strict=True)
+        for axis, x in zip(g.fitting(chosen, len(scanned), "scan_input_axes"), scanned, strict=True)
     ]
-    lengths = [g.dims(x)[axis] for x, axis in zip(scanned, axes, strict=True)]
-    trip = lengths[0]
+    trip = g.dims(scanned[0])[axes[0]]
+    scanned = [_of_length(g, x, axis, trip) for x, axis in zip(scanned, axes, strict=True)]
     backwards = scan_input_directions or [0] * len(scanned)
+    g.fitting(backwards, len(scanned), "scan_input_directions")
 
     def step(i: PrimVar, proceed: RelaxExpr | None, states: list[RelaxExpr]) -> Step:
-        places = [trip - 1 - i if back else i for back in backwards]
-        slices = [op.take(x, PrimValue(p), axis) for x, p, axis in zip(scanned, places, axes, strict=True)]
+        numbers = [trip - 1 - i if back else i for back in backwards]
+        slices = [op.take(x, PrimValue(p), axis) for x, p, axis in zip(scanned, numbers, axes, strict=True)]
         results = g.reader.read_subgraph(body, [*states, *(g.emit(part) for part in slices)])
         tensors = [g.tensor(value, "an output of the body") for value in results]
         return Step(None, tensors[:count], tensors[count:])
 
+    stacked = len(body.graph.output) - count
+    places = g.fitting(scan_output_axes or [0] * stacked, stacked, "scan_output_axes")
     prepended = [bool(direction) for direction in scan_output_directions]
     results = _Loop(g, trip, None, states, step, prepended).run()
-    outputs = [
-        _moved(g, x, axis)
-        for x, axis in zip(results[count:], scan_output_axes or [0] * len(results), strict=False)
-    ]
+    outputs = [_moved(g, x, axis) for x, axis in zip(results[count:], places, strict=True)]
     return [*results[:count], *outputs]
+
+
+def _check_body(g: Emitter, body: Subgraph, inputs: int, outputs: int) -> None:
+    """Raise DiagnosticError if the body of a loop has not this number of inputs, or fewer outputs."""
+    graph = body.graph
+    if len(graph.input) != inputs:
+        raise g.error(f"its graph has {len(graph.input)} inputs, {inputs} are passed", code="E6002")
+    if len(graph.output) < outputs:
+        raise g.error(f"its graph has {len(graph.output)} outputs, expected {outputs} or more", code="E6002")
+
+
+def _of_length(g: Emitter, x: Tensor, axis: int, length: PrimExpr) -> Tensor:
+    """A scanned input, which has as many slices as the others: checked when it runs, if that is not known."""
+    dims = list(g.dims(x))
+    if g.is_true(dims[axis].equal(length)):
+        return x
+    dims[axis] = length
+    return g.builder.match_cast(x, TensorStructInfo(ShapeExpr(dims), g.dtype(x)))
 
 
 def _moved(g: Emitter, x: RelaxExpr, axis: int) -> RelaxExpr:

@@ -7,9 +7,10 @@ from typing import Any
 
 from .... import op, te
 from ....expr import PrimValue, ShapeExpr
-from ....ir import DataType
+from ....ir import DataType, structural_equal
 from ....prim import IntImm, PrimExpr, Select, const
-from ..emitter import Emitter
+from ....struct_info import TensorStructInfo
+from ..emitter import Emitter, identifier
 from ..model import dtype_name
 from ..objects import run
 from ..registry import converter
@@ -18,6 +19,9 @@ from .reduce import named
 
 FAR_END = 2**63 - 1
 """An end beyond every size."""
+
+OPEN_END = 10**9
+"""Exporters write a number from here on for the end of a dimension whose size they do not know."""
 
 # ------------------------------------------------------------------------------------- joining, cutting
 
@@ -34,7 +38,7 @@ def split(
     place = g.axis(axis, g.ndim(data))
     if split is None:
         return op.split(data, num_outputs or len(g.outputs), place)
-    ends = [const(0, "int64")]
+    ends: list[PrimExpr] = [const(0, "int64")]
     for size in split:
         ends.append(ends[-1] + size)
     numbers = [end.value for end in ends if isinstance(end, IntImm)]
@@ -68,7 +72,25 @@ def slice_(
     if places is None or strides is None:
         return _slice_at_run_time(g, data, starts, ends, axes, steps)
     places = g.axes(places, ndim)
-    return op.strided_slice(data, list(places), list(starts), list(ends), list(strides))
+    sliced = op.strided_slice(data, list(places), list(starts), list(ends), list(strides))
+    return _to_the_end(g, sliced, op.strided_slice(data, places, starts, list(map(_opened, ends)), strides))
+
+
+def _opened(end: PrimExpr) -> PrimExpr:
+    """The end of a slice; beyond every size if an exporter meant that."""
+    return const(FAR_END, "int64") if isinstance(end, IntImm) and end.value >= OPEN_END else end
+
+
+def _to_the_end(g: Emitter, sliced: Tensor, whole: Tensor) -> Tensor:
+    """A slice with the dimensions of the one that goes to the end, which is checked when it runs.
+
+    So a dimension of `n` elements stays `n`, and does not become ``min(1000000000, n)``.
+    """
+    dims = g.dims(whole)
+    if structural_equal(g.dims(sliced), dims):
+        return sliced
+    info = TensorStructInfo(ShapeExpr(dims), g.dtype(sliced))
+    return g.builder.match_cast(g.emit(sliced), info, identifier(g.outputs[0]))
 
 
 def _integers(values: Sequence[int] | Signed) -> Ints | None:
@@ -183,6 +205,8 @@ def _converted(g: Emitter, x: Tensor, dtype: str, saturate: int, round_mode: str
     target = DataType(dtype)
     if target == g.dtype(x):
         return x
+    if target.is_integer and target.bits < 8 and g.dtype(x).is_float:
+        return op.astype(op.astype(x, "int32"), dtype)  # which wraps around
     if not (target.is_float and target.bits <= 8):
         return op.astype(x, dtype)
     if target == "float8_e8m0fnu":
@@ -192,13 +216,19 @@ def _converted(g: Emitter, x: Tensor, dtype: str, saturate: int, round_mode: str
 
 @converter("BitCast")
 def bit_cast(g: Emitter, x: Tensor, *, to: int) -> Tensor:
-    dtype = dtype_name(to)
-    if dtype == "string" or DataType(dtype).bits != g.dtype(x).bits:
-        g.unsupported(f"reading {g.dtype(x)} as {dtype}, of another width,")
-    if DataType(dtype) == g.dtype(x):
-        return x
+    dtype, source = dtype_name(to), g.dtype(x)
+    if dtype == "string" or _width(DataType(dtype)) != _width(source):
+        g.unsupported(f"reading {source} as {dtype}, of another width,")
+    if source.is_bool:
+        x, source = g.emit(op.astype(x, "uint8")), DataType("uint8")
+    target = "uint8" if dtype == "bool" else dtype
 
     def reinterpreted(data: te.Tensor) -> te.Tensor:
-        return te.compute(data.shape, lambda *i: te.reinterpret(dtype, data(*i)), "bit_cast")
+        return te.compute(data.shape, lambda *i: te.reinterpret(target, data(*i)), "bit_cast")
 
-    return g.builder.emit_te(reinterpreted, x)
+    bits = x if source == target else g.builder.emit_te(reinterpreted, x)
+    return bits if target == dtype else op.astype(bits, dtype)
+
+
+def _width(dtype: DataType) -> int:
+    return 8 if dtype.is_bool else dtype.bits
