@@ -8,9 +8,9 @@ tell a size, a match_cast binds a new shape variable.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,8 @@ from .values import Sequence as SequenceValue
 
 if TYPE_CHECKING:
     from .graph import GraphReader
+
+Chosen = TypeVar("Chosen")
 
 MAX_ELEMENTS = 1024
 """Constants with at most so many integers are taken apart where elements are asked for."""
@@ -202,6 +204,12 @@ class Emitter:
         """True or False for a condition that is proved or disproved, None else."""
         with self.builder.knowing():
             return prove(condition)
+
+    def choice(self, table: Mapping[str, Chosen], value: str, name: str) -> Chosen:
+        """The entry of a table for the text of an attribute. Raises DiagnosticError if it has none."""
+        if value not in table:
+            raise self.error(f"{name} must be {', '.join(table)}, found {value!r}", code="E6003")
+        return table[value]
 
     def fitting(self, values: Sequence[Any], count: int, name: str) -> Sequence[Any]:
         """The values of an attribute or input. Raises DiagnosticError if there are not `count` of them."""

@@ -48,14 +48,14 @@ _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max"
 def scatter_elements(
     g: Emitter, data: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none"
 ) -> Tensor:
-    return op.scatter_elements(data, indices, updates, axis, _REDUCTIONS[reduction])
+    return op.scatter_elements(data, indices, updates, axis, g.choice(_REDUCTIONS, reduction, "reduction"))
 
 
 @converter("ScatterND")
 def scatter_nd(
     g: Emitter, data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none"
 ) -> Tensor:
-    return op.scatter_nd(data, indices, updates, _REDUCTIONS[reduction])
+    return op.scatter_nd(data, indices, updates, g.choice(_REDUCTIONS, reduction, "reduction"))
 
 
 @converter("OneHot", since=9)
