@@ -292,8 +292,14 @@ class Emitter:
 
     def ints(self, value: Value | None, name: str) -> Ints:
         """A vector of integers known at import. Raises DiagnosticError if it is not."""
-        numbers: list[Any] = np.ravel(self.array(value, name)).tolist()
+        array = self.array(value, name)
+        self._check_integers(DataType(array.dtype.name), name)
+        numbers: list[Any] = np.ravel(array).tolist()
         return tuple(map(int, numbers))
+
+    def _check_integers(self, dtype: DataType, name: str) -> None:
+        if not dtype.is_integer:
+            raise self.error(f"{name} must be integers, found {dtype}")
 
     def sizes(self, value: Value | None, name: str) -> Dims:
         """The elements of a vector of sizes as scalar expressions; see `scalars`."""
@@ -307,8 +313,10 @@ class Emitter:
         """
         elements = self.elements(value)
         if elements is not None:
+            self._check_integers(DataType(elements.dtype), name)
             return elements.flat
         vector = self.tensor(value, name)
+        self._check_integers(self.dtype(vector), name)
         if self.ndim(vector) != 1:
             vector = op.reshape(vector, [1] if self.ndim(vector) == 0 else [-1])
         if self.dtype(vector) != "int64":
