@@ -325,6 +325,10 @@ class Emitter:
         """True for an expression of scalars that were read from a tensor and may be negative."""
         return any(var in self._signed for var in free_vars(scalar))
 
+    def cast(self, x: RelaxExpr, dtype: str) -> RelaxExpr:
+        """A tensor converted to a dtype; itself if it has that."""
+        return x if self.dtype(x) == dtype else op.astype(x, dtype)
+
     def scalar(self, value: PrimExpr, dtype: str = "int64") -> RelaxExpr:
         """A scalar expression as a tensor without dimensions."""
         if isinstance(value, (IntImm, FloatImm)):

@@ -180,7 +180,7 @@ def hardmax(g: Emitter, x: Tensor, *, axis: int = -1) -> Tensor:
     place = g.axis(axis, len(dims))
     one, zero = (PrimValue(const(value, _float32_at_least(dtype))) for value in (1.0, 0.0))
     chosen = op.one_hot(op.argmax(x, axis=place), one, zero, PrimValue(dims[place]), axis=place)
-    return op.astype(chosen, dtype)
+    return g.cast(chosen, dtype)
 
 
 def _float32_at_least(dtype: DataType) -> str:

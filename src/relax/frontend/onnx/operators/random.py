@@ -154,10 +154,10 @@ def dropout(
         g.unsupported("training mode without a seed", hint)
     training, dropped = (g.emit(op.reshape(g.tensor(value), ())) for value in (training_mode, share))
     wide = "float64" if g.dtype(x) == "float64" else "float32"
-    dropped = g.emit(op.where(training, op.astype(dropped, wide), g.const(0, wide)))
+    dropped = g.emit(op.where(training, g.cast(dropped, wide), g.const(0, wide)))
     kept = g.emit(op.greater_equal(_drawn(g, op.random.uniform, g.dims(x), wide, seed), dropped))
-    scaled = op.divide(op.astype(x, wide), op.subtract(1.0, dropped))
-    return op.astype(op.where(kept, scaled, 0.0), g.dtype(x)), kept
+    scaled = op.divide(g.cast(x, wide), op.subtract(1.0, dropped))
+    return g.cast(op.where(kept, scaled, 0.0), g.dtype(x)), kept
 
 
 def _is_number(value: Elements | None, number: float) -> bool:
