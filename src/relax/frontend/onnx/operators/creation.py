@@ -86,7 +86,7 @@ def range_(g: Emitter, start: Value, limit: Value, delta: Value, *, stash_type: 
 
 
 def _number_of_steps(g: Emitter, first: Tensor, last: Tensor, step: Tensor) -> Tensor:
-    """How many elements a range has, whose bounds are scalar tensors."""
+    """The number of elements of a range whose bounds are scalar tensors."""
     dtype = g.dtype(first)
     if dtype.is_float:
         wide = [g.cast(x, "float64") for x in (first, last, step)]
