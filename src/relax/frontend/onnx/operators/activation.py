@@ -120,7 +120,8 @@ def mish(g: Emitter, x: Tensor) -> Tensor:
 
 @converter("Gelu")
 def gelu(g: Emitter, x: Tensor, *, approximate: str = "none") -> Tensor:
-    return op.nn.gelu_tanh(x) if approximate == "tanh" else op.nn.gelu(x)
+    near = g.choice(approximate, "approximate", ("none", "tanh")) == "tanh"
+    return op.nn.gelu_tanh(x) if near else op.nn.gelu(x)
 
 
 @converter("Swish")
