@@ -26,6 +26,7 @@ from ...prim import FloatImm, IntImm, PrimExpr, free_vars, prove
 from ...prim.expr import Var as PrimVar
 from ...struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ...transform.fold_constant import as_leaf, as_value, dtypes_of, evaluate, is_bounded
+from .model import dtype_name
 from .values import Dims, Elements, Ints, Object, Optional, SequenceType, Strings, TensorType, Value
 from .values import Sequence as SequenceValue
 
@@ -165,6 +166,13 @@ class Emitter:
         """The dtype of a tensor."""
         return self.info(x).dtype
 
+    def numbers(self, elem_type: int) -> str:
+        """The dtype of an ONNX element type that is one of numbers. Raises DiagnosticError for another."""
+        name = dtype_name(elem_type, self.title)
+        if name == "string":
+            self.unsupported("a result of strings")
+        return name
+
     def ndim(self, x: RelaxExpr) -> int:
         """The rank of a tensor. Raises DiagnosticError if it is not known."""
         ndim = self.info(x).ndim
@@ -188,6 +196,18 @@ class Emitter:
         if not -ndim <= axis < ndim:
             raise self.error(f"axis {axis} is out of range for a tensor of {ndim} dimensions", code="E6003")
         return axis % ndim
+
+    def single(self, values: Dims, name: str) -> PrimExpr:
+        """The one scalar of an operand. Raises DiagnosticError for another number of them."""
+        if len(values) != 1:
+            raise self.error(f"{name} must have one element, found {len(values)}", code="E6003")
+        return values[0]
+
+    def choice(self, value: str, name: str, allowed: Sequence[str]) -> str:
+        """An attribute that is one of several words. Raises DiagnosticError for another one."""
+        if value not in allowed:
+            raise self.error(f"{name} must be {' or '.join(allowed)}, found {value!r}", code="E6002")
+        return value
 
     def axes(self, axes: Ints | None, ndim: int) -> Ints:
         """Axes counted from the front, all of them for None. Raises DiagnosticError for one twice or out of range."""
@@ -324,6 +344,10 @@ class Emitter:
     def may_be_negative(self, scalar: PrimExpr) -> bool:
         """True for an expression of scalars that were read from a tensor and may be negative."""
         return any(var in self._signed for var in free_vars(scalar))
+
+    def cast(self, x: RelaxExpr, dtype: str) -> RelaxExpr:
+        """A tensor converted to a dtype; itself if it has that."""
+        return x if self.dtype(x) == dtype else op.astype(x, dtype)
 
     def scalar(self, value: PrimExpr, dtype: str = "int64") -> RelaxExpr:
         """A scalar expression as a tensor without dimensions."""

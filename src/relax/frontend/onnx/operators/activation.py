@@ -120,7 +120,8 @@ def mish(g: Emitter, x: Tensor) -> Tensor:
 
 @converter("Gelu")
 def gelu(g: Emitter, x: Tensor, *, approximate: str = "none") -> Tensor:
-    return op.nn.gelu_tanh(x) if approximate == "tanh" else op.nn.gelu(x)
+    near = g.choice(approximate, "approximate", ("none", "tanh")) == "tanh"
+    return op.nn.gelu_tanh(x) if near else op.nn.gelu(x)
 
 
 @converter("Swish")
@@ -180,7 +181,7 @@ def hardmax(g: Emitter, x: Tensor, *, axis: int = -1) -> Tensor:
     place = g.axis(axis, len(dims))
     one, zero = (PrimValue(const(value, _float32_at_least(dtype))) for value in (1.0, 0.0))
     chosen = op.one_hot(op.argmax(x, axis=place), one, zero, PrimValue(dims[place]), axis=place)
-    return op.astype(chosen, dtype)
+    return g.cast(chosen, dtype)
 
 
 def _float32_at_least(dtype: DataType) -> str:
