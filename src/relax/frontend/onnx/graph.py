@@ -134,7 +134,9 @@ class GraphReader:
         for sparse in graph.sparse_initializer:
             if sparse.values.name not in own:
                 names[sparse.values.name] = self.emitter.const(sparse_to_array(sparse, self.name))
-        for index, node in in_order(graph.node, {*initialized, *(item.name for item in graph.input)}, self.name):
+        for index, node in in_order(
+            graph.node, {*initialized, *(item.name for item in graph.input)}, self.name
+        ):
             self._place = node_span(self.name, index, node) if not self._expanding else self._place
             self.node(node, names, self.opsets)
         return [self._output(output.name, names) for output in graph.output]
@@ -368,7 +370,9 @@ def _bind_attributes(node: NodeProto, given: Mapping[str, Any]) -> None:
             value = onnx.AttributeProto()
             value.CopyFrom(given[attribute.ref_attr_name])
             if attribute.type not in (value.type, onnx.AttributeProto.UNDEFINED):
-                raise broken(f"the attribute {attribute.ref_attr_name} of the function's call has another type")
+                raise broken(
+                    f"the attribute {attribute.ref_attr_name} of the function's call has another type"
+                )
             value.name = attribute.name
             bound.append(value)
     del node.attribute[:]

@@ -62,7 +62,9 @@ def _check_opsets(imports: Iterable[Any], where: str) -> None:
             raise broken(f"two versions of the domain {item.domain!r} are imported", where)
     newest = onnx_opset_version()
     if versions.get("", 1) > newest:
-        message = f"version {versions['']} of ONNX's operators is newer than {newest}, the newest that is known"
+        message = (
+            f"version {versions['']} of ONNX's operators is newer than {newest}, the newest that is known"
+        )
         hint = "update the package onnx"
         raise DiagnosticError(Diagnostic("E6001", message, None, where, (), hint))
 
@@ -83,9 +85,7 @@ def _check_graph_texts(graph: GraphProto, where: str) -> None:
     values = [*graph.input, *graph.output]
     _check_text(where, "the name of an input or output", (item.name for item in values))
     _check_text(where, "the name of an initializer", (tensor.name for tensor in graph.initializer))
-    _check_text(
-        where, "the name of an initializer", (item.values.name for item in graph.sparse_initializer)
-    )
+    _check_text(where, "the name of an initializer", (item.values.name for item in graph.sparse_initializer))
     for item in values:
         _check_type(item.type, where)
         dims = item.type.tensor_type.shape.dim
@@ -115,7 +115,9 @@ def _check_nodes(nodes: Sequence[NodeProto], where: str, depth: int) -> None:
             texts = node.op_type, node.domain, node.name, *node.input, *node.output
             _check_text(where, "a name in a node", texts)
             for attribute in node.attribute:
-                _check_text(where, f"an attribute of {node_title(node)}", (attribute.name, attribute.ref_attr_name))
+                _check_text(
+                    where, f"an attribute of {node_title(node)}", (attribute.name, attribute.ref_attr_name)
+                )
                 for graph in subgraphs_of(attribute):
                     _check_graph_texts(graph, where)
                     pending.append((graph.node, depth + 1))
@@ -140,7 +142,9 @@ class _Work:
         for node in nodes:
             times = LOOPED if node.op_type in ("Loop", "Scan") else 1
             inner = [self.of_nodes(g.node, calls) for a in node.attribute for g in subgraphs_of(a)]
-            inner += [self._of_function((registry.ALIASES.get(node.domain, node.domain), node.op_type), calls)]
+            inner += [
+                self._of_function((registry.ALIASES.get(node.domain, node.domain), node.op_type), calls)
+            ]
             for size, depth in inner:
                 total, deepest = total + times * size, max(deepest, depth)
         if total > MOST_NODES:
@@ -203,7 +207,13 @@ class Signature:
             (len(node.output), self.outputs, "output"),
         ):
             if not least <= count <= most:
-                expected = f"{least}" if least == most else f"at least {least}" if count < least else f"at most {most}"
+                expected = (
+                    f"{least}"
+                    if least == most
+                    else f"at least {least}"
+                    if count < least
+                    else f"at most {most}"
+                )
                 found.append(f"it has {counted(count, kind)}, expected {expected}")
         for attribute in node.attribute:
             types = self.attributes.get(attribute.name, ())

@@ -15,7 +15,9 @@ DOMAIN = "ai.onnx.preview.training"
 def _groups(g: Emitter, inputs: Sequence[Tensor], count: int) -> list[Sequence[Tensor]]:
     """The inputs in `count` groups of one length: the tensors that are optimised, their gradients, …"""
     if len(inputs) % count:
-        raise g.error(f"it has {len(inputs)} tensors, expected {count} for each that is optimised", code="E6002")
+        raise g.error(
+            f"it has {len(inputs)} tensors, expected {count} for each that is optimised", code="E6002"
+        )
     size = len(inputs) // count
     return [inputs[i * size : (i + 1) * size] for i in range(count)]
 
