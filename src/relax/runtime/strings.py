@@ -107,11 +107,8 @@ def strings_join(axis: int, *values: Any) -> StringTensor:
 @builtin("relax.run.strings_where")
 def strings_where(condition: Any, a: Any, b: Any) -> StringTensor:
     """The strings of `a` where a bool tensor holds, else of `b`."""
-    chosen: Any = np.where(
-        array_of(condition, "strings_where"),
-        strings_of(a, "strings_where"),
-        strings_of(b, "strings_where"),
-    )
+    left, right = strings_of(a, "strings_where"), strings_of(b, "strings_where")
+    chosen: Array = np.where(array_of(condition, "strings_where"), left, right)  # pyright: ignore[reportUnknownVariableType]
     return StringTensor(np.asarray(chosen, dtype=object))
 
 
@@ -228,14 +225,22 @@ def encode_labels(data: Any, keys: Any, values: Any, default: Any) -> Any:
     )
     if array.dtype == object or known.dtype == object:
         return _labels(table[_positions_by_text(array, known)].reshape(array.shape))
-    flat = array.reshape(-1)
-    unique, first = np.unique(known, return_index=True)
-    place = np.minimum(np.searchsorted(unique, flat), max(len(unique) - 1, 0))
-    if not len(unique):
-        return _labels(np.repeat(table[-1:], flat.size).reshape(array.shape))
-    same = (unique[place] == flat) | ((unique[place] != unique[place]) & (flat != flat))
-    index: Any = np.where(same, first[place], len(known))
-    return _labels(table[index].reshape(array.shape))
+    return _labels(table[_positions(array.reshape(-1), known)].reshape(array.shape))
+
+
+def _positions(numbers: Array, known: Array) -> Array:
+    """The position of each number among the keys, the number of keys for one that is none; NaN is NaN."""
+    if not known.size:
+        return np.zeros(numbers.size, np.int64)
+    order: Array = np.argsort(known, kind="stable")  # NaNs come last
+    keys: Array = known[order]
+    above: Array = np.searchsorted(keys, numbers)
+    place: Array = np.minimum(above, len(keys) - 1)
+    nearest: Array = keys[place]
+    same = (nearest == numbers) | (np.isnan(nearest) & np.isnan(numbers))
+    index: Array = order[place]
+    index[~same] = len(known)
+    return index
 
 
 def _positions_by_text(array: Array, known: Array) -> Array:

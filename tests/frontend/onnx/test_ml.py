@@ -83,14 +83,15 @@ def test_regression_trees(agrees, aggregate):
 
 
 def test_a_level_of_all_trees_is_one_kernel(agrees):
-    text = tree_model("TreeEnsembleRegressor", forest(6, 3, 1, MODES[:1]), "float y", width="F")
+    attributes = forest(6, 3, 1, MODES[:1]) | {"n_targets": 1}
+    text = tree_model("TreeEnsembleRegressor", attributes, "float y", width="F")
     mod = agrees(text, *BATCHES)
     assert [name for name in (var.name_hint for var in mod.functions) if "step" in name] == ["tree_step"]
     assert mod.script().count("cls.tree_step") == 3
 
 
 def test_missing_values_go_where_the_trees_say(agrees):
-    attributes = forest(4, 2, 1, MODES)
+    attributes: dict[str, object] = forest(4, 2, 1, MODES) | {"n_targets": 1}
     attributes["nodes_missing_value_tracks_true"] = [i % 2 for i in range(len(attributes["nodes_modes"]))]
     x = rows(8, 4)
     x[::2, 1:3] = np.nan
@@ -144,7 +145,7 @@ def test_a_tree_ensemble_with_sets():
 
 
 FEATURES = {
-    "Scaler": ("float[N, 3] x", "offset = [1.0, 2.0, 3.0], scale = [0.5]"),
+    "Scaler": ("float[N, 3] x", "offset = [1.0, 2.0, 3.0], scale = [0.5, 2.0, 1.0]"),
     "Normalizer": ("float[N, 3] x", 'norm = "MAX"'),
     "Normalizer L1": ("float[N, 3] x", 'norm = "L1"'),
     "Normalizer L2": ("float[N, 3] x", 'norm = "L2"'),
