@@ -121,6 +121,8 @@ def sequence_stack(items: Any, ndim: int, dtype: str) -> tvm_ffi.Tensor:
     arrays = [array_of(item, "sequence_stack") for item in _items(items, "sequence_stack")]
     if not arrays:
         return tensor_of_numpy(np.zeros((0,) * (ndim + 1), NUMPY_DTYPES[dtype]))
+    if len({array.shape for array in arrays}) > 1:
+        raise ValueError("sequence_stack: the items have several shapes")
     return tensor_of_numpy(np.stack(arrays))
 
 
