@@ -142,12 +142,26 @@ def test_strings_where_numbers_are_wanted_are_refused(imported):
         imported('agraph (string[N] x) => (bool[N] y) { y = RegexFullMatch<pattern = "(">(x) }', opset=20)
 
 
+def test_a_constant_and_a_shape_of_strings(imported):
+    text = 'agraph (string[N] x) => (string[2] y, string[M] z) <string[2] c = {"a", "b"}> { y = Identity(c)\n z = Concat<axis=0>(c, x) }'
+    vm = relax.VirtualMachine(relax.build(imported(text), "llvm"), relax.cpu())
+    assert [part.numpy().tolist() for part in vm["main"](texts("c"))] == [["a", "b"], ["a", "b", "c"]]
+    with pytest.raises(
+        relax.DiagnosticError, match="E6003.*shape_dict names 'x', which is no tensor of numbers"
+    ):
+        imported(text, shape_dict={"x": [3]})
+
+
 def test_arrays_that_are_no_strings_are_refused():
     vm = machine("agraph (string[N] x, float[N] y) => (string[N] z) { z = Identity(x) }")
     with pytest.raises(TypeError, match="an array of objects must hold strings, found an object of type int"):
         vm["main"](texts("a", 1), np.zeros(2, "float32"))
     with pytest.raises(TypeError, match="expected a tensor, found a tensor of strings of shape \\(1,\\)"):
         vm["main"](texts("a"), texts("b"))
+    with pytest.raises(
+        (TypeError, ValueError), match="cannot make a tensor of ndarray: its elements are no numbers"
+    ):
+        relax.nd.array(texts("a"))
     vm = machine("agraph (string[N] x, string[N] y) => (string[N] z) { z = StringConcat(x, y) }")
     with pytest.raises(TypeError, match="strings_concat: expected a tensor of strings, found a tensor"):
         vm["main"](texts("a"), np.zeros(1, "float32"))
