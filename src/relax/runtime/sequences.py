@@ -121,8 +121,9 @@ def sequence_stack(items: Any, ndim: int, dtype: str) -> tvm_ffi.Tensor:
     arrays = [array_of(item, "sequence_stack") for item in _items(items, "sequence_stack")]
     if not arrays:
         return tensor_of_numpy(np.zeros((0,) * (ndim + 1), NUMPY_DTYPES[dtype]))
-    if len({array.shape for array in arrays}) > 1:
-        raise ValueError("sequence_stack: the items have several shapes")
+    shapes = list(dict.fromkeys(array.shape for array in arrays))
+    if len(shapes) > 1:
+        raise ValueError(f"outputs of iterations must have one shape, found {shapes[0]} and {shapes[1]}")
     return tensor_of_numpy(np.stack(arrays))
 
 
