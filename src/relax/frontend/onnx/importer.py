@@ -173,6 +173,9 @@ class _Importer:
         """The value of an input: a tensor, or an object of the type that the model declares."""
         if not isinstance(var.struct_info, ObjectStructInfo):
             return var
+        if item.name in self.shapes:
+            message = f"shape_dict names {item.name!r}, which is no tensor of numbers"
+            raise DiagnosticError(Diagnostic("E6003", message, None, self.name))
         kind = type_of_proto(item.type, f"{self.name}: input {item.name!r}")
         if kind is None:
             raise broken(

@@ -6,8 +6,10 @@ from . import (
     activation,
     control,
     creation,
+    features,
     image,
     indexing,
+    labels,
     math,
     nn,
     quantize,
@@ -20,14 +22,17 @@ from . import (
     strings,
     tensor,
     training,
+    trees,
 )
 
 __all__ = [
     "activation",
     "control",
     "creation",
+    "features",
     "image",
     "indexing",
+    "labels",
     "math",
     "nn",
     "quantize",
@@ -40,4 +45,5 @@ __all__ = [
     "strings",
     "tensor",
     "training",
+    "trees",
 ]
