@@ -156,7 +156,7 @@ def _is_told_by_info(leaf: RelaxExpr) -> bool:
     match leaf, leaf.struct_info_:
         case Var() | Constant(), TensorStructInfo() as info:
             return info.dims is not None
-        case (ShapeExpr() | PrimValue()), info:
+        case ((ShapeExpr() | PrimValue()), info):
             return info is not None
         case _:
             return False

@@ -15,7 +15,9 @@ from relax.frontend.onnx import from_onnx
 
 def parse(text: str, opset: int = 18) -> onnx.ModelProto:
     """The model of a graph in text form."""
-    return onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}]>\n{text}')
+    return onnx.parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": {opset}, "com.microsoft": 1]>\n{text}'
+    )
 
 
 @pytest.fixture

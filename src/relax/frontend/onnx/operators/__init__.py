@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from . import (
     activation,
+    attention,
+    contrib,
     control,
     creation,
     image,
@@ -21,6 +23,8 @@ from . import (
 
 __all__ = [
     "activation",
+    "attention",
+    "contrib",
     "control",
     "creation",
     "image",
