@@ -35,6 +35,7 @@ venv: $(VENV)/.installed-dev
 demo: $(VENV)/.installed-demo
 	$(BIN)/python examples/digits.py
 	$(BIN)/python examples/cross_level.py
+	$(BIN)/python examples/ocr.py
 
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -n 2 tests
