@@ -6,12 +6,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test coverage fuzz check format clean
+.PHONY: help venv demo test coverage others fuzz check format clean
 
 help:
 	@echo "make demo     run the examples"
-	@echo "make test     run the tests, documentation examples included"
-	@echo "make coverage the tests of what defines the language, measured: which branches they run"
+	@echo "make test     run the tests, documentation examples included: make coverage, then make others"
+	@echo "make coverage the tests of what defines the language, measured: they run every branch of it"
+	@echo "make others   all other tests"
 	@echo "make fuzz     random programs against the interpreter and exact numbers, for SECONDS=1800"
 	@echo "make check    lint, check formatting, types and the order of the rooms"
 	@echo "make format   format the sources and apply the safe fixes"
@@ -37,14 +38,19 @@ demo: $(VENV)/.installed-demo
 	$(BIN)/python examples/cross_level.py
 	$(BIN)/python examples/ocr.py
 
-test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -q -n 2 tests
+# Each test runs once. `worksteal`: a process that is done takes tests of one that is not.
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-# The tests of the rooms that define the language, and those that come near them.
-DEFINING := $(addprefix tests/,analysis compat core interpreter language prim transform)
+test: coverage others
+
+# The homes of the tests of what defines the language (`[tool.coverage.run]` in pyproject.toml).
+DEFINING := $(addprefix tests/,analysis core interpreter language prim transform)
 
 coverage: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -q -n 2 --cov --cov-report=term $(DEFINING)
+	$(PYTEST) --cov --cov-report=term $(DEFINING)
+
+others: $(VENV)/.installed-test
+	$(PYTEST) $(addprefix --ignore=,$(DEFINING)) tests
 
 SECONDS ?= 1800
 

@@ -10,6 +10,7 @@ list `CASES`: an operator without a case fails `test_every_operator_has_a_case`.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,7 +66,7 @@ class Case:
 
     def __str__(self) -> str:
         shown = ", ".join(map(_show, self.operands))
-        attrs = "".join(f", {k}={v}" for k, v in self.attrs.items())
+        attrs = "".join(f", {k}={_show(v)}" for k, v in self.attrs.items())
         return f"{self.op.removeprefix('relax.')}({shown}{attrs})"
 
 
@@ -74,6 +75,8 @@ def _show(value: Any) -> str:
         return f"{value.dtype.name}{list(value.shape)}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_show, value)) + "]"
+    if callable(value):
+        return f"lambda {', '.join(inspect.signature(value).parameters)}"
     return str(list(value.values)) if isinstance(value, Sizes) else str(value)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -120,7 +120,9 @@ class _Evaluation:
         name, args = expr.intrinsic, expr.args
         if name == "if_then_else":
             return self.value(args[1] if self.value(args[0]) else args[2])
-        return _intrinsic(expr, [self.value(arg) for arg in args if name not in _NOT_EVALUATED])
+        if name in _NOT_EVALUATED:
+            raise TypeError(f"a call has no value outside of a running program: {expr}")
+        return intrinsic_function(expr)(*map(self.value, args))
 
 
 def scalar_function(expr: BinaryExpr, checked: bool = False) -> Callable[[Any, Any], Value]:
@@ -137,19 +139,19 @@ def scalar_function(expr: BinaryExpr, checked: bool = False) -> Callable[[Any, A
     if dtype.is_float:
         rounded = rounder(dtype)
         return lambda a, b: rounded(floats(a, b))
-    in_range = fitting if checked and dtype == "int64" else _wrapped
+    kind, strict = expr.dtype.element_of, checked and dtype == "int64"
+    least, most = int(kind.min_value), int(kind.max_value)
 
     def function(a: int, b: int) -> int:
         try:
-            return in_range(integers(a, b), expr)
+            value = integers(a, b)
         except ZeroDivisionError:
             raise ZeroDivisionError(f"division by zero in {expr}") from None
+        if least <= value <= most:
+            return value
+        return fitting(value, expr) if strict else wrap(value, kind)
 
     return function
-
-
-def _wrapped(value: int, expr: PrimExpr) -> int:
-    return wrap(value, expr.dtype.element_of)
 
 
 def fitting(value: int, expr: PrimExpr) -> int:
@@ -183,35 +185,33 @@ def _to_dtype(value: Any, dtype: DataType) -> Value:
     return round_number(value if isinstance(value, int) else float(value), dtype)
 
 
-def _intrinsic(expr: Call, values: list[Value]) -> Value:
-    """The value of a call, given those of its arguments."""
-    args = expr.args
+def intrinsic_function(expr: Call) -> Callable[..., Value]:
+    """The function of its arguments' values that a call of an intrinsic computes, for one lane.
+
+    The function raises TypeError if the call has no value outside of a running program.
+    """
+    dtype, reference = expr.dtype.element_of, expr.op.get_attr("numpy") if isinstance(expr.op, Op) else None
     if expr.intrinsic == "reinterpret":
-        bits: Any = _array(values[0], args[0].dtype)
-        return bits.view(expr.dtype.numpy()).item()
-    reference = expr.op.get_attr("numpy") if isinstance(expr.op, Op) else None
-    if reference is None:
-        raise TypeError(f"a call has no value outside of a running program: {expr}")
-    return _reference_value(reference, values, args, expr.dtype)
+        source, bits = expr.args[0].dtype.element_of, dtype.numpy()
+        return lambda value: cast(Any, _array(value, source)).view(bits).item()
+    # Functions of floating point are computed in double precision, then rounded.
+    kinds = [FLOAT64 if arg.dtype.is_float else arg.dtype.element_of for arg in expr.args]
+
+    def function(*values: Value) -> Value:
+        if reference is None:
+            raise TypeError(f"a call has no value outside of a running program: {expr}")
+        arrays = [_array(value, kind) for value, kind in zip(values, kinds, strict=True)]
+        with np.errstate(all="ignore"):
+            result = reference(*arrays)
+        return convert_value(np.asarray(result).item(), dtype)
+
+    return function
 
 
 _NOT_EVALUATED = frozenset({
     "call_extern", "call_pure_extern", "call_packed", "assume", "ret", "address_of", "tvm_access_ptr",
     "type_annotation", "",
 })  # fmt: skip
-
-
-def _reference_value(
-    reference: Any, values: list[Value], args: tuple[PrimExpr, ...], dtype: DataType
-) -> Value:
-    # Functions of floating point are computed in double precision, then rounded.
-    arrays = [
-        _array(value, FLOAT64 if arg.dtype.is_float else arg.dtype)
-        for value, arg in zip(values, args, strict=True)
-    ]
-    with np.errstate(all="ignore"):
-        result = reference(*arrays)
-    return convert_value(np.asarray(result).item(), dtype)
 
 
 def _array(value: Value, dtype: DataType) -> np.ndarray[Any, Any]:

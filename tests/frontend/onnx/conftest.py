@@ -22,7 +22,7 @@ def parse(text: str, opset: int = 18) -> onnx.ModelProto:
 def agrees() -> Callable[..., relax.IRModule]:
     """``agrees(text, inputs, inputs, …)``: import, build once, and compare each call with ONNX Runtime.
 
-    `inputs` is one array, or a tuple of them in the order of the graph's inputs. Returns the imported module.
+    `inputs` is one array, a tuple of them in the order of the graph's inputs, or a dict. Returns the imported module.
     """
 
     def compare(
@@ -34,7 +34,10 @@ def agrees() -> Callable[..., relax.IRModule]:
         session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
         names = [item.name for item in model.graph.input]
         for call in calls:
-            arrays = call if isinstance(call, tuple) else (call,)
+            if isinstance(call, dict):
+                arrays = tuple(call[name] for name in names)
+            else:
+                arrays = call if isinstance(call, tuple) else (call,)
             result = vm["main"](*map(relax.nd.array, arrays))
             results = [result] if len(model.graph.output) == 1 else list(result)
             expected = session.run(None, dict(zip(names, arrays, strict=True)))

@@ -134,6 +134,27 @@ def test_size_scaled_by_a_float_that_is_no_fraction(agrees):
     )
 
 
+def test_size_that_floats_round(agrees):
+    """n / 3 · 3 and n / 10 · 10 are computed as floats are, though fractions would cancel."""
+    agrees(
+        """
+    agraph (float[N] x) => (int64[1] y, int64[1] z) {
+      three = Constant<value_float = 3.0>()
+      ten = Constant<value_float = 10.0>()
+      n = Shape(x)
+      wide = Cast<to = 1>(n)
+      a = Div(wide, three)
+      b = Mul(a, three)
+      c = Floor(b)
+      y = Cast<to = 7>(c)
+      d = Div(wide, ten)
+      e = Ceil(d)
+      z = Cast<to = 7>(e)
+    }""",
+        *(x(n) for n in (0, 1, 5, 10, 11, 41, 82, 110, 1000)),
+    )
+
+
 def test_positions_along_a_symbolic_size(agrees):
     mod = agrees(
         """
@@ -159,7 +180,7 @@ def test_arithmetic_on_sizes(agrees):
     """Every operation that shapes are computed with gives an expression; the tensor is made where it is an output."""
     mod = agrees(
         """
-    agraph (float[N, M] x) => (int64[4] a, int64 b, bool c, int64[2] d, int64[1] e, int32[2] f) {
+    agraph (float[N, M] x) => (int64[4] a, int64 b, bool c, int64[2] d, int64[1] e, int32[2] f, int64 h, bool i) {
       two = Constant<value_int = 2>()
       zero = Constant<value_ints = [0]>()
       shape = Shape(x)
@@ -179,9 +200,14 @@ def test_arithmetic_on_sizes(agrees):
       sign = Neg(distance)
       d = Concat<axis = 0>(distance, sign)
       part = Size(x)
+      most_allowed = Constant<value_int = 6>()
+      part2 = Clip(part, two, most_allowed)
       one = Constant<value_ints = [1]>()
       e = Reshape(part, one)
       f = Cast<to = 6>(shape)
+      h = Identity(part2)
+      few = Less(c0, most_allowed)
+      i = And(c, few)
     }""",
         *(x(n, m) for n, m in ((0, 0), (1, 1), (3, 5), (2, 0))),
     )

@@ -26,7 +26,7 @@ from ...prim import FloatImm, IntImm, PrimExpr, free_vars, prove
 from ...prim.expr import Var as PrimVar
 from ...struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ...transform.fold_constant import as_leaf, as_value, dtypes_of, evaluate, is_bounded
-from .values import Dims, Elements, Ints, Optional, Strings, Value
+from .values import Dims, Elements, Ints, Object, Optional, SequenceType, Strings, TensorType, Value
 from .values import Sequence as SequenceValue
 
 if TYPE_CHECKING:
@@ -203,6 +203,12 @@ class Emitter:
         with self.builder.knowing():
             return prove(condition)
 
+    def fitting(self, values: Sequence[Any], count: int, name: str) -> Sequence[Any]:
+        """The values of an attribute or input. Raises DiagnosticError if there are not `count` of them."""
+        if len(values) != count:
+            raise self.error(f"{name} has {len(values)} elements, expected {count}", code="E6003")
+        return values
+
     # -- values in the form a converter asks for
 
     def const(self, value: Any, dtype: str | None = None) -> Constant:
@@ -220,8 +226,14 @@ class Emitter:
                 return self._tensor_of(value)
             case Strings():
                 self.unsupported(f"a tensor of strings as {name}")
-            case SequenceValue():
+            case SequenceValue() | Object(_, SequenceType()):
                 raise self.error(f"{name} must be a tensor, found a sequence")
+            case Object(_, TensorType()):
+                self.unsupported(f"a tensor of strings as {name}")
+            case Object():
+                raise self.error(
+                    f"{name} must be a tensor, found an optional value", hint="OptionalGetElement"
+                )
             case Optional(inner) if inner is not None:
                 return self.tensor(inner, name)
             case _:
@@ -299,6 +311,8 @@ class Emitter:
         (length,) = self.dims(vector)
         if not isinstance(length, IntImm):
             raise self.error(f"the number of elements of {name} must be known", code="E6005")
+        if length.value > MAX_ELEMENTS:
+            self.unsupported(f"{name} of {length.value} sizes")
         dims = [self.fresh_dim(identifier(name), axis) for axis in range(length.value)]
         shape = self.builder.emit(op.tensor_to_shape(vector))
         self.builder.match_cast(shape, ShapeStructInfo(ShapeExpr(dims).values))

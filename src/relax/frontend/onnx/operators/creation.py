@@ -52,7 +52,7 @@ def constant(
 
 @converter("ConstantOfShape")
 def constant_of_shape(g: Emitter, shape: Dims, *, value: Array | None = None) -> Tensor:
-    number = g.const(0, "float32") if value is None else g.const(np.asarray(value).reshape(-1)[0])
+    number = g.const(0, "float32") if value is None else g.const(np.squeeze(value))
     return op.full(ShapeExpr(shape), number)
 
 
@@ -109,39 +109,14 @@ def _hamming(size: PrimValue, periodic: PrimValue, dtype: str) -> Tensor:
     return op.hamming_window(size, periodic, alpha, beta, dtype=dtype)
 
 
-register("HannWindow", _window(lambda size, periodic, dtype: op.hann_window(size, periodic, dtype)))
+def _hann(size: PrimValue, periodic: PrimValue, dtype: str) -> Tensor:
+    return op.hann_window(size, periodic, dtype)
+
+
+def _blackman(size: PrimValue, periodic: PrimValue, dtype: str) -> Tensor:
+    return op.blackman_window(size, periodic, dtype=dtype)
+
+
+register("BlackmanWindow", _window(_blackman))
 register("HammingWindow", _window(_hamming))
-register(
-    "BlackmanWindow", _window(lambda size, periodic, dtype: op.blackman_window(size, periodic, dtype=dtype))
-)
-
-
-# ------------------------------------------------------------------------------------- Dropout
-
-
-@converter("Dropout", since=7)
-def dropout_without_training(g: Emitter, x: Tensor, *, ratio: float = 0.5) -> Any:
-    return _everything_kept(g, x, "bool" if g.opset >= 10 else str(g.dtype(x)))
-
-
-@converter("Dropout", since=12)
-def dropout(
-    g: Emitter,
-    x: Tensor,
-    ratio: Value | None = None,
-    training_mode: Value | None = None,
-    *,
-    seed: int = 0,
-) -> Any:
-    training = False if training_mode is None else bool(g.array(training_mode, "training_mode"))
-    share = 0.5 if ratio is None or not training else float(g.array(ratio, "ratio"))
-    if training and share > 0:
-        g.unsupported("dropping elements at random, in training mode,")
-    return _everything_kept(g, x, "bool")
-
-
-def _everything_kept(g: Emitter, x: Tensor, dtype: str) -> Any:
-    """The tensor itself, and a mask of ones if one is asked for."""
-    if not any(g.outputs[1:]):
-        return x
-    return x, op.ones(ShapeExpr(g.dims(x)), dtype)
+register("HannWindow", _window(_hann))

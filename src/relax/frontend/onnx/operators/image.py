@@ -37,7 +37,7 @@ def resize(
     places = g.axes(axes or None, ndim)
     dims = [g.dims(X)[axis] for axis in places]
     if _is_given(g, sizes):
-        goals: Sequence[PrimExpr] = g.sizes(sizes, "sizes")
+        goals: Sequence[PrimExpr] = g.fitting(g.sizes(sizes, "sizes"), len(dims), "sizes")
         factors = None
         if keep_aspect_ratio_policy != "stretch":
             goals, factors = _kept_ratio(g, dims, goals, keep_aspect_ratio_policy)
@@ -103,6 +103,7 @@ def _scaled(g: Emitter, dims: Sequence[PrimExpr], scales: Value | None) -> tuple
         lengths = op.shape_to_tensor(ShapeExpr(dims))
         product = op.floor(op.multiply(op.astype(lengths, "float32"), factors))
         return list(g.sizes(g.emit(op.astype(product, "int64")), "scaled")), factors
+    g.fitting(numbers, len(dims), "scales")
     goals = [_times(size, float(number)) for size, number in zip(dims, numbers, strict=True)]
     return goals, factors
 

@@ -12,8 +12,9 @@ from ....prim import IntImm, PrimExpr, Select, const
 from ....struct_info import TensorStructInfo
 from ..emitter import Emitter, identifier
 from ..model import dtype_name
+from ..objects import run
 from ..registry import converter
-from ..values import Dims, Ints, Signed, Tensor
+from ..values import Dims, Ints, Object, Signed, Tensor, TensorType, Value
 from .reduce import named
 
 FAR_END = 2**63 - 1
@@ -182,7 +183,9 @@ def where(g: Emitter, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 @converter("Cast", since=6)
-def cast(g: Emitter, x: Tensor, *, to: int, saturate: int = 1, round_mode: str = "up") -> Tensor:
+def cast(g: Emitter, x: Tensor, *, to: int, saturate: int = 1, round_mode: str = "up") -> Value:
+    if dtype_name(to) == "string":
+        return written(g, x)
     return _converted(g, x, dtype_name(to), saturate, round_mode)
 
 
@@ -191,12 +194,19 @@ def cast_like(g: Emitter, x: Tensor, target: Tensor, *, saturate: int = 1, round
     return _converted(g, x, str(g.dtype(target)), saturate, round_mode)
 
 
+def written(g: Emitter, x: Tensor) -> Object:
+    """Numbers as strings."""
+    if not (g.dtype(x).is_integer or str(g.dtype(x)) in ("float16", "float32", "float64")):
+        g.unsupported(f"a conversion of {g.dtype(x)} to strings")
+    return Object(run(g, "numbers_to_strings", x), TensorType("string", g.info(x).ndim))
+
+
 def _converted(g: Emitter, x: Tensor, dtype: str, saturate: int, round_mode: str) -> Tensor:
-    if dtype == "string":
-        g.unsupported("a conversion to strings")
     target = DataType(dtype)
     if target == g.dtype(x):
         return x
+    if target.is_integer and target.bits < 8 and g.dtype(x).is_float:
+        return op.astype(op.astype(x, "int32"), dtype)  # which wraps around
     if not (target.is_float and target.bits <= 8):
         return op.astype(x, dtype)
     if target == "float8_e8m0fnu":
@@ -206,13 +216,19 @@ def _converted(g: Emitter, x: Tensor, dtype: str, saturate: int, round_mode: str
 
 @converter("BitCast")
 def bit_cast(g: Emitter, x: Tensor, *, to: int) -> Tensor:
-    dtype = dtype_name(to)
-    if dtype == "string" or DataType(dtype).bits != g.dtype(x).bits:
-        g.unsupported(f"reading {g.dtype(x)} as {dtype}, of another width,")
-    if DataType(dtype) == g.dtype(x):
-        return x
+    dtype, source = dtype_name(to), g.dtype(x)
+    if dtype == "string" or _width(DataType(dtype)) != _width(source):
+        g.unsupported(f"reading {source} as {dtype}, of another width,")
+    if source.is_bool:
+        x, source = g.emit(op.astype(x, "uint8")), DataType("uint8")
+    target = "uint8" if dtype == "bool" else dtype
 
     def reinterpreted(data: te.Tensor) -> te.Tensor:
-        return te.compute(data.shape, lambda *i: te.reinterpret(dtype, data(*i)), "bit_cast")
+        return te.compute(data.shape, lambda *i: te.reinterpret(target, data(*i)), "bit_cast")
 
-    return g.builder.emit_te(reinterpreted, x)
+    bits = x if source == target else g.builder.emit_te(reinterpreted, x)
+    return bits if target == dtype else op.astype(bits, dtype)
+
+
+def _width(dtype: DataType) -> int:
+    return 8 if dtype.is_bool else dtype.bits
