@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ from .values import Sequence as SequenceValue
 
 if TYPE_CHECKING:
     from .graph import GraphReader
+
+Chosen = TypeVar("Chosen")
 
 MAX_ELEMENTS = 1024
 """Constants with at most so many integers are taken apart where elements are asked for."""
@@ -206,7 +208,7 @@ class Emitter:
     def choice(self, value: str, name: str, allowed: Sequence[str]) -> str:
         """An attribute that is one of several words. Raises DiagnosticError for another one."""
         if value not in allowed:
-            raise self.error(f"{name} must be {' or '.join(allowed)}, found {value!r}", code="E6002")
+            raise self.error(f"{name} must be {' or '.join(allowed)}, found {value!r}", code="E6003")
         return value
 
     def axes(self, axes: Ints | None, ndim: int) -> Ints:
@@ -304,8 +306,14 @@ class Emitter:
 
     def ints(self, value: Value | None, name: str) -> Ints:
         """A vector of integers known at import. Raises DiagnosticError if it is not."""
-        numbers: list[Any] = np.ravel(self.array(value, name)).tolist()
+        array = self.array(value, name)
+        self._check_integers(DataType(array.dtype.name), name)
+        numbers: list[Any] = np.ravel(array).tolist()
         return tuple(map(int, numbers))
+
+    def _check_integers(self, dtype: DataType, name: str) -> None:
+        if not dtype.is_integer:
+            raise self.error(f"{name} must be integers, found {dtype}")
 
     def sizes(self, value: Value | None, name: str) -> Dims:
         """The elements of a vector of sizes as scalar expressions; see `scalars`."""
@@ -319,8 +327,10 @@ class Emitter:
         """
         elements = self.elements(value)
         if elements is not None:
+            self._check_integers(DataType(elements.dtype), name)
             return elements.flat
         vector = self.tensor(value, name)
+        self._check_integers(self.dtype(vector), name)
         if self.ndim(vector) != 1:
             vector = op.reshape(vector, [1] if self.ndim(vector) == 0 else [-1])
         if self.dtype(vector) != "int64":
