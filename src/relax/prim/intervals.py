@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 from ..ir import DataType
@@ -38,6 +39,7 @@ INF = math.inf
 EVERYTHING: Interval = (-INF, INF)
 
 
+@cache
 def dtype_range(dtype: DataType) -> Interval:
     """The values of an integer dtype."""
     if not (dtype.is_integer or dtype.is_bool):
