@@ -234,7 +234,7 @@ def _positions(numbers: Array, known: Array) -> Array:
         return np.zeros(numbers.size, np.int64)
     order: Array = np.argsort(known, kind="stable")  # NaNs come last
     keys: Array = known[order]
-    above: Array = np.searchsorted(keys, numbers)
+    above = cast("Array", np.searchsorted(keys, numbers))  # pyright: ignore[reportUnknownMemberType]
     place: Array = np.minimum(above, len(keys) - 1)
     nearest: Array = keys[place]
     same = (nearest == numbers) | (np.isnan(nearest) & np.isnan(numbers))

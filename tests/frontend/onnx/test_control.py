@@ -134,6 +134,18 @@ def test_scan_along_another_axis(agrees):
     agrees(text, *({"x": np.arange(3 * t, dtype="float32").reshape(3, t), "s": ones(3)} for t in (1, 4)))
 
 
+def test_scan_of_each_row_of_a_batch(agrees):
+    text = """
+    agraph (float[B, N] s, float[B, T, N] x) => (float[B, N] y, float[B, T, N] z) {
+      y, z = Scan ( , s, x) <num_scan_inputs = 1, directions = [1], body = b (float[N] a, float[N] e)
+          => (float[N] ao, float[N] so) {
+        ao = Add(a, e)
+        so = Identity(ao) }>
+    }"""
+    data = [np.arange(b * t * 2, dtype="float32").reshape(b, t, 2) for b, t in ((1, 3), (2, 1), (3, 2))]
+    agrees(text, *((x[:, 0] * 0, x) for x in data), opset=8)
+
+
 OUTPUT_OF_ANY_SIZE = """
     agraph (float[N] x, int64 m, bool[N] mask) => (float[M] y, float[T, L] s) <bool k = {1}> {
       y, s = Loop (m, k, x) <body = b (int64 i, bool ci, float[K] v) => (bool co, float[L] vo, float[L] so) {

@@ -209,7 +209,8 @@ def _used_features(g: Emitter, x: RelaxExpr, feature: Array) -> tuple[RelaxExpr,
             raise g.error(f"a tree reads feature {highest}, the rows have {width.value}", code="E6003")
         return x, feature
     used: Array = np.unique(feature)
-    renamed: Array = np.searchsorted(used, feature)
+    columns = {number: column for column, number in enumerate(used.tolist())}
+    renamed = np.array([columns[number] for number in feature.tolist()], np.int64)
     return g.emit(op.take(x, g.const(used), 1)), renamed
 
 
