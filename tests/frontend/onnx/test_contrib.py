@@ -253,6 +253,46 @@ def test_multi_head_attention_with_a_cache():
     )
 
 
+def test_packed_projections():
+    """Heads packed as (batch, length, heads, 3, size), which ONNX Runtime only takes on GPUs, mean the same."""
+    g = Graph("packed")
+    qkv = g.input("qkv", "float32", "b", "s", 2, 3, 4)
+    y = g.MultiHeadAttention(qkv, domain=MS, num_heads=2)
+    kv = g.Slice(qkv, [1], [3], [3])
+    q = g.Reshape(g.Slice(qkv, [0], [1], [3]), [0, 0, 8])
+    z = g.MultiHeadAttention(q, kv, domain=MS, num_heads=2)
+    k, v = (g.Transpose(g.Squeeze(g.Slice(qkv, [i], [i + 1], [3]), [3]), perm=[0, 2, 1, 3]) for i in (1, 2))
+    separate = g.MultiHeadAttention(
+        q, k, v, domain=MS, num_heads=2
+    )  # keys and values with their heads second
+    outputs = {name: (value, "float32", "b", "s", 8) for name, value in (("y", y), ("z", z), ("s", separate))}
+    vm = relax.VirtualMachine(relax.build(from_onnx(g.model(**outputs)), "llvm"), relax.cpu())
+    x = r(2, 3, 2, 3, 4)
+    packed, halfway, expected = (item.numpy() for item in vm["main"](relax.nd.array(x)))
+    scores = np.einsum("bihd,bjhd->bhij", x[:, :, :, 0], x[:, :, :, 1]) / 2
+    weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    right = np.einsum("bhij,bjhd->bihd", weights, x[:, :, :, 2]).reshape(2, 3, 8)
+    for actual in (packed, halfway, expected):
+        np.testing.assert_allclose(actual, right, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("form", ["rows", "ends and begins"])
+def test_other_masks(form):
+    g = Graph("attention")
+    x = g.input("x", "float32", "b", "s", 8)
+    rows = form == "rows"
+    mask = g.input("mask", "int32", "b", "s", "s") if rows else g.input("mask", "int32", "2 * b")
+    y = g.Attention(x, g.weight(8, 24), g.weight(24), mask, domain=MS, num_heads=2)
+
+    def masked(b: int, s: int) -> np.ndarray:
+        if rows:
+            return np.tril(np.ones((b, s, s), "int32"))
+        return np.concatenate([np.full(b, s, "int32"), np.arange(b, dtype="int32") % s])
+
+    shape = ("float32", "b", "s", 8)
+    equal(g.model(y=(y, *shape)), *({"x": r(b, s, 8), "mask": masked(b, s)} for b, s in ((1, 1), (3, 4))))
+
+
 @pytest.mark.parametrize("window", [-1, 3])
 def test_group_query_attention(window):
     """Prompts, and single new words behind pasts of different lengths."""
@@ -309,6 +349,35 @@ def test_rotary_embedding(agrees, interleaved):
             for b, s in ((1, 1), (3, 4))
         ),
     )
+
+
+def test_rotary_embedding_of_a_part_of_each_head():
+    """Heads second, positions as an offset, angles for half of a head."""
+    g = Graph("rotary")
+    x, first = g.input("x", "float32", "b", 2, "s", 8), g.input("first", "int64", 1)
+    angles = np.outer(np.arange(16), [1.0, 0.3]).astype("float32")
+    tables = g.parameter(np.cos(angles)), g.parameter(np.sin(angles))
+    y = g.RotaryEmbedding(x, first, *tables, domain=MS, num_heads=2, rotary_embedding_dim=4)
+    shape = ("float32", "b", 2, "s", 8)
+    equal(
+        g.model(y=(y, *shape)), *({"x": r(b, 2, s, 8), "first": np.array([b])} for b, s in ((1, 1), (3, 4)))
+    )
+
+
+def test_sums_with_biases():
+    """BiasAdd and BiasSoftmax, which ONNX Runtime only has on GPUs."""
+    g = Graph("biases")
+    x, bias = g.input("x", "float32", "b", 4, 3), g.input("bias", "float32", 3)
+    y = g.BiasAdd(x, bias, x, domain=MS)
+    z = g.BiasSoftmax(x, g.Unsqueeze(bias, [0, 1]), domain=MS, axis=1)
+    model = g.model(y=(y, "float32", "b", 4, 3), z=(z, "float32", "b", 4, 3))
+    vm = relax.VirtualMachine(relax.build(from_onnx(model), "llvm"), relax.cpu())
+    for b in (0, 1, 3):
+        x, bias = r(b, 4, 3), r(3)
+        y, z = (item.numpy() for item in vm["main"](relax.nd.array(x), relax.nd.array(bias)))
+        powers = np.exp(x + bias)
+        np.testing.assert_allclose(y, x + bias + x, 1e-5, 1e-6)
+        np.testing.assert_allclose(z, powers / powers.sum((1, 2), keepdims=True), 1e-5, 1e-6)
 
 
 # ------------------------------------------------------------------------------------- what is refused
