@@ -37,6 +37,7 @@ venv: $(VENV)/.installed-dev
 demo: $(VENV)/.installed-demo
 	$(BIN)/python examples/digits.py
 	$(BIN)/python examples/cross_level.py
+	$(BIN)/python examples/ocr.py
 
 # Each test runs once. `worksteal`: a process that is done takes tests of one that is not.
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal

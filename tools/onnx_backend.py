@@ -259,7 +259,9 @@ def main() -> int:
     parser.add_argument(
         "--failed", action="store_true", help="print the cases that do not pass, with reasons"
     )
-    parser.add_argument("--table", type=Path, help="write the cases that do not pass, by reason, to this file")
+    parser.add_argument(
+        "--table", type=Path, help="write the cases that do not pass, by reason, to this file"
+    )
     parser.add_argument("--json", type=Path, help="write all outcomes to this file")
     parser.add_argument("--at-least", type=int, default=0, help="fail if fewer pass")
     args = parser.parse_args()

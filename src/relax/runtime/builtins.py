@@ -56,6 +56,7 @@ from typing import Any, cast
 
 import tvm_ffi
 
+from . import images as images  # registers its builtins
 from . import inspection as inspection  # registers its builtins
 from . import match as match  # registers its builtins
 from . import ngrams as ngrams  # registers its builtins

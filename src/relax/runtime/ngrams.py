@@ -18,7 +18,7 @@ from .tensor import tensor_of_numpy
 def count_ngrams(
     data: Any, pool: Any, starts: Any, columns: Any, shortest: int, longest: int, skips: int
 ) -> tvm_ffi.Tensor:
-    """How often each n-gram of a pool is in each row, in float32: a column for each n-gram.
+    """Numbers of the n-grams of a pool in each row, in float32: a column for each n-gram.
 
     `pool` has the items of all 1-grams, 2-grams and so on; those of the n-grams begin at ``starts[n - 1]``, and
     ``columns[i]`` is the column of the i-th n-gram. Counted are those of `shortest` to `longest` items, which may be

@@ -107,11 +107,8 @@ def strings_join(axis: int, *values: Any) -> StringTensor:
 @builtin("relax.run.strings_where")
 def strings_where(condition: Any, a: Any, b: Any) -> StringTensor:
     """The strings of `a` where a bool tensor holds, else of `b`."""
-    chosen = np.where(
-        array_of(condition, "strings_where"),
-        strings_of(a, "strings_where"),
-        strings_of(b, "strings_where"),
-    )
+    left, right = strings_of(a, "strings_where"), strings_of(b, "strings_where")
+    chosen: Array = np.where(array_of(condition, "strings_where"), left, right)  # pyright: ignore[reportUnknownVariableType]
     return StringTensor(np.asarray(chosen, dtype=object))
 
 
@@ -130,7 +127,14 @@ def strings_to_numbers(value: Any, dtype: str) -> tvm_ffi.Tensor:
     """The numbers that strings write. ValueError for one that writes none."""
     array = strings_of(value, "strings_to_numbers")
     numeric: Any = NUMPY_DTYPES[dtype]
-    read: Callable[[str], Any] = int if numeric.kind in "iu" else float
+    parse: Callable[[str], Any] = int if numeric.kind in "iu" else float
+
+    def read(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError:
+            raise ValueError(f"strings_to_numbers: {text[:40]!r} is no {dtype}") from None
+
     numbers: Array = np.array(_mapped(array, read), numeric)
     return tensor_of_numpy(numbers.reshape(array.shape))
 
@@ -139,15 +143,11 @@ def strings_to_numbers(value: Any, dtype: str) -> tvm_ffi.Tensor:
 def numbers_to_strings(data: Any) -> StringTensor:
     """Numbers written as strings, floats with the fewest digits that tell them apart."""
     array = array_of(data, "numbers_to_strings")
-    return StringTensor(_objects([_written(item) for item in array.reshape(-1)], array.shape))
+    items: list[Any] = list(array.reshape(-1))
+    return StringTensor(_objects([_INFINITE.get(str(item), str(item)) for item in items], array.shape))
 
 
-def _written(item: Any) -> str:
-    if isinstance(item, np.floating):
-        number = float(item)
-        if np.isnan(number) or np.isinf(number):
-            return "NaN" if np.isnan(number) else "INF" if number > 0 else "-INF"
-    return str(item)
+_INFINITE = {"nan": "NaN", "inf": "INF", "-inf": "-INF"}
 
 
 # ------------------------------------------------------------------------------------- operators on text
@@ -156,9 +156,8 @@ def _written(item: Any) -> str:
 @builtin("relax.run.strings_concat")
 def strings_concat(a: Any, b: Any) -> StringTensor:
     """The strings of two tensors, broadcast, put together."""
-    left, right = np.broadcast_arrays(strings_of(a, "strings_concat"), strings_of(b, "strings_concat"))
-    joined = [x + y for x, y in zip(left.reshape(-1).tolist(), right.reshape(-1).tolist(), strict=True)]
-    return StringTensor(_objects(joined, left.shape))
+    joined: Array = np.add(strings_of(a, "strings_concat"), strings_of(b, "strings_concat"))
+    return StringTensor(np.asarray(joined, dtype=object))
 
 
 @builtin("relax.run.strings_split")
@@ -226,14 +225,22 @@ def encode_labels(data: Any, keys: Any, values: Any, default: Any) -> Any:
     )
     if array.dtype == object or known.dtype == object:
         return _labels(table[_positions_by_text(array, known)].reshape(array.shape))
-    flat = array.reshape(-1)
-    unique, first = np.unique(known, return_index=True)
-    place = np.minimum(np.searchsorted(unique, flat), max(len(unique) - 1, 0))
-    if not len(unique):
-        return _labels(np.repeat(table[-1:], flat.size).reshape(array.shape))
-    same = (unique[place] == flat) | ((unique[place] != unique[place]) & (flat != flat))
-    index = np.where(same, first[place], len(known))
-    return _labels(table[index].reshape(array.shape))
+    return _labels(table[_positions(array.reshape(-1), known)].reshape(array.shape))
+
+
+def _positions(numbers: Array, known: Array) -> Array:
+    """The position of each number among the keys, the number of keys for one that is none; NaN is NaN."""
+    if not known.size:
+        return np.zeros(numbers.size, np.int64)
+    order: Array = np.argsort(known, kind="stable")  # NaNs come last
+    keys: Array = known[order]
+    above = cast("Array", np.searchsorted(keys, numbers))  # pyright: ignore[reportUnknownMemberType]
+    place: Array = np.minimum(above, len(keys) - 1)
+    nearest: Array = keys[place]
+    same = (nearest == numbers) | (np.isnan(nearest) & np.isnan(numbers))
+    index: Array = order[place]
+    index[~same] = len(known)
+    return index
 
 
 def _positions_by_text(array: Array, known: Array) -> Array:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import onnx_backend
 import pytest
 from onnx.backend.test.loader import load_model_tests
+
+import onnx_backend
 
 CASES = {
     "abs": "test_abs",

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from differential import mutate_onnx
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import relax
+from differential import mutate_onnx
 from relax.frontend.onnx import converter, from_onnx
 
 FLOAT = TensorProto.FLOAT
@@ -86,7 +86,8 @@ def test_external_data_is_read(external):
 
 
 @pytest.mark.parametrize(
-    "location", ["../secret.bin", "/etc/passwd", "a/../../secret.bin", "link.bin", "folder/secret.bin", ".", ""]
+    "location",
+    ["../secret.bin", "/etc/passwd", "a/../../secret.bin", "link.bin", "folder/secret.bin", ".", ""],
 )
 def test_external_data_outside_of_the_folder_is_not_read(external, tmp_path, location):
     path = external(location)
@@ -131,7 +132,9 @@ def test_external_data_that_does_not_fit(external, entries, text):
 def test_external_data_of_a_message_is_not_looked_for(external, monkeypatch):
     path = external("weights.bin")
     monkeypatch.chdir(path.parent)  # where onnx would look
-    refused(onnx.load(path, load_external_data=False), "E6002", "is in another file", "give the path of the model")
+    refused(
+        onnx.load(path, load_external_data=False), "E6002", "is in another file", "give the path of the model"
+    )
 
 
 def test_one_file_does_not_stand_for_memory_without_end(external):
@@ -250,7 +253,11 @@ def test_an_operator_in_the_body_of_a_loop_is_listed_too():
         ("z = Relu(x)", "E6002", "the output 'y' of a graph is computed by no node"),
         ("y = MatMul(x, v)", "E3102", "MatMul"),
         ("y = Add(x, i)", "E3103", "x1 and x2 must have one dtype, found float32 and int64"),
-        ("y = LSTM<hidden_size = 3, direction = 'up'>(x, x, x)".replace("'", '"'), "E3105", "expected one of 'forward', 'reverse'"),
+        (
+            "y = LSTM<hidden_size = 3, direction = 'up'>(x, x, x)".replace("'", '"'),
+            "E3105",
+            "expected one of 'forward', 'reverse'",
+        ),
     ],
 )
 def test_a_node_that_does_not_fit_its_operator(node, code, text):
@@ -275,7 +282,7 @@ def test_an_attribute_that_is_given_twice():
 
 def test_attributes_of_an_operator_of_ones_own_are_checked_by_its_converter():
     @converter("Scaled", domain="own.broken")
-    def scaled(g: Any, x: Tensor, *, by: float) -> Tensor:  # type: ignore[name-defined]  # noqa: F821
+    def scaled(g: Any, x: Tensor, *, by: float) -> Tensor:  # type: ignore[name-defined]
         return relax.op.multiply(x, relax.const(by, "float32"))
 
     model = parse("g (float[N] x) => (float[N] y) { y = own.broken.Scaled<by = 2>(x) }")
@@ -355,7 +362,9 @@ def not_utf8(model: ModelProto, name: str) -> ModelProto:
     data = model.SerializeToString()
     assert name.encode() in data
     changed = ModelProto()
-    changed.ParseFromString(data.replace(name.encode(), b"\xff\xfe\xfd"[: len(name)].ljust(len(name), b"\xff")))
+    changed.ParseFromString(
+        data.replace(name.encode(), b"\xff\xfe\xfd"[: len(name)].ljust(len(name), b"\xff"))
+    )
     return changed
 
 

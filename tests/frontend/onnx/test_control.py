@@ -134,19 +134,39 @@ def test_scan_along_another_axis(agrees):
     agrees(text, *({"x": np.arange(3 * t, dtype="float32").reshape(3, t), "s": ones(3)} for t in (1, 4)))
 
 
-def test_outputs_of_several_sizes_are_an_error_at_run_time(imported):
+def test_scan_of_each_row_of_a_batch(agrees):
     text = """
-    agraph (float[N] x, int64 m) => (float[M] y, float[T, L] s) <bool k = {1}> {
+    agraph (float[B, N] s, float[B, T, N] x) => (float[B, N] y, float[B, T, N] z) {
+      y, z = Scan ( , s, x) <num_scan_inputs = 1, directions = [1], body = b (float[N] a, float[N] e)
+          => (float[N] ao, float[N] so) {
+        ao = Add(a, e)
+        so = Identity(ao) }>
+    }"""
+    data = [np.arange(b * t * 2, dtype="float32").reshape(b, t, 2) for b, t in ((1, 3), (2, 1), (3, 2))]
+    agrees(text, *((x[:, 0] * 0, x) for x in data), opset=8)
+
+
+OUTPUT_OF_ANY_SIZE = """
+    agraph (float[N] x, int64 m, bool[N] mask) => (float[M] y, float[T, L] s) <bool k = {1}> {
       y, s = Loop (m, k, x) <body = b (int64 i, bool ci, float[K] v) => (bool co, float[L] vo, float[L] so) {
         co = Identity(ci)
-        vo = Concat<axis = 0>(v, x)
+        vo = Compress<axis = 0>(v, mask)
         so = Neg(vo) }>
     }"""
+
+
+def test_an_output_whose_size_each_iteration_tells(agrees):
+    calls = [{"x": ones(n), "m": scalar(m), "mask": np.ones(n, bool)} for n, m in ((3, 1), (2, 4))]
+    agrees(OUTPUT_OF_ANY_SIZE, *calls)
+
+
+def test_outputs_of_several_sizes_are_an_error_of_the_run(imported):
+    text = OUTPUT_OF_ANY_SIZE.replace("Compress<axis = 0>(v, mask)", "Concat<axis = 0>(v, x)")
     vm = relax.VirtualMachine(relax.build(imported(text), "llvm"), relax.cpu())
-    assert [part.numpy().shape for part in vm["main"](ones(2), scalar(1))] == [(4,), (1, 4)]
+    assert vm["main"](ones(2), scalar(1), ones(2) > 0)[1].numpy().shape == (1, 4)
     message = r'(?s)iterations must have one shape, found \(4,\) and \(6,\).*Loop "y"'
     with pytest.raises(ValueError, match=message):
-        vm["main"](ones(2), scalar(2))
+        vm["main"](ones(2), scalar(2), ones(2) > 0)
 
 
 def test_a_state_that_changes_its_rank_is_refused(imported):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import numpy as np
 import pytest
+
+import relax
 
 rng = np.random.default_rng(9)
 IMAGES = [rng.standard_normal((n, 2, h, w)).astype("float32") for n, h, w in ((1, 3, 4), (2, 5, 2))]
@@ -72,3 +76,12 @@ def test_suppression_gives_as_many_boxes_as_the_data_tell(agrees):
         ).astype("float32")
 
     agrees(text, boxes(1), boxes(6), boxes(20))
+
+
+def test_image_files_need_pillow(imported, monkeypatch):
+    text = "agraph (uint8[N] x) => (uint8[H, W, C] y) { y = ImageDecoder(x) }"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(relax.DiagnosticError, match=r"(?s)E6001.*without Pillow.*pip install pillow"):
+        imported(text, opset=20)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    assert 'R.call_pure_packed("relax.run.decode_image", x, R.str("RGB")' in imported(text, opset=20).script()

@@ -8,7 +8,7 @@ tell a size, a match_cast binds a new shape variable.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -26,6 +26,7 @@ from ...prim import FloatImm, IntImm, PrimExpr, free_vars, prove
 from ...prim.expr import Var as PrimVar
 from ...struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ...transform.fold_constant import as_leaf, as_value, dtypes_of, evaluate, is_bounded
+from .model import dtype_name
 from .values import Dims, Elements, Ints, Object, Optional, SequenceType, Strings, TensorType, Value
 from .values import Sequence as SequenceValue
 
@@ -167,6 +168,13 @@ class Emitter:
         """The dtype of a tensor."""
         return self.info(x).dtype
 
+    def numbers(self, elem_type: int) -> str:
+        """The dtype of an ONNX element type that is one of numbers. Raises DiagnosticError for another."""
+        name = dtype_name(elem_type, self.title)
+        if name == "string":
+            self.unsupported("a result of strings")
+        return name
+
     def ndim(self, x: RelaxExpr) -> int:
         """The rank of a tensor. Raises DiagnosticError if it is not known."""
         ndim = self.info(x).ndim
@@ -191,6 +199,18 @@ class Emitter:
             raise self.error(f"axis {axis} is out of range for a tensor of {ndim} dimensions", code="E6003")
         return axis % ndim
 
+    def single(self, values: Dims, name: str) -> PrimExpr:
+        """The one scalar of an operand. Raises DiagnosticError for another number of them."""
+        if len(values) != 1:
+            raise self.error(f"{name} must have one element, found {len(values)}", code="E6003")
+        return values[0]
+
+    def choice(self, value: str, name: str, allowed: Sequence[str]) -> str:
+        """An attribute that is one of several words. Raises DiagnosticError for another one."""
+        if value not in allowed:
+            raise self.error(f"{name} must be {' or '.join(allowed)}, found {value!r}", code="E6003")
+        return value
+
     def axes(self, axes: Ints | None, ndim: int) -> Ints:
         """Axes counted from the front, all of them for None. Raises DiagnosticError for one twice or out of range."""
         if axes is None:
@@ -204,12 +224,6 @@ class Emitter:
         """True or False for a condition that is proved or disproved, None else."""
         with self.builder.knowing():
             return prove(condition)
-
-    def choice(self, table: Mapping[str, Chosen], value: str, name: str) -> Chosen:
-        """The entry of a table for the text of an attribute. Raises DiagnosticError if it has none."""
-        if value not in table:
-            raise self.error(f"{name} must be {', '.join(table)}, found {value!r}", code="E6003")
-        return table[value]
 
     def fitting(self, values: Sequence[Any], count: int, name: str) -> Sequence[Any]:
         """The values of an attribute or input. Raises DiagnosticError if there are not `count` of them."""

@@ -101,7 +101,9 @@ def register(
     inputs, attributes, annotations, takes_all = _signature(function)
     first = next(iter(inspect.signature(function).parameters))
     positional = frozenset([first, *(item.name for item in inputs)])
-    entry = Converter(name, domain, since, function, inputs, attributes, annotations, takes_all, positional, pure)
+    entry = Converter(
+        name, domain, since, function, inputs, attributes, annotations, takes_all, positional, pure
+    )
     versions = (_FOR_OBJECTS if objects else _CONVERTERS).setdefault((domain, name), [])
     versions[:] = sorted([v for v in versions if v.since != since] + [entry], key=lambda v: -v.since)
 

@@ -231,6 +231,29 @@ def scan(
     return [*results[:count], *outputs]
 
 
+@converter("Scan", since=8)
+def scan_of_batches(
+    g: Emitter,
+    sequence_lens: Value | None,
+    *inputs: Tensor,
+    body: Subgraph,
+    num_scan_inputs: int,
+    directions: Ints = (),
+) -> Sequence[Any]:
+    """The first axis is the batch, each row of which is scanned along the second."""
+    if sequence_lens is not None:
+        g.unsupported("a length for each row of the batch")
+    batch = g.dims(inputs[0])[0]
+    batches = [_of_length(g, x, 0, batch) for x in inputs]
+
+    def step(i: PrimVar, proceed: RelaxExpr | None, states: list[RelaxExpr]) -> Step:
+        rows = [g.emit(op.take(x, PrimValue(i), 0)) for x in batches]
+        results = scan(g, *rows, body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions)
+        return Step(None, [], [g.emit(result) for result in results])
+
+    return _Loop(g, batch, None, [], step, ()).run()
+
+
 def _check_body(g: Emitter, body: Subgraph, inputs: int, outputs: int) -> None:
     """Raise DiagnosticError if the body of a loop has not this number of inputs, or fewer outputs."""
     graph = body.graph

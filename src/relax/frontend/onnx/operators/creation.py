@@ -12,7 +12,6 @@ from ....expr import PrimValue, ShapeExpr
 from ....ir import DataType
 from ....prim import const
 from ..emitter import Emitter
-from ..model import dtype_name
 from ..registry import converter, register
 from ..values import Array, Dims, Ints, Strings, Tensor, Value
 
@@ -52,13 +51,15 @@ def constant(
 
 @converter("ConstantOfShape")
 def constant_of_shape(g: Emitter, shape: Dims, *, value: Array | None = None) -> Tensor:
+    if value is not None and (value.size != 1 or value.dtype == object):
+        raise g.error("value must be one number", code="E6002")
     number = g.const(0, "float32") if value is None else g.const(np.squeeze(value))
     return op.full(ShapeExpr(shape), number)
 
 
 @converter("EyeLike")
 def eye_like(g: Emitter, x: Tensor, *, dtype: int | None = None, k: int = 0) -> Tensor:
-    return op.eye_like(x, k, dtype=g.dtype(x) if dtype is None else dtype_name(dtype))
+    return op.eye_like(x, k, dtype=g.dtype(x) if dtype is None else g.numbers(dtype))
 
 
 # ------------------------------------------------------------------------------------- Range
@@ -80,7 +81,7 @@ def range_(g: Emitter, start: Value, limit: Value, delta: Value, *, stash_type: 
     dtype = g.dtype(tensors[0])
     first, last, step = (g.emit(op.reshape(x, ())) if g.ndim(x) else x for x in tensors)
     (count,) = g.sizes(_number_of_steps(g, first, last, step), "count")
-    wide = dtype_name(stash_type) if dtype.is_float and dtype.bits < 32 else dtype
+    wide = g.numbers(stash_type) if dtype.is_float and dtype.bits < 32 else dtype
     steps = op.multiply(g.cast(op.arange(PrimValue(count)), wide), g.cast(step, wide))
     return g.cast(op.add(steps, g.cast(first, wide)), dtype)
 
@@ -102,8 +103,8 @@ def _number_of_steps(g: Emitter, first: Tensor, last: Tensor, step: Tensor) -> T
 
 def _window(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def convert(g: Emitter, size: Dims, *, output_datatype: int = FLOAT, periodic: int = 1) -> Tensor:
-        dtype = dtype_name(output_datatype)
-        return function(PrimValue(size[0]), PrimValue(const(bool(periodic), "bool")), dtype)
+        dtype = g.numbers(output_datatype)
+        return function(PrimValue(g.single(size, "size")), PrimValue(const(bool(periodic), "bool")), dtype)
 
     return convert
 

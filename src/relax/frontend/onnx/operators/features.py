@@ -11,7 +11,7 @@ from .... import op
 from ....ir import RelaxExpr
 from ..emitter import Emitter
 from ..registry import converter
-from ..values import Tensor, Value
+from ..values import Array, Tensor, Value
 from .labels import Classes, class_values, labels_at, post_transformed
 
 ML = "ai.onnx.ml"
@@ -99,8 +99,8 @@ def _linear(g: Emitter, x: RelaxExpr, coefficients: Any, intercepts: Any, target
             f"{len(coefficients)} coefficients and {len(intercepts)} intercepts do not go with {targets} targets",
             code="E6002",
         )
-    weights = np.array(coefficients, "float32").reshape(targets, -1)
-    scores = op.matmul(rows, g.const(np.ascontiguousarray(weights.T)))
+    weights: Array = np.array(coefficients, "float32")
+    scores = op.matmul(rows, g.const(np.ascontiguousarray(weights.reshape(targets, -1).T)))
     return g.emit(op.add(scores, g.const(intercepts, "float32")) if intercepts else scores)
 
 
@@ -157,10 +157,13 @@ def svm_regressor(
     if not n_supports:
         scores = _linear(g, x, coefficients, rho, 1)
     else:
-        vectors = np.array(support_vectors, "float32").reshape(n_supports, -1)
-        near = _kernel(g, _floats(g, x), g.const(vectors), kernel_type, kernel_params)
-        weights = g.const(np.array(coefficients, "float32").reshape(n_supports, 1))
-        scores = g.emit(op.add(op.matmul(near, weights), g.const(rho[:1], "float32")))
+        vectors: Array = np.array(support_vectors, "float32")
+        weights: Array = np.array(coefficients, "float32")
+        if len(weights) != n_supports or len(vectors) % n_supports:
+            raise g.error(f"its coefficients and vectors do not go with {n_supports} supports", code="E6002")
+        near = _kernel(g, _floats(g, x), g.const(vectors.reshape(n_supports, -1)), kernel_type, kernel_params)
+        scores = op.matmul(near, g.const(weights.reshape(n_supports, 1)))
+        scores = g.emit(op.add(scores, g.const(rho[:1], "float32")))
     if one_class:
         above = op.greater(scores, g.const(0.0, "float32"))
         return op.where(above, g.const(1.0, "float32"), g.const(-1.0, "float32"))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
 from .... import op
 from ....expr import ShapeExpr
 from ....prim import IntImm, PrimExpr, cast, intrin, simplify
+from ....struct_info import TensorStructInfo
 from ..emitter import FAR, Emitter
+from ..objects import run
 from ..registry import converter
 from ..values import Array, Dims, Elements, Ints, Tensor, Value
 
@@ -298,3 +301,16 @@ def col2im(
         padding=tuple(pads) or (0,) * (2 * rank),
         dilation=tuple(dilations) or (1,) * rank,
     )
+
+
+# ------------------------------------------------------------------------------------- image files
+
+
+@converter("ImageDecoder", since=20)
+def image_decoder(g: Emitter, encoded_stream: Tensor, *, pixel_format: str = "RGB") -> Tensor:
+    if pixel_format not in ("RGB", "BGR", "Grayscale"):
+        raise g.error(f"{pixel_format!r} is no pixel format", code="E6002")
+    if importlib.util.find_spec("PIL") is None:
+        g.unsupported("an image file without Pillow", "pip install pillow")
+    info = TensorStructInfo(None, "uint8", None, 3)
+    return run(g, "decode_image", encoded_stream, pixel_format, info=info)

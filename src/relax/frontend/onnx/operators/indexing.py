@@ -8,7 +8,7 @@ from .... import op
 from ....expr import Call, Constant, PrimValue, Var
 from ....op import is_call_of
 from ....op.creation import Full
-from ....prim import PrimExpr, const
+from ....prim import const
 from ..emitter import Emitter
 from ..registry import converter
 from ..values import Signed, Tensor
@@ -44,23 +44,27 @@ def compress(g: Emitter, data: Tensor, condition: Tensor, *, axis: int | None = 
 _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
 
 
+def _reduction(g: Emitter, name: str) -> str:
+    return _REDUCTIONS[g.choice(name, "reduction", tuple(_REDUCTIONS))]
+
+
 @converter("Scatter", "ScatterElements")
 def scatter_elements(
     g: Emitter, data: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none"
 ) -> Tensor:
-    return op.scatter_elements(data, indices, updates, axis, g.choice(_REDUCTIONS, reduction, "reduction"))
+    return op.scatter_elements(data, indices, updates, axis, _reduction(g, reduction))
 
 
 @converter("ScatterND")
 def scatter_nd(
     g: Emitter, data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none"
 ) -> Tensor:
-    return op.scatter_nd(data, indices, updates, g.choice(_REDUCTIONS, reduction, "reduction"))
+    return op.scatter_nd(data, indices, updates, _reduction(g, reduction))
 
 
 @converter("OneHot", since=9)
 def one_hot(g: Emitter, indices: Tensor, depth: Signed, values: Tensor, *, axis: int = -1) -> Tensor:
-    size = depth[0]
+    size = g.single(depth, "depth")
     index = indices
     if not g.dtype(index).is_uint:
         index = g.emit(g.cast(index, "int64"))
@@ -105,5 +109,5 @@ def unique(g: Emitter, x: Tensor, *, axis: int | None = None, sorted: int = 1) -
 
 @converter("TopK")
 def topk(g: Emitter, x: Tensor, k: Signed, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> Any:
-    count: PrimExpr = k[0]
+    count = g.single(k, "k")
     return op.topk(x, PrimValue(count), axis=axis, ret_type="both", largest=bool(largest), dtype="int64")

@@ -215,10 +215,11 @@ def _running(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
             return op.flip(result, place) if reverse else result
 
         ndim = g.ndim(x)
-        if isinstance(axis[0], IntImm):
-            return along(g.axis(axis[0].value, ndim))
+        place = g.single(axis, "axis")
+        if isinstance(place, IntImm):
+            return along(g.axis(place.value, ndim))
         result = along(0)
-        for d, named in list(enumerate(named_axes(axis[:1], ndim)))[1:]:
+        for d, named in list(enumerate(named_axes([place], ndim)))[1:]:
             result = op.where(g.scalar(named, "bool"), along(d), result)
         return result
 

@@ -189,7 +189,6 @@ def tf_idf_vectorizer(
         dims = g.dims(data)
     if ndim not in (1, 2):
         raise g.error(f"its input must have one or two dimensions, found {ndim}", code="E6003")
-    width = max(ngram_indexes, default=-1) + 1
     counts = run(
         g,
         "count_ngrams",
@@ -200,9 +199,9 @@ def tf_idf_vectorizer(
         min_gram_length,
         max_gram_length,
         max_skip_count,
-        info=TensorStructInfo(ShapeExpr([*dims[:-1], width]), "float32"),
+        info=TensorStructInfo(ShapeExpr([*dims[:-1], max(ngram_indexes, default=-1) + 1]), "float32"),
     )
-    scale = _weights(g, weights, width) if weights else np.ones(width, "float32")
+    scale = _weights(g, weights, ngram_indexes)
     if mode == "TF":
         return counts
     if mode == "IDF":
@@ -211,10 +210,17 @@ def tf_idf_vectorizer(
     return op.multiply(counts, g.const(scale))
 
 
-def _weights(g: Emitter, weights: Any, width: int) -> Array:
-    if len(weights) < width:
-        raise g.error(f"it has {len(weights)} weights for {width} n-grams", code="E6003")
-    return np.asarray(weights[:width], "float32")
+def _weights(g: Emitter, weights: Any, columns: Ints) -> Array:
+    """The weight of each column: that of its n-gram, 1 without weights."""
+    scale = np.ones(max(columns, default=-1) + 1, "float32")
+    if not weights:
+        return scale
+    if len(weights) != len(columns):
+        raise g.error(f"it has {len(weights)} weights for {len(columns)} n-grams", code="E6003")
+    scale[list(columns)] = np.asarray(weights, "float32")
+    if not np.array_equal(scale[list(columns)], np.asarray(weights, "float32")):
+        g.unsupported("a column with n-grams of several weights")
+    return scale
 
 
 # ------------------------------------------------------------------------------------- labels

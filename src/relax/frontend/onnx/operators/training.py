@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from .... import op
 from ..emitter import Emitter
@@ -114,3 +115,8 @@ def momentum(
             direction = op.add(step, op.multiply(decay, direction))
         new.append(op.subtract(x, op.multiply(R, direction)))
     return (*new, *momenta)
+
+
+@converter("Gradient", domain=DOMAIN)
+def gradient(g: Emitter, *inputs: Tensor, **attributes: Any) -> Tensor:
+    g.unsupported("a gradient within a model")

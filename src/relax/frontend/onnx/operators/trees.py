@@ -38,7 +38,7 @@ _COMPARED: dict[int, Callable[[PrimExpr, PrimExpr], PrimExpr]] = {
     2: lambda x, value: x >= value,
     3: lambda x, value: x > value,
     4: lambda x, value: x.equal(value),
-    5: lambda x, value: x.not_equal(value),
+    5: lambda x, value: intrin.logical_not(x.equal(value)),
 }
 
 
@@ -196,7 +196,7 @@ def leaves(g: Emitter, x: RelaxExpr, forest: Forest) -> RelaxExpr:
         return te.compute(at.shape, moved, "tree_step")
 
     for _ in range(steps):
-        at = g.builder.emit_te(step, x, at, *tables)
+        at = g.builder.emit_te(step, x, at, *tables, primfunc_name_hint="tree_step")
     return at
 
 
@@ -208,8 +208,10 @@ def _used_features(g: Emitter, x: RelaxExpr, feature: Array) -> tuple[RelaxExpr,
         if highest >= width.value:
             raise g.error(f"a tree reads feature {highest}, the rows have {width.value}", code="E6003")
         return x, feature
-    used, renamed = np.unique(feature, return_inverse=True)
-    return g.emit(op.take(x, g.const(used), 1)), renamed.astype(np.int64).reshape(-1)
+    used: Array = np.unique(feature)
+    columns = {number: column for column, number in enumerate(used.tolist())}
+    renamed = np.array([columns[number] for number in feature.tolist()], np.int64)
+    return g.emit(op.take(x, g.const(used), 1)), renamed
 
 
 def _rows_of(g: Emitter, x: RelaxExpr) -> tuple[RelaxExpr, str]:
@@ -331,7 +333,9 @@ def _named(g: Emitter, names: Sequence[str], number: int) -> str:
 
 def _joint_forest(g: Emitter, attributes: dict[str, Any], targets: int, dtype: str) -> Forest:
     """The forest of TreeEnsemble: inner nodes first, then leaves, then nodes for all but one member of each set."""
-    named = {f"{name}_as_tensor": value for name, value in attributes.items() if isinstance(value, np.ndarray)}
+    named = {
+        f"{name}_as_tensor": value for name, value in attributes.items() if isinstance(value, np.ndarray)
+    }
     mode = np.asarray(_column(g, named, "nodes_modes"), np.int64)
     leaf_weights = _column(g, named, "leaf_weights")
     inner, count = len(mode), len(leaf_weights)
@@ -365,14 +369,15 @@ def _without_sets(g: Emitter, forest: Forest, members: Array | None) -> Forest:
     nodes: list[int] = np.flatnonzero(forest.mode == MODES.index("BRANCH_MEMBER")).tolist()
     if not nodes:
         return forest
-    values = np.asarray(members).reshape(-1) if members is not None else np.zeros(0)
+    values: Array = np.asarray([] if members is None else members, np.float64)
     sets = np.split(values, np.flatnonzero(np.isnan(values)) + 1)
     sets = [part[~np.isnan(part)] for part in sets][: len(nodes)]
     if len(sets) < len(nodes) or not all(part.size for part in sets):
         raise g.error("membership_values must hold a set for each BRANCH_MEMBER node", code="E6002")
     mode, value, false = forest.mode.copy(), forest.value.copy(), forest.false.copy()
     mode[nodes] = MODES.index("BRANCH_EQ")
-    source, added = [], []
+    source: list[int] = []
+    added: list[float] = []
     for node, part in zip(nodes, sets, strict=True):
         value[node] = part[0]
         for member in part[1:]:
