@@ -453,6 +453,39 @@ def test_loops_whose_body_does_not_fit():
     refused(parse(text), "E6002", "its branches have different numbers of outputs")
 
 
+# ------------------------------------------------------------------------------------- run time
+
+
+@pytest.mark.parametrize(
+    "text, arguments, error, message",
+    [
+        (
+            "g (float[N] x, int64[K] i) => (float[K] y) { [pick] y = Gather(x, i) }",
+            (np.ones(3, "float32"), np.array([7])),
+            IndexError,
+            'model: Gather "pick"',
+        ),
+        (
+            "g (float[N] x) => (float[A, B] y) <int64[2] s = {-1, 4}> { z = Exp(x)  [rows] y = Reshape(z, s) }",
+            (np.ones(3, "float32"),),
+            AssertionError,
+            'model: Reshape "rows"',
+        ),
+        (
+            "g (float[N, M] x, float[K, L] z) => (float[N, L] y) { y = MatMul(x, z) }",
+            (np.ones((2, 3), "float32"), np.ones((4, 5), "float32")),
+            AssertionError,
+            'model: MatMul "y"',
+        ),
+    ],
+)
+def test_an_error_at_run_time_names_the_node(text, arguments, error, message):
+    vm = relax.VirtualMachine(relax.build(from_onnx(parse(text)), "llvm"), relax.cpu())
+    with pytest.raises(error) as caught:
+        vm["main"](*arguments)
+    assert any(message in note for note in caught.value.__notes__)
+
+
 # ------------------------------------------------------------------------------------- shapes
 
 
