@@ -496,6 +496,50 @@ def test_shape_arithmetic_does_not_grow_without_end():
     assert mutate_onnx.verdict(parse(text)) == "module"
 
 
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "y = Tile(s, s)",
+        "y = Expand(s, s)",
+        "q = Squeeze(s)  y = Range(zero, q, one)",
+        "q = Squeeze(s)  c = ConstantOfShape(s)  y = Shape(c)",
+        "q = Concat<axis = 0>(s, s)  r = Mul(q, q)  y = Tile(r, s)",
+    ],
+)
+def test_elements_of_great_tensors_are_not_listed(nodes):
+    text = f"""g (float[{1 << 40}] x) => (int64[K] y) <int64 zero = {{0}}, int64 one = {{1}}> {{
+      s = Shape(x)
+      {nodes}
+    }}"""
+    assert mutate_onnx.verdict(parse(text)) == "module"
+
+
+def test_long_shape_arithmetic_is_computed_by_tensors():
+    steps = "".join(
+        f"d{i} = Div(v{i - 1}, m)  q{i} = Add(d{i}, n)  v{i} = Max(q{i}, v{i - 1})\n" for i in range(1, 14)
+    )
+    text = f"""g (float[N, M] x) => (float[K] y) <int64 zero = {{0}}, int64 one = {{1}}, int64[1] first = {{0}}> {{
+      s = Shape(x)
+      n = Gather(s, zero)
+      m = Gather(s, one)
+      v0 = Add(n, m)
+      {steps}
+      u = Unsqueeze(v13, first)
+      y = ConstantOfShape(u)
+    }}"""
+    module = from_onnx(parse(text))
+    assert "R.maximum" in module.script()
+    vm = relax.VirtualMachine(relax.build(module, "llvm"), relax.cpu())
+    assert vm["main"](np.ones((6, 2), "float32")).shape == (11,)
+
+
+@pytest.mark.parametrize("bins", [0, -1, 1 << 40])
+def test_a_matrix_of_weights_that_there_is_not(bins):
+    text = f"""g () => (float[K, L] y) <int64 bins = {{{bins}}}, int64 length = {{16}}, int64 rate = {{8192}},
+      float low = {{0}}, float high = {{4096}}> {{ y = MelWeightMatrix(bins, length, rate, low, high) }}"""
+    refused(parse(text), "E6003", "there is no matrix of weights")
+
+
 # ------------------------------------------------------------------------------------- mutations
 
 

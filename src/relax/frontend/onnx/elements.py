@@ -6,8 +6,10 @@ arrays of PrimExprs, and gives such an array (or several), or None where it cann
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from itertools import islice
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -25,9 +27,10 @@ from ...prim import (
     const,
     intrin,
     simplify,
+    sub_expressions,
 )
 from ...prim import cast as cast_scalar
-from .emitter import Emitter
+from .emitter import MAX_ELEMENTS, Emitter
 from .model import dtype_name
 from .values import Array, Elements
 
@@ -35,6 +38,9 @@ Attributes: TypeAlias = Mapping[str, Any]
 Rule: TypeAlias = Callable[["Operands"], Any]
 
 _RULES: dict[str, Rule] = {}
+
+_LONGEST = 100
+"""Nodes of the expression of an element; a longer one is computed by tensors."""
 
 
 class Operands:
@@ -74,6 +80,12 @@ class NotKnownError(Exception):
     """A rule cannot tell; the converter is asked."""
 
 
+def _check_count(sizes: Sequence[int]) -> None:
+    """Raise NotKnownError for a tensor of more elements than are taken apart."""
+    if math.prod(sizes) > MAX_ELEMENTS:
+        raise NotKnownError
+
+
 def apply_rule(
     g: Emitter, op_type: str, inputs: Sequence[Any], attributes: Attributes, outputs: int
 ) -> list[Elements] | None:
@@ -92,8 +104,24 @@ def apply_rule(
         return None
     if result is None:
         return None
-    results = cast("list[Any]", result) if isinstance(result, list) else [result]
-    return [r if isinstance(r, Elements) else Elements.of(r, operands.dtype) for r in results]
+    parts = cast("list[Any]", result) if isinstance(result, list) else [result]
+    results = [r if isinstance(r, Elements) else Elements.of(r, operands.dtype) for r in parts]
+    return results if all(_is_bounded(r) for r in results) else None
+
+
+def _is_bounded(elements: Elements) -> bool:
+    """True for elements that are few and short: to reckon on with others would take time without bound."""
+    if elements.array.size > MAX_ELEMENTS:
+        return False
+    return all(sum(1 for _ in islice(_nodes(e), _LONGEST + 1)) <= _LONGEST for e in elements.flat)
+
+
+def _nodes(expr: PrimExpr) -> Iterator[PrimExpr]:
+    pending = [expr]
+    while pending:
+        current = pending.pop()
+        yield current
+        pending += sub_expressions(current)
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
@@ -402,7 +430,9 @@ def _expand(x: Operands) -> Array:
     sizes = x.ints(1, "shape")
     if sizes is None:
         raise NotKnownError
-    return np.broadcast_to(x[0], np.broadcast_shapes(x[0].shape, tuple(sizes)))
+    shape = np.broadcast_shapes(x[0].shape, tuple(sizes))
+    _check_count(shape)
+    return np.broadcast_to(x[0], shape)
 
 
 @rule("Tile")
@@ -410,6 +440,7 @@ def _tile(x: Operands) -> Array:
     repeats = x.ints(1, "repeats")
     if repeats is None:
         raise NotKnownError
+    _check_count((x[0].size, *repeats))
     return np.tile(x[0], repeats)
 
 
@@ -429,7 +460,7 @@ def _constant_of_shape(x: Operands) -> Elements:
     sizes = x.ints(0, "input") or []
     value = x.attributes.get("value", np.zeros(1, np.float32))
     dtype = str(value.dtype.name)
-    if dtype not in ("int64", "int32", "bool") or int(np.prod(sizes, dtype=np.int64)) > 64:
+    if dtype not in ("int64", "int32", "bool") or math.prod(sizes) > 64:
         raise NotKnownError
     return Elements.of(np.full(sizes, value.reshape(-1)[0]), dtype)
 
@@ -439,10 +470,9 @@ def _range(x: Operands) -> Array:
     bounds = [x.inputs[i].ints() for i in range(3)]  # type: ignore[union-attr]
     if any(b is None for b in bounds) or not DataType(x.dtype).is_integer:
         raise NotKnownError
-    values = np.arange(*(b[0] for b in bounds if b is not None))
-    if values.size > 64:
-        raise NotKnownError
-    return values
+    numbers = range(*(b[0] for b in bounds if b is not None))
+    _check_count((len(numbers),))
+    return np.array(numbers, np.int64)
 
 
 def _reduced(function: Callable[[Any, Any], Any]) -> Rule:

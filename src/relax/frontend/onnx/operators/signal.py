@@ -121,6 +121,10 @@ def _count(size: PrimExpr) -> Tensor:
     return op.arange(PrimValue(size * 0), PrimValue(size), dtype="int64")
 
 
+MOST_WEIGHTS = 1 << 24
+"""Mel bins times the length of the transform."""
+
+
 @converter("MelWeightMatrix", since=17)
 def mel_weight_matrix(
     g: Emitter,
@@ -132,13 +136,17 @@ def mel_weight_matrix(
     *,
     output_datatype: int = 1,
 ) -> Tensor:
-    bins, length, rate = (int(np.ravel(x)[0]) for x in (num_mel_bins, dft_length, sample_rate))
-    low, high = (
-        2595 * math.log10(1 + float(np.ravel(x)[0]) / 700) for x in (lower_edge_hertz, upper_edge_hertz)
-    )
+    inputs = num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz
+    numbers = [float(g.fitting(np.ravel(x).tolist(), 1, "an input")[0]) for x in inputs]
+    bins, length, rate = map(int, np.nan_to_num(numbers[:3]))
+    if min(bins, length, rate) < 1 or bins * length > MOST_WEIGHTS or not min(numbers[3:]) > -700:
+        raise g.error(f"there is no matrix of weights for {numbers}", code="E6003")
+    low, high = (2595 * math.log10(1 + edge / 700) for edge in numbers[3:])
     rows = length // 2 + 1
     edges = low + np.arange(bins + 2) * ((high - low) / (bins + 2))
     places = np.floor((length + 1) * (700 * (10 ** (edges / 2595) - 1)) / rate).astype(np.int64)
+    if not 0 <= places.min() <= places[:-1].max() < rows or places[-1] > rows:
+        raise g.error(f"a frequency lies beyond the {rows} of the transform", code="E6003")
     matrix: Array = np.zeros((rows, bins))
     for i in range(bins):
         lower, centre, upper = places[i : i + 3]
