@@ -124,7 +124,9 @@ def test_every_construct_occurs():
     for seed in range(1500):
         found |= set(random_program(seed).features)
     assert all_features() <= found
-    operators = {f"R.{name.removeprefix('relax.')}" for name in Op.list_op_names() if name.startswith("relax.")}
+    operators = {
+        f"R.{name.removeprefix('relax.')}" for name in Op.list_op_names() if name.startswith("relax.")
+    }
     sampled = {f"R.{name.removeprefix('relax.')}" for name in samples()}
     assert operators - found - sampled - OPERATORS_OF_THE_MACHINE == set()
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 import relax.script  # noqa: F401 (registers the printer)
+from relax.analysis import post_order_visit
 from relax.derive.normalize import normalize_function
 from relax.expr import Function, Var
 from relax.ir import DiagnosticError
-from relax.analysis import post_order_visit
 from relax.op import infer_call
 from relax.struct_info import TensorStructInfo, TupleStructInfo
 
