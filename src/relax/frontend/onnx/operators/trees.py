@@ -91,31 +91,60 @@ def _forest(g: Emitter, attributes: dict[str, Any], kind: str, targets: int, dty
     places = {pair: row for row, pair in enumerate(zip(nodes["treeids"], nodes["nodeids"], strict=True))}
     try:
         true, false = (_children(nodes, which, places) for which in ("true", "false"))
-        ids = zip(attributes[f"{kind}_treeids"], attributes[f"{kind}_nodeids"], strict=True)
+        ids = zip(attributes.get(f"{kind}_treeids", ()), attributes.get(f"{kind}_nodeids", ()), strict=False)
         rows = [places[pair] for pair in ids]
     except KeyError as error:
         raise g.error(f"a tree has no node {error}", code="E6002") from None
     inner = np.array([mode != "LEAF" for mode in nodes["modes"]], bool)
     children = {*true[inner].tolist(), *false[inner].tolist()}
-    missing = attributes.get("nodes_missing_value_tracks_true") or np.zeros(count)
     forest = Forest(
         feature=np.array(nodes["featureids"], np.int64) * inner,
         value=np.asarray(values, dtype),
         mode=np.array([LEAF if mode == "LEAF" else MODES.index(mode) for mode in nodes["modes"]], np.int64),
         true=true,
         false=false,
-        missing=np.asarray(missing, np.int64),
+        missing=_missing(g, attributes, count),
         roots=np.array([row for row in range(count) if row not in children], np.int64),
         weights=np.zeros((count, targets), dtype),
         weighted=np.zeros((count, targets), bool),
     )
-    return _with_weights(forest, rows, attributes[f"{kind}_ids"], numbers(f"{kind}_weights"))
+    weights = attributes.get(f"{kind}_ids", ()), numbers(f"{kind}_weights")
+    if len(attributes.get(f"{kind}_treeids", ())) != len(rows):
+        raise g.error(f"the attributes {kind}_* must have one length", code="E6002")
+    return _checked(g, _with_weights(g, forest, rows, *weights))
 
 
-def _with_weights(forest: Forest, rows: Sequence[int], targets: Sequence[int], weights: Any) -> Forest:
+def _missing(g: Emitter, attributes: dict[str, Any], count: int) -> Array:
+    tracks = attributes.get("nodes_missing_value_tracks_true") or [0] * count
+    return np.array(g.fitting(tracks, count, "nodes_missing_value_tracks_true"), np.int64)
+
+
+def _with_weights(
+    g: Emitter, forest: Forest, rows: Sequence[int], targets: Sequence[int], weights: Any
+) -> Forest:
+    """The forest with the weights of rows for targets, which are added up."""
+    if not len(rows) == len(targets) == len(weights):
+        message = f"{len(targets)} targets and {len(weights)} weights do not go with {len(rows)} leaves"
+        raise g.error(message, code="E6002")
+    count = forest.weights.shape[1]
     for row, target, weight in zip(rows, targets, weights, strict=True):
+        if not 0 <= target < count:
+            raise g.error(f"a leaf has a weight for target {target}, of {count}", code="E6002")
         forest.weights[row, target] += weight
         forest.weighted[row, target] = True
+    return forest
+
+
+def _checked(g: Emitter, forest: Forest) -> Forest:
+    """The forest. Raises DiagnosticError if it has no trees, or refers to nodes or features that there are not."""
+    count = len(forest.mode)
+    for rows in (forest.true, forest.false, forest.roots):
+        if rows.size and not 0 <= rows.min() <= rows.max() < count:
+            raise g.error(f"a tree refers to a node outside of the {count} that there are", code="E6002")
+    if forest.feature.min(initial=0) < 0:
+        raise g.error(f"a tree reads feature {forest.feature.min()}", code="E6002")
+    if not forest.roots.size:
+        raise g.error("it has no trees", code="E6002")
     return forest
 
 
@@ -225,6 +254,8 @@ def tree_ensemble_regressor(
     **attributes: Any,
 ) -> Tensor:
     rows, dtype = _rows_of(g, x)
+    if n_targets < 1:
+        raise g.error(f"n_targets is {n_targets}", code="E6002")
     forest = _forest(g, attributes, "target", n_targets, dtype)
     scores = aggregated(g, leaves(g, rows, forest), forest, aggregate_function)
     scores = post_transformed(g, _with_base(g, scores, attributes), post_transform)
@@ -284,7 +315,11 @@ def tree_ensemble(
     **attributes: Any,
 ) -> Tensor:
     rows, dtype = _rows_of(g, x)
+    if n_targets < 1:
+        raise g.error(f"n_targets is {n_targets}", code="E6002")
     forest = _joint_forest(g, attributes, n_targets, dtype)
+    if not 0 <= aggregate_function < len(AGGREGATES) or not 0 <= post_transform < len(TRANSFORMS):
+        raise g.error("its aggregate function or post transform is none that there is", code="E6002")
     scores = aggregated(g, leaves(g, rows, forest), forest, AGGREGATES[aggregate_function])
     return post_transformed(g, scores, TRANSFORMS[post_transform])
 
@@ -293,6 +328,10 @@ def _joint_forest(g: Emitter, attributes: dict[str, Any], targets: int, dtype: s
     """The forest of TreeEnsemble: inner nodes first, then leaves, then nodes for all but one member of each set."""
     mode = np.asarray(attributes["nodes_modes"], np.int64)
     inner, count = len(mode), len(attributes["leaf_weights"])
+    for name in ("featureids", "splits", "truenodeids", "falsenodeids", "trueleafs", "falseleafs"):
+        g.fitting(attributes[f"nodes_{name}"], inner, f"nodes_{name}")
+    if mode.size and not 0 <= mode.min() <= mode.max() < LEAF:
+        raise g.error("nodes_modes has a mode that there is not", code="E6002")
     own = np.arange(inner, inner + count)
 
     def children(which: str) -> Array:
@@ -309,13 +348,13 @@ def _joint_forest(g: Emitter, attributes: dict[str, Any], targets: int, dtype: s
         mode=padded(mode, "int64", LEAF),
         true=children("true"),
         false=children("false"),
-        missing=padded(attributes.get("nodes_missing_value_tracks_true") or np.zeros(inner), "int64"),
+        missing=padded(_missing(g, attributes, inner), "int64"),
         roots=np.asarray(attributes["tree_roots"], np.int64),
         weights=np.zeros((inner + count, targets), dtype),
         weighted=np.zeros((inner + count, targets), bool),
     )
-    _with_weights(forest, own.tolist(), attributes["leaf_targetids"], attributes["leaf_weights"])
-    return _without_sets(g, forest, attributes.get("membership_values"))
+    _with_weights(g, forest, own.tolist(), attributes["leaf_targetids"], attributes["leaf_weights"])
+    return _without_sets(g, _checked(g, forest), attributes.get("membership_values"))
 
 
 def _without_sets(g: Emitter, forest: Forest, members: Array | None) -> Forest:
