@@ -6,12 +6,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test coverage others fuzz check format clean
+.PHONY: help venv demo test test-onnx coverage others fuzz check format clean
 
 help:
 	@echo "make demo     run the examples"
 	@echo "make test     run the tests, documentation examples included: make coverage, then make others"
 	@echo "make coverage the tests of what defines the language, measured: they run every branch of it"
+	@echo "make test-onnx ONNX's own 2,024 test cases through compiled code; fails if fewer than AT_LEAST=1950 pass"
 	@echo "make others   all other tests"
 	@echo "make fuzz     random programs against the interpreter and exact numbers, for SECONDS=1800"
 	@echo "make check    lint, check formatting, types and the order of the rooms"
@@ -36,11 +37,17 @@ venv: $(VENV)/.installed-dev
 demo: $(VENV)/.installed-demo
 	$(BIN)/python examples/digits.py
 	$(BIN)/python examples/cross_level.py
+	$(BIN)/python examples/ocr.py
 
 # Each test runs once. `worksteal`: a process that is done takes tests of one that is not.
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 test: coverage others
+
+AT_LEAST ?= 1950
+
+test-onnx: $(VENV)/.installed-test
+	$(BIN)/python tools/onnx_backend.py --jobs 2 --at-least $(AT_LEAST)
 
 # The homes of the tests of what defines the language (`[tool.coverage.run]` in pyproject.toml).
 DEFINING := $(addprefix tests/,analysis core interpreter language prim transform)

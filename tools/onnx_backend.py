@@ -13,6 +13,7 @@ values that it gives are random numbers of NumPy, dtypes and shapes agree. ``err
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import multiprocessing as mp
 import re
@@ -20,7 +21,8 @@ import sys
 import time
 import traceback
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,16 @@ def _node_cases() -> list[Any]:
     from onnx.backend.test.loader import load_model_tests
 
     return list(load_model_tests(kind="node"))
+
+
+def load_node_cases(modules: Iterable[str]) -> list[Any]:
+    """The cases of some modules of ``onnx.backend.test.case.node``: making those of all takes half a minute."""
+    node = importlib.import_module("onnx.backend.test.case.node")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in modules:
+            importlib.import_module(f"{node.__name__}.{name}")
+    return list(node._NodeTestCases)
 
 
 def model_and_data(case: Any) -> tuple[Any, list[tuple[list[Any], list[Any]]]]:
@@ -219,6 +231,26 @@ def run_all(cases: list[Any], jobs: int, limit: float) -> list[Outcome]:
     return outcomes
 
 
+def table(outcomes: list[Outcome]) -> str:
+    """The cases that do not pass, by reason, as a Markdown table."""
+    rows: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for outcome in outcomes:
+        if outcome.verdict != "pass":
+            rows[outcome.verdict, reason_without_names(outcome.reason)].append(outcome.name)
+    passed = len(outcomes) - sum(map(len, rows.values()))
+    lines = [f"{passed} of {len(outcomes)} cases pass.", "", "| cases | | reason |", "|---|---|---|"]
+    for (verdict, reason), names in sorted(rows.items(), key=lambda row: (-len(row[1]), row[1])):
+        shown = " ".join(f"`{name}`" for name in sorted(names))
+        lines.append(f"| {shown} | {verdict} | {reason.replace('|', chr(92) + '|')} |")
+    return "\n".join(lines) + "\n"
+
+
+def reason_without_names(reason: str) -> str:
+    """A reason as several cases share it: without the code, and without the name of the node."""
+    plain = re.sub(r"^error\[\w+\]: ", "", " ".join(reason.split()))
+    return re.sub(r'^([\w.]+) "[^"]*": ', r"\1: ", plain)[:200]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="ONNX's own test cases, run through compiled code.")
     parser.add_argument("--match", default="", help="only cases whose name matches this regular expression")
@@ -227,6 +259,9 @@ def main() -> int:
     parser.add_argument(
         "--failed", action="store_true", help="print the cases that do not pass, with reasons"
     )
+    parser.add_argument(
+        "--table", type=Path, help="write the cases that do not pass, by reason, to this file"
+    )
     parser.add_argument("--json", type=Path, help="write all outcomes to this file")
     parser.add_argument("--at-least", type=int, default=0, help="fail if fewer pass")
     args = parser.parse_args()
@@ -234,6 +269,8 @@ def main() -> int:
     outcomes = run_all(cases, args.jobs, args.limit)
     if args.json:
         args.json.write_text(json.dumps([asdict(o) for o in outcomes], indent=1))
+    if args.table:
+        args.table.write_text(table(outcomes))
     if args.failed:
         for outcome in outcomes:
             if outcome.verdict != "pass":

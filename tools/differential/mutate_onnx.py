@@ -174,6 +174,20 @@ SEEDS: dict[str, str] = {
       l = SequenceLength(s)
       z = Concat<axis=0>(c, p)
     }""",
+    "trees": """
+    g (float[N, 2] x) => (float[N, 1] y) {
+      y = ai.onnx.ml.TreeEnsembleRegressor<n_targets = 1, nodes_treeids = [0, 0, 0], nodes_nodeids = [0, 1, 2],
+        nodes_featureids = [1, 0, 0], nodes_values = [0.5, 0.0, 0.0], nodes_modes = ["BRANCH_LEQ", "LEAF", "LEAF"],
+        nodes_truenodeids = [1, 0, 0], nodes_falsenodeids = [2, 0, 0], nodes_missing_value_tracks_true = [0, 0, 0],
+        target_treeids = [0, 0], target_nodeids = [1, 2], target_ids = [0, 0], target_weights = [1.0, 2.0]>(x)
+    }""",
+    "labels": """
+    g (int64[N] x, float[N, 2] z) => (float[N] y, float[N, 2] s, float[N, 3] p) {
+      y = ai.onnx.ml.LabelEncoder<keys_int64s = [1, 2], values_floats = [0.5, 1.5], default_float = -1.0>(x)
+      s = ai.onnx.ml.Scaler<offset = [0.5, 1.0], scale = [2.0, 3.0]>(z)
+      p = ai.onnx.ml.LinearRegressor<coefficients = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], intercepts = [0.5, 0.5, 0.5],
+        targets = 3>(z)
+    }""",
     "elementwise": """
     g (float[N, 3] x, float[3] y, int64[N, 3] i) => (float[N, 3] z, int64[N, 3] j) <int64 one = {1}> {
       a = Add(x, y)

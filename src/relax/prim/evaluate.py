@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -30,8 +31,6 @@ from .expr import (
     Var,
 )
 from .functor import FreeVars
-
-FLOAT64 = DataType("float64")
 
 Value: TypeAlias = "int | float | bool"
 
@@ -97,7 +96,7 @@ class _Evaluation:
             case Call():
                 return self._call(expr)
             case _:
-                raise TypeError(f"a {type(expr).__name__} has no value outside of a running program: {expr}")
+                return _no_value(expr)
 
     def _binary(self, expr: BinaryExpr, a: Value, b: Value) -> Value:
         function = scalar_function(expr, self.checked)
@@ -121,7 +120,7 @@ class _Evaluation:
         if name == "if_then_else":
             return self.value(args[1] if self.value(args[0]) else args[2])
         if name in _NOT_EVALUATED:
-            raise TypeError(f"a call has no value outside of a running program: {expr}")
+            return _no_value(expr)
         return intrinsic_function(expr)(*map(self.value, args))
 
 
@@ -190,22 +189,26 @@ def intrinsic_function(expr: Call) -> Callable[..., Value]:
 
     The function raises TypeError if the call has no value outside of a running program.
     """
-    dtype, reference = expr.dtype.element_of, expr.op.get_attr("numpy") if isinstance(expr.op, Op) else None
+    dtype, kinds = expr.dtype.element_of, [arg.dtype.element_of for arg in expr.args]
     if expr.intrinsic == "reinterpret":
-        source, bits = expr.args[0].dtype.element_of, dtype.numpy()
-        return lambda value: cast(Any, _array(value, source)).view(bits).item()
+        return lambda value: cast(Any, _array(value, kinds[0])).view(dtype.numpy()).item()
+    reference = expr.op.get_attr("numpy") if isinstance(expr.op, Op) else None
+    if reference is None:
+        return partial(_no_value, expr)
     # Functions of floating point are computed in double precision, then rounded.
-    kinds = [FLOAT64 if arg.dtype.is_float else arg.dtype.element_of for arg in expr.args]
+    types: list[Any] = [np.float64 if kind.is_float else kind.numpy() for kind in kinds]
 
     def function(*values: Value) -> Value:
-        if reference is None:
-            raise TypeError(f"a call has no value outside of a running program: {expr}")
-        arrays = [_array(value, kind) for value, kind in zip(values, kinds, strict=True)]
+        arrays = [np.array(value, kind) for value, kind in zip(values, types, strict=True)]
         with np.errstate(all="ignore"):
             result = reference(*arrays)
         return convert_value(np.asarray(result).item(), dtype)
 
     return function
+
+
+def _no_value(expr: PrimExpr, *_: Value) -> Value:
+    raise TypeError(f"a {type(expr).__name__} has no value outside of a running program: {expr}")
 
 
 _NOT_EVALUATED = frozenset({

@@ -15,7 +15,7 @@ from relax.frontend.onnx import from_onnx
 
 def parse(text: str, opset: int = 18) -> onnx.ModelProto:
     """The model of a graph in text form."""
-    imports = f'"": {opset}, "ai.onnx.ml": {3 if opset < 20 else 5}'
+    imports = f'"": {opset}, "ai.onnx.ml": {3 if opset < 20 else 5}, "com.microsoft": 1'
     return onnx.parser.parse_model(f"<ir_version: 8, opset_import: [{imports}]>\n{text}")
 
 

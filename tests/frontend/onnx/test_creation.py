@@ -65,6 +65,17 @@ def test_ranges_of_inputs(agrees):
     )
 
 
+def test_ranges_of_narrow_floats_are_rounded_once(imported):
+    mod = imported(
+        "agraph (float16 a, float16 b, float16 c) => (float16[N] y) { y = Range<stash_type = 1>(a, b, c) }",
+        opset=27,
+    )
+    vm = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())
+    bounds = [np.array(v, "float16") for v in (0, 100, 0.1)]
+    expected = np.arange(*(float(bound) for bound in bounds)).astype("float16")
+    np.testing.assert_array_equal(vm["main"](*map(relax.nd.array, bounds)).numpy(), expected)
+
+
 def test_windows(agrees):
     windows = ["HannWindow", "HammingWindow", "BlackmanWindow"]
     outputs = ", ".join(f"float[N] {kind}{i}" for i in range(3) for kind in "ab")

@@ -176,6 +176,27 @@ def test_positions_along_a_symbolic_size(agrees):
     assert operators(mod) == ["relax.arange", "relax.astype", "relax.arange"]
 
 
+def test_positions_as_indices_of_ones(agrees):
+    """ConstantOfShape, NonZero: as older exporters write arange."""
+    mod = agrees(
+        """
+    agraph (float[B, S] x) => (float[B, S] y) {
+      one = Constant<value_ints = [1]>()
+      shape = Shape(x)
+      s = Gather(shape, one)
+      ones = ConstantOfShape<value = int64[1] {1}>(s)
+      places = NonZero(ones)
+      turned = Transpose(places)
+      flat = Squeeze(turned, one)
+      floats = Cast<to = 1>(flat)
+      y = Add(x, floats)
+    }""",
+        *(x(b, s) for b, s in ((1, 1), (2, 3), (0, 2), (3, 0))),
+    )
+    assert "relax.nonzero" not in operators(mod)
+    assert mod["main"].ret_struct_info == mod["main"].params[0].struct_info
+
+
 def test_arithmetic_on_sizes(agrees):
     """Every operation that shapes are computed with gives an expression; the tensor is made where it is an output."""
     mod = agrees(

@@ -217,14 +217,14 @@ CIRCLE = {
 }
 BROKEN = {
     "E6003.*a tree reads feature 9, the rows have 4": {"nodes_featureids": [9, 0, 0]},
-    "E6002.*a tree reads feature -1": {"nodes_featureids": [-1, 0, 0]},
+    "E6002.*a feature or a mode of a node is out of range": {"nodes_featureids": [-1, 0, 0]},
     r"E6002.*a tree has no node \(0, 8\)": {"nodes_truenodeids": [8, 0, 0]},
-    "E6002.*nodes_. must have one length": {"nodes_truenodeids": [1, 0]},
+    "E6002.*nodes_truenodeids has 2 elements, expected 3": {"nodes_truenodeids": [1, 0]},
     "E6002.*'BRANCH' is no mode of a node": {"nodes_modes": ["BRANCH", "LEAF", "LEAF"]},
     "E6002.*circle": CIRCLE,
-    "E6002.*a leaf has a weight for target 3, of 1": {"WHAT_ids": [0, 3]},
-    "E6002.*2 targets and 1 weights do not go with 2 leaves": {"WHAT_weights": [1.0]},
-    "E6002.*n_targets is 0": {"n_targets": 0},
+    "E6002.*a leaf has a weight for a target that there is not": {"WHAT_ids": [0, 3]},
+    "E6002.*target_weights has 1 elements, expected 2": {"WHAT_weights": [1.0]},
+    "E6003.*there cannot be 0 targets for 3 nodes": {"n_targets": 0},
     "E6002.*'MEDIAN' is no aggregate function": {"aggregate_function": "MEDIAN"},
 }
 

@@ -189,6 +189,30 @@ def test_bits_of_another_dtype():
         assert (vm["main"](relax.nd.array(x)).numpy() == x.view("int32")).all()
 
 
-def test_no_conversion_to_strings(imported):
-    with pytest.raises(relax.DiagnosticError, match="a conversion to strings is not supported"):
-        imported("agraph (float[N] x) => (string[N] y) { y = Cast<to = 8>(x) }")
+@pytest.mark.parametrize(
+    ("node", "code", "message"),
+    [
+        ("y = CastLike(x, t)", "E6001", "a tensor of strings as target is not supported"),
+        ("y, z = Split(x, sizes)", "E6002", "it has 2 outputs for 3 parts"),
+        ("y = Split<axis = 1>(x, sizes)", "E6002", "it has 1 outputs for 3 parts"),
+        ("y = Slice(x, sizes, pair)", "E6003", "starts, ends, axes and steps differ in length"),
+        ("y = Expand(x, sizes)", "E6003", "the sizes 4 and 9 do not broadcast"),
+        ("y = Squeeze(x, pair)", "E6003", "axis 5 is out of range for a tensor of 2 dimensions"),
+        ("y = Reshape(x, minus)", "E6003", "more than one size is -1"),
+        ("y = DepthToSpace<blocksize = 2>(x)", "E6003", "expected 4 dimensions and a block size of at least 1, found 2 and 2"),
+        ("y = Trilu(x, pair)", "E6003", "k must have one element, found 2"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(imported, node, code, message):
+    with pytest.raises(relax.DiagnosticError) as caught:
+        imported(f"""
+    agraph (float[N, 4] x) => (float[A] y) {{
+      sizes = Constant<value_ints = [9, 9, 9]>()
+      pair = Constant<value_ints = [0, 5]>()
+      minus = Constant<value_ints = [-1, -1]>()
+      t = Constant<value_strings = ["a"]>()
+      {node}
+    }}""")
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == code
+    assert diagnostic.message.endswith(f'"y": {message}')

@@ -357,7 +357,7 @@ def _slice(x: Operands) -> Array:
 
 @rule("Concat")
 def _concat(x: Operands) -> Array:
-    return np.concatenate([x[i] for i in range(len(x.inputs))], x.attributes["axis"])
+    return np.concatenate([x[i] for i in range(len(x.inputs))], x.attributes.get("axis", 1))
 
 
 @rule("Squeeze")

@@ -246,7 +246,9 @@ class GraphReader:
                 f"it has {len(inputs)} inputs, at most {len(entry.inputs)} are expected", code="E6002"
             )
         options = {
-            name: value for name, value in attributes.items() if name in entry.attributes or entry.takes_all
+            name: value
+            for name, value in attributes.items()
+            if name in entry.attributes or (entry.takes_all and name not in entry.positional)
         }
         for name, default in entry.attributes.items():
             if default is inspect.Parameter.empty and name not in options:

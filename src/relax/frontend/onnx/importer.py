@@ -22,7 +22,8 @@ from onnx import GraphProto, ModelProto, ValueInfoProto
 from ...block_builder import BlockBuilder
 from ...expr import ShapeExpr, Tuple, Var
 from ...ir import Diagnostic, DiagnosticError, IRModule, RelaxExpr, StructInfo
-from ...prim import PrimExpr, const
+from ...prim import Add, FloorDiv, Mul, PrimExpr, Sub, const
+from ...prim.expr import BinaryExpr, binary
 from ...prim.expr import Var as PrimVar
 from ...runtime.nd import NDArray
 from ...runtime.nd import array as nd_array
@@ -37,6 +38,13 @@ from .values import Object, Optional, Strings, Value
 from .values import Sequence as SequenceValue
 
 Shapes: TypeAlias = Mapping[str, Sequence[Any]]
+_OPERATIONS: dict[type[ast.operator], type[BinaryExpr]] = {
+    ast.Add: Add,
+    ast.Sub: Sub,
+    ast.Mult: Mul,
+    ast.FloorDiv: FloorDiv,
+}
+"""The operations of dimensions such as ``past + 1``."""
 
 _SMALL = 1
 """Parameters with at most so many elements stay constants when parameters become inputs."""
@@ -226,21 +234,10 @@ class _Importer:
                 return self.sizes[name]
             case ast.Constant(int() as value):
                 return const(value, "int64")
-            case ast.BinOp(left, operator, right):
-                a, b = self._evaluate(left), self._evaluate(right)
-                match operator:
-                    case ast.Add():
-                        return a + b
-                    case ast.Sub():
-                        return a - b
-                    case ast.Mult():
-                        return a * b
-                    case ast.FloorDiv():
-                        return a // b
-                    case _:
-                        raise ValueError(text_of(operator))
+            case ast.BinOp(left, operator, right) if type(operator) in _OPERATIONS:
+                return binary(_OPERATIONS[type(operator)], self._evaluate(left), self._evaluate(right))
             case _:
-                raise ValueError(text_of(term))
+                raise ValueError(type(term).__name__)
 
 
 def _declared(dim: Any) -> int | str:
@@ -248,8 +245,3 @@ def _declared(dim: Any) -> int | str:
     if dim.HasField("dim_value") and dim.dim_value >= 0:
         return int(dim.dim_value)
     return str(dim.dim_param) if any(char.isalpha() for char in dim.dim_param) else ""
-
-
-def text_of(term: ast.AST) -> str:
-    """The class of a term, for errors."""
-    return type(term).__name__

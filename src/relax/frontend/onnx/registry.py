@@ -58,6 +58,8 @@ class Converter:
     """Annotations of attributes by name, without ``| None``."""
     takes_all: bool
     """True if the converter has ``**attributes``."""
+    positional: frozenset[str]
+    """Names of its positional parameters, which no attribute of another kind has."""
     pure: bool = True
     """False if what it emits has an effect, or depends on more than its inputs."""
 
@@ -97,7 +99,11 @@ def register(
 ) -> None:
     """Make a converter known, in the place of one for the same operator and opset."""
     inputs, attributes, annotations, takes_all = _signature(function)
-    entry = Converter(name, domain, since, function, inputs, attributes, annotations, takes_all, pure)
+    first = next(iter(inspect.signature(function).parameters))
+    positional = frozenset([first, *(item.name for item in inputs)])
+    entry = Converter(
+        name, domain, since, function, inputs, attributes, annotations, takes_all, positional, pure
+    )
     versions = (_FOR_OBJECTS if objects else _CONVERTERS).setdefault((domain, name), [])
     versions[:] = sorted([v for v in versions if v.since != since] + [entry], key=lambda v: -v.since)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from . import (
     activation,
+    attention,
+    contrib,
     control,
     creation,
     features,
@@ -27,6 +29,8 @@ from . import (
 
 __all__ = [
     "activation",
+    "attention",
+    "contrib",
     "control",
     "creation",
     "features",

@@ -120,7 +120,8 @@ def mish(g: Emitter, x: Tensor) -> Tensor:
 
 @converter("Gelu")
 def gelu(g: Emitter, x: Tensor, *, approximate: str = "none") -> Tensor:
-    return op.nn.gelu_tanh(x) if approximate == "tanh" else op.nn.gelu(x)
+    near = g.choice(approximate, "approximate", ("none", "tanh")) == "tanh"
+    return op.nn.gelu_tanh(x) if near else op.nn.gelu(x)
 
 
 @converter("Swish")
@@ -180,7 +181,7 @@ def hardmax(g: Emitter, x: Tensor, *, axis: int = -1) -> Tensor:
     place = g.axis(axis, len(dims))
     one, zero = (PrimValue(const(value, _float32_at_least(dtype))) for value in (1.0, 0.0))
     chosen = op.one_hot(op.argmax(x, axis=place), one, zero, PrimValue(dims[place]), axis=place)
-    return op.astype(chosen, dtype)
+    return g.cast(chosen, dtype)
 
 
 def _float32_at_least(dtype: DataType) -> str:
@@ -192,6 +193,9 @@ def hardmax_of_the_rest(g: Emitter, x: Tensor, *, axis: int = 1) -> Tensor:
     return _along_the_rest(lambda flat, last: hardmax(g, flat, axis=last))(g, x, axis=axis)
 
 
+softmax_of_the_rest = _along_the_rest(op.nn.softmax)
+
+register("Softmax", softmax_of_the_rest)
+register("LogSoftmax", _along_the_rest(op.nn.log_softmax))
 for _name, _function in (("Softmax", op.nn.softmax), ("LogSoftmax", op.nn.log_softmax)):
-    register(_name, _along_the_rest(_function))
     register(_name, _along(_function), since=13)

@@ -10,7 +10,7 @@ from .... import op
 from ....expr import ShapeExpr
 from ....prim import IntImm, PrimExpr, cast, intrin, simplify
 from ....struct_info import TensorStructInfo
-from ..emitter import Emitter
+from ..emitter import FAR, Emitter
 from ..objects import run
 from ..registry import converter
 from ..values import Array, Dims, Elements, Ints, Tensor, Value
@@ -107,6 +107,8 @@ def _scaled(g: Emitter, dims: Sequence[PrimExpr], scales: Value | None) -> tuple
         product = op.floor(op.multiply(op.astype(lengths, "float32"), factors))
         return list(g.sizes(g.emit(op.astype(product, "int64")), "scaled")), factors
     g.fitting(numbers, len(dims), "scales")
+    if not all(0 <= number < FAR for number in numbers):  # NaN included
+        raise g.error(f"scales must be positive numbers, found {numbers.tolist()}", code="E6003")
     goals = [_times(size, float(number)) for size, number in zip(dims, numbers, strict=True)]
     return goals, factors
 
@@ -121,7 +123,7 @@ def _times(size: PrimExpr, factor: float) -> PrimExpr:
     """The floor of a size times a number, in integers where the number is a whole one or the part of one."""
     if factor == int(factor):
         return simplify(size * int(factor))
-    if factor and 1 / factor == int(1 / factor):
+    if factor > 1 / FAR and 1 / factor == int(1 / factor):
         return simplify(size // int(1 / factor))
     if isinstance(size, IntImm):
         return simplify(size * 0 + int(size.value * factor))

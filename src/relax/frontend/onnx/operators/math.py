@@ -227,7 +227,8 @@ def is_infinite(g: Emitter, x: Tensor, *, detect_negative: int = 1, detect_posit
 
 @converter("BitShift", since=11)
 def bit_shift(g: Emitter, x: Tensor, y: Tensor, *, direction: str) -> Tensor:
-    return op.left_shift(x, y) if direction == "LEFT" else op.right_shift(x, y)
+    left = g.choice(direction, "direction", ("LEFT", "RIGHT")) == "LEFT"
+    return op.left_shift(x, y) if left else op.right_shift(x, y)
 
 
 # ------------------------------------------------------------------------------------- products
@@ -273,6 +274,8 @@ def einsum(g: Emitter, *inputs: Tensor, equation: str) -> Tensor:
 @converter("Det")
 def determinant(g: Emitter, x: Tensor) -> Tensor:
     """Of matrices of up to 3 rows by the rule of Laplace."""
+    if g.ndim(x) < 2:
+        raise g.error(f"expected matrices, found {g.ndim(x)} dimensions", code="E6003")
     *batch, rows, columns = g.dims(x)
     if not isinstance(rows, IntImm) or not isinstance(columns, IntImm) or rows.value > 3:
         g.unsupported("the determinant of matrices larger than 3 × 3")

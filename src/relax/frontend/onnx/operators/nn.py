@@ -171,7 +171,7 @@ def _crops(
     extra: Ints,
     upper: bool,
 ) -> tuple[Ints, Ints]:
-    """What is cut off before, then after the result so that it has the sizes asked for, and the output padding."""
+    """The elements cut off before and after the result so that it has the sizes asked for, and the output padding."""
     before: list[int] = []
     after: list[int] = []
     for axis, size in enumerate(sizes):

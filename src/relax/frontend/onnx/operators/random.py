@@ -14,7 +14,6 @@ from ....expr import PrimValue, ShapeExpr
 from ....ir import RelaxExpr
 from ....prim import PrimExpr, const
 from ..emitter import Emitter
-from ..model import dtype_name
 from ..registry import converter
 from ..values import Elements, Ints, Tensor, Value
 
@@ -33,11 +32,12 @@ def _drawn(g: Emitter, draw: Draw, dims: Sequence[PrimExpr], dtype: str, seed: f
     else:
         (bits,) = struct.unpack("<i", struct.pack("<f", seed))
         start = PrimValue(const(bits, "int64"))
-    return draw(ShapeExpr(dims), start, dtype=dtype)
+    return g.emit(draw(ShapeExpr(dims), start, dtype=dtype))
 
 
 def _shifted(x: Tensor, scale: float, shift: float) -> Tensor:
-    return op.add(op.multiply(x, scale), shift)
+    scaled = x if scale == 1 else op.multiply(x, scale)
+    return scaled if shift == 0 else op.add(scaled, shift)
 
 
 def _uniform(
@@ -62,7 +62,7 @@ def random_uniform(
     high: float = 1.0,
     seed: float | None = None,
 ) -> Tensor:
-    return _uniform(g, [const(dim, "int64") for dim in shape], dtype_name(dtype), low, high, seed)
+    return _uniform(g, [const(dim, "int64") for dim in shape], g.numbers(dtype), low, high, seed)
 
 
 @converter("RandomUniformLike", pure=False)
@@ -75,7 +75,7 @@ def random_uniform_like(
     high: float = 1.0,
     seed: float | None = None,
 ) -> Tensor:
-    kind = str(g.dtype(x)) if dtype is None else dtype_name(dtype)
+    kind = str(g.dtype(x)) if dtype is None else g.numbers(dtype)
     return _uniform(g, g.dims(x), kind, low, high, seed)
 
 
@@ -89,7 +89,7 @@ def random_normal(
     scale: float = 1.0,
     seed: float | None = None,
 ) -> Tensor:
-    return _normal(g, [const(dim, "int64") for dim in shape], dtype_name(dtype), mean, scale, seed)
+    return _normal(g, [const(dim, "int64") for dim in shape], g.numbers(dtype), mean, scale, seed)
 
 
 @converter("RandomNormalLike", pure=False)
@@ -102,13 +102,13 @@ def random_normal_like(
     scale: float = 1.0,
     seed: float | None = None,
 ) -> Tensor:
-    kind = str(g.dtype(x)) if dtype is None else dtype_name(dtype)
+    kind = str(g.dtype(x)) if dtype is None else g.numbers(dtype)
     return _normal(g, g.dims(x), kind, mean, scale, seed)
 
 
 @converter("Bernoulli", pure=False)
 def bernoulli(g: Emitter, x: Tensor, *, dtype: int | None = None, seed: float | None = None) -> Tensor:
-    kind = str(g.dtype(x)) if dtype is None else dtype_name(dtype)
+    kind = str(g.dtype(x)) if dtype is None else g.numbers(dtype)
     drawn = _drawn(g, op.random.uniform, g.dims(x), str(g.dtype(x)), seed)
     return op.astype(op.less(drawn, x), kind)
 
@@ -118,12 +118,16 @@ def multinomial(
     g: Emitter, x: Tensor, *, dtype: int = INT32, sample_size: int = 1, seed: float | None = None
 ) -> Tensor:
     """Classes drawn with the probabilities softmax(x), several for each row."""
+    if g.ndim(x) != 2:
+        raise g.error(
+            f"expected a row of numbers for each sample, found {g.ndim(x)} dimensions", code="E6003"
+        )
     rows, _ = g.dims(x)
     count = const(sample_size, "int64")
     numbers = _drawn(g, op.random.uniform, [rows * count, const(1, "int64")], str(g.dtype(x)), seed)
     row = op.repeat(op.arange(PrimValue(rows)), PrimValue(count), axis=0)
     sample = op.multinomial_from_uniform(
-        op.nn.softmax(x), numbers, op.expand_dims(row, 1), dtype=dtype_name(dtype)
+        op.nn.softmax(x), numbers, op.expand_dims(row, 1), dtype=g.numbers(dtype)
     )
     return op.reshape(sample, ShapeExpr([rows, count]))
 
@@ -154,10 +158,10 @@ def dropout(
         g.unsupported("training mode without a seed", hint)
     training, dropped = (g.emit(op.reshape(g.tensor(value), ())) for value in (training_mode, share))
     wide = "float64" if g.dtype(x) == "float64" else "float32"
-    dropped = g.emit(op.where(training, op.astype(dropped, wide), g.const(0, wide)))
+    dropped = g.emit(op.where(training, g.cast(dropped, wide), g.const(0, wide)))
     kept = g.emit(op.greater_equal(_drawn(g, op.random.uniform, g.dims(x), wide, seed), dropped))
-    scaled = op.divide(op.astype(x, wide), op.subtract(1.0, dropped))
-    return op.astype(op.where(kept, scaled, 0.0), g.dtype(x)), kept
+    scaled = op.divide(g.cast(x, wide), op.subtract(1.0, dropped))
+    return g.cast(op.where(kept, scaled, 0.0), g.dtype(x)), kept
 
 
 def _is_number(value: Elements | None, number: float) -> bool:

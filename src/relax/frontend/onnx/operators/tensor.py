@@ -42,6 +42,8 @@ def split(
     for size in split:
         ends.append(ends[-1] + size)
     numbers = [end.value for end in ends if isinstance(end, IntImm)]
+    if len(split) != len(g.outputs):
+        raise g.error(f"it has {len(g.outputs)} outputs for {len(split)} parts", code="E6002")
     _require_total(g, ends[-1], g.dims(data)[place])
     if len(numbers) == len(ends):
         return op.split(data, numbers[1:-1], place)
@@ -67,6 +69,8 @@ def slice_(
 ) -> Tensor:
     """The bounds mean what they do in Python: in the form of numbers where axes and steps are known."""
     ndim = g.ndim(data)
+    if any(part is not None and len(part) != len(starts) for part in (ends, axes, steps)):
+        raise g.error("starts, ends, axes and steps differ in length", code="E6003")
     places = _integers(range(len(starts)) if axes is None else axes)
     strides = _integers([1] * len(starts) if steps is None else steps)
     if places is None or strides is None:
@@ -145,9 +149,18 @@ def reverse_sequence(
     return op.reverse_sequence(data, lengths, time_axis, batch_axis)
 
 
+def _image_sizes(g: Emitter, data: Tensor, blocksize: int, mode: str) -> Dims:
+    """The four dimensions of images, after checking the attributes of an exchange of depth and space."""
+    g.choice(mode, "mode", ("DCR", "CRD"))
+    if g.ndim(data) != 4 or blocksize < 1:
+        found = f"{g.ndim(data)} and {blocksize}"
+        raise g.error(f"expected 4 dimensions and a block size of at least 1, found {found}", code="E6003")
+    return g.dims(data)
+
+
 @converter("DepthToSpace")
 def depth_to_space(g: Emitter, data: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
-    n, c, h, w = g.dims(data)
+    n, c, h, w = _image_sizes(g, data, blocksize, mode)
     b = const(blocksize, "int64")
     depth = c // (blocksize * blocksize)
     inner, order = (
@@ -159,7 +172,7 @@ def depth_to_space(g: Emitter, data: Tensor, *, blocksize: int, mode: str = "DCR
 
 @converter("SpaceToDepth")
 def space_to_depth(g: Emitter, data: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
-    n, c, h, w = g.dims(data)
+    n, c, h, w = _image_sizes(g, data, blocksize, mode)
     b = const(blocksize, "int64")
     high, wide = h // blocksize, w // blocksize
     parts = op.reshape(data, ShapeExpr([n, c, high, b, wide, b]))
@@ -170,7 +183,7 @@ def space_to_depth(g: Emitter, data: Tensor, *, blocksize: int, mode: str = "DCR
 
 @converter("Trilu")
 def trilu(g: Emitter, data: Tensor, k: Signed | None = None, *, upper: int = 1) -> Tensor:
-    diagonal = 0 if k is None else PrimValue(k[0])
+    diagonal = 0 if k is None else PrimValue(g.single(k, "k"))
     return op.triu(data, diagonal) if upper else op.tril(data, diagonal)
 
 

@@ -62,6 +62,42 @@ class Forest:
 
 # ------------------------------------------------------------------------------------- reading attributes
 
+MOST_WEIGHTS = 1 << 27
+"""Nodes times targets."""
+
+
+def _column(g: Emitter, attributes: dict[str, Any], name: str, count: int = -1) -> Any:
+    """An attribute with a value for each of `count` rows. Raises DiagnosticError for another number of them."""
+    tensor = attributes.get(f"{name}_as_tensor")
+    values = attributes.get(name, ()) if tensor is None else tensor
+    if np.ndim(values) != 1 or (tensor is not None and tensor.dtype.kind not in "biuf"):
+        raise g.error(f"{name} must be a vector of numbers or names", code="E6002")
+    if count not in (-1, len(values)):
+        raise g.error(f"{name} has {len(values)} elements, expected {count}", code="E6002")
+    return values
+
+
+def _no_weights(g: Emitter, nodes: int, targets: int) -> Array:
+    if not 0 < targets <= max(MOST_WEIGHTS // max(nodes, 1), 1):
+        raise g.error(f"there cannot be {targets} targets for {nodes} nodes", code="E6003")
+    return np.zeros((nodes, targets))
+
+
+def _checked(g: Emitter, forest: Forest) -> Forest:
+    """The forest. Raises DiagnosticError for columns of different lengths, and for indices out of range."""
+    count = len(forest.mode)
+    columns = forest.feature, forest.value, forest.true, forest.false, forest.missing
+    if any(len(column) != count for column in columns):
+        raise g.error("the attributes nodes_* must have one length", code="E6002")
+    for name, rows in (("child", forest.true), ("child", forest.false), ("root", forest.roots)):
+        if rows.size and not 0 <= rows.min() <= rows.max() < count:
+            raise g.error(f"a {name} of a tree is none of its {count} nodes", code="E6002")
+    if not len(forest.roots):
+        raise g.error("there is no tree", code="E6002")
+    if forest.feature.min() < 0 or not 0 <= forest.mode.min() <= forest.mode.max() <= LEAF:
+        raise g.error("a feature or a mode of a node is out of range", code="E6002")
+    return forest
+
 
 def _children(nodes: dict[str, Any], which: str, places: dict[tuple[int, int], int]) -> Array:
     """The rows of the children; of a leaf, its own."""
@@ -74,77 +110,48 @@ def _children(nodes: dict[str, Any], which: str, places: dict[tuple[int, int], i
 
 def _forest(g: Emitter, attributes: dict[str, Any], kind: str, targets: int, dtype: str) -> Forest:
     """The forest of TreeEnsembleClassifier (`kind` "class") or TreeEnsembleRegressor ("target")."""
-
-    def numbers(name: str) -> Any:
-        tensor = attributes.get(f"{name}_as_tensor")
-        return attributes.get(name, ()) if tensor is None else tensor
-
     names = "treeids", "nodeids", "featureids", "modes", "truenodeids", "falsenodeids"
-    nodes: dict[str, Any] = {name: attributes.get(f"nodes_{name}", ()) for name in names}
-    count = len(nodes["nodeids"])
-    values = numbers("nodes_values")
-    if any(len(part) != count for part in (*nodes.values(), values)):
-        raise g.error("the attributes nodes_* must have one length", code="E6002")
+    count = len(_column(g, attributes, "nodes_nodeids"))
+    nodes: dict[str, Any] = {name: _column(g, attributes, f"nodes_{name}", count) for name in names}
+    values = _column(g, attributes, "nodes_values", count)
+    leaf_ids = _column(g, attributes, f"{kind}_nodeids")
+    leaf_trees = _column(g, attributes, f"{kind}_treeids", len(leaf_ids))
     unknown = set(nodes["modes"]) - {*MODES[:6], "LEAF"}
     if unknown:
         raise g.error(f"{min(unknown)!r} is no mode of a node", code="E6002")
     places = {pair: row for row, pair in enumerate(zip(nodes["treeids"], nodes["nodeids"], strict=True))}
     try:
         true, false = (_children(nodes, which, places) for which in ("true", "false"))
-        ids = zip(attributes.get(f"{kind}_treeids", ()), attributes.get(f"{kind}_nodeids", ()), strict=False)
-        rows = [places[pair] for pair in ids]
+        rows = [places[pair] for pair in zip(leaf_trees, leaf_ids, strict=True)]
     except KeyError as error:
         raise g.error(f"a tree has no node {error}", code="E6002") from None
     inner = np.array([mode != "LEAF" for mode in nodes["modes"]], bool)
     children = {*true[inner].tolist(), *false[inner].tolist()}
+    missing = attributes.get("nodes_missing_value_tracks_true") or np.zeros(count)
     forest = Forest(
         feature=np.array(nodes["featureids"], np.int64) * inner,
         value=np.asarray(values, dtype),
         mode=np.array([LEAF if mode == "LEAF" else MODES.index(mode) for mode in nodes["modes"]], np.int64),
         true=true,
         false=false,
-        missing=_missing(g, attributes, count),
+        missing=np.asarray(missing, np.int64),
         roots=np.array([row for row in range(count) if row not in children], np.int64),
-        weights=np.zeros((count, targets), dtype),
-        weighted=np.zeros((count, targets), bool),
+        weights=_no_weights(g, count, targets).astype(dtype),
+        weighted=_no_weights(g, count, targets).astype(bool),
     )
-    weights = attributes.get(f"{kind}_ids", ()), numbers(f"{kind}_weights")
-    if len(attributes.get(f"{kind}_treeids", ())) != len(rows):
-        raise g.error(f"the attributes {kind}_* must have one length", code="E6002")
-    return _checked(g, _with_weights(g, forest, rows, *weights))
-
-
-def _missing(g: Emitter, attributes: dict[str, Any], count: int) -> Array:
-    tracks = attributes.get("nodes_missing_value_tracks_true") or [0] * count
-    return np.array(g.fitting(tracks, count, "nodes_missing_value_tracks_true"), np.int64)
+    ids = _column(g, attributes, f"{kind}_ids", len(rows))
+    return _with_weights(g, forest, rows, ids, _column(g, attributes, f"{kind}_weights", len(rows)))
 
 
 def _with_weights(
     g: Emitter, forest: Forest, rows: Sequence[int], targets: Sequence[int], weights: Any
 ) -> Forest:
-    """The forest with the weights of rows for targets, which are added up."""
-    if not len(rows) == len(targets) == len(weights):
-        message = f"{len(targets)} targets and {len(weights)} weights do not go with {len(rows)} leaves"
-        raise g.error(message, code="E6002")
-    count = forest.weights.shape[1]
+    _checked(g, forest)
+    if any(not 0 <= target < forest.weights.shape[1] for target in targets):
+        raise g.error("a leaf has a weight for a target that there is not", code="E6002")
     for row, target, weight in zip(rows, targets, weights, strict=True):
-        if not 0 <= target < count:
-            raise g.error(f"a leaf has a weight for target {target}, of {count}", code="E6002")
         forest.weights[row, target] += weight
         forest.weighted[row, target] = True
-    return forest
-
-
-def _checked(g: Emitter, forest: Forest) -> Forest:
-    """The forest. Raises DiagnosticError if it has no trees, or refers to nodes or features that there are not."""
-    count = len(forest.mode)
-    for rows in (forest.true, forest.false, forest.roots):
-        if rows.size and not 0 <= rows.min() <= rows.max() < count:
-            raise g.error(f"a tree refers to a node outside of the {count} that there are", code="E6002")
-    if forest.feature.min(initial=0) < 0:
-        raise g.error(f"a tree reads feature {forest.feature.min()}", code="E6002")
-    if not forest.roots.size:
-        raise g.error("it has no trees", code="E6002")
     return forest
 
 
@@ -254,8 +261,6 @@ def tree_ensemble_regressor(
     **attributes: Any,
 ) -> Tensor:
     rows, dtype = _rows_of(g, x)
-    if n_targets < 1:
-        raise g.error(f"n_targets is {n_targets}", code="E6002")
     forest = _forest(g, attributes, "target", n_targets, dtype)
     scores = aggregated(g, leaves(g, rows, forest), forest, aggregate_function)
     scores = post_transformed(g, _with_base(g, scores, attributes), post_transform)
@@ -315,46 +320,48 @@ def tree_ensemble(
     **attributes: Any,
 ) -> Tensor:
     rows, dtype = _rows_of(g, x)
-    if n_targets < 1:
-        raise g.error(f"n_targets is {n_targets}", code="E6002")
     forest = _joint_forest(g, attributes, n_targets, dtype)
-    if not 0 <= aggregate_function < len(AGGREGATES) or not 0 <= post_transform < len(TRANSFORMS):
-        raise g.error("its aggregate function or post transform is none that there is", code="E6002")
-    scores = aggregated(g, leaves(g, rows, forest), forest, AGGREGATES[aggregate_function])
-    return post_transformed(g, scores, TRANSFORMS[post_transform])
+    scores = aggregated(g, leaves(g, rows, forest), forest, _named(g, AGGREGATES, aggregate_function))
+    return post_transformed(g, scores, _named(g, TRANSFORMS, post_transform))
+
+
+def _named(g: Emitter, names: Sequence[str], number: int) -> str:
+    if not 0 <= number < len(names):
+        raise g.error(f"{number} is none of {', '.join(names)}", code="E6003")
+    return names[number]
 
 
 def _joint_forest(g: Emitter, attributes: dict[str, Any], targets: int, dtype: str) -> Forest:
     """The forest of TreeEnsemble: inner nodes first, then leaves, then nodes for all but one member of each set."""
-    mode = np.asarray(attributes["nodes_modes"], np.int64)
-    inner, count = len(mode), len(attributes["leaf_weights"])
-    for name in ("featureids", "splits", "truenodeids", "falsenodeids", "trueleafs", "falseleafs"):
-        g.fitting(attributes[f"nodes_{name}"], inner, f"nodes_{name}")
-    if mode.size and not 0 <= mode.min() <= mode.max() < LEAF:
-        raise g.error("nodes_modes has a mode that there is not", code="E6002")
+    named: dict[str, Any] = {
+        f"{name}_as_tensor": value for name, value in attributes.items() if isinstance(value, np.ndarray)
+    }
+    mode = np.asarray(_column(g, named, "nodes_modes"), np.int64)
+    leaf_weights = _column(g, named, "leaf_weights")
+    inner, count = len(mode), len(leaf_weights)
     own = np.arange(inner, inner + count)
 
     def children(which: str) -> Array:
-        ids = np.asarray(attributes[f"nodes_{which}nodeids"], np.int64)
-        is_leaf = np.asarray(attributes[f"nodes_{which}leafs"], bool)
+        ids = np.asarray(_column(g, attributes, f"nodes_{which}nodeids", inner), np.int64)
+        is_leaf = np.asarray(_column(g, attributes, f"nodes_{which}leafs", inner), bool)
         return np.concatenate([np.where(is_leaf, ids + inner, ids), own])
 
     def padded(values: Any, dtype: str, filling: int = 0) -> Array:
         return np.concatenate([np.asarray(values, dtype), np.full(count, filling, dtype)])
 
     forest = Forest(
-        feature=padded(attributes["nodes_featureids"], "int64"),
-        value=padded(attributes["nodes_splits"], dtype),
+        feature=padded(_column(g, attributes, "nodes_featureids"), "int64"),
+        value=padded(_column(g, named, "nodes_splits"), dtype),
         mode=padded(mode, "int64", LEAF),
         true=children("true"),
         false=children("false"),
-        missing=padded(_missing(g, attributes, inner), "int64"),
+        missing=padded(attributes.get("nodes_missing_value_tracks_true") or np.zeros(inner), "int64"),
         roots=np.asarray(attributes["tree_roots"], np.int64),
-        weights=np.zeros((inner + count, targets), dtype),
-        weighted=np.zeros((inner + count, targets), bool),
+        weights=_no_weights(g, inner + count, targets).astype(dtype),
+        weighted=_no_weights(g, inner + count, targets).astype(bool),
     )
-    _with_weights(g, forest, own.tolist(), attributes["leaf_targetids"], attributes["leaf_weights"])
-    return _without_sets(g, _checked(g, forest), attributes.get("membership_values"))
+    _with_weights(g, forest, own.tolist(), _column(g, attributes, "leaf_targetids", count), leaf_weights)
+    return _without_sets(g, forest, attributes.get("membership_values"))
 
 
 def _without_sets(g: Emitter, forest: Forest, members: Array | None) -> Forest:
