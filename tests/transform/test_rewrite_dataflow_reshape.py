@@ -155,6 +155,22 @@ def test_a_copy_is_one():
     )
 
 
+def test_a_part_that_may_be_empty_is_no_copy():
+    """Where the loop runs, a is 1 and both have 4 elements; where it does not, the result has none."""
+    assert not is_flat_copy(
+        relax.script.from_source("""
+@T.prim_func(private=True)
+def f(a: T.handle, b: T.handle, n: T.int64):
+    A = T.match_buffer(a, (1, 4), "float32")
+    B = T.match_buffer(b, (T.Select(n == 1, T.int64(1), T.int64(0)), 4), "float32")
+    for i, j in T.grid(T.Select(n == 1, T.int64(1), T.int64(0)), T.int64(4)):
+        with T.block("b"):
+            v, w = T.axis.remap("SS", [i, j])
+            B[v, w] = A[v, w]
+""")
+    )
+
+
 @T.prim_func(private=True)
 def flat(a: T.handle, b: T.handle):
     A = T.match_buffer(a, (2, 2), "float32")

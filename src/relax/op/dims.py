@@ -19,6 +19,7 @@ from ..ir import DataType, VDevice
 from ..prim import IntImm, PrimExpr, Verdict, is_const, prove_equal
 from ..prim.intrin import any as any_of
 from ..struct_info import TensorStructInfo
+from ..topi.broadcast import full_size, open_pairs
 from .errors import AXES, DTYPES, SHAPES, OperatorError
 
 
@@ -113,7 +114,7 @@ def _broadcast_shapes(
     shapes: Sequence[Sequence[PrimExpr]], names: Sequence[str]
 ) -> tuple[PrimExpr, ...] | None:
     """The shape that shapes broadcast to. They do if every two of them do."""
-    result: list[PrimExpr | None] = []
+    names_and_sizes: list[list[tuple[PrimExpr, str]]] = []
     for from_end in range(max(map(len, shapes), default=0), 0, -1):
         there = [
             (shape[-from_end], name)
@@ -122,7 +123,13 @@ def _broadcast_shapes(
         ]
         for (left, left_name), (right, right_name) in combinations(there, 2):
             _require_broadcast(left, right, from_end, (left_name, right_name))
-        result.append(_stretched([size for size, _ in there]))
+        names_and_sizes.append(there)
+    columns = [[size for size, _ in there] for there in names_and_sizes]
+    result = [_stretched(column) for column in columns]
+    for d, size in enumerate(result):
+        if size is None:
+            others = [pair for e, column in enumerate(columns) if e != d for pair in combinations(column, 2)]
+            result[d] = full_size(columns[d], open_pairs(others))
     known = [size for size in result if size is not None]
     return tuple(known) if len(known) == len(result) else None
 

@@ -382,6 +382,15 @@ def prove_equal(a: Any, b: Any) -> Verdict:
     )
 
 
+def implies(conditions: Iterable[Any], conclusion: Any) -> bool:
+    """True if a conclusion holds wherever these conditions, and the facts in scope, do."""
+    facts = _IN_SCOPE.get()
+    assuming = Analyzer() if facts is None else facts.copy()
+    for condition in conditions:
+        assuming.assume(condition)
+    return assuming.can_prove(conclusion)
+
+
 def prove_shape_equal(a: Sequence[Any], b: Sequence[Any]) -> Verdict:
     """Verdict on the equality of two shapes: NO if ranks differ, or any dimension certainly differs."""
     if len(a) != len(b):

@@ -5,9 +5,9 @@ Integers are unbounded here; whether a result fits its dtype is asked afterwards
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
-from functools import cache
 from typing import Any, Final, TypeAlias
 
 from ..ir import DataType
@@ -39,7 +39,7 @@ INF = math.inf
 EVERYTHING: Interval = (-INF, INF)
 
 
-@cache
+@functools.cache
 def dtype_range(dtype: DataType) -> Interval:
     """The values of an integer dtype."""
     if not (dtype.is_integer or dtype.is_bool):

@@ -7,11 +7,11 @@ are chosen when it runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .. import te
-from ..ir import DataType
+from ..ir import DataType, Node, walk
 from ..prim import (
     Div,
     FloorDiv,
@@ -20,9 +20,11 @@ from ..prim import (
     Mod,
     PrimExpr,
     Select,
+    Var,
     Verdict,
     const,
     convert,
+    implies,
     intrin,
     is_const,
     prove_equal,
@@ -37,20 +39,69 @@ Formula2 = Callable[[Operand, Operand], Any]
 """Gives a te.Tensor; of two PrimExprs, a PrimExpr."""
 
 
+Sizes = tuple[PrimExpr, PrimExpr]
+"""Two sizes that are to broadcast."""
+
+
 def same_size(a: PrimExpr, b: PrimExpr) -> bool:
     """True if two sizes are proved equal."""
     return a is b or prove_equal(a, b) is Verdict.YES
 
 
-def broadcast_size(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    """The size two sizes broadcast to."""
+def broadcast_size(a: PrimExpr, b: PrimExpr, others: Sequence[Sizes] = ()) -> PrimExpr:
+    """The size two sizes broadcast to, if those of the other pairs broadcast too."""
     if is_const(a, 1) or same_size(a, b):
         return b
     if is_const(b, 1):
         return a
     if isinstance(a, IntImm) or isinstance(b, IntImm):
         return a if isinstance(a, IntImm) else b
-    return Select(a.equal(1), b, a)
+    full = full_size((a, b), others)
+    return Select(a.equal(1), b, a) if full is None else full
+
+
+def full_size(sizes: Sequence[PrimExpr], others: Sequence[Sizes]) -> PrimExpr | None:
+    """The one of several sizes that they broadcast to, None if it is not known; see `is_full_size`.
+
+    Of several such, the one that is written most simply.
+    """
+    for full in sorted(sizes, key=_length):
+        rest = [size for size in sizes if not same_size(size, full)]
+        if all(is_full_size(full, size, others) for size in rest):
+            return full
+    return None
+
+
+def _length(size: PrimExpr) -> int:
+    """The number of terms that an expression is written with."""
+    count = 0
+
+    def visit(_: Node) -> None:
+        nonlocal count
+        count += 1
+
+    walk(size, visit)
+    return count
+
+
+def is_full_size(full: PrimExpr, size: PrimExpr, others: Sequence[Sizes] = ()) -> bool:
+    """True if two sizes broadcast to the first of them, whenever they broadcast at all, and those of other pairs do.
+
+    n is the full size of n and min(n, 64): where n is 1, so is the other. And of n and min(p + n, 64) - min(p, 64)
+    if p + n and min(p + n, 64) broadcast.
+    """
+    if isinstance(full, Var) and isinstance(size, Var):
+        return False
+    if implies((full.equal(1),), size.equal(1)):
+        return True
+    return any(
+        all(_is_full_size_where(full, size, case) for case in (x.equal(y), x.equal(1), y.equal(1)))
+        for x, y in others
+    )
+
+
+def _is_full_size_where(full: PrimExpr, size: PrimExpr, case: PrimExpr) -> bool:
+    return implies((case,), size.equal(full)) or implies((case, full.equal(1)), size.equal(1))
 
 
 def broadcast_shape(*shapes: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
@@ -59,9 +110,21 @@ def broadcast_shape(*shapes: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
     for shape in shapes:
         short, long = sorted((result, tuple(shape)), key=len)
         offset = len(long) - len(short)
-        tail = (broadcast_size(a, b) for a, b in zip(long[offset:], short, strict=True))
+        pairs = list(zip(long[offset:], short, strict=True))
+        tail = [
+            broadcast_size(a, b, open_pairs([*pairs[:d], *pairs[d + 1 :]])) for d, (a, b) in enumerate(pairs)
+        ]
         result = (*long[:offset], *tail)
     return result
+
+
+def open_pairs(pairs: Iterable[Sizes]) -> list[Sizes]:
+    """The pairs of sizes of which it is not known that they are equal, or one of them 1."""
+    return [
+        (a, b)
+        for a, b in pairs
+        if a is not b and not is_const(a, 1) and not is_const(b, 1) and not same_size(a, b)
+    ]
 
 
 def read_broadcast(x: Operand, shape: Sequence[PrimExpr], indices: Sequence[Any]) -> PrimExpr:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, cast
 from ..analysis.properties import LEGALIZED, NORMAL_FORM, SHAPES_LOWERED, STORAGE_EXPLICIT
 from ..block_builder import BlockBuilder
 from ..derive.substitution import substitute
-from ..expr import Call, Tuple, Var
+from ..expr import Call, Constant, PrimValue, ShapeExpr, Tuple, Var
 from ..info.text import struct_info_text
 from ..ir import Diagnostic, DiagnosticError, IRModule, Op, RelaxExpr, matching_free_vars, structural_hash
 from ..op import is_call_of, operator_of
@@ -137,13 +137,29 @@ class _Legalizer(Rewriter):
 
 
 def _like(call: Call) -> Any:
-    """The key of a call's kernel: operator, attributes, shapes and dtypes. None if it depends on more."""
-    infos = [arg.struct_info_ for arg in call.args]
-    if len(set(call.args)) < len(call.args) or not all(isinstance(arg, Var) for arg in call.args):
+    """The key of a call's kernel: operator, attributes, shapes, scalars and dtypes. None if it depends on more."""
+    leaves = _leaves(call)
+    tensors = [leaf for leaf in leaves if isinstance(leaf, (Var, Constant))]
+    if len(set(tensors)) < len(tensors) or not all(map(_is_told_by_info, leaves)):
         return None
-    if not all(isinstance(info, TensorStructInfo) and info.dims is not None for info in infos):
-        return None
-    return (call.op, call.attrs, tuple(infos))
+    return (call.op, call.attrs, tuple(arg.struct_info_ for arg in call.args))
+
+
+def _leaves(call: Call) -> list[RelaxExpr]:
+    """The arguments of a call, the fields of tuples in their place."""
+    fields = [arg.fields if isinstance(arg, Tuple) else (arg,) for arg in call.args]
+    return [leaf for part in fields for leaf in part]
+
+
+def _is_told_by_info(leaf: RelaxExpr) -> bool:
+    """True if a kernel for an argument depends on its struct info only: on that of a tensor, on known scalars."""
+    match leaf, leaf.struct_info_:
+        case Var() | Constant(), TensorStructInfo() as info:
+            return info.dims is not None
+        case ((ShapeExpr() | PrimValue()), info):
+            return info is not None
+        case _:
+            return False
 
 
 class _Template(NamedTuple):
@@ -160,10 +176,10 @@ class _Template(NamedTuple):
         """None if the result is anything but a call_tir of some of the arguments."""
         if not is_call_of(result, CallTIR):
             return None
-        args = result.args[1]
-        if not isinstance(args, Tuple) or not all(arg in call.args for arg in args.fields):
+        args, leaves = result.args[1], _leaves(call)
+        if not isinstance(args, Tuple) or not all(arg in leaves for arg in args.fields):
             return None
-        return _Template(key, result, tuple(call.args.index(arg) for arg in args.fields), facts)
+        return _Template(key, result, tuple(leaves.index(arg) for arg in args.fields), facts)
 
     def call_for(self, call: Call, key: Any, facts: Analyzer | None) -> Call | None:
         """The same call_tir of other arguments, with their shape variables; None if it does not fit them."""
@@ -173,7 +189,8 @@ class _Template(NamedTuple):
         if variables is None:
             return None
         callee, _, *rest = self.call.args
-        args = (callee, Tuple([call.args[i] for i in self.positions]), *rest)
+        leaves = _leaves(call)
+        args = (callee, Tuple([leaves[i] for i in self.positions]), *rest)
         made = Call(self.call.op, args, self.call.attrs, self.call.sinfo_args, span=call.span)
         renamed = {old: new for old, new in variables.items() if old is not new}
         return substitute(made, renamed) if renamed else made

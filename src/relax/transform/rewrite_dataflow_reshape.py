@@ -40,7 +40,7 @@ from ..prim import IntImm, PrimExpr, const, is_const, substitute
 from ..prim import Var as PrimVar
 from ..prim.analyzer import Analyzer
 from ..prim.expr import INT64, cast
-from ..rewrite import Rewriter
+from ..rewrite import Rewriter, bindings_in
 from ..struct_info import TensorStructInfo
 from ..tir import Range
 from ..tir.buffer import Buffer, BufferLoad
@@ -61,6 +61,11 @@ class _Views(Rewriter):
         super().__init__(mod)
         self.views: dict[GlobalVar, bool] = {}
         self.private: frozenset[Var] = frozenset()
+
+    def concerns(self, function: Function) -> bool:
+        return any(
+            isinstance(b.var, DataflowVar) and isinstance(b.value, Call) for b in bindings_in(function)
+        )
 
     def block(self, block: BindingBlock) -> BindingBlock:
         outer = self.private
@@ -125,12 +130,16 @@ def is_flat_copy(func: PrimFunc) -> bool:
         analyzer.bind(var, Range.from_min_extent(const(0, var.dtype), extent))
     if not covers(store, loops, analyzer):
         return False
-    sizes = [element_count(buffer) for buffer in buffers]
+    source, result = (element_count(buffer) for buffer in buffers)
+    if not Analyzer().can_prove_equal(
+        source, result
+    ):  # also where a loop does not run, which `analyzer` excludes
+        return False
     written, read = (
         flat_index(buffer, indices)
         for buffer, indices in ((buffers[1], store.indices), (buffers[0], store.value.indices))
     )
-    return analyzer.can_prove_equal(sizes[0], sizes[1]) and analyzer.can_prove_equal(written, read)
+    return analyzer.can_prove_equal(written, read)
 
 
 def is_compact(buffer: Buffer) -> bool:

@@ -2,6 +2,52 @@
 
 from __future__ import annotations
 
-from . import control, image, math, nn, quantize, recurrent, shape, signal, training
+from . import (
+    activation,
+    attention,
+    contrib,
+    control,
+    creation,
+    features,
+    image,
+    indexing,
+    labels,
+    math,
+    nn,
+    quantize,
+    random,
+    recurrent,
+    reduce,
+    sequence,
+    shape,
+    signal,
+    strings,
+    tensor,
+    training,
+    trees,
+)
 
-__all__ = ["control", "image", "math", "nn", "quantize", "recurrent", "shape", "signal", "training"]
+__all__ = [
+    "activation",
+    "attention",
+    "contrib",
+    "control",
+    "creation",
+    "features",
+    "image",
+    "indexing",
+    "labels",
+    "math",
+    "nn",
+    "quantize",
+    "random",
+    "recurrent",
+    "reduce",
+    "sequence",
+    "shape",
+    "signal",
+    "strings",
+    "tensor",
+    "training",
+    "trees",
+]

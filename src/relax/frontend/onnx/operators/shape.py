@@ -1,15 +1,17 @@
-"""Operators on shapes: Shape and kin, reshapes."""
+"""Operators on shapes: Shape and Size, and those that give a tensor another shape."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from .... import op
-from ....prim import const
+from ....expr import ShapeExpr
+from ....prim import IntImm, PrimExpr, Select, const, intrin
 from ..emitter import Emitter
-from ..model import dtype_name
 from ..registry import converter
-from ..values import Array, Dims, Elements, Ints, Tensor, Value
+from ..values import Dims, Elements, Ints, Signed, Tensor
+from .activation import product
+from .reduce import kept_sizes, named_axes
 
 
 @converter("Shape")
@@ -19,53 +21,144 @@ def shape(g: Emitter, data: Tensor, *, start: int = 0, end: int | None = None) -
 
 @converter("Size")
 def size(g: Emitter, data: Tensor) -> Elements:
-    total = const(1, "int64")
-    for dim in g.dims(data):
-        total = total * dim
-    return Elements.of(total)
+    return Elements.of(product(g.dims(data)))
+
+
+# ------------------------------------------------------------------------------------- Reshape, Flatten
 
 
 @converter("Reshape", since=5)
-def reshape(g: Emitter, data: Tensor, shape: Dims, *, allowzero: int = 0) -> Tensor:
+def reshape(g: Emitter, data: Tensor, shape: Signed, *, allowzero: int = 0) -> Tensor:
     dims = g.dims(data)
-    sizes = [
-        dims[i] if not allowzero and g.is_true(s.equal(0)) and i < len(dims) else s
-        for i, s in enumerate(shape)
-    ]
-    return op.reshape(data, sizes)
+    sizes = list(shape)
+    if not allowzero:
+        sizes = [_copied(g, size, dims[i]) if i < len(dims) else size for i, size in enumerate(sizes)]
+    free = [i for i, size in enumerate(sizes) if g.is_true(size.equal(-1))]
+    if len(free) > 1:
+        raise g.error("more than one size is -1", code="E6003")
+    if free:
+        sizes[free[0]] = const(-1, "int64")
+    if any(map(g.may_be_negative, sizes)):
+        return op.reshape(data, ShapeExpr([_left_over(g, dims, sizes, i) for i in range(len(sizes))]))
+    if free and not any(g.is_true(size.equal(0)) for size in [*dims, *sizes]):
+        return op.reshape(data, sizes)  # which cancels equal sizes
+    return op.reshape(data, ShapeExpr([_left_over(g, dims, sizes, i) for i in range(len(sizes))]))
 
 
-@converter("Constant")
-def constant(
-    g: Emitter,
-    *,
-    value: Array | None = None,
-    value_int: int | None = None,
-    value_ints: Ints | None = None,
-    value_float: float | None = None,
-    value_floats: Any = None,
-) -> Value:
-    if value_int is not None:
-        return g.const(value_int, "int64")
-    if value_ints is not None:
-        return g.const(value_ints, "int64")
-    if value_float is not None:
-        return g.const(value_float, "float32")
-    if value_floats is not None:
-        return g.const(value_floats, "float32")
-    return g.const(value)
+def _copied(g: Emitter, size: PrimExpr, dim: PrimExpr) -> PrimExpr:
+    """A size, or the dimension of the data in its place if it is 0.
+
+    A size that the model computes from shapes means what it is, also where it is 0.
+    """
+    if isinstance(size, IntImm):
+        return size if size.value else dim
+    return Select(size.equal(0), dim, size) if g.may_be_negative(size) else size
 
 
-@converter("Concat")
-def concat(g: Emitter, *inputs: Tensor, axis: int) -> Tensor:
-    return op.concat(list(inputs), axis=axis)
+def _left_over(g: Emitter, dims: Dims, sizes: Sequence[PrimExpr], place: int) -> PrimExpr:
+    """A size; what the others leave over if it is -1, or may be."""
+    size = sizes[place]
+    minus_one = isinstance(size, IntImm) and size.value == -1
+    if not minus_one and not g.may_be_negative(size):
+        return size
+    others = product(tuple(other for i, other in enumerate(sizes) if i != place))
+    rest = product(dims) // intrin.max(others, const(1, "int64"))
+    return rest if minus_one else Select(size.equal(-1), rest, size)
 
 
-@converter("Gather")
-def gather(g: Emitter, data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
-    return op.take(data, indices, axis)
+@converter("Flatten")
+def flatten(g: Emitter, data: Tensor, *, axis: int = 1) -> Tensor:
+    dims = g.dims(data)
+    place = axis if axis == len(dims) else g.axis(axis, len(dims)) if dims else 0
+    return op.reshape(data, ShapeExpr([product(dims[:place]), product(dims[place:])]))
 
 
-@converter("Cast")
-def cast(g: Emitter, x: Tensor, *, to: int, saturate: int = 1) -> Tensor:
-    return op.astype(x, dtype_name(to))
+# ------------------------------------------------------------------------------------- dimensions of size 1
+
+
+@converter("Squeeze")
+def squeeze(g: Emitter, data: Tensor, axes: Signed | None = None) -> Tensor:
+    dims = g.dims(data)
+    if axes is None:
+        return op.squeeze(data, _ones(g, dims))
+    numbers = _numbers(axes)
+    if numbers is not None:
+        return op.squeeze(data, g.axes(numbers, len(dims)))
+    dropped = named_axes(axes, len(dims))
+    return op.reshape(data, ShapeExpr(kept_sizes(dims, dropped, len(dims) - len(axes))))
+
+
+def _ones(g: Emitter, dims: Dims) -> Ints:
+    """The dimensions of size 1. Raises DiagnosticError if it is not known which are."""
+    ones = [g.is_true(dim.equal(1)) for dim in dims]
+    if None in ones:
+        raise g.error(
+            f"without axes, it must be known whether the size {dims[ones.index(None)]} is 1",
+            code="E6005",
+            hint="give the size: from_onnx(model, shape_dict={name: shape})",
+        )
+    return tuple(d for d, one in enumerate(ones) if one)
+
+
+@converter("Unsqueeze")
+def unsqueeze(g: Emitter, data: Tensor, axes: Signed) -> Tensor:
+    dims = g.dims(data)
+    ndim = len(dims) + len(axes)
+    numbers = _numbers(axes)
+    if numbers is not None:
+        return op.expand_dims(data, g.axes(numbers, ndim))
+    return op.reshape(data, ShapeExpr(_with_ones(dims, named_axes(axes, ndim))))
+
+
+def _with_ones(dims: Dims, new: Sequence[PrimExpr]) -> list[PrimExpr]:
+    """Sizes with a 1 in each place that is new."""
+    sizes: list[PrimExpr] = []
+    before: PrimExpr = const(0, "int64")
+    for one in new:
+        size: PrimExpr = const(1, "int64")
+        for d, dim in enumerate(dims):
+            size = Select(intrin.all(intrin.logical_not(one), before.equal(d)), dim, size)
+        sizes.append(size)
+        before = before + Select(one, const(0, "int64"), const(1, "int64"))
+    return sizes
+
+
+def _numbers(values: Signed) -> Ints | None:
+    """Scalars as integers, None if one is not known."""
+    numbers = tuple(value.value for value in values if isinstance(value, IntImm))
+    return numbers if len(numbers) == len(values) else None
+
+
+# ------------------------------------------------------------------------------------- repeating
+
+
+@converter("Expand")
+def expand(g: Emitter, data: Tensor, shape: Dims) -> Tensor:
+    return op.broadcast_to(data, ShapeExpr(broadcast(g, g.dims(data), shape)))
+
+
+def broadcast(g: Emitter, dims: Dims, sizes: Dims) -> list[PrimExpr]:
+    """The shape that tensors of two shapes broadcast to; what is not known is a choice at run time."""
+    ndim = max(len(dims), len(sizes))
+    one = const(1, "int64")
+    pairs = zip([*[one] * (ndim - len(dims)), *dims], [*[one] * (ndim - len(sizes)), *sizes], strict=True)
+    return [_broadcast_size(g, dim, size) for dim, size in pairs]
+
+
+def _broadcast_size(g: Emitter, dim: PrimExpr, size: PrimExpr) -> PrimExpr:
+    if g.is_true(dim.equal(size)) or g.is_true(size.equal(1)):
+        return dim
+    if g.is_true(dim.equal(1)):
+        return size
+    if isinstance(dim, IntImm) and isinstance(size, IntImm):
+        raise g.error(f"the sizes {dim.value} and {size.value} do not broadcast", code="E6003")
+    if isinstance(dim, IntImm) or isinstance(size, IntImm):
+        return dim if isinstance(dim, IntImm) else size
+    return Select(size.equal(1), dim, size)
+
+
+@converter("Tile", since=6)
+def tile(g: Emitter, data: Tensor, repeats: Dims) -> Tensor:
+    if g.ndim(data) != len(repeats):
+        raise g.error(f"repeats has {len(repeats)} elements for {g.ndim(data)} dimensions", code="E6003")
+    return op.tile(data, ShapeExpr(repeats))

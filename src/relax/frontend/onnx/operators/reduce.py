@@ -1,0 +1,230 @@
+"""Operators that fold a tensor along axes: Reduce*, ArgMax, ArgMin, CumSum, CumProd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from .... import op
+from ....expr import ShapeExpr
+from ....prim import IntImm, PrimExpr, Select, const, intrin
+from ..emitter import Emitter
+from ..registry import register
+from ..values import Dims, Signed, Tensor
+
+Fold: TypeAlias = Callable[..., Tensor]
+"""An operator that folds: ``fold(x, axis=..., keepdims=...)``."""
+
+
+class Axes:
+    """The axes of a reduction: numbers, or scalars that are read when the program runs."""
+
+    def __init__(self, g: Emitter, x: Tensor, axes: Signed | None, noop: int) -> None:
+        self.g, self.dims = g, g.dims(x)
+        ndim = len(self.dims)
+        self.numbers: tuple[int, ...] | None = None
+        values = axes or ()
+        if not values:
+            self.numbers = () if noop else tuple(range(ndim))
+        elif all(isinstance(axis, IntImm) for axis in values):
+            self.numbers = g.axes(tuple(a.value for a in values if isinstance(a, IntImm)), ndim)
+        self.folded = named_axes(values, ndim) if self.numbers is None else []
+        self.left = ndim - len(values)
+
+    def count(self) -> PrimExpr:
+        """The number of elements that are folded into one."""
+        total: PrimExpr = const(1, "int64")
+        for d, dim in enumerate(self.dims):
+            if self.numbers is None:
+                total = total * Select(self.folded[d], dim, const(1, "int64"))
+            elif d in self.numbers:
+                total = total * dim
+        return total
+
+    def fold(self, x: Tensor, function: Fold, keepdims: bool) -> Tensor:
+        """The tensor folded along the axes."""
+        if self.numbers is not None:
+            return function(x, axis=self.numbers, keepdims=keepdims) if self.numbers else x
+        for d, dim in enumerate(self.dims):
+            x = self._fold_if(x, d, dim, function)
+        return x if keepdims else op.reshape(x, ShapeExpr(kept_sizes(self.dims, self.folded, self.left)))
+
+    def _fold_if(self, x: Tensor, d: int, dim: PrimExpr, function: Fold) -> Tensor:
+        """The tensor folded along dimension d where that is named; one of both is cut from their concatenation."""
+        x = self.g.emit(x)
+        both = op.concat([x, function(x, axis=(d,), keepdims=True)], axis=d)
+        begin = Select(self.folded[d], dim, const(0, "int64"))
+        end = begin + Select(self.folded[d], const(1, "int64"), dim)
+        return op.strided_slice(both, [d], [begin], [end], assume_inbound=True)
+
+
+def named_axes(axes: Sequence[PrimExpr], ndim: int) -> list[PrimExpr]:
+    """For each dimension the condition that one of the axes names it."""
+    return [intrin.any(*(named(axis, d, ndim) for axis in axes)) for d in range(ndim)]
+
+
+def named(axis: PrimExpr, d: int, ndim: int) -> PrimExpr:
+    """The condition that an axis, which may be counted from the end, is dimension d."""
+    return intrin.any(axis.equal(d), axis.equal(d - ndim))
+
+
+def kept_sizes(dims: Dims, dropped: Sequence[PrimExpr], count: int) -> list[PrimExpr]:
+    """The sizes of the dimensions that are not dropped, of which there are `count`."""
+    sizes: list[PrimExpr] = [const(0, "int64")] * count
+    before: PrimExpr = const(0, "int64")
+    for dim, drop in zip(dims, dropped, strict=True):
+        kept = Select(drop, const(0, "int64"), const(1, "int64"))
+        sizes = [
+            size + Select(before.equal(p), kept * dim, const(0, "int64")) for p, size in enumerate(sizes)
+        ]
+        before = before + kept
+    return sizes
+
+
+# ------------------------------------------------------------------------------------- reductions
+
+
+Reduction: TypeAlias = Callable[[Emitter, Tensor, Axes, bool], Tensor]
+
+
+def _plain(function: Fold) -> Reduction:
+    return lambda g, x, axes, keepdims: axes.fold(x, function, keepdims)
+
+
+def _extreme(function: Fold) -> Reduction:
+    def reduced(g: Emitter, x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
+        if not g.dtype(x).is_bool:
+            return axes.fold(x, function, keepdims)
+        return op.astype(axes.fold(op.astype(x, "uint8"), function, keepdims), "bool")
+
+    return reduced
+
+
+def _mean(g: Emitter, x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
+    dtype = g.dtype(x)
+    if dtype.is_float and axes.numbers is not None:
+        return axes.fold(x, op.mean, keepdims)
+    wide = "float32" if dtype.is_float and dtype.bits < 32 else dtype
+    total = axes.fold(g.cast(x, wide), op.sum, keepdims)
+    return g.cast(op.divide(total, g.scalar(axes.count(), wide)), dtype)
+
+
+def _l1(g: Emitter, x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
+    return axes.fold(op.abs(x), op.sum, keepdims)
+
+
+def _l2(g: Emitter, x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
+    dtype = g.dtype(x)
+    wide = dtype if dtype.is_float and dtype.bits >= 32 else "float32" if dtype.is_float else "float64"
+    return g.cast(op.sqrt(axes.fold(op.square(g.cast(x, wide)), op.sum, keepdims)), dtype)
+
+
+def _sum_of_squares(g: Emitter, x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
+    return axes.fold(op.square(x), op.sum, keepdims)
+
+
+def _log_of_sum(g: Emitter, x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
+    _require_float(g, x)
+    return op.log(axes.fold(x, op.sum, keepdims))
+
+
+def _log_of_sum_of_exp(g: Emitter, x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
+    _require_float(g, x)
+    if axes.numbers == ():
+        return x
+    greatest = g.emit(axes.fold(x, op.max, True))
+    greatest = g.emit(op.where(op.isfinite(greatest), greatest, 0.0))
+    shifted = op.subtract(x, op.broadcast_to(greatest, ShapeExpr(axes.dims)))
+    total = op.log(axes.fold(op.exp(shifted), op.sum, True))
+    result = g.emit(op.add(total, greatest))
+    return result if keepdims else axes_dropped(axes, result)
+
+
+def axes_dropped(axes: Axes, x: Tensor) -> Tensor:
+    """The tensor, which has size 1 along the axes, without them."""
+    if axes.numbers is not None:
+        return op.squeeze(x, axes.numbers)
+    return op.reshape(x, ShapeExpr(kept_sizes(axes.dims, axes.folded, axes.left)))
+
+
+def _require_float(g: Emitter, x: Tensor) -> None:
+    if not g.dtype(x).is_float:
+        g.unsupported(f"a logarithm of {g.dtype(x)}")
+
+
+def _reduction(function: Reduction) -> Callable[..., Tensor]:
+    def convert(
+        g: Emitter,
+        data: Tensor,
+        axes: Signed | None = None,
+        *,
+        keepdims: int = 1,
+        noop_with_empty_axes: int = 0,
+    ) -> Tensor:
+        return function(g, data, Axes(g, data, axes, noop_with_empty_axes), bool(keepdims))
+
+    return convert
+
+
+_REDUCTIONS: dict[str, Reduction] = {
+    "ReduceL1": _l1,
+    "ReduceL2": _l2,
+    "ReduceLogSum": _log_of_sum,
+    "ReduceLogSumExp": _log_of_sum_of_exp,
+    "ReduceMax": _extreme(op.max),
+    "ReduceMean": _mean,
+    "ReduceMin": _extreme(op.min),
+    "ReduceProd": _plain(op.prod),
+    "ReduceSum": _plain(op.sum),
+    "ReduceSumSquare": _sum_of_squares,
+}
+
+for _name, _function in _REDUCTIONS.items():
+    register(_name, _reduction(_function))
+
+
+# ------------------------------------------------------------------------------------- indices of extremes
+
+
+def _index(function: Fold) -> Callable[..., Tensor]:
+    def convert(
+        g: Emitter, data: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
+    ) -> Tensor:
+        dims = g.dims(data)
+        place = g.axis(axis, len(dims))
+        if not select_last_index:
+            return function(data, axis=place, keepdims=bool(keepdims))
+        last = function(op.flip(data, place), axis=place, keepdims=bool(keepdims))
+        return op.subtract(g.scalar(dims[place] - 1), last)
+
+    return convert
+
+
+register("ArgMax", _index(op.argmax))
+register("ArgMin", _index(op.argmin))
+
+
+# ------------------------------------------------------------------------------------- running results
+
+
+def _running(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def convert(g: Emitter, x: Tensor, axis: Signed, *, exclusive: int = 0, reverse: int = 0) -> Tensor:
+        def along(place: int) -> Tensor:
+            data = op.flip(x, place) if reverse else x
+            result = function(data, axis=place, exclusive=bool(exclusive))
+            return op.flip(result, place) if reverse else result
+
+        ndim = g.ndim(x)
+        place = g.single(axis, "axis")
+        if isinstance(place, IntImm):
+            return along(g.axis(place.value, ndim))
+        result = along(0)
+        for d, named in list(enumerate(named_axes([place], ndim)))[1:]:
+            result = op.where(g.scalar(named, "bool"), along(d), result)
+        return result
+
+    return convert
+
+
+register("CumSum", _running(op.cumsum))
+register("CumProd", _running(op.cumprod))
