@@ -6,6 +6,7 @@ Both compute sums of hundreds of float32 products in different orders: logits di
 from __future__ import annotations
 
 import hashlib
+import re
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -98,6 +99,18 @@ def test_kind_of_file_keeps_its_batch(built):
 )
 def test_text_detection(built, batch, height, width):
     built("ocr_detection").compare({"x": normal(batch, 3, height, width)})
+
+
+def test_an_error_at_run_time_names_the_node(built):
+    """Sizes that are no multiples of 32: what is enlarged again differs from what it is added to."""
+    model = built("ocr_detection")
+    with pytest.raises(AssertionError) as error:
+        model.run(normal(1, 3, 50, 70))
+    text = "\n".join([str(error.value), *getattr(error.value, "__notes__", ())])  # Python 3.10 has no notes
+    assert "the shapes cannot be broadcast: (DynamicDimension_2 + 15) // 16 and" in text
+    assert "(DynamicDimension_2 = 70)" in text
+    if hasattr(error.value, "__notes__"):
+        assert re.search(r"ocr_detection-.*: Add .Add\.178.", text)
 
 
 @pytest.mark.parametrize("batch, width", [(1, 48), (1, 33), (2, 40), (1, 97), (3, 16)])
