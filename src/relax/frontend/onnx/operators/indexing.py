@@ -11,7 +11,7 @@ from ....op.creation import Full
 from ....prim import const
 from ..emitter import Emitter
 from ..registry import converter
-from ..values import Signed, Tensor
+from ..values import Signed, Tensor, Value
 
 # ------------------------------------------------------------------------------------- reading
 
@@ -63,8 +63,10 @@ def scatter_nd(
 
 
 @converter("OneHot", since=9)
-def one_hot(g: Emitter, indices: Tensor, depth: Signed, values: Tensor, *, axis: int = -1) -> Tensor:
-    size = g.single(depth, "depth")
+def one_hot(g: Emitter, indices: Tensor, depth: Value, values: Tensor, *, axis: int = -1) -> Tensor:
+    if not g.dtype(g.tensor(depth, "depth")).is_integer:  # ONNX allows any number
+        depth = g.emit(g.cast(g.tensor(depth, "depth"), "int64"))
+    size = g.single(g.scalars(depth, "depth", signed=True), "depth")
     index = indices
     if not g.dtype(index).is_uint:
         index = g.emit(g.cast(index, "int64"))
