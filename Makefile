@@ -6,12 +6,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test coverage fuzz check format clean
+.PHONY: help venv demo test test-onnx coverage others fuzz check format clean
 
 help:
 	@echo "make demo     run the examples"
-	@echo "make test     run the tests, documentation examples included"
-	@echo "make coverage the tests of what defines the language, measured: which branches they run"
+	@echo "make test     run the tests, documentation examples included: make coverage, then make others"
+	@echo "make coverage the tests of what defines the language, measured: they run every branch of it"
+	@echo "make test-onnx ONNX's own 2,024 test cases through compiled code; fails if fewer than AT_LEAST=1950 pass"
+	@echo "make others   all other tests"
 	@echo "make fuzz     random programs against the interpreter and exact numbers, for SECONDS=1800"
 	@echo "make check    lint, check formatting, types and the order of the rooms"
 	@echo "make format   format the sources and apply the safe fixes"
@@ -35,15 +37,26 @@ venv: $(VENV)/.installed-dev
 demo: $(VENV)/.installed-demo
 	$(BIN)/python examples/digits.py
 	$(BIN)/python examples/cross_level.py
+	$(BIN)/python examples/ocr.py
 
-test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -q -n 2 tests
+# Each test runs once. `worksteal`: a process that is done takes tests of one that is not.
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-# The tests of the rooms that define the language, and those that come near them.
-DEFINING := $(addprefix tests/,analysis compat core interpreter language prim transform)
+test: coverage others
+
+AT_LEAST ?= 1950
+
+test-onnx: $(VENV)/.installed-test
+	$(BIN)/python tools/onnx_backend.py --jobs 2 --at-least $(AT_LEAST)
+
+# The homes of the tests of what defines the language (`[tool.coverage.run]` in pyproject.toml).
+DEFINING := $(addprefix tests/,analysis core interpreter language prim transform)
 
 coverage: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -q -n 2 --cov --cov-report=term $(DEFINING)
+	$(PYTEST) --cov --cov-report=term $(DEFINING)
+
+others: $(VENV)/.installed-test
+	$(PYTEST) $(addprefix --ignore=,$(DEFINING)) tests
 
 SECONDS ?= 1800
 

@@ -360,3 +360,14 @@ def test_a_pure_builtin_changes_and_keeps_nothing():
 def test_a_builtin_is_declared_once():
     with pytest.raises(ValueError, match=r"there is a builtin vm\.builtin\.copy already"):
         builtin("vm.builtin.copy")(print)
+
+
+def test_equal_values_of_branches_keep_their_fields_apart(program):
+    """Each branch makes a tuple of its own, with one pair in it twice."""
+    pair = "t = (a, b)\n    r = (t, t)"
+    found = program(
+        f"a = R.exp(x)\nb = R.exp(x)\nif c:\n    {pair}\nelse:\n    {pair}\nq = r[1]\np = q[0]\nreturn p",
+        'x: F, c: R.Tensor((), "bool")',
+    )
+    assert found.share("p", "a")
+    assert not found.share("p", "b")

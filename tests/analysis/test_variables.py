@@ -14,6 +14,7 @@ from relax.analysis import (
     all_symbolic_vars,
     all_vars,
     bound_vars,
+    called_global_vars,
     computable_at_compile_time,
     contains_impure_call,
     defined_symbolic_vars,
@@ -29,6 +30,7 @@ from relax.analysis import (
     struct_info_base_check,
     udchain,
 )
+from relax.derive.call_graph import reachable, references
 from relax.expr import BindingBlock, Call, Function, MatchCast, SeqExpr, Var, VarBinding, const
 from relax.info.text import struct_info_text
 from relax.ir import IRModule, set_slot
@@ -339,3 +341,62 @@ def test_the_check_of_what_was_derived_finds_impure_calls():
     forced = func.with_attr("relax.force_pure", True)
     set_slot(forced, "_struct_info", func.struct_info)
     assert analysis.check_derived(forced) == []
+
+
+def test_called_functions_are_kernels_too():
+    called = parse("""
+        @I.ir_module
+        class M:
+            @T.prim_func(private=True)
+            def kernel(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+                for i in range(4):
+                    B[i] = A[i]
+
+            @R.function(private=True)
+            def f(x: R.Tensor((4,), "float32")):
+                return x
+
+            @R.function(private=True)
+            def named(x: R.Tensor((4,), "float32")):
+                return x
+
+            @R.function
+            def main(x: R.Tensor((4,), "float32")):
+                cls = M
+                y = R.call_tir(cls.kernel, (x,), R.Tensor((4,), "float32"))
+                g = cls.named
+                return cls.f(cls.f(y))
+    """)["main"]
+    assert names(called_global_vars(called)) == ["kernel", "f"]
+    assert sorted(names(all_global_vars(called))) == ["f", "kernel", "named"]
+
+
+def test_functions_are_reached_by_their_names():
+    """A packed function named in Relax, or in a call of TIR, may be a PrimFunc of the module."""
+    mod = parse("""
+        @I.ir_module
+        class M:
+            @T.prim_func
+            def inner():
+                T.evaluate(0)
+
+            @T.prim_func
+            def kernel():
+                T.call_packed("inner")
+
+            @T.prim_func
+            def unused():
+                T.evaluate(0)
+
+            @R.function(pure=False)
+            def main() -> R.Object:
+                return R.call_packed("kernel", sinfo_args=R.Object)
+    """)
+    assert reachable(mod, {"main"}) == {"main", "kernel", "inner"}
+    assert references(mod["main"], {"main", "kernel", "inner"}) == {"kernel"}
+
+
+def test_static_struct_info_of_a_part_that_is_shared_is_made_once():
+    part = TensorStructInfo((4,), "float32")
+    static = get_static_struct_info(TupleStructInfo([part, TupleStructInfo([part])]))
+    assert static.fields[0] is static.fields[1].fields[0]

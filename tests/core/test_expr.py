@@ -153,6 +153,8 @@ def test_struct_info_fills_in_what_follows():
     assert PrimStructInfo(value=n).dtype == "int64"
     with pytest.raises(ValueError, match="give a dtype or a value"):
         PrimStructInfo()
+    with pytest.raises(TypeError, match="vdevice is a VDevice, found str"):
+        TensorStructInfo((n,), vdevice="llvm:0")
     with pytest.raises(TypeError, match="a dimension must be an integer expression, found dtype float32"):
         TensorStructInfo((1.5,))
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relax.expr import ShapeExpr, Var
+from relax.info import relations
 from relax.info.mapping import bound_in, map_fields, substitute_struct_info, used_in
 from relax.info.relations import (
     Level,
@@ -17,6 +18,7 @@ from relax.info.relations import (
     erase_to_well_defined,
     fit_all,
     is_base_of,
+    match_dimensions,
     struct_info_lca,
     subtype,
 )
@@ -525,3 +527,37 @@ def test_parts_that_are_shared_are_read_and_mapped_once():
     assert not used_in(TupleStructInfo([function, function]))
     again = Func([Tensor((n,), "float32")], Tensor((n, k), "float32"))
     assert list(used_in(TupleStructInfo([again, TupleStructInfo([again])]))) == [k]
+
+
+def test_shared_pairs_are_joined_and_matched_once():
+    left, right = Tup(Tensor((n,)), Tensor((4,))), Tup(Tensor((n,)), Tensor((m,)))
+    joined = struct_info_lca(Tup(left, left), Tup(right, right))
+    assert joined.fields[0] is joined.fields[1]
+    assert struct_info_text(joined.fields[0]) == (
+        'R.Tuple(R.Tensor((n,), "float32"), R.Tensor(dtype="float32", ndim=1))'
+    )
+    table, unmatched = match_dimensions([Tup(left, left)], [Tup(right, right)])
+    assert (table, unmatched) == ({n: n}, set())
+
+
+def test_function_types_inside_of_others_are_read_once():
+    inner = Func([Tensor((n,))], Tensor((n, k)))
+    assert list(used_in(Func([inner, Tensor((m,))], OBJECT), inner)) == [k]
+
+
+def test_function_types_without_end_are_left_to_run_time(monkeypatch):
+    """Each level stands twice in the next; what mentions the variables around it is made anew for each comparison."""
+
+    def nested(depth):
+        outer = SizeVar("outer", "int64")
+        info = Tensor((outer,))
+        for _ in range(depth):
+            own = SizeVar("own", "int64")
+            info = Func([Tensor((own,)), info], Tup(info, Tensor((own,))))
+        return Func([Tensor((outer,))], info)
+
+    assert check_compatible(nested(4), nested(4)).verdict is YES
+    monkeypatch.setattr(relations, "_FUNCTIONS", 20)
+    fit = check_compatible(nested(6), nested(6))
+    assert fit.verdict is POSSIBLY
+    assert "a function type too large to compare" in fit.reason

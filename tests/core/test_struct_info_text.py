@@ -9,8 +9,8 @@ from relax import op
 from relax.expr import Call, Var, const
 from relax.info.text import dims_text, prim_text, struct_info_text
 from relax.ir import GlobalVar, VDevice
+from relax.prim import Add, Cast, FloatImm, IntImm, Let, Mod, Not, Select, SizeVar, StringImm
 from relax.prim import Call as PrimCall
-from relax.prim import Cast, FloatImm, IntImm, Let, Mod, Not, Select, SizeVar, StringImm
 from relax.prim.expr import And, Max, Min, Or
 from relax.struct_info import (
     FuncStructInfo,
@@ -108,3 +108,12 @@ def test_a_kind_of_struct_info_from_elsewhere_is_shown_plainly():
         __slots__ = ()
 
     assert "Other" in struct_info_text(Other())
+
+
+def test_what_is_shared_without_end_is_cut_off():
+    value, info = n, ShapeStructInfo((n,))
+    for _ in range(40):
+        value, info = Add(value, value), TupleStructInfo([info, info])
+    for text in (prim_text(value), struct_info_text(info)):
+        assert "…" in text
+        assert len(text) < 20_000

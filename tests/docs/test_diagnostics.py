@@ -7,6 +7,7 @@ its section is about, that the repaired program has nothing to complain of, and 
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -26,6 +27,7 @@ PAGES = pages()
 CODE = re.compile(r"[EW]\d{4}")
 
 
+@functools.cache
 def used_codes() -> dict[str, list[str]]:
     """Every code the package can report, with where it stands.
 

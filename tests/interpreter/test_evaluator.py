@@ -450,3 +450,40 @@ def test_devices_by_their_numbers():
             return there
 
     assert str(relax.interpret(Lowered, "main").device) == "cpu:3"
+
+
+def test_a_packed_function_is_a_member_of_the_module():
+    @I.ir_module
+    class M:
+        increment = R.ExternFunc("test.interpreter.increment")
+
+        @R.function(pure=False)
+        def main(k: R.Prim("int64")):
+            cls = M
+            f = cls.increment
+            r = f(k)
+            return r
+
+    relax.register_func("test.interpreter.increment", lambda k: k + 1, override=True)
+    assert relax.interpret(M, "main", 3) == 4
+
+
+def test_a_dimension_without_a_value_is_kept_as_written():
+    """The struct info of a closure mentions a quotient by zero, which nobody asks for."""
+
+    @R.function
+    def main(x: R.Tensor(("n", "k"), "float32")):
+        n, k = T.int64(), T.int64()
+
+        @R.function
+        def first(y: R.Tensor(("m",), "float32"), z: R.Tensor((n // k,), "float32")) -> R.Tensor(
+            ("m",), "float32"
+        ):
+            return y
+
+        return first
+
+    for columns, shown in ((0, "(4 // 0,)"), (2, "(2,)")):
+        x = np.zeros((4, columns), "float32")
+        closure = relax.interpret(relax.IRModule.from_expr(main), "main", x)
+        assert f"R.Tensor({shown}" in str(closure.info)

@@ -422,3 +422,23 @@ def test_arguments_are_copied():
     outcome = observed(change, [x, (y,), 3])
     assert (x[0], y.numpy()[0]) == (0, 0)
     assert (outcome.result, outcome.args[0][0], outcome.args[1][0][0]) == (3, 5, 6)
+
+
+def test_an_operator_of_the_run_time_alone_is_its_function(tmp_path):
+    path = tmp_path / "tensor.txt"
+    path.write_text("1 2\n3 4\n")
+
+    @R.function(pure=False)
+    def main(file: R.Object):
+        return R.read_tensor_from_file(file)
+
+    read = relax.interpret(relax.IRModule.from_expr(main), "main", str(path))
+    assert read.numpy().tolist() == [[1, 2], [3, 4]]
+
+
+def test_an_operator_of_scalars_is_its_formula():
+    @R.function
+    def main(a: R.Prim("int8"), b: R.Prim("int8")) -> R.Prim("int8"):
+        return R.add(R.multiply(a, b), b)
+
+    assert relax.interpret(relax.IRModule.from_expr(main), "main", 100, 2) == -54  # 202, wrapped around

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from op_harness import Case, all_cases, assert_close, kernel, reference, variant
+from op_harness import Case, all_cases, assert_close, dtypes, reference, variant
 
 import relax
 from relax import topi
@@ -17,7 +17,6 @@ from relax.op.facts import Exactness, MixedPrecision, Permuted
 from relax.op.intrinsic import Intrinsic
 from relax.struct_info import TensorStructInfo
 from relax.target import Target
-from relax.tir.interpret import interpret
 
 CLASSES = {
     name: cls
@@ -66,44 +65,7 @@ def result_of(call):
     return Var("result", infer_call(call)), call.args
 
 
-def dtypes(values):
-    """The dtypes of the arrays among operands."""
-    for value in values:
-        if isinstance(value, np.ndarray):
-            yield DataType(value.dtype.name)
-        elif isinstance(value, list):
-            yield from dtypes(value)
-
-
 # ------------------------------------------------------------------------------------------------ exactness
-
-EXACT = [
-    name for name, cls in CLASSES.items() if cls.exactness is not Exactness.NEVER and cls.compute is not None
-]
-
-
-@pytest.mark.parametrize("name", EXACT)
-def test_exact_references_give_the_bits_of_kernels(name):
-    compared = 0
-    for case in CASES[name]:
-        if case.raises or not CLASSES[name].exactness.holds_for(dtypes(case.operands)):
-            continue
-        wanted = reference(case, variant(case, False).operator)
-        made = kernel(case, symbolic=False)
-        interpret(made.func, *made.arguments)
-        for left, right in zip(wanted, made.outputs, strict=True):
-            assert left.dtype == right.dtype
-            assert bits(left) == bits(right), case
-            compared += 1
-    assert compared
-
-
-def bits(array):
-    """The bytes of an array, in which every NaN is like another."""
-    array = np.array(array)
-    if DataType(array.dtype.name).is_float:
-        array[np.isnan(array.astype(np.float64))] = np.nan
-    return array.tobytes()
 
 
 def test_exactness_by_dtypes():

@@ -299,3 +299,18 @@ def test_an_atom_says_what_it_is():
     assert repr(atom).startswith("FloorDiv(")
     (atom,) = next(iter(Normalizer(Facts()).normal(Call("int64", "tir.popcount", (n,)))))
     assert repr(atom).startswith("count")
+
+
+def test_a_let_takes_numbers():
+    let = Let(i, 3, 5)
+    assert (let.value.dtype, let.value.value) == ("int32", 3)
+    assert (let.body.dtype, let.body.value) == ("int32", 5)
+
+
+def test_constants_of_constants():
+    assert const(const(3, "int8")).dtype == "int8"
+    assert const(const(2.0, "float64"), "int16").value == 2
+    with pytest.raises(ValueError, match="const: 1e\\+39 does not fit float32"):
+        const(1e39, "float32")
+    with pytest.raises(ValueError, match="does not fit float16"):
+        const(10**400, "float16")

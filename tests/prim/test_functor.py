@@ -151,3 +151,11 @@ def test_lets_and_shared_parts_are_rebuilt_once():
 def test_a_load_of_a_constant_place_is_no_constant():
     load = Load(Table(n), (const(3, "int64"),))
     assert simplify(load) is load
+
+
+def test_a_let_that_stands_in_two_places_is_rebuilt_once():
+    t, outer = Var("t", "int64"), Var("outer", "int64")
+    inner = Let(t, n + 1, t * k)
+    result = substitute(Let(outer, inner + 1, inner * outer), {n: m})
+    assert result.value.a is result.body.a
+    assert free_vars(result) == [m, k]

@@ -8,8 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from relax.ir import Op
+from relax.ir import GlobalVar, Op
 from relax.prim import And, Call, FloatImm, IntImm, Not, Or, SizeVar, Var, const, evaluate, intrin
+from relax.tir import decl_buffer
 
 x = Var("x", "float32")
 y = Var("y", "float32")
@@ -266,3 +267,29 @@ def test_rounding_infinities():
         for name in ("round", "floor", "ceil", "trunc", "nearbyint"):
             assert getattr(intrin, name)(const(value, "float64")).value == value
     assert math.isnan(intrin.round(const(float("nan"), "float64")).value)
+
+
+def test_the_end_of_a_function_has_the_dtype_of_its_value():
+    assert (intrin.ret(x).dtype, intrin.ret(x).args) == ("float32", (x,))
+
+
+def test_pointers_say_what_they_point_to():
+    data = Var("data", "handle")
+    pointer = intrin.tvm_access_ptr("float16", data, 0, 8, 1)
+    assert (pointer.dtype, pointer.args[0].dtype) == ("handle", "float16")
+    again = intrin.tvm_access_ptr(pointer.args[0], data, 0, 8, 1)
+    assert again.args[0] is pointer.args[0]
+    element = decl_buffer((4,), "float16", "A")[2]
+    assert (intrin.address_of(element).dtype, intrin.address_of(element).args) == ("handle", (element,))
+    with pytest.raises(TypeError, match="address_of: expected an element of a buffer, found x"):
+        intrin.address_of(x)
+
+
+def test_a_range_in_parts():
+    call = Call("", GlobalVar("part"), (const(0, "int32"), n))
+    parts = intrin.parallel_for(call, 2)
+    assert parts.args[0] is call
+    assert parts.args[1].value == 2
+    for wrong in (n, Call("", GlobalVar("part"), (n,)), Call("", GlobalVar("part"), (x, x))):
+        with pytest.raises(TypeError, match=r"parallel_for: expected a call f\(begin, end, ...\)"):
+            intrin.parallel_for(wrong, 0)

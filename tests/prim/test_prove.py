@@ -20,6 +20,7 @@ from relax.prim import (
     ConstIntBound,
     FloatImm,
     IntImm,
+    ModularSet,
     Not,
     Or,
     Select,
@@ -402,3 +403,17 @@ def test_an_equation_whose_solution_would_overgrow_the_facts_leaves_them_as_they
         scopes.enter_context(analyzer.constraint_scope(EQ(x, functools.reduce(operator.add, terms))))
         for var in (x, *terms):
             assert analyzer.can_prove(var * var >= var * 3)
+
+
+def test_the_numbers_an_expression_may_be():
+    """All values are `base` and a multiple of `coeff`; a coeff of 0 says that there is one."""
+    unbounded, single = Var("unbounded", "uint32"), Analyzer()
+    for expr, coeff, base in (
+        (n * 6 + 10, 6, 4),
+        (n * 6 + m * 4, 2, 0),
+        (const(7, "int32"), 0, 7),
+        (n, 1, 0),
+        (unbounded * 12 + 5, 4, 1),  # the product may wrap around modulo 2**32
+        (Var("x", "float32"), 1, 0),
+    ):
+        assert single.modular_set(expr) == ModularSet(coeff, base)

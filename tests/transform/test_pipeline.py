@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 import relax
@@ -69,18 +71,20 @@ class Everything:
         return x
 
 
+@functools.cache
 def modules_before():
     """Each step of the default pipeline with the module it gets."""
-    mod = Everything
+    mod, pairs = Everything, []
     for step in DEFAULT:
-        yield step, mod
+        pairs.append((step, mod))
         mod = step.make()(mod)
+    return pairs
 
 
 @pytest.mark.parametrize("index", range(len(DEFAULT)), ids=lambda i: f"{i}-{DEFAULT[i].make().info.name}")
 def test_every_step_keeps_its_promise(index):
     """Well-formed out of well-formed; a second run gives back the very module; spans survive."""
-    step, before = list(modules_before())[index]
+    step, before = modules_before()[index]
     assert_well_formed(before)
     after = step.make()(before)
     assert_well_formed(after)
@@ -134,7 +138,7 @@ def test_the_order_of_the_pipeline_agrees_with_what_passes_need():
 @pytest.mark.parametrize("index", range(len(DEFAULT)), ids=lambda i: f"{i}-{DEFAULT[i].make().info.name}")
 def test_every_step_makes_true_what_it_promises(index):
     """Properties are not vacuous: a module has those a step gives after it, and lacks the pipeline's last ones before."""
-    step, before = list(modules_before())[index]
+    step, before = modules_before()[index]
     info = step.make().info
     after = step.make()(before)
     assert not any(prop.violation(before) for prop in info.needs)

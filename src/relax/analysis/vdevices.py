@@ -16,7 +16,7 @@ A constant takes the device of its use; an operand of a kernel is no use, since 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
@@ -199,18 +199,6 @@ def leaves(places: Places) -> list[Location]:
             seen.add(id(part))
             pending.extend(reversed(part))
     return list(found)
-
-
-def _pairs(a: Places, b: Places) -> Iterator[tuple[Places, Places]]:
-    """The parts at the same places of two tuples, through tuples inside; a pair of tuples that occurs again, once."""
-    seen, pending = set[tuple[int, int]](), [(a, b)]
-    while pending:
-        mine, theirs = pending.pop()
-        if not (isinstance(mine, tuple) and isinstance(theirs, tuple)):
-            yield mine, theirs
-        elif (id(mine), id(theirs)) not in seen:
-            seen.add((id(mine), id(theirs)))
-            pending.extend(reversed(list(zip(mine, theirs, strict=False))))
 
 
 class _Placer:
@@ -482,7 +470,7 @@ class _Placer:
             case (Location(), Location()):
                 self.unite(a, b, what, span)
             case (tuple(), tuple()):
-                for mine, theirs in _pairs(a, b):
+                for mine, theirs in zip(a, b, strict=False):
                     self.connect(mine, theirs, what, span)
             case (FuncPlaces(), FuncPlaces()) if a is not b:
                 if escapes:
@@ -511,13 +499,9 @@ class _Placer:
                 found = [Part(part, what, span, self.where) for part in parts if isinstance(part, Location)]
                 self.joins.append(Join(result, found, forward=len(found) == len(parts)))
             case tuple():
-                done: set[tuple[int, ...]] = set()
                 for index, item in enumerate(result):
                     fields = [part[index] for part in parts if isinstance(part, tuple) and index < len(part)]
-                    key = id(item), *map(id, fields)
-                    if key not in done:
-                        done.add(key)
-                        self.join(item, fields, what, span)
+                    self.join(item, fields, what, span)
             case _:
                 for part in parts:
                     self.connect(result, part, what, span)

@@ -126,7 +126,7 @@ class DataType(str):
     @property
     def element_of(self) -> DataType:
         """The same type with one lane."""
-        return self.with_lanes(1)
+        return self if self.lanes == 1 else self.with_lanes(1)
 
     def numpy(self) -> np.dtype[Any]:
         """The NumPy (or ml_dtypes) type of one element. Raises TypeError for void and handle."""

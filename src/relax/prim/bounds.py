@@ -187,6 +187,7 @@ class Bounds:
         self._fuel = 0
         self._fitting: dict[Any, bool] = {}
         self._atom_ranges: dict[Atom, Interval] = {}
+        self._product_ranges: dict[Monomial, Interval] = {}
         self._remainders: dict[Atom, Atom] = {}
         self._bounded: dict[Atom, bool] = {}
 
@@ -315,12 +316,16 @@ class Bounds:
         return (low, high) if known is None else (max(low, known[0]), min(high, known[1]))
 
     def monomial_range(self, monomial: Monomial) -> Interval:
+        """The values of a product; of one with several factors it is computed once."""
         if len(monomial) == 1:
             return self.factor_range(monomial[0])
-        result: Interval = (1, 1)
-        for factor in dict.fromkeys(monomial):
-            count = sum(1 for other in monomial if other is factor)
-            result = interval_times(result, interval_power(self.factor_range(factor), count))
+        result = self._product_ranges.get(monomial)
+        if result is None:
+            result = (1, 1)
+            for factor in dict.fromkeys(monomial):
+                count = sum(1 for other in monomial if other is factor)
+                result = interval_times(result, interval_power(self.factor_range(factor), count))
+            self._product_ranges[monomial] = result
         return result[0], min(result[1], self.limits.get(monomial, INF))
 
     def limit(self, p: Poly, most: int) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,8 +31,6 @@ from .expr import (
     Var,
 )
 from .functor import FreeVars
-
-FLOAT64 = DataType("float64")
 
 Value: TypeAlias = "int | float | bool"
 
@@ -97,7 +96,7 @@ class _Evaluation:
             case Call():
                 return self._call(expr)
             case _:
-                raise TypeError(f"a {type(expr).__name__} has no value outside of a running program: {expr}")
+                return _no_value(expr)
 
     def _binary(self, expr: BinaryExpr, a: Value, b: Value) -> Value:
         function = scalar_function(expr, self.checked)
@@ -120,7 +119,9 @@ class _Evaluation:
         name, args = expr.intrinsic, expr.args
         if name == "if_then_else":
             return self.value(args[1] if self.value(args[0]) else args[2])
-        return _intrinsic(expr, [self.value(arg) for arg in args if name not in _NOT_EVALUATED])
+        if name in _NOT_EVALUATED:
+            return _no_value(expr)
+        return intrinsic_function(expr)(*map(self.value, args))
 
 
 def scalar_function(expr: BinaryExpr, checked: bool = False) -> Callable[[Any, Any], Value]:
@@ -137,19 +138,19 @@ def scalar_function(expr: BinaryExpr, checked: bool = False) -> Callable[[Any, A
     if dtype.is_float:
         rounded = rounder(dtype)
         return lambda a, b: rounded(floats(a, b))
-    in_range = fitting if checked and dtype == "int64" else _wrapped
+    kind, strict = expr.dtype.element_of, checked and dtype == "int64"
+    least, most = int(kind.min_value), int(kind.max_value)
 
     def function(a: int, b: int) -> int:
         try:
-            return in_range(integers(a, b), expr)
+            value = integers(a, b)
         except ZeroDivisionError:
             raise ZeroDivisionError(f"division by zero in {expr}") from None
+        if least <= value <= most:
+            return value
+        return fitting(value, expr) if strict else wrap(value, kind)
 
     return function
-
-
-def _wrapped(value: int, expr: PrimExpr) -> int:
-    return wrap(value, expr.dtype.element_of)
 
 
 def fitting(value: int, expr: PrimExpr) -> int:
@@ -183,35 +184,42 @@ def _to_dtype(value: Any, dtype: DataType) -> Value:
     return round_number(value if isinstance(value, int) else float(value), dtype)
 
 
-def _intrinsic(expr: Call, values: list[Value]) -> Value:
-    """The value of a call, given those of its arguments."""
-    args = expr.args
+def intrinsic_function(expr: Call) -> Callable[..., Value]:
+    """The function of its arguments' values that a call of an intrinsic computes, for one lane.
+
+    The function raises TypeError if the call has no value outside of a running program.
+    """
+    dtype, kinds = expr.dtype.element_of, [arg.dtype.element_of for arg in expr.args]
     if expr.intrinsic == "reinterpret":
-        bits: Any = _array(values[0], args[0].dtype)
-        return bits.view(expr.dtype.numpy()).item()
+
+        def same_bits(value: Value) -> Value:
+            bits: Any = _array(value, kinds[0])
+            return bits.view(dtype.numpy()).item()
+
+        return same_bits
     reference = expr.op.get_attr("numpy") if isinstance(expr.op, Op) else None
     if reference is None:
-        raise TypeError(f"a call has no value outside of a running program: {expr}")
-    return _reference_value(reference, values, args, expr.dtype)
+        return partial(_no_value, expr)
+    # Functions of floating point are computed in double precision, then rounded.
+    types: list[Any] = [np.float64 if kind.is_float else kind.numpy() for kind in kinds]
+
+    def function(*values: Value) -> Value:
+        arrays = [np.array(value, kind) for value, kind in zip(values, types, strict=True)]
+        with np.errstate(all="ignore"):
+            result = reference(*arrays)
+        return convert_value(np.asarray(result).item(), dtype)
+
+    return function
+
+
+def _no_value(expr: PrimExpr, *_: Value) -> Value:
+    raise TypeError(f"a {type(expr).__name__} has no value outside of a running program: {expr}")
 
 
 _NOT_EVALUATED = frozenset({
     "call_extern", "call_pure_extern", "call_packed", "assume", "ret", "address_of", "tvm_access_ptr",
     "type_annotation", "",
 })  # fmt: skip
-
-
-def _reference_value(
-    reference: Any, values: list[Value], args: tuple[PrimExpr, ...], dtype: DataType
-) -> Value:
-    # Functions of floating point are computed in double precision, then rounded.
-    arrays = [
-        _array(value, FLOAT64 if arg.dtype.is_float else arg.dtype)
-        for value, arg in zip(values, args, strict=True)
-    ]
-    with np.errstate(all="ignore"):
-        result = reference(*arrays)
-    return convert_value(np.asarray(result).item(), dtype)
 
 
 def _array(value: Value, dtype: DataType) -> np.ndarray[Any, Any]:

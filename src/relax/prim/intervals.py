@@ -5,6 +5,7 @@ Integers are unbounded here; whether a result fits its dtype is asked afterwards
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
@@ -38,6 +39,7 @@ INF = math.inf
 EVERYTHING: Interval = (-INF, INF)
 
 
+@functools.cache
 def dtype_range(dtype: DataType) -> Interval:
     """The values of an integer dtype."""
     if not (dtype.is_integer or dtype.is_bool):

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .rewriter import Rewriter
+from .rewriter import Rewriter, bindings_in
 
-__all__ = ["Rewriter"]
+__all__ = ["Rewriter", "bindings_in"]

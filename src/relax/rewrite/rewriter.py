@@ -26,7 +26,7 @@ the new value; else a variable with the value's struct info takes its place, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
 from ..block_builder import BlockBuilder
@@ -81,6 +81,25 @@ T = TypeVar("T")
 ExprT = TypeVar("ExprT", bound=RelaxExpr)
 
 
+def bindings_in(function: Function) -> Iterator[Binding]:
+    """The bindings of a function in normal form, those in branches and local functions included; in no order."""
+    pending: list[RelaxExpr] = [function.body]
+    while pending:
+        match pending.pop():
+            case SeqExpr(blocks):
+                for block in blocks:
+                    for binding in block.bindings:
+                        yield binding
+                        if type(binding.value) in (If, Function):
+                            pending.append(binding.value)
+            case If(_, true_branch, false_branch):
+                pending += [true_branch, false_branch]
+            case Function() as inner:
+                pending.append(inner.body)
+            case _:
+                pass
+
+
 class Rewriter:
     """Rewrites functions and modules; see the module's docstring for what to override."""
 
@@ -132,8 +151,17 @@ class Rewriter:
             raise DiagnosticError(builder.diagnostics)
         return builder.get()
 
+    def concerns(self, function: Function) -> bool:
+        """False for a global function in which there is nothing to rewrite: it is not walked. By default, True.
+
+        The answer must cost less than the walk it saves: `bindings_in` tells what calls there are.
+        """
+        return True
+
     def rewrite_function(self, function: Function, name: str = "") -> Function:
         """A global function rewritten, in normal form; itself if nothing changed. `name` is for error messages."""
+        if not self.concerns(function):
+            return function
         builder = self.builder
         self._name = name or str(function.attrs.get("global_symbol", ""))
         outer = builder.global_function, builder.rebound

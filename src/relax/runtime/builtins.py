@@ -56,9 +56,13 @@ from typing import Any, cast
 
 import tvm_ffi
 
+from . import images as images  # registers its builtins
 from . import inspection as inspection  # registers its builtins
 from . import match as match  # registers its builtins
+from . import ngrams as ngrams  # registers its builtins
 from . import ops
+from . import sequences as sequences  # registers its builtins
+from . import strings as strings  # registers its builtins
 from .builtin_table import UNKNOWN, VIEW, Effects, builtin
 from .closure import Closure
 from .devices import Device

@@ -22,7 +22,8 @@ from .tensor import check_shape, numpy_view, tensor_of, tensor_of_numpy
 from .values import is_tuple, kind_of
 
 
-def _array(value: Any, operator: str) -> Array:
+def array_of(value: Any, operator: str) -> Array:
+    """A tensor as a NumPy array. TypeError, which names the operator, for another value."""
     tensor = tensor_of(value)
     if tensor is None:
         raise TypeError(f"{operator}: expected a tensor, found {kind_of(value)}")
@@ -44,7 +45,7 @@ def unique(
     occurrence, the inverse (for each element, flat, or slice its index in the values) and the counts.
     Indices and counts are int64 tensors of rank 1.
     """
-    array = _array(data, "unique")
+    array = array_of(data, "unique")
     found: Any = np.unique(array, return_index=True, return_inverse=True, return_counts=True, axis=axis)
     values, index, inverse, counts = found
     if not sorted:
@@ -66,7 +67,7 @@ def unique(
 @builtin("relax.run.nonzero")
 def nonzero(data: Any) -> tvm_ffi.Tensor:
     """The positions of the elements that are not zero, row-major, as an int64 tensor of shape (rank, number)."""
-    array = _array(data, "nonzero")
+    array = array_of(data, "nonzero")
     if not array.ndim:
         return tensor_of_numpy(np.zeros((0, int(array != 0)), np.int64))
     return tensor_of_numpy(np.asarray(np.nonzero(array), np.int64))
@@ -78,10 +79,10 @@ def dynamic_strided_slice(data: Any, begin: Any, end: Any, strides: Any) -> tvm_
 
     ValueError for a stride of 0, or tensors of other lengths.
     """
-    array = _array(data, "dynamic_strided_slice")
+    array = array_of(data, "dynamic_strided_slice")
     bounds: list[list[int]] = []
     for name, value in (("begin", begin), ("end", end), ("strides", strides)):
-        numbers = _array(value, "dynamic_strided_slice")
+        numbers = array_of(value, "dynamic_strided_slice")
         if numbers.shape != (array.ndim,) or numbers.dtype.kind not in "iu":
             found = f"{numbers.dtype} of shape {numbers.shape}"
             raise ValueError(
@@ -97,8 +98,8 @@ def dynamic_strided_slice(data: Any, begin: Any, end: Any, strides: Any) -> tvm_
 @builtin("relax.run.leading_rows")
 def leading_rows(data: Any, count: Any) -> tvm_ffi.Tensor:
     """A copy of the first rows of a tensor; a tensor of one element says how many, 0 if it is negative."""
-    rows = max(int(_array(count, "leading_rows").reshape(-1)[0]), 0)
-    return tensor_of_numpy(np.array(_array(data, "leading_rows")[:rows], order="C"))
+    rows = max(int(array_of(count, "leading_rows").reshape(-1)[0]), 0)
+    return tensor_of_numpy(np.array(array_of(data, "leading_rows")[:rows], order="C"))
 
 
 @builtin("relax.run.reshape")
@@ -107,7 +108,7 @@ def reshape(data: Any, shape: Sequence[int]) -> tvm_ffi.Tensor:
 
     ValueError for a negative size.
     """
-    array = _array(data, "reshape")
+    array = array_of(data, "reshape")
     if not isinstance(shape, tvm_ffi.Shape):
         raise TypeError(f"reshape: shape must be a shape, found {kind_of(shape)}")
     dims = cast("tuple[int, ...]", tuple(shape))
@@ -144,7 +145,7 @@ def shape_to_tensor(shape: Sequence[int]) -> tvm_ffi.Tensor:
 @builtin("relax.run.tensor_to_shape")
 def tensor_to_shape(tensor: Any) -> tvm_ffi.Shape:
     """The shape whose dimensions are the elements of an integer tensor of rank 1; ValueError unless they are sizes."""
-    array = _array(tensor, "tensor_to_shape")
+    array = array_of(tensor, "tensor_to_shape")
     if array.ndim != 1 or not dtype_of_numpy(array.dtype).startswith(("int", "uint")):
         found = f"{array.dtype} of rank {array.ndim}"
         raise ValueError(f"tensor_to_shape: expected an integer tensor of rank 1, found {found}")

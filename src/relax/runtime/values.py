@@ -8,6 +8,7 @@ Inside the machine a value is
     prim value  a Python bool, int or float
     closure     a ``Closure`` (packed functions see a ``tvm_ffi.Function``)
     packed      a ``tvm_ffi.Function``
+    strings     a ``StringTensor``
     opaque      anything else: str, ``tvm_ffi.dtype``, None (the null object), objects of other packages
 """
 
@@ -24,6 +25,7 @@ from .dtypes import DLPACK_CODES, is_float
 from .info import DTYPES, Info, PrimInfo, ShapeInfo, TensorInfo, TupleInfo
 from .nd import NDArray
 from .sizes import check_dimensions, number_text, shape_value
+from .string_tensor import StringTensor
 from .tensor import compact_tensor, tensor_of, tensor_of_numpy
 
 
@@ -90,7 +92,7 @@ def import_value(value: Any, expected: Info | None = None) -> Any:
     """
     kind: Any = value.__class__
     if kind is np.ndarray:  # the common cases first, by exact class
-        return tensor_of_numpy(value)
+        return StringTensor(value) if value.dtype.kind in "OSU" else tensor_of_numpy(value)
     if kind is NDArray:
         return compact_tensor(value.tensor)
     if isinstance(value, tvm_ffi.Tensor):
@@ -184,6 +186,8 @@ def kind_of(value: object) -> str:
             return f"the {type(value).__name__} {value}"
         case int():
             return f"the int {value}" if value.bit_length() <= 256 else number_text(value)
+        case StringTensor():
+            return f"a tensor of strings of shape {describe_shape(value.shape)}"
         case Closure():
             return f"the function {value.name}"
         case tvm_ffi.Function():

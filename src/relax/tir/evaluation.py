@@ -33,7 +33,7 @@ from ..prim import (
     sub_expressions,
 )
 from ..prim.arithmetic import wrap
-from ..prim.evaluate import convert_value, scalar_function
+from ..prim.evaluate import convert_value, intrinsic_function, scalar_function
 from ..prim.traits import has_effects
 from .buffer import Broadcast, BufferLoad, Ramp, zero_of
 
@@ -307,12 +307,7 @@ class ExpressionCompiler:
             return self.expr(zero_of(expr.dtype))
         if name == "ret":
             raise TypeError("interpret: a PrimFunc that returns a value (T.ret) cannot be run")
-        # One scalar call over variables, evaluated for each lane by the definition of the intrinsic.
-        places = [Var(f"x{i}", arg.dtype.element_of) for i, arg in enumerate(expr.args)]
-        scalar = Call(expr.dtype.element_of, expr.op, tuple(places))
-        return self.elementwise(
-            expr, lambda *values: evaluate(scalar, dict(zip(places, values, strict=True))), *expr.args
-        )
+        return self.elementwise(expr, intrinsic_function(expr), *expr.args)
 
     def assumed(self, expr: Call) -> Value:
         condition, text = self.expr(expr.args[0]), str(expr.args[0])

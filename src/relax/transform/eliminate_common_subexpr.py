@@ -43,7 +43,7 @@ from ..ir import IRModule, Op, RelaxExpr, quick_hash, structural_equal
 from ..op import operator_of
 from ..op.intrinsic import Intrinsic
 from ..op.intrinsics import CallTIR
-from ..rewrite import Rewriter
+from ..rewrite import Rewriter, bindings_in
 from .canonicalize_bindings import same_info
 from .decorators import function_pass
 from .rewrite_dataflow_reshape import private_in_block
@@ -72,6 +72,19 @@ class _Eliminator(Rewriter):
         self.private: set[Var] = set()
         """Variables that only the dataflow block reads."""
         self.seen = _Seen()
+
+    def concerns(self, function: Function) -> bool:
+        """True if an operator is called twice, or an item of some tuple is taken twice."""
+        seen: set[Op | int] = set()
+        for binding in bindings_in(function):
+            match binding.value:
+                case Call(Op() as key) | TupleGetItem(_, key):
+                    if key in seen:
+                        return True
+                    seen.add(key)
+                case _:
+                    pass
+        return False
 
     def function(self, function: Function) -> RelaxExpr:
         outer = self.changes, self.own, self.seen

@@ -29,6 +29,7 @@ from ..expr import (
     BindingBlock,
     Call,
     Constant,
+    DataflowVar,
     Function,
     PrimValue,
     ShapeExpr,
@@ -44,7 +45,7 @@ from ..op.intrinsics import CallTIR, ShapeOf
 from ..op.operands import is_absent
 from ..op.padded import wrapped_result
 from ..prim import FloatImm, IntImm
-from ..rewrite import Rewriter
+from ..rewrite import Rewriter, bindings_in
 from ..runtime.rounding import round_number
 from ..runtime.sizes import is_size
 from ..struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
@@ -55,6 +56,8 @@ from .fold_kernels import Array, KernelEvaluator, run_kernel
 MAX_BYTES = 1 << 20
 """A result larger than this, and than its operands together, is computed at run time."""
 
+
+_VARIABLES = (Var, DataflowVar)
 
 EVALUATE = "relax.FoldConstant.evaluate"
 """The entry of PassContext's `config` that stands in for the option `evaluate`."""
@@ -78,6 +81,19 @@ class _Folder(Rewriter):
         self.known: dict[Var, RelaxExpr] = {}
         self.resolved: dict[Var, RelaxExpr | None] = {}
         """Variables of `known` without the names of others: tuples of tuples are taken apart once."""
+
+    def concerns(self, function: Function) -> bool:
+        """True if some call reads a constant, a shape or nothing at all, or asks for a shape."""
+        values = (binding.value for binding in bindings_in(function))
+        return any(
+            isinstance(v, (Constant, ShapeExpr, PrimValue, Tuple))
+            or (
+                isinstance(v, Call)
+                and (is_call_of(v, ShapeOf) or not all(type(a) in _VARIABLES for a in v.args))
+            )
+            or (isinstance(v, Call) and not v.args)
+            for v in values
+        )
 
     def block(self, block: BindingBlock) -> BindingBlock:
         outer = self.known

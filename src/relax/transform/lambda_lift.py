@@ -39,7 +39,7 @@ from ..ir import GlobalVar, IRModule, RelaxExpr
 from ..op.intrinsics import InvokeClosure, InvokePureClosure, MakeClosure
 from ..prim import SizeVar
 from ..prim import Var as ShapeVar
-from ..rewrite import Rewriter
+from ..rewrite import Rewriter, bindings_in
 from ..struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo
 from .decorators import module_pass
 from .rebuild import with_info
@@ -49,8 +49,16 @@ from .uses import Uses, bound_variables, uses_of
 @module_pass(needs={NORMAL_FORM}, gives={NO_LITERALS}, breaks={NO_OPERATORS, SHAPES_LOWERED})
 def LambdaLift(mod: IRModule) -> IRModule:
     """Lift every function literal to the module; see the module's docstring."""
-    mod = normalize_module(mod)
-    return _Lifter(mod).module()
+    functions = [function for function in mod.functions.values() if isinstance(function, Function)]
+    if not any(map(_has_function_values, functions)):
+        return mod
+    return _Lifter(normalize_module(mod)).module()
+
+
+def _has_function_values(function: Function) -> bool:
+    """True if there is a function literal in a function, or a call of a function value."""
+    values = (binding.value for binding in bindings_in(function))
+    return any(isinstance(v, Function) or (isinstance(v, Call) and isinstance(v.op, Var)) for v in values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +98,9 @@ class _Lifter(Rewriter):
         """Variables of functions that capture nothing."""
         self.recursive: dict[Var, tuple[GlobalVar, tuple[RelaxExpr, ...]]] = {}
         """Inside the body of a lifted function: its variable, and the values to pass on."""
+
+    def concerns(self, function: Function) -> bool:
+        return bool(self.recursive or self.lifted) or _has_function_values(function)
 
     def rewrite_function(self, function: Function, name: str = "") -> Function:
         self.path.append(name)

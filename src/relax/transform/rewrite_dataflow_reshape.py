@@ -40,7 +40,7 @@ from ..prim import IntImm, PrimExpr, const, is_const, substitute
 from ..prim import Var as PrimVar
 from ..prim.analyzer import Analyzer
 from ..prim.expr import INT64, cast
-from ..rewrite import Rewriter
+from ..rewrite import Rewriter, bindings_in
 from ..struct_info import TensorStructInfo
 from ..tir import Range
 from ..tir.buffer import Buffer, BufferLoad
@@ -61,6 +61,11 @@ class _Views(Rewriter):
         super().__init__(mod)
         self.views: dict[GlobalVar, bool] = {}
         self.private: frozenset[Var] = frozenset()
+
+    def concerns(self, function: Function) -> bool:
+        return any(
+            isinstance(b.var, DataflowVar) and isinstance(b.value, Call) for b in bindings_in(function)
+        )
 
     def block(self, block: BindingBlock) -> BindingBlock:
         outer = self.private

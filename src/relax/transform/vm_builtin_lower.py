@@ -51,7 +51,7 @@ from ..op import is_call_of, operator_of
 from ..op.intrinsic import DestinationPassing, Intrinsic, PackedCall
 from ..op.intrinsics import CallBuiltinWithCtx, InvokeClosure
 from ..op.storage import EndOfLife
-from ..rewrite import Rewriter
+from ..rewrite import Rewriter, bindings_in
 from ..struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
 from .rebuild import with_info
@@ -73,6 +73,10 @@ def VMBuiltinLower(mod: IRModule) -> IRModule:
 
 
 class _BuiltinLowering(Rewriter):
+    def concerns(self, function: Function) -> bool:
+        calls = (binding.value for binding in bindings_in(function))
+        return any(isinstance(call, Call) and isinstance(call.op, (Op, Var)) for call in calls)
+
     def function(self, function: Function) -> RelaxExpr:
         forced = force_pure(function)
         new = super().function(forced)

@@ -15,16 +15,39 @@ from relax.frontend.onnx import from_onnx
 
 def parse(text: str, opset: int = 18) -> onnx.ModelProto:
     """The model of a graph in text form."""
-    return onnx.parser.parse_model(
-        f'<ir_version: 8, opset_import: ["": {opset}, "com.microsoft": 1]>\n{text}'
-    )
+    imports = f'"": {opset}, "ai.onnx.ml": {3 if opset < 20 else 5}, "com.microsoft": 1'
+    return onnx.parser.parse_model(f"<ir_version: 8, opset_import: [{imports}]>\n{text}")
+
+
+def _passed(value: object) -> object:
+    """An input as the machine takes it: strings and None are what they are, a list is a sequence."""
+    if isinstance(value, list):
+        return [_passed(item) for item in value]
+    is_text = isinstance(value, np.ndarray) and value.dtype == object
+    return value if value is None or is_text else relax.nd.array(value)
+
+
+def _compare(found: object, right: object, name: str, rtol: float, atol: float) -> None:
+    if isinstance(right, list):
+        assert len(found) == len(right), name
+        for item, other in zip(found, right, strict=True):
+            _compare(item, other, name, rtol, atol)
+    elif right is None:
+        assert found is None, name
+    else:
+        array = found.numpy()
+        assert (array.dtype, array.shape) == (right.dtype, right.shape), name
+        if array.dtype == object:
+            assert array.tolist() == right.tolist(), name
+        else:
+            np.testing.assert_allclose(array, right, rtol, atol, err_msg=name)
 
 
 @pytest.fixture
 def agrees() -> Callable[..., relax.IRModule]:
     """``agrees(text, inputs, inputs, …)``: import, build once, and compare each call with ONNX Runtime.
 
-    `inputs` is one array, or a tuple of them in the order of the graph's inputs. Returns the imported module.
+    `inputs` is one array, a tuple of them in the order of the graph's inputs, or a dict. Returns the imported module.
     """
 
     def compare(
@@ -36,14 +59,15 @@ def agrees() -> Callable[..., relax.IRModule]:
         session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
         names = [item.name for item in model.graph.input]
         for call in calls:
-            arrays = call if isinstance(call, tuple) else (call,)
-            result = vm["main"](*map(relax.nd.array, arrays))
+            if isinstance(call, dict):
+                arrays = tuple(call[name] for name in names)
+            else:
+                arrays = call if isinstance(call, tuple) else (call,)
+            result = vm["main"](*map(_passed, arrays))
             results = [result] if len(model.graph.output) == 1 else list(result)
             expected = session.run(None, dict(zip(names, arrays, strict=True)))
             for output, found, right in zip(model.graph.output, results, expected, strict=True):
-                array = found.numpy()
-                assert (array.dtype, array.shape) == (right.dtype, right.shape), output.name
-                np.testing.assert_allclose(array, right, rtol, atol, err_msg=output.name)
+                _compare(found, right, output.name, rtol, atol)
         return mod
 
     return compare

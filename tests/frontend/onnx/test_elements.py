@@ -134,6 +134,27 @@ def test_size_scaled_by_a_float_that_is_no_fraction(agrees):
     )
 
 
+def test_size_that_floats_round(agrees):
+    """n / 3 · 3 and n / 10 · 10 are computed as floats are, though fractions would cancel."""
+    agrees(
+        """
+    agraph (float[N] x) => (int64[1] y, int64[1] z) {
+      three = Constant<value_float = 3.0>()
+      ten = Constant<value_float = 10.0>()
+      n = Shape(x)
+      wide = Cast<to = 1>(n)
+      a = Div(wide, three)
+      b = Mul(a, three)
+      c = Floor(b)
+      y = Cast<to = 7>(c)
+      d = Div(wide, ten)
+      e = Ceil(d)
+      z = Cast<to = 7>(e)
+    }""",
+        *(x(n) for n in (0, 1, 5, 10, 11, 41, 82, 110, 1000)),
+    )
+
+
 def test_positions_along_a_symbolic_size(agrees):
     mod = agrees(
         """
@@ -155,11 +176,32 @@ def test_positions_along_a_symbolic_size(agrees):
     assert operators(mod) == ["relax.arange", "relax.astype", "relax.arange"]
 
 
+def test_positions_as_indices_of_ones(agrees):
+    """ConstantOfShape, NonZero: as older exporters write arange."""
+    mod = agrees(
+        """
+    agraph (float[B, S] x) => (float[B, S] y) {
+      one = Constant<value_ints = [1]>()
+      shape = Shape(x)
+      s = Gather(shape, one)
+      ones = ConstantOfShape<value = int64[1] {1}>(s)
+      places = NonZero(ones)
+      turned = Transpose(places)
+      flat = Squeeze(turned, one)
+      floats = Cast<to = 1>(flat)
+      y = Add(x, floats)
+    }""",
+        *(x(b, s) for b, s in ((1, 1), (2, 3), (0, 2), (3, 0))),
+    )
+    assert "relax.nonzero" not in operators(mod)
+    assert mod["main"].ret_struct_info == mod["main"].params[0].struct_info
+
+
 def test_arithmetic_on_sizes(agrees):
     """Every operation that shapes are computed with gives an expression; the tensor is made where it is an output."""
     mod = agrees(
         """
-    agraph (float[N, M] x) => (int64[4] a, int64 b, bool c, int64[2] d, int64[1] e, int32[2] f) {
+    agraph (float[N, M] x) => (int64[4] a, int64 b, bool c, int64[2] d, int64[1] e, int32[2] f, int64 h, bool i) {
       two = Constant<value_int = 2>()
       zero = Constant<value_ints = [0]>()
       shape = Shape(x)
@@ -179,9 +221,14 @@ def test_arithmetic_on_sizes(agrees):
       sign = Neg(distance)
       d = Concat<axis = 0>(distance, sign)
       part = Size(x)
+      most_allowed = Constant<value_int = 6>()
+      part2 = Clip(part, two, most_allowed)
       one = Constant<value_ints = [1]>()
       e = Reshape(part, one)
       f = Cast<to = 6>(shape)
+      h = Identity(part2)
+      few = Less(c0, most_allowed)
+      i = And(c, few)
     }""",
         *(x(n, m) for n, m in ((0, 0), (1, 1), (3, 5), (2, 0))),
     )
@@ -244,6 +291,27 @@ def test_slices_by_sizes_and_by_data(agrees):
         ),
     )
     assert "relax.dynamic_strided_slice" not in operators(mod)
+
+
+@pytest.mark.parametrize("far", [10**9, 2**31 - 1, 2**63 - 1])
+def test_slice_to_a_far_end_keeps_the_dimension(agrees, far):
+    """Exporters write such numbers for the end of a dimension they do not know: no ``min(1000000000, N)``."""
+    mod = agrees(
+        f"""
+    agraph (float[N, 8] x) => (float[N, 3] y, float[M, 8] z) {{
+      b = Constant<value_ints = [0, 2]>()
+      e = Constant<value_ints = [{far}, 5]>()
+      y = Slice(x, b, e)
+      one = Constant<value_ints = [1]>()
+      end = Constant<value_ints = [{far}]>()
+      axis = Constant<value_ints = [0]>()
+      z = Slice(x, one, end, axis)
+    }}""",
+        *(x(n, 8) for n in (0, 1, 4)),
+    )
+    y, z = mod["main"].ret_struct_info.fields
+    assert str(y) == 'R.Tensor((N, 3), dtype="float32")'
+    assert str(z) == 'R.Tensor((T.max(1, N) - 1, 8), dtype="float32")'
 
 
 def test_axes_steps_and_counts_from_data(agrees):

@@ -110,20 +110,29 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 def _ratio(x: PrimExpr) -> tuple[PrimExpr, Fraction] | None:
-    """A float expression as an integer expression times a number; None if it is no such product."""
+    """A float expression as an integer expression times a number; None if it is no such product.
+
+    Products that floats round are none: n / 3 · 3 may be less than n.
+    """
     match x:
         case Cast(_, value) if value.dtype.is_integer:
             return value, Fraction(1)
         case FloatImm(_, value) if np.isfinite(value):
             return IntImm("int64", 1), Fraction(value)
         case Mul(a, FloatImm(_, value)) | Mul(FloatImm(_, value), a):
-            inner = _ratio(a)
+            inner = _exact(a)
             return None if inner is None else (inner[0], inner[1] * Fraction(value))
         case Div(a, FloatImm(_, value)) if value:
-            inner = _ratio(a)
+            inner = _exact(a)
             return None if inner is None else (inner[0], inner[1] / Fraction(value))
         case _:
             return None
+
+
+def _exact(x: PrimExpr) -> tuple[PrimExpr, Fraction] | None:
+    """A product as in `_ratio` whose number is a fraction of a power of two, so that floats hold it exactly."""
+    ratio = _ratio(x)
+    return None if ratio is None or ratio[1].denominator.bit_count() > 1 else ratio
 
 
 def _rounded(x: PrimExpr, up: bool) -> PrimExpr:
@@ -271,6 +280,27 @@ def _not(x: Operands) -> Elements:
     return Elements.of(_map(lambda a: _compared(x.g, a.equal(const(False, "bool"))), x[0]), "bool")
 
 
+@rule("And")
+def _and(x: Operands) -> Array:
+    return _map2(intrin.all, x[0], x[1])
+
+
+@rule("Or")
+def _or(x: Operands) -> Array:
+    return _map2(intrin.any, x[0], x[1])
+
+
+@rule("Clip")
+def _clip(x: Operands) -> Array | None:
+    if "min" in x.attributes or "max" in x.attributes:
+        return None
+    clipped = x[0]
+    for index, function in ((1, intrin.max), (2, intrin.min)):
+        bound = x.optional(index)
+        clipped = clipped if bound is None else _each(function, clipped, bound)
+    return clipped
+
+
 @rule("Where")
 def _where(x: Operands) -> Elements:
     def choose(condition: PrimExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr:
@@ -327,7 +357,7 @@ def _slice(x: Operands) -> Array:
 
 @rule("Concat")
 def _concat(x: Operands) -> Array:
-    return np.concatenate([x[i] for i in range(len(x.inputs))], x.attributes["axis"])
+    return np.concatenate([x[i] for i in range(len(x.inputs))], x.attributes.get("axis", 1))
 
 
 @rule("Squeeze")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -26,11 +26,14 @@ from ...prim import FloatImm, IntImm, PrimExpr, free_vars, prove
 from ...prim.expr import Var as PrimVar
 from ...struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ...transform.fold_constant import as_leaf, as_value, dtypes_of, evaluate, is_bounded
-from .values import Dims, Elements, Ints, Optional, Strings, Value
+from .model import dtype_name
+from .values import Dims, Elements, Ints, Object, Optional, SequenceType, Strings, TensorType, Value
 from .values import Sequence as SequenceValue
 
 if TYPE_CHECKING:
     from .graph import GraphReader
+
+Chosen = TypeVar("Chosen")
 
 MAX_ELEMENTS = 1024
 """Constants with at most so many integers are taken apart where elements are asked for."""
@@ -165,6 +168,13 @@ class Emitter:
         """The dtype of a tensor."""
         return self.info(x).dtype
 
+    def numbers(self, elem_type: int) -> str:
+        """The dtype of an ONNX element type that is one of numbers. Raises DiagnosticError for another."""
+        name = dtype_name(elem_type, self.title)
+        if name == "string":
+            self.unsupported("a result of strings")
+        return name
+
     def ndim(self, x: RelaxExpr) -> int:
         """The rank of a tensor. Raises DiagnosticError if it is not known."""
         ndim = self.info(x).ndim
@@ -189,6 +199,18 @@ class Emitter:
             raise self.error(f"axis {axis} is out of range for a tensor of {ndim} dimensions", code="E6003")
         return axis % ndim
 
+    def single(self, values: Dims, name: str) -> PrimExpr:
+        """The one scalar of an operand. Raises DiagnosticError for another number of them."""
+        if len(values) != 1:
+            raise self.error(f"{name} must have one element, found {len(values)}", code="E6003")
+        return values[0]
+
+    def choice(self, value: str, name: str, allowed: Sequence[str]) -> str:
+        """An attribute that is one of several words. Raises DiagnosticError for another one."""
+        if value not in allowed:
+            raise self.error(f"{name} must be {' or '.join(allowed)}, found {value!r}", code="E6003")
+        return value
+
     def axes(self, axes: Ints | None, ndim: int) -> Ints:
         """Axes counted from the front, all of them for None. Raises DiagnosticError for one twice or out of range."""
         if axes is None:
@@ -202,6 +224,12 @@ class Emitter:
         """True or False for a condition that is proved or disproved, None else."""
         with self.builder.knowing():
             return prove(condition)
+
+    def fitting(self, values: Sequence[Any], count: int, name: str) -> Sequence[Any]:
+        """The values of an attribute or input. Raises DiagnosticError if there are not `count` of them."""
+        if len(values) != count:
+            raise self.error(f"{name} has {len(values)} elements, expected {count}", code="E6003")
+        return values
 
     # -- values in the form a converter asks for
 
@@ -220,8 +248,14 @@ class Emitter:
                 return self._tensor_of(value)
             case Strings():
                 self.unsupported(f"a tensor of strings as {name}")
-            case SequenceValue():
+            case SequenceValue() | Object(_, SequenceType()):
                 raise self.error(f"{name} must be a tensor, found a sequence")
+            case Object(_, TensorType()):
+                self.unsupported(f"a tensor of strings as {name}")
+            case Object():
+                raise self.error(
+                    f"{name} must be a tensor, found an optional value", hint="OptionalGetElement"
+                )
             case Optional(inner) if inner is not None:
                 return self.tensor(inner, name)
             case _:
@@ -272,8 +306,14 @@ class Emitter:
 
     def ints(self, value: Value | None, name: str) -> Ints:
         """A vector of integers known at import. Raises DiagnosticError if it is not."""
-        numbers: list[Any] = np.ravel(self.array(value, name)).tolist()
+        array = self.array(value, name)
+        self._check_integers(DataType(array.dtype.name), name)
+        numbers: list[Any] = np.ravel(array).tolist()
         return tuple(map(int, numbers))
+
+    def _check_integers(self, dtype: DataType, name: str) -> None:
+        if not dtype.is_integer:
+            raise self.error(f"{name} must be integers, found {dtype}")
 
     def sizes(self, value: Value | None, name: str) -> Dims:
         """The elements of a vector of sizes as scalar expressions; see `scalars`."""
@@ -287,8 +327,10 @@ class Emitter:
         """
         elements = self.elements(value)
         if elements is not None:
+            self._check_integers(DataType(elements.dtype), name)
             return elements.flat
         vector = self.tensor(value, name)
+        self._check_integers(self.dtype(vector), name)
         if self.ndim(vector) != 1:
             vector = op.reshape(vector, [1] if self.ndim(vector) == 0 else [-1])
         if self.dtype(vector) != "int64":
@@ -299,6 +341,8 @@ class Emitter:
         (length,) = self.dims(vector)
         if not isinstance(length, IntImm):
             raise self.error(f"the number of elements of {name} must be known", code="E6005")
+        if length.value > MAX_ELEMENTS:
+            self.unsupported(f"{name} of {length.value} sizes")
         dims = [self.fresh_dim(identifier(name), axis) for axis in range(length.value)]
         shape = self.builder.emit(op.tensor_to_shape(vector))
         self.builder.match_cast(shape, ShapeStructInfo(ShapeExpr(dims).values))
@@ -310,6 +354,10 @@ class Emitter:
     def may_be_negative(self, scalar: PrimExpr) -> bool:
         """True for an expression of scalars that were read from a tensor and may be negative."""
         return any(var in self._signed for var in free_vars(scalar))
+
+    def cast(self, x: RelaxExpr, dtype: str) -> RelaxExpr:
+        """A tensor converted to a dtype; itself if it has that."""
+        return x if self.dtype(x) == dtype else op.astype(x, dtype)
 
     def scalar(self, value: PrimExpr, dtype: str = "int64") -> RelaxExpr:
         """A scalar expression as a tensor without dimensions."""

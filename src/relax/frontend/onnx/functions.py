@@ -10,11 +10,19 @@ import onnx
 from onnx import FunctionProto, NodeProto, TypeProto, defs, helper
 
 from ...expr import Constant
-from ...ir import RelaxExpr
+from ...ir import DataType, RelaxExpr
 from ...prim import IntImm
 from ...struct_info import TensorStructInfo
-from .values import Elements, Optional, Strings
+from .values import Elements, Object, Optional, OptionalType, SequenceType, Strings, TensorType, ValueType
 from .values import Sequence as SequenceValue
+
+
+def schema_of(domain: str, name: str, opset: int) -> Any:
+    """The schema of an operator of the standard, None if there is none."""
+    try:
+        return defs.get_schema(name, opset, domain)
+    except defs.SchemaError:
+        return None
 
 
 def standard_function(
@@ -28,12 +36,11 @@ def standard_function(
 
     Some bodies depend on the node and on the types of its inputs; without a node, any function stands for them.
     """
-    try:
-        schema: Any = defs.get_schema(name, opset, domain)
-    except defs.SchemaError:
+    schema = schema_of(domain, name, opset)
+    if schema is None:
         return None
     if schema.has_function:
-        return _versioned(schema.function_body, opset, domain)
+        return _complete(schema.function_body, schema, opset)
     if not schema.has_context_dependent_function:
         return None
     if node is None:
@@ -43,17 +50,21 @@ def standard_function(
         return None
     body = FunctionProto()
     body.ParseFromString(text)
-    return _versioned(body, opset, domain)
+    return _complete(body, schema, opset)
 
 
-def _versioned(body: FunctionProto, opset: int, domain: str) -> FunctionProto:
-    """The body with the version of ONNX's own operators that it is written in."""
-    versioned = FunctionProto()
-    versioned.CopyFrom(body)
-    if not any(item.domain == "" for item in versioned.opset_import):
-        version = opset if domain == "" else onnx.defs.onnx_opset_version()
-        versioned.opset_import.append(helper.make_opsetid("", version))
-    return versioned
+def _complete(body: FunctionProto, schema: Any, opset: int) -> FunctionProto:
+    """The body with the version of ONNX's own operators that it is written in, and the defaults of its attributes."""
+    complete = FunctionProto()
+    complete.CopyFrom(body)
+    if not any(item.domain == "" for item in complete.opset_import):
+        version = opset if schema.domain == "" else onnx.defs.onnx_opset_version()
+        complete.opset_import.append(helper.make_opsetid("", version))
+    stated = {attribute.name for attribute in complete.attribute_proto}
+    for name, attribute in schema.attributes.items():
+        if name not in stated and attribute.default_value.name:
+            complete.attribute_proto.append(attribute.default_value)
+    return complete
 
 
 def context_types(inputs: Sequence[Any]) -> list[bytes]:
@@ -69,6 +80,8 @@ def _type_of(value: Any) -> TypeProto:
             return _tensor_type(dtype, array.shape)
         case Strings(array):
             return helper.make_tensor_type_proto(onnx.TensorProto.STRING, array.shape)
+        case Object(_, kind):
+            return _proto_of(kind)
         case SequenceValue(items):
             return helper.make_sequence_type_proto(_type_of(items[0]) if items else TypeProto())
         case Optional(inner):
@@ -81,6 +94,20 @@ def _type_of(value: Any) -> TypeProto:
             return _tensor_type(info.dtype.numpy(), dims)
         case _:
             return TypeProto()
+
+
+def _proto_of(kind: ValueType | None) -> TypeProto:
+    match kind:
+        case None:
+            return TypeProto()
+        case SequenceType(item):
+            return helper.make_sequence_type_proto(_proto_of(item))
+        case OptionalType(content):
+            return helper.make_optional_type_proto(_proto_of(content))
+        case TensorType("string", ndim):
+            return helper.make_tensor_type_proto(onnx.TensorProto.STRING, None if ndim < 0 else [None] * ndim)
+        case TensorType(dtype, ndim):
+            return _tensor_type(DataType(dtype).numpy(), None if ndim < 0 else [None] * ndim)
 
 
 def _tensor_type(dtype: Any, shape: Sequence[int | None] | None) -> TypeProto:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections import ChainMap
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence, Set
 from typing import Any, TypeAlias, cast
 
 import onnx
@@ -15,14 +15,16 @@ from onnx import FunctionProto, GraphProto, NodeProto
 
 from ...expr import Tuple, TupleGetItem
 from ...ir import Diagnostic, DiagnosticError, RelaxExpr, Span
-from ...struct_info import TensorStructInfo, TupleStructInfo
+from ...struct_info import ObjectStructInfo, TensorStructInfo, TupleStructInfo
 from . import registry
 from .elements import apply_rule
 from .emitter import Emitter
 from .functions import context_types, standard_function
 from .model import attribute_value, broken, node_span, node_title, sparse_to_array, subgraphs_of, to_array
 from .registry import Converter, Input
-from .values import Elements, Strings, Subgraph, Value
+from .validity import Signature, Signatures
+from .values import Elements, Object, Optional, Strings, Subgraph, Value
+from .values import Sequence as SequenceValue
 
 Names: TypeAlias = MutableMapping[str, "Value | None"]
 """The values of a graph by name."""
@@ -42,6 +44,7 @@ class GraphReader:
         functions: Mapping[tuple[str, str], FunctionProto],
     ) -> None:
         self.emitter, self.name, self.opsets, self.functions = emitter, name, dict(opsets), dict(functions)
+        self.signatures = Signatures()
         emitter.reader = self
         self._place: Span | None = None
         self._expanding: list[tuple[str, str]] = []
@@ -51,6 +54,7 @@ class GraphReader:
     def check_supported(self, graph: GraphProto) -> None:
         """Raise DiagnosticError with every operator, of all nodes, that there is no way to import."""
         missing: dict[tuple[str, str], list[tuple[int, NodeProto]]] = {}
+        broken_nodes: list[Diagnostic] = []
         pending = [(graph.node, self.opsets)]
         seen: set[tuple[str, str]] = set()
         while pending:
@@ -58,6 +62,18 @@ class GraphReader:
             for index, node in enumerate(nodes):
                 key = domain_of(node), node.op_type
                 pending += [(inner.node, opsets) for a in node.attribute for inner in subgraphs_of(a)]
+                function = self.functions.get(key)
+                signature = (
+                    self.signatures.get(*key, opsets.get(key[0], 1))
+                    if function is None
+                    else Signature.of_function(function)
+                )
+                for problem in () if signature is None else signature.problems(node):
+                    broken_nodes.append(
+                        Diagnostic(
+                            "E6002", f"{node_title(node)}: {problem}", node_span(self.name, index, node)
+                        )
+                    )
                 if key in self.functions:
                     if key not in seen:
                         seen.add(key)
@@ -66,8 +82,9 @@ class GraphReader:
                         )
                 elif not self._importable(key, opsets):
                     missing.setdefault(key, []).append((index, node))
-        if missing:
-            raise DiagnosticError(self._missing(key, nodes) for key, nodes in missing.items())
+        unsupported = [self._missing(key, nodes) for key, nodes in missing.items()]
+        if unsupported or broken_nodes:
+            raise DiagnosticError([*unsupported, *broken_nodes])
 
     def _importable(self, key: tuple[str, str], opsets: Mapping[str, int]) -> bool:
         opset = opsets.get(key[0], 1)
@@ -106,11 +123,20 @@ class GraphReader:
 
     def read(self, graph: GraphProto, names: Names) -> list[Value | None]:
         """Read the nodes of a graph; the values of its outputs. `names` holds its inputs, and grows."""
+        own = names.maps[0] if isinstance(names, ChainMap) else names
+        initialized = [tensor.name for tensor in graph.initializer]
+        initialized += [sparse.values.name for sparse in graph.sparse_initializer]
+        if len(set(initialized)) < len(initialized):
+            raise broken("two initializers of a graph have one name", self.name)
         for tensor in graph.initializer:
-            names.setdefault(tensor.name, constant_of(to_array(tensor, self.name), self.emitter))
+            if tensor.name not in own:
+                names[tensor.name] = constant_of(to_array(tensor, self.name), self.emitter)
         for sparse in graph.sparse_initializer:
-            names.setdefault(sparse.values.name, self.emitter.const(sparse_to_array(sparse, self.name)))
-        for index, node in in_order(graph.node, names, self.name):
+            if sparse.values.name not in own:
+                names[sparse.values.name] = self.emitter.const(sparse_to_array(sparse, self.name))
+        for index, node in in_order(
+            graph.node, {*initialized, *(item.name for item in graph.input)}, self.name
+        ):
             self._place = node_span(self.name, index, node) if not self._expanding else self._place
             self.node(node, names, self.opsets)
         return [self._output(output.name, names) for output in graph.output]
@@ -162,6 +188,11 @@ class GraphReader:
         if function is not None:
             return self._expand(function, node, inputs, names, opsets_of(function.opset_import))
         attributes = self._attributes(node, names)
+        special = registry.find(*key, emitter.opset, objects=True) if any(map(is_object, inputs)) else None
+        if special is not None:
+            results = self._convert(special, inputs, dict(attributes))
+            if results is not None:
+                return results
         if key[0] == "":
             known = apply_rule(emitter, node.op_type, inputs, attributes, len(node.output))
             if known is not None:
@@ -215,7 +246,9 @@ class GraphReader:
                 f"it has {len(inputs)} inputs, at most {len(entry.inputs)} are expected", code="E6002"
             )
         options = {
-            name: value for name, value in attributes.items() if name in entry.attributes or entry.takes_all
+            name: value
+            for name, value in attributes.items()
+            if name in entry.attributes or (entry.takes_all and name not in entry.positional)
         }
         for name, default in entry.attributes.items():
             if default is inspect.Parameter.empty and name not in options:
@@ -233,7 +266,10 @@ class GraphReader:
             case "Value":
                 return emitter.const(value) if _is_attribute(value) else value
             case "Tensor":
-                return emitter.tensor(emitter.const(value) if _is_attribute(value) else value, item.name)
+                tensor = emitter.tensor(emitter.const(value) if _is_attribute(value) else value, item.name)
+                if isinstance(tensor.struct_info_, ObjectStructInfo):
+                    emitter.unsupported(f"{item.name}, which is no tensor of numbers,")
+                return tensor
             case "Array":
                 return value if _is_attribute(value) else emitter.array(value, item.name)
             case "Ints":
@@ -265,11 +301,14 @@ class GraphReader:
         given |= {a.name: a for a in function.attribute_proto if a.name not in given}
         self._expanding.append(key)
         try:
-            for _, part in in_order(function.node, inner, self.name):
+            for _, part in in_order(function.node, set(function.input), self.name):
                 self.node(with_attributes(part, given), inner, opsets)
         finally:
             self._expanding.pop()
-        return [self._output(name, inner) for name in function.output]
+        used = dict(zip(function.output, node.output, strict=False))
+        return [  # bodies of the standard leave out what the node does not use
+            self._output(name, inner) if used.get(name) else inner.get(name) for name in function.output
+        ]
 
 
 def unpacked(emitter: Emitter, result: RelaxExpr) -> list[RelaxExpr]:
@@ -332,20 +371,27 @@ def _bind_attributes(node: NodeProto, given: Mapping[str, Any]) -> None:
         elif attribute.ref_attr_name in given:
             value = onnx.AttributeProto()
             value.CopyFrom(given[attribute.ref_attr_name])
+            if attribute.type not in (value.type, onnx.AttributeProto.UNDEFINED):
+                raise broken(
+                    f"the attribute {attribute.ref_attr_name} of the function's call has another type"
+                )
             value.name = attribute.name
             bound.append(value)
     del node.attribute[:]
     node.attribute.extend(bound)
 
 
-def in_order(nodes: Sequence[NodeProto], names: Names, model: str) -> list[tuple[int, NodeProto]]:
+def in_order(nodes: Sequence[NodeProto], inputs: Set[str], model: str) -> list[tuple[int, NodeProto]]:
     """Nodes with their numbers, each after those whose outputs it reads: their own order, if that is one.
 
-    Raises DiagnosticError if nodes depend on each other in a circle, or two compute a value of one name.
+    `inputs` are the names of the graph's inputs and initializers. Raises DiagnosticError if nodes depend on each other
+    in a circle, or two compute a value of one name.
     """
     makers: dict[str, int] = {}
     for index, node in enumerate(nodes):
         for output in node.output:
+            if output in inputs and output:
+                raise broken(f"{node_title(node)} computes {output!r}, which is an input of its graph", model)
             if output and makers.setdefault(output, index) != index:
                 raise broken(
                     f"two nodes compute {output!r}: {node_title(nodes[makers[output]])} and {node_title(node)}",
@@ -391,6 +437,11 @@ def _reads(node: NodeProto) -> set[str]:
 def _is_attribute(value: Any) -> bool:
     """True for what attributes hold, rather than a value of the graph."""
     return isinstance(value, (int, float, str, tuple)) or type(value).__module__ == "numpy"
+
+
+def is_object(value: Value | None) -> bool:
+    """True for a tensor of strings, a sequence or an optional value."""
+    return isinstance(value, (Object, Optional, SequenceValue, Strings))
 
 
 def is_tensor(value: Value | None) -> bool:

@@ -22,7 +22,8 @@ from onnx import GraphProto, ModelProto, ValueInfoProto
 from ...block_builder import BlockBuilder
 from ...expr import ShapeExpr, Tuple, Var
 from ...ir import Diagnostic, DiagnosticError, IRModule, RelaxExpr, StructInfo
-from ...prim import PrimExpr, const
+from ...prim import Add, FloorDiv, Mul, PrimExpr, Sub, const
+from ...prim.expr import BinaryExpr, binary
 from ...prim.expr import Var as PrimVar
 from ...runtime.nd import NDArray
 from ...runtime.nd import array as nd_array
@@ -31,10 +32,19 @@ from ...transform import ConvertToDataflow
 from .emitter import Emitter, identifier
 from .graph import GraphReader, Names, opsets_of
 from .model import broken, dtype_name, load_model, to_array
-from .values import Optional, Value
+from .objects import lowered, type_of_proto
+from .validity import check_structure
+from .values import Object, Optional, Strings, Value
 from .values import Sequence as SequenceValue
 
 Shapes: TypeAlias = Mapping[str, Sequence[Any]]
+_OPERATIONS: dict[type[ast.operator], type[BinaryExpr]] = {
+    ast.Add: Add,
+    ast.Sub: Sub,
+    ast.Mult: Mul,
+    ast.FloorDiv: FloorDiv,
+}
+"""The operations of dimensions such as ``past + 1``."""
 
 _SMALL = 1
 """Parameters with at most so many elements stay constants when parameters become inputs."""
@@ -57,6 +67,9 @@ def from_onnx(
     ``main`` after the inputs; their values are the attribute ``params`` of the function (see
     `relax.frontend.detach_params`), and ``num_input`` counts the inputs. With `sanitize_input_names`, names of inputs
     are made identifiers.
+
+    Sequences, optional values and tensors of strings are inputs and outputs of ``R.Object``: the compiled program takes
+    lists, None, and NumPy arrays of str or objects; what it returns of strings has ``.numpy()``.
 
     Raises DiagnosticError if the model is broken, or uses what is not supported: all operators that are not are listed.
     """
@@ -81,6 +94,9 @@ class _Importer:
         self, model: ModelProto, name: str, shapes: Shapes, dtypes: str | Mapping[str, str], opset: int | None
     ) -> None:
         self.graph, self.name = model.graph, name
+        if not model.graph.output:
+            raise broken("the model has no graph with outputs", name, "is it complete, and binary ONNX?")
+        check_structure(model, name)
         self.shapes, self.dtypes = shapes, dtypes
         self.opsets = opsets_of(model.opset_import)
         self.opsets[""] = opset or self.opsets.get("", onnx.defs.onnx_opset_version())
@@ -109,7 +125,9 @@ class _Importer:
         reader.check_supported(self.graph)
         self._declare_sizes()
         inputs = [self._parameter(item, sanitize) for item in self.inputs]
-        names: Names = {item.name: var for item, var in zip(self.inputs, inputs, strict=True)}
+        names: Names = {
+            item.name: self._value(item, var) for item, var in zip(self.inputs, inputs, strict=True)
+        }
         params = self._kept(names) if keep_params else {}
         attrs: dict[str, Any] = {"num_input": len(inputs)}
         if keep_params:
@@ -138,6 +156,8 @@ class _Importer:
                 return Tuple([self._result(emitter, item) for item in items])
             case Optional(inner) if inner is not None:
                 return self._result(emitter, inner)
+            case Optional() | Object() | Strings():
+                return lowered(emitter, value)
             case _:
                 return emitter.emit(emitter.tensor(value, "an output"))
 
@@ -159,6 +179,20 @@ class _Importer:
             return list(self.shapes[item.name])
         shape = item.type.tensor_type.shape
         return [_declared(dim) for dim in shape.dim]
+
+    def _value(self, item: ValueInfoProto, var: Var) -> Value:
+        """The value of an input: a tensor, or an object of the type that the model declares."""
+        if not isinstance(var.struct_info, ObjectStructInfo):
+            return var
+        if item.name in self.shapes:
+            message = f"shape_dict names {item.name!r}, which is no tensor of numbers"
+            raise DiagnosticError(Diagnostic("E6003", message, None, self.name))
+        kind = type_of_proto(item.type, f"{self.name}: input {item.name!r}")
+        if kind is None:
+            raise broken(
+                f"the input {item.name!r} has a type that is none of a tensor, a sequence and an optional"
+            )
+        return Object(var, kind)
 
     def _parameter(self, item: ValueInfoProto, sanitize: bool) -> Var:
         return Var(identifier(item.name) if sanitize else item.name, self._info(item))
@@ -203,21 +237,10 @@ class _Importer:
                 return self.sizes[name]
             case ast.Constant(int() as value):
                 return const(value, "int64")
-            case ast.BinOp(left, operator, right):
-                a, b = self._evaluate(left), self._evaluate(right)
-                match operator:
-                    case ast.Add():
-                        return a + b
-                    case ast.Sub():
-                        return a - b
-                    case ast.Mult():
-                        return a * b
-                    case ast.FloorDiv():
-                        return a // b
-                    case _:
-                        raise ValueError(text_of(operator))
+            case ast.BinOp(left, operator, right) if type(operator) in _OPERATIONS:
+                return binary(_OPERATIONS[type(operator)], self._evaluate(left), self._evaluate(right))
             case _:
-                raise ValueError(text_of(term))
+                raise ValueError(type(term).__name__)
 
 
 def _declared(dim: Any) -> int | str:
@@ -225,8 +248,3 @@ def _declared(dim: Any) -> int | str:
     if dim.HasField("dim_value") and dim.dim_value >= 0:
         return int(dim.dim_value)
     return str(dim.dim_param) if any(char.isalpha() for char in dim.dim_param) else ""
-
-
-def text_of(term: ast.AST) -> str:
-    """The class of a term, for errors."""
-    return type(term).__name__

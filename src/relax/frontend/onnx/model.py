@@ -5,6 +5,7 @@ What is wrong with a model is a diagnostic that names the file. External data is
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,11 +16,17 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
-from ...ir import Diagnostic, DiagnosticError, Source, Span
+from ...ir import DataType, Diagnostic, DiagnosticError, Source, Span
 from .values import Array
 
 BROKEN = "E6002"
 _LONGEST = 60
+
+_MOST_DENSE = 1 << 26
+"""Elements of a sparse tensor, which is made dense."""
+
+_MOST_OVERLAP = 4
+"""Times that the bytes of a file of external data are read, so that a small file stands for no memory without bound."""
 
 
 def broken(message: str, where: str = "", hint: str = "") -> DiagnosticError:
@@ -39,8 +46,6 @@ def load_model(path: str | os.PathLike[str]) -> ModelProto:
     except (DecodeError, ValueError, TypeError) as error:
         hint = "is the file complete, and binary ONNX?"
         raise broken(f"the file is not an ONNX model: {error}", str(name), hint) from None
-    if not model.HasField("graph") or (not model.graph.node and not model.graph.output):
-        raise broken("the file is not an ONNX model: it has no graph", str(name))
     _load_external(model, name)
     return model
 
@@ -48,43 +53,79 @@ def load_model(path: str | os.PathLike[str]) -> ModelProto:
 def _load_external(model: ModelProto, path: Path) -> None:
     """Read the external data of all tensors. Raises DiagnosticError for data outside of the model's folder."""
     folder = path.parent.resolve()
-    for tensor in tensors_of(model.graph):
+    read: dict[Path, int] = {}
+    for tensor in tensors_of(model):
         if tensor.data_location != TensorProto.EXTERNAL:
             continue
-        entries = {entry.key: entry.value for entry in tensor.external_data}
         where = f"{path}: tensor {tensor.name!r}"
-        file = (folder / entries.get("location", "")).resolve()
-        if not file.is_relative_to(folder) or file == folder:
-            raise broken("external data lies outside of the model's folder", where, "put it beside the model")
+        file, offset, size = _external_place(tensor, folder, where)
         try:
-            offset, length = int(entries.get("offset", 0)), int(entries.get("length", -1))
             with file.open("rb") as stream:
+                present = os.fstat(stream.fileno()).st_size
+                if present < offset + size:
+                    raise broken(
+                        f"external data has {max(present - offset, 0)} bytes, {size} are declared", where
+                    )
+                read[file] = read.get(file, 0) + size
+                if read[file] > _MOST_OVERLAP * present:
+                    raise broken("the external data of many tensors is the same", where)
                 stream.seek(offset)
-                data = stream.read(length)
-        except (OSError, ValueError, OverflowError) as error:
+                data = stream.read(size)
+        except OSError as error:
             raise broken(f"external data cannot be read: {error}", where) from None
-        if length >= 0 and len(data) < length:
-            raise broken(f"external data has {len(data)} bytes, {length} are declared", where)
         tensor.raw_data = data
         tensor.data_location = TensorProto.DEFAULT
         del tensor.external_data[:]
 
 
-def tensors_of(graph: GraphProto) -> list[TensorProto]:
-    """All tensors of a graph and the graphs within it: initializers, and attributes of nodes."""
+def _external_place(tensor: TensorProto, folder: Path, where: str) -> tuple[Path, int, int]:
+    """The file of a tensor's external data, where in it the data begins, and its size in bytes."""
+    entries: dict[Any, Any] = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    try:
+        file = (folder / location).resolve()
+        offset = int(entries.get("offset", 0))
+        length = int(entries["length"]) if "length" in entries else None
+    except (OSError, ValueError, TypeError, RuntimeError) as error:  # RuntimeError: links in a circle
+        raise broken(f"external data is declared wrong: {error}", where) from None
+    if not file.is_relative_to(folder) or file == folder:
+        raise broken("external data lies outside of the model's folder", where, "put it beside the model")
+    if not file.is_file():
+        raise broken(f"external data is not there: there is no file {location!r} beside the model", where)
+    size = _size_of(tensor, where)
+    if offset < 0 or length not in (None, size):
+        raise broken(f"external data of {length} bytes is declared, its shape has {size}", where)
+    return file, offset, size
+
+
+def _size_of(tensor: TensorProto, where: str) -> int:
+    """The bytes of a tensor's elements, as they are stored."""
+    dtype = dtype_name(tensor.data_type, where)
+    if dtype == "string" or any(dim < 0 for dim in tensor.dims):
+        raise broken("external data is no tensor of numbers", where)
+    return -(-math.prod(tensor.dims) * DataType(dtype).bits // 8)
+
+
+def tensors_of(model: ModelProto) -> list[TensorProto]:
+    """All tensors of a model: initializers, and attributes of nodes, in functions and graphs of any depth."""
     found: list[TensorProto] = []
-    pending = [graph]
+    pending: list[Any] = [model.graph, *model.functions]
     while pending:
         current = pending.pop()
-        found += current.initializer
-        for sparse in current.sparse_initializer:
-            found += [sparse.values, sparse.indices]
-        for node in current.node:
-            for attribute in node.attribute:
-                if attribute.HasField("t"):
-                    found.append(attribute.t)
-                found += attribute.tensors
-                pending += subgraphs_of(attribute)
+        attributes = [a for node in current.node for a in node.attribute]
+        sparse = [a.sparse_tensor for a in attributes if a.HasField("sparse_tensor")]
+        sparse += [item for a in attributes for item in a.sparse_tensors]
+        if isinstance(current, GraphProto):
+            found += current.initializer
+            sparse += current.sparse_initializer
+        else:
+            attributes += current.attribute_proto
+        for item in sparse:
+            found += [item.values, item.indices]
+        for attribute in attributes:
+            found += [attribute.t] if attribute.HasField("t") else []
+            found += attribute.tensors
+            pending += subgraphs_of(attribute)
     return found
 
 
@@ -102,33 +143,46 @@ def dtype_name(elem_type: int, where: str = "") -> str:
         return "string"
     try:
         dtype: Any = onnx.helper.tensor_dtype_to_np_dtype(elem_type)
-        return str(dtype.name)
     except KeyError:
         raise broken(f"{elem_type} is no element type", where) from None
+    name = str(dtype.name)
+    try:
+        DataType(name)
+    except ValueError:
+        message = f"the element type {name} is not supported"
+        raise DiagnosticError(Diagnostic("E6001", message, None, where)) from None
+    return name
 
 
 def to_array(tensor: TensorProto, where: str = "") -> Array:
-    """A tensor's elements. Raises DiagnosticError if they do not fit its shape."""
-    try:
-        array: Any = numpy_helper.to_array(tensor)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise broken(f"the tensor {tensor.name!r} cannot be read: {error}", where) from None
-    if tensor.data_type == TensorProto.STRING:
-        texts = [
-            item.decode("utf-8", "replace") if isinstance(item, bytes) else item for item in array.reshape(-1)
-        ]
-        strings: Array = np.empty(array.shape, dtype=object)
-        strings.reshape(-1)[:] = texts
-        return strings
+    """A tensor's elements. Raises DiagnosticError if they do not fit its shape, or are external data."""
+    if tensor.data_location == TensorProto.EXTERNAL:
+        message = f"the data of the tensor {tensor.name!r} is in another file"
+        raise broken(message, where, "give the path of the model, or call onnx.load_external_data_for_model")
     if any(dim < 0 for dim in tensor.dims):
         raise broken(f"the tensor {tensor.name!r} has a negative dimension", where)
+    dtype = dtype_name(tensor.data_type, where)
+    try:
+        array: Any = numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise broken(f"the tensor {tensor.name!r} cannot be read: {error}", where) from None
+    if dtype == "string":
+        strings: Array = np.empty(array.shape, dtype=object)
+        strings.reshape(-1)[:] = array.reshape(-1).tolist()
+        return strings
     return array
 
 
 def sparse_to_array(tensor: Any, where: str = "") -> Array:
     """A sparse tensor as a dense array."""
     values, indices = to_array(tensor.values, where), to_array(tensor.indices, where)
-    dense: Array = np.zeros(tuple(tensor.dims), values.dtype)
+    shape = tuple(tensor.dims)
+    if any(dim < 0 for dim in shape):
+        raise broken("a sparse tensor has a negative dimension", where)
+    if math.prod(shape) > _MOST_DENSE:
+        message = f"a sparse tensor of more than {_MOST_DENSE:,} elements is not supported"
+        raise DiagnosticError(Diagnostic("E6001", message, None, where))
+    dense: Array = np.zeros(shape, values.dtype)
     try:
         if indices.ndim == 1:
             dense.reshape(-1)[indices] = values

@@ -98,7 +98,44 @@ class Strings:
     """A NumPy array of str (dtype object)."""
 
 
-Value: TypeAlias = "RelaxExpr | Elements | Sequence | Optional | Strings"
+@dataclass(frozen=True)
+class TensorType:
+    """The type of a tensor, of numbers or strings."""
+
+    dtype: str
+    """The dtype; "string" for strings."""
+    ndim: int = -1
+    """The rank, -1 if it is not known."""
+
+
+@dataclass(frozen=True)
+class SequenceType:
+    """The type of a sequence; None for items of which nothing is known."""
+
+    item: ValueType | None
+
+
+@dataclass(frozen=True)
+class OptionalType:
+    """The type of an optional value; None for a content of which nothing is known."""
+
+    content: ValueType | None
+
+
+ValueType: TypeAlias = "TensorType | SequenceType | OptionalType"
+"""The type of a value of ONNX."""
+
+
+@dataclass(frozen=True, eq=False)
+class Object:
+    """A tensor of strings, a sequence or an optional value that there is only when the program runs."""
+
+    expr: RelaxExpr
+    """A leaf: a tuple of the machine, the null object or its content, a tensor of strings."""
+    type: ValueType
+
+
+Value: TypeAlias = "RelaxExpr | Elements | Sequence | Optional | Strings | Object"
 """A value of the model."""
 
 
@@ -115,11 +152,16 @@ __all__ = [
     "Dims",
     "Elements",
     "Ints",
+    "Object",
     "Optional",
+    "OptionalType",
     "Sequence",
+    "SequenceType",
     "Signed",
     "Strings",
     "Subgraph",
     "Tensor",
+    "TensorType",
     "Value",
+    "ValueType",
 ]

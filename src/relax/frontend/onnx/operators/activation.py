@@ -41,6 +41,11 @@ def leaky_relu(g: Emitter, x: Tensor, *, alpha: float = 0.01) -> Tensor:
     return op.nn.leakyrelu(x, alpha)
 
 
+@converter("PRelu")
+def prelu_of_channels(g: Emitter, x: Tensor, slope: Tensor) -> Tensor:
+    return op.nn.prelu(x, slope, axis=1)
+
+
 @converter("PRelu", since=7)
 def prelu(g: Emitter, x: Tensor, slope: Tensor) -> Tensor:
     if g.dtype(x).is_float and 0 < g.ndim(slope) <= g.ndim(x):
@@ -59,13 +64,13 @@ def _expm1_below(x: Tensor) -> Tensor:
     return op.subtract(op.exp(op.minimum(x, 0.0)), 1.0)
 
 
-@converter("Elu", since=6)
+@converter("Elu")
 @in_float32
 def elu(g: Emitter, x: Tensor, *, alpha: float = 1.0) -> Tensor:
     return op.where(op.greater(x, 0.0), x, op.multiply(_expm1_below(x), alpha))
 
 
-@converter("Selu", since=6)
+@converter("Selu")
 @in_float32
 def selu(
     g: Emitter, x: Tensor, *, alpha: float = 1.6732632423543772, gamma: float = 1.0507009873554805
@@ -115,7 +120,8 @@ def mish(g: Emitter, x: Tensor) -> Tensor:
 
 @converter("Gelu")
 def gelu(g: Emitter, x: Tensor, *, approximate: str = "none") -> Tensor:
-    return op.nn.gelu_tanh(x) if approximate == "tanh" else op.nn.gelu(x)
+    near = g.choice(approximate, "approximate", ("none", "tanh")) == "tanh"
+    return op.nn.gelu_tanh(x) if near else op.nn.gelu(x)
 
 
 @converter("Swish")
@@ -175,7 +181,7 @@ def hardmax(g: Emitter, x: Tensor, *, axis: int = -1) -> Tensor:
     place = g.axis(axis, len(dims))
     one, zero = (PrimValue(const(value, _float32_at_least(dtype))) for value in (1.0, 0.0))
     chosen = op.one_hot(op.argmax(x, axis=place), one, zero, PrimValue(dims[place]), axis=place)
-    return op.astype(chosen, dtype)
+    return g.cast(chosen, dtype)
 
 
 def _float32_at_least(dtype: DataType) -> str:

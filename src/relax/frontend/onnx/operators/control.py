@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, TypeAlias
 
 from .... import op
@@ -38,10 +39,32 @@ from ....expr import (
 from ....ir import RelaxExpr, StructInfo
 from ....prim import IntImm, PrimExpr, const, free_vars
 from ....prim.expr import Var as PrimVar
-from ....struct_info import FuncStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
+from ....struct_info import (
+    FuncStructInfo,
+    ObjectStructInfo,
+    PrimStructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 from ..emitter import Emitter
+from ..objects import lowered, raised, run, type_of, type_of_proto, united
 from ..registry import converter
-from ..values import Elements, Ints, Subgraph, Tensor, Value
+from ..values import (
+    Elements,
+    Ints,
+    Object,
+    Optional,
+    OptionalType,
+    Strings,
+    Subgraph,
+    Tensor,
+    TensorType,
+    Value,
+    ValueType,
+)
+from ..values import (
+    Sequence as SequenceValue,
+)
 
 MOST_ITERATIONS = 1 << 40
 """A trip count from the data is cut to this; exporters write the greatest int64 for "until the condition fails"."""
@@ -54,14 +77,34 @@ def if_(g: Emitter, cond: Value, *, then_branch: Subgraph, else_branch: Subgraph
     if truth is not None:
         return g.reader.read_subgraph(then_branch if truth else else_branch, [])
     test = _scalar(g, g.tensor(cond, "cond"))
+    graphs = then_branch, else_branch
+    if len(then_branch.graph.output) != len(else_branch.graph.output):
+        raise g.error("its branches have different numbers of outputs", code="E6002")
+    declared = [
+        united(*(type_of_proto(graph.graph.output[i].type) for graph in graphs))
+        for i in range(len(then_branch.graph.output))
+    ]
     branches: list[Any] = []
-    for graph, holds in ((then_branch, True), (else_branch, False)):
+    types: list[ValueType | None] = list(declared)
+    for graph, holds in zip(graphs, (True, False), strict=True):
         with g.branch() as branch, g.builder.given(test, holds):
-            values = [g.tensor(value, "an output of a branch") for value in g.reader.read_subgraph(graph, [])]
-            branches.append(branch.finish(_together(values)))
+            values = g.reader.read_subgraph(graph, [])
+            branches.append(branch.finish(_together([lowered(g, value) for value in values])))
+            types = [
+                united(kind, OptionalType(None) if value is None else type_of(g, value))
+                for kind, value in zip(types, values, strict=True)
+            ]
     result = g.emit(If(test, *branches), next(filter(None, g.outputs), ""))
-    count = len(then_branch.graph.output)
-    return [result] if count == 1 else [TupleGetItem(result, index) for index in range(count)]
+    count = len(declared)
+    fields = [result] if count == 1 else [TupleGetItem(result, index) for index in range(count)]
+    return [
+        field if _is_tensor(kind) else raised(g, g.emit(field), kind)
+        for field, kind in zip(fields, types, strict=True)
+    ]
+
+
+def _is_tensor(kind: ValueType | None) -> bool:
+    return isinstance(kind, TensorType) and kind.dtype != "string"
 
 
 def _scalar(g: Emitter, cond: RelaxExpr) -> RelaxExpr:
@@ -85,28 +128,54 @@ class Step:
     slices: list[RelaxExpr]
 
 
+StateInfo: TypeAlias = "TensorStructInfo | ObjectStructInfo"
+
 Body: TypeAlias = Callable[[PrimVar, "RelaxExpr | None", list[RelaxExpr]], Step]
 """The body of a loop, read from the iteration's number, the condition and the states."""
 
 
 @converter("Loop")
 def loop(
-    g: Emitter, M: Value | None, cond: Value | None, *v_initial: Tensor, body: Subgraph
+    g: Emitter, M: Value | None, cond: Value | None, *v_initial: Value | None, body: Subgraph
 ) -> Sequence[Any]:
     count = len(v_initial)
+    _check_body(g, body, count + 2, count + 1)
+    types = [_state_type(g, *pair) for pair in zip(v_initial, body.graph.input[2:], strict=True)]
+
+    def value_of(state: RelaxExpr, kind: ValueType | None) -> Value:
+        return state if kind is None else raised(g, state, kind)
 
     def step(i: PrimVar, proceed: RelaxExpr | None, states: list[RelaxExpr]) -> Step:
         keeps = g.const(True, "bool") if proceed is None else proceed
-        results = g.reader.read_subgraph(body, [Elements.of(i), keeps, *states])
-        after, *rest = [g.tensor(value, "an output of the body") for value in results]
-        always = (isinstance(after, Constant) and bool(after.data)) or (proceed is None and after is keeps)
-        return Step(None if always else _scalar(g, after), rest[:count], rest[count:])
+        inputs = [value_of(*pair) for pair in zip(states, types, strict=True)]
+        after, *rest = g.reader.read_subgraph(body, [Elements.of(i), keeps, *inputs])
+        going = g.tensor(after, "the condition")
+        always = (isinstance(going, Constant) and bool(going.data)) or (proceed is None and going is keeps)
+        new = [
+            g.tensor(value, "a state of the loop") if kind is None else lowered(g, value)
+            for value, kind in zip(rest[:count], types, strict=True)
+        ]
+        slices = [g.tensor(value, "an output of the body") for value in rest[count:]]
+        return Step(None if always else _scalar(g, going), new, slices)
 
     first = None if cond is None else _scalar(g, g.tensor(cond, "cond"))
     if isinstance(first, Constant) and bool(first.data):
         first = None
-    runner = _Loop(g, _trip_count(g, M), first, list(v_initial), step, ())
-    return runner.run()
+    initial = [
+        g.tensor(value, "a state of the loop") if kind is None else lowered(g, value)
+        for value, kind in zip(v_initial, types, strict=True)
+    ]
+    held = [kind is not None for kind in types]
+    results = _Loop(g, _trip_count(g, M), first, initial, step, (), held).run()
+    return [*(value_of(*pair) for pair in zip(results[:count], types, strict=True)), *results[count:]]
+
+
+def _state_type(g: Emitter, value: Value | None, declared: Any) -> ValueType | None:
+    """The type of a state that is no tensor of numbers, None for one that is."""
+    if not isinstance(value, (Object, Optional, SequenceValue, Strings, NoneType)):
+        kind = type_of_proto(declared.type)
+        return None if kind is None or _is_tensor(kind) else kind
+    return united(type_of_proto(declared.type), None if value is None else type_of(g, value))
 
 
 def _trip_count(g: Emitter, value: Value | None) -> PrimExpr | None:
@@ -133,29 +202,74 @@ def scan(
     scan_output_directions: Ints = (),
 ) -> Sequence[Any]:
     count = len(inputs) - num_scan_inputs
+    if not 0 < num_scan_inputs <= len(inputs):
+        raise g.error(f"num_scan_inputs is {num_scan_inputs}, of {len(inputs)} inputs", code="E6003")
+    _check_body(g, body, len(inputs), count)
     states, scanned = list(inputs[:count]), inputs[count:]
+    chosen = scan_input_axes or [0] * len(scanned)
     axes = [
         g.axis(axis, g.ndim(x))
-        for axis, x in zip(scan_input_axes or [0] * len(scanned), scanned, strict=True)
+        for axis, x in zip(g.fitting(chosen, len(scanned), "scan_input_axes"), scanned, strict=True)
     ]
-    lengths = [g.dims(x)[axis] for x, axis in zip(scanned, axes, strict=True)]
-    trip = lengths[0]
+    trip = g.dims(scanned[0])[axes[0]]
+    scanned = [_of_length(g, x, axis, trip) for x, axis in zip(scanned, axes, strict=True)]
     backwards = scan_input_directions or [0] * len(scanned)
+    g.fitting(backwards, len(scanned), "scan_input_directions")
 
     def step(i: PrimVar, proceed: RelaxExpr | None, states: list[RelaxExpr]) -> Step:
-        places = [trip - 1 - i if back else i for back in backwards]
-        slices = [op.take(x, PrimValue(p), axis) for x, p, axis in zip(scanned, places, axes, strict=True)]
+        numbers = [trip - 1 - i if back else i for back in backwards]
+        slices = [op.take(x, PrimValue(p), axis) for x, p, axis in zip(scanned, numbers, axes, strict=True)]
         results = g.reader.read_subgraph(body, [*states, *(g.emit(part) for part in slices)])
         tensors = [g.tensor(value, "an output of the body") for value in results]
         return Step(None, tensors[:count], tensors[count:])
 
+    stacked = len(body.graph.output) - count
+    places = g.fitting(scan_output_axes or [0] * stacked, stacked, "scan_output_axes")
     prepended = [bool(direction) for direction in scan_output_directions]
     results = _Loop(g, trip, None, states, step, prepended).run()
-    outputs = [
-        _moved(g, x, axis)
-        for x, axis in zip(results[count:], scan_output_axes or [0] * len(results), strict=False)
-    ]
+    outputs = [_moved(g, x, axis) for x, axis in zip(results[count:], places, strict=True)]
     return [*results[:count], *outputs]
+
+
+@converter("Scan", since=8)
+def scan_of_batches(
+    g: Emitter,
+    sequence_lens: Value | None,
+    *inputs: Tensor,
+    body: Subgraph,
+    num_scan_inputs: int,
+    directions: Ints = (),
+) -> Sequence[Any]:
+    """The first axis is the batch, each row of which is scanned along the second."""
+    if sequence_lens is not None:
+        g.unsupported("a length for each row of the batch")
+    batch = g.dims(inputs[0])[0]
+    batches = [_of_length(g, x, 0, batch) for x in inputs]
+
+    def step(i: PrimVar, proceed: RelaxExpr | None, states: list[RelaxExpr]) -> Step:
+        rows = [g.emit(op.take(x, PrimValue(i), 0)) for x in batches]
+        results = scan(g, *rows, body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions)
+        return Step(None, [], [g.emit(result) for result in results])
+
+    return _Loop(g, batch, None, [], step, ()).run()
+
+
+def _check_body(g: Emitter, body: Subgraph, inputs: int, outputs: int) -> None:
+    """Raise DiagnosticError if the body of a loop has not this number of inputs, or fewer outputs."""
+    graph = body.graph
+    if len(graph.input) != inputs:
+        raise g.error(f"its graph has {len(graph.input)} inputs, {inputs} are passed", code="E6002")
+    if len(graph.output) < outputs:
+        raise g.error(f"its graph has {len(graph.output)} outputs, expected {outputs} or more", code="E6002")
+
+
+def _of_length(g: Emitter, x: Tensor, axis: int, length: PrimExpr) -> Tensor:
+    """A scanned input, which has as many slices as the others: checked when it runs, if that is not known."""
+    dims = list(g.dims(x))
+    if g.is_true(dims[axis].equal(length)):
+        return x
+    dims[axis] = length
+    return g.builder.match_cast(x, TensorStructInfo(ShapeExpr(dims), g.dtype(x)))
 
 
 def _moved(g: Emitter, x: RelaxExpr, axis: int) -> RelaxExpr:
@@ -177,13 +291,21 @@ class _Loop:
         states: list[RelaxExpr],
         body: Body,
         prepended: Sequence[bool],
+        held: Sequence[bool] = (),
     ) -> None:
         self.g, self.trip, self.proceed, self.states, self.body = g, trip, proceed, states, body
         self.prepended = prepended
         self.index = PrimVar(g.builder.get_unique_name("i"), "int64")
-        self.infos = [g.info(state) for state in states]
+        self.held = held or [False] * len(states)
+        self.infos = [self._info(index, state) for index, state in enumerate(states)]
         self.slices: list[TensorStructInfo] = []
+        self.varying: list[bool] = []
+        """True for an output whose slices have sizes that each iteration tells: they are kept as a sequence."""
         self.conditional = proceed is not None
+
+    def _info(self, index: int, state: RelaxExpr) -> TensorStructInfo | ObjectStructInfo:
+        """The struct info of a state; one that is no tensor is an object in every iteration."""
+        return ObjectStructInfo() if self.held[index] else self.g.info(state)
 
     def run(self) -> list[RelaxExpr]:
         """Emit the loop; the last states, then the outputs."""
@@ -209,7 +331,7 @@ class _Loop:
             step = self._step(params)
             slices = [g.info(part) for part in step.slices]
             infos = [
-                self._generalised(index, old, g.info(new))
+                self._generalised(index, old, self._info(index, new))
                 for index, (old, new) in enumerate(zip(self.infos, step.states, strict=True))
             ]
         conditional = self.conditional or step.proceed is not None
@@ -217,15 +339,17 @@ class _Loop:
             a is b for a, b in zip(infos, self.infos, strict=True)
         )
         self.infos, self.slices, self.conditional = infos, slices, conditional
-        for info in slices if settled else ():
-            used = {var for dim in info.dims or () for var in free_vars(dim)}
-            if info.dims is None or not used <= outside:
-                g.unsupported("an output of a loop whose size changes from iteration to iteration")
+        self.varying = [
+            info.dims is None or not {var for dim in info.dims for var in free_vars(dim)} <= outside
+            for info in slices
+        ]
         return settled
 
-    def _generalised(self, index: int, old: TensorStructInfo, new: TensorStructInfo) -> TensorStructInfo:
+    def _generalised(self, index: int, old: StateInfo, new: StateInfo) -> StateInfo:
         """The struct info of a state for all iterations: a shape variable for each dimension that changes."""
         g = self.g
+        if isinstance(old, ObjectStructInfo) or isinstance(new, ObjectStructInfo):
+            return old
         if old.dtype != new.dtype or old.ndim != new.ndim or old.dims is None or new.dims is None:
             found = f"{old.dtype} of rank {old.ndim}, then {new.dtype} of rank {new.ndim}"
             raise g.error(f"the dtype and rank of a loop's state {index} must not change, found {found}")
@@ -242,10 +366,10 @@ class _Loop:
     @property
     def _own(self) -> set[PrimExpr]:
         """Shape variables of the loop's own, which take any size."""
-        initial = {dim for state in self.states for dim in self.g.dims(state)}
-        return {
-            d for info in self.infos for d in info.dims or () if isinstance(d, PrimVar) and d not in initial
-        }
+        tensors = [state for state, held in zip(self.states, self.held, strict=True) if not held]
+        initial = {dim for state in tensors for dim in self.g.dims(state)}
+        infos = [info for info in self.infos if isinstance(info, TensorStructInfo)]
+        return {d for info in infos for d in info.dims or () if isinstance(d, PrimVar) and d not in initial}
 
     # -- the function
 
@@ -256,7 +380,10 @@ class _Loop:
             params.append(Var(names("proceed"), TensorStructInfo(ShapeExpr([]), "bool")))
         params += [Var(names("state"), info) for info in self.infos]
         outputs = [
-            TensorStructInfo(ShapeExpr([self.index, *(info.dims or ())]), info.dtype) for info in self.slices
+            ObjectStructInfo()
+            if varies
+            else TensorStructInfo(ShapeExpr([self.index, *(info.dims or ())]), info.dtype)
+            for info, varies in zip(self.slices, self.varying, strict=True)
         ]
         return params + [Var(names("outputs"), info) for info in outputs]
 
@@ -273,7 +400,10 @@ class _Loop:
         params = self._params()
         proceed, states, outputs = self._taken_apart(params)
         ret = TupleStructInfo(
-            [*(self._returned(info) for info in self.infos), *map(_of_any_length, self.slices)]
+            [
+                *(self._returned(info) for info in self.infos),
+                *map(_of_any_length, self.slices, self.varying),
+            ]
         )
         pure = builder.function_scopes[-1].is_pure
         name = Var(
@@ -303,7 +433,9 @@ class _Loop:
         builder.emit_normalized(VarBinding(name, Function(params, body, ret, pure, {})))
         return name
 
-    def _returned(self, info: TensorStructInfo) -> StructInfo:
+    def _returned(self, info: StateInfo) -> StructInfo:
+        if isinstance(info, ObjectStructInfo):
+            return info
         own = self._own
         changes = any(dim in own for dim in info.dims or ())
         return TensorStructInfo(None, info.dtype, None, info.ndim) if changes else info
@@ -316,32 +448,41 @@ class _Loop:
         return within if proceed is None else g.emit(op.logical_and(op.full((), within, "bool"), proceed))
 
     def _grown(self, index: int, outputs: RelaxExpr, part: RelaxExpr) -> RelaxExpr:
-        row = op.expand_dims(part, 0)
         first = index < len(self.prepended) and self.prepended[index]
+        if self.varying[index]:
+            return run(self.g, "sequence_insert", outputs, part, self.g.const(0, "int64") if first else None)
+        row = op.expand_dims(part, 0)
         return op.concat([row, outputs] if first else [outputs, row], axis=0)
 
     # -- its call
 
     def _call(self, function: Var) -> list[RelaxExpr]:
         g = self.g
-        empty = [op.zeros(ShapeExpr([0, *(info.dims or ())]), info.dtype) for info in self.slices]
+        empty = [
+            run(g, "sequence") if varies else op.zeros(ShapeExpr([0, *(info.dims or ())]), info.dtype)
+            for info, varies in zip(self.slices, self.varying, strict=True)
+        ]
         going = [] if not self.conditional else [self.proceed or g.const(True, "bool")]
         arguments = [PrimValue(const(0, "int64")), *going, *self.states, *map(g.emit, empty)]
         result = g.builder.emit(Call(function, tuple(arguments)))
         parts = [g.builder.emit(TupleGetItem(result, i)) for i in range(len(self.infos) + len(self.slices))]
         states = [g.sized(part) for part in parts[: len(self.infos)]]
-        return states + [
-            self._output(x, info) for x, info in zip(parts[len(states) :], self.slices, strict=True)
-        ]
+        outputs = zip(parts[len(states) :], self.slices, self.varying, strict=True)
+        return states + [self._output(x, info, varies) for x, info, varies in outputs]
 
-    def _output(self, x: RelaxExpr, info: TensorStructInfo) -> RelaxExpr:
+    def _output(self, x: RelaxExpr, info: TensorStructInfo, varies: bool) -> RelaxExpr:
         """An output with its length, which is the trip count if nothing else ends the loop."""
         g = self.g
+        if varies:
+            stacked = TensorStructInfo(None, info.dtype, None, info.ndim + 1)
+            return run(g, "sequence_stack", x, info.ndim, str(info.dtype), info=stacked)
         if self.conditional or self.trip is None or not g.is_true(self.trip >= 0):
             return g.sized(x)
         shape = ShapeExpr([self.trip, *(info.dims or ())])
         return g.builder.match_cast(x, TensorStructInfo(shape, info.dtype))
 
 
-def _of_any_length(info: TensorStructInfo) -> StructInfo:
+def _of_any_length(info: TensorStructInfo, varies: bool) -> StructInfo:
+    if varies:
+        return ObjectStructInfo()
     return TensorStructInfo(None, info.dtype, None, info.ndim + 1)

@@ -12,7 +12,6 @@ from ....expr import PrimValue, ShapeExpr
 from ....ir import DataType
 from ....prim import const
 from ..emitter import Emitter
-from ..model import dtype_name
 from ..registry import converter, register
 from ..values import Array, Dims, Ints, Strings, Tensor, Value
 
@@ -52,21 +51,26 @@ def constant(
 
 @converter("ConstantOfShape")
 def constant_of_shape(g: Emitter, shape: Dims, *, value: Array | None = None) -> Tensor:
-    number = g.const(0, "float32") if value is None else g.const(np.asarray(value).reshape(-1)[0])
+    if value is not None and (value.size != 1 or value.dtype == object):
+        raise g.error("value must be one number", code="E6002")
+    number = g.const(0, "float32") if value is None else g.const(np.squeeze(value))
     return op.full(ShapeExpr(shape), number)
 
 
 @converter("EyeLike")
 def eye_like(g: Emitter, x: Tensor, *, dtype: int | None = None, k: int = 0) -> Tensor:
-    return op.eye_like(x, k, dtype=g.dtype(x) if dtype is None else dtype_name(dtype))
+    return op.eye_like(x, k, dtype=g.dtype(x) if dtype is None else g.numbers(dtype))
 
 
 # ------------------------------------------------------------------------------------- Range
 
 
 @converter("Range")
-def range_(g: Emitter, start: Value, limit: Value, delta: Value) -> Tensor:
-    """From scalars; a range of floats that are no constants is computed from tensors."""
+def range_(g: Emitter, start: Value, limit: Value, delta: Value, *, stash_type: int = FLOAT) -> Tensor:
+    """From scalars; a range of floats that are no constants is computed from tensors.
+
+    The elements of narrow floats are computed in float32, or in float64 if `stash_type` says so.
+    """
     scalars = [g.elements(value) for value in (start, limit, delta)]
     bounds = [scalar for scalar in scalars if scalar is not None and scalar.array.size == 1]
     if len(bounds) == 3:
@@ -77,18 +81,19 @@ def range_(g: Emitter, start: Value, limit: Value, delta: Value) -> Tensor:
     dtype = g.dtype(tensors[0])
     first, last, step = (g.emit(op.reshape(x, ())) if g.ndim(x) else x for x in tensors)
     (count,) = g.sizes(_number_of_steps(g, first, last, step), "count")
-    steps = op.astype(op.arange(PrimValue(count)), dtype)
-    return op.add(op.multiply(steps, step), first)
+    wide = g.numbers(stash_type) if dtype.is_float and dtype.bits < 32 else dtype
+    steps = op.multiply(g.cast(op.arange(PrimValue(count)), wide), g.cast(step, wide))
+    return g.cast(op.add(steps, g.cast(first, wide)), dtype)
 
 
 def _number_of_steps(g: Emitter, first: Tensor, last: Tensor, step: Tensor) -> Tensor:
-    """How many elements a range has, whose bounds are scalar tensors."""
+    """The number of elements of a range whose bounds are scalar tensors."""
     dtype = g.dtype(first)
     if dtype.is_float:
-        wide = [op.astype(x, "float64") for x in (first, last, step)]
+        wide = [g.cast(x, "float64") for x in (first, last, step)]
         count = op.astype(op.ceil(op.divide(op.subtract(wide[1], wide[0]), wide[2])), "int64")
     else:
-        first, last, step = (op.astype(x, "int64") for x in (first, last, step))
+        first, last, step = (g.cast(x, "int64") for x in (first, last, step))
         count = op.negative(op.floor_divide(op.subtract(first, last), step))
     return g.emit(op.maximum(count, 0))
 
@@ -98,8 +103,8 @@ def _number_of_steps(g: Emitter, first: Tensor, last: Tensor, step: Tensor) -> T
 
 def _window(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def convert(g: Emitter, size: Dims, *, output_datatype: int = FLOAT, periodic: int = 1) -> Tensor:
-        dtype = dtype_name(output_datatype)
-        return function(PrimValue(size[0]), PrimValue(const(bool(periodic), "bool")), dtype)
+        dtype = g.numbers(output_datatype)
+        return function(PrimValue(g.single(size, "size")), PrimValue(const(bool(periodic), "bool")), dtype)
 
     return convert
 
@@ -109,39 +114,14 @@ def _hamming(size: PrimValue, periodic: PrimValue, dtype: str) -> Tensor:
     return op.hamming_window(size, periodic, alpha, beta, dtype=dtype)
 
 
-register("HannWindow", _window(lambda size, periodic, dtype: op.hann_window(size, periodic, dtype)))
+def _hann(size: PrimValue, periodic: PrimValue, dtype: str) -> Tensor:
+    return op.hann_window(size, periodic, dtype)
+
+
+def _blackman(size: PrimValue, periodic: PrimValue, dtype: str) -> Tensor:
+    return op.blackman_window(size, periodic, dtype=dtype)
+
+
+register("BlackmanWindow", _window(_blackman))
 register("HammingWindow", _window(_hamming))
-register(
-    "BlackmanWindow", _window(lambda size, periodic, dtype: op.blackman_window(size, periodic, dtype=dtype))
-)
-
-
-# ------------------------------------------------------------------------------------- Dropout
-
-
-@converter("Dropout", since=7)
-def dropout_without_training(g: Emitter, x: Tensor, *, ratio: float = 0.5) -> Any:
-    return _everything_kept(g, x, "bool" if g.opset >= 10 else str(g.dtype(x)))
-
-
-@converter("Dropout", since=12)
-def dropout(
-    g: Emitter,
-    x: Tensor,
-    ratio: Value | None = None,
-    training_mode: Value | None = None,
-    *,
-    seed: int = 0,
-) -> Any:
-    training = False if training_mode is None else bool(g.array(training_mode, "training_mode"))
-    share = 0.5 if ratio is None or not training else float(g.array(ratio, "ratio"))
-    if training and share > 0:
-        g.unsupported("dropping elements at random, in training mode,")
-    return _everything_kept(g, x, "bool")
-
-
-def _everything_kept(g: Emitter, x: Tensor, dtype: str) -> Any:
-    """The tensor itself, and a mask of ones if one is asked for."""
-    if not any(g.outputs[1:]):
-        return x
-    return x, op.ones(ShapeExpr(g.dims(x)), dtype)
+register("HannWindow", _window(_hann))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
 from .... import op
 from ....expr import ShapeExpr
 from ....prim import IntImm, PrimExpr, cast, intrin, simplify
-from ..emitter import Emitter
+from ....struct_info import TensorStructInfo
+from ..emitter import FAR, Emitter
+from ..objects import run
 from ..registry import converter
 from ..values import Array, Dims, Elements, Ints, Tensor, Value
 
@@ -37,7 +40,7 @@ def resize(
     places = g.axes(axes or None, ndim)
     dims = [g.dims(X)[axis] for axis in places]
     if _is_given(g, sizes):
-        goals: Sequence[PrimExpr] = g.sizes(sizes, "sizes")
+        goals: Sequence[PrimExpr] = g.fitting(g.sizes(sizes, "sizes"), len(dims), "sizes")
         factors = None
         if keep_aspect_ratio_policy != "stretch":
             goals, factors = _kept_ratio(g, dims, goals, keep_aspect_ratio_policy)
@@ -103,6 +106,9 @@ def _scaled(g: Emitter, dims: Sequence[PrimExpr], scales: Value | None) -> tuple
         lengths = op.shape_to_tensor(ShapeExpr(dims))
         product = op.floor(op.multiply(op.astype(lengths, "float32"), factors))
         return list(g.sizes(g.emit(op.astype(product, "int64")), "scaled")), factors
+    g.fitting(numbers, len(dims), "scales")
+    if not all(0 <= number < FAR for number in numbers):  # NaN included
+        raise g.error(f"scales must be positive numbers, found {numbers.tolist()}", code="E6003")
     goals = [_times(size, float(number)) for size, number in zip(dims, numbers, strict=True)]
     return goals, factors
 
@@ -117,7 +123,7 @@ def _times(size: PrimExpr, factor: float) -> PrimExpr:
     """The floor of a size times a number, in integers where the number is a whole one or the part of one."""
     if factor == int(factor):
         return simplify(size * int(factor))
-    if factor and 1 / factor == int(1 / factor):
+    if factor > 1 / FAR and 1 / factor == int(1 / factor):
         return simplify(size // int(1 / factor))
     if isinstance(size, IntImm):
         return simplify(size * 0 + int(size.value * factor))
@@ -295,3 +301,16 @@ def col2im(
         padding=tuple(pads) or (0,) * (2 * rank),
         dilation=tuple(dilations) or (1,) * rank,
     )
+
+
+# ------------------------------------------------------------------------------------- image files
+
+
+@converter("ImageDecoder", since=20)
+def image_decoder(g: Emitter, encoded_stream: Tensor, *, pixel_format: str = "RGB") -> Tensor:
+    if pixel_format not in ("RGB", "BGR", "Grayscale"):
+        raise g.error(f"{pixel_format!r} is no pixel format", code="E6002")
+    if importlib.util.find_spec("PIL") is None:
+        g.unsupported("an image file without Pillow", "pip install pillow")
+    info = TensorStructInfo(None, "uint8", None, 3)
+    return run(g, "decode_image", encoded_stream, pixel_format, info=info)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from .... import op
-from ....expr import PrimValue
-from ....prim import PrimExpr, const
+from ....expr import Call, Constant, PrimValue, Var
+from ....op import is_call_of
+from ....op.creation import Full
+from ....prim import const
 from ..emitter import Emitter
 from ..registry import converter
 from ..values import Signed, Tensor
@@ -42,28 +44,30 @@ def compress(g: Emitter, data: Tensor, condition: Tensor, *, axis: int | None = 
 _REDUCTIONS = {"none": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
 
 
+def _reduction(g: Emitter, name: str) -> str:
+    return _REDUCTIONS[g.choice(name, "reduction", tuple(_REDUCTIONS))]
+
+
 @converter("Scatter", "ScatterElements")
 def scatter_elements(
     g: Emitter, data: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none"
 ) -> Tensor:
-    return op.scatter_elements(data, indices, updates, axis, _REDUCTIONS[reduction])
+    return op.scatter_elements(data, indices, updates, axis, _reduction(g, reduction))
 
 
 @converter("ScatterND")
 def scatter_nd(
     g: Emitter, data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none"
 ) -> Tensor:
-    return op.scatter_nd(data, indices, updates, _REDUCTIONS[reduction])
+    return op.scatter_nd(data, indices, updates, _reduction(g, reduction))
 
 
 @converter("OneHot", since=9)
 def one_hot(g: Emitter, indices: Tensor, depth: Signed, values: Tensor, *, axis: int = -1) -> Tensor:
-    size = depth[0]
-    index = indices if g.dtype(indices).is_integer else op.astype(indices, "int64")
-    index = g.emit(index)
+    size = g.single(depth, "depth")
+    index = indices
     if not g.dtype(index).is_uint:
-        if g.dtype(index) != "int64":
-            index = g.emit(op.astype(index, "int64"))
+        index = g.emit(g.cast(index, "int64"))
         index = op.where(op.less(index, 0), op.add(index, g.scalar(size)), index)
     on, off = (PrimValue(const(value, "bool")) for value in (True, False))
     chosen = op.one_hot(index, on, off, PrimValue(size), axis=axis)
@@ -76,7 +80,18 @@ def one_hot(g: Emitter, indices: Tensor, depth: Signed, values: Tensor, *, axis:
 
 @converter("NonZero")
 def nonzero(g: Emitter, x: Tensor) -> Tensor:
+    if g.ndim(x) == 1 and _is_filled(g, x):  # exporters write arange as the indices of ones
+        return op.expand_dims(op.arange(PrimValue(g.dims(x)[0])), 0)
     return op.nonzero(x)
+
+
+def _is_filled(g: Emitter, x: Tensor) -> bool:
+    """True for a tensor that was made by filling a shape with a number other than 0."""
+    value = g.builder.lookup_binding(x) if isinstance(x, Var) else None
+    if not isinstance(value, Call) or not is_call_of(value, Full):
+        return False
+    number = value.args[1]
+    return isinstance(number, Constant) and bool(number.data != 0)
 
 
 @converter("Unique")
@@ -94,5 +109,5 @@ def unique(g: Emitter, x: Tensor, *, axis: int | None = None, sorted: int = 1) -
 
 @converter("TopK")
 def topk(g: Emitter, x: Tensor, k: Signed, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> Any:
-    count: PrimExpr = k[0]
+    count = g.single(k, "k")
     return op.topk(x, PrimValue(count), axis=axis, ret_type="both", largest=bool(largest), dtype="int64")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .... import op
-from ....expr import Constant, PrimValue, Tuple
+from ....expr import Constant, PrimValue, ShapeExpr, Tuple
 from ....ir import DataType
 from ....prim import IntImm
 from ..emitter import Emitter
@@ -78,9 +78,23 @@ def _binary(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tenso
     return convert
 
 
+def _binary_aligned(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Before opset 7 the second operand's dimensions stood at `axis` of the first one's."""
+
+    def convert(g: Emitter, a: Tensor, b: Tensor, *, broadcast: int = 0, axis: int | None = None) -> Tensor:
+        dims, ndim = g.dims(b), g.ndim(a)
+        if broadcast and axis is not None:
+            after = ndim - g.axis(axis, ndim) - len(dims)
+            b = g.emit(op.reshape(b, ShapeExpr([*dims, *[1] * after])))
+        return function(g, a, b)
+
+    return convert
+
+
 for _name, _function in _UNARY.items():
     register(_name, _unary(_function))
 for _name, _function in _BINARY.items():
+    register(_name, _binary_aligned(_binary(_function)))
     register(_name, _binary(_function), since=7)
 
 
@@ -115,9 +129,12 @@ def power(g: Emitter, x: Tensor, y: Tensor) -> Tensor:
     return op.astype(op.power(op.astype(x, wide), op.astype(y, wide)), dtype)
 
 
+register("Pow", _binary_aligned(power))
+
+
 def _one_number(x: Tensor) -> float | int | None:
     """The number that a constant of one element holds; None for another tensor."""
-    return x.data.reshape(-1)[0].item() if isinstance(x, Constant) and x.data.size == 1 else None
+    return x.data.item() if isinstance(x, Constant) and x.data.size == 1 else None
 
 
 def _fits(value: float, dtype: DataType) -> bool:
@@ -130,22 +147,22 @@ def _fits(value: float, dtype: DataType) -> bool:
 # ------------------------------------------------------------------------------------- any number of operands
 
 
-@converter("Max", since=6)
+@converter("Max")
 def maximum(g: Emitter, *inputs: Tensor) -> Tensor:
     return reduce(op.maximum, inputs)
 
 
-@converter("Min", since=6)
+@converter("Min")
 def minimum(g: Emitter, *inputs: Tensor) -> Tensor:
     return reduce(op.minimum, inputs)
 
 
-@converter("Sum", since=6)
+@converter("Sum")
 def total(g: Emitter, *inputs: Tensor) -> Tensor:
     return reduce(op.add, inputs)
 
 
-@converter("Mean", since=6)
+@converter("Mean")
 def mean(g: Emitter, *inputs: Tensor) -> Tensor:
     return op.divide(total(g, *inputs), float(len(inputs)))
 
@@ -153,26 +170,44 @@ def mean(g: Emitter, *inputs: Tensor) -> Tensor:
 # ------------------------------------------------------------------------------------- limits, tests, shifts
 
 
-@converter("Clip", since=6)
-def clip_by_attributes(g: Emitter, x: Tensor, *, min: float = -np.inf, max: float = np.inf) -> Tensor:
-    return op.clip(x, PrimValue(min), PrimValue(max))
+@converter("Clip")
+def clip_by_attributes(
+    g: Emitter, x: Tensor, *, min: float | None = None, max: float | None = None
+) -> Tensor:
+    return _clipped(x, *_limits(g.dtype(x), min, max))
 
 
 @converter("Clip", since=11)
 def clip(g: Emitter, x: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor:
+    """By constants, or by tensors. Of floats also infinities are clipped, to the greatest finite number."""
     bounds = [_bound(g, bound) for bound in (min, max)]
-    low, high = (None if bound is None else _one_number(bound) for bound in bounds)
-    if (low is None) == (min is None) and (high is None) == (max is None) and low == low and high == high:
-        return op.clip(x, _limit(low, -np.inf), _limit(high, np.inf))
-    if bounds[0] is not None:
-        x = op.maximum(x, bounds[0])
-    return x if bounds[1] is None else op.minimum(x, bounds[1])
+    numbers = [None if bound is None else _one_number(bound) for bound in bounds]
+    tensors = [bound for bound, number in zip(bounds, numbers, strict=True) if number is None]
+    if all(bound is None for bound in tensors) and not any(map(_is_nan, numbers)):
+        return _clipped(x, *_limits(g.dtype(x), *numbers))
+    default = _limits(g.dtype(x), None, None)
+    low, high = (
+        g.const(limit, str(g.dtype(x))) if bound is None else bound
+        for bound, limit in zip(bounds, default, strict=True)
+    )
+    return op.minimum(op.maximum(x, low), high)
 
 
-def _limit(bound: float | int | None, default: float) -> PrimValue:
-    """A bound of op.clip; an integer that int64 does not hold is one that clips as much."""
-    value = default if bound is None else bound
-    return PrimValue(float(value) if abs(value) >= 1 << 63 else value)
+def _is_nan(number: float | None) -> bool:
+    return number is not None and number != number
+
+
+def _limits(dtype: DataType, low: float | None, high: float | None) -> tuple[float, float]:
+    """The numbers between which is clipped: the extreme ones of the dtype where left out."""
+    least, most = (
+        (-dtype.max_finite, dtype.max_finite) if dtype.is_float else (dtype.min_value, dtype.max_value)
+    )
+    return least if low is None else low, most if high is None else high
+
+
+def _clipped(x: Tensor, low: float, high: float) -> Tensor:
+    """The tensor between two numbers; an integer that int64 does not hold is as good as a float as large."""
+    return op.clip(x, *(PrimValue(float(bound) if abs(bound) >= 1 << 63 else bound) for bound in (low, high)))
 
 
 def _bound(g: Emitter, bound: Tensor | None) -> Tensor | None:
@@ -192,7 +227,8 @@ def is_infinite(g: Emitter, x: Tensor, *, detect_negative: int = 1, detect_posit
 
 @converter("BitShift", since=11)
 def bit_shift(g: Emitter, x: Tensor, y: Tensor, *, direction: str) -> Tensor:
-    return op.left_shift(x, y) if direction == "LEFT" else op.right_shift(x, y)
+    left = g.choice(direction, "direction", ("LEFT", "RIGHT")) == "LEFT"
+    return op.left_shift(x, y) if left else op.right_shift(x, y)
 
 
 # ------------------------------------------------------------------------------------- products
@@ -203,7 +239,7 @@ def matmul(g: Emitter, a: Tensor, b: Tensor) -> Tensor:
     return op.matmul(a, b)
 
 
-@converter("Gemm", since=7)
+@converter("Gemm")
 def gemm(
     g: Emitter,
     a: Tensor,
@@ -238,6 +274,8 @@ def einsum(g: Emitter, *inputs: Tensor, equation: str) -> Tensor:
 @converter("Det")
 def determinant(g: Emitter, x: Tensor) -> Tensor:
     """Of matrices of up to 3 rows by the rule of Laplace."""
+    if g.ndim(x) < 2:
+        raise g.error(f"expected matrices, found {g.ndim(x)} dimensions", code="E6003")
     *batch, rows, columns = g.dims(x)
     if not isinstance(rows, IntImm) or not isinstance(columns, IntImm) or rows.value > 3:
         g.unsupported("the determinant of matrices larger than 3 × 3")

@@ -31,8 +31,9 @@ def _spatial(g: Emitter, x: Tensor, functions: dict[int, Any]) -> tuple[int, Any
     return count, functions[count]
 
 
-def _filled(values: Ints, count: int, default: int = 1) -> Ints:
-    return tuple(values) or (default,) * count
+def _filled(g: Emitter, name: str, values: Ints, count: int, default: int = 1) -> Ints:
+    """The numbers of an attribute, `count` of them; the default where it is left out."""
+    return tuple(g.fitting(values, count, name)) if values else (default,) * count
 
 
 def _window_pads(
@@ -47,7 +48,7 @@ def _window_pads(
     """The padding before, then after the data along each spatial dimension, as `auto_pad` says."""
     count = len(sizes)
     if auto_pad == "NOTSET":
-        return _filled(pads, 2 * count, 0)
+        return _filled(g, "pads", pads, 2 * count, 0)
     if auto_pad == "VALID":
         return (0,) * (2 * count)
     if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
@@ -56,6 +57,7 @@ def _window_pads(
         )
     before: list[PrimExpr] = []
     after: list[PrimExpr] = []
+    g.fitting(window, count, "kernel_shape")
     for size, kernel, stride, dilation in zip(sizes, window, strides, dilations, strict=True):
         span = (kernel - 1) * dilation + 1
         windows = (size + (stride - 1)) // stride if stride != 1 else size
@@ -98,7 +100,7 @@ def conv(
     strides: Ints = (),
 ) -> Tensor:
     count, function = _spatial(g, X, _CONV)
-    strides, dilations = _filled(strides, count), _filled(dilations, count)
+    strides, dilations = _filled(g, "strides", strides, count), _filled(g, "dilations", dilations, count)
     window = _window(g, W, count, kernel_shape)
     around = _window_pads(g, g.dims(X)[2:], auto_pad, pads, window, strides, dilations)
     data, padding = _padded(X, around, 0.0)
@@ -132,11 +134,11 @@ def conv_transpose(
     strides: Ints = (),
 ) -> Tensor:
     count, function = _spatial(g, X, _CONV_TRANSPOSE)
-    strides, dilations = _filled(strides, count), _filled(dilations, count)
-    extra = _filled(output_padding, count, 0)
+    strides, dilations = _filled(g, "strides", strides, count), _filled(g, "dilations", dilations, count)
+    extra = _filled(g, "output_padding", output_padding, count, 0)
     window = _window(g, W, count, kernel_shape)
     sizes = g.dims(X)[2:]
-    cropped = _filled(pads, 2 * count, 0)
+    cropped = _filled(g, "pads", pads, 2 * count, 0)
     if output_shape or auto_pad in ("SAME_UPPER", "SAME_LOWER"):
         goals = [const(size, "int64") for size in output_shape[-count:]]
         goals = goals or [size * stride for size, stride in zip(sizes, strides, strict=True)]
@@ -169,7 +171,7 @@ def _crops(
     extra: Ints,
     upper: bool,
 ) -> tuple[Ints, Ints]:
-    """What is cut off before, then after the result so that it has the sizes asked for, and the output padding."""
+    """The elements cut off before and after the result so that it has the sizes asked for, and the output padding."""
     before: list[int] = []
     after: list[int] = []
     for axis, size in enumerate(sizes):
@@ -201,7 +203,7 @@ def max_pool(
 ) -> Any:
     with_indices = len(g.outputs) > 1 and bool(g.outputs[1])
     count, function = _spatial(g, X, _MAX_POOL_INDICES if with_indices else _MAX_POOL)
-    strides, dilations = _filled(strides, count), _filled(dilations, count)
+    strides, dilations = _filled(g, "strides", strides, count), _filled(g, "dilations", dilations, count)
     around = _window_pads(g, g.dims(X)[2:], auto_pad, pads, kernel_shape, strides, dilations)
     dtype = g.dtype(X)
     data, padding = _padded(X, around, float("-inf") if dtype.is_float else dtype.min_value)
@@ -254,7 +256,7 @@ def average_pool(
     strides: Ints = (),
 ) -> Tensor:
     count, function = _spatial(g, X, _AVG_POOL)
-    strides, dilations = _filled(strides, count), _filled(dilations, count)
+    strides, dilations = _filled(g, "strides", strides, count), _filled(g, "dilations", dilations, count)
     around = _window_pads(g, g.dims(X)[2:], auto_pad, pads, kernel_shape, strides, dilations)
     data, padding = _padded(X, around, 0.0)
     if data is not X and not count_include_pad:
@@ -344,7 +346,7 @@ def max_unpool(
     strides: Ints = (),
 ) -> Tensor:
     count = g.ndim(X) - 2
-    strides, around = _filled(strides, count), _filled(pads, 2 * count, 0)
+    strides, around = _filled(g, "strides", strides, count), _filled(g, "pads", pads, 2 * count, 0)
     dims = g.dims(X)
     natural = [
         (dims[2 + i] - 1) * strides[i] - around[i] - around[i + count] + kernel_shape[i] for i in range(count)
@@ -356,7 +358,7 @@ def max_unpool(
     if output_shape is None:
         return small
     widths: list[Any] = []
-    for goal, size in zip(output_shape, shape, strict=True):
+    for goal, size in zip(g.fitting(output_shape, len(shape), "output_shape"), shape, strict=True):
         widths += [0, simplify(goal - size)]
     return op.nn.pad(small, widths)
 

@@ -105,8 +105,8 @@ def _mean(g: Emitter, x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
     if dtype.is_float and axes.numbers is not None:
         return axes.fold(x, op.mean, keepdims)
     wide = "float32" if dtype.is_float and dtype.bits < 32 else dtype
-    total = axes.fold(op.astype(x, wide), op.sum, keepdims)
-    return op.astype(op.divide(total, g.scalar(axes.count(), wide)), dtype)
+    total = axes.fold(g.cast(x, wide), op.sum, keepdims)
+    return g.cast(op.divide(total, g.scalar(axes.count(), wide)), dtype)
 
 
 def _l1(g: Emitter, x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
@@ -116,8 +116,7 @@ def _l1(g: Emitter, x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
 def _l2(g: Emitter, x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
     dtype = g.dtype(x)
     wide = dtype if dtype.is_float and dtype.bits >= 32 else "float32" if dtype.is_float else "float64"
-    root = op.sqrt(axes.fold(op.square(op.astype(x, wide)), op.sum, keepdims))
-    return op.astype(root, dtype)
+    return g.cast(op.sqrt(axes.fold(op.square(g.cast(x, wide)), op.sum, keepdims)), dtype)
 
 
 def _sum_of_squares(g: Emitter, x: Tensor, axes: Axes, keepdims: bool) -> Tensor:
@@ -216,10 +215,11 @@ def _running(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
             return op.flip(result, place) if reverse else result
 
         ndim = g.ndim(x)
-        if isinstance(axis[0], IntImm):
-            return along(g.axis(axis[0].value, ndim))
+        place = g.single(axis, "axis")
+        if isinstance(place, IntImm):
+            return along(g.axis(place.value, ndim))
         result = along(0)
-        for d, named in list(enumerate(named_axes(axis[:1], ndim)))[1:]:
+        for d, named in list(enumerate(named_axes([place], ndim)))[1:]:
             result = op.where(g.scalar(named, "bool"), along(d), result)
         return result
 

@@ -150,10 +150,10 @@ def _broadcast_size(g: Emitter, dim: PrimExpr, size: PrimExpr) -> PrimExpr:
         return dim
     if g.is_true(dim.equal(1)):
         return size
-    if isinstance(dim, IntImm):
-        return dim
-    if isinstance(size, IntImm):
-        return size
+    if isinstance(dim, IntImm) and isinstance(size, IntImm):
+        raise g.error(f"the sizes {dim.value} and {size.value} do not broadcast", code="E6003")
+    if isinstance(dim, IntImm) or isinstance(size, IntImm):
+        return dim if isinstance(dim, IntImm) else size
     return Select(size.equal(1), dim, size)
 
 

@@ -7,16 +7,21 @@ from typing import Any
 
 from .... import op, te
 from ....expr import PrimValue, ShapeExpr
-from ....ir import DataType
+from ....ir import DataType, structural_equal
 from ....prim import IntImm, PrimExpr, Select, const
-from ..emitter import Emitter
+from ....struct_info import TensorStructInfo
+from ..emitter import Emitter, identifier
 from ..model import dtype_name
+from ..objects import run
 from ..registry import converter
-from ..values import Dims, Ints, Signed, Tensor
+from ..values import Dims, Ints, Object, Signed, Tensor, TensorType, Value
 from .reduce import named
 
 FAR_END = 2**63 - 1
 """An end beyond every size."""
+
+OPEN_END = 10**9
+"""Exporters write a number from here on for the end of a dimension whose size they do not know."""
 
 # ------------------------------------------------------------------------------------- joining, cutting
 
@@ -33,10 +38,12 @@ def split(
     place = g.axis(axis, g.ndim(data))
     if split is None:
         return op.split(data, num_outputs or len(g.outputs), place)
-    ends = [const(0, "int64")]
+    ends: list[PrimExpr] = [const(0, "int64")]
     for size in split:
         ends.append(ends[-1] + size)
     numbers = [end.value for end in ends if isinstance(end, IntImm)]
+    if len(split) != len(g.outputs):
+        raise g.error(f"it has {len(g.outputs)} outputs for {len(split)} parts", code="E6002")
     _require_total(g, ends[-1], g.dims(data)[place])
     if len(numbers) == len(ends):
         return op.split(data, numbers[1:-1], place)
@@ -62,12 +69,32 @@ def slice_(
 ) -> Tensor:
     """The bounds mean what they do in Python: in the form of numbers where axes and steps are known."""
     ndim = g.ndim(data)
+    if any(part is not None and len(part) != len(starts) for part in (ends, axes, steps)):
+        raise g.error("starts, ends, axes and steps differ in length", code="E6003")
     places = _integers(range(len(starts)) if axes is None else axes)
     strides = _integers([1] * len(starts) if steps is None else steps)
     if places is None or strides is None:
         return _slice_at_run_time(g, data, starts, ends, axes, steps)
     places = g.axes(places, ndim)
-    return op.strided_slice(data, list(places), list(starts), list(ends), list(strides))
+    sliced = op.strided_slice(data, list(places), list(starts), list(ends), list(strides))
+    return _to_the_end(g, sliced, op.strided_slice(data, places, starts, list(map(_opened, ends)), strides))
+
+
+def _opened(end: PrimExpr) -> PrimExpr:
+    """The end of a slice; beyond every size if an exporter meant that."""
+    return const(FAR_END, "int64") if isinstance(end, IntImm) and end.value >= OPEN_END else end
+
+
+def _to_the_end(g: Emitter, sliced: Tensor, whole: Tensor) -> Tensor:
+    """A slice with the dimensions of the one that goes to the end, which is checked when it runs.
+
+    So a dimension of `n` elements stays `n`, and does not become ``min(1000000000, n)``.
+    """
+    dims = g.dims(whole)
+    if structural_equal(g.dims(sliced), dims):
+        return sliced
+    info = TensorStructInfo(ShapeExpr(dims), g.dtype(sliced))
+    return g.builder.match_cast(g.emit(sliced), info, identifier(g.outputs[0]))
 
 
 def _integers(values: Sequence[int] | Signed) -> Ints | None:
@@ -122,9 +149,18 @@ def reverse_sequence(
     return op.reverse_sequence(data, lengths, time_axis, batch_axis)
 
 
+def _image_sizes(g: Emitter, data: Tensor, blocksize: int, mode: str) -> Dims:
+    """The four dimensions of images, after checking the attributes of an exchange of depth and space."""
+    g.choice(mode, "mode", ("DCR", "CRD"))
+    if g.ndim(data) != 4 or blocksize < 1:
+        found = f"{g.ndim(data)} and {blocksize}"
+        raise g.error(f"expected 4 dimensions and a block size of at least 1, found {found}", code="E6003")
+    return g.dims(data)
+
+
 @converter("DepthToSpace")
 def depth_to_space(g: Emitter, data: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
-    n, c, h, w = g.dims(data)
+    n, c, h, w = _image_sizes(g, data, blocksize, mode)
     b = const(blocksize, "int64")
     depth = c // (blocksize * blocksize)
     inner, order = (
@@ -136,7 +172,7 @@ def depth_to_space(g: Emitter, data: Tensor, *, blocksize: int, mode: str = "DCR
 
 @converter("SpaceToDepth")
 def space_to_depth(g: Emitter, data: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
-    n, c, h, w = g.dims(data)
+    n, c, h, w = _image_sizes(g, data, blocksize, mode)
     b = const(blocksize, "int64")
     high, wide = h // blocksize, w // blocksize
     parts = op.reshape(data, ShapeExpr([n, c, high, b, wide, b]))
@@ -147,7 +183,7 @@ def space_to_depth(g: Emitter, data: Tensor, *, blocksize: int, mode: str = "DCR
 
 @converter("Trilu")
 def trilu(g: Emitter, data: Tensor, k: Signed | None = None, *, upper: int = 1) -> Tensor:
-    diagonal = 0 if k is None else PrimValue(k[0])
+    diagonal = 0 if k is None else PrimValue(g.single(k, "k"))
     return op.triu(data, diagonal) if upper else op.tril(data, diagonal)
 
 
@@ -160,7 +196,9 @@ def where(g: Emitter, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 
 @converter("Cast", since=6)
-def cast(g: Emitter, x: Tensor, *, to: int, saturate: int = 1, round_mode: str = "up") -> Tensor:
+def cast(g: Emitter, x: Tensor, *, to: int, saturate: int = 1, round_mode: str = "up") -> Value:
+    if dtype_name(to) == "string":
+        return written(g, x)
     return _converted(g, x, dtype_name(to), saturate, round_mode)
 
 
@@ -169,12 +207,19 @@ def cast_like(g: Emitter, x: Tensor, target: Tensor, *, saturate: int = 1, round
     return _converted(g, x, str(g.dtype(target)), saturate, round_mode)
 
 
+def written(g: Emitter, x: Tensor) -> Object:
+    """Numbers as strings."""
+    if not (g.dtype(x).is_integer or str(g.dtype(x)) in ("float16", "float32", "float64")):
+        g.unsupported(f"a conversion of {g.dtype(x)} to strings")
+    return Object(run(g, "numbers_to_strings", x), TensorType("string", g.info(x).ndim))
+
+
 def _converted(g: Emitter, x: Tensor, dtype: str, saturate: int, round_mode: str) -> Tensor:
-    if dtype == "string":
-        g.unsupported("a conversion to strings")
     target = DataType(dtype)
     if target == g.dtype(x):
         return x
+    if target.is_integer and target.bits < 8 and g.dtype(x).is_float:
+        return op.astype(op.astype(x, "int32"), dtype)  # which wraps around
     if not (target.is_float and target.bits <= 8):
         return op.astype(x, dtype)
     if target == "float8_e8m0fnu":
@@ -184,13 +229,19 @@ def _converted(g: Emitter, x: Tensor, dtype: str, saturate: int, round_mode: str
 
 @converter("BitCast")
 def bit_cast(g: Emitter, x: Tensor, *, to: int) -> Tensor:
-    dtype = dtype_name(to)
-    if dtype == "string" or DataType(dtype).bits != g.dtype(x).bits:
-        g.unsupported(f"reading {g.dtype(x)} as {dtype}, of another width,")
-    if DataType(dtype) == g.dtype(x):
-        return x
+    dtype, source = dtype_name(to), g.dtype(x)
+    if dtype == "string" or _width(DataType(dtype)) != _width(source):
+        g.unsupported(f"reading {source} as {dtype}, of another width,")
+    if source.is_bool:
+        x, source = g.emit(op.astype(x, "uint8")), DataType("uint8")
+    target = "uint8" if dtype == "bool" else dtype
 
     def reinterpreted(data: te.Tensor) -> te.Tensor:
-        return te.compute(data.shape, lambda *i: te.reinterpret(dtype, data(*i)), "bit_cast")
+        return te.compute(data.shape, lambda *i: te.reinterpret(target, data(*i)), "bit_cast")
 
-    return g.builder.emit_te(reinterpreted, x)
+    bits = x if source == target else g.builder.emit_te(reinterpreted, x)
+    return bits if target == dtype else op.astype(bits, dtype)
+
+
+def _width(dtype: DataType) -> int:
+    return 8 if dtype.is_bool else dtype.bits

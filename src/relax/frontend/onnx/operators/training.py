@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from .... import op
 from ..emitter import Emitter
@@ -12,8 +13,12 @@ from ..values import Tensor
 DOMAIN = "ai.onnx.preview.training"
 
 
-def _groups(inputs: Sequence[Tensor], count: int) -> list[Sequence[Tensor]]:
+def _groups(g: Emitter, inputs: Sequence[Tensor], count: int) -> list[Sequence[Tensor]]:
     """The inputs in `count` groups of one length: the tensors that are optimised, their gradients, …"""
+    if len(inputs) % count:
+        raise g.error(
+            f"it has {len(inputs)} tensors, expected {count} for each that is optimised", code="E6002"
+        )
     size = len(inputs) // count
     return [inputs[i * size : (i + 1) * size] for i in range(count)]
 
@@ -39,7 +44,7 @@ def adagrad(
     rate = g.emit(op.divide(R, op.add(passed, g.const(1, dtype))))
     new: list[Tensor] = []
     squares: list[Tensor] = []
-    for x, gradient, h in zip(*_groups(inputs, 3), strict=True):
+    for x, gradient, h in zip(*_groups(g, inputs, 3), strict=True):
         step = _regularised(g, x, gradient, norm_coefficient)
         squares.append(g.emit(op.add(h, op.multiply(step, step))))
         scaled = op.add(op.sqrt(squares[-1]), g.const(epsilon, g.dtype(x)))
@@ -65,7 +70,7 @@ def adam(
     corrected = op.divide(op.multiply(R, op.sqrt(left[1])), left[0])
     rate = g.emit(op.where(op.greater(count, g.const(0, dtype)), corrected, R))
     parts: list[list[Tensor]] = [[], [], []]
-    for x, gradient, v, h in zip(*_groups(inputs, 4), strict=True):
+    for x, gradient, v, h in zip(*_groups(g, inputs, 4), strict=True):
         kind = g.dtype(x)
         step = _regularised(g, x, gradient, norm_coefficient)
         mean = g.emit(
@@ -101,7 +106,7 @@ def momentum(
     factor = g.emit(op.where(later, g.const(beta, dtype), g.const(1, dtype)))
     new: list[Tensor] = []
     momenta: list[Tensor] = []
-    for x, gradient, v in zip(*_groups(inputs, 3), strict=True):
+    for x, gradient, v in zip(*_groups(g, inputs, 3), strict=True):
         decay = g.const(alpha, g.dtype(x))
         step = _regularised(g, x, gradient, norm_coefficient)
         momenta.append(g.emit(op.add(op.multiply(decay, v), op.multiply(factor, step))))
@@ -110,3 +115,8 @@ def momentum(
             direction = op.add(step, op.multiply(decay, direction))
         new.append(op.subtract(x, op.multiply(R, direction)))
     return (*new, *momenta)
+
+
+@converter("Gradient", domain=DOMAIN)
+def gradient(g: Emitter, *inputs: Tensor, **attributes: Any) -> Tensor:
+    g.unsupported("a gradient within a model")

@@ -34,7 +34,7 @@ from ....op.known import deferred_errors
 from ....prim import expr as prim
 from . import operators
 from .diagnostics import CALL, FORBIDDEN, KIND, POISON, SYNTAX, UNDEFINED, Poisoned, close, error, fail
-from .safety import MAX_ITERATIONS, attribute, check_arithmetic, check_size
+from .safety import LAMBDA_STEPS, MAX_ITERATIONS, attribute, check_arithmetic, check_size
 from .scope import MISSING, Scopes
 from .source import ScriptSource
 
@@ -238,9 +238,9 @@ class Evaluator:
             self.count_step(node)
             yield item
 
-    def count_step(self, node: ast.AST) -> None:
-        """Count an iteration or a call of a lambda; a program given as text may do so many."""
-        self._iterations += 1
+    def count_step(self, node: ast.AST, steps: int = 1) -> None:
+        """Count an iteration; a program given as text may do so many. A call of a lambda counts as several."""
+        self._iterations += steps
         if self._iterations > MAX_ITERATIONS and not self.trusted:
             self.fail(FORBIDDEN, f"more than {MAX_ITERATIONS} iterations in a program given as text", node)
 
@@ -398,7 +398,7 @@ class Evaluator:
         def call(*values: Any) -> Any:
             if len(values) != len(names):
                 raise TypeError(f"lambda: expected {len(names)} arguments, found {len(values)}")
-            self.count_step(node)
+            self.count_step(node, LAMBDA_STEPS)
             with self.scopes.frame() as frame:
                 frame.update(zip(names, values, strict=True))
                 return self.eval(node.body)

@@ -17,6 +17,8 @@ from .diagnostics import ATTRIBUTE, FORBIDDEN, close, fail
 from .scope import MISSING
 
 MAX_ITERATIONS: Final = 100_000
+LAMBDA_STEPS: Final = 10
+"""The iterations that a call of a lambda counts as: it takes as long, since its body is evaluated anew."""
 MAX_BITS: Final = 4096
 
 

@@ -1,0 +1,87 @@
+"""Resizing, sampling and detection."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+import relax
+
+rng = np.random.default_rng(9)
+IMAGES = [rng.standard_normal((n, 2, h, w)).astype("float32") for n, h, w in ((1, 3, 4), (2, 5, 2))]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        'mode = "nearest"',
+        'mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"',
+        'mode = "linear"',
+        'mode = "linear", coordinate_transformation_mode = "align_corners"',
+        'mode = "cubic", coordinate_transformation_mode = "pytorch_half_pixel"',
+    ],
+)
+def test_resize_by_scales(agrees, options: str):
+    text = f"""
+    agraph (float[N, 2, H, W] x) => (float[N, 2, I, J] y) <float[4] s = {{1, 1, 2, 3}}> {{
+      y = Resize <{options}> (x, , s) }}"""
+    agrees(text, *IMAGES, rtol=1e-4, atol=1e-4)
+
+
+def test_resize_to_the_size_of_another_image(agrees):
+    text = """
+    agraph (float[N, 2, H, W] x, float[N, 2, K, L] z) => (float[N, 2, K, L] y) <int64[1] a = {2}, int64[1] e = {4},
+      int64[1] o = {0}> {
+      d = Shape (x)
+      f = Slice (d, o, a)
+      t = Shape (z)
+      g = Slice (t, a, e)
+      s = Concat <axis = 0> (f, g)
+      y = Resize <mode = "linear"> (x, , , s) }"""
+    mod = agrees(
+        text, (IMAGES[0], np.ones((1, 2, 7, 5), "float32")), (IMAGES[1], np.ones((2, 2, 4, 9), "float32"))
+    )
+    assert "R.shape([K, L])" in mod.script()
+
+
+def test_upsample_of_old_models(agrees):
+    text = """
+    agraph (float[N, 2, H, W] x) => (float[N, 2, I, J] y) <float[4] s = {1, 1, 2, 2}> {
+      y = Upsample <mode = "nearest"> (x, s) }"""
+    agrees(text, *IMAGES, opset=9)
+
+
+def test_grid_sample(agrees):
+    text = """
+    agraph (float[N, 2, H, W] x, float[N, I, J, 2] g) => (float[N, 2, I, J] y) {
+      y = GridSample <mode = "bilinear", padding_mode = "border"> (x, g) }"""
+    grids = [rng.uniform(-1.2, 1.2, (len(x), 3, 2, 2)).astype("float32") for x in IMAGES]
+    agrees(text, *zip(IMAGES, grids, strict=True), rtol=1e-4, atol=1e-5)
+
+
+def test_suppression_gives_as_many_boxes_as_the_data_tell(agrees):
+    text = """
+    agraph (float[1, B, 4] b, float[1, 2, B] s) => (int64[K, 3] y, int64[K] z)
+    <int64 most = {3}, float overlap = {0.5}, float least = {0.1}, int64 two = {2}> {
+      y = NonMaxSuppression (b, s, most, overlap, least)
+      z = Gather <axis = 1> (y, two) }"""
+
+    def boxes(count: int) -> tuple[np.ndarray, np.ndarray]:
+        corners = rng.uniform(0, 1, (1, count, 2))
+        sides = rng.uniform(0.2, 0.6, (1, count, 2))
+        return np.concatenate([corners, corners + sides], 2).astype("float32"), rng.uniform(
+            0, 1, (1, 2, count)
+        ).astype("float32")
+
+    agrees(text, boxes(1), boxes(6), boxes(20))
+
+
+def test_image_files_need_pillow(imported, monkeypatch):
+    text = "agraph (uint8[N] x) => (uint8[H, W, C] y) { y = ImageDecoder(x) }"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(relax.DiagnosticError, match=r"(?s)E6001.*without Pillow.*pip install pillow"):
+        imported(text, opset=20)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    assert 'R.call_pure_packed("relax.run.decode_image", x, R.str("RGB")' in imported(text, opset=20).script()

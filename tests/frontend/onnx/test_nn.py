@@ -1,0 +1,128 @@
+"""Convolutions, pools, normalisations and padding, at several sizes from one build."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relax
+
+rng = np.random.default_rng(3)
+
+
+def image(n: int, h: int, w: int, c: int = 3) -> np.ndarray:
+    return rng.standard_normal((n, c, h, w)).astype("float32")
+
+
+IMAGES = [image(1, 5, 7), image(2, 8, 6), image(0, 5, 5), image(1, 9, 9)]
+WEIGHT = "float[4, 3, 3, 3] k = {" + ", ".join(f"{v:.3f}" for v in rng.standard_normal(108)) + "}"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "pads = [1, 1, 1, 1]",
+        "strides = [2, 1], pads = [0, 1, 2, 0], dilations = [1, 2]",
+        'auto_pad = "SAME_UPPER"',
+        'auto_pad = "SAME_LOWER", strides = [2, 2]',
+        'auto_pad = "VALID"',
+    ],
+)
+def test_conv(agrees, options: str):
+    text = f"""
+    agraph (float[N, 3, H, W] x) => (float[N, 4, I, J] y) <{WEIGHT}, float[4] b = {{1, 2, 3, 4}}> {{
+      y = Conv <{options}> (x, k, b) }}"""
+    agrees(text, *(IMAGES[:2] if "SAME_LOWER" in options else IMAGES), rtol=1e-4, atol=1e-4)
+
+
+def test_conv_of_sequences_and_groups(agrees):
+    text = """
+    agraph (float[N, 4, T] x, float[6, 2, 3] w) => (float[N, 6, U] y) {
+      y = Conv <group = 2, pads = [1, 1]> (x, w) }"""
+    weight = rng.standard_normal((6, 2, 3)).astype("float32")
+    agrees(
+        text,
+        *((rng.standard_normal((n, 4, t)).astype("float32"), weight) for n, t in ((1, 3), (2, 9))),
+        rtol=1e-4,
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["strides = [2, 2], output_padding = [1, 0]", "pads = [1, 0, 1, 2]", "dilations = [2, 1], group = 1"],
+)
+def test_conv_transpose(agrees, options: str):
+    text = f"""
+    agraph (float[N, 2, H, W] x, float[2, 3, 3, 3] w) => (float[N, 3, I, J] y) {{
+      y = ConvTranspose <{options}> (x, w) }}"""
+    weight = rng.standard_normal((2, 3, 3, 3)).astype("float32")
+    agrees(text, *((image(n, h, w, 2), weight) for n, h, w in ((1, 3, 4), (2, 5, 2))), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        "MaxPool <kernel_shape = [2, 3], strides = [2, 2], ceil_mode = 1>",
+        "MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]>",
+        'MaxPool <kernel_shape = [3, 3], strides = [2, 2], auto_pad = "SAME_UPPER">',
+        "AveragePool <kernel_shape = [2, 2], pads = [1, 0, 1, 1]>",
+        "AveragePool <kernel_shape = [3, 2], pads = [1, 1, 1, 1], strides = [2, 2], count_include_pad = 1>",
+        "GlobalAveragePool",
+        "GlobalMaxPool",
+        "LpPool <kernel_shape = [2, 2], p = 2>",
+    ],
+)
+def test_pools(agrees, node: str):
+    agrees(
+        f"agraph (float[N, 3, H, W] x) => (float[N, 3, I, J] y) {{ y = {node} (x) }}", *IMAGES[:2], rtol=1e-4
+    )
+
+
+def test_indices_of_a_pool_and_their_use(agrees):
+    text = """
+    agraph (float[N, 3, H, W] x) => (float[N, 3, I, J] y, int64[N, 3, I, J] i, float[N, 3, K, L] z) {
+      y, i = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (x)
+      z = MaxUnpool <kernel_shape = [2, 2], strides = [2, 2]> (y, i) }"""
+    agrees(text, image(1, 4, 6), image(2, 6, 2))
+
+
+def test_normalisations(agrees):
+    text = """
+    agraph (float[N, 3, H, W] x) => (float[N, 3, H, W] a, float[N, 3, H, W] b, float[N, 3, H, W] c, float[N, 3, H, W] d)
+    <float[3] s = {1, 2, 3}, float[3] t = {0, -1, 0.5}, float[3] m = {0.1, 0.2, 0.3}, float[3] v = {1, 0.5, 2}> {
+      a = BatchNormalization (x, s, t, m, v)
+      b = InstanceNormalization (x, s, t)
+      c = LRN <size = 3, alpha = 0.1> (x)
+      d = LpNormalization <axis = 1> (x) }"""
+    agrees(text, *IMAGES[:2], rtol=1e-4, atol=1e-5)
+
+
+def test_layer_normalisation_is_one_operator(agrees):
+    text = """
+    agraph (float[N, T, 8] x, float[8] s, float[8] b) => (float[N, T, 8] y) { y = LayerNormalization (x, s, b) }"""
+    scale, shift = rng.standard_normal((2, 8)).astype("float32")
+    calls = [
+        (rng.standard_normal((n, t, 8)).astype("float32"), scale, shift) for n, t in ((1, 1), (2, 5), (0, 3))
+    ]
+    assert "R.nn.layer_norm" in agrees(text, *calls, rtol=1e-4, atol=1e-5).script()
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "edge", "wrap"])
+def test_pad(agrees, mode: str):
+    text = f"""
+    agraph (float[N, 3, H, W] x) => (float[N, 3, I, J] y) <int64[8] p = {{0, 0, 1, 2, 0, 0, 2, 1}}, float v = {{3}}> {{
+      y = Pad <mode = "{mode}"> (x, p, v) }}"""
+    agrees(text, *IMAGES[:2], opset=19)
+
+
+def test_pads_that_the_data_tell(agrees):
+    text = "agraph (float[H, W] x, int64[2] p, int64[1] a) => (float[I, J] y) { y = Pad (x, p, , a) }"
+    x = image(1, 2, 3)[0, 0]
+    agrees(text, *((x, np.array(p, "int64"), np.array([a], "int64")) for p, a in (([1, 2], 0), ([0, 3], -1))))
+
+
+def test_a_kernel_that_does_not_fit_names_the_node(imported):
+    text = """
+    agraph (float[N, 3, H, W] x, float[4, 2, 3, 3] w) => (float[N, 4, I, J] y) { y = Conv (x, w) }"""
+    with pytest.raises(relax.DiagnosticError, match=r'(?s)E3102.*model: Conv "y":1:1.*y = Conv\(x, w\)'):
+        imported(text)

@@ -1,0 +1,61 @@
+"""Quantisation: QDQ, operators on quantised tensors, integer products."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+rng = np.random.default_rng(7)
+
+
+def floats(*shape: int) -> np.ndarray:
+    return (rng.standard_normal(shape) * 3).astype("float32")
+
+
+def small(dtype: str, *shape: int) -> np.ndarray:
+    info = np.iinfo(dtype)
+    return rng.integers(info.min, info.max, shape, endpoint=True).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_quantize_and_back(agrees, dtype: str):
+    text = f"""
+    agraph (float[N, 4] x) => ({dtype}[N, 4] q, float[N, 4] y, {dtype}[N, 4] c)
+    <float s = {{0.05}}, {dtype} z = {{3}}, float[4] ss = {{0.1, 0.2, 0.3, 0.4}}, {dtype}[4] zz = {{0, 1, 2, 3}}> {{
+      q = QuantizeLinear (x, s, z)
+      y = DequantizeLinear (q, s, z)
+      c = QuantizeLinear <axis = 1> (x, ss, zz) }}"""
+    extremes = np.array([[np.inf, -np.inf, 0.075, -0.025]], "float32")
+    agrees(text, floats(1, 4), floats(5, 4), floats(0, 4), extremes)
+
+
+def test_dynamic_quantisation(agrees):
+    text = """
+    agraph (float[N, 4] x) => (uint8[N, 4] q, float s, uint8 z) { q, s, z = DynamicQuantizeLinear (x) }"""
+    agrees(text, floats(1, 4), floats(3, 4), np.abs(floats(2, 4)))
+
+
+def test_integer_products(agrees):
+    text = """
+    agraph (uint8[M, K] a, int8[K, 3] b, uint8 az, int8[3] bz) => (int32[M, 3] y) {
+      y = MatMulInteger (a, b, az, bz) }"""
+    zero, zeros = np.array(7, "uint8"), np.array([1, -2, 0], "int8")
+    agrees(text, *((small("uint8", m, k), small("int8", k, 3), zero, zeros) for m, k in ((1, 2), (4, 5))))
+
+
+def test_quantised_products(agrees):
+    text = """
+    agraph (uint8[M, 4] a, uint8[4, 3] b) => (uint8[M, 3] y)
+    <float s = {0.02}, uint8 z = {120}, float t = {0.5}, uint8 u = {7}> {
+      y = QLinearMatMul (a, s, z, b, s, z, t, u) }"""
+    agrees(text, *((small("uint8", m, 4), small("uint8", 4, 3)) for m in (1, 5)))
+
+
+def test_quantised_convolution(agrees):
+    text = """
+    agraph (uint8[N, 2, H, W] x, int8[3, 2, 3, 3] w, int32[3] b) => (uint8[N, 3, H, W] y)
+    <float s = {0.02}, uint8 z = {120}, float[3] t = {0.01, 0.02, 0.03}, int8[3] u = {0, 0, 0},
+     float v = {0.1}, uint8 q = {5}> {
+      y = QLinearConv <pads = [1, 1, 1, 1]> (x, s, z, w, t, u, v, q, b) }"""
+    weight, bias = small("int8", 3, 2, 3, 3), np.array([10, -20, 30], "int32")
+    agrees(text, *((small("uint8", n, 2, h, w), weight, bias) for n, h, w in ((1, 3, 4), (2, 5, 3))))
