@@ -365,7 +365,7 @@ def _remembered(question: tuple[Any, ...], answer: Callable[[], _Answer]) -> _An
 
 
 def _spelling(value: Any) -> Any:
-    """What two expressions have in common that are written alike, over the very same variables."""
+    """A hashable form of an expression: equal for expressions written alike over the very same variables."""
     if isinstance(value, tuple):
         return tuple(_spelling(item) for item in value)  # type: ignore[reportUnknownVariableType]
     if isinstance(value, float):
