@@ -136,11 +136,14 @@ def _broadcast_shapes(
 
 def _require_broadcast(a: PrimExpr, b: PrimExpr, from_end: int, names: tuple[str, str]) -> None:
     """Complain of sizes that are neither equal nor 1; what is not known is left to the run time."""
-    if is_const(a, 1) or is_const(b, 1):
+    if a is b or is_const(a, 1) or is_const(b, 1):
         return
-    answers = [prove_equal(a, b), prove_equal(a, _ONE), prove_equal(b, _ONE)]
-    if Verdict.YES in answers:
-        return
+    conditions = (a.equal(b), a.equal(1), b.equal(1))
+    answers: list[Verdict] = []
+    for left, right in ((a, b), (a, _ONE), (b, _ONE)):
+        answers.append(prove_equal(left, right))
+        if answers[-1] is Verdict.YES:
+            return
     if Verdict.POSSIBLY not in answers:
         place = "last dimension" if from_end == 1 else f"dimension {from_end} from the end"
         raise OperatorError(
@@ -150,7 +153,6 @@ def _require_broadcast(a: PrimExpr, b: PrimExpr, from_end: int, names: tuple[str
             hint="sizes must be equal, or one of them 1; expand_dims or reshape an operand, "
             "or match_cast it if its shape is only known at run time",
         )
-    conditions = (a.equal(b), a.equal(1), b.equal(1))
     allowed = [
         condition for condition, answer in zip(conditions, answers, strict=True) if answer is Verdict.POSSIBLY
     ]
@@ -159,6 +161,8 @@ def _require_broadcast(a: PrimExpr, b: PrimExpr, from_end: int, names: tuple[str
 
 def _stretched(sizes: Sequence[PrimExpr]) -> PrimExpr | None:
     """The size that sizes which broadcast are stretched to, None if it is not known."""
+    if all(size is sizes[0] for size in sizes[1:]):
+        return sizes[0]
     answers = [(size, prove_equal(size, _ONE)) for size in sizes]
     larger = [size for size, answer in answers if answer is not Verdict.YES]
     if not larger:

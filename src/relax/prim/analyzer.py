@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias, TypeGuard
+from typing import Any, ClassVar, TypeAlias, TypeGuard, TypeVar
 
 from ..ir import set_slot
 from ..ir.deep import run_deep
@@ -346,6 +346,36 @@ def simplify(expr: Any) -> PrimExpr:
     return result
 
 
+_Answer = TypeVar("_Answer")
+
+_ANSWERS: dict[tuple[Any, ...], Any] = {}
+"""Answers to questions without facts: the layers of a model ask the same ones about the same variables."""
+
+_ANSWERS_KEPT = 4096
+
+
+def _remembered(question: tuple[Any, ...], answer: Callable[[], _Answer]) -> _Answer:
+    """The answer to a question, worked out once for all that are spelled the same way."""
+    key = (nonnegative_epoch(), *question)
+    if key not in _ANSWERS:
+        if len(_ANSWERS) >= _ANSWERS_KEPT:
+            _ANSWERS.clear()
+        _ANSWERS[key] = answer()
+    return _ANSWERS[key]
+
+
+def _spelling(value: Any) -> Any:
+    """A hashable form of an expression: equal for expressions written alike over the very same variables."""
+    if isinstance(value, tuple):
+        return tuple(_spelling(item) for item in value)  # type: ignore[reportUnknownVariableType]
+    if isinstance(value, float):
+        return value.hex()  # 0.0 and -0.0 are equal numbers
+    if not isinstance(value, PrimExpr) or isinstance(value, Var):
+        return value
+    fields = (getattr(value, name) for name in value.__match_args__)
+    return (type(value), str(value.dtype), *map(_spelling, fields))
+
+
 def prove(condition: Any) -> bool | None:
     """True if a condition holds for all values of its variables, False if for none, None if it is not known.
 
@@ -357,7 +387,11 @@ def prove(condition: Any) -> bool | None:
     facts = _IN_SCOPE.get()
     if facts is not None:
         return facts.prove(expr)
-    return run_deep("a condition", "proved", lambda: _prove(Normalizer(_NOTHING, assume_defined=True), expr))
+
+    def proved() -> bool | None:
+        return _prove(Normalizer(_NOTHING, assume_defined=True), expr)
+
+    return run_deep("a condition", "proved", lambda: _remembered(("prove", _spelling(expr)), proved))
 
 
 def prove_equal(a: Any, b: Any) -> Verdict:
@@ -377,18 +411,29 @@ def prove_equal(a: Any, b: Any) -> Verdict:
     if isinstance(left, Var) and isinstance(right, IntImm) and left.dtype == right.dtype:
         low = 0 if left.nonnegative else left.dtype.min_value
         return Verdict.POSSIBLY if right.value >= low else Verdict.NO
-    return run_deep(
-        "an expression", "compared", lambda: _relation(Normalizer(_NOTHING, assume_defined=True), left, right)
-    )
+
+    def compared() -> Verdict:
+        return _relation(Normalizer(_NOTHING, assume_defined=True), left, right)
+
+    def answer() -> Verdict:
+        return _remembered(("equal", _spelling(left), _spelling(right)), compared)
+
+    return run_deep("an expression", "compared", answer)
 
 
 def implies(conditions: Iterable[Any], conclusion: Any) -> bool:
     """True if a conclusion holds wherever these conditions, and the facts in scope, do."""
-    facts = _IN_SCOPE.get()
-    assuming = Analyzer() if facts is None else facts.copy()
-    for condition in conditions:
-        assuming.assume(condition)
-    return assuming.can_prove(conclusion)
+    facts, given = _IN_SCOPE.get(), tuple(conditions)
+
+    def implied() -> bool:
+        assuming = Analyzer() if facts is None else facts.copy()
+        for condition in given:
+            assuming.assume(condition)
+        return assuming.can_prove(conclusion)
+
+    if facts is not None:
+        return implied()
+    return _remembered(("implies", *map(_spelling, (*given, conclusion))), implied)
 
 
 def prove_shape_equal(a: Sequence[Any], b: Sequence[Any]) -> Verdict:
