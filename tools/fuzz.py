@@ -3,7 +3,8 @@
     python tools/fuzz.py --seconds 1800 --seed 7 --jobs 2 --property agrees --out found/
 
 Each program is checked for the properties of `differential.properties`; every third time, some PrimFuncs are made instead
-and compared with an evaluator in exact numbers (`differential.tir_properties`, `--property tir_agrees`). The first failure is reduced to a small program,
+and compared with an evaluator in exact numbers (`differential.tir_properties`, `--property tir_agrees`); now and then, mutated ONNX models
+are imported (`differential.mutate_onnx`, `--property onnx_refuses`). The first failure is reduced to a small program,
 printed as a ready test and, with --out, written to a file; the exit status is then 1. It is 1 too if at the end a
 construct or an operator that the generator knows has not occurred (given enough programs for all of them to).
 The same seed makes the same programs.
@@ -34,10 +35,10 @@ OPERATORS_OF_THE_MACHINE = frozenset(
     for name in """
     builtin.alloc_tensor builtin.stop_lift_params call_builtin_with_ctx make_closure memory.alloc_storage
     memory.alloc_tensor memory.kill_storage memory.kill_tensor vm.alloc_storage vm.alloc_tensor vm.call_tir_dyn
-    vm.kill_object read_tensor_from_file
+    vm.kill_object read_tensor_from_file random.seed
 """.split()
 )
-"""What passes make and programs do not write; and what reads a file."""
+"""What passes make and programs do not write; what reads a file; and what gives another number each time."""
 
 
 REFUSED = "(proved to fail)"
@@ -80,11 +81,18 @@ TIR = "tir_agrees"
 TIR_SHARE, TIR_TOGETHER = 3, 6
 """One time in so many PrimFuncs are made; and so many, which are compiled together."""
 
+ONNX = "onnx_refuses"
+"""The property of mutated ONNX models."""
+ONNX_SHARE, ONNX_TOGETHER = 40, 20
+"""One time in so many models are mutated; and so many."""
+
 
 def check(seed: str, index: int, names: list[str] | None) -> tuple[Counter[str], list[dict[str, Any]]]:
     """Make one program and check it: the features it has, and the failures. In its turn, some PrimFuncs."""
     from differential import properties
 
+    if names == [ONNX] or (index % ONNX_SHARE == 1 and (names is None or ONNX in names)):
+        return check_onnx(seed)
     if names == [TIR] or (index % TIR_SHARE == 0 and (names is None or TIR in names)):
         return check_tir(seed)
     program, cases = program_of(seed)
@@ -99,6 +107,21 @@ def check(seed: str, index: int, names: list[str] | None) -> tuple[Counter[str],
         if failure is not None:
             return program.features, [{"seed": seed, "property": name, **failure}]
     return program.features, []
+
+
+def check_onnx(seed: str) -> tuple[Counter[str], list[dict[str, Any]]]:
+    """Import mutants of ONNX models: each must be a module or refused with a diagnostic."""
+    from differential.mutate_onnx import check as check_mutant
+
+    for number in range(ONNX_TOGETHER):
+        name = f"{seed}:{number}"
+        try:
+            check_mutant(name, build=number == 0)
+        except Exception:  # noqa: BLE001 (whatever is raised is a finding)
+            text = traceback.format_exc()
+            kind = text.splitlines()[-1][:60]
+            return Counter(), [{"seed": name, "property": ONNX, "kind": kind, "message": text, "options": {}}]
+    return Counter(), []
 
 
 def check_tir(seed: str) -> tuple[Counter[str], list[dict[str, Any]]]:
@@ -256,7 +279,7 @@ def report_features(features: Counter[str], programs: int, names: list[str] | No
     from relax.ir import Op
 
     known: set[str] = set(FEATURES) if names is None or TIR in names else set()
-    if names != [TIR]:
+    if names not in ([TIR], [ONNX]):
         known |= all_features()
         known |= {
             "R." + name.removeprefix("relax.") for name in Op.list_op_names() if name.startswith("relax.")
@@ -282,7 +305,7 @@ def report_failure(failure: dict[str, Any], options: argparse.Namespace, number:
     print(
         f"\n{failure['property']} fails for the program of seed {failure['seed']!r}:\n{failure['message'][:3000]}"
     )
-    if failure["property"] == "generator":
+    if failure["property"] in ("generator", ONNX):  # those have no program that could be reduced
         return
     try:
         text = reduced(failure, options.reduce_seconds)

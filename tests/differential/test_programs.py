@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 import relax
 from differential import properties
 from differential.generator import SIZES, all_features, inputs, programs, random_program
+from differential.sample_steps import samples
+from fuzz import OPERATORS_OF_THE_MACHINE
+from relax.ir import Op
 
 few = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 fewer = settings(few, max_examples=3)
@@ -121,6 +124,11 @@ def test_every_construct_occurs():
     for seed in range(1500):
         found |= set(random_program(seed).features)
     assert all_features() <= found
+    operators = {
+        f"R.{name.removeprefix('relax.')}" for name in Op.list_op_names() if name.startswith("relax.")
+    }
+    sampled = {f"R.{name.removeprefix('relax.')}" for name in samples()}
+    assert operators - found - sampled - OPERATORS_OF_THE_MACHINE == set()
 
 
 def test_a_seed_makes_one_program():

@@ -9,7 +9,8 @@ import relax.op as op
 from relax.expr import Constant, PrimValue, Var
 from relax.ir import DiagnosticError
 from relax.prim import Var as PrimVar
-from relax.prim import mark_nonnegative
+from relax.prim import evaluate, mark_nonnegative
+from relax.prim.intrin import min as minimum
 from relax.struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo
 
 
@@ -145,6 +146,41 @@ def test_bad_literals(build, expected):
 )
 def test_symbolic_shapes(a, b, expected):
     assert shown(op.add(tensor("a", a), tensor("b", b))) == f'R.Tensor({expected}, "float32")'
+
+
+cut = minimum(m + n, 64)
+
+
+@pytest.mark.parametrize(
+    "a, b, expected",
+    [
+        ((n,), (minimum(n, 64),), "(n,)"),  # a table of 64 rows, cut to n: where n is 1, so is the cut
+        ((minimum(m + n, 64),), (m + n,), "(m + n,)"),
+        ((n + 1,), (minimum(n, 8) + 1,), "(n + 1,)"),
+        # The rows m to m + n of a table of 64: they are n if the columns fit.
+        ((cut - minimum(m, 64), cut), (n, m + n), "(n, m + n)"),
+    ],
+)
+def test_a_size_that_the_other_is_cut_from(a, b, expected):
+    for left, right in ((a, b), (b, a)):
+        assert shown(op.add(tensor("a", left), tensor("b", right))) == f'R.Tensor({expected}, "float32")'
+
+
+@pytest.mark.parametrize(
+    "a, b",
+    [
+        ((n,), (minimum(n, 1),)),  # n may be 1 or not, min(n, 1) is 1 or 0
+        ((n,), (minimum(m, n),)),  # where n is 1 and m is 0, the result is empty
+        ((cut - minimum(m, 64),), (n,)),  # nothing says that the rows fit
+    ],
+)
+def test_a_size_that_may_be_stretched(a, b):
+    known = op.infer_call(op.add(tensor("a", a), tensor("b", b))).dims
+    for values in ({n: 0, m: 0}, {n: 1, m: 0}, {n: 1, m: 70}, {n: 3, m: 1}, {n: 1, m: 1}):
+        sizes = [evaluate(dims[0], values) for dims in (a, b)]
+        if sizes[0] == sizes[1] or 1 in sizes:
+            (right,) = np.broadcast_shapes(*((size,) for size in sizes))
+            assert known is None or evaluate(known[0], values) == right
 
 
 def test_a_shape_that_cannot_be_known_keeps_its_rank():

@@ -12,6 +12,7 @@ from relax.op import infer_call, operator_of
 from relax.op.operator import public_function
 from relax.prim import Var as PrimVar
 from relax.prim import mark_nonnegative
+from relax.prim.intrin import min as minimum
 from relax.struct_info import TensorStructInfo
 from relax.tir.interpret import interpret
 
@@ -85,6 +86,17 @@ def test_a_size_beside_a_constant():
         message = rf"the shapes cannot be broadcast: 3 and n \(n = {count}\)$"
         with pytest.raises(AssertionError, match=message):
             run(call, ones(3), ones(count), out_shape=(3,))
+
+
+def test_a_size_that_the_other_is_cut_from():
+    """n beside min(n, 4) is the result's size; the kernel checks that they are equal where they differ."""
+    call = add(tensor("x", n), tensor("y", minimum(n, 4)))
+    assert infer_call(call).dims[0] is n
+    for count in (0, 1, 3, 4):
+        result = run(call, ones(count), ones(count), out_shape=(count,))
+        np.testing.assert_array_equal(result, ones(count) * 2)
+    with pytest.raises(AssertionError, match="the shapes cannot be broadcast: n and"):
+        run(call, ones(5), ones(4), out_shape=(5,))
 
 
 def test_matmul():

@@ -82,6 +82,34 @@ def test_equal_kernels_are_one_and_different_ones_are_not():
     assert calls(after) == ["relax.call_tir"] * 6
 
 
+def test_kernels_are_made_once_for_calls_that_differ_in_constants_and_names(monkeypatch):
+    """The layers of a model: other weights, other shapes behind the same formula, tuples, views."""
+
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor(("m", 4), "float32")):
+        a = R.add(x, R.const([1.0, 2.0, 3.0, 4.0], "float32"))
+        b = R.add(y, R.const([5.0, 6.0, 7.0, 8.0], "float32"))
+        c = R.concat((a, x), axis=1)
+        d = R.concat((b, y), axis=1)
+        e = R.add(R.const([1.0, 2.0, 3.0, 4.0], "float32"), x)
+        f = R.tile(c, (2, 1))
+        h = R.tile(d, (3, 1))
+        return (c, d, e, f, h)
+
+    made = []
+    call_te = relax.BlockBuilder.call_te
+    monkeypatch.setattr(
+        relax.BlockBuilder,
+        "call_te",
+        lambda self, *args, **kw: (made.append(kw["primfunc_name_hint"]), call_te(self, *args, **kw))[1],
+    )
+    after = LegalizeOps()(relax.IRModule.from_expr(main))
+    assert made == ["add", "concatenate", "add", "tile", "tile"]
+    assert kernels(after) == ["add", "concatenate", "add1", "tile", "tile1"]
+    constants = [b.value.args[1].fields for b in after["main"].body.blocks[0].bindings[:2]]
+    assert [fields[1].data.tolist()[0] for fields in constants] == [1.0, 5.0]
+
+
 def test_branches_and_local_functions(check):
     @I.ir_module
     class Before:

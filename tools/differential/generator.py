@@ -46,6 +46,7 @@ from .kinds import (
 )
 from .network_steps import NetworkSteps
 from .repeated_steps import RepeatedSteps
+from .sample_steps import SampleSteps
 from .scalar_steps import NAMED, ScalarSteps
 from .size_steps import SizeSteps
 from .tensor_steps import TensorSteps
@@ -71,6 +72,7 @@ class Scope(
     CallSteps,
     FailingSteps,
     SizeSteps,
+    SampleSteps,
 ):
     """All steps."""
 

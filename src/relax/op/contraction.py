@@ -12,6 +12,7 @@ from ..expr import Tuple, TupleGetItem
 from ..info.text import prim_text
 from ..ir import DataType
 from ..prim import PrimExpr, Verdict, is_const, prove_equal
+from ..runtime.rounding import convert_array
 from ..struct_info import TensorStructInfo, TupleStructInfo
 from ..topi.contraction import Subscripts, parse_subscripts
 from .base import Gradients, Term
@@ -20,6 +21,7 @@ from .errors import ATTRIBUTES, OPERANDS, SHAPES, OperatorError
 from .facts import Exactness, MixedPrecision
 from .gradients import apply, is_float, tensor_info
 from .operator import Array, Operator, operator
+from .padded import sums_dtype
 from .pieces import tensor_fields
 
 
@@ -78,9 +80,9 @@ class Einsum(Operator):
 
     def reference(self, operands: Sequence[Array]) -> Array:
         dtype = DataType(operands[0].dtype.name)
-        wide = np.dtype(np.float32) if dtype.is_float and dtype.bits < 32 else operands[0].dtype
-        result = np.einsum(self.subscripts, *(x.astype(wide) for x in operands))
-        return np.asarray(result).astype(dtype.numpy())
+        kind = np.dtype(np.float32) if dtype.is_float and dtype.bits < 32 else sums_dtype(dtype)
+        result = np.einsum(self.subscripts, *(x.astype(kind) for x in operands))
+        return convert_array(np.asarray(result), dtype.numpy())
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         """Each operand's: einsum of the result's gradient and the other operands, where that has all its dimensions."""

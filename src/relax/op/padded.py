@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..ir import StructInfo
+from ..ir import DataType, StructInfo
 from ..runtime.rounding import convert_array
 from ..struct_info import TensorStructInfo, TupleStructInfo
 
@@ -25,4 +25,11 @@ def wrapped_result(result: Any, info: StructInfo | None) -> Any:
     return convert_array(np.asarray(result), info.dtype.numpy())
 
 
-__all__ = ["wrapped_result"]
+def sums_dtype(dtype: DataType) -> np.dtype[Any]:
+    """The dtype in which NumPy adds up elements: 8 bits for integers of 2 and 4, which `convert_array` wraps after."""
+    if dtype.is_integer and dtype.is_padded:
+        return np.dtype(np.int8 if dtype.is_int else np.uint8)
+    return dtype.numpy()
+
+
+__all__ = ["sums_dtype", "wrapped_result"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -56,17 +55,9 @@ class PoolBackward(Pool):
         x = wide(self.canonical(data))
         grad = wide(in_layout(output_grad, self.result_letters, self.letters))
         total: Array = np.zeros(x.shape, x.dtype)
-        covered = self.covered(x.shape[2:])
-        for place in product(*(range(len(windows)) for windows in covered)):
-            taps = [windows[i] for windows, i in zip(covered, place, strict=True)]
-            inside = [
-                [t for t in along if 0 <= t < size] for along, size in zip(taps, x.shape[2:], strict=True)
-            ]
-            ends = [size + high for size, (_, high) in zip(x.shape[2:], self.pads, strict=True)]
-            places = [sum(t < end for t in along) for along, end in zip(taps, ends, strict=True)]
-            window = np.ix_(range(x.shape[0]), range(x.shape[1]), *inside)
-            if all(inside):
-                self.add_window(total, window, x, grad[(..., *place)], places[0] * places[1])
+        for place, window, places in self.windows(x.shape):
+            if all(along.size for along in window):
+                self.add_window(total, window, x, grad[(..., *place)], places)
         return in_layout(total, self.letters, self.layout).astype(data.dtype)
 
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:

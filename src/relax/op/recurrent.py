@@ -57,18 +57,23 @@ class Recurrent(Operator):
         names = self.activations or default_activations(self.op_name.rpartition(".")[2], self.direction)
         return activations_of(names, self.activation_alpha, self.activation_beta)
 
-    def inferred(self, operands: dict[str, TensorStructInfo | None]) -> TupleStructInfo:
-        """The states after each step and the last ones, from the operands by name."""
+    def inferred(
+        self,
+        data: TensorStructInfo,
+        weight: TensorStructInfo,
+        recurrence: TensorStructInfo,
+        *others: TensorStructInfo | None,
+    ) -> TupleStructInfo:
+        """The states after each step and the last ones, from the operands in order."""
         self._require_attributes()
+        infos = (data, weight, recurrence, *others)
+        operands = {operand.name: info for operand, info in zip(self.operands, infos, strict=True)}
         dtype = self._common_dtype(operands)
         ranks = {"data": 3, "weight": 3, "recurrence": 3, "bias": 2, "sequence_lens": 1, "initial_h": 3}
         ranks |= {"initial_c": 3, "peepholes": 2}
         for name, info in operands.items():
             if info is not None:
                 require_rank(name, info, ranks[name])
-        data, recurrence = operands["data"], operands["recurrence"]
-        assert data is not None
-        assert recurrence is not None
         if data.dims is None or recurrence.dims is None:
             states = tensor(None, dtype, 3)
             return TupleStructInfo((tensor(None, dtype, 4), *[states] * self.states))
@@ -251,16 +256,7 @@ class Rnn(Recurrent):
         sequence_lens: TensorStructInfo | None = None,
         initial_h: TensorStructInfo | None = None,
     ) -> TupleStructInfo:
-        return self.inferred(
-            {
-                "data": data,
-                "weight": weight,
-                "recurrence": recurrence,
-                "bias": bias,
-                "sequence_lens": sequence_lens,
-                "initial_h": initial_h,
-            }
-        )
+        return self.inferred(data, weight, recurrence, bias, sequence_lens, initial_h)
 
     def reference(
         self,
@@ -349,18 +345,7 @@ class Lstm(Recurrent):
         initial_c: TensorStructInfo | None = None,
         peepholes: TensorStructInfo | None = None,
     ) -> TupleStructInfo:
-        return self.inferred(
-            {
-                "data": data,
-                "weight": weight,
-                "recurrence": recurrence,
-                "bias": bias,
-                "sequence_lens": sequence_lens,
-                "initial_h": initial_h,
-                "initial_c": initial_c,
-                "peepholes": peepholes,
-            }
-        )
+        return self.inferred(data, weight, recurrence, bias, sequence_lens, initial_h, initial_c, peepholes)
 
     def reference(
         self,

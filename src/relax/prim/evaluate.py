@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -191,7 +191,12 @@ def intrinsic_function(expr: Call) -> Callable[..., Value]:
     """
     dtype, kinds = expr.dtype.element_of, [arg.dtype.element_of for arg in expr.args]
     if expr.intrinsic == "reinterpret":
-        return lambda value: cast(Any, _array(value, kinds[0])).view(dtype.numpy()).item()
+
+        def same_bits(value: Value) -> Value:
+            bits: Any = _array(value, kinds[0])
+            return bits.view(dtype.numpy()).item()
+
+        return same_bits
     reference = expr.op.get_attr("numpy") if isinstance(expr.op, Op) else None
     if reference is None:
         return partial(_no_value, expr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -398,7 +399,7 @@ def chained(count: int, calls: int) -> ModelProto:
         last = index == count - 1
         nodes = [
             helper.make_node("Neg" if last else f"f{index + 1}", [x], [y], domain="" if last else "own")
-            for x, y in zip(names, names[1:], strict=False)
+            for x, y in pairwise(names)
         ]
         model.functions.append(helper.make_function("own", f"f{index}", ["a"], ["b"], nodes, opsets))
     return model
@@ -453,6 +454,39 @@ def test_loops_whose_body_does_not_fit():
     refused(parse(text), "E6002", "its branches have different numbers of outputs")
 
 
+# ------------------------------------------------------------------------------------- run time
+
+
+@pytest.mark.parametrize(
+    "text, arguments, error, message",
+    [
+        (
+            "g (float[N] x, int64[K] i) => (float[K] y) { [pick] y = Gather(x, i) }",
+            (np.ones(3, "float32"), np.array([7])),
+            IndexError,
+            'model: Gather "pick"',
+        ),
+        (
+            "g (float[N] x) => (float[A, B] y) <int64[2] s = {-1, 4}> { z = Exp(x)  [rows] y = Reshape(z, s) }",
+            (np.ones(3, "float32"),),
+            AssertionError,
+            'model: Reshape "rows"',
+        ),
+        (
+            "g (float[N, M] x, float[K, L] z) => (float[N, L] y) { y = MatMul(x, z) }",
+            (np.ones((2, 3), "float32"), np.ones((4, 5), "float32")),
+            AssertionError,
+            'model: MatMul "y"',
+        ),
+    ],
+)
+def test_an_error_at_run_time_names_the_node(text, arguments, error, message):
+    vm = relax.VirtualMachine(relax.build(from_onnx(parse(text)), "llvm"), relax.cpu())
+    with pytest.raises(error) as caught:
+        vm["main"](*arguments)
+    assert any(message in note for note in caught.value.__notes__)
+
+
 # ------------------------------------------------------------------------------------- shapes
 
 
@@ -465,7 +499,7 @@ def test_shape_arithmetic_does_not_grow_without_end():
 # ------------------------------------------------------------------------------------- mutations
 
 
-@pytest.mark.parametrize("name", sorted(mutate_onnx.SEEDS) + ["functions"])
+@pytest.mark.parametrize("name", sorted(mutate_onnx.models()))
 def test_the_good_models_are_good(name):
     assert mutate_onnx.verdict(mutate_onnx.models()[name]) == "module"
 

@@ -142,6 +142,22 @@ def test_strings_where_numbers_are_wanted_are_refused(imported):
         imported('agraph (string[N] x) => (bool[N] y) { y = RegexFullMatch<pattern = "(">(x) }', opset=20)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("[0, 3]", "[0, 5]"), "its pool has 6 n-grams for 5 columns"),
+        (('"TF"', '"DF"'), "its mode is 'DF', for n-grams of 1 to 2 items"),
+        (("4.0, 5.0", "4.0"), "it has 4 weights for 5 n-grams"),
+        (("pool_int64s = [2, ", "pool_int64s = ["), "its pool has 4 n-grams for 5 columns"),
+    ],
+)
+def test_broken_pools_of_n_grams_are_refused(imported, change, message):
+    pool = "pool_int64s = [2, 3, 5, 2, 3, 5, 2]"
+    text = NGRAMS.replace("TYPE", "int64").replace("MODE", "TF").replace("POOL", pool).replace(*change)
+    with pytest.raises(relax.DiagnosticError, match=message):
+        imported(text)
+
+
 def test_a_constant_and_a_shape_of_strings(imported):
     text = 'agraph (string[N] x) => (string[2] y, string[M] z) <string[2] c = {"a", "b"}> { y = Identity(c)\n z = Concat<axis=0>(c, x) }'
     vm = relax.VirtualMachine(relax.build(imported(text), "llvm"), relax.cpu())

@@ -68,6 +68,9 @@ def from_onnx(
     `relax.frontend.detach_params`), and ``num_input`` counts the inputs. With `sanitize_input_names`, names of inputs
     are made identifiers.
 
+    Sequences, optional values and tensors of strings are inputs and outputs of ``R.Object``: the compiled program takes
+    lists, None, and NumPy arrays of str or objects; what it returns of strings has ``.numpy()``.
+
     Raises DiagnosticError if the model is broken, or uses what is not supported: all operators that are not are listed.
     """
     name = "model"

@@ -141,12 +141,13 @@ def _signature(
 
 
 def _input(function: Callable[..., Any], parameter: inspect.Parameter) -> Input:
-    written = str(parameter.annotation)
+    written = str(parameter.annotation).strip("'\"")
     kind, _, rest = written.partition("|")
     optional = rest.strip() == "None"
     if kind.strip() not in KINDS or (rest and not optional):
         where = f"{function.__qualname__}: {parameter.name}"
-        raise TypeError(f"{where} must be annotated with one of {', '.join(KINDS)}, found {written!r}")
+        hint = "" if isinstance(parameter.annotation, str) else " (write annotations as text)"
+        raise TypeError(f"{where} must be annotated with one of {', '.join(KINDS)}, found {written!r}{hint}")
     variadic = parameter.kind is parameter.VAR_POSITIONAL
     return Input(parameter.name, kind.strip(), optional or variadic, variadic)  # type: ignore[arg-type]
 

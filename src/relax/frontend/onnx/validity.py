@@ -1,7 +1,8 @@
 """Validity of a model, before it is read: names, nesting, functions, and nodes as their operators declare them.
 
-`check_structure` comes first, since everything else relies on it: names are text, nesting and calls are bounded. `Signatures` holds
-what nodes of an operator look like, by the schemas of ONNX, or by the signature of a converter where there is none.
+`check_structure` comes first, since everything else relies on it: names are text, nesting and calls are bounded.
+`Signatures` holds the form of the nodes of an operator, by the schemas of ONNX, or by the signature of a converter
+where there is none.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def _check_opsets(imports: Iterable[Any], where: str) -> None:
     for item in imports:
         if not 0 < item.version < 1 << 31:
             raise broken(f"version {item.version} of the domain {item.domain!r} is none", where)
-        if versions.setdefault(registry.ALIASES.get(item.domain, item.domain), item.version) != item.version:
+        domain = str(item.domain)
+        if versions.setdefault(registry.ALIASES.get(domain, domain), item.version) != item.version:
             raise broken(f"two versions of the domain {item.domain!r} are imported", where)
     newest = onnx_opset_version()
     if versions.get("", 1) > newest:
@@ -200,7 +202,7 @@ class Signature:
         return Signature((0, len(function.input)), (0, len(function.output)), {}, frozenset())
 
     def problems(self, node: NodeProto) -> list[str]:
-        """What is wrong with a node: sentences without its name."""
+        """The faults of a node: sentences without its name."""
         found: list[str] = []
         for count, (least, most), kind in (
             (len(node.input), self.inputs, "input"),

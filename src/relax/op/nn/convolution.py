@@ -12,6 +12,7 @@ from ... import topi
 from ...info.text import prim_text
 from ...ir import DataType, RelaxExpr
 from ...prim import IntImm, PrimExpr, simplify
+from ...runtime.rounding import convert_array
 from ...struct_info import TensorStructInfo
 from ..base import Gradients, Term
 from ..dims import require_same_dim, tensor
@@ -19,6 +20,7 @@ from ..errors import SHAPES, OperatorError
 from ..facts import MixedPrecision
 from ..gradients import apply, dims_of, is_float, tensor_info
 from ..operator import Array, operator
+from ..padded import sums_dtype
 from .activation import wide
 from .windows import Windowed, in_layout
 
@@ -91,8 +93,8 @@ class AnyConvolution(Windowed):
         x, w = self.canonical(wide(data)), in_layout(wide(weight), self.kernel_layout, "OI" + self.spatial)
         dtype = self.out_dtype or DataType(data.dtype.name)
         if not dtype.is_float:
-            x, w = x.astype(dtype.numpy()), w.astype(dtype.numpy())
-        return self.in_result_layout(self.convolved(x, w)).astype(dtype.numpy())
+            x, w = x.astype(sums_dtype(dtype)), w.astype(sums_dtype(dtype))
+        return convert_array(self.in_result_layout(self.convolved(x, w)), dtype.numpy())
 
     def convolved(self, x: Array, w: Array) -> Array:
         """The result of canonical data and a kernel (O, I, …)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
 from typing import Any, ClassVar, cast
@@ -74,20 +74,26 @@ class Pool(Windowed):
             result.append([[start + t * dilation for t in range(window)] for start in starts])
         return result
 
+    def windows(self, shape: Sequence[int]) -> Iterator[tuple[tuple[int, ...], tuple[Array, ...], int]]:
+        """For each window over canonical data of this shape: its place among windows, the index of its elements in the
+        data, and the number of places that count in the padded data."""
+        batch, channels, *sizes = shape
+        covered = self.covered(sizes)
+        ends = [size + high for size, (_, high) in zip(sizes, self.pads, strict=True)]
+        for place in product(*(range(len(along)) for along in covered)):
+            taps = [along[i] for along, i in zip(covered, place, strict=True)]
+            inside = [[t for t in along if 0 <= t < size] for along, size in zip(taps, sizes, strict=True)]
+            places = [sum(t < end for t in along) for along, end in zip(taps, ends, strict=True)]
+            yield place, np.ix_(range(batch), range(channels), *inside), int(np.prod(places))
+
     def fold_windows(self, data: Array, fold: Callable[[Array, int], Any], dtype: Any = None) -> Array:
         """`fold`(elements (N, C, count), number of places that count in the padded data) of each window."""
         x = self.canonical(data)
-        sizes = x.shape[2:]
-        covered = self.covered(sizes)
-        out = np.zeros((*x.shape[:2], *map(len, covered)), dtype or data.dtype)
-        for place in product(*(range(len(windows)) for windows in covered)):
-            taps = [windows[i] for windows, i in zip(covered, place, strict=True)]
-            inside = [[t for t in along if 0 <= t < size] for along, size in zip(taps, sizes, strict=True)]
-            ends = [size + high for size, (_, high) in zip(sizes, self.pads, strict=True)]
-            places = np.prod([sum(t < end for t in along) for along, end in zip(taps, ends, strict=True)])
-            window = x[np.ix_(range(x.shape[0]), range(x.shape[1]), *inside)]
-            count = int(np.prod([len(along) for along in inside]))
-            out[(..., *place)] = fold(window.reshape(*x.shape[:2], count), int(places))
+        counts = map(len, self.covered(x.shape[2:]))
+        out = np.zeros((*x.shape[:2], *counts), dtype or data.dtype)
+        for place, index, places in self.windows(x.shape):
+            count = int(np.prod([along.size for along in index[2:]]))
+            out[(..., *place)] = fold(x[index].reshape(*x.shape[:2], count), places)
         return self.in_result_layout(out)
 
 

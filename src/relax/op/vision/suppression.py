@@ -22,6 +22,7 @@ from ..operator import Array, Operator, operator
 from ..sizes import require_dim, require_rank
 
 Number = TensorStructInfo | PrimStructInfo
+LIMITS = ("max_output_boxes_per_class", "iou_threshold", "score_threshold")
 
 
 class Suppression(Operator):
@@ -36,10 +37,25 @@ class Suppression(Operator):
 
     center_point_box: bool
 
-    def require_operands(
+    def infer(
+        self,
+        boxes: TensorStructInfo,
+        scores: TensorStructInfo,
+        max_output_boxes_per_class: TensorStructInfo | PrimStructInfo,
+        iou_threshold: TensorStructInfo | PrimStructInfo,
+        score_threshold: TensorStructInfo | PrimStructInfo | None = None,
+    ) -> TupleStructInfo:
+        numbers = (max_output_boxes_per_class, iou_threshold, score_threshold)
+        self._require_operands(boxes, scores, dict(zip(LIMITS, numbers, strict=True)))
+        return TupleStructInfo((self.rows(scores), tensor((1,), "int64")))
+
+    def rows(self, scores: TensorStructInfo) -> TensorStructInfo:
+        """The struct info of the rows (image, class, box)."""
+        raise NotImplementedError
+
+    def _require_operands(
         self, boxes: TensorStructInfo, scores: TensorStructInfo, numbers: dict[str, Number | None]
     ) -> None:
-        """Complain of operands that cannot be boxes, scores and limits."""
         require_rank("boxes", boxes, 3)
         require_rank("scores", scores, 3)
         self.require_dtype(boxes, "boxes", "float")
@@ -107,30 +123,17 @@ class PaddedNonMaxSuppression(Suppression):
     center_point_box: bool = False
     compute = topi.vision.padded_non_max_suppression
 
-    def infer(
-        self,
-        boxes: TensorStructInfo,
-        scores: TensorStructInfo,
-        max_output_boxes_per_class: TensorStructInfo | PrimStructInfo,
-        iou_threshold: TensorStructInfo | PrimStructInfo,
-        score_threshold: TensorStructInfo | PrimStructInfo | None = None,
-    ) -> TupleStructInfo:
-        limits = (max_output_boxes_per_class, iou_threshold, score_threshold)
-        self.require_operands(boxes, scores, dict(zip(LIMITS, limits, strict=True)))
-        count = tensor((1,), "int64")
+    def rows(self, scores: TensorStructInfo) -> TensorStructInfo:
         if scores.dims is None:
-            return TupleStructInfo((tensor(None, "int64", 2), count))
+            return tensor(None, "int64", 2)
         images, classes, number = scores.dims
-        return TupleStructInfo((tensor((images * classes * number, IntImm("int64", 3)), "int64"), count))
+        return tensor((images * classes * number, IntImm("int64", 3)), "int64")
 
     def reference(self, boxes: Array, scores: Array, most: Any, iou: Any, least: Any = None) -> list[Array]:
         rows = self.selected(boxes, scores, most, iou, least)
         out = np.full((scores.size, 3), -1, np.int64)
         out[: len(rows)] = np.asarray(rows, np.int64).reshape(-1, 3)
         return [out, np.array([len(rows)], np.int64)]
-
-
-LIMITS = ("max_output_boxes_per_class", "iou_threshold", "score_threshold")
 
 
 @operator("relax.vision.leading_rows")
@@ -165,17 +168,8 @@ class AllClassNonMaxSuppression(Suppression):
     output_format: Literal["onnx"] = "onnx"
     center_point_box: bool = False
 
-    def infer(
-        self,
-        boxes: TensorStructInfo,
-        scores: TensorStructInfo,
-        max_output_boxes_per_class: TensorStructInfo | PrimStructInfo,
-        iou_threshold: TensorStructInfo | PrimStructInfo,
-        score_threshold: TensorStructInfo | PrimStructInfo | None = None,
-    ) -> TupleStructInfo:
-        limits = (max_output_boxes_per_class, iou_threshold, score_threshold)
-        self.require_operands(boxes, scores, dict(zip(LIMITS, limits, strict=True)))
-        return TupleStructInfo((tensor(None, "int64", 2), tensor((1,), "int64")))
+    def rows(self, scores: TensorStructInfo) -> TensorStructInfo:
+        return tensor(None, "int64", 2)
 
     def legalize(self, builder: Any, call: Call) -> RelaxExpr:
         """The padded form, whose rows beyond the count are cut off."""

@@ -18,7 +18,7 @@ from ..values import Dims, Ints, Tensor, Value
 from .contrib import DOMAIN
 
 MASKED = -10000.0
-"""What is added to hidden scores, unless a node says otherwise."""
+"""The number added to hidden scores, unless a node says otherwise."""
 
 
 @dataclass
@@ -49,7 +49,7 @@ def _heads_second(g: Emitter, x: Tensor) -> Tensor:
 
 
 def _with_past(g: Emitter, past: Tensor | None, x: Tensor) -> Tensor:
-    """What is cached, (batch, heads, length, size), followed by x, of the same layout."""
+    """The cache, (batch, heads, length, size), followed by x, of the same layout."""
     return x if past is None else g.emit(op.concat([past, x], axis=2))
 
 

@@ -154,6 +154,8 @@ def svm_regressor(
     rho: Any = (0.0,),
     support_vectors: Any = (),
 ) -> Tensor:
+    if len(rho) != 1 or len(kernel_params) != 3:
+        raise g.error(f"it has {len(rho)} of rho and {len(kernel_params)} kernel_params", code="E6002")
     if not n_supports:
         scores = _linear(g, x, coefficients, rho, 1)
     else:

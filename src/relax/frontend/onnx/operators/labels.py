@@ -145,6 +145,8 @@ def label_encoder(g: Emitter, x: Value, **attributes: Any) -> Value:
         is_float = values.dtype.kind == "f"
         number = attributes.get("default_float", -0.0) if is_float else attributes.get("default_int64", -1)
         default = np.array([number], values.dtype)
+    if default.size != 1 or default.dtype != values.dtype:
+        raise g.error("the default must be one element of the dtype of the values", code="E6002")
     return encoded(g, x, keys, values, default)
 
 

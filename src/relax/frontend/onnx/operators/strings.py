@@ -149,6 +149,8 @@ def string_normalizer(
     is_case_sensitive: int = 0,
     stopwords: Any = (),
 ) -> Object:
+    if case_change_action not in ("NONE", "LOWER", "UPPER"):
+        raise g.error(f"{case_change_action!r} is no action", code="E6002")
     words = json.dumps(list(stopwords), ensure_ascii=False)
     operands = _operand(g, x), case_change_action, is_case_sensitive, words
     return _strings(g, "normalize", *operands, ndim=ndim_of(g, x))
@@ -179,6 +181,11 @@ def tf_idf_vectorizer(
     weights: Any = (),
 ) -> Tensor:
     ndim = ndim_of(g, x)
+    pooled = len(pool_strings) if is_strings(x) else len(pool_int64s)
+    _check_ngrams(g, ngram_counts, ngram_indexes, pooled)
+    if mode not in ("TF", "IDF", "TFIDF") or not 1 <= min_gram_length <= max_gram_length:
+        lengths = f"{min_gram_length} to {max_gram_length}"
+        raise g.error(f"its mode is {mode!r}, for n-grams of {lengths} items", code="E6002")
     if is_strings(x):
         data = lowered(g, x)
         pool = strings_constant(g, np.array(list(pool_strings), dtype=object))
@@ -210,6 +217,16 @@ def tf_idf_vectorizer(
     return op.multiply(counts, g.const(scale))
 
 
+def _check_ngrams(g: Emitter, starts: Ints, columns: Ints, pooled: int) -> None:
+    """Raise DiagnosticError if a pool of so many items does not hold an n-gram for each column."""
+    ends = (*starts[1:], pooled)
+    count = sum(
+        max(end - begin, 0) // size for size, (begin, end) in enumerate(zip(starts, ends, strict=True), 1)
+    )
+    if list(starts) != sorted(starts) or min((*starts, *columns), default=0) < 0 or count != len(columns):
+        raise g.error(f"its pool has {count} n-grams for {len(columns)} columns", code="E6002")
+
+
 def _weights(g: Emitter, weights: Any, columns: Ints) -> Array:
     """The weight of each column: that of its n-gram, 1 without weights."""
     scale = np.ones(max(columns, default=-1) + 1, "float32")
@@ -231,8 +248,8 @@ def encoded(g: Emitter, x: Value, keys: Array, values: Array, default: Array) ->
     data = lowered(g, x) if is_strings(x) else g.tensor(x)
     if is_strings(x) != (keys.dtype == object):
         raise g.error("its input and its keys must be both strings or both numbers", code="E6003")
-    if not is_strings(x):
-        keys = keys.astype(g.dtype(data).numpy())
+    if not is_strings(x) and str(g.dtype(data)) != keys.dtype.name:
+        raise g.error(f"its input of {g.dtype(data)} does not go with keys of {keys.dtype}", code="E6003")
     operands = data, _labels(g, keys), _labels(g, values), _labels(g, default)
     ndim = ndim_of(g, x)
     if values.dtype == object:

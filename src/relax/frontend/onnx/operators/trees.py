@@ -333,7 +333,7 @@ def _named(g: Emitter, names: Sequence[str], number: int) -> str:
 
 def _joint_forest(g: Emitter, attributes: dict[str, Any], targets: int, dtype: str) -> Forest:
     """The forest of TreeEnsemble: inner nodes first, then leaves, then nodes for all but one member of each set."""
-    named = {
+    named: dict[str, Any] = {
         f"{name}_as_tensor": value for name, value in attributes.items() if isinstance(value, np.ndarray)
     }
     mode = np.asarray(_column(g, named, "nodes_modes"), np.int64)
