@@ -4,7 +4,8 @@
 
 The models are those of tests/frontend/onnx/models (bert, gpt2, llama, …). For each: the nodes of the ONNX graph, the
 bindings and match_casts it became, seconds to import it, seconds to build it with an empty kernel cache, and the time
-of a run at the first of its sizes, divided by that of ONNX Runtime on one thread. `--small` takes the sizes of the tests.
+of a run at the first of its sizes, divided by that of ONNX Runtime on one thread. `--small` takes the sizes of the
+tests.
 """
 
 from __future__ import annotations
