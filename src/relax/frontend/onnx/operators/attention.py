@@ -228,7 +228,7 @@ def group_query_attention(
     sin_cache: Tensor | None = None,
     position_ids: Tensor | None = None,
     attention_bias: Tensor | None = None,
-    *more: Value,
+    *more: Value | None,
     num_heads: int,
     kv_num_heads: int,
     do_rotary: int = 0,
