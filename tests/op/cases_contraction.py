@@ -42,7 +42,7 @@ CASES = [
 ]
 CASES += [
     Case("relax.einsum", [[x(2, 3, dtype=dtype), x(3, 4, dtype=dtype)]], {"subscripts": "ij,jk->ki"})
-    for dtype in NUMBERS
+    for dtype in (*NUMBERS, "int4", "uint2")
 ]
 CASES += [Case("relax.outer", [x(3, dtype=dtype), x(4, dtype=dtype)]) for dtype in NUMBERS]
 CASES += [Case("relax.outer", [x(a), x(b)]) for a, b in ((0, 3), (1, 1))]

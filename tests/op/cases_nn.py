@@ -105,6 +105,8 @@ CASES += [
     conv2d((1, 2, 5, 5), (3, 2, 3, 3), "float64", padding=1),
     conv2d((1, 2, 5, 5), (3, 2, 3, 3), "int32", padding=1),
     conv2d((1, 2, 5, 5), (3, 2, 3, 3), "int8", out_dtype="int32"),
+    conv2d((1, 2, 3, 3), (3, 2, 2, 2), "int4"),
+    conv2d((1, 2, 3, 3), (3, 2, 2, 2), "uint2", padding=1),
 ]
 
 WINDOWS = [

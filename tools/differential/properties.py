@@ -148,6 +148,7 @@ GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
     for name in (
         "Normalize",
         "CanonicalizeBindings",
+        "ConvertToDataflow",
         "FoldConstant",
         "EliminateCommonSubexpr",
         "DeadCodeElimination",
