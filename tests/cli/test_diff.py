@@ -69,7 +69,9 @@ def test_the_first_tensor_that_differs(command, folder):
     )
 
 
-def test_a_pipeline_that_is_wrong_is_found(command, folder):
+def test_a_pipeline_that_is_wrong_is_found(command, folder, monkeypatch):
+    monkeypatch.setattr(relax.pipeline, "_PIPELINES", dict(relax.pipeline._PIPELINES))
+
     @relax.register_pipeline("cli_test_wrong")
     def make():
         @relax.ir.transform.module_pass(opt_level=0, name="Wrong")

@@ -217,7 +217,8 @@ def test_parts_have_names():
     assert relax.get_pipeline("default")(Everything) is not Everything
 
 
-def test_unknown_and_registered_pipelines():
+def test_unknown_and_registered_pipelines(monkeypatch):
+    monkeypatch.setattr(relax.pipeline, "_PIPELINES", dict(relax.pipeline._PIPELINES))
     with pytest.raises(DiagnosticError, match="E4007.*there is no pipeline 'fast'"):
         get_pipeline("fast")
 
