@@ -354,9 +354,16 @@ _ANSWERS: dict[tuple[Any, ...], Any] = {}
 _ANSWERS_KEPT = 4096
 
 
-def _remembered(question: tuple[Any, ...], answer: Callable[[], _Answer]) -> _Answer:
+_LONGEST_QUESTION = 256
+"""Questions of more words than this are not remembered: shared expressions have exponentially many."""
+
+
+def _remembered(question: str, expressions: tuple[Any, ...], answer: Callable[[], _Answer]) -> _Answer:
     """The answer to a question, worked out once for all that are spelled the same way."""
-    key = (nonnegative_epoch(), *question)
+    spelled = _spelling(expressions)
+    if spelled is None:
+        return answer()
+    key = (nonnegative_epoch(), question, *spelled)
     if key not in _ANSWERS:
         if len(_ANSWERS) >= _ANSWERS_KEPT:
             _ANSWERS.clear()
@@ -364,16 +371,24 @@ def _remembered(question: tuple[Any, ...], answer: Callable[[], _Answer]) -> _An
     return _ANSWERS[key]
 
 
-def _spelling(value: Any) -> Any:
-    """A hashable form of an expression: equal for expressions written alike over the very same variables."""
-    if isinstance(value, tuple):
-        return tuple(_spelling(item) for item in value)  # type: ignore[reportUnknownVariableType]
-    if isinstance(value, float):
-        return value.hex()  # 0.0 and -0.0 are equal numbers
-    if not isinstance(value, PrimExpr) or isinstance(value, Var):
-        return value
-    fields = (getattr(value, name) for name in value.__match_args__)
-    return (type(value), str(value.dtype), *map(_spelling, fields))
+def _spelling(expressions: tuple[Any, ...]) -> list[Any] | None:
+    """Expressions as words, equal where they are written alike over the very same variables; None if they are long."""
+    words: list[Any] = []
+    pending: list[Any] = [expressions]
+    while pending:
+        value = pending.pop()
+        if len(words) > _LONGEST_QUESTION:
+            return None
+        if isinstance(value, tuple):
+            parts: tuple[Any, ...] = value  # type: ignore[reportUnknownVariableType]
+            words += [tuple, len(parts)]
+            pending += parts
+        elif isinstance(value, PrimExpr) and not isinstance(value, Var):
+            words += [type(value), str(value.dtype)]
+            pending += [getattr(value, name) for name in value.__match_args__]
+        else:
+            words.append(value.hex() if isinstance(value, float) else value)  # 0.0 and -0.0 are equal numbers
+    return words
 
 
 def prove(condition: Any) -> bool | None:
@@ -391,7 +406,7 @@ def prove(condition: Any) -> bool | None:
     def proved() -> bool | None:
         return _prove(Normalizer(_NOTHING, assume_defined=True), expr)
 
-    return run_deep("a condition", "proved", lambda: _remembered(("prove", _spelling(expr)), proved))
+    return run_deep("a condition", "proved", lambda: _remembered("prove", (expr,), proved))
 
 
 def prove_equal(a: Any, b: Any) -> Verdict:
@@ -416,7 +431,7 @@ def prove_equal(a: Any, b: Any) -> Verdict:
         return _relation(Normalizer(_NOTHING, assume_defined=True), left, right)
 
     def answer() -> Verdict:
-        return _remembered(("equal", _spelling(left), _spelling(right)), compared)
+        return _remembered("equal", (left, right), compared)
 
     return run_deep("an expression", "compared", answer)
 
@@ -433,7 +448,7 @@ def implies(conditions: Iterable[Any], conclusion: Any) -> bool:
 
     if facts is not None:
         return implied()
-    return _remembered(("implies", *map(_spelling, (*given, conclusion))), implied)
+    return _remembered("implies", (*given, conclusion), implied)
 
 
 def prove_shape_equal(a: Sequence[Any], b: Sequence[Any]) -> Verdict:
