@@ -487,3 +487,18 @@ def test_a_dimension_without_a_value_is_kept_as_written():
         x = np.zeros((4, columns), "float32")
         closure = relax.interpret(relax.IRModule.from_expr(main), "main", x)
         assert f"R.Tensor({shown}" in str(closure.info)
+
+
+def test_numbers_beside_tensors_keep_their_dtype():
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Prim("float32"), i: R.Prim("int64")):
+            return R.full(R.shape([2]), x), R.full(R.shape([1]), i), R.arange(i)
+
+    filled, counted, numbers = relax.interpret(Module, "main", 1.5, 3)
+    assert filled.numpy().dtype == "float32"
+    assert filled.numpy().tolist() == [1.5, 1.5]
+    assert counted.numpy().dtype == "int64"
+    assert counted.numpy().tolist() == [3]
+    assert numbers.numpy().tolist() == [0, 1, 2]

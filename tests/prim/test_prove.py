@@ -27,8 +27,11 @@ from relax.prim import (
     SizeVar,
     Var,
     Verdict,
+    analyzer,
     const,
     const_int_bound,
+    facts_in_scope,
+    implies,
     intrin,
     prove,
     prove_equal,
@@ -417,3 +420,30 @@ def test_the_numbers_an_expression_may_be():
         (Var("x", "float32"), 1, 0),
     ):
         assert single.modular_set(expr) == ModularSet(coeff, base)
+
+
+def test_what_conditions_imply():
+    n, m = Var("n", "int64"), Var("m", "int64")
+    for _ in range(2):  # the second answer is remembered
+        assert implies([n >= 3], n > 2)
+        assert not implies([n >= 3], n > 3)
+        assert implies([n.equal(m), m > 1], n >= 2)
+    facts = Analyzer()
+    facts.assume(m >= 5)
+    with facts_in_scope(facts):
+        assert implies([n > m], n >= 6)
+    assert not implies([n > m], n >= 6)
+
+
+def test_questions_beyond_the_number_kept_are_answered(monkeypatch):
+    monkeypatch.setattr(analyzer, "_ANSWERS_KEPT", 1)
+    n = Var("n", "int64")
+    assert [prove(n + k > n) for k in (1, 2, 1)] == [prove(n + 1 > n)] * 3
+
+
+def test_long_questions_are_answered_anew():
+    n = Var("n", "int64")
+    total = n
+    for number in range(200):
+        total = total + n * number
+    assert prove_equal(total, n * (sum(range(200)) + 1)) is Verdict.YES

@@ -148,16 +148,11 @@ def scalar_function(expr: BinaryExpr, checked: bool = False) -> Callable[[Any, A
             raise ZeroDivisionError(f"division by zero in {expr}") from None
         if least <= value <= most:
             return value
-        return fitting(value, expr) if strict else wrap(value, kind)
+        if strict:
+            raise OverflowError(f"a size does not fit into 64 bits: {expr}")
+        return wrap(value, kind)
 
     return function
-
-
-def fitting(value: int, expr: PrimExpr) -> int:
-    """The value of an int64 expression over sizes. Raises OverflowError if it does not fit."""
-    if wrap(value, expr.dtype) != value:
-        raise OverflowError(f"a size does not fit into 64 bits: {expr}")
-    return value
 
 
 def convert_value(value: Value, dtype: DataType) -> Value:
