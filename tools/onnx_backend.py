@@ -7,7 +7,8 @@
 
 A case passes if every output has the dtype, the shape and, within the tolerance that the case states, the values that it
 gives. ``unsupported``: the importer says that it does not take the model. ``wrong``: the results differ. ``random``: the
-values that it gives are random numbers of NumPy, dtypes and shapes agree. ``error``: anything else.
+values that it gives are random numbers of NumPy, dtypes and shapes agree. ``rounding``: the results differ by the last
+digit of a narrow float, or by the noise of a float32 sum that the case expects in the place of 0. ``error``: anything else.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from typing import Any
 import numpy as np
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
+ROUNDING = {"bf16": (2**-6, 1e-3), "fp16": (2**-9, 1e-4), "test_dft_inverse_opset19": (1e-3, 1e-6)}
+"""Cases, or dtypes of attention, whose expected values carry roundings of their own: rtol and atol that cover these."""
 RANDOM = re.compile("test_bernoulli|test_training_dropout(?!_zero_ratio)")
 """Cases with values drawn by NumPy's generator."""
 
@@ -154,7 +157,9 @@ def _run(case: Any) -> tuple[str, str]:
             tolerance = np.inf if RANDOM.match(case.name) else case.atol
             problem = difference(found, right, case.rtol, tolerance)
             if problem:
-                return "wrong", f"{output.name}: {problem}"
+                bound = ROUNDING.get(re.sub(r"^test_attention_.*_(bf16|fp16)(_expanded)?$", r"\1", case.name))
+                rounded = bound is not None and not difference(found, right, *bound)
+                return "rounding" if rounded else "wrong", f"{output.name}: {problem}"
     return ("random", "drawn by another generator") if RANDOM.match(case.name) else ("pass", "")
 
 
