@@ -237,12 +237,15 @@ def orders_keep(
 
 def _random_order(chosen: random.Random) -> list[str]:
     order: list[str] = []
+    anywhere = list(GRAPH_PASSES)
     steps = list(LOWERING)[: chosen.randrange(len(LOWERING) + 1)]
     for step in steps:
         between = 0 if step in OF_THE_MACHINE else chosen.randrange(3)
-        order += [*(chosen.choice(list(GRAPH_PASSES)) for _ in range(between)), step]
+        order += [*(chosen.choice(anywhere) for _ in range(between)), step]
+        if step == "ToNonDataflow":  # from here on no pass may make dataflow blocks
+            anywhere = [name for name in anywhere if name != "ConvertToDataflow"]
     more = 0 if OF_THE_MACHINE[0] in steps else chosen.randrange(1, 4)
-    return order + [chosen.choice(list(GRAPH_PASSES)) for _ in range(more)]
+    return order + [chosen.choice(anywhere) for _ in range(more)]
 
 
 def prints_and_parses(text: str, cases: Sequence[Case] = (), exact: bool = True) -> None:
