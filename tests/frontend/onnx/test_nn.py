@@ -70,6 +70,7 @@ def test_conv_transpose(agrees, options: str):
         "GlobalAveragePool",
         "GlobalMaxPool",
         "LpPool <kernel_shape = [2, 2], p = 2>",
+        'LpPool <kernel_shape = [3, 3], p = 3, strides = [2, 2], auto_pad = "SAME_UPPER">',
     ],
 )
 def test_pools(agrees, node: str):

@@ -39,7 +39,10 @@ MAX_ELEMENTS = 1024
 """Constants with at most so many integers are taken apart where elements are asked for."""
 
 FAR = 1 << 40
-"""Signed scalars that are read from tensors are cut off at this magnitude, which is beyond any size."""
+"""Scalars that are read from tensors are cut off at this magnitude, which is beyond any size.
+
+So are trip counts: exporters write the greatest int64 for "until the condition fails".
+"""
 
 
 class Emitter:
@@ -369,7 +372,7 @@ class Emitter:
 
     @contextmanager
     def branch(self) -> Generator[Branch]:
-        """Emit into a branch of an If; its `seq` is there after `finish(result)`."""
+        """Emit into a branch of an If; `finish(result)` gives it as a SeqExpr."""
         branch = Branch(self)
         try:
             yield branch
@@ -384,7 +387,6 @@ class Branch:
         self._emitter, builder = emitter, emitter.builder
         self._depth = len(builder.frames), len(builder.scopes)
         self._facts = builder.facts
-        self.seq: SeqExpr | None = None
         builder.begin_scope()
         builder.open_frame(False)
 
@@ -396,7 +398,6 @@ class Branch:
         seq = SeqExpr([block for block in blocks if block.bindings], body, span=self._emitter.span)
         info: StructInfo = known_struct_info(body)  # type: ignore[assignment]
         set_slot(seq, "_struct_info", builder.end_scope().erased(info))
-        self.seq = seq
         return seq
 
     def close(self) -> None:

@@ -67,7 +67,7 @@ class Converter:
 _CONVERTERS: dict[tuple[str, str], list[Converter]] = {}
 _FOR_OBJECTS: dict[tuple[str, str], list[Converter]] = {}
 
-ALIASES = {"ai.onnx": "", "ai.onnx.contrib": "ai.onnx.contrib"}
+ALIASES = {"ai.onnx": ""}
 """Other names of domains."""
 
 

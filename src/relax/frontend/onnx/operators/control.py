@@ -46,7 +46,7 @@ from ....struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
-from ..emitter import Emitter
+from ..emitter import FAR, Emitter
 from ..objects import lowered, raised, run, type_of, type_of_proto, united
 from ..registry import converter
 from ..values import (
@@ -65,9 +65,6 @@ from ..values import (
 from ..values import (
     Sequence as SequenceValue,
 )
-
-MOST_ITERATIONS = 1 << 40
-"""A trip count from the data is cut to this; exporters write the greatest int64 for "until the condition fails"."""
 
 
 @converter("If")
@@ -185,7 +182,7 @@ def _trip_count(g: Emitter, value: Value | None) -> PrimExpr | None:
     elements = g.elements(value)
     if elements is not None:
         return elements.flat[0]
-    low, high = g.const(0, "int64"), g.const(MOST_ITERATIONS, "int64")
+    low, high = g.const(0, "int64"), g.const(FAR, "int64")
     bounded = op.minimum(op.maximum(op.astype(g.tensor(value), "int64"), low), high)
     return g.sizes(g.emit(bounded), "trip_count")[0]
 

@@ -21,6 +21,7 @@ _MAX_POOL_INDICES = {
     3: op.nn.max_pool3d_with_indices,
 }
 _AVG_POOL = {1: op.nn.avg_pool1d, 2: op.nn.avg_pool2d, 3: op.nn.avg_pool3d}
+_LP_POOL = {1: op.nn.lp_pool1d, 2: op.nn.lp_pool2d, 3: op.nn.lp_pool3d}
 
 
 def _spatial(g: Emitter, x: Tensor, functions: dict[int, Any]) -> tuple[int, Any]:
@@ -302,24 +303,19 @@ def lp_pool(
     pads: Ints = (),
     strides: Ints = (),
 ) -> Tensor:
-    powers = g.emit(_power(g, op.abs(X), p))
-    means = average_pool(
-        g,
-        powers,
-        kernel_shape=kernel_shape,
-        auto_pad=auto_pad,
-        ceil_mode=0,
-        count_include_pad=1,
-        dilations=dilations,
-        pads=pads,
+    count, function = _spatial(g, X, _LP_POOL)
+    strides, dilations = _filled(g, "strides", strides, count), _filled(g, "dilations", dilations, count)
+    around = _window_pads(g, g.dims(X)[2:], auto_pad, pads, kernel_shape, strides, dilations)
+    data, padding = _padded(X, around, 0.0)
+    return function(
+        data,
+        p=p,
+        pool_size=kernel_shape,
         strides=strides,
+        padding=padding,
+        dilation=dilations,
+        ceil_mode=bool(ceil_mode),
     )
-    if ceil_mode:
-        g.unsupported("LpPool with ceil_mode")
-    area = 1
-    for size in kernel_shape:
-        area *= size
-    return _root(g, op.multiply(means, g.const(area, g.dtype(X))), p)
 
 
 def _power(g: Emitter, x: Tensor, p: int) -> Tensor:
@@ -461,19 +457,7 @@ def group_normalization(
 def lrn(
     g: Emitter, X: Tensor, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
 ) -> Tensor:
-    dtype, ndim = g.dtype(X), g.ndim(X)
-    before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
-    squares = op.expand_dims(op.multiply(X, X), 1)
-    widths = [0, 0, 0, 0, before, after] + [0, 0] * (ndim - 2)
-    padded = g.emit(op.nn.pad(squares, widths))
-    dims = g.dims(X)
-    total: Tensor | None = None
-    for shift in range(size):
-        part = op.strided_slice(padded, [2], [shift], [dims[1] + shift])
-        total = part if total is None else op.add(total, part)
-    assert total is not None
-    scaled = op.multiply(op.squeeze(total, 1), g.const(alpha / size, dtype))
-    return op.divide(X, op.power(op.add(scaled, g.const(bias, dtype)), g.const(beta, dtype)))
+    return op.nn.lrn(X, size=size, axis=1, alpha=alpha, beta=beta, bias=bias)
 
 
 @converter("LpNormalization")
