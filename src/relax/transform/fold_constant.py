@@ -42,6 +42,7 @@ from ..ir import DataType, DiagnosticError, GlobalVar, IRModule, Op, RelaxExpr, 
 from ..ir.transform import PassContext
 from ..op import Operator, is_call_of, operator_of
 from ..op.intrinsics import CallTIR, ShapeOf
+from ..op.known import known_struct_info
 from ..op.operands import is_absent
 from ..op.padded import wrapped_result
 from ..prim import FloatImm, IntImm
@@ -165,10 +166,8 @@ class _Folder(Rewriter):
             return self.run(func, call.replace(args=(callee, *operands)))
         if operator is None or not operator.pure:
             return None
-        if operator.reference is not None and operator.exactness.holds_for(dtypes_of(operands)):
-            pairs = zip(operator.arguments(call), operands, strict=True)
-            values = [None if o.optional and is_absent(arg) else as_value(arg) for (o, _), arg in pairs]
-            return wrapped_result(evaluate(operator, values), call.struct_info_)
+        if has_exact_reference(operator, operands):
+            return by_reference(operator, call, operands)
         return None if operator.compute is None else self.run_formula(operator, call, operands)
 
     def run_formula(self, operator: Operator, call: Call, operands: list[RelaxExpr]) -> Any:
@@ -211,6 +210,18 @@ def empty(info: StructInfo) -> Array | None:
     if not isinstance(info, TensorStructInfo) or info.vdevice is not None or byte_size(info) is None:
         return None
     return np.zeros([cast(IntImm, dim).value for dim in info.dims or ()], info.dtype.numpy())
+
+
+def has_exact_reference(operator: Operator, operands: list[RelaxExpr]) -> bool:
+    """True if an operator's reference gives the bits of its kernels for constants of these dtypes."""
+    return operator.reference is not None and operator.exactness.holds_for(dtypes_of(operands))
+
+
+def by_reference(operator: Operator, call: Call, operands: list[RelaxExpr]) -> Any:
+    """The result of a call on constants, `operands`, by the operator's reference; None where that fails."""
+    pairs = zip(operator.arguments(call), operands, strict=True)
+    values = [None if o.optional and is_absent(arg) else as_value(arg) for (o, _), arg in pairs]
+    return wrapped_result(evaluate(operator, values), known_struct_info(call))
 
 
 def evaluate(operator: Operator, values: list[Any]) -> Any:

@@ -25,7 +25,7 @@ from ...op.operands import is_absent
 from ...prim import FloatImm, IntImm, PrimExpr, free_vars, prove
 from ...prim.expr import Var as PrimVar
 from ...struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
-from ...transform.fold_constant import as_leaf, as_value, dtypes_of, evaluate, is_bounded
+from ...transform.fold_constant import as_leaf, by_reference, has_exact_reference, is_bounded
 from .model import dtype_name
 from .values import Dims, Elements, Ints, Object, Optional, SequenceType, Strings, TensorType, Value
 from .values import Sequence as SequenceValue
@@ -119,18 +119,13 @@ class Emitter:
     def _computed(self, call: Call) -> RelaxExpr | None:
         """The result of a call on constants, where computing it now gives the bits it would have when run."""
         operator = operator_of(call)
-        if operator is None or not operator.pure or operator.reference is None:
-            return None
-        if not all(_is_constant(arg) for arg in call.args) or not operator.exactness.holds_for(
-            dtypes_of(list(call.args))
-        ):
+        operands = list(call.args)
+        if operator is None or not operator.pure or not all(map(_is_constant, operands)):
             return None
         info = known_struct_info(call)
-        if info is None or not is_bounded(info, list(call.args)):
+        if info is None or not has_exact_reference(operator, operands) or not is_bounded(info, operands):
             return None
-        pairs = operator.arguments(call)
-        values = [None if o.optional and is_absent(arg) else as_value(arg) for o, arg in pairs]
-        result = evaluate(operator, values)
+        result = by_reference(operator, call, operands)
         return None if result is None else as_leaf(result, info)
 
     def sized(self, value: RelaxExpr, name: str = "") -> RelaxExpr:
