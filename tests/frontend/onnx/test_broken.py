@@ -330,6 +330,25 @@ def test_an_argument_that_names_no_input():
     refused(relu(), "E6003", "shape_dict names 'z'", "the inputs are x", shape_dict={"z": [1]})
 
 
+@pytest.mark.parametrize("dim", [-1, None, 2.5, True, 2**60])
+def test_an_argument_that_is_no_size(dim):
+    refused(relu(), "E6003", f"{dim!r} is no size of an input", "a number from 0 on", shape_dict={"x": [dim]})
+
+
+@pytest.mark.parametrize("shape", ["n", 5, None])
+def test_an_argument_that_is_no_shape(shape):
+    refused(
+        relu(), "E6003", f"shape_dict gives {shape!r} for 'x'", "a shape is a list", shape_dict={"x": shape}
+    )
+
+
+def test_arguments_that_are_no_dtype_and_no_opset():
+    model = relu()
+    model.graph.input[0].type.tensor_type.elem_type = 0
+    refused(model, "E6003", "dtype_dict gives 'floot' for 'x'", 'as in "float32"', dtype_dict="floot")
+    refused(relu(), "E6003", "opset is -3", "the versions that are known", opset=-3)
+
+
 def test_negative_dimensions_of_inputs_are_open():
     model = relu()
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1

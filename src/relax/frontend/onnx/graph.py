@@ -175,7 +175,7 @@ class GraphReader:
                 raise error.placed(self._place) from None
 
     def _bind(self, outputs: tuple[str, ...], results: Sequence[Any], names: Names) -> None:
-        if len(results) < len([name for name in outputs if name]) and any(outputs[len(results) :]):
+        if any(outputs[len(results) :]):
             raise self.emitter.error(f"it has {len(outputs)} outputs, at most {len(results)} are supported")
         for name, value in zip(outputs, results, strict=False):
             if name:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,12 +22,13 @@ from onnx import GraphProto, ModelProto, ValueInfoProto
 
 from ...block_builder import BlockBuilder
 from ...expr import ShapeExpr, Tuple, Var
-from ...ir import Diagnostic, DiagnosticError, IRModule, RelaxExpr, StructInfo
+from ...ir import DataType, Diagnostic, DiagnosticError, IRModule, RelaxExpr, StructInfo
 from ...prim import Add, FloorDiv, Mul, PrimExpr, Sub, const
 from ...prim.expr import BinaryExpr, binary
 from ...prim.expr import Var as PrimVar
 from ...runtime.nd import NDArray
 from ...runtime.nd import array as nd_array
+from ...runtime.sizes import is_size
 from ...struct_info import ObjectStructInfo, TensorStructInfo
 from ...transform import ConvertToDataflow
 from .emitter import Emitter, identifier
@@ -99,24 +101,35 @@ class _Importer:
         check_structure(model, name)
         self.shapes, self.dtypes = shapes, dtypes
         self.opsets = opsets_of(model.opset_import)
-        self.opsets[""] = opset or self.opsets.get("", onnx.defs.onnx_opset_version())
+        self.opsets[""] = self.opsets.get("", onnx.defs.onnx_opset_version()) if opset is None else opset
         self.functions = {(f.domain, f.name): f for f in model.functions}
         self.sizes: dict[str, PrimVar] = {}
         initialized = {tensor.name for tensor in self.graph.initializer}
         self.inputs = [item for item in self.graph.input if item.name not in initialized]
-        self._check_names()
+        self._check_arguments()
 
-    def _check_names(self) -> None:
-        """Complain of shapes for inputs that the model does not have."""
+    def _check_arguments(self) -> None:
+        """Complain of an opset that is none, and of shapes that are none or for inputs that the model does not have."""
         names = [item.name for item in self.inputs]
-        unknown = [key for key in self.shapes if key not in names]
-        if unknown:
-            message = f"shape_dict names {unknown[0]!r}, which is no input of the model"
-            raise DiagnosticError(
-                Diagnostic("E6003", message, None, self.name, (), f"the inputs are {', '.join(names)}")
-            )
         if len(set(names)) < len(names):
             raise broken("two inputs have one name", self.name)
+        newest = onnx.defs.onnx_opset_version()
+        if not 1 <= self.opsets[""] <= newest:
+            raise self._misfit(
+                f"opset is {self.opsets['']}", f"the versions that are known are 1 to {newest}"
+            )
+        shapes: Mapping[str, Any] = self.shapes
+        for key, shape in shapes.items():
+            if key not in names:
+                message = f"shape_dict names {key!r}, which is no input of the model"
+                raise self._misfit(message, f"the inputs are {', '.join(names)}")
+            if isinstance(shape, str) or not isinstance(shape, Sequence):
+                message = f"shape_dict gives {shape!r} for {key!r}, which is no shape"
+                raise self._misfit(message, 'a shape is a list: ["n", 4]')
+
+    def _misfit(self, message: str, hint: str) -> DiagnosticError:
+        """The error of an argument of from_onnx, to be raised."""
+        return DiagnosticError(Diagnostic("E6003", message, None, self.name, (), hint))
 
     def run(self, keep_params: bool, sanitize: bool) -> IRModule:
         builder = BlockBuilder(warn=False)
@@ -186,7 +199,7 @@ class _Importer:
             return var
         if item.name in self.shapes:
             message = f"shape_dict names {item.name!r}, which is no tensor of numbers"
-            raise DiagnosticError(Diagnostic("E6003", message, None, self.name))
+            raise self._misfit(message, "leave it out: such an input has no shape")
         kind = type_of_proto(item.type, f"{self.name}: input {item.name!r}")
         if kind is None:
             raise broken(
@@ -213,7 +226,12 @@ class _Importer:
         return TensorStructInfo(ShapeExpr(dims), dtype)
 
     def _default_dtype(self, name: str) -> str:
-        return self.dtypes if isinstance(self.dtypes, str) else self.dtypes.get(name, "float32")
+        dtype = self.dtypes if isinstance(self.dtypes, str) else self.dtypes.get(name, "float32")
+        try:
+            return str(DataType(dtype))
+        except ValueError as error:
+            message = f"dtype_dict gives {dtype!r} for {name!r}: {error}"
+            raise self._misfit(message, 'a dtype is written as in "float32"') from None
 
     def _dim(self, dim: Any, name: str) -> PrimExpr:
         if isinstance(dim, PrimExpr):
@@ -221,7 +239,10 @@ class _Importer:
         if isinstance(dim, str):
             expression = self._expression(dim)
             return self._size(dim or name) if expression is None else expression
-        return const(int(dim), "int64")
+        if not isinstance(dim, bool) and isinstance(dim, Integral) and is_size(int(dim)):
+            return const(int(dim), "int64")
+        message = f"{dim!r} is no size of an input"
+        raise self._misfit(message, 'a size is a number from 0 on, or a name for one that is open: ["n", 4]')
 
     def _expression(self, text: str) -> PrimExpr | None:
         """A dimension such as ``past + 1``, of sizes that other dimensions name; None for another text."""
