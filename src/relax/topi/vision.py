@@ -237,6 +237,32 @@ MOST_SAMPLES: Final = 1 << 20
 """Samples along one side of a pooled element; more come from regions that are infinite, or nearly so."""
 
 
+def _regions(
+    rois: te.Tensor, batch_indices: te.Tensor | None, spatial_scale: float, aligned: bool, wide: DataType
+) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
+    """The first corner (y, x) of each region in the data, its extents, and the index of its image."""
+    columns = 5 if batch_indices is None else 4
+    count = rois.shape[0]
+
+    def corner(r: PrimExpr, k: int) -> PrimExpr:
+        """Coordinate k of a region (x1, y1, x2, y2) in the data."""
+        value = rois(r, columns - 4 + k).astype(wide) * const(spatial_scale, wide)
+        return value - 0.5 if aligned else value
+
+    def extent(r: PrimExpr, axis: int) -> PrimExpr:
+        whole = corner(r, 3 - axis) - corner(r, 1 - axis)
+        return whole if aligned else intrin.max(whole, const(1.0, wide))
+
+    def image(r: PrimExpr) -> PrimExpr:
+        return cast("int64", rois(r, 0) if batch_indices is None else batch_indices(r))
+
+    starts = te.compute((count, 2), lambda r, a: Select(a.equal(0), corner(r, 1), corner(r, 0)), "roi_start")
+    extents = te.compute(
+        (count, 2), lambda r, a: Select(a.equal(0), extent(r, 0), extent(r, 1)), "roi_extent"
+    )
+    return starts, extents, te.compute((count,), image, "roi_image")
+
+
 def roi_align(
     data: te.Tensor,
     rois: te.Tensor,
@@ -250,30 +276,11 @@ def roi_align(
 ) -> te.Tensor:
     """Pooled samples of regions of interest; see `relax.op.vision.RoiAlign`."""
     wide = accumulator_dtype(data.dtype)
-    columns = 5 if batch_indices is None else 4
     heights, widths = per_axis(pooled_size, 2)
     sizes = [data.shape[layout.index(c)] for c in "HW"]
     channels = data.shape[layout.index("C")]
     count = rois.shape[0]
-
-    def corner(r: PrimExpr, k: int) -> PrimExpr:
-        """Coordinate k of a region (x1, y1, x2, y2) in the data."""
-        value = rois(r, columns - 4 + k).astype(wide) * const(spatial_scale, wide)
-        return value - 0.5 if aligned else value
-
-    def extent(r: PrimExpr, axis: int) -> PrimExpr:
-        whole = corner(r, 3 - axis) - corner(r, 1 - axis)
-        return whole if aligned else intrin.max(whole, const(1.0, wide))
-
-    starts = te.compute((count, 2), lambda r, a: Select(a.equal(0), corner(r, 1), corner(r, 0)), "roi_start")
-    extents = te.compute(
-        (count, 2), lambda r, a: Select(a.equal(0), extent(r, 0), extent(r, 1)), "roi_extent"
-    )
-
-    def image(r: PrimExpr) -> PrimExpr:
-        return cast("int64", rois(r, 0) if batch_indices is None else batch_indices(r))
-
-    images = te.compute((count,), image, "roi_image")
+    starts, extents, images = _regions(rois, batch_indices, spatial_scale, aligned, wide)
 
     def statement(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         source, start, size, where = ins
