@@ -5,6 +5,10 @@ Scalar expressions are those of `relax.prim`, under their TVM names here as well
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 from ..prim import (
     EQ,
     GE,
@@ -170,6 +174,15 @@ from .transform.lower import lower
 from .usage import undefined_buffers, undefined_vars
 from .well_formed import verify_well_formed
 from .written import overlap_message, promised_apart, written_params
+
+if TYPE_CHECKING:
+    explain: Callable[..., Any]
+    """Reports on the loops of a kernel's machine code: `relax.codegen.explain`, loaded when it is first used."""
+else:
+
+    def __getattr__(name: str) -> Any:
+        return importlib.import_module("relax").higher_name(__name__, name)
+
 
 __all__ = [
     "EQ",
