@@ -55,7 +55,7 @@ def _defined(line: str) -> str:
 
 
 def _traced(functions: Mapping[str, Sequence[str]]) -> set[str]:
-    """The functions with marks and those that call them: where LLVM inlines one, its lines stay only if both have some."""
+    """The functions with marks and those that call them: lines of an inlined function stay if its caller has some."""
     calls = {name: set(_CALLED.findall("\n".join(lines))) for name, lines in functions.items()}
     traced = {name for name, lines in functions.items() if any(map(_MARK.search, lines))}
     while callers := {name for name, callees in calls.items() if callees & traced} - traced:
