@@ -67,17 +67,5 @@ def __getattr__(name: str) -> Any:
     return value
 
 
-_HIGHER = {("relax.tir", "explain"): "relax.codegen"}
-"""Public names of a room that a higher room defines, with that room."""
-
-
-def higher_name(room: str, name: str) -> Any:
-    """A public name of a room that a higher room defines; AttributeError if there is none."""
-    home = _HIGHER.get((room, name))
-    if home is None:
-        raise AttributeError(f"module {room!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(home), name)
-
-
 def __dir__() -> list[str]:
     return sorted({*globals(), *importlib.import_module("relax._api").__all__})

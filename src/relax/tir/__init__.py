@@ -146,6 +146,7 @@ from .functor import (
 )
 from .index_map import IndexMap
 from .interpret import interpret
+from .layout import BijectiveLayout, Layout, bijective_layout, layout
 from .reduction import Reducer, comm_reducer, max, min, prod, sum
 from .regions import block_access_region
 from .renew import renew_bound_vars
@@ -181,7 +182,9 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        return importlib.import_module("relax").higher_name(__name__, name)
+        if name == "explain":
+            return importlib.import_module("relax.codegen").explain
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [
@@ -196,6 +199,7 @@ __all__ = [
     "And",
     "AssertStmt",
     "AttrStmt",
+    "BijectiveLayout",
     "Block",
     "BlockRealize",
     "Broadcast",
@@ -218,6 +222,7 @@ __all__ = [
     "IndexMap",
     "IntImm",
     "IterVar",
+    "Layout",
     "Let",
     "LetStmt",
     "MatchBufferRegion",
@@ -257,6 +262,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "bijective_layout",
     "bitwise_and",
     "bitwise_not",
     "bitwise_or",
@@ -299,6 +305,7 @@ __all__ = [
     "isfinite",
     "isinf",
     "isnan",
+    "layout",
     "likely",
     "log",
     "log1p",
