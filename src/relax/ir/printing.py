@@ -1,7 +1,7 @@
 """The way from a node to its printer.
 
 The printer stands far above this room and registers itself here, when it is loaded; a program that uses the lower rooms
-only may not have loaded it, so that the first node to be printed does. Without it (or when it fails: broken IR must still
+only has not loaded it, so that the first node to be printed does. Without it (or when it fails: broken IR must still
 print) a node shows as its class and fields.
 """
 
