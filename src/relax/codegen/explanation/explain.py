@@ -164,10 +164,9 @@ class _Kernel:
         if main.calls:
             reasons.append(f"it calls {', '.join(main.calls)}, element by element")
         refusal = reason_of([text for text in remarks.refusals if not (main.calls and "call" in text)])
-        if refusal:
-            reasons.append(refusal)
-        elif main.exits and not main.calls:
-            reasons.append("the loop may end early: a check may fail in it")
+        reasons += [refusal] if refusal else []
+        if main.exits and "end early" not in refusal:
+            reasons.append("it may end early: a check may fail in it")
         return "; ".join(reasons) or "LLVM gives no reason"
 
 

@@ -74,9 +74,9 @@ _REASONS: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         "Early exit loop",
-        "the loop may end early: an index that depends on data is checked against its bounds",
+        "it may end early: an index that depends on data is checked against its bounds",
     ),
-    ("Cannot vectorize early exit", "the loop may end early: a check may fail in it"),
+    ("Cannot vectorize early exit", "it may end early: a check may fail in it"),
     ("could not determine number of loop iterations", "the number of iterations is not known when it starts"),
     (_FRUITLESS, "LLVM expects vectors to be no faster"),
     ("call instruction cannot be vectorized", "it calls a function that has no form for vectors"),
