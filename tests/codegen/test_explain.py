@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import pytest
 
@@ -334,10 +335,8 @@ def test_the_page(tmp_path):
     for element in ("html", "main", "pre", "section", "details", "span", "a", "dl", "p"):
         assert len(re.findall(rf"<{element}\b", page)) == page.count(f"</{element}>"), element
     assert '<h2><a href="#line1">2</a> functions: j</h2>' in page
-    assert (
-        '<span class="loop" id="line1">        for j in range(640): <a class="scalar" href="#loop1">2</a></span>'
-        in page
-    )
+    anchor = '<a id="line1" class="scalar" href="#loop1">2</a>'
+    assert f'<span class="loop">        for j in range(640): {anchor}</span>' in page
     assert "callq powf" in page
     assert explanation._repr_html_().startswith("<iframe srcdoc=")
 
@@ -372,6 +371,15 @@ def test_what_cannot_be_explained():
 
     with pytest.raises(DiagnosticError, match="E5906"):
         explain(bound)
+
+
+def test_code_that_llvm_does_not_accept(monkeypatch):
+    monkeypatch.setattr(sys.modules[explain.__module__], "with_lines", lambda text: f"{text}nonsense")
+    with pytest.raises(
+        DiagnosticError,
+        match="(?s)E5909.*LLVM does not accept the code that was generated: LLVM IR parsing error",
+    ):
+        explain(strided, AVX512)
 
 
 def test_functions_of_formulas():

@@ -1,4 +1,4 @@
-"""What machine instructions do, as far as it matters to the speed of a loop: x86-64 (AT&T syntax) and AArch64."""
+"""The effects of machine instructions that matter to the speed of a loop: x86-64 (AT&T syntax) and AArch64."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from .instructions import ARCHITECTURES, Effect, effect_of
 
 @dataclass(frozen=True)
 class Core:
-    """What a core can do in a cycle, for `LoopReport.cycles`: typical numbers of large cores, no measured ones."""
+    """Limits of a core for each cycle: typical numbers of large cores, no measured ones."""
 
     instructions: int = 4
     computations: int = 2
@@ -137,7 +137,7 @@ class LoopReport:
     others: tuple[MachineCode, ...]
     """Further loops made of it, such as the one for the elements that fill no vector."""
     copies: int
-    """How often the main loop occurs: an unrolled loop around it repeats it."""
+    """The number of copies of the main loop: an unrolled loop around it repeats it."""
     lanes: int
     """The elements in a vector, if it was LLVM that vectorised the loop; 0 otherwise."""
     interleaved: int
