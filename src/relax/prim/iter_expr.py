@@ -62,7 +62,7 @@ class IterMark(Node):
         return self.source.dtype
 
 
-def _extent(value: Any) -> PrimExpr:
+def _extent(value: Any) -> Any:
     return value if value is None else convert(value)
 
 

@@ -185,7 +185,7 @@ class Parser:
         if drop_trivial and self.sizes.is_one(extent):
             self.values[var] = IterSumExpr((), low)
         else:
-            source = var if is_const(low, 0) else var - low
+            source = var if is_const(low, 0) else Sub(var, low)
             self.values[var] = IterSumExpr((IterSplitExpr(IterMark(source, extent)),), low)
 
     # ------------------------------------------------------------------------------------- expressions
@@ -463,7 +463,7 @@ class Parser:
         """
         parts = [part if truth else _negated(part) for part, truth in conjuncts(predicate)]
         for part in sorted(parts, key=self._count):
-            known = self.ranged.prove(part)
+            known = bool(part.value) if isinstance(part, IntImm) else self.ranged.prove(part)
             if known is True:
                 continue
             if known is False:
@@ -540,7 +540,7 @@ class Parser:
             if any(arg.source is mark for arg in value.args):
                 assert isinstance(mark.source, PrimExpr)
                 base = self.sizes.simplified(value.base + low)
-                source = var if is_const(base, 0) else self.sizes.simplified(var - base)
+                source = var if is_const(base, 0) else Sub(var, base)
                 self.values[var] = IterSumExpr((IterSplitExpr(IterMark(source, extent)),), base)
                 self.extents[var] = extent
 
