@@ -108,6 +108,8 @@ def _detect(parser: Parser, exprs: Sequence[PrimExpr], condition: PrimExpr, leve
     indices = tuple(_index(parser, expr, level) for expr in exprs)
     if level is not Level.NoCheck:
         _Check(parser, level).check(indices, exprs)
+    if level in (Level.Injective, Level.NoCheck):
+        _check_padding(parser, indices)
     return Detected(parser, indices)
 
 
@@ -161,19 +163,21 @@ class _Check:
         sizes = self.sizes
         chain = digit_chain(splits, sizes, gaps=not self.one_to_one)
         if chain is None:
-            raise NotAffine(f"the digits of {self._name(mark)} overlap or leave gaps: {self._digits(splits)}")
+            raise NotAffine(
+                f"the digits of {self._name(mark)} overlap or leave gaps: {describe_digits(splits, sizes)}"
+            )
         bottom = chain[0].lower_factor
         top = sizes.times(chain[-1].lower_factor, chain[-1].extent)
         if self.one_to_one and not (sizes.is_one(bottom) and sizes.at_most(mark.extent, top)):
-            raise NotAffine(f"not all digits of {self._name(mark)} are used: {self._digits(chain)}")
+            raise NotAffine(f"not all digits of {self._name(mark)} are used: {describe_digits(chain, sizes)}")
         if self.level is Level.Bijective and not sizes.at_most(top, mark.extent):
             raise NotAffine(
                 f"{self._name(mark)} has {shown(mark.extent)} values, "
-                f"which do not fill the digits {self._digits(chain)}"
+                f"which do not fill the digits {describe_digits(chain, sizes)}"
             )
         if self.onto and not self._reaches_all(mark, bottom, top):
             raise NotAffine(
-                f"{self._name(mark)} does not reach all values of the digits {self._digits(chain)}"
+                f"{self._name(mark)} does not reach all values of the digits {describe_digits(chain, sizes)}"
             )
 
     def _reaches_all(self, mark: IterMark, bottom: PrimExpr, top: PrimExpr) -> bool:
@@ -229,12 +233,14 @@ class _Check:
     def _name(self, mark: IterMark) -> str:
         return f"{to_expr(mark, self.sizes.analyzer)} in [0, {shown(mark.extent)})"
 
-    def _digits(self, splits: Sequence[IterSplitExpr]) -> str:
-        analyzer = self.sizes.analyzer
-        values = (to_expr(split.replace(scale=const(1, split.dtype)), analyzer) for split in splits)
-        return ", ".join(
-            f"{value} in [0, {shown(split.extent)})" for value, split in zip(values, splits, strict=True)
-        )
+
+def describe_digits(splits: Sequence[IterSplitExpr], sizes: Sizes) -> str:
+    """Digits in a message, lower ones first."""
+    ordered = sorted(splits, key=_by_lower_factor)
+    values = (to_expr(split.replace(scale=const(1, split.dtype)), sizes.analyzer) for split in ordered)
+    return ", ".join(
+        f"{value} in [0, {shown(split.extent)})" for value, split in zip(values, ordered, strict=True)
+    )
 
 
 def used_digits(indices: Sequence[IterSumExpr]) -> dict[IterMark, list[IterSplitExpr]]:
@@ -288,21 +294,48 @@ def _key(number: PrimExpr) -> tuple[int, int]:
 
 def padding_predicate(detected: Detected) -> PrimExpr:
     """The condition under which the digits that are used are those of no value of the iterators."""
-    parser, result = detected.parser, FALSE
-    sizes = parser.sizes
-
-    def either(condition: PrimExpr) -> None:
-        nonlocal result
-        condition = sizes.simplified(condition)
-        result = condition if result is FALSE else Or(result, condition)
-
+    sizes, result = detected.parser.sizes, FALSE
     for mark, splits in used_digits(detected.indices).items():
-        first = parser.first.get(mark)
-        if first is not None:
-            either(to_expr(mark, sizes.analyzer) < first)
-        if any(not sizes.at_most(end, mark.extent) for end in _tops(mark, splits, sizes)):
-            either(to_expr(mark, sizes.analyzer) >= mark.extent)
+        source, end = mark.source, mark.extent
+        if isinstance(source, IterSumExpr):
+            source, end = source.replace(base=const(0, mark.dtype)), sizes.simplified(end - source.base)
+        value = to_expr(source, sizes.analyzer)
+        conditions: list[PrimExpr] = []
+        if mark in detected.parser.first:
+            conditions.append(value < 0)
+        if any(not sizes.at_most(top, mark.extent) for top in _tops(mark, splits, sizes)):
+            conditions.append(value >= end)
+        for condition in map(sizes.simplified, conditions):
+            result = condition if result is FALSE else Or(result, condition)
     return result
+
+
+def _check_padding(parser: Parser, indices: Sequence[IterSumExpr]) -> None:
+    """Raises NotAffine if digits have values of no iterator, which `padding_predicate` could not tell apart."""
+    sizes = parser.sizes
+    for mark, splits in used_digits(indices).items():
+        tops = [top for top in _tops(mark, splits, sizes) if not sizes.at_most(top, mark.extent)]
+        ends = [*tops, None] if mark in parser.first else tops
+        if not all(_shows(mark, end, sizes) for end in ends):
+            analyzer = sizes.analyzer
+            raise NotAffine(
+                f"the digits {describe_digits(splits, sizes)} have more values than "
+                f"{shown(analyzer.simplify(to_expr(mark, analyzer)))}, and no iterator shows which"
+            )
+
+
+def _shows(mark: IterMark, end: PrimExpr | None, sizes: Sizes) -> bool:
+    """True if values of a mark below `end` (all, if None) are values of its iterators, perhaps out of their domains."""
+    source = mark.source
+    if isinstance(source, PrimExpr):
+        return True
+    highest = source.args[0]
+    room = sizes.times(highest.scale, highest.extent)
+    if end is not None and sizes.at_most(sizes.simplified(end - source.base), room):
+        return True
+    inner = highest.source
+    is_top = sizes.at_most(inner.extent, sizes.times(highest.lower_factor, highest.extent))
+    return is_top and _shows(inner, None, sizes)
 
 
 def _tops(mark: IterMark, splits: Sequence[IterSplitExpr], sizes: Sizes) -> list[PrimExpr]:
@@ -394,8 +427,10 @@ def inverse_affine_iter_map(iter_map: Sequence[IterSumExpr], outputs: Sequence[A
         if len(index.args) > 1:
             raise ValueError(f"inverse_affine_iter_map: index {d} is a sum of several digits")
         for arg in index.args:
-            value = convert(output) - index.base
-            add(arg, value if is_const(arg.scale, 1) else value // arg.scale)
+            value, scale = convert(output) - index.base, arg.scale
+            if isinstance(scale, IntImm) and scale.value < 0:
+                value, scale = index.base - convert(output), const(-scale.value, scale.dtype)
+            add(arg, value if is_const(scale, 1) else value // scale)
     result: dict[Var, PrimExpr] = {}
     for mark in _outer_first(digits):
         source, value = mark.source, values[mark]

@@ -26,6 +26,7 @@ from .expr import (
     LE,
     LT,
     Add,
+    And,
     BinaryExpr,
     CompareExpr,
     FloorDiv,
@@ -525,6 +526,13 @@ class Parser:
             self._narrow(mark, low, extent)
             return
         extent = sizes.larger(sizes.simplified(high - low), const(0, high.dtype))
+        for k, bound in enumerate(self.bounded):
+            if bound.mark is mark and self._is_whole(value):
+                low = sizes.simplified(bound.low + low)
+                narrower = IterMark(IterSumExpr(bound.group, sizes.simplified(-low)), extent)
+                both = And(bound.condition, condition)
+                self.bounded[k] = Bounded(bound.group, narrower, low, both)
+                return
         group = (value,)
         if isinstance(mark.source, IterSumExpr) and self._is_whole(value) and is_const(mark.source.base, 0):
             group = mark.source.args
