@@ -195,8 +195,6 @@ class _Evaluation:
                 return _union(self.ends(expr.true_value), self.ends(expr.false_value))
             case Call() if expr.intrinsic == "if_then_else":
                 return _union(self.ends(expr.args[1]), self.ends(expr.args[2]))
-            case Call() if expr.intrinsic == "likely":
-                return self.ends(expr.args[0])
             case Let():
                 return self.ends(substitute(expr.body, {expr.var: expr.value}))
             case Cast(dtype, value) if dtype.is_int and value.dtype.is_int and dtype.bits >= value.dtype.bits:
@@ -239,15 +237,26 @@ class _Evaluation:
         return const(min(products), a[0].dtype), const(max(products), a[0].dtype)
 
     def quotient(self, a: Ends, b: Ends) -> Ends:
-        divisor = b[0]
-        if divisor is None or not _is_point(b):
+        divisor, (low, high) = b[0], a
+        if divisor is None:
             return EVERYTHING
-        low, high = a
+        if not _is_point(b):
+            return self._quotient_of_sets(a, divisor, b[1])
         if self.analyzer.can_prove(divisor > 0):
             return _map(low, lambda x: x // divisor), _map(high, lambda x: x // divisor)
         if self.analyzer.can_prove(divisor < 0):
             return _map(high, lambda x: x // divisor), _map(low, lambda x: x // divisor)
         return EVERYTHING
+
+    def _quotient_of_sets(self, a: Ends, least: PrimExpr, greatest: PrimExpr | None) -> Ends:
+        """The quotients by divisors between two: for one dividend, those by the ends are the extremes."""
+        if greatest is None or not self.analyzer.can_prove(least > 0):
+            return EVERYTHING
+        low, high = a
+        return (
+            _map(low, lambda x: minimum(x // least, x // greatest)),
+            _map(high, lambda x: maximum(x // least, x // greatest)),
+        )
 
     def remainder(self, a: Ends, b: Ends) -> Ends:
         divisor = b[0]
