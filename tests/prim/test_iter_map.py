@@ -289,6 +289,7 @@ def test_a_condition_on_iterators_that_take_no_part():
         (i // j, "i // j divides by j, which depends on an iterator"),
         (i // 0, "divides by 0"),
         (i // (n - m), "divides by n - m, which is not known to be ≥ 0"),
+        (i // n, "8 values are divided by n, which may be 0"),
         (i * 2 // 3, "divides 8 values that lie 2 apart"),
         ((i * 3 + j) // 2, "leave gaps or overlap in the sum, which"),
         (Cast("float32", i), "is no integer, but float32"),

@@ -55,9 +55,9 @@ class IntConstraintsTransform:
     src: IntConstraints
     dst: IntConstraints
     src_to_dst: dict[Var, PrimExpr]
-    """What each variable of `src` is, in terms of those of `dst`."""
+    """The variables of `src` in terms of those of `dst`."""
     dst_to_src: dict[Var, PrimExpr]
-    """What each variable of `dst` is, in terms of those of `src`."""
+    """The variables of `dst` in terms of those of `src`."""
 
 
 def _variables(conditions: Sequence[PrimExpr], variables: Sequence[Var] | None) -> tuple[Var, ...]:

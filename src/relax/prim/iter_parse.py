@@ -160,7 +160,7 @@ class Parser:
         self._fuse_first = fuse_first
         """True if a sum that is one mark is divided as that mark, else as little of it as possible is."""
         self.values: dict[Var, IterSumExpr] = {}
-        """What the input iterators are."""
+        """The input iterators as sums."""
         self.extents: dict[Var, PrimExpr] = {}
         """The number of values that each input iterator takes, as far as conditions on it alone say."""
         self.first: dict[IterMark, PrimExpr] = {}
@@ -364,9 +364,10 @@ class Parser:
         sizes, mark = self.sizes, value.source
         extent = sizes.quotient(value.extent, by)
         if extent is None:
+            if not sizes.is_positive(by):
+                raise NotAffine(f"{shown(value.extent)} values are divided by {by}, which may be 0")
             if not sizes.at_most(mark.extent, sizes.times(value.lower_factor, value.extent)):
-                mark = self._mark((value,), const(0, value.dtype), value.extent)
-                value = IterSplitExpr(mark)
+                value = IterSplitExpr(self._mark((value,), const(0, value.dtype), value.extent))
             extent = sizes.rounded_up(value.extent, by)
         lower = sizes.times(value.lower_factor, by)
         return value.replace(lower_factor=lower, extent=extent), value.replace(extent=by)
