@@ -262,6 +262,7 @@ def test_conditions_that_bound_iterators(indices, iters, predicate, extents):
         ([i, j], domain(i=4, j=4), i * 4 + j < 10, "bounds iterators that the indices use apart"),
         ([i], domain(i=4, j=4), i * 4 + j < 10, "bounds iterators that the indices use apart"),
         ([k], domain(i=4, j=4, k=2), i * 4 + j < n, "the predicate i * 4 + j < n may leave no value"),
+        ([j], domain(i=16, j=4), And(i // 4 % 2 >= 1, i < 3), "predicates that bound different digits of one iterator"),
         ([i], domain(i=4), i * n < 10, "bounds a multiple of n, which may be 0"),
         ([i % 2], domain(i=8), i % 2 < i % 2 + n - m, "depends on an iterator without bounding it"),
     ],
@@ -275,7 +276,11 @@ def test_conditions_on_sizes_do_not_matter_to_injective_maps():
 
 
 def test_a_condition_on_iterators_that_take_no_part():
-    assert detected([k], domain(i=4, j=4, k=2), i * 4 + j < 10) == [("k", "2")]
+    iters = domain(i=4, j=4, k=2)
+    assert detected([k], iters, i * 4 + j < 10) == [("k", "2")]
+    assert detected([k], iters, And(i * 4 + j < 10, (i * 4 + j) // 2 > 1)) == [("k", "2")]
+    assert detected([k], iters, And(i < 3, j > 2)) == [("k", "2")]
+    assert detected([k], domain(i=16, k=2), And(i % 4 >= 1, i // 4 % 2 < 1)) == [("k", "2")]
 
 
 # ------------------------------------------------------------------------------------------ not affine

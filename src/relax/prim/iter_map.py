@@ -207,19 +207,30 @@ class _Check:
 
     def _check_bounds(self, digits: Mapping[IterMark, Any], used: set[Var]) -> None:
         """Each condition bounds a mark that is used as a whole, or iterators that are not used."""
-        for bound in self.parser.bounded:
-            if bound.mark in digits:
+        unused: dict[IterMark, list[IterSplitExpr]] = {}
+        for bound in reversed(self.parser.bounded):  # a later one may bound a mark of an earlier one
+            if bound.mark in digits or bound.mark in unused:
                 continue
             inner = {var for mark in marks_below(bound.mark) for var in self._iterators(mark)}
-            bounds_used = any(var in used for var in inner) or any(
-                var in used for var in free_vars(bound.condition)
-            )
-            if bounds_used:
+            if not used.isdisjoint((*inner, *free_vars(bound.condition))):
                 raise NotAffine(
                     f"the predicate {bound.condition} bounds iterators that the indices use apart"
                 )
             if self.onto and not self.sizes.is_positive(bound.mark.extent):
                 raise NotAffine(f"the predicate {bound.condition} may leave no value")
+            for mark, splits in used_digits([IterSumExpr((IterSplitExpr(bound.mark),))]).items():
+                unused.setdefault(mark, []).extend(splits)
+        if self.onto:
+            self._check_nonempty(unused)
+
+    def _check_nonempty(self, digits: Mapping[IterMark, list[IterSplitExpr]]) -> None:
+        """Bounds of iterators that are not used leave a value: they are bounds of digits of their own."""
+        iterators = [var for mark in digits for var in self._iterators(mark)]
+        narrowed = [var for var in iterators if self.parser.is_stale(var, digits)]
+        if narrowed or len(set(iterators)) < len(iterators):
+            raise NotAffine("predicates that bound different digits of one iterator may leave no value")
+        for mark, splits in digits.items():
+            self._check_mark(mark, splits)
 
     def _check_unused(self, var: Var, extent: PrimExpr) -> None:
         if self.one_to_one and not self.sizes.at_most(extent, const(1, extent.dtype)):

@@ -14,7 +14,7 @@ Every step is proved with the prover for all sizes that make no extent negative.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -542,6 +542,10 @@ class Parser:
 
     def _is_whole(self, value: IterSplitExpr) -> bool:
         return is_const(value.lower_factor, 1) and self.sizes.equal(value.extent, value.source.extent)
+
+    def is_stale(self, var: Var, marks: Container[IterMark]) -> bool:
+        """True if an iterator was bounded after one of these marks was made of it."""
+        return not any(arg.source in marks for arg in self.values[var].args)
 
     def _narrow(self, mark: IterMark, low: PrimExpr, extent: PrimExpr) -> None:
         """Let an input iterator take only `extent` values from `low` on."""
