@@ -18,7 +18,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .analyzer import Analyzer
+from .analyzer import Analyzer, ConstIntBound
 from .expr import (
     EQ,
     GE,
@@ -201,7 +201,12 @@ class Parser:
         if self._ranged is None:
             self._ranged = self.sizes.analyzer.copy()
             for var, domain in self._ranges:
-                self._ranged.bind(var, domain, override=True)
+                low, extent = domain.min, domain.extent
+                if isinstance(low, IntImm) and isinstance(extent, IntImm):
+                    bound = ConstIntBound(low.value, low.value + extent.value - 1)
+                    self._ranged.update(var, bound, override=True)
+                else:
+                    self._ranged.bind(var, domain, override=True)
         return self._ranged
 
     def parse(self, expr: PrimExpr) -> IterSumExpr:
