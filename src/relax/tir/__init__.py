@@ -119,7 +119,7 @@ from ..prim.intrin import (
     type_annotation,
     undef,
 )
-from . import analysis, stmt_functor, transform
+from . import analysis, schedule, stmt_functor, transform
 from .buffer import (
     Broadcast,
     Buffer,
@@ -145,6 +145,7 @@ from .interpret import interpret
 from .reduction import Reducer, comm_reducer, max, min, prod, sum
 from .regions import block_access_region
 from .renew import renew_bound_vars
+from .schedule import BlockRV, ExprRV, LoopRV, Schedule, ScheduleError
 from .specialize import specialize
 from .stmt import (
     AllocBuffer,
@@ -184,6 +185,7 @@ __all__ = [
     "AssertStmt",
     "AttrStmt",
     "Block",
+    "BlockRV",
     "BlockRealize",
     "Broadcast",
     "Buffer",
@@ -196,6 +198,7 @@ __all__ = [
     "DeclBuffer",
     "Div",
     "Evaluate",
+    "ExprRV",
     "FloatImm",
     "FloorDiv",
     "FloorMod",
@@ -207,6 +210,7 @@ __all__ = [
     "IterVar",
     "Let",
     "LetStmt",
+    "LoopRV",
     "MatchBufferRegion",
     "Max",
     "Min",
@@ -221,6 +225,8 @@ __all__ = [
     "Range",
     "Reduce",
     "Reducer",
+    "Schedule",
+    "ScheduleError",
     "Select",
     "SeqStmt",
     "SizeVar",
@@ -313,6 +319,7 @@ __all__ = [
     "ret",
     "round",
     "rsqrt",
+    "schedule",
     "select",
     "shift_left",
     "shift_right",

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from . import commands, compiling, importing, programs
+from . import commands, compiling, importing, programs, scheduling
 from .code import CODES, Code, explain, explanation
 
-__all__ = ["CODES", "Code", "commands", "compiling", "explain", "explanation", "importing", "programs"]
+__all__ = [
+    "CODES",
+    "Code",
+    "commands",
+    "compiling",
+    "explain",
+    "explanation",
+    "importing",
+    "programs",
+    "scheduling",
+]

@@ -32,6 +32,8 @@ class PrinterConfig:
     indent_spaces: int = 4
     obj_to_underline: tuple[Any, ...] = ()
     """Nodes to underline."""
+    underline_heads: bool = False
+    """True if of a statement to underline only the first line is: of a loop, ``for i in …:``."""
     obj_to_annotate: Mapping[Any, str] = field(default_factory=dict[Any, str])
     """Nodes to remark on, at the end of their line."""
 

@@ -237,14 +237,18 @@ class Printer:
             except Exception as problem:  # noqa: BLE001 (as above)
                 self.depth = depth
                 self.line(f"# {placeholder(node, problem)}")
-        if id(node) in self._underlined or id(node) in self._notes:
+        if self.is_marked(node):
             self._mark_lines(node, start)
+
+    def is_marked(self, node: Any) -> bool:
+        """True if a node is to be underlined or remarked on."""
+        return id(node) in self._underlined or id(node) in self._notes
 
     def _mark_lines(self, node: Any, start: int) -> None:
         for i in range(start, len(self.lines)):
             body = self.lines[i].lstrip(" ")
             indent = self.lines[i][: len(self.lines[i]) - len(body)]
-            if body and (i == start or id(node) in self._underlined):
+            if body and (i == start or (id(node) in self._underlined and not self.config.underline_heads)):
                 self.lines[i] = indent + self.marked(node, Text(body)).text
 
     # ------------------------------------------------------------------ scopes

@@ -256,7 +256,7 @@ def _for(p: Printer, node: For) -> None:
     loops: list[For] = [node]
     while _in_grid(loops[-1]) and isinstance(loops[-1].body, For) and _in_grid(loops[-1].body):
         inner = loops[-1].body
-        if any(_mentions(inner.extent, loop.loop_var) for loop in loops):
+        if p.is_marked(inner) or any(_mentions(inner.extent, loop.loop_var) for loop in loops):
             break
         loops.append(inner)
     with p.scope():

@@ -1,0 +1,22 @@
+"""Schedules: programs of rewrites of loops and blocks, each proved to keep what a function computes."""
+
+from __future__ import annotations
+
+from .base import PRIMITIVES
+from .error import ScheduleError
+from .rv import BlockRV, ExprRV, LoopRV
+from .schedule import Schedule
+from .state import ScheduleState
+from .trace import Instruction, Trace
+
+__all__ = [
+    "PRIMITIVES",
+    "BlockRV",
+    "ExprRV",
+    "Instruction",
+    "LoopRV",
+    "Schedule",
+    "ScheduleError",
+    "ScheduleState",
+    "Trace",
+]

@@ -1,0 +1,220 @@
+"""Conditions that primitives share, each a function that raises a ScheduleError naming what fails.
+
+* Affine bindings: the values of a block's variables are sums of parts of the loop variables that reach no point of the
+  domain twice (see `prim.iter_map`).
+* Complete and reduction blocks: see `scope`.
+* Parallel: the iterations of a loop write different elements, and none reads what another one writes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+from ...prim import Analyzer, free_vars
+from ...prim.iter_map import IterMapLevel, detect_iter_map
+from ..buffer import Buffer, Range
+from ..stmt import Block, BlockRealize, For
+from .error import BINDING, KIND, ORDER, STRUCTURE, ScheduleError
+from .regions import in_own_slab, read_regions, relaxed_box, written_regions
+from .rv import BlockRV, LoopRV
+from .scope import accesses, complete_problem, reduction_problem, scope_of
+from .state import Placed, ScheduleState, parts_of
+
+
+def loop_range(loop: For) -> Range:
+    """The values of a loop's variable."""
+    return Range.from_min_extent(loop.min, loop.extent)
+
+
+def blocks_below(stmt: Placed) -> list[BlockRealize]:
+    """The blocks in a loop, or in a block's body, that are in its scope, in the order of the program."""
+    result: list[BlockRealize] = []
+    stack = list(reversed(parts_of(stmt)))
+    while stack:
+        node = stack.pop()
+        if isinstance(node, BlockRealize):
+            result.append(node)
+        else:
+            stack.extend(reversed(parts_of(node)))
+    return result
+
+
+def analyzer_at(state: ScheduleState, rv: BlockRV | LoopRV, inclusive: bool = False) -> Analyzer:
+    """The facts that hold at a block or loop: the ranges of loops and block variables around it; with `inclusive`,
+    its own too.
+    """
+    analyzer = Analyzer()
+    around = state.ancestors(rv)[::-1]
+    for stmt in [*around, state.placed(rv)] if inclusive else around:
+        if isinstance(stmt, For):
+            analyzer.bind(stmt.loop_var, loop_range(stmt))
+        else:
+            for iter_var in stmt.block.iter_vars:
+                if iter_var.dom is not None:
+                    analyzer.bind(iter_var.var, iter_var.dom)
+            analyzer.assume(stmt.predicate)
+    return analyzer
+
+
+# ------------------------------------------------------------------------------------------ bindings
+
+
+def binding_problem(realize: BlockRealize, loops: Iterable[For]) -> str | None:
+    """The reason for which a block's variables are not bound affinely to the loops of its scope; None if they are."""
+    ranges = {loop.loop_var: loop_range(loop) for loop in loops}
+    mapped = detect_iter_map(
+        list(realize.iter_values), ranges, realize.predicate, IterMapLevel.Surjective, False
+    )
+    if mapped.indices or not realize.iter_values:
+        return None
+    return "; ".join(mapped.errors) or "the values of its variables are no affine map of the loops"
+
+
+def require_affine_binding(state: ScheduleState, block: BlockRV) -> None:
+    """Raise unless the block's variables are bound affinely to the loops around it."""
+    realize = state.realize(block)
+    problem = binding_problem(realize, state.loops(block))
+    if problem is not None:
+        raise ScheduleError(
+            BINDING, f"block {block.name} is not bound affinely to its loops: {problem}", realize
+        )
+
+
+# ------------------------------------------------------------------------------------------ kinds of blocks
+
+
+def is_complete(child: BlockRealize, scope: Block) -> bool:
+    """True for a complete block of a scope."""
+    return complete_problem(child, scope) is None
+
+
+def is_reduction(child: BlockRealize, scope: Block) -> bool:
+    """True for a reduction block of a scope."""
+    return reduction_problem(child, scope) is None
+
+
+def require_complete(state: ScheduleState, block: BlockRV) -> None:
+    """Raise unless a block is complete."""
+    realize = state.realize(block)
+    problem = complete_problem(realize, state.scope(block).block)
+    if problem is not None:
+        raise ScheduleError(KIND, f"block {block.name} is not complete: {problem}", realize)
+
+
+def require_reduction(state: ScheduleState, block: BlockRV) -> None:
+    """Raise unless a block is a reduction block."""
+    realize = state.realize(block)
+    problem = reduction_problem(realize, state.scope(block).block)
+    if problem is not None:
+        raise ScheduleError(KIND, f"block {block.name} is not a reduction block: {problem}", realize)
+
+
+def require_complete_or_reduction(child: BlockRealize, scope: Block) -> None:
+    """Raise unless a child of a scope is complete or a reduction block."""
+    first = complete_problem(child, scope)
+    second = None if first is None else reduction_problem(child, scope)
+    if first is not None and second is not None:
+        reason = first if child.block.init is None else second
+        raise ScheduleError(
+            KIND,
+            f"block {child.block.name_hint} is neither complete nor a reduction block: {reason}",
+            child,
+        )
+
+
+# ------------------------------------------------------------------------------------------ parallel iterations
+
+
+def require_parallel(state: ScheduleState, loop: LoopRV) -> None:
+    """Raise unless the iterations of a loop may run in any order, and at the same time.
+
+    Every block below is complete or a reduction block, bound affinely; the loop is bound to data-parallel variables
+    only; a block that reads what another one below the loop writes reads it in the iteration that wrote it.
+    """
+    node = state.loop(loop)
+    scope = state.scope(loop).block
+    for child in blocks_below(node):
+        rv = state.block_rv(child, loop.function)
+        require_complete_or_reduction(child, scope)
+        require_affine_binding(state, rv)
+        for iter_var, value in zip(child.block.iter_vars, child.iter_values, strict=True):
+            if iter_var.iter_type != "spatial" and loop.var in set(free_vars(value)):
+                raise ScheduleError(
+                    ORDER,
+                    f"loop {loop.var.name} is bound to {iter_var.var.name} of block {child.block.name_hint}, over "
+                    "which it sums up: its iterations depend on each other",
+                    node,
+                    hint="rfactor the reduction, or choose a loop of a data-parallel variable",
+                )
+    _require_separate(state, loop, node, scope)
+
+
+def _require_separate(state: ScheduleState, loop: LoopRV, node: For, scope: Block) -> None:
+    """Raise if an iteration may touch elements that a block below the loop writes in another iteration."""
+    children = blocks_below(node)
+    analyzer = analyzer_at(state, loop, inclusive=True)
+    for child in children:
+        for region in accesses(child.block).writes:
+            buffer = region.buffer
+            box = relaxed_box(region, child, _loops_inside(state, child, loop))
+            for other in children:
+                touched = [*read_regions(other, buffer), *written_regions(other, buffer)]
+                if other is child and (is_complete(child, scope) or _is_private(state, buffer, loop)):
+                    continue  # what is written twice is written with the same values
+                for item in touched:
+                    seen = relaxed_box(item, other, _loops_inside(state, other, loop))
+                    if not in_own_slab(box, seen, loop.var, analyzer):
+                        raise _shared_between_iterations(loop, node, child, other, buffer)
+
+
+def _shared_between_iterations(
+    loop: LoopRV, node: For, writer: BlockRealize, other: BlockRealize, buffer: Buffer
+) -> ScheduleError:
+    name = other.block.name_hint
+    return ScheduleError(
+        ORDER,
+        f"block {name} may touch elements of {buffer.name} that block {writer.block.name_hint} writes in another "
+        f"iteration of loop {loop.var.name}",
+        node,
+        other,
+    )
+
+
+def _loops_inside(state: ScheduleState, child: BlockRealize, loop: LoopRV) -> list[For]:
+    """The loops around a block that are inside of a loop, outermost first."""
+    loops = state.loops(state.block_rv(child, loop.function))
+    position = next(i for i, item in enumerate(loops) if item.loop_var is loop.var)
+    return loops[position + 1 :]
+
+
+def _is_private(state: ScheduleState, buffer: Buffer, loop: LoopRV) -> bool:
+    """True if a buffer is allocated in the scope of a loop, and all that use it are below the loop."""
+    scope = state.scope(loop).block
+    if buffer not in set(scope.alloc_buffers):
+        return False
+    inside = {id(child) for child in blocks_below(state.loop(loop))}
+    facts = scope_of(scope)
+    users = [*facts.writers.get(buffer, ()), *facts.readers.get(buffer, ())]
+    return buffer not in facts.loose and all(id(user) in inside for user in users)
+
+
+def require_chain(state: ScheduleState, loops: Iterable[LoopRV]) -> list[For]:
+    """The loops, which must stand directly inside each other, outermost first. Raises otherwise."""
+    nodes = [state.loop(rv) for rv in loops]
+    for outer, inner in itertools.pairwise(nodes):
+        if outer.body is not inner:
+            raise ScheduleError(
+                STRUCTURE,
+                f"loop {inner.loop_var.name} does not stand directly inside loop {outer.loop_var.name}",
+                outer,
+                inner,
+            )
+    return nodes
+
+
+__all__ = [
+    "analyzer_at", "binding_problem", "blocks_below", "is_complete", "is_reduction", "loop_range",
+    "require_affine_binding", "require_chain", "require_complete", "require_complete_or_reduction",
+    "require_parallel", "require_reduction",
+]  # fmt: skip

@@ -1,0 +1,71 @@
+"""The error of a refused primitive: what fails, what would help, and the program with the place underlined.
+
+error[E8003]: fuse: the second loop does not stand directly inside the first
+
+    @T.prim_func
+    def main(A: T.Buffer((8, 8), "float32")):
+        for i in range(8):
+        ^^^^^^^^^^^^^^^^^^
+...
+  = help: reorder the loops between them first
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from ...ir import Diagnostic, DiagnosticError, Node
+from ..stmt import PrimFunc
+
+Level = Literal["detail", "fast", "none"]
+
+EXPIRED: Final = "E8001"
+ARGUMENT: Final = "E8002"
+STRUCTURE: Final = "E8003"
+BINDING: Final = "E8101"
+KIND: Final = "E8102"
+COVER: Final = "E8103"
+ORDER: Final = "E8104"
+BUFFER: Final = "E8105"
+MATCH: Final = "E8106"
+TRACE: Final = "E8107"
+
+
+class ScheduleError(DiagnosticError):
+    """A primitive's refusal. The program is as it was before the primitive.
+
+    `places` are the loops, blocks or other nodes in question; they are underlined in the printed function.
+    """
+
+    def __init__(self, code: str, message: str, *places: Node, hint: str = "") -> None:
+        super().__init__(Diagnostic(code, message, hint=hint))
+        self.places = places
+        self.program = ""
+        """The function as text, with the places underlined; filled in where the primitive is called."""
+
+    def located(self, primitive: str, func: PrimFunc | None, level: Level) -> ScheduleError:
+        """The same refusal, told of a primitive and with the function it was applied to."""
+        first = self.diagnostics[0]
+        message = f"{primitive}: {first.message}"
+        error = ScheduleError(first.code, message, *self.places, hint=first.hint)
+        if level == "none":
+            error.diagnostics = (Diagnostic(first.code, f"{primitive} failed"),)
+        elif level == "detail" and func is not None:
+            error.program = func.script(obj_to_underline=self.places, underline_heads=True)
+        return error
+
+    def __str__(self) -> str:
+        if not self.program:
+            return super().__str__()
+        diagnostic = self.diagnostics[0]
+        lines = [f"error[{diagnostic.code}]: {diagnostic.message}", ""]
+        lines += [f"    {line}".rstrip() for line in self.program.splitlines()]
+        if diagnostic.hint:
+            lines += ["", f"  = help: {diagnostic.hint}"]
+        return "\n" + "\n".join(lines)
+
+
+__all__ = [
+    "ARGUMENT", "BINDING", "BUFFER", "COVER", "EXPIRED", "KIND", "MATCH", "ORDER", "STRUCTURE", "TRACE",
+    "Level", "ScheduleError",
+]  # fmt: skip

@@ -1,0 +1,114 @@
+"""Questions about a program: blocks by their names, the loops around a block, producers and consumers.
+
+They change nothing, but are instructions of the trace, since the random variables that they give are used later.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from ....ir import GlobalVar
+from ...stmt import BlockRealize, PrimFunc, Stmt
+from ..base import ScheduleBase, primitive, require_block
+from ..error import ARGUMENT, EXPIRED, ScheduleError
+from ..rv import BlockRV, LoopRV
+from ..scope import accesses, scope_of
+from ..state import parts_of
+
+
+@primitive
+def get_block(sch: ScheduleBase, name: str, func_name: str | GlobalVar | None = None) -> BlockRV:
+    """The block of a name in a function; by default in the one that `work_on` named, or the only PrimFunc.
+
+    Raises ScheduleError if there is no such function or block.
+    """
+    function = function_named(sch, func_name)
+    if not sch.state.has_block(function, name):
+        names = [item.block.name_hint for item in sch.state.blocks(function)]
+        close = difflib.get_close_matches(name, names, 1)
+        hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(names)}"
+        raise ScheduleError(EXPIRED, f"function {function} has no block {name!r}", hint=hint)
+    return BlockRV(function, name)
+
+
+def function_named(sch: ScheduleBase, func_name: str | GlobalVar | None) -> str:
+    """The name of the function that a primitive shall work on."""
+    name = func_name.name_hint if isinstance(func_name, GlobalVar) else func_name
+    functions = [g.name_hint for g, func in sch.mod.functions.items() if isinstance(func, PrimFunc)]
+    if name is None:
+        name = sch.working_on
+    if name is None:
+        if len(functions) == 1:
+            return functions[0]
+        name = "main" if "main" in functions else None
+    if name is None:
+        raise ScheduleError(
+            ARGUMENT,
+            f"the module has {len(functions)} PrimFuncs, none of which is called main",
+            hint="give func_name=, or say sch.work_on(name) once",
+        )
+    if name not in functions:
+        close = difflib.get_close_matches(name, functions, 1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(functions) or 'none'}"
+        raise ScheduleError(EXPIRED, f"the module has no PrimFunc {name!r}", hint=hint)
+    return name
+
+
+@primitive
+def work_on(sch: ScheduleBase, func_name: str) -> None:
+    """Take a function as the one that `get_block` means when it is told none."""
+    sch.working_on = function_named(sch, func_name)
+
+
+@primitive
+def get_loops(sch: ScheduleBase, block: BlockRV) -> list[LoopRV]:
+    """The loops around a block, within its scope, the outermost first."""
+    require_block(block, "block")
+    return [LoopRV(block.function, loop.loop_var) for loop in sch.state.loops(block)]
+
+
+@primitive
+def get_child_blocks(sch: ScheduleBase, block_or_loop: BlockRV | LoopRV) -> list[BlockRV]:
+    """The blocks directly in the scope of a block, or those of them below a loop."""
+    node = sch.state.placed(block_or_loop)
+    return [BlockRV(block_or_loop.function, child.block.name_hint) for child in _children(node)]
+
+
+def _children(node: Stmt) -> list[BlockRealize]:
+    result: list[BlockRealize] = []
+    for part in parts_of(node):
+        result += [part] if isinstance(part, BlockRealize) else _children(part)
+    return result
+
+
+@primitive
+def get_producers(sch: ScheduleBase, block: BlockRV) -> list[BlockRV]:
+    """The blocks of the same scope that write, before the block, what it reads or writes."""
+    require_block(block, "block")
+    scope = scope_of(sch.state.scope(block).block)
+    return [
+        BlockRV(block.function, item.block.name_hint) for item in scope.producers(sch.state.realize(block))
+    ]
+
+
+@primitive
+def get_consumers(sch: ScheduleBase, block: BlockRV) -> list[BlockRV]:
+    """The blocks of the same scope that read or write, behind the block, what it writes."""
+    require_block(block, "block")
+    scope = scope_of(sch.state.scope(block).block)
+    return [
+        BlockRV(block.function, item.block.name_hint) for item in scope.consumers(sch.state.realize(block))
+    ]
+
+
+@primitive
+def get_output_blocks(sch: ScheduleBase, scope_block: BlockRV) -> list[BlockRV]:
+    """The blocks in a scope that write a buffer which the scope does not allocate: what it hands to the outside."""
+    require_block(scope_block, "scope_block")
+    block = sch.state.block(scope_block)
+    own = set(block.alloc_buffers)
+    return [
+        BlockRV(scope_block.function, child.block.name_hint)
+        for child in scope_of(block).children
+        if accesses(child.block).written_buffers - own
+    ]

@@ -1,0 +1,278 @@
+"""Facts about the blocks of a scope: accesses, dependencies, and what kind of computation each block is.
+
+A scope is a block with the blocks directly in it, its children. Accesses come from the bodies, not from what a block
+declares. All facts are about statements, which never change, and are remembered with them.
+
+    complete block      the only writer of its buffers in the scope; data-parallel variables only, no two values of
+                        which write one element; reads nothing that it writes
+    reduction block     likewise, with reduction variables too, which do not index what it writes, and an init
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ...ir import Node
+from ...prim import Analyzer, PrimExpr, Var, free_vars, is_const, substitute
+from ...prim.iter_map import IterMapLevel, detect_iter_map
+from ...prim.traits import has_effects
+from ..buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
+from ..functor import StmtExprVisitor
+from ..regions import block_access_region
+from ..stmt import Block, BlockRealize, BufferStore, Evaluate, Stmt
+from .state import parts_of
+
+
+@dataclass(frozen=True)
+class Accesses:
+    """The regions of a block, over its own variables; reading what a reduction is summed up in counts as no read."""
+
+    reads: tuple[BufferRegion, ...]
+    writes: tuple[BufferRegion, ...]
+    opaque: bool
+    """True if the body calls functions with effects, or hands a pointer on."""
+
+    @property
+    def read_buffers(self) -> set[Buffer]:
+        return {region.buffer for region in self.reads}
+
+    @property
+    def written_buffers(self) -> set[Buffer]:
+        return {region.buffer for region in self.writes}
+
+
+_accesses: weakref.WeakKeyDictionary[Block, Accesses] = weakref.WeakKeyDictionary()
+_scopes: weakref.WeakKeyDictionary[Block, Scope] = weakref.WeakKeyDictionary()
+
+
+def accesses(block: Block) -> Accesses:
+    """The accesses of a block's body, and those that the block declares of buffers that it hands on as pointers."""
+    result = _accesses.get(block)
+    if result is None:
+        reads, writes = block_access_region(block)
+        opaque = _is_opaque(block)
+        if opaque:  # what is behind a call is only known from what the block says
+            reads = (*reads, *(r for r in block.reads if all(r.buffer is not s.buffer for s in reads)))
+            writes = (*writes, *(w for w in block.writes if all(w.buffer is not s.buffer for s in writes)))
+        result = _accesses[block] = Accesses(reads, writes, opaque)
+    return result
+
+
+class _Effects(StmtExprVisitor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = False
+
+    def visit_Evaluate(self, node: Evaluate) -> None:
+        self.found = self.found or has_effects(node.value)
+
+    def visit_BufferStore(self, node: BufferStore) -> None:
+        self.found = self.found or has_effects(node.value)
+
+    def visit_While(self, node: Stmt) -> None:
+        self.found = True
+
+
+def _is_opaque(block: Block) -> bool:
+    visitor = _Effects()
+    visitor.visit(block.body)
+    return visitor.found
+
+
+@dataclass
+class Scope:
+    """The children of a block in the order of the program, and who writes and reads which buffer among them."""
+
+    block: Block
+    children: list[BlockRealize] = field(default_factory=list[BlockRealize])
+    writers: dict[Buffer, list[BlockRealize]] = field(default_factory=dict[Buffer, "list[BlockRealize]"])
+    readers: dict[Buffer, list[BlockRealize]] = field(default_factory=dict[Buffer, "list[BlockRealize]"])
+    loose: set[Buffer] = field(default_factory=set[Buffer])
+    """Buffers that statements outside of the children, in this scope, read or write."""
+
+    def position(self, child: BlockRealize) -> int:
+        """The place of a child in the order of the program."""
+        return next(i for i, item in enumerate(self.children) if item is child)
+
+    def producers(self, child: BlockRealize) -> list[BlockRealize]:
+        """The children before this one that write what it reads or writes, in the order of the program."""
+        used = accesses(child.block)
+        buffers = used.read_buffers | used.written_buffers
+        return self._those(self.writers, buffers, child, before=True)
+
+    def consumers(self, child: BlockRealize) -> list[BlockRealize]:
+        """The children behind this one that read or write what it writes, in the order of the program."""
+        buffers = accesses(child.block).written_buffers
+        readers = self._those(self.readers, buffers, child, before=False)
+        writers = self._those(self.writers, buffers, child, before=False)
+        return sorted({*readers, *writers}, key=self.position)
+
+    def overwriters(self, child: BlockRealize) -> list[BlockRealize]:
+        """The children behind this one that write what it reads."""
+        return self._those(self.writers, accesses(child.block).read_buffers, child, before=False)
+
+    def _those(
+        self, table: dict[Buffer, list[BlockRealize]], buffers: set[Buffer], child: BlockRealize, before: bool
+    ) -> list[BlockRealize]:
+        here = self.position(child)
+        found = {item for buffer in buffers for item in table.get(buffer, ()) if item is not child}
+        return sorted((c for c in found if (self.position(c) < here) is before), key=self.position)
+
+
+def scope_of(block: Block) -> Scope:
+    """The children of a block, and what they read and write."""
+    result = _scopes.get(block)
+    if result is None:
+        result = Scope(block)
+        _collect(block.body, result)
+        _scopes[block] = result
+    return result
+
+
+def _collect(body: Stmt, scope: Scope) -> None:
+    for child in _children(body):
+        if isinstance(child, BlockRealize):
+            scope.children.append(child)
+            used = accesses(child.block)
+            for region in used.writes:
+                scope.writers.setdefault(region.buffer, []).append(child)
+            for region in used.reads:
+                scope.readers.setdefault(region.buffer, []).append(child)
+            for value in (*child.iter_values, child.predicate):
+                scope.loose.update(_buffers_in(value))
+        else:
+            scope.loose.update(_buffers_in(child))
+
+
+def _children(stmt: Stmt) -> Iterator[Node]:
+    """Blocks, and what else is executed, directly in a scope: stores, calls, and the expressions of statements."""
+    if isinstance(stmt, (BlockRealize, BufferStore, Evaluate)):
+        yield stmt
+        return
+    for name in ("min", "extent", "condition", "value"):
+        expr = getattr(stmt, name, None)
+        if isinstance(expr, PrimExpr):
+            yield expr
+    for part in parts_of(stmt):
+        yield from _children(part)
+
+
+class _Buffers(StmtExprVisitor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.buffers: set[Buffer] = set()
+
+    def visit_BufferLoad(self, node: BufferLoad) -> None:
+        self.buffers.add(node.buffer)
+        self.visit_children(node)
+
+    def visit_BufferStore(self, node: BufferStore) -> None:
+        self.buffers.add(node.buffer)
+        self.visit_children(node)
+
+
+def _buffers_in(node: Node) -> set[Buffer]:
+    visitor = _Buffers()
+    visitor.visit(node)
+    return visitor.buffers
+
+
+# ------------------------------------------------------------------------------------------ kinds of blocks
+
+
+def complete_problem(child: BlockRealize, scope: Block) -> str | None:
+    """The reason for which a child of a scope is no complete block; None if it is one."""
+    block = child.block
+    problem = _common_problem(child, scope)
+    if problem is not None:
+        return problem
+    for iter_var in block.iter_vars:
+        if iter_var.iter_type != "spatial":
+            return f"its variable {iter_var.var.name} is {_kind(iter_var)}, not data-parallel"
+    used = accesses(block)
+    for region in used.writes:
+        if region.buffer in used.read_buffers:
+            return f"it reads buffer {region.buffer.name}, which it also writes"
+    if block.init is not None:
+        return "it has an init"
+    return None
+
+
+def reduction_problem(child: BlockRealize, scope: Block) -> str | None:
+    """The reason for which a child of a scope is no reduction block; None if it is one."""
+    block = child.block
+    if block.init is None:
+        return "it has no init (write its first step in T.init)"
+    for iter_var in block.iter_vars:
+        if iter_var.iter_type not in ("spatial", "reduce"):
+            return f"its variable {iter_var.var.name} is {_kind(iter_var)}, neither data-parallel nor a reduction"
+    problem = _common_problem(child, scope)
+    if problem is not None:
+        return problem
+    reduced = {v.var for v in block.iter_vars if v.iter_type == "reduce"}
+    for region in accesses(block).writes:
+        for extent in region.region:
+            if reduced & set(free_vars(extent.min)) or reduced & set(free_vars(extent.extent)):
+                return f"a reduction variable indexes buffer {region.buffer.name}, which it writes"
+    return None
+
+
+def data_parallel_problem(block: Block) -> str | None:
+    """The reason for which two values of a block's data-parallel variables may write one element; None if never."""
+    needed = [v.var for v in block.iter_vars if v.iter_type == "spatial" and not _is_single(v)]
+    for region in accesses(block).writes:
+        for var in needed:
+            if not any(_tells_apart(var, needed, extent) for extent in region.region):
+                if _is_injective(block, needed, region):
+                    break
+                return f"two values of its variable {var.name} may write the same element of {region.buffer.name}"
+    return None
+
+
+def _is_single(iter_var: IterVar) -> bool:
+    """True if a variable has one value."""
+    return iter_var.dom is not None and is_const(iter_var.dom.extent, 1)
+
+
+def _tells_apart(var: Var, needed: list[Var], extent: Range) -> bool:
+    """True if a range moves, with each step of a variable, by its own length or more, whatever the others are."""
+    free = set(free_vars(extent.min))
+    if var not in free or any(other in free for other in needed if other is not var):
+        return False
+    analyzer = Analyzer()
+    step = analyzer.simplify(substitute(extent.min, {var: var + 1}) - extent.min)
+    return var not in set(free_vars(step)) and analyzer.can_prove(step >= extent.extent)
+
+
+def _is_injective(block: Block, needed: list[Var], region: BufferRegion) -> bool:
+    """True if no element is written for two values of the variables together."""
+    if not all(is_const(extent.extent, 1) for extent in region.region):
+        return False
+    domains = {v.var: v.dom for v in block.iter_vars if v.dom is not None and v.var in set(needed)}
+    indices = [r.min for r in region.region if set(free_vars(r.min)) & set(needed)]
+    result = detect_iter_map(indices, domains, check_level=IterMapLevel.Injective)
+    used = {var for index in indices for var in free_vars(index)}
+    return bool(result.indices) and used.issuperset(needed)
+
+
+def _common_problem(child: BlockRealize, scope: Block) -> str | None:
+    block = child.block
+    used = accesses(block)
+    if used.opaque:
+        return "it calls a function with effects, or has a while loop"
+    siblings = scope_of(scope)
+    for region in used.writes:
+        others = [c for c in siblings.writers.get(region.buffer, ()) if c is not child]
+        if others:
+            name = others[0].block.name_hint
+            return f"it is not the only block that writes buffer {region.buffer.name}: so does {name}"
+        if region.buffer in siblings.loose:
+            return f"a statement outside of blocks reads or writes buffer {region.buffer.name}"
+    return data_parallel_problem(block)
+
+
+def _kind(iter_var: IterVar) -> str:
+    names = {"reduce": "a reduction", "scan": "ordered", "opaque": "opaque", "thread": "a thread"}
+    return names.get(iter_var.iter_type, iter_var.iter_type)

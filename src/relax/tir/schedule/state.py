@@ -1,0 +1,391 @@
+"""The program under a schedule, in which blocks and loops keep their identity while it is rewritten.
+
+A block is known by its name, which is unique in its function, and a loop by its variable. For every block and loop the
+state remembers the statement that it is at present and the block or loop around it. `replace` puts a statement in the
+place of another, rewrites the statements on the way from there to the root, and nothing else: its cost does not depend
+on the size of the program. `copy` shares everything until one of the two is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from ...ir import GlobalVar, IRModule
+from ...prim import Var
+from ..renew import renew_bound_vars
+from ..statements import TRUE, is_nothing, seq_of
+from ..stmt import (
+    AllocBuffer,
+    AssertStmt,
+    AttrStmt,
+    Block,
+    BlockRealize,
+    DeclBuffer,
+    For,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+    While,
+)
+from .error import EXPIRED, STRUCTURE, ScheduleError
+from .rv import BlockRV, LoopRV
+
+Placed: TypeAlias = "For | BlockRealize"
+"""A statement that has a place: a loop, or a block with its values."""
+Key: TypeAlias = "Var | tuple[str, str]"
+"""A loop's variable, or the names of a block's function and of the block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The statement that a loop or block is at present, and the key of the one around it (None: the function)."""
+
+    stmt: Placed
+    parent: Key | None
+    function: str
+
+
+class ScheduleState:
+    """A module's PrimFuncs with places for their blocks and loops."""
+
+    def __init__(self, mod: IRModule) -> None:
+        self.mod = mod
+        self._places: dict[Key, Place] = {}
+        self._shared = False
+        """True if `_places` is also that of a copy: it is copied before the first change."""
+        variables: set[Var] = set()
+        for global_var, func in mod.functions.items():
+            if isinstance(func, PrimFunc):
+                self._enter(global_var, func, variables)
+
+    def _enter(self, global_var: GlobalVar, func: PrimFunc, variables: set[Var]) -> None:
+        """Prepare a function: a root block, loop variables and block names that are unique."""
+        loop_vars = [node.loop_var for node in _placed_below(func.body) if isinstance(node, For)]
+        if len(set(loop_vars)) < len(loop_vars) or not variables.isdisjoint(loop_vars):
+            func = renew_bound_vars(func)
+            loop_vars = [node.loop_var for node in _placed_below(func.body) if isinstance(node, For)]
+        variables.update(loop_vars)
+        body = func.body
+        if not isinstance(body, BlockRealize) or body.block.iter_vars:
+            body = BlockRealize((), TRUE, Block((), (), (), "root", body))
+        body = _with_unique_names(body)
+        if body is not func.body:
+            func = func.replace(body=body)
+        if func is not self.mod[global_var]:
+            self.mod = self.mod.with_function(global_var, func)
+        self._places.update(_index(body, None, global_var.name_hint, {}))
+
+    def copy(self) -> ScheduleState:
+        """A state of its own, of the same program."""
+        other = ScheduleState.__new__(ScheduleState)
+        other.mod, other._places = self.mod, self._places
+        self._shared = other._shared = True
+        return other
+
+    def restore(self, other: ScheduleState) -> None:
+        """Become the state that `other`, an earlier copy, is."""
+        self.mod, self._places = other.mod, other._places
+        self._shared = other._shared = True
+
+    # ------------------------------------------------------------------ from random variables to statements
+
+    def loop(self, rv: LoopRV) -> For:
+        """The loop that a random variable stands for. Raises ScheduleError if it is gone."""
+        place = self._places.get(rv.var)
+        if place is None:
+            raise ScheduleError(
+                EXPIRED, f"the loop {rv.var.name} is no longer there", hint="ask for it again with get_loops"
+            )
+        return cast(For, place.stmt)
+
+    def realize(self, rv: BlockRV) -> BlockRealize:
+        """The block, with its values, that a random variable stands for. Raises ScheduleError if it is gone."""
+        place = self._places.get((rv.function, rv.name))
+        if place is None:
+            raise ScheduleError(
+                EXPIRED, f"the block {rv.name} is no longer there", hint="ask for it again with get_block"
+            )
+        return cast(BlockRealize, place.stmt)
+
+    def block(self, rv: BlockRV) -> Block:
+        """The block that a random variable stands for. Raises ScheduleError if it is gone."""
+        return self.realize(rv).block
+
+    def placed(self, rv: BlockRV | LoopRV) -> Placed:
+        """The statement that a random variable stands for. Raises ScheduleError if it is gone."""
+        return self.loop(rv) if isinstance(rv, LoopRV) else self.realize(rv)
+
+    def loop_rv(self, loop: For) -> LoopRV:
+        """A random variable for a loop of the program."""
+        return LoopRV(self._places[loop.loop_var].function, loop.loop_var)
+
+    def block_rv(self, realize: BlockRealize, function: str) -> BlockRV:
+        """A random variable for a block of a function."""
+        return BlockRV(function, realize.block.name_hint)
+
+    def has_block(self, function: str, name: str) -> bool:
+        """True if a function has a block of this name."""
+        return (function, name) in self._places
+
+    def blocks(self, function: str) -> list[BlockRealize]:
+        """The blocks of a function in the order of the program, the root first."""
+        return [node for node in _placed_below(self.root(function)) if isinstance(node, BlockRealize)]
+
+    # ------------------------------------------------------------------ around a statement
+
+    def function_of(self, rv: BlockRV | LoopRV) -> PrimFunc:
+        """The function that a block or loop is in."""
+        return self.func(rv.function)
+
+    def func(self, name: str) -> PrimFunc:
+        """The function of a name."""
+        func = self.mod[name]
+        assert isinstance(func, PrimFunc)
+        return func
+
+    def root(self, function: str) -> BlockRealize:
+        """The root block of a function."""
+        body = self.func(function).body
+        assert isinstance(body, BlockRealize)
+        return body
+
+    def parent(self, rv: BlockRV | LoopRV) -> Placed | None:
+        """The block or loop directly around another one; None for a root block."""
+        place = self._place(rv)
+        return None if place.parent is None else self._places[place.parent].stmt
+
+    def ancestors(self, rv: BlockRV | LoopRV) -> list[Placed]:
+        """The blocks and loops around a block or loop, the innermost first."""
+        return list(self._around(self._place(rv)))
+
+    def scope(self, rv: BlockRV | LoopRV) -> BlockRealize:
+        """The innermost block around a block or loop. Raises ScheduleError for a root block."""
+        for stmt in self._around(self._place(rv)):
+            if isinstance(stmt, BlockRealize):
+                return stmt
+        raise ScheduleError(
+            STRUCTURE, "this is the root block, which is in the scope of no other", self.placed(rv)
+        )
+
+    def loops(self, rv: BlockRV | LoopRV) -> list[For]:
+        """The loops around a block or loop within its scope, the outermost first; a loop itself is the last."""
+        result: list[For] = [self.loop(rv)] if isinstance(rv, LoopRV) else []
+        for stmt in self._around(self._place(rv)):
+            if isinstance(stmt, BlockRealize):
+                break
+            result.append(stmt)
+        return result[::-1]
+
+    def rv_of(self, stmt: Placed, function: str) -> BlockRV | LoopRV:
+        """A random variable for a block or loop of a function."""
+        return LoopRV(function, stmt.loop_var) if isinstance(stmt, For) else self.block_rv(stmt, function)
+
+    def _place(self, rv: BlockRV | LoopRV) -> Place:
+        stmt = self.placed(rv)
+        return self._places[_key(stmt, rv.function)]
+
+    def _around(self, place: Place) -> Iterator[Placed]:
+        while place.parent is not None:
+            place = self._places[place.parent]
+            yield place.stmt
+
+    # ------------------------------------------------------------------ changes
+
+    def fresh_name(self, function: str, hint: str) -> str:
+        """A name for a new block that no block of the function has."""
+        name, number = hint, 0
+        while (function, name) in self._places:
+            number += 1
+            name = f"{hint}_{number}"
+        return name
+
+    def replace(self, old: Placed, new: Stmt, function: str) -> None:
+        """Put a statement in the place of a loop or block of a function; `NOTHING` takes it out.
+
+        Blocks keep their identity by their names and loops by their variables: those that `new` has more of must have
+        names and variables that are unique. Raises ScheduleError if a block would be left with no statement.
+        """
+        place = self._places[_key(old, function)]
+        assert place.stmt is old, "the statement to be replaced is not the one of the program"
+        current: Stmt = old
+        parent_key = place.parent
+        while is_nothing(new) and parent_key is not None:
+            parent = self._places[parent_key]
+            if isinstance(parent.stmt, BlockRealize):
+                inner = replace_below(parent.stmt.block.body, current, new)
+                if is_nothing(inner):
+                    raise ScheduleError(
+                        STRUCTURE,
+                        f"the block {parent.stmt.block.name_hint} would be left with nothing to do",
+                        parent.stmt,
+                    )
+                break
+            inner = replace_below(parent.stmt.body, current, new)
+            if not is_nothing(inner):
+                break
+            old, current, parent_key = parent.stmt, parent.stmt, parent.parent
+        self._put(old, new, parent_key, function)
+
+    def _put(self, old: Placed, new: Stmt, parent: Key | None, function: str) -> None:
+        places = self._own_places()
+        added = _index(new, parent, function, places)
+        kept = {id(place.stmt) for place in added.values()}
+        for key in _keys_below(old, function, kept):
+            if key not in added:
+                del places[key]
+        places.update(added)
+        current: Stmt = new
+        while parent is not None:
+            place = places[parent]
+            rebuilt = _rebuilt(place.stmt, old, current)
+            old, current = place.stmt, rebuilt
+            places[parent] = Place(rebuilt, place.parent, function)
+            parent = place.parent
+        func = self.func(function)
+        if not isinstance(current, BlockRealize):
+            raise ScheduleError(STRUCTURE, "the root block cannot be replaced by something else")
+        self.mod = self.mod.with_function(function, func.replace(body=current))
+
+    def replace_function(self, function: str, func: PrimFunc) -> None:
+        """Put a function in the place of another, as a rewrite of its parameters' buffers needs it."""
+        places = self._own_places()
+        body = func.body
+        assert isinstance(body, BlockRealize)
+        added = _index(body, None, function, places)
+        kept = {id(place.stmt) for place in added.values()}
+        for key in _keys_below(self.root(function), function, kept):
+            if key not in added:
+                del places[key]
+        places.update(added)
+        self.mod = self.mod.with_function(function, func)
+
+    def _own_places(self) -> dict[Key, Place]:
+        if self._shared:
+            self._places, self._shared = dict(self._places), False
+        return self._places
+
+
+def _key(stmt: Placed, function: str) -> Key:
+    return stmt.loop_var if isinstance(stmt, For) else (function, stmt.block.name_hint)
+
+
+def parts_of(stmt: Stmt) -> tuple[Stmt, ...]:
+    """The statements directly inside a statement; a block's init is not among them."""
+    match stmt:
+        case SeqStmt(seq):
+            return seq
+        case BlockRealize(block=block):
+            return (block.body,)
+        case IfThenElse(then_case=then_case, else_case=else_case):
+            return (then_case,) if else_case is None else (then_case, else_case)
+        case For() | LetStmt() | AssertStmt() | AttrStmt() | AllocBuffer() | DeclBuffer() | While():
+            return (stmt.body,)
+        case _:
+            return ()
+
+
+def _placed_below(stmt: Stmt) -> Iterator[Placed]:
+    """The loops and blocks in a statement, itself included, in the order of the program."""
+    stack = [stmt]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (For, BlockRealize)):
+            yield node
+        stack.extend(reversed(parts_of(node)))
+
+
+def _index(stmt: Stmt, parent: Key | None, function: str, places: dict[Key, Place]) -> dict[Key, Place]:
+    """The places of loops and blocks in a new statement; what `places` already has is not entered."""
+    result: dict[Key, Place] = {}
+    stack: list[tuple[Stmt, Key | None]] = [(stmt, parent)]
+    while stack:
+        node, around = stack.pop()
+        if isinstance(node, (For, BlockRealize)):
+            key = _key(node, function)
+            assert key not in result, f"{key} is there twice"
+            result[key] = Place(node, around, function)
+            present = places.get(key)
+            if present is not None and present.stmt is node:
+                continue  # shared with the program before: everything inside has its place
+            around = key
+        stack.extend((part, around) for part in parts_of(node))
+    return result
+
+
+def _keys_below(stmt: Stmt, function: str, kept: set[int]) -> Iterator[Key]:
+    """The keys of loops and blocks in a statement, but for those that are kept as they are, and what is in them."""
+    stack = [stmt]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (For, BlockRealize)):
+            if id(node) in kept:
+                continue
+            yield _key(node, function)
+        stack.extend(parts_of(node))
+
+
+def _rebuilt(around: Placed, old: Stmt, new: Stmt) -> Placed:
+    """A loop or block in which one statement replaces another."""
+    if isinstance(around, For):
+        return around.replace(body=replace_below(around.body, old, new))
+    block = around.block
+    return around.replace(block=block.replace(body=replace_below(block.body, old, new)))
+
+
+def replace_below(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
+    """A statement in which `new` stands for `old`, which is in no loop or block of it; NOTHING is left out."""
+    if stmt is old:
+        return new
+    if isinstance(stmt, (For, BlockRealize)):
+        return stmt
+    return map_parts(stmt, lambda part: replace_below(part, old, new))
+
+
+def _with_unique_names(root: BlockRealize) -> BlockRealize:
+    """The blocks of a function with a number behind each name that an earlier block has."""
+    names = [node.block.name_hint for node in _placed_below(root) if isinstance(node, BlockRealize)]
+    if len(set(names)) == len(names) and all(names):
+        return root
+    taken = set(names)
+    seen: set[str] = set()
+
+    def rename(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, BlockRealize):
+            name, number = stmt.block.name_hint or "block", 0
+            hint = name
+            while name in seen or (number and name in taken):
+                number += 1
+                name = f"{hint}_{number}"
+            seen.add(name)
+            return stmt.replace(block=stmt.block.replace(name_hint=name, body=rename(stmt.block.body)))
+        return map_parts(stmt, rename)
+
+    return cast(BlockRealize, rename(root))
+
+
+def map_parts(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
+    """A statement with the statements directly inside it changed; itself if none is."""
+    match stmt:
+        case SeqStmt(seq):
+            parts = [change(part) for part in seq]
+            return stmt if all(a is b for a, b in zip(parts, seq, strict=True)) else seq_of(parts)
+        case BlockRealize(block=block):
+            body = change(block.body)
+            return stmt if body is block.body else stmt.replace(block=block.replace(body=body))
+        case IfThenElse(then_case=then_case, else_case=else_case):
+            first = change(then_case)
+            second = None if else_case is None else change(else_case)
+            same = first is then_case and second is else_case
+            return stmt if same else stmt.replace(then_case=first, else_case=second)
+        case For() | LetStmt() | AssertStmt() | AttrStmt() | AllocBuffer() | DeclBuffer() | While():
+            body = change(stmt.body)
+            return stmt if body is stmt.body else stmt.replace(body=body)
+        case _:
+            return stmt
+
+
+__all__ = ["Key", "Place", "Placed", "ScheduleState", "map_parts", "parts_of", "replace_below"]

@@ -1,0 +1,111 @@
+"""Helpers of the tests of schedules: a schedule computes what the program computed, for sizes of every kind."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from relax import tir
+from relax.ir import assert_structural_equal
+from relax.prim import Var, evaluate
+from relax.script import from_source
+from relax.tir import PrimFunc, Schedule
+
+HEAD = "from relax.script import tir as T\n"
+SIZES = (0, 1, 3, 8)
+"""Values that shape variables take in turn: none, one, one that divides nothing, one that many do."""
+
+
+def arguments(func: PrimFunc, sizes: dict[Var, int], seed: int = 0) -> list[Any]:
+    """An array of small integers for each buffer of a function, so that sums are exact in any order."""
+    generator = np.random.default_rng(seed)
+    result: list[Any] = []
+    for param in func.params:
+        buffer = func.buffer_map.get(param)
+        if buffer is None:
+            result.append(3)
+            continue
+        shape = [int(evaluate(size, sizes)) for size in buffer.shape]
+        result.append(generator.integers(-4, 5, shape).astype(str(buffer.dtype)))
+    return result
+
+
+def shape_vars(func: PrimFunc) -> list[Var]:
+    """The variables that stand alone as a size of a parameter."""
+    sizes = (size for buffer in func.buffer_map.values() for size in buffer.shape)
+    return list(dict.fromkeys(size for size in sizes if isinstance(size, Var)))
+
+
+def compare(before: PrimFunc, after: PrimFunc, sizes: Iterable[int] = SIZES) -> None:
+    """Two functions leave the same values in all their buffers, for every choice of sizes."""
+    variables = shape_vars(before)
+    choices: Iterable[Sequence[int]] = itertools.product(sizes, repeat=len(variables))
+    for choice in choices:
+        values = dict(zip(variables, choice, strict=True))
+        first, second = arguments(before, values), arguments(before, values)
+        tir.interpret(before, *first)
+        tir.interpret(after, *second, reverse_parallel=True)
+        for x, y in zip(first, second, strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
+@pytest.fixture(scope="session")
+def same_values() -> Callable[..., None]:
+    """``same_values(before, after, sizes=...)``: both leave the same values in all buffers."""
+    return compare
+
+
+@pytest.fixture(scope="session")
+def parse() -> Callable[..., Any]:
+    """``parse(text)``: the PrimFunc (or module) of a text."""
+
+    def run(text: str, **variables: Any) -> Any:
+        return from_source(HEAD + text, variables, allow_extern=True)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def check() -> Callable[..., PrimFunc]:
+    """``check(func, steps, expected=None)``: the function after `steps(sch)`, held to what it must be.
+
+    It is well-formed after each primitive, computes what it computed, survives lowering, and equals `expected` if given.
+    """
+
+    def run(
+        func: PrimFunc,
+        steps: Callable[[Schedule], Any],
+        expected: PrimFunc | None = None,
+        sizes: Iterable[int] = SIZES,
+    ) -> PrimFunc:
+        sch = Schedule(func, debug_mask="all")
+        steps(sch)
+        after = sch.mod["main"]
+        if expected is not None:
+            assert_structural_equal(after, Schedule(expected).mod["main"])
+        compare(func, after, sizes)
+        compare(func, tir.lower(after), sizes)
+        return after
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def refuse() -> Callable[..., str]:
+    """``refuse(func, steps)``: the text of the ScheduleError that the last step raises; the program is as before it."""
+
+    def run(func: PrimFunc, *steps: Callable[[Schedule], Any]) -> str:
+        sch = Schedule(func, debug_mask="all")
+        for step in steps[:-1]:
+            step(sch)
+        before = sch.mod
+        with pytest.raises(tir.ScheduleError) as raised:
+            steps[-1](sch)
+        assert sch.mod is before
+        return str(raised.value)
+
+    return run

@@ -1,0 +1,94 @@
+"""split: one loop becomes several nested ones; blocks get a condition where there may be too many iterations."""
+
+from __future__ import annotations
+
+import pytest
+
+from relax.tir import Schedule
+
+ELEMENTWISE = """
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    for i in range(n):
+        with T.block("B"):
+            vi = T.axis.spatial(n, i)
+            B[vi] = A[vi] + T.float32(1)
+"""
+STATIC = """
+@T.prim_func
+def main(A: T.Buffer((12,), "float32"), B: T.Buffer((12,), "float32")):
+    for i in range(12):
+        with T.block("B"):
+            vi = T.axis.spatial(12, i)
+            B[vi] = A[vi] + T.float32(1)
+"""
+
+
+def split_by(*factors, **options):
+    def steps(sch):
+        (loop,) = sch.get_loops(sch.get_block("B"))
+        return sch.split(loop, list(factors), **options)
+
+    return steps
+
+
+def test_a_symbolic_extent_gets_a_condition(parse, check):
+    expected = parse("""
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    for i_0, i_1 in T.grid((n + 3) // 4, T.int64(4)):
+        with T.block("B"):
+            vi = T.axis.spatial(n, i_0 * 4 + i_1)
+            T.where(i_0 * 4 + i_1 < n)
+            B[vi] = A[vi] + T.float32(1)
+""")
+    check(parse(ELEMENTWISE), split_by(None, 4), expected)
+
+
+@pytest.mark.parametrize("factors", [(3, None), (None, 3), (2, 2, None), (12,), (2, None, 3)])
+def test_a_dividing_split_has_no_condition(parse, check, factors):
+    after = check(parse(STATIC), split_by(*factors))
+    assert "T.where" not in after.script()
+
+
+@pytest.mark.parametrize("factors", [(5, None), (None, 5), (13,), (1, None), (None, 1), (4, 4)])
+def test_any_split_computes_the_same(parse, check, factors):
+    check(parse(STATIC), split_by(*factors))
+
+
+def test_unit_loops_leave_the_bindings(parse, check):
+    after = check(parse(STATIC), split_by(1, 12, preserve_unit_iters=False))
+    assert "T.axis.spatial(12, i_1)" in after.script()
+
+
+def test_without_a_condition_the_caller_must_divide(parse, same_values):
+    sch = Schedule(parse(ELEMENTWISE))
+    split_by(None, 4, disable_predication=True)(sch)
+    after = sch.mod["main"]
+    assert "T.where" not in after.script()
+    same_values(parse(ELEMENTWISE), after, sizes=(0, 8))
+    with pytest.raises(AssertionError, match="the extent n of loop i must be a multiple of 4"):
+        same_values(parse(ELEMENTWISE), after, sizes=(3,))
+
+
+def test_random_integers_are_factors(parse, check):
+    def steps(sch):
+        split_by(sch.new_integer(3), None)(sch)
+
+    check(parse(STATIC), steps)
+
+
+def test_refusals(parse, refuse):
+    func = parse(STATIC)
+    assert "may be less than the extent 12" in refuse(func, split_by(3, 3))
+    assert "at most one of them None" in refuse(func, split_by(None, None))
+    assert "the factor 0 is not known to be 1 or more" in refuse(func, split_by(0, None))
+    text = refuse(func, lambda sch: sch.parallel(*sch.get_loops(sch.get_block("B"))), split_by(None, 4))
+    assert "split: loop i is parallel" in text
+    assert "for i in T.parallel(12):\n        ^^^^" in text
