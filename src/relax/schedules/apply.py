@@ -1,7 +1,7 @@
 """Arrange the loops of every PrimFunc by rules.
 
 Before   @T.prim_func def matmul(…): loops as the formula says them
-After    @T.prim_func def matmul(…): T.func_attr({"tir.is_scheduled": True}); loops as the first rule that fits makes them
+After    @T.prim_func def matmul(…): loops as the first rule that fits makes them, and the attribute tir.is_scheduled
 Keeps    functions that are scheduled already, and those that no rule is for
 """
 

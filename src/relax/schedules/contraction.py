@@ -1,7 +1,7 @@
 """Recognising products: C[batch, m, n] = Σ_k A[batch, m, k] · B[batch, k, n], whatever the order of the indices.
 
-An index variable that A, B and C have is of the batch; one that A and C have is of the rows, one that B and C have is of
-the columns, and the one of the reduction is in A and B. The operand whose columns are contiguous in memory stands as B.
+An index variable that A, B and C have is of the batch, one that A and C have of the rows, one that B and C have of the
+columns, and that of the reduction is in A and B. The operand that has the last index of the result stands as B.
 """
 
 from __future__ import annotations
@@ -70,10 +70,18 @@ def contraction_of(func: PrimFunc) -> Contraction | None:
         return None
     block = nest[1].block
     store, init = block.body, block.init
-    if not isinstance(store, BufferStore) or not isinstance(init, BufferStore) or init.buffer is not store.buffer:
+    if (
+        not isinstance(store, BufferStore)
+        or not isinstance(init, BufferStore)
+        or init.buffer is not store.buffer
+    ):
         return None
     factors = _factors(store)
-    if factors is None or not _plain(store.buffer, init.indices, block) or not _equal(init.indices, store.indices):
+    if (
+        factors is None
+        or not _plain(store.buffer, init.indices, block)
+        or not _equal(init.indices, store.indices)
+    ):
         return None
     return _classified(store, init.value, factors, block)
 
@@ -140,7 +148,9 @@ def _variables(indices: tuple[PrimExpr, ...]) -> set[int]:
 def _ends_in_column(a: BufferLoad, b: BufferLoad, store: BufferStore) -> bool:
     """True if the last index of the result is one of `a` alone: then `a` is what has the columns."""
     last = store.indices[-1] if store.indices else None
-    return isinstance(last, Var) and id(last) in _variables(a.indices) and id(last) not in _variables(b.indices)
+    return (
+        isinstance(last, Var) and id(last) in _variables(a.indices) and id(last) not in _variables(b.indices)
+    )
 
 
 __all__ = ["Contraction", "contraction_of", "perfect_nest"]

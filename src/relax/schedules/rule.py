@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ..ir import Diagnostic, DiagnosticError, IRModule
 from ..target import Target
@@ -49,14 +49,17 @@ def schedule(func: PrimFunc, target: Target, rules: Iterable[ScheduleRule]) -> P
 
 def _as_function(rule: ScheduleRule, result: Any) -> PrimFunc | None:
     if isinstance(result, (list, tuple)):
-        result = result[0] if result else None  # type: ignore[reportUnknownVariableType]
+        several = cast("list[Any]", result)
+        result = several[0] if several else None
     if isinstance(result, Schedule):
         functions = [f for f in result.mod.functions.values() if isinstance(f, PrimFunc)]
         result = functions[0]
     if result is None or isinstance(result, PrimFunc):
         return result
     found = type(result).__name__
-    raise DiagnosticError(Diagnostic("E4008", f"{rule!r} must return a PrimFunc, a Schedule or None, found {found}"))
+    raise DiagnosticError(
+        Diagnostic("E4008", f"{rule!r} must return a PrimFunc, a Schedule or None, found {found}")
+    )
 
 
 def schedule_module(mod: IRModule, target: Target, rules: Iterable[ScheduleRule]) -> IRModule:

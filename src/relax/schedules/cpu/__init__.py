@@ -6,8 +6,9 @@ from typing import Final
 
 from ..rule import ScheduleRule
 from .product import Product
+from .streamed_product import StreamedProduct
 
-RULES: Final[tuple[ScheduleRule, ...]] = (Product(),)
+RULES: Final[tuple[ScheduleRule, ...]] = (StreamedProduct(), Product())
 """The rules that `relax.build` tries on every PrimFunc, in this order."""
 
-__all__ = ["RULES", "Product"]
+__all__ = ["RULES", "Product", "StreamedProduct"]
