@@ -6,10 +6,26 @@ columns, and that of the reduction is in A and B. The operand that has the last 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from ..prim import Add, IntImm, Mul, PrimExpr, Var, is_const
-from ..tir import Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind, IterVar, PrimFunc, Stmt
+from ..prim import Add, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
+from ..tir import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    For,
+    ForKind,
+    IterVar,
+    PrimFunc,
+    Range,
+    SeqStmt,
+    Stmt,
+)
+from ..tir.buffer import decl_buffer
+from ..tir.statements import seq_of
 
 
 @dataclass(frozen=True)
@@ -27,11 +43,39 @@ class Contraction:
     depth: IterVar
 
 
-def perfect_nest(func: PrimFunc) -> tuple[list[For], BlockRealize] | None:
-    """The loops and the block of a function that consists of nothing else; None for another one."""
-    stmt: Stmt = func.body
-    if isinstance(stmt, BlockRealize) and not stmt.block.iter_vars and not stmt.block.alloc_buffers:
-        stmt = stmt.block.body
+@dataclass(frozen=True)
+class Nest:
+    """Loops directly inside each other around one block, of which each variable is a loop over its whole domain."""
+
+    loops: tuple[For, ...]
+    realize: BlockRealize
+
+    @property
+    def block(self) -> Block:
+        return self.realize.block
+
+
+def rewritten_nests(func: PrimFunc, rewrite: Callable[[Nest], Stmt | None]) -> PrimFunc | None:
+    """The function with other statements for those of its nests that `rewrite` has one for; None if it has none."""
+    root = func.body
+    around = root if isinstance(root, BlockRealize) and not root.block.iter_vars else None
+    body = root if around is None else around.block.body
+    stmts = body.seq if isinstance(body, SeqStmt) else (body,)
+    results: list[Stmt] = []
+    for stmt in stmts:
+        nest = perfect_nest(stmt)
+        changed = None if nest is None else rewrite(nest)
+        results.append(stmt if changed is None else changed)
+    if all(a is b for a, b in zip(results, stmts, strict=True)):
+        return None
+    arranged = seq_of(results)
+    if around is not None:
+        arranged = around.replace(block=around.block.replace(body=arranged))
+    return func.replace(body=arranged)
+
+
+def perfect_nest(stmt: Stmt) -> Nest | None:
+    """The loops and the block of a statement that consists of nothing else; None for another one."""
     loops: list[For] = []
     while isinstance(stmt, For):
         if stmt.kind is not ForKind.SERIAL or stmt.annotations or not is_const(stmt.min, 0):
@@ -42,10 +86,10 @@ def perfect_nest(func: PrimFunc) -> tuple[list[For], BlockRealize] | None:
         return None
     block = stmt.block
     own = block.alloc_buffers or block.match_buffers or block.annotations
-    return None if own or not _walks_domain(stmt, loops) else (loops, stmt)
+    return None if own or not _walks_domain(stmt, loops) else Nest(tuple(loops), stmt)
 
 
-def _walks_domain(realize: BlockRealize, loops: list[For]) -> bool:
+def _walks_domain(realize: BlockRealize, loops: Sequence[For]) -> bool:
     """True if each variable of the block is one loop, and runs over its whole domain."""
     loop_vars = {loop.loop_var: loop for loop in loops}
     for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
@@ -63,27 +107,24 @@ def _same(a: PrimExpr, b: PrimExpr) -> bool:
     return a is b or (isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value)
 
 
-def contraction_of(func: PrimFunc) -> Contraction | None:
-    """The product that a function computes, if that is all it does."""
-    nest = perfect_nest(func)
-    if nest is None:
+def contraction_of(nest: Nest) -> Contraction | None:
+    """The product that a nest computes; None if it computes something else."""
+    sums = sum_of_products(nest.block)
+    if sums is None:
         return None
-    block = nest[1].block
+    store, start, a, b = sums
+    return _classified(store, start, (a, b), nest.block)
+
+
+def sum_of_products(block: Block) -> tuple[BufferStore, PrimExpr, BufferLoad, BufferLoad] | None:
+    """The store, the start and the factors of a block that adds up products of two elements; None for another one."""
     store, init = block.body, block.init
-    if (
-        not isinstance(store, BufferStore)
-        or not isinstance(init, BufferStore)
-        or init.buffer is not store.buffer
-    ):
+    if not isinstance(store, BufferStore) or not isinstance(init, BufferStore):
         return None
     factors = _factors(store)
-    if (
-        factors is None
-        or not _plain(store.buffer, init.indices, block)
-        or not _equal(init.indices, store.indices)
-    ):
+    if factors is None or init.buffer is not store.buffer or not _equal(init.indices, store.indices):
         return None
-    return _classified(store, init.value, factors, block)
+    return (store, init.value, *factors) if plain(store.buffer, init.indices, block) else None
 
 
 def _factors(store: BufferStore) -> tuple[BufferLoad, BufferLoad] | None:
@@ -104,7 +145,7 @@ def _equal(a: tuple[PrimExpr, ...], b: tuple[PrimExpr, ...]) -> bool:
     return len(a) == len(b) and all(x is y or _same(x, y) for x, y in zip(a, b, strict=True))
 
 
-def _plain(buffer: Buffer, indices: tuple[PrimExpr, ...], block: Block) -> bool:
+def plain(buffer: Buffer, indices: tuple[PrimExpr, ...], block: Block) -> bool:
     """True if a compact buffer is indexed by block variables, each at most once, and zeros."""
     own = {v.var for v in block.iter_vars}
     used = [index for index in indices if not is_const(index, 0)]
@@ -117,7 +158,7 @@ def _classified(
     store: BufferStore, start: PrimExpr, factors: tuple[BufferLoad, BufferLoad], block: Block
 ) -> Contraction | None:
     a, b = factors
-    if not _plain(a.buffer, a.indices, block) or not _plain(b.buffer, b.indices, block):
+    if not plain(a.buffer, a.indices, block) or not plain(b.buffer, b.indices, block):
         return None
     if a.indices and b.indices and _ends_in_column(a, b, store):
         a, b = b, a
@@ -153,4 +194,65 @@ def _ends_in_column(a: BufferLoad, b: BufferLoad, store: BufferStore) -> bool:
     )
 
 
-__all__ = ["Contraction", "contraction_of", "perfect_nest"]
+def with_merged_rows(product: Contraction) -> tuple[Contraction, tuple[Buffer, ...]]:
+    """The product with one variable for its rows, over views of its buffers, which the body must declare.
+
+    Rows merge where their variables index neighbouring dimensions, in the same order, of the result and of the left
+    operand, so that rows that follow each other in one do in the other. Otherwise the product comes back as it is.
+    """
+    rows = product.rows
+    if len(rows) < 2:
+        return product, ()
+    places = [_places(load.indices, rows) for load in (product.lhs, product.out)]
+    if any(place is None for place in places):
+        return product, ()
+    extent: PrimExpr = const(1, "int64")
+    for row in rows:
+        assert row.dom is not None
+        extent = extent * row.dom.extent.astype("int64")
+    merged = IterVar(Range.from_min_extent(const(0, "int64"), simplify(extent)), Var("row", "int64"))
+    views: dict[Buffer, Buffer] = {}
+    left = _merged(product.lhs.buffer, product.lhs.indices, places[0], len(rows), merged, views)
+    out = _merged(product.out.buffer, product.out.indices, places[1], len(rows), merged, views)
+    changed = replace(
+        product,
+        lhs=BufferLoad(*left),
+        out=product.out.replace(buffer=out[0], indices=out[1]),
+        rows=(merged,),
+    )
+    return changed, tuple(views.values())
+
+
+def _places(indices: tuple[PrimExpr, ...], rows: tuple[IterVar, ...]) -> int | None:
+    """The dimension from which on the variables of rows are the indices, in their order; None if they are not."""
+    first = next((d for d, index in enumerate(indices) if index is rows[0].var), None)
+    if first is None:
+        return None
+    there = indices[first : first + len(rows)]
+    same = len(there) == len(rows) and all(i is v.var for i, v in zip(there, rows, strict=True))
+    return first if same else None
+
+
+def _merged(
+    buffer: Buffer,
+    indices: tuple[PrimExpr, ...],
+    first: int | None,
+    count: int,
+    row: IterVar,
+    views: dict[Buffer, Buffer],
+) -> tuple[Buffer, tuple[PrimExpr, ...]]:
+    """A view of a compact buffer in which the dimensions of the rows are one, and its indices."""
+    assert first is not None
+    assert row.dom is not None
+    behind = first + count
+    shape = (*buffer.shape[:first], row.dom.extent, *buffer.shape[behind:])
+    view = views.get(buffer)
+    if view is None:
+        view = views[buffer] = decl_buffer(shape, str(buffer.dtype), f"{buffer.name}_rows", data=buffer.data)
+    return view, (*indices[:first], row.var, *indices[behind:])
+
+
+__all__ = [
+    "Contraction", "Nest", "contraction_of", "perfect_nest", "plain", "rewritten_nests", "sum_of_products",
+    "with_merged_rows",
+]  # fmt: skip

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from ..rule import ScheduleRule
+from .convolution import Convolution
 from .product import Product
 from .streamed_product import StreamedProduct
 
-RULES: Final[tuple[ScheduleRule, ...]] = (StreamedProduct(), Product())
+RULES: Final[tuple[ScheduleRule, ...]] = (StreamedProduct(), Product(), Convolution())
 """The rules that `relax.build` tries on every PrimFunc, in this order."""
 
-__all__ = ["RULES", "Product", "StreamedProduct"]
+__all__ = ["RULES", "Convolution", "Product", "StreamedProduct"]

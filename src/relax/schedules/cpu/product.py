@@ -9,9 +9,9 @@
                                                      C[row + p, jo * 64 + :] = acc[p, :]
 
 The tile has as many rows and columns as there are registers for (6 × 4 vectors with 32 of them). Rows are dealt out
-evenly where their number is known, 13 as 5 + 4 + 4; else as many as there are, 6 + 6 + 1, with code for each height.
-The last panel is padded with zeros, and its results go through memory. With few rows, copying costs more than it
-brings: the panels are read where they are. Register-blocked outer products over packed panels are those of K. Goto and
+evenly where their number is known, 13 as 5 + 4 + 4; else those that are left are done three at a time. The
+last panel is padded with zeros, and its results go through memory. With few rows, copying costs more than it brings:
+the panels are read where they are. Register-blocked outer products over packed panels are those of K. Goto and
 R. van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, 2008, without cache blocking of k: a panel of 64
 columns stays in the second-level cache for the depths that occur.
 
@@ -39,9 +39,9 @@ from ...tir import (
     Stmt,
 )
 from ..build import alloc, block, let, loop, spread, vector_load, vector_store
-from ..contraction import contraction_of
+from ..contraction import Nest, rewritten_nests
 from ..rule import ScheduleRule
-from .operands import Operands, is_float_product
+from .operands import Matrices, Operands, float_product_of
 
 UNPACKED_ROWS: Final = 24
 """With fewer rows than this, copying a panel takes longer than it saves."""
@@ -72,26 +72,50 @@ class Product(ScheduleRule):
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
-        product = contraction_of(func)
-        if product is None or not is_float_product(product, func):
+        if not func.attrs.get("tir.noalias"):
             return None
-        operands = Operands(product)
-        writer = _Writer(operands, tile_for(target, product.out.buffer.dtype.bits))
-        return func.replace(body=operands.batches(writer.panels))
+
+        def rewrite(nest: Nest) -> Stmt | None:
+            product = float_product_of(nest)
+            return None if product is None else tiled(Operands(product), target)
+
+        return rewritten_nests(func, rewrite)
+
+
+def tiled(operands: Matrices, target: Target) -> Stmt:
+    """A product in register tiles."""
+    writer = _Writer(operands, tile_for(target, operands.out.dtype.bits))
+    return operands.batches(writer.panels)
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """A panel of columns: for which values of the batch, from which column on, how many are in the matrix, its copy."""
+
+    values: dict[Var, PrimExpr]
+    start: PrimExpr
+    left: Var | None
+    """The columns that are in the matrix; None: all."""
+    copy: Buffer | None
+    """The packed columns; None: the matrix itself is read."""
+
+
+Row = Callable[[PrimExpr], PrimExpr]
+"""The row of the matrix that is a given row of a tile."""
 
 
 class _Writer:
     """Writes the loops of one product."""
 
-    def __init__(self, operands: Operands, tile: Tile) -> None:
+    def __init__(self, operands: Matrices, tile: Tile) -> None:
         self.operands, self.tile = operands, tile
-        self.out: Buffer = operands.product.out.buffer
+        self.out = operands.out
         self.dtype = str(self.out.dtype)
         self.rows, self.columns, self.depth = operands.rows, operands.columns, operands.depth
         self.vectors = _vectors_of_a_panel(self.columns, tile)
         self.width = self.vectors * tile.lanes
 
-    # ------------------------------------------------------------------ loops
+    # ------------------------------------------------------------------ panels
 
     def panels(self, values: dict[Var, PrimExpr]) -> Stmt:
         """The loop over panels of columns."""
@@ -109,98 +133,95 @@ class _Writer:
         return loop("jo", simplify(ceildiv(self.columns, width)), panel, kind)
 
     def panel(self, values: dict[Var, PrimExpr], start: PrimExpr, left: Var | None) -> Stmt:
-        """All rows of a panel of columns, of which `left` are in the matrix; None: all."""
-        shape = (self.depth, self.width)
-        packed = alloc("panel", shape, self.dtype, "global", lambda buffer: block(
-            [self.pack(values, buffer, start, left), self.row_blocks(values, start, left, buffer)]))  # fmt: skip
-        if not self.operands.b_is_contiguous() or not self._is_low():
+        """All rows of a panel, copied first unless the rows are few."""
+
+        def copied(buffer: Buffer) -> Stmt:
+            panel = _Panel(values, start, left, buffer)
+            return block([self.pack(panel, buffer), self.row_blocks(panel)])
+
+        packed = alloc("panel", (self.depth, self.width), self.dtype, "global", copied)
+        low = isinstance(self.rows, IntImm) and self.rows.value < UNPACKED_ROWS
+        if not low or not self.operands.b_is_contiguous():
             return packed
-        direct = self.row_blocks(values, start, None, None)
+        direct = self.row_blocks(_Panel(values, start, None, None))
         return direct if left is None else IfThenElse(left.equal(self.width), direct, packed)
 
-    def _is_low(self) -> bool:
-        return isinstance(self.rows, IntImm) and self.rows.value < UNPACKED_ROWS
-
-    def pack(self, values: dict[Var, PrimExpr], panel: Buffer, start: PrimExpr, left: Var | None) -> Stmt:
+    def pack(self, panel: _Panel, buffer: Buffer) -> Stmt:
         """Copy the columns of a panel; those beyond the matrix become 0."""
-        whole = loop("k", self.depth, lambda k: self._copy_row(values, panel, start, k))
-        if left is None and self.operands.b_is_contiguous():
+        if not self.operands.b_is_contiguous():
+            return self.operands.pack(panel.values, buffer, panel.start, panel.left)
+        whole = loop("k", self.depth, lambda k: self._pack_row(panel, buffer, k))
+        if panel.left is None:
             return whole
+        part = self.operands.pack(panel.values, buffer, panel.start, panel.left)
+        return IfThenElse(panel.left.equal(self.width), whole, part)
 
-        def column(c: Var) -> Stmt:
-            copy = loop(
-                "k", self.depth, lambda k: BufferStore(panel, self.operands.b(values, k, start + c), (k, c))
-            )
-            if left is None:
-                return copy
-            zeros = loop("k", self.depth, lambda k: BufferStore(panel, const(0, self.dtype), (k, c)))
-            return IfThenElse(c < left, copy, zeros)
-
-        single = loop("c", self.width, column)
-        if left is None or not self.operands.b_is_contiguous():
-            return single
-        return IfThenElse(left.equal(self.width), whole, single)
-
-    def _copy_row(self, values: dict[Var, PrimExpr], panel: Buffer, start: PrimExpr, k: Var) -> Stmt:
+    def _pack_row(self, panel: _Panel, buffer: Buffer, k: Var) -> Stmt:
         lanes = self.tile.lanes
 
         def copy(v: Var) -> Stmt:
-            source = self.operands.b(values, k, start + v * lanes)
-            return vector_store(panel, (k, v * lanes), vector_load(source.buffer, source.indices, lanes))
+            source = self.operands.b(panel.values, k, panel.start + v * lanes)
+            return vector_store(buffer, (k, v * lanes), vector_load(source.buffer, source.indices, lanes))
 
         return loop("v", self.vectors, copy, ForKind.UNROLLED)
 
-    def row_blocks(
-        self, values: dict[Var, PrimExpr], start: PrimExpr, left: Var | None, panel: Buffer | None
-    ) -> Stmt:
-        """The loop over blocks of rows, which share the rows out evenly."""
+    # ------------------------------------------------------------------ rows
+
+    def row_blocks(self, panel: _Panel) -> Stmt:
+        """The loop over blocks of rows: of equal height if their number is known, else whole tiles and a rest."""
         most = self.tile.rows
         blocks = simplify(ceildiv(self.rows, most))
         if isinstance(self.rows, IntImm) and isinstance(blocks, IntImm):
-            if blocks.value == 0:
-                return block([])
-            base, more = divmod(self.rows.value, blocks.value)
-            parts = [
-                loop("io", count, lambda io, first=first, height=height: self.tile_of(
-                    values, simplify(io * height + first), height, start, left, panel))
-                for first, count, height in ((0, more, base + 1), (more * (base + 1), blocks.value - more, base))
-                if count
-            ]  # fmt: skip
-            return block(parts)
+            return self._equal_blocks(panel, self.rows.value, blocks.value)
 
         def rows_of(io: Var) -> Stmt:
             first = simplify(io * most)
             height = minimum(const(most, "int64"), self.rows - first)
-            return let(
-                "height", height, lambda h: self._of_height(values, first, h, most, start, left, panel)
-            )
+            whole = self.tile_of(panel, lambda p: first + p, most)
+
+            def by_height(h: Var) -> Stmt:
+                return IfThenElse(h.equal(most), whole, self._last_rows(panel, first, h))
+
+            return let("height", height, by_height)
 
         return loop("io", blocks, rows_of)
 
-    def _of_height(
-        self, values: dict[Var, PrimExpr], row: PrimExpr, height: Var, most: int, start: PrimExpr,
-        left: Var | None, panel: Buffer | None,
-    ) -> Stmt:  # fmt: skip
-        """A choice by the number of rows, the greatest first: it is what most blocks have."""
-        tile = self.tile_of(values, row, most, start, left, panel)
-        if most == 1:
-            return tile
-        less = self._of_height(values, row, height, most - 1, start, left, panel)
-        return IfThenElse(height.equal(most), tile, less)
+    def _equal_blocks(self, panel: _Panel, rows: int, blocks: int) -> Stmt:
+        """Blocks of which the first are one row higher than the others."""
+        if not blocks:
+            return block([])
+        height, higher = divmod(rows, blocks)
+        split = higher * (height + 1)
+        parts = [
+            loop("io", higher, lambda io: self.tile_of(panel, lambda p: io * (height + 1) + p, height + 1)),
+            loop(
+                "io",
+                blocks - higher,
+                lambda io: self.tile_of(panel, lambda p: io * height + split + p, height),
+            ),
+        ]
+        return block(parts if higher else parts[1:])
+
+    def _last_rows(self, panel: _Panel, first: PrimExpr, height: Var) -> Stmt:
+        """The rows that are left, in tiles of half the height; the last row stands for those that are missing."""
+        half = self.tile.rows // 2
+        last = self.rows - 1
+
+        def tile(to: Var) -> Stmt:
+            return self.tile_of(panel, lambda p: minimum(first + to * half + p, last), half)
+
+        return loop("to", ceildiv(height, half), tile)
 
     # ------------------------------------------------------------------ the register tile
 
-    def tile_of(
-        self, values: dict[Var, PrimExpr], row: PrimExpr, height: int, start: PrimExpr,
-        left: Var | None, panel: Buffer | None,
-    ) -> Stmt:  # fmt: skip
-        """The sums of `height` rows and a panel's columns, kept in registers over the whole depth."""
+    def tile_of(self, panel: _Panel, row: Row, height: int) -> Stmt:
+        """The sums of some rows and a panel's columns, kept in registers over the whole depth."""
 
         def body(acc: Buffer) -> Stmt:
             zero = spread(const(0, self.dtype), self.tile.lanes)
             init = self._each(height, lambda p, c: vector_store(acc, (p, c), zero))
-            sums = loop("k", self.depth, lambda k: self._step(values, acc, row, height, start, panel, k))
-            return block([init, sums, self._results(values, acc, row, height, start, left)])
+            sums = loop("k", self.depth, lambda k: self._step(panel, acc, row, height, k))
+            return block([init, sums, self._results(panel, acc, row, height)])
 
         return alloc("acc", (height, self.width), self.dtype, "local", body)
 
@@ -213,56 +234,49 @@ class _Writer:
 
         return loop("p", height, row, ForKind.UNROLLED)
 
-    def _step(
-        self, values: dict[Var, PrimExpr], acc: Buffer, row: PrimExpr, height: int,
-        start: PrimExpr, panel: Buffer | None, k: Var,
-    ) -> Stmt:  # fmt: skip
+    def _step(self, panel: _Panel, acc: Buffer, row: Row, height: int, k: Var) -> Stmt:
         """One rank-one update of the tile."""
         lanes = self.tile.lanes
 
         def update(p: Var, c: PrimExpr) -> Stmt:
-            left = spread(self.operands.a(values, row + p, k), lanes)
-            if panel is not None:
-                right = vector_load(panel, (k, c), lanes)
+            left = spread(self.operands.a(panel.values, row(p), k), lanes)
+            if panel.copy is not None:
+                right = vector_load(panel.copy, (k, c), lanes)
             else:
-                element = self.operands.b(values, k, start + c)
+                element = self.operands.b(panel.values, k, panel.start + c)
                 right = vector_load(element.buffer, element.indices, lanes)
             return vector_store(acc, (p, c), Add(vector_load(acc, (p, c), lanes), Mul(left, right)))
 
         return self._each(height, update)
 
-    def _results(
-        self, values: dict[Var, PrimExpr], acc: Buffer, row: PrimExpr, height: int,
-        start: PrimExpr, left: Var | None,
-    ) -> Stmt:  # fmt: skip
+    def _results(self, panel: _Panel, acc: Buffer, row: Row, height: int) -> Stmt:
         """Store the tile; of a panel that is not whole, through memory, as many columns as there are."""
-        out, lanes = self.out, self.tile.lanes
+        lanes = self.tile.lanes
 
         def store(p: Var, c: PrimExpr) -> Stmt:
-            return vector_store(
-                out, self.operands.place(values, row + p, start + c), vector_load(acc, (p, c), lanes)
-            )
+            place = self.operands.place(panel.values, row(p), panel.start + c)
+            return vector_store(self.out, place, vector_load(acc, (p, c), lanes))
 
         whole = self._each(height, store)
-        if left is None:
+        if panel.left is None:
             return whole
-        edge = self._edge(values, acc, row, height, start, left)
-        return IfThenElse(left.equal(self.width), whole, edge)
+        return IfThenElse(
+            panel.left.equal(self.width), whole, self._edge(panel, panel.left, acc, row, height)
+        )
 
-    def _edge(
-        self, values: dict[Var, PrimExpr], acc: Buffer, row: PrimExpr, height: int,
-        start: PrimExpr, left: Var,
-    ) -> Stmt:  # fmt: skip
-        lanes, out = self.tile.lanes, self.out
+    def _edge(self, panel: _Panel, left: Var, acc: Buffer, row: Row, height: int) -> Stmt:
+        lanes = self.tile.lanes
 
         def copy(edge: Buffer, p: Var, c: Var) -> Stmt:
-            return BufferStore(out, BufferLoad(edge, (p, c)), self.operands.place(values, row + p, start + c))
+            place = self.operands.place(panel.values, row(p), panel.start + c)
+            return BufferStore(self.out, BufferLoad(edge, (p, c)), place)
 
         def body(edge: Buffer) -> Stmt:
-            spill = self._each(
-                height, lambda p, c: vector_store(edge, (p, c), vector_load(acc, (p, c), lanes))
-            )
-            return block([spill, loop("p", height, lambda p: loop("c", left, lambda c: copy(edge, p, c)))])
+            def spill(p: Var, c: PrimExpr) -> Stmt:
+                return vector_store(edge, (p, c), vector_load(acc, (p, c), lanes))
+
+            copies = loop("p", height, lambda p: loop("c", left, lambda c: copy(edge, p, c)))
+            return block([self._each(height, spill), copies])
 
         return alloc("edge", (height, self.width), self.dtype, "global", body)
 

@@ -24,11 +24,11 @@ from ...prim import Add, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import Buffer, ForKind, LetStmt, PrimFunc, Stmt
+from ...tir import ForKind, LetStmt, PrimFunc, Stmt
 from ..build import block, int64, let, loop, spread, vector_load, vector_store
-from ..contraction import contraction_of
+from ..contraction import Nest, rewritten_nests
 from ..rule import ScheduleRule
-from .operands import Operands, is_float_product
+from .operands import Operands, float_product_of
 
 MOST_ROWS: Final = 8
 STREAMS: Final = 8
@@ -41,16 +41,21 @@ class StreamedProduct(ScheduleRule):
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
-        product = contraction_of(func)
-        if product is None or not is_float_product(product, func):
+        if not func.attrs.get("tir.noalias"):
             return None
-        operands = Operands(product)
-        rows = operands.rows
-        if not isinstance(rows, IntImm) or rows.value > MOST_ROWS or not operands.b_is_contiguous():
-            return None
-        lanes = max(target.machine.vector_bits // product.out.buffer.dtype.bits, 1)
-        writer = _Writer(operands, rows.value, lanes)
-        return func.replace(body=operands.batches(writer.strips))
+
+        def rewrite(nest: Nest) -> Stmt | None:
+            product = float_product_of(nest)
+            if product is None:
+                return None
+            operands = Operands(product)
+            rows = operands.rows
+            if not isinstance(rows, IntImm) or rows.value > MOST_ROWS or not operands.b_is_contiguous():
+                return None
+            lanes = max(target.machine.vector_bits // operands.out.dtype.bits, 1)
+            return operands.batches(_Writer(operands, rows.value, lanes).strips)
+
+        return rewritten_nests(func, rewrite)
 
 
 class _Writer:
@@ -58,7 +63,7 @@ class _Writer:
 
     def __init__(self, operands: Operands, rows: int, lanes: int) -> None:
         self.operands, self.rows, self.lanes = operands, rows, lanes
-        self.out: Buffer = operands.product.out.buffer
+        self.out = operands.out
 
     def strips(self, values: dict[Var, PrimExpr]) -> Stmt:
         """The loop over strips of columns."""

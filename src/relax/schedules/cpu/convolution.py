@@ -1,0 +1,283 @@
+"""Convolutions with channels before pixels (NCHW and the like): products of the weights and windows of the data.
+
+    for n, co, h, w, ci, i, j in T.grid(…):                      weights (CO, CI * KH * KW)  times  windows (CI * KH * KW, H * W)
+        with T.block("conv"):
+            with T.init(): C[n, co, h, w] = 0                    where windows[k, p] = X[n, ci, h * 2 + i, w * 2 + j]
+            C[n, co, h, w] += W[co, ci, i, j] * X[n, ci, h * 2 + i, w * 2 + j]     with k = (ci, i, j) and p = (h, w)
+
+The matrix of windows never exists: each panel of 64 pixels is gathered as the product packs it (see `product`), in runs
+along the last dimension. Where a window is one element (1×1, stride 1), the data is that matrix already.
+
+Refused: grouped and depthwise convolutions, weights whose dimensions are not the output channel and then those that are
+summed over, results in which pixels are not the last dimensions, and what `product` refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...prim import PrimExpr, Var, const, free_vars, is_const, simplify, substitute
+from ...prim.intrin import floordiv, floormod
+from ...prim.intrin import max as maximum
+from ...prim.intrin import min as minimum
+from ...target import Target
+from ...tir import (
+    Block,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    DeclBuffer,
+    ForKind,
+    IfThenElse,
+    IterVar,
+    PrimFunc,
+    Stmt,
+)
+from ...tir.buffer import decl_buffer
+from ..build import block, int64, let, loop
+from ..contraction import Nest, plain, rewritten_nests, sum_of_products
+from ..rule import ScheduleRule
+from .operands import is_large_float_sum, size_of
+from .product import tiled
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A convolution: the block variables by what they are, and the two loads."""
+
+    out: BufferStore
+    weight: BufferLoad
+    data: BufferLoad
+    batch: tuple[IterVar, ...]
+    channel: IterVar
+    pixels: tuple[IterVar, ...]
+    taps: tuple[IterVar, ...]
+    """The variables summed over, in the order of the weights' dimensions."""
+
+
+class Convolution(ScheduleRule):
+    """The rule for convolutions with channels before pixels."""
+
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+        del tunable
+        if not func.attrs.get("tir.noalias"):
+            return None
+
+        def rewrite(nest: Nest) -> Stmt | None:
+            windows = windows_of(nest.block)
+            return None if windows is None else tiled(WindowOperands(windows), target)
+
+        return rewritten_nests(func, rewrite)
+
+
+def windows_of(block: Block) -> Windows | None:
+    """The convolution that a block computes; None for another one."""
+    sums = sum_of_products(block)
+    if sums is None:
+        return None
+    store, start, a, b = sums
+    if not is_large_float_sum(store, start, (a, b), block) or not isinstance(store.indices[-1], Var):
+        return None
+    for weight, data in ((a, b), (b, a)):
+        found = _windows(block, store, weight, data)
+        if found is not None:
+            return found
+    return None
+
+
+def _windows(block: Block, store: BufferStore, weight: BufferLoad, data: BufferLoad) -> Windows | None:
+    by_var = {v.var: v for v in block.iter_vars}
+    if (
+        not plain(weight.buffer, weight.indices, block)
+        or data.buffer.strides
+        or data.buffer.elem_offset is not None
+    ):
+        return None
+    if not all(isinstance(index, Var) for index in (*weight.indices, *store.indices)):
+        return None
+    first, *taps = (by_var[index] for index in weight.indices if isinstance(index, Var))
+    reduced = [v for v in block.iter_vars if v.iter_type == "reduce"]
+    outputs = [by_var[index] for index in store.indices if isinstance(index, Var)]
+    if {id(v) for v in taps} != {id(v) for v in reduced} or first.iter_type != "spatial":
+        return None
+    position = next((i for i, v in enumerate(outputs) if v is first), None)
+    if position is None or len(outputs) + len(reduced) != len(block.iter_vars):
+        return None
+    used = {id(var) for index in data.indices for var in free_vars(index)}
+    pixels = outputs[position + 1 :]
+    if (
+        not pixels
+        or id(first.var) in used
+        or not all(id(v.var) in used for v in (*taps, *pixels) if not _is_unit(v))
+    ):
+        return None
+    return Windows(store, weight, data, tuple(outputs[:position]), first, tuple(pixels), tuple(taps))
+
+
+def _is_unit(iter_var: IterVar) -> bool:
+    return is_const(size_of(iter_var), 1)
+
+
+class WindowOperands:
+    """A convolution as a product: rows are output channels, columns pixels, and the depth is what is summed over."""
+
+    def __init__(self, windows: Windows) -> None:
+        self.windows = windows
+        self.rows = size_of(windows.channel)
+        self.columns = _count(windows.pixels)
+        self.depth = _count(windows.taps)
+        weight, result, data = windows.weight.buffer, windows.out.buffer, windows.data.buffer
+        self._weight = _view(weight, (weight.shape[0], self.depth), "matrix")
+        leading = result.shape[: len(windows.batch) + 1]
+        self.out = _view(result, (*leading, self.columns), "pixels")
+        self._flat: Buffer | None = None
+        """The data with its pixels as one dimension, if a window is one element."""
+        kept = data.ndim - len(windows.pixels)
+        if _is_pointwise(windows):
+            self._flat = _view(data, (*data.shape[:kept], self.columns), "pixels")
+
+    def batches(self, body: Callable[[dict[Var, PrimExpr]], Stmt]) -> Stmt:
+        """Loops over the batch around a product of matrices."""
+        result = self._batch(self.windows.batch, {}, body)
+        for view in (self.out, self._weight, self._flat):
+            result = result if view is None else DeclBuffer(view, result)
+        return result
+
+    def _batch(
+        self,
+        outer: Sequence[IterVar],
+        values: dict[Var, PrimExpr],
+        body: Callable[[dict[Var, PrimExpr]], Stmt],
+    ) -> Stmt:
+        if not outer:
+            return body(values)
+        first, *rest = outer
+        kind = ForKind.SERIAL if values else ForKind.PARALLEL
+        return loop(
+            first.var.name, size_of(first), lambda v: self._batch(rest, {**values, first.var: v}, body), kind
+        )
+
+    def a(self, values: dict[Var, PrimExpr], row: PrimExpr, k: PrimExpr) -> PrimExpr:
+        """A weight."""
+        del values
+        return BufferLoad(self._weight, (row, k))
+
+    def b(self, values: dict[Var, PrimExpr], k: PrimExpr, column: PrimExpr) -> BufferLoad:
+        """An element of the data, where windows are single elements."""
+        assert self._flat is not None
+        leading = self.windows.data.indices[: self._flat.ndim - 1]
+        at = {**values, **dict(zip((v.var for v in self.windows.taps), self._digits(k), strict=True))}
+        return BufferLoad(self._flat, (*(self._index(index, at) for index in leading), column))
+
+    def b_is_contiguous(self) -> bool:
+        """True if the data is the matrix of windows."""
+        return self._flat is not None
+
+    def place(self, values: dict[Var, PrimExpr], row: PrimExpr, column: PrimExpr) -> list[PrimExpr]:
+        """The indices of an element of the result."""
+        return [*(int64(values[v.var]) for v in self.windows.batch), row, column]
+
+    def pack(
+        self, values: dict[Var, PrimExpr], buffer: Buffer, start: PrimExpr, left: PrimExpr | None
+    ) -> Stmt:
+        """Gather the windows of the pixels from `start` on; columns from `left` on, if given, become 0."""
+        width = buffer.shape[1]
+        end = simplify(start + (width if left is None else left))
+        run = size_of(self.windows.pixels[-1])
+
+        def tap(at: dict[Var, PrimExpr], k: PrimExpr) -> Stmt:
+            first, last = floordiv(start, run), floordiv(end - 1, run)
+            return loop("r", last - first + 1, lambda r: self._run(at, buffer, k, first + r, start, end))
+
+        gather = self._each_tap(self.windows.taps, values, const(0, "int64"), tap)
+        if left is None:
+            return gather
+        zero = const(0, str(buffer.dtype))
+        zeros = loop("k", self.depth, lambda k: loop(
+            "c", width - left, lambda c: BufferStore(buffer, zero, (k, left + c))))  # fmt: skip
+        return block([gather, IfThenElse(left < width, zeros)])
+
+    def _each_tap(
+        self, taps: Sequence[IterVar], at: dict[Var, PrimExpr], k: PrimExpr,
+        body: Callable[[dict[Var, PrimExpr], PrimExpr], Stmt],
+    ) -> Stmt:  # fmt: skip
+        """Loops over what is summed over; `body` is told the values and the position in the depth."""
+        if not taps:
+            return body(at, k)
+        first, *rest = taps
+        size = size_of(first)
+        return loop(first.var.name, size, lambda v: self._each_tap(
+            rest, {**at, first.var: v}, simplify(k * size + v), body))  # fmt: skip
+
+    def _run(
+        self,
+        at: dict[Var, PrimExpr],
+        buffer: Buffer,
+        k: PrimExpr,
+        line: PrimExpr,
+        start: PrimExpr,
+        end: PrimExpr,
+    ) -> Stmt:
+        """The pixels of a panel that are on one line of the image: a run of elements, a stride apart."""
+        *outer, last = self.windows.pixels
+        size = size_of(last)
+        first = maximum(line * size, start)
+
+        def copy(begin: Var) -> Stmt:
+            def element(x: Var) -> Stmt:
+                place = {**at, last.var: begin - line * size + x}
+                rest = line
+                for v in reversed(outer):
+                    place[v.var] = floormod(rest, size_of(v)) if v is not outer[0] else rest
+                    rest = floordiv(rest, size_of(v))
+                indices = [self._index(index, place) for index in self.windows.data.indices]
+                return BufferStore(
+                    buffer, BufferLoad(self.windows.data.buffer, indices), (k, begin - start + x)
+                )
+
+            return loop("x", minimum((line + 1) * size, end) - begin, element)
+
+        return let("begin", first, copy)
+
+    def _digits(self, k: PrimExpr) -> list[PrimExpr]:
+        """The values of the variables summed over at a position in the depth."""
+        several = [v for v in self.windows.taps if not _is_unit(v)]
+        digits: dict[Var, PrimExpr] = {}
+        for v in reversed(several):
+            digits[v.var] = k if v is several[0] else floormod(k, size_of(v))
+            k = floordiv(k, size_of(v))
+        return [digits.get(v.var, const(0, "int64")) for v in self.windows.taps]
+
+    def _index(self, index: PrimExpr, at: dict[Var, PrimExpr]) -> PrimExpr:
+        return int64(simplify(substitute(index, at)))
+
+
+def _is_pointwise(windows: Windows) -> bool:
+    """True if the data's last dimensions are the pixels as they are, so that a window is one element."""
+    units = {v.var: const(0, v.var.dtype) for v in windows.taps if _is_unit(v)}
+    trailing = windows.data.indices[-len(windows.pixels) :]
+    if len(windows.data.indices) < len(windows.pixels):
+        return False
+    plain_pixels = all(
+        simplify(substitute(index, units)) is v.var for index, v in zip(trailing, windows.pixels, strict=True)
+    )
+    shape = windows.data.buffer.shape[-len(windows.pixels) :]
+    sizes = (size_of(v) for v in windows.pixels)
+    return plain_pixels and all(is_const(simplify(a - b), 0) for a, b in zip(shape, sizes, strict=True))
+
+
+def _count(iter_vars: Sequence[IterVar]) -> PrimExpr:
+    """The number of points of several variables together."""
+    total: PrimExpr = const(1, "int64")
+    for v in iter_vars:
+        total = total * size_of(v)
+    return simplify(total)
+
+
+def _view(buffer: Buffer, shape: Sequence[PrimExpr], what: str) -> Buffer:
+    """Another shape of a compact buffer."""
+    return decl_buffer(shape, str(buffer.dtype), f"{buffer.name}_{what}", data=buffer.data)
+
+
+__all__ = ["Convolution", "WindowOperands", "Windows", "windows_of"]
