@@ -1,9 +1,9 @@
 """Convolutions with channels before pixels (NCHW and the like): products of the weights and windows of the data.
 
-    for n, co, h, w, ci, i, j in T.grid(…):                      weights (CO, CI * KH * KW)  times  windows (CI * KH * KW, H * W)
-        with T.block("conv"):
-            with T.init(): C[n, co, h, w] = 0                    where windows[k, p] = X[n, ci, h * 2 + i, w * 2 + j]
-            C[n, co, h, w] += W[co, ci, i, j] * X[n, ci, h * 2 + i, w * 2 + j]     with k = (ci, i, j) and p = (h, w)
+    for n, co, h, w, ci, i, j in T.grid(…):             weights (CO, K) times windows (K, P), where K = CI * KH * KW,
+        with T.block("conv"):                           P = H * W, and with k = (ci, i, j) and p = (h, w)
+            with T.init(): C[n, co, h, w] = 0               weights[co, k] = W[co, ci, i, j]
+            C[n, co, h, w] += W[co, ci, i, j] * X[…]        windows[k, p] = X[n, ci, h * 2 + i, w * 2 + j]
 
 The matrix of windows never exists: each panel of 64 pixels is gathered as the product packs it (see `product`), in runs
 along the last dimension. Where a window is one element (1×1, stride 1), the data is that matrix already.
@@ -186,11 +186,8 @@ class WindowOperands:
         end = simplify(start + (width if left is None else left))
         run = size_of(self.windows.pixels[-1])
 
-        def tap(at: dict[Var, PrimExpr], k: PrimExpr) -> Stmt:
-            first, last = floordiv(start, run), floordiv(end - 1, run)
-            return loop("r", last - first + 1, lambda r: self._run(at, buffer, k, first + r, start, end))
-
-        gather = self._each_tap(self.windows.taps, values, const(0, "int64"), tap)
+        first, last = floordiv(start, run), floordiv(end - 1, run)
+        gather = loop("r", last - first + 1, lambda r: self._line(values, buffer, first + r, start, end))
         if left is None:
             return gather
         zero = const(0, str(buffer.dtype))
@@ -210,35 +207,33 @@ class WindowOperands:
         return loop(first.var.name, size, lambda v: self._each_tap(
             rest, {**at, first.var: v}, simplify(k * size + v), body))  # fmt: skip
 
-    def _run(
-        self,
-        at: dict[Var, PrimExpr],
-        buffer: Buffer,
-        k: PrimExpr,
-        line: PrimExpr,
-        start: PrimExpr,
-        end: PrimExpr,
+    def _line(
+        self, values: dict[Var, PrimExpr], buffer: Buffer, line: PrimExpr, start: PrimExpr, end: PrimExpr
     ) -> Stmt:
-        """The pixels of a panel that are on one line of the image: a run of elements, a stride apart."""
+        """The pixels of a panel that are on one line of the image: for each tap a run of elements, a stride apart."""
         *outer, last = self.windows.pixels
         size = size_of(last)
-        first = maximum(line * size, start)
+        place, rest = dict(values), line
+        for v in reversed(outer):
+            place[v.var] = rest if v is outer[0] else floormod(rest, size_of(v))
+            rest = floordiv(rest, size_of(v))
 
-        def copy(begin: Var) -> Stmt:
-            def element(x: Var) -> Stmt:
-                place = {**at, last.var: begin - line * size + x}
-                rest = line
-                for v in reversed(outer):
-                    place[v.var] = floormod(rest, size_of(v)) if v is not outer[0] else rest
-                    rest = floordiv(rest, size_of(v))
-                indices = [self._index(index, place) for index in self.windows.data.indices]
-                return BufferStore(
-                    buffer, BufferLoad(self.windows.data.buffer, indices), (k, begin - start + x)
-                )
+        def run(begin: Var, count: Var) -> Stmt:
+            def copy(at: dict[Var, PrimExpr], k: PrimExpr) -> Stmt:
+                def element(x: Var) -> Stmt:
+                    there = {**at, last.var: begin - line * size + x}
+                    indices = [self._index(index, there) for index in self.windows.data.indices]
+                    return BufferStore(
+                        buffer, BufferLoad(self.windows.data.buffer, indices), (k, begin - start + x)
+                    )
 
-            return loop("x", minimum((line + 1) * size, end) - begin, element)
+                return loop("x", count, element)
 
-        return let("begin", first, copy)
+            return self._each_tap(self.windows.taps, place, const(0, "int64"), copy)
+
+        stop = minimum((line + 1) * size, end)
+        return let("begin", maximum(line * size, start), lambda begin: let(
+            "count", stop - begin, lambda count: run(begin, count)))  # fmt: skip
 
     def _digits(self, k: PrimExpr) -> list[PrimExpr]:
         """The values of the variables summed over at a position in the depth."""
