@@ -17,12 +17,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...prim import PrimExpr, Var, const, free_vars, is_const, simplify, substitute
+from ...prim import (
+    IntImm,
+    PrimExpr,
+    Var,
+    const,
+    free_vars,
+    is_const,
+    mark_nonnegative,
+    prove,
+    simplify,
+    substitute,
+)
 from ...prim.intrin import floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
 from ...tir import (
+    AssertStmt,
     Block,
     Buffer,
     BufferLoad,
@@ -31,6 +43,7 @@ from ...tir import (
     ForKind,
     IfThenElse,
     IterVar,
+    LetStmt,
     PrimFunc,
     Stmt,
 )
@@ -125,7 +138,10 @@ class WindowOperands:
     def __init__(self, windows: Windows) -> None:
         self.windows = windows
         self.rows = size_of(windows.channel)
-        self.columns = _count(windows.pixels)
+        self._names: list[tuple[Var, PrimExpr]] = []
+        """Sizes of the result that have names in the body: proofs about them need not look at what they are."""
+        self._line = self._named("line", size_of(windows.pixels[-1]))
+        self.columns = self._named("pixels", _count(windows.pixels))
         self.depth = _count(windows.taps)
         weight, result, data = windows.weight.buffer, windows.out.buffer, windows.data.buffer
         self._weight = _view(weight, (weight.shape[0], self.depth), "matrix")
@@ -142,7 +158,19 @@ class WindowOperands:
         result = self._batch(self.windows.batch, {}, body)
         for view in (self.out, self._weight, self._flat):
             result = result if view is None else DeclBuffer(view, result)
+        for name, value in reversed(self._names):
+            result = LetStmt(name, value, result)
         return result
+
+    def _named(self, name: str, size: PrimExpr) -> PrimExpr:
+        """A size by a name of its own, unless it is a number or a variable."""
+        size = simplify(size)
+        if isinstance(size, (IntImm, Var)):
+            return size
+        var = Var(name, "int64")
+        mark_nonnegative(var)
+        self._names.append((var, size))
+        return var
 
     def _batch(
         self,
@@ -184,10 +212,14 @@ class WindowOperands:
         """Gather the windows of the pixels from `start` on; columns from `left` on, if given, become 0."""
         width = buffer.shape[1]
         end = simplify(start + (width if left is None else left))
-        run = size_of(self.windows.pixels[-1])
+        run = self._line
 
-        first, last = floordiv(start, run), floordiv(end - 1, run)
-        gather = loop("r", last - first + 1, lambda r: self._line(values, buffer, first + r, start, end))
+        def lines(first: Var) -> Stmt:
+            last = floordiv(end - 1, run)
+            return loop("r", last - first + 1, lambda r: let(
+                "oh", first + r, lambda at: self._gathered(values, buffer, at, start, end)))  # fmt: skip
+
+        gather = let("first", floordiv(start, run), lines)
         if left is None:
             return gather
         zero = const(0, str(buffer.dtype))
@@ -207,12 +239,12 @@ class WindowOperands:
         return loop(first.var.name, size, lambda v: self._each_tap(
             rest, {**at, first.var: v}, simplify(k * size + v), body))  # fmt: skip
 
-    def _line(
+    def _gathered(
         self, values: dict[Var, PrimExpr], buffer: Buffer, line: PrimExpr, start: PrimExpr, end: PrimExpr
     ) -> Stmt:
         """The pixels of a panel that are on one line of the image: for each tap a run of elements, a stride apart."""
         *outer, last = self.windows.pixels
-        size = size_of(last)
+        size = self._line
         place, rest = dict(values), line
         for v in reversed(outer):
             place[v.var] = rest if v is outer[0] else floormod(rest, size_of(v))
@@ -221,19 +253,35 @@ class WindowOperands:
         def run(begin: Var, count: Var) -> Stmt:
             def copy(at: dict[Var, PrimExpr], k: PrimExpr) -> Stmt:
                 def element(x: Var) -> Stmt:
-                    there = {**at, last.var: begin - line * size + x}
+                    there = {**at, last.var: begin + x}
                     indices = [self._index(index, there) for index in self.windows.data.indices]
                     return BufferStore(
-                        buffer, BufferLoad(self.windows.data.buffer, indices), (k, begin - start + x)
+                        buffer, BufferLoad(self.windows.data.buffer, indices), (k, begin + offset + x)
                     )
 
                 return loop("x", count, element)
 
-            return self._each_tap(self.windows.taps, place, const(0, "int64"), copy)
+            taps = self._each_tap(self.windows.taps, place, const(0, "int64"), copy)
+            fits = AssertStmt(begin + offset + count <= buffer.shape[1], "a run is inside of the panel", taps)
+            return self._inside({**place, last.var: begin + count - 1}, fits)
 
+        offset = line * size - start
         stop = minimum((line + 1) * size, end)
-        return let("begin", maximum(line * size, start), lambda begin: let(
-            "count", stop - begin, lambda count: run(begin, count)))  # fmt: skip
+        begin = maximum(const(0, "int64"), start - line * size)
+        return let(
+            "begin", begin, lambda b: let("count", stop - line * size - b, lambda count: run(b, count))
+        )
+
+    def _inside(self, last: dict[Var, PrimExpr], body: Stmt) -> Stmt:
+        """`body` under the fact that the last element of a run is in the data, which proves that all are."""
+        data = self.windows.data
+        ends = {**last, **{v.var: size_of(v) - 1 for v in self.windows.taps}}
+        for index, size in zip(data.indices, data.buffer.shape, strict=True):
+            greatest = self._index(index, ends)
+            condition = greatest < size
+            if not prove(condition):
+                body = AssertStmt(condition, "a window is inside of the data", body)
+        return body
 
     def _digits(self, k: PrimExpr) -> list[PrimExpr]:
         """The values of the variables summed over at a position in the depth."""
