@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .convert_blocks_to_opaque import ConvertBlocksToOpaque
+from .convert_ssa import ConvertSSA
 from .interchange_reduction import InterchangeReduction
 from .lower import LowerTIR, lower, lowering_steps
 from .lower_init_block import LowerInitBlock
@@ -11,6 +12,7 @@ from .lower_opaque_block import LowerOpaqueBlock
 from .lower_preconditions import LowerPreconditions
 from .outline_parallel_loops import PARALLEL_BODY, PARALLEL_RANGE, OutlineParallelLoops
 from .plan_buffer_allocation import PlanAndUpdateBufferAllocationLocation
+from .remove_no_op import RemoveNoOp
 from .simplify import Simplify
 from .unroll_loop import UnrollLoop
 from .vectorize_loop import VectorizeLoop
@@ -19,6 +21,7 @@ __all__ = [
     "PARALLEL_BODY",
     "PARALLEL_RANGE",
     "ConvertBlocksToOpaque",
+    "ConvertSSA",
     "InterchangeReduction",
     "LowerInitBlock",
     "LowerMatchBuffer",
@@ -27,6 +30,7 @@ __all__ = [
     "LowerTIR",
     "OutlineParallelLoops",
     "PlanAndUpdateBufferAllocationLocation",
+    "RemoveNoOp",
     "Simplify",
     "UnrollLoop",
     "VectorizeLoop",
