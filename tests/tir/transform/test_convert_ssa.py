@@ -48,22 +48,23 @@ def test_shadowing(check, parse):
 
 def test_storage_lets_and_blocks(check, parse):
     body = """
-    with T.allocate((4,), "int32") as t:
-        v = T.decl_buffer((2,), "int32", data=t.data)
-        with T.LetStmt(A[0] + 1) as x:
-            t[x % 4] = x
-            for i in range(2):
-                with T.block("b"):
-                    k = T.axis.spatial(2, i)
-                    u = T.alloc_buffer((4,), "int32")
-                    w = T.match_buffer(B[k : k + 2], (2,), "int32", offset_factor=1)
-                    u[k] = v[k] + w[1]
-                    A[k] = u[k] + x
+    with T.block("root"):
+        with T.allocate((4,), "int32") as t:
+            v = T.decl_buffer((2,), "int32", data=t.data)
+            with T.LetStmt(A[0] + 1) as x:
+                t[x % 4] = x
+                for i in range(2):
+                    with T.block("b"):
+                        k = T.axis.spatial(2, i)
+                        u = T.alloc_buffer((4,), "int32")
+                        w = T.match_buffer(B[k : k + 2], (2,), "int32", offset_factor=1)
+                        u[k] = v[k] + w[1]
+                        A[k] = u[k] + x
 """
     func = parse(HEAD + body)
     twice = func.replace(body=tir.SeqStmt((func.body, func.body)))
-    again = tir.stmt_functor.renew_defs(func.body)
-    check(ConvertSSA, twice, func.replace(body=tir.SeqStmt((func.body, again))))
+    written_twice = parse(HEAD + body + body)  # which the parser puts into a root block
+    check(ConvertSSA, twice, written_twice.replace(body=written_twice.body.block.body))
     assert tir.analysis.verify_ssa(ConvertSSA()(IRModule({"f": twice}))["f"])
 
 
