@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from .convert_blocks_to_opaque import ConvertBlocksToOpaque
 from .convert_ssa import ConvertSSA
+from .hoist_expression import HoistedConditionals, HoistedLetBindings, HoistExpression
+from .hoist_if_then_else import HoistIfThenElse
 from .interchange_reduction import InterchangeReduction
+from .loop_partition import LoopPartition
 from .lower import LowerTIR, lower, lowering_steps
 from .lower_init_block import LowerInitBlock
 from .lower_match_buffer import LowerMatchBuffer
@@ -22,7 +25,12 @@ __all__ = [
     "PARALLEL_RANGE",
     "ConvertBlocksToOpaque",
     "ConvertSSA",
+    "HoistExpression",
+    "HoistIfThenElse",
+    "HoistedConditionals",
+    "HoistedLetBindings",
     "InterchangeReduction",
+    "LoopPartition",
     "LowerInitBlock",
     "LowerMatchBuffer",
     "LowerOpaqueBlock",
