@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .common_subexpr_elim import CommonSubexprElimTIR
 from .convert_blocks_to_opaque import ConvertBlocksToOpaque
 from .convert_ssa import ConvertSSA
 from .hoist_expression import HoistedConditionals, HoistedLetBindings, HoistExpression
@@ -23,6 +24,7 @@ from .vectorize_loop import VectorizeLoop
 __all__ = [
     "PARALLEL_BODY",
     "PARALLEL_RANGE",
+    "CommonSubexprElimTIR",
     "ConvertBlocksToOpaque",
     "ConvertSSA",
     "HoistExpression",
