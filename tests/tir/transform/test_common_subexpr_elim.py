@@ -35,7 +35,7 @@ def test_at_the_outermost_statement_that_can_compute_it(check):
                         for j in range(4):
                             with T.LetStmt(z + j) as w:
                                 A[w] = B[w] + (z + 1)
-                            B[j] = z
+                                B[j] = z
                     else:
                         A[i] = y
 """
@@ -63,7 +63,12 @@ def test_terms_of_the_same_value(check):
     before = "    A[0] = n * 2 + n\n    B[0] = n * 3"
     after = "    with T.LetStmt(n * 2 + n) as x:\n        A[0] = x\n        B[0] = x"
     check(lambda: CommonSubexprElimTIR(True, identify_equiv_terms=True), HEAD + before, HEAD + after, *RUNS)
-    check(lambda: CommonSubexprElimTIR(enable_cse_tir=False, identify_equiv_terms=True), HEAD + before, None, *RUNS)
+    check(
+        lambda: CommonSubexprElimTIR(enable_cse_tir=False, identify_equiv_terms=True),
+        HEAD + before,
+        None,
+        *RUNS,
+    )
 
 
 def test_messages_stay(check):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .common_subexpr_elim import CommonSubexprElimTIR
 from .convert_blocks_to_opaque import ConvertBlocksToOpaque
 from .convert_ssa import ConvertSSA
+from .flatten_buffer import FlattenBuffer
 from .hoist_expression import HoistedConditionals, HoistedLetBindings, HoistExpression
 from .hoist_if_then_else import HoistIfThenElse
 from .interchange_reduction import InterchangeReduction
@@ -27,6 +28,7 @@ __all__ = [
     "CommonSubexprElimTIR",
     "ConvertBlocksToOpaque",
     "ConvertSSA",
+    "FlattenBuffer",
     "HoistExpression",
     "HoistIfThenElse",
     "HoistedConditionals",

@@ -181,6 +181,35 @@ class FactsMutator(StmtExprMutator):
         with self.within(limits):
             return self.visit_children(node)
 
+    # ------------------------------------------------------------------ expressions
+
+    def visit_And(self, node: And) -> PrimExpr:
+        return node.replace(a=self.visit(node.a), b=self.visit_under(node.a, node.b))
+
+    def visit_Or(self, node: Or) -> PrimExpr:
+        return node.replace(a=self.visit(node.a), b=self.visit_under(Not(node.a), node.b))
+
+    def visit_Call(self, node: Call) -> PrimExpr:
+        if node.intrinsic != "if_then_else":
+            return self.visit_children(node)
+        condition, yes, no = node.args
+        made = (
+            self.visit(condition),
+            self.visit_under(condition, yes),
+            self.visit_under(Not(condition), no),
+        )
+        same = all(a is b for a, b in zip(made, node.args, strict=True))
+        return node if same else node.replace(args=made)
+
+    def visit_under(self, condition: PrimExpr, expr: PrimExpr) -> PrimExpr:
+        """The expression, rewritten where a condition holds; what it became there stands nowhere else."""
+        outside, self._shared = self._shared, type(self._shared)()
+        try:
+            with self.holding([condition]):
+                return self.visit(expr)
+        finally:
+            self._shared = outside
+
     # ------------------------------------------------------------------ failures
 
     def can_fail(self, expr: PrimExpr) -> bool:
