@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .common_subexpr_elim import CommonSubexprElimTIR
+from .compact_buffer_allocation import CompactBufferAllocation
 from .convert_blocks_to_opaque import ConvertBlocksToOpaque
 from .convert_ssa import ConvertSSA
 from .flatten_buffer import FlattenBuffer
@@ -26,6 +27,7 @@ __all__ = [
     "PARALLEL_BODY",
     "PARALLEL_RANGE",
     "CommonSubexprElimTIR",
+    "CompactBufferAllocation",
     "ConvertBlocksToOpaque",
     "ConvertSSA",
     "FlattenBuffer",
