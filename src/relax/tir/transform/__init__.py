@@ -20,6 +20,7 @@ from .outline_parallel_loops import PARALLEL_BODY, PARALLEL_RANGE, OutlineParall
 from .plan_buffer_allocation import PlanAndUpdateBufferAllocationLocation
 from .remove_no_op import RemoveNoOp
 from .simplify import Simplify
+from .storage_rewrite import StorageRewrite
 from .unroll_loop import UnrollLoop
 from .vectorize_loop import VectorizeLoop
 
@@ -46,6 +47,7 @@ __all__ = [
     "PlanAndUpdateBufferAllocationLocation",
     "RemoveNoOp",
     "Simplify",
+    "StorageRewrite",
     "UnrollLoop",
     "VectorizeLoop",
     "lower",
