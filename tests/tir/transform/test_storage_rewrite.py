@@ -63,8 +63,8 @@ def test_storage_in_loops_and_branches_of_other_sizes(check):
 """
     result = check_shared(check, before, 1)
     assert "a = T.allocate((8,))" in result
-    assert "a_1 = T.decl_buffer((4, 2), data=a.data)" in result
-    assert "b = T.decl_buffer((4,), data=a.data)" in result
+    assert "T.decl_buffer((4, 2), data=a.data)" in result
+    assert "T.decl_buffer((4,), data=a.data)" in result
 
 
 def check_shared(check, body, storages, runs=RUNS, compiled=True):
