@@ -7,6 +7,7 @@ from .compact_buffer_allocation import CompactBufferAllocation
 from .convert_blocks_to_opaque import ConvertBlocksToOpaque
 from .convert_ssa import ConvertSSA
 from .flatten_buffer import FlattenBuffer
+from .force_narrow_index import ForceNarrowIndexToInt32
 from .hoist_expression import HoistedConditionals, HoistedLetBindings, HoistExpression
 from .hoist_if_then_else import HoistIfThenElse
 from .interchange_reduction import InterchangeReduction
@@ -16,6 +17,7 @@ from .lower_init_block import LowerInitBlock
 from .lower_match_buffer import LowerMatchBuffer
 from .lower_opaque_block import LowerOpaqueBlock
 from .lower_preconditions import LowerPreconditions
+from .narrow_data_type import NarrowDataType
 from .outline_parallel_loops import PARALLEL_BODY, PARALLEL_RANGE, OutlineParallelLoops
 from .plan_buffer_allocation import PlanAndUpdateBufferAllocationLocation
 from .remove_no_op import RemoveNoOp
@@ -32,6 +34,7 @@ __all__ = [
     "ConvertBlocksToOpaque",
     "ConvertSSA",
     "FlattenBuffer",
+    "ForceNarrowIndexToInt32",
     "HoistExpression",
     "HoistIfThenElse",
     "HoistedConditionals",
@@ -43,6 +46,7 @@ __all__ = [
     "LowerOpaqueBlock",
     "LowerPreconditions",
     "LowerTIR",
+    "NarrowDataType",
     "OutlineParallelLoops",
     "PlanAndUpdateBufferAllocationLocation",
     "RemoveNoOp",

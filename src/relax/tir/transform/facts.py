@@ -51,6 +51,7 @@ from ..stmt import (
     BlockRealize,
     For,
     IfThenElse,
+    LetStmt,
     PrimFunc,
     Stmt,
 )
@@ -141,6 +142,11 @@ class FactsMutator(StmtExprMutator):
         """The scope of a loop's body."""
         return self.holding(loop_facts(loop.loop_var, loop.min, loop.extent))
 
+    def in_let(self, let: LetStmt) -> ExitStack:
+        """The scope of a let's body."""
+        known = let.value.dtype.is_integer and let.value.dtype == let.var.dtype
+        return self.holding([EQ(let.var, let.value)] if known else [])
+
     # ------------------------------------------------------------------ statements
 
     def visit_For(self, node: For) -> Stmt:
@@ -160,6 +166,11 @@ class FactsMutator(StmtExprMutator):
     def visit_AssertStmt(self, node: AssertStmt) -> Stmt:
         condition = self.visit(node.condition)
         return node.replace(condition=condition, body=self.under(node.condition, node.body))
+
+    def visit_LetStmt(self, node: LetStmt) -> Stmt:
+        value = self.visit(node.value)
+        with self.in_let(node):
+            return node.replace(value=value, body=self.visit(node.body))
 
     def visit_AllocBuffer(self, node: AllocBuffer) -> Stmt:
         self.storage[node.buffer.data] = node.buffer

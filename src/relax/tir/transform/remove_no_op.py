@@ -109,7 +109,8 @@ class _Removal(FactsMutator):
         return made
 
     def visit_LetStmt(self, node: LetStmt) -> Stmt:
-        body = self.visit(node.body)
+        with self.in_let(node):
+            body = self.visit(node.body)
         if node.var in free_vars(body) or self.can_fail(node.value):
             return self.evaluated(node.value) if is_nothing(body) else node.replace(body=body)
         return body
