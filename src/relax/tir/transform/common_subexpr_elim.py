@@ -46,7 +46,10 @@ def common_subexpr_elim(
     """The function with common expressions bound by lets."""
     if not enable_cse_tir or _has_blocks(func):
         return func
-    return func.replace(body=_Elimination(_Keys(identify_equiv_terms)).rewritten(func.body))
+    made = func.replace(body=_Elimination(_Keys(identify_equiv_terms)).rewritten(func.body))
+    if made is func or not identify_equiv_terms:
+        return made
+    return common_subexpr_elim(made, identify_equiv_terms=True)  # what was bound may make others equal
 
 
 def _has_blocks(func: PrimFunc) -> bool:
@@ -67,8 +70,12 @@ class _Keys:
 
     def of(self, expr: PrimExpr) -> int | None:
         """The number of an expression; None if it reads memory, calls something, or is a vector."""
+        return self.written(self.analyzer.simplify(expr) if self._simplifies(expr) else expr)
+
+    def written(self, expr: PrimExpr) -> int | None:
+        """The number of an expression as it is written."""
         if expr not in self.done:
-            spelled = self.spelled(self.analyzer.simplify(expr) if self._simplifies(expr) else expr)
+            spelled = self.spelled(expr)
             self.done[expr] = None if spelled is None else self.numbers.setdefault(spelled, len(self.numbers))
         return self.done[expr]
 
@@ -84,7 +91,7 @@ class _Keys:
             case IntImm(_, value) | FloatImm(_, value):
                 return type(expr), str(expr.dtype), repr(value)
             case BinaryExpr() | Cast() | Not() | Select():
-                parts = [self.of(part) for part in sub_expressions(expr)]
+                parts = [self.written(part) for part in sub_expressions(expr)]
                 return None if None in parts else (type(expr), str(expr.dtype), *parts)
             case _:
                 return None
@@ -100,6 +107,8 @@ class _Occurrences(StmtExprVisitor):
         self.first: dict[int, PrimExpr] = {}
         self.bound: set[Var] = set()
         self.seen: set[PrimExpr] = set()
+        self.around: list[int] = []
+        """The numbers of the expressions around the one that is visited."""
 
     def visit(self, node: Node) -> None:
         if isinstance(node, PrimExpr):
@@ -110,6 +119,8 @@ class _Occurrences(StmtExprVisitor):
     def expression(self, expr: PrimExpr) -> None:
         """Count an expression where it stands, and those in it at the first place."""
         key = self.keys.of(expr) if _is_candidate(expr) else None
+        if key in self.around:
+            key = None  # x + 0 is no second place for x
         if key is not None:
             self.count[key] = self.count.get(key, 0) + 1
             self.first.setdefault(key, expr)
@@ -118,8 +129,12 @@ class _Occurrences(StmtExprVisitor):
         self.seen.add(expr)
         if isinstance(expr, Let):
             self.bound.add(expr.var)
+        if key is not None:
+            self.around.append(key)
         for part in sub_expressions(expr):
             self.expression(part)
+        if key is not None:
+            self.around.pop()
 
     def visit_For(self, node: For) -> None:
         self.bound.add(node.loop_var)
