@@ -41,6 +41,12 @@ def outcome(func, values, externs=None):
 
 
 @pytest.fixture
+def outcome_of():
+    """``outcome_of(func, values)``: the arrays after a run, or the error."""
+    return outcome
+
+
+@pytest.fixture
 def check(parse):
     """``check(pass, before, after, runs...)``: the pass gives `after` (None: it changes nothing), which is well-formed.
 

@@ -98,7 +98,7 @@ class _Keys:
 
 
 class _Occurrences(StmtExprVisitor):
-    """How often each expression occurs in a statement, by its number."""
+    """The number of times that each expression occurs in a statement, by the expression's number."""
 
     def __init__(self, keys: _Keys) -> None:
         super().__init__()

@@ -64,22 +64,34 @@ class _Accesses(StmtExprVisitor):
         self.owners: dict[Var, Buffer] = {}
         self.values: dict[Var, PrimExpr | Range] = {}
         """The variables bound so far, in order, with what they are or range over."""
+        self.domains: dict[Buffer, dict[Var, Interval | None]] = {}
         self.outside: dict[Buffer, int] = {}
-        """How many of them are bound outside of an allocation."""
+        """The number of those that are bound outside of an allocation."""
+
+    def bind(self, var: Var) -> None:
+        """Begin a variable's scope. One that had another scope is unknown in what is alive: see `ConvertSSA`."""
+        if var in self.values:
+            self.opaque.update(self.outside)
 
     def open(self, buffer: Buffer) -> None:
         self.owners[buffer.data] = buffer
         self.outside[buffer] = len(self.values)
 
-    def interval(self, buffer: Buffer, index: PrimExpr) -> Interval | None:
-        """The values of an index while an allocation lives."""
-        domain: dict[Var, Interval | None] = {}
-        for var, value in list(self.values.items())[self.outside[buffer] :]:
+    def domain(self, buffer: Buffer) -> dict[Var, Interval | None]:
+        """The values of the variables bound so far while an allocation lives."""
+        domain = self.domains.setdefault(buffer, {})
+        for var in list(self.values)[self.outside[buffer] + len(domain) :]:
+            value = self.values[var]
             if isinstance(value, Range):
                 low, high = bounds_of(value.min, domain), bounds_of(value.min + value.extent - 1, domain)
                 domain[var] = None if low is None or high is None else (low[0], high[1])
             else:
                 domain[var] = None if reads_memory(value) else bounds_of(value, domain)
+        return domain
+
+    def interval(self, buffer: Buffer, index: PrimExpr) -> Interval | None:
+        """The values of an index while an allocation lives."""
+        domain = self.domain(buffer)
         if isinstance(index, Ramp):
             inner = bounds_of(index.base, domain)
             if inner is None or not isinstance(index.stride, IntImm) or index.stride.value < 0:
@@ -123,17 +135,19 @@ class _Accesses(StmtExprVisitor):
     def visit_For(self, node: For) -> None:
         self.visit(node.min)
         self.visit(node.extent)
-        self.values.pop(node.loop_var, None)
+        self.bind(node.loop_var)
         self.values[node.loop_var] = Range(min=node.min, extent=node.extent)
         self.visit(node.body)
 
     def visit_LetStmt(self, node: LetStmt) -> None:
         self.visit(node.value)
+        self.bind(node.var)
         self.values[node.var] = node.value
         self.visit(node.body)
 
     def visit_Let(self, node: Let) -> None:
         self.visit(node.value)
+        self.bind(node.var)
         self.values[node.var] = node.value
         self.visit(node.body)
 
@@ -141,6 +155,7 @@ class _Accesses(StmtExprVisitor):
         for value in (*node.iter_values, node.predicate):
             self.visit(value)
         for iter_var, value in zip(node.block.iter_vars, node.iter_values, strict=False):
+            self.bind(iter_var.var)
             self.values[iter_var.var] = value
         for buffer in node.block.alloc_buffers:
             self.open(buffer)

@@ -306,7 +306,7 @@ class _Sharing(StmtExprMutator):
         self.placed: dict[Stmt, list[AllocBuffer]] = {}
         self.pointers: dict[Var, Var] = {}
         self.views: dict[AllocBuffer, Buffer | None] = {}
-        """What the buffer of an allocation becomes: a view of shared storage; None: the storage itself."""
+        """A view of shared storage for the buffer of an allocation; None: the storage itself stands for it."""
         for group in groups:
             self.plan(group)
 
