@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from relax import tir
 from relax.ir.transform import PassContext
 from relax.tir.transform import LoopPartition
 
@@ -121,3 +122,15 @@ def test_refusals(check, loop, condition):
             B[i] = 1
 """
     check(LoopPartition, HEAD + body, None, {"n": 1, "m": 3}, {"n": 1, "m": 0})
+
+
+def test_a_loop_up_to_the_last_number_of_its_dtype(check):
+    """The end of its range is no int32."""
+    a, p, m = tir.decl_buffer((16,), "int32", name="A"), tir.Var("a", "handle"), tir.Var("m", "int32")
+    i = tir.Var("i", "int32")
+    start = 2**31 - 16
+    store = tir.BufferStore(a, m, (i - start,))
+    body = tir.For(i, start, 16, "serial", tir.IfThenElse(tir.likely(i - start < 12), store))
+    func = tir.PrimFunc((p, m), body, buffer_map={p: a}, attrs={"global_symbol": "f"})
+    with PassContext(config={"tir.LoopPartition": {"partition_const_loop": True}}):
+        check(LoopPartition, func, None, {"m": 3})

@@ -272,3 +272,21 @@ def test_what_is_handed_on_or_may_be_outside_is_not_shared(check):
             c[i] = A[i]
 """
     check(StorageRewrite, HEAD + body, None, *RUNS, externs={"g": lambda a: 0})
+
+
+def test_large_storage_does_not_leave_its_branch(check):
+    """Storage for which there may be no memory is asked for only where the program does."""
+    body = """
+    if m > 100:
+        with T.allocate((1099511627776,)) as a:
+            for i in range(16):
+                a[15 - i] = A[i]
+            for i in range(16):
+                B[i] = a[i]
+    with T.allocate((16,)) as b:
+        for i in range(16):
+            b[15 - i] = A[i]
+        for i in range(16):
+            B[i] = b[i]
+"""
+    check(StorageRewrite, HEAD + body, None, *RUNS)

@@ -88,7 +88,7 @@ class _Partition(FactsMutator):
     def parts(self, loop: For) -> Stmt | None:
         """The loop in up to three parts; None if it stays whole."""
         hinted = bool(loop.annotations.get(HINT))
-        if loop.kind not in (ForKind.SERIAL, ForKind.PARALLEL) or self.loop_can_fail(loop):
+        if loop.kind not in (ForKind.SERIAL, ForKind.PARALLEL) or not self.has_end(loop):
             return None
         if isinstance(loop.extent, IntImm) and not (hinted or self.constant_loops):
             return None
@@ -103,6 +103,11 @@ class _Partition(FactsMutator):
                 (starts if point.starts else stops).append(point.value)
                 settled.append(condition.marked)
         return self.split(loop, starts, stops, settled) if settled else None
+
+    def has_end(self, loop: For) -> bool:
+        """True if the end of a loop's range is known to be computed without failure or overflow."""
+        end = self.analyzer.interval(loop.min)[1] + self.analyzer.interval(loop.extent)[1]
+        return not self.loop_can_fail(loop) and end <= loop.loop_var.dtype.max_value
 
     # ------------------------------------------------------------------ where a condition holds
 

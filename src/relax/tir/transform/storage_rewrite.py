@@ -17,7 +17,8 @@ indices, different ones in every iteration.
 
 Shared are allocations of constant size, of one dtype and scope, without annotations, in the same parallel loop. Not
 shared are those of scope ``local``, of 32 bits or less, and those whose pointer is used, or viewed in a way that is not
-known to be inside. Functions that still have blocks are left alone.
+known to be inside. Storage of more than a megabyte does not move out of a loop or branch. Functions that still have
+blocks are left alone.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from ..stmt import (
     DeclBuffer,
     For,
     ForKind,
+    IfThenElse,
     PrimFunc,
     Stmt,
     While,
@@ -47,6 +49,9 @@ from .passes import prim_func_pass
 
 SMALL = 32
 """Storage of no more bits is for a register."""
+
+LARGE = 2**20
+"""Storage of more bytes does not move out of a loop or branch."""
 
 
 def storage_rewrite(func: PrimFunc) -> PrimFunc:
@@ -100,6 +105,11 @@ class _Storage:
     @property
     def count(self) -> int:
         return math.prod(size.value for size in self.node.buffer.shape if isinstance(size, IntImm))
+
+    @property
+    def bytes(self) -> int:
+        dtype = self.node.buffer.dtype
+        return self.count * dtype.lanes * ((dtype.bits + 7) // 8)
 
     def span(self, use: _Use) -> _Span:
         """The steps in which the storage must keep what a use finds or leaves there."""
@@ -217,12 +227,33 @@ def _grouped(lifetimes: _Lifetimes) -> list[list[_Storage]]:
     items.sort(key=lambda storage: storage.first)
     groups: list[list[_Storage]] = []
     for item in items:
-        free = [group for group in groups if _follows(item, group[-1])]
+        free = [
+            group for group in groups if _follows(item, group[-1]) and _may_stand_together([*group, item])
+        ]
         if free:
             min(free, key=lambda group: abs(max(s.count for s in group) - item.count)).append(item)
         else:
             groups.append([item])
     return groups
+
+
+def _common_depth(group: Sequence[_Storage]) -> int:
+    """The number of statements that stand around all of a group."""
+    paths = [member.path for member in group]
+    depth = 0
+    while depth < min(map(len, paths)) and all(path[depth] is paths[0][depth] for path in paths):
+        depth += 1
+    return depth
+
+
+def _may_stand_together(group: Sequence[_Storage]) -> bool:
+    """True unless a large allocation would be made where the program may not make it: outside of its branch or loop."""
+    depth = _common_depth(group)
+    return not any(
+        member.bytes > LARGE
+        and any(isinstance(stmt, (For, IfThenElse, While)) for stmt in member.path[depth:])
+        for member in group
+    )
 
 
 def _follows(later: _Storage, earlier: _Storage) -> bool:
@@ -314,10 +345,6 @@ class _Sharing(StmtExprMutator):
         """Decide on the storage of a group, its place, and the views of its members."""
         first = group[0].node
         nodes = [member.node for member in group]
-        depth = 0
-        paths = [member.path for member in group]
-        while depth < min(map(len, paths)) and all(path[depth] is paths[0][depth] for path in paths):
-            depth += 1
         align = max(node.buffer.data_alignment for node in nodes)
         if all(structural_equal(node.buffer.shape, first.buffer.shape) for node in nodes):
             storage = first.buffer.replace(data_alignment=align)
@@ -329,7 +356,8 @@ class _Sharing(StmtExprMutator):
             storage = first.buffer.replace(shape=(count,), data_alignment=align)
             for node in nodes:
                 self.views[node] = node.buffer.replace(data=storage.data)
-        self.placed.setdefault(paths[0][depth - 1], []).append(AllocBuffer(storage, first.body))
+        place = group[0].path[_common_depth(group) - 1]
+        self.placed.setdefault(place, []).append(AllocBuffer(storage, first.body))
         self.pointers.update((node.buffer.data, storage.data) for node in nodes)
 
     def visit(self, node: Any) -> Any:
