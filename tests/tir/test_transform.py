@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from relax import tir
@@ -368,6 +369,21 @@ def test_pass(parse, name):
     assert_structural_equal(result, wanted)
     tir.verify_well_formed(module)
     assert run(module) is module  # nothing is left to do, and the module is the same object
+
+
+@pytest.mark.parametrize(
+    "condition", [lambda i, first: i < 5, lambda i, first: i - first < 3, lambda i, first: i > first + 10]
+)
+def test_a_loop_up_to_the_last_number_of_its_dtype(condition):
+    """The end of its range is no int32; taken for one, it would be below the start."""
+    a, p = tir.decl_buffer((16,), "int32", name="A"), tir.Var("a", "handle")
+    i, first = tir.Var("i", "int32"), 2**31 - 16
+    branch = tir.IfThenElse(condition(i, first), tir.BufferStore(a, 1, (i - first,)))
+    func = tir.PrimFunc((p,), tir.For(i, first, 16, "serial", branch), buffer_map={p: a})
+    arrays = [np.zeros(16, "int32"), np.zeros(16, "int32")]
+    tir.interpret(func, arrays[0])
+    tir.interpret(transform.Simplify()(IRModule({"f": func}))["f"], arrays[1])
+    np.testing.assert_array_equal(*arrays)
 
 
 def test_steps_out_of_order_are_refused(parse):

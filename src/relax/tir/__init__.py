@@ -147,6 +147,7 @@ from .functor import (
 from .index_map import IndexMap
 from .interpret import interpret
 from .layout import BijectiveLayout, Layout, bijective_layout, layout
+from .py_functor import PyStmtExprMutator, PyStmtExprVisitor
 from .reduction import Reducer, comm_reducer, max, min, prod, sum
 from .regions import block_access_region
 from .renew import renew_bound_vars
@@ -239,6 +240,8 @@ __all__ = [
     "Precondition",
     "PrimExpr",
     "PrimFunc",
+    "PyStmtExprMutator",
+    "PyStmtExprVisitor",
     "Ramp",
     "Range",
     "Reduce",

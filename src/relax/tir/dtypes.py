@@ -80,6 +80,11 @@ class _IndexRewriter(StmtExprMutator):
         converted = tuple(self.index(expr) for expr in exprs)
         return exprs if all(a is b for a, b in zip(exprs, converted, strict=True)) else converted
 
+    def sizes(self, exprs: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+        """The sizes or strides of a buffer, of which constants are int64 always."""
+        made = tuple(expr if isinstance(expr, IntImm) else self.index(expr) for expr in exprs)
+        return exprs if all(a is b for a, b in zip(exprs, made, strict=True)) else made
+
     def visit_Var(self, node: Var) -> PrimExpr:
         new = self.renamed.get(node)
         return node if new is None else Cast(node.dtype, new)
@@ -97,7 +102,7 @@ class _IndexRewriter(StmtExprMutator):
         if known is None:
             offset = None if node.elem_offset is None else self.index(node.elem_offset)
             known = node.replace(
-                shape=self.indices(node.shape), strides=self.indices(node.strides), elem_offset=offset
+                shape=self.sizes(node.shape), strides=self.sizes(node.strides), elem_offset=offset
             )
             self._buffers[node] = known
         return known
