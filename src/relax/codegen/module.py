@@ -57,7 +57,7 @@ class KernelText:
         return "\n".join([*lines, _NUMBERED.sub(named, code)])
 
 
-_NUMBERED: Final = re.compile(r"(@?)\brelax\.(function|body|part\d+)\.(\d+)\b")
+_NUMBERED: Final = re.compile(r"(@?)\brelax\.(function|body|part\d+|region\d+)\.(\d+)\b")
 
 
 def module_text(funcs: Mapping[str, PrimFunc], target: Target) -> str:

@@ -15,6 +15,7 @@ from ..target import Target
 from . import cache, worker
 from .module import KernelText
 from .parallel import emit_objects
+from .pool import pool_text
 from .support import support_text
 
 #: part of every cache key: raise it when the passes of `worker` change
@@ -56,6 +57,13 @@ def compiled_objects(
 def support_object(machine: worker.Machine) -> bytes:
     """The object of the support code: small, and compiled once in a process."""
     text = f'target triple = "{machine.triple}"\n{support_text()}'
+    return accepted(lambda: worker.emit_object(text, machine))
+
+
+@lru_cache(maxsize=8)
+def pool_object(machine: worker.Machine) -> bytes:
+    """The object of the thread pool, compiled once in a process."""
+    text = f'target triple = "{machine.triple}"\n{pool_text(machine.triple)}'
     return accepted(lambda: worker.emit_object(text, machine))
 
 
