@@ -8,8 +8,8 @@ depend on `count` and `grain` alone, so that a result does not depend on the num
 The state is memory that the loader provides (`relax.runtime.threads`). A *region* is one parallel loop being run.
 
 * Threads claim chunks in order by an atomic counter. The thread that entered the region claims chunks too.
-* `gate` is one word: the number of the region, a bit that says it is open, and its free seats. A worker takes a seat only
-  while the gate is open; who closes it waits for the seats that are taken, never for a worker that has not come.
+* `gate` is one word: the number of the region, a bit that says it is open, and its free seats. A worker takes a seat
+  only while the gate is open; who closes it waits for the seats that are taken, never for a worker that has not come.
 * Idle workers spin for a moment, then sleep in a futex. As many are woken as seats would stay free.
 * A region in progress (nested, or entered by another thread) makes the next one serial, on the thread that asks.
 * After an error no more chunks are claimed. All chunks before a claimed one are claimed too, so the error of the lowest
