@@ -5,7 +5,7 @@ The intrinsics' builders, whose names are those of Python's builtins or of `math
 
 from __future__ import annotations
 
-from . import intrin
+from . import instructions, intrin
 from .analyzer import (
     Analyzer,
     ConstIntBound,
@@ -117,6 +117,7 @@ __all__ = [
     "facts_in_scope",
     "free_vars",
     "implies",
+    "instructions",
     "intrin",
     "is_const",
     "map_expressions",

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..ir import DataType, GlobalVar, Node
 from ..prim import (
+    Add,
     And,
     BinaryExpr,
     Call,
@@ -22,6 +23,9 @@ from ..prim import (
     FloatImm,
     IntImm,
     Let,
+    Max,
+    Min,
+    Mul,
     Not,
     Or,
     PrimExpr,
@@ -277,10 +281,15 @@ class ExpressionCompiler:
         if not expr.indices or expr.indices[-1].dtype.lanes == 1:
             return lambda env: env[buffer].load([index(env) for index in indices])
 
+        active = None if expr.predicate is None else self.expr(expr.predicate)
+        count, zero = expr.indices[-1].dtype.lanes, convert_value(0, buffer.dtype.element_of)
+
         def vector(env: Env) -> Any:
-            where = [index(env) for index in indices]
+            where = lanes_of([index(env) for index in indices], count)
             view: View = env[buffer]
-            items = [view.load([*where[:-1], last]) for last in where[-1]]
+            reads = itertools.repeat(True, count) if active is None else active(env)
+            none = zero if view.lanes == 1 else [zero] * view.lanes
+            items = [view.load(place) if read else none for place, read in zip(where, reads, strict=True)]
             return items if view.lanes == 1 else list(itertools.chain.from_iterable(items))
 
         return vector
@@ -307,7 +316,29 @@ class ExpressionCompiler:
             return self.expr(zero_of(expr.dtype))
         if name == "ret":
             raise TypeError("interpret: a PrimFunc that returns a value (T.ret) cannot be run")
+        if name == "prefetch":
+            return lambda env: 0
+        if name.startswith("vector_reduce_"):
+            return self.reduction(expr)
         return self.elementwise(expr, intrinsic_function(expr), *expr.args)
+
+    def reduction(self, expr: Call) -> Value:
+        """A reduction of a vector's lanes: the second half onto the first, until one lane is left."""
+        (operand,) = expr.args
+        vector, kind = self.expr(operand), expr.intrinsic.removeprefix("vector_reduce_")
+        if kind in ("and", "or"):
+            return (lambda env: all(vector(env))) if kind == "and" else (lambda env: any(vector(env)))
+        zero = zero_of(expr.dtype)
+        combine = scalar_function(_COMBINERS[kind](zero, zero))
+
+        def run(env: Env) -> Any:
+            lanes = list(vector(env))
+            while len(lanes) > 1:
+                half = len(lanes) // 2
+                lanes = [combine(a, b) for a, b in zip(lanes[:half], lanes[half:], strict=True)]
+            return lanes[0]
+
+        return run
 
     def assumed(self, expr: Call) -> Value:
         condition, text = self.expr(expr.args[0]), str(expr.args[0])
@@ -355,6 +386,15 @@ class ExpressionCompiler:
             return 0 if result is None else result
 
         return run
+
+
+_COMBINERS: dict[str, type[BinaryExpr]] = {"add": Add, "mul": Mul, "max": Max, "min": Min}
+
+
+def lanes_of(indices: Sequence[Any], count: int) -> list[list[Any]]:
+    """The indices of each of `count` lanes; a scalar index is that of all lanes."""
+    columns = [index if isinstance(index, list) else [index] * count for index in indices]
+    return [list(place) for place in zip(*columns, strict=True)]
 
 
 def _shared_objects(expr: PrimExpr) -> list[PrimExpr]:
@@ -425,4 +465,4 @@ def _conversion(dtype: DataType) -> Callable[[Any], Any]:
     return lambda value: convert_value(value, dtype)
 
 
-__all__ = ["Env", "ExpressionCompiler", "Externs", "Value", "View", "flat_memory"]
+__all__ = ["Env", "ExpressionCompiler", "Externs", "Value", "View", "flat_memory", "lanes_of"]

@@ -223,7 +223,10 @@ def _same_args(made: tuple[Any, ...], args: tuple[Any, ...]) -> bool:
 
 @prints(BufferLoad)
 def _load(p: Printer, node: BufferLoad) -> Text:
-    return Text(f"{buffer_name(p, node.buffer)}[{indices(p, node.indices)}]")
+    place = indices(p, node.indices)
+    if node.predicate is not None:
+        return Text(f"{buffer_name(p, node.buffer)}.vload([{place}], predicate={p.text(node.predicate)})")
+    return Text(f"{buffer_name(p, node.buffer)}[{place}]")
 
 
 def indices(p: Printer, items: tuple[Any, ...]) -> str:

@@ -13,9 +13,10 @@ from .outline_parallel_loops import PARALLEL_BODY, PARALLEL_RANGE, OutlineParall
 from .plan_buffer_allocation import PlanAndUpdateBufferAllocationLocation
 from .simplify import Simplify
 from .unroll_loop import UnrollLoop
-from .vectorize_loop import VectorizeLoop
+from .vectorize_loop import NOT_VECTORIZED, VectorizeLoop
 
 __all__ = [
+    "NOT_VECTORIZED",
     "PARALLEL_BODY",
     "PARALLEL_RANGE",
     "ConvertBlocksToOpaque",

@@ -33,6 +33,7 @@ from ....prim import (
     StringImm,
     Sub,
     convert,
+    instructions,
     intrin,
     match_dtypes,
 )
@@ -187,6 +188,7 @@ def string(text: str) -> StringImm:
 def expression_members() -> dict[str, Any]:
     """The members of the namespace that make expressions."""
     members: dict[str, Any] = {name: getattr(intrin, name) for name in intrin.__all__ if name != "is_pure"}
+    members.update(instructions.MEMBERS)
     for name in ("floor", "ceil", "trunc", "round", "nearbyint", "isnan", "isinf", "isfinite", "abs", "fabs"):
         members[name] = _unfolded("abs" if name == "fabs" else name, getattr(intrin, name))
     members.update({name: _binary_member(name, cls) for name, cls in _BINARY.items()})
