@@ -103,7 +103,7 @@ def test_fma_of_float32_is_not_that_of_float64():
 
 def test_fma_on_random_bits():
     rng = np.random.default_rng(3)
-    for dtype, bits in (("float32", "uint32"), ("float64", "uint64")):
+    for dtype in ("float32", "float64"):
         a, b, c = (rng.integers(0, 2**32, 3000, "uint64").astype("uint32") for _ in range(3))
         if dtype == "float64":
             a, b, c = (x.astype("uint64") << 32 | y for x, y in ((a, b), (b, c), (c, a)))
@@ -190,8 +190,8 @@ def test_predicates_that_fit_no_access_are_refused():
         tir.BufferLoad(a, [0], true)
     with pytest.raises(TypeError, match="the predicate has dtype boolx2, expected boolx4"):
         tir.BufferLoad(a, [tir.Ramp(0, 1, 4)], tir.Broadcast(true, 2))
+    b = tir.decl_buffer((8, 8), "float32", "B")
     with pytest.raises(TypeError, match="an index of buffer B has 2 lanes, the last one has 4"):
-        b = tir.decl_buffer((8, 8), "float32", "B")
         tir.BufferLoad(b, [tir.Ramp(0, 1, 2), tir.Ramp(0, 1, 4)])
 
 

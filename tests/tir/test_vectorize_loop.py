@@ -270,7 +270,7 @@ def serial_bodies():
 
     @T.prim_func
     def same(A: T.Buffer((40,), "float32"), B: T.Buffer((40,), "float32")):
-        for i in T.vectorized(300):
+        for _ in T.vectorized(300):
             B[3] = A[4]
 
     @T.prim_func

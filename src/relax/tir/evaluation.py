@@ -393,8 +393,11 @@ _COMBINERS: dict[str, type[BinaryExpr]] = {"add": Add, "mul": Mul, "max": Max, "
 
 def lanes_of(indices: Sequence[Any], count: int) -> list[list[Any]]:
     """The indices of each of `count` lanes; a scalar index is that of all lanes."""
-    columns = [index if isinstance(index, list) else [index] * count for index in indices]
-    return [list(place) for place in zip(*columns, strict=True)]
+    vectors = [isinstance(index, list) for index in indices]
+    return [
+        [index[lane] if wide else index for index, wide in zip(indices, vectors, strict=True)]
+        for lane in range(count)
+    ]
 
 
 def _shared_objects(expr: PrimExpr) -> list[PrimExpr]:

@@ -27,7 +27,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import cast
 
-from ...ir import Node
+from ...ir import GlobalVar, Node
 from ...prim import (
     Add,
     And,
@@ -239,7 +239,7 @@ class _Vectorizer:
             case For(loop_var):
                 raise _NoVectorFormError(f"the bounds of loop {loop_var.name} differ between the iterations")
             case Evaluate(Call() as call):
-                raise _NoVectorFormError(f"the call of {call.op.name} may have effects")
+                raise _NoVectorFormError(f"the call of {_called(call)} may have effects")
             case AllocBuffer(buffer) | DeclBuffer(buffer):
                 raise _NoVectorFormError(f"buffer {buffer.name} is declared in the loop")
             case _:
@@ -382,7 +382,7 @@ class _Vectorizer:
         if expr.intrinsic == "if_then_else":
             return self.choice(*expr.args)
         if not is_pure(expr) or expr.intrinsic in _SCALAR_ONLY:
-            raise _NoVectorFormError(f"{expr.op.name} has no vector form")
+            raise _NoVectorFormError(f"{_called(expr)} has no vector form")
         args = [self.widen(self.expr(arg), self.lanes) for arg in expr.args]
         return Call(expr.dtype.with_lanes(self.lanes), expr.op, tuple(args), span=expr.span)
 
@@ -403,6 +403,10 @@ _SCALAR_ONLY = frozenset(
     {"call_pure_extern", "reinterpret", "address_of", "tvm_access_ptr", "type_annotation"}
 )
 _DIVISIONS = (FloorDiv, FloorMod, Div, Mod)
+
+
+def _called(call: Call) -> str:
+    return call.op.name_hint if isinstance(call.op, GlobalVar) else call.op.name
 
 
 def _is_nonzero(expr: PrimExpr) -> bool:
