@@ -23,6 +23,7 @@ from .signature import Signature, signature
 from .stmt import write
 from .types import register_type
 from .views import declare_memory
+from .worker import IN_ORDER
 from .wrapper import Wrapper, symbol_name
 
 _RULES: Final[dict[type, Rule]] = {**expr.RULES, **memory.RULES, **intrinsics.RULES}
@@ -80,8 +81,10 @@ def kernel_texts(funcs: Mapping[str, PrimFunc], target: Target) -> list[KernelTe
     if diagnostics:
         raise DiagnosticError(diagnostics)
     head = f'target triple = "{target.triple}"\n'
+    heads = [f"{IN_ORDER}\n{head}" if unit.module.in_order else head for unit in units]
     return [
-        KernelText(head + unit.module.text(), *_names(unit.functions), unit.module.messages) for unit in units
+        KernelText(head + unit.module.text(), *_names(unit.functions), unit.module.messages)
+        for head, unit in zip(heads, units, strict=True)
     ]
 
 

@@ -288,8 +288,10 @@ class ExpressionCompiler:
             where = lanes_of([index(env) for index in indices], count)
             view: View = env[buffer]
             reads = itertools.repeat(True, count) if active is None else active(env)
-            none = zero if view.lanes == 1 else [zero] * view.lanes
-            items = [view.load(place) if read else none for place, read in zip(where, reads, strict=True)]
+            none: Any = zero if view.lanes == 1 else [zero] * view.lanes
+            items: list[Any] = [
+                view.load(place) if read else none for place, read in zip(where, reads, strict=True)
+            ]
             return items if view.lanes == 1 else list(itertools.chain.from_iterable(items))
 
         return vector
@@ -388,7 +390,12 @@ class ExpressionCompiler:
         return run
 
 
-_COMBINERS: dict[str, type[BinaryExpr]] = {"add": Add, "mul": Mul, "max": Max, "min": Min}
+_COMBINERS: dict[str, Callable[[PrimExpr, PrimExpr], BinaryExpr]] = {
+    "add": Add,
+    "mul": Mul,
+    "max": Max,
+    "min": Min,
+}
 
 
 def lanes_of(indices: Sequence[Any], count: int) -> list[list[Any]]:
