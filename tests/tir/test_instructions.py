@@ -260,3 +260,47 @@ def test_prefetch_takes_an_element():
         prefetch(a[0] + 1)
     with pytest.raises(ValueError, match="expected rw 0 or 1 and locality 0 to 3, found 2 and 3"):
         prefetch(a[0], 2)
+
+
+# ------------------------------------------------------------------------------------------- shuffles
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "float16"])
+def test_shuffles(dtype):
+    @T.prim_func
+    def f(A: T.Buffer((16,), dtype), B: T.Buffer((40,), dtype)):
+        B[T.Ramp(0, 1, 8)] = T.Shuffle([A[T.Ramp(0, 1, 8)]], [7, 6, 5, 4, 3, 2, 1, 0])
+        B[T.Ramp(8, 1, 16)] = T.Shuffle(
+            [A[T.Ramp(0, 1, 8)], A[T.Ramp(8, 1, 8)]], [0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15]
+        )
+        B[T.Ramp(24, 1, 4)] = T.Shuffle([A[3], A[T.Ramp(4, 1, 2)], A[9]], [3, 0, 0, 2])
+        B[28] = T.Shuffle([A[T.Ramp(8, 1, 8)]], [5])
+
+    a = np.arange(16).astype(dtype)
+    _, b = check(f, a, np.zeros(40, dtype))
+    assert b[:8].tolist() == list(range(7, -1, -1))
+    assert b[8:12].tolist() == [0, 8, 1, 9]
+    assert b[24:29].tolist() == [9, 3, 3, 5, 13]
+
+
+def test_a_shuffle_is_one_instruction():
+    @T.prim_func
+    def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+        B[T.Ramp(0, 1, 16)] = T.Shuffle(
+            [A[T.Ramp(0, 1, 16)]], [4, 5, 6, 7, 0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 15]
+        )
+
+    text = assembly(f)
+    assert "vshuff64x2" in text or "vpermpd" in text or "vpermps" in text
+
+
+def test_shuffles_that_are_refused():
+    a, b = tir.decl_buffer((8,), "float32", "A"), tir.decl_buffer((8,), "int32", "B")
+    with pytest.raises(
+        TypeError, match="Shuffle: expected vectors of one element type, found float32, int32"
+    ):
+        tir.Shuffle([a[0], b[0]], [0])
+    with pytest.raises(ValueError, match="Shuffle: lane 4 of 4"):
+        tir.Shuffle([a[0:4:1]], [4])
+    with pytest.raises(TypeError, match="Shuffle: the indices are constant integers"):
+        tir.Shuffle([a[0:4:1]], [b[0]])

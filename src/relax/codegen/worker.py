@@ -28,8 +28,8 @@ READY = b"ready"
 IN_ORDER = "; keep the order of instructions"
 """First line of a text whose order of instructions LLVM's machine scheduler must not change.
 
-The scheduler hoists the loads of an unrolled kernel on tiles in registers until registers spill. The order in which such a
-kernel is written is right already.
+The scheduler hoists the loads of an unrolled kernel on tiles in registers until registers spill. The order in which
+such a kernel is written is right already.
 """
 
 _scheduling = threading.Lock()

@@ -130,6 +130,7 @@ from .buffer import (
     Ramp,
     Range,
     Reduce,
+    Shuffle,
     decl_buffer,
 )
 from .functor import (
@@ -223,6 +224,7 @@ __all__ = [
     "Reducer",
     "Select",
     "SeqStmt",
+    "Shuffle",
     "SizeVar",
     "Stmt",
     "StmtExprMutator",

@@ -1,8 +1,9 @@
 """Buffers, and the expressions that read them.
 
 Buffer(data, dtype, shape, strides, elem_offset, scope)       an array in memory, named by identity
-BufferLoad(buffer, indices)      one element (or a vector, when the last index is a Ramp)
+BufferLoad(buffer, indices, predicate?)      one element, or a vector, when the last index is one
 Ramp(base, stride, lanes)        base, base + stride, …        Broadcast(value, lanes)
+Shuffle(vectors, indices)        lanes of vectors, in the order of constant indices
 Reduce(combiner, sources, axes, condition, value_index)        only in tensor expressions, before lowering
 """
 
@@ -417,6 +418,39 @@ class Broadcast(PrimExpr):
         set_slot(self, "dtype", self.value.dtype.with_lanes(self.lanes))
 
 
+def _lane_numbers(value: Any) -> tuple[IntImm, ...]:
+    numbers = tuple(convert(item) for item in as_tuple(value))
+    if not all(isinstance(number, IntImm) for number in numbers):
+        raise TypeError("Shuffle: the indices are constant integers")
+    return cast("tuple[IntImm, ...]", numbers)
+
+
+@final
+@node
+class Shuffle(PrimExpr):
+    """Lanes of `vectors`, counted one vector after the other, in the order of `indices`.
+
+    The vectors have one element type; a scalar is a vector of one lane. Raises TypeError for indices that are no
+    constants, ValueError for those of no lane.
+    """
+
+    vectors: tuple[PrimExpr, ...] = child(converter=to_indices)
+    indices: tuple[IntImm, ...] = child(converter=_lane_numbers)
+
+    def __post_init__(self) -> None:
+        kinds = {vector.dtype.element_of for vector in self.vectors}
+        if len(kinds) != 1:
+            found = ", ".join(str(vector.dtype) for vector in self.vectors) or "none"
+            raise TypeError(f"Shuffle: expected vectors of one element type, found {found}")
+        count = sum(max(vector.dtype.lanes, 1) for vector in self.vectors)
+        for index in self.indices:
+            if not 0 <= index.value < count:
+                raise ValueError(f"Shuffle: lane {index.value} of {count}")
+        if not self.indices:
+            raise ValueError("Shuffle: expected at least one index")
+        set_slot(self, "dtype", DataType(kinds.pop()).with_lanes(len(self.indices)))
+
+
 def _constant(bound: PrimExpr, dtype: DataType) -> PrimExpr:
     """A constant in another integer dtype; anything else as it is."""
     if isinstance(bound, IntImm) and bound.dtype != dtype and dtype.is_integer:
@@ -517,7 +551,7 @@ class Reduce(PrimExpr):
 
 
 __all__ = [
-    "Broadcast", "Buffer", "BufferLoad", "BufferRegion", "CommReducer", "IterVar", "Ramp", "Range", "Reduce",
+    "Broadcast", "Buffer", "BufferLoad", "BufferRegion", "CommReducer", "IterVar", "Ramp", "Range", "Reduce", "Shuffle",
     "check_indices", "decl_buffer", "element_count", "element_offset", "extent_between", "memory_extent", "region_of",
     "shape_vars_bound_by", "strides_of", "to_indices", "vector_indices", "zero_of",
 ]  # fmt: skip

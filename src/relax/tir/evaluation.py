@@ -39,7 +39,7 @@ from ..prim import (
 from ..prim.arithmetic import wrap
 from ..prim.evaluate import convert_value, intrinsic_function, scalar_function
 from ..prim.traits import has_effects
-from .buffer import Broadcast, BufferLoad, Ramp, zero_of
+from .buffer import Broadcast, BufferLoad, Ramp, Shuffle, zero_of
 
 Env: TypeAlias = dict[Node, Any]
 Value = Callable[[Env], Any]
@@ -251,6 +251,8 @@ class ExpressionCompiler:
             case Broadcast(value, lanes):
                 single = self.expr(value)
                 return lambda env: [single(env)] * lanes
+            case Shuffle(vectors, indices):
+                return _shuffled(vectors, [self.expr(vector) for vector in vectors], indices)
             case Call():
                 return self.call(expr)
             case _:
@@ -396,6 +398,19 @@ _COMBINERS: dict[str, Callable[[PrimExpr, PrimExpr], BinaryExpr]] = {
     "max": Max,
     "min": Min,
 }
+
+
+def _shuffled(vectors: Sequence[PrimExpr], values: Sequence[Value], indices: Sequence[IntImm]) -> Value:
+    scalars = [vector.dtype.lanes == 1 for vector in vectors]
+    chosen = [index.value for index in indices]
+
+    def run(env: Env) -> Any:
+        lanes: list[Any] = []
+        for value, scalar in zip(values, scalars, strict=True):
+            lanes += [value(env)] if scalar else value(env)
+        return lanes[chosen[0]] if len(chosen) == 1 else [lanes[i] for i in chosen]
+
+    return run
 
 
 def lanes_of(indices: Sequence[Any], count: int) -> list[list[Any]]:

@@ -1,6 +1,6 @@
 """Statements and functions of TIR.
 
-    Stmt ::= BufferStore(buffer, value, indices)
+    Stmt ::= BufferStore(buffer, value, indices, predicate?)
            | For(loop_var, min, extent, kind, body, annotations)        While(condition, body)
            | IfThenElse(condition, then_case, else_case?)               SeqStmt(seq)
            | LetStmt(var, value, body)      AssertStmt(condition, message, body)      Evaluate(value)

@@ -38,7 +38,7 @@ from ....prim import (
     match_dtypes,
 )
 from ....prim.expr import BinaryExpr, binary
-from ....tir.buffer import Broadcast, Ramp
+from ....tir.buffer import Broadcast, Ramp, Shuffle
 from ..core import operators
 from .buffers import dtype_of, pointers
 
@@ -133,6 +133,11 @@ def broadcast(value: Any, lanes: int) -> Broadcast:
     return Broadcast(value, int(lanes))
 
 
+def shuffle(vectors: Any, indices: Any) -> Shuffle:
+    """Lanes of vectors, in the order of the indices."""
+    return Shuffle(tuple(vectors), tuple(indices))
+
+
 def call_extern(dtype: str, func_name: str, *args: Any) -> Call:
     """A call of a C function by its symbol."""
     return intrin.call_extern(dtype_of(dtype), func_name, *map(pointers, args))
@@ -196,6 +201,7 @@ def expression_members() -> dict[str, Any]:
         {
             "Not": not_, "all": all_, "any": any_, "Select": select, "if_then_else": if_then_else,
             "Ramp": ramp, "Broadcast": broadcast, "ramp": ramp, "broadcast": broadcast,
+            "Shuffle": shuffle,
             "call_extern": call_extern, "call_pure_extern": call_pure_extern, "call_packed": call_packed,
             "call_intrin": call_intrin, "StringImm": string, "reinterpret": reinterpret,
             "type_annotation": type_annotation, "undef": undef, "address_of": intrin.address_of,
