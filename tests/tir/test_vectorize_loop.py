@@ -320,3 +320,104 @@ def test_narrow_indices_wrap_around(base):
 
     for n in (0, 3, 16):
         check(f, data(300), np.zeros(300, "float32"), base, n)
+
+
+class Random:
+    """A random function with a vectorised loop: it reads A and C, and iteration i writes to B[i] and D[i]."""
+
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+        self.a, self.b, self.d = (tir.decl_buffer((40,), "float32", name) for name in "ABD")
+        self.c = tir.decl_buffer((40,), "int32", "C")
+        self.i, self.j, self.n = tir.Var("i", "int32"), tir.Var("j", "int32"), tir.Var("n", "int32")
+        self.lets = []
+
+    def pick(self, *makers):
+        return makers[self.rng.integers(len(makers))]()
+
+    def index(self):
+        """An integer that is within the buffers, or near to that."""
+        i, j, n = self.i, self.j, self.n
+        return self.pick(
+            lambda: i, lambda: i + 4, lambda: i - 3, lambda: j, lambda: n, lambda: (i * 5 + j) % 40, lambda: i // 2,
+            lambda: self.c[i], lambda: 30 - i, lambda: tir.const(7, "int32"),
+        )  # fmt: skip
+
+    def value(self, depth=2):
+        leaves = [lambda: self.a[self.index()], lambda: self.b[self.i], lambda: tir.const(1.5, "float32")]
+        if self.lets:
+            leaves.append(lambda: self.lets[self.rng.integers(len(self.lets))])
+        if depth == 0:
+            return self.pick(*leaves)
+        x, y = (lambda: self.value(depth - 1) for _ in range(2))
+        return self.pick(
+            *leaves, lambda: x() + y(), lambda: x() * y(), lambda: tir.max(x(), y()),
+            lambda: tir.Select(self.condition(depth - 1), x(), y()),
+            lambda: tir.if_then_else(self.condition(depth - 1), x(), y()),
+            lambda: (60 // self.index()).astype("float32"),
+        )  # fmt: skip
+
+    def condition(self, depth=2):
+        plain = [lambda: self.index() < self.index(), lambda: self.i < self.n, lambda: self.i >= 3]
+        if depth == 0:
+            return self.pick(*plain)
+        x, y = (lambda: self.condition(depth - 1) for _ in range(2))
+        return self.pick(
+            *plain, lambda: tir.all(x(), y()), lambda: tir.any(x(), y()), lambda: tir.Not(x()),
+            lambda: self.value(0) > self.value(0),
+        )  # fmt: skip
+
+    def stmt(self, depth=3):
+        def store():
+            return tir.BufferStore(self.pick(lambda: self.b, lambda: self.d), self.value(), (self.i,))
+
+        def let():
+            var = tir.Var("x", "float32")
+            value = self.value()
+            self.lets.append(var)
+            body = self.stmt(depth - 1)
+            self.lets.pop()
+            return tir.LetStmt(var, value, body)
+
+        if depth == 0:
+            return store()
+        return self.pick(
+            store,
+            lambda: tir.SeqStmt([self.stmt(depth - 1), self.stmt(depth - 1)]),
+            lambda: tir.IfThenElse(self.condition(), self.stmt(depth - 1)),
+            lambda: tir.IfThenElse(self.condition(), self.stmt(depth - 1), self.stmt(depth - 1)),
+            let,
+        )
+
+    def func(self):
+        extent = self.pick(lambda: tir.const(8, "int32"), lambda: tir.const(21, "int32"), lambda: self.n)
+        loop = tir.For(self.i, 0, extent, "vectorized", self.stmt())
+        buffers = [self.a, self.b, self.c, self.d]
+        params = [tir.Var(buffer.name.lower(), "handle") for buffer in buffers]
+        return tir.PrimFunc(
+            (*params, self.n), tir.For(self.j, 0, 2, "serial", loop), buffer_map=dict(zip(params, buffers))
+        )
+
+
+def outcome(run, args):
+    """The arrays after a run, or the kind of its error."""
+    copies = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+    try:
+        run(*copies)
+    except (IndexError, ZeroDivisionError):
+        return None
+    return copies
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_bodies(seed):
+    func = Random(seed).func()
+    lowered, compiled = tir.lower(func), codegen.build_module({"main": func})["main"]
+    for n in (0, 5, 19, 33):
+        args = (data(40), data(40) * 2, np.arange(40, dtype="int32") % 11 + 1, data(40), n)
+        expected = outcome(lambda *a: interpret(func, *a), args)
+        for run in (lambda *a: interpret(lowered, *a), compiled):
+            found = outcome(run, args)
+            assert (found is None) == (expected is None), f"n = {n}"
+            for a, b in zip(found or [], expected or []):
+                np.testing.assert_allclose(a, b, rtol=1e-5)
