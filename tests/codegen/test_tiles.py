@@ -12,24 +12,25 @@ from relax.codegen import worker
 from relax.codegen.module import kernel_texts
 from relax.codegen.object import machine_of
 from relax.ir import IRModule
+from relax.runtime.threads import LAUNCH
 from relax.script import tir as T
 
-AVX512 = codegen.resolve("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v4")
+AVX512 = codegen.resolve("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v4 -num-cores=8")
 AVX2 = codegen.resolve("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v3")
 
 
-def gemm(rows, vectors, lanes=16, scope="local"):
+def gemm(rows, vectors, lanes=16, scope="local", outer=T.serial, panels=3):
     """C = A B in tiles of `rows` times `vectors` vectors; B in panels."""
     m, k, width = 2 * rows, 40, vectors * lanes
 
     @T.prim_func
     def main(
         A: T.Buffer((m, k), "float32"),
-        B: T.Buffer((3, k, width), "float32"),
-        C: T.Buffer((m, 3 * width), "float32"),
+        B: T.Buffer((panels, k, width), "float32"),
+        C: T.Buffer((m, panels * width), "float32"),
     ):
         T.func_attr({"tir.noalias": True})
-        for jo in range(3):
+        for jo in outer(panels):
             for io in range(2):
                 acc = T.alloc_buffer((rows, width), "float32", scope=scope)
                 for i in T.unroll(rows):
@@ -87,6 +88,15 @@ def test_a_tile_lives_in_registers(rows, vectors, lanes, target):
     fused = [line for line in loop if "vfmadd" in line]
     assert len(fused) % (rows * vectors) == 0, "\n".join(loop)
     assert fused
+    assert not [line for line in loop if "(%rsp" in line or "(%rbp" in line], "\n".join(loop)
+
+
+def test_a_tile_in_a_parallel_loop_lives_in_registers():
+    text = text_of(gemm(6, 4, outer=T.parallel, panels=100), AVX512)
+    assert LAUNCH in text
+    assert text.startswith(worker.IN_ORDER)
+    loop = hottest_loop(worker.emit_assembly(text, machine_of(AVX512)))
+    assert sum("vfmadd" in line for line in loop) % 24 == 0
     assert not [line for line in loop if "(%rsp" in line or "(%rbp" in line], "\n".join(loop)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+
 import numpy as np
 import pytest
 
@@ -203,6 +205,20 @@ def bodies():
 @pytest.mark.parametrize("func", bodies(), ids=lambda func: func.attrs["global_symbol"])
 def test_masks(func):
     check(func, data(40), data(40) * 3)
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="runs code for x86")
+@pytest.mark.parametrize("mcpu", ["x86-64", "x86-64-v3"])
+@pytest.mark.parametrize("func", bodies(), ids=lambda func: func.attrs["global_symbol"])
+def test_masks_on_machines_without_mask_registers(func, mcpu):
+    results = []
+    built = codegen.build_module({"main": func}, f"llvm -mcpu={mcpu}")["main"]
+    for run in (lambda *a: interpret(func, *a), built):
+        arrays = [data(40), data(40) * 3]
+        run(*arrays)
+        results.append(arrays)
+    for found, expected in zip(*results):
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_the_uniform_parts_of_an_arm_that_no_iteration_takes_are_not_evaluated():

@@ -9,13 +9,14 @@ from .lower_init_block import LowerInitBlock
 from .lower_match_buffer import LowerMatchBuffer
 from .lower_opaque_block import LowerOpaqueBlock
 from .lower_preconditions import LowerPreconditions
-from .outline_parallel_loops import PARALLEL_BODY, PARALLEL_RANGE, OutlineParallelLoops
+from .outline_parallel_loops import NOT_PARALLEL, PARALLEL_BODY, PARALLEL_RANGE, OutlineParallelLoops
 from .plan_buffer_allocation import PlanAndUpdateBufferAllocationLocation
 from .simplify import Simplify
 from .unroll_loop import UnrollLoop
 from .vectorize_loop import NOT_VECTORIZED, VectorizeLoop
 
 __all__ = [
+    "NOT_PARALLEL",
     "NOT_VECTORIZED",
     "PARALLEL_BODY",
     "PARALLEL_RANGE",
