@@ -9,6 +9,7 @@ import pytest
 
 from relax import codegen, tir
 from relax.ir import IRModule, assert_structural_equal, walk
+from relax.script import from_source
 from relax.script import tir as T
 from relax.tir import interpret
 from relax.tir.transform import NOT_VECTORIZED, VectorizeLoop
@@ -32,6 +33,8 @@ def check(func, *args, serial=False):
     """The function as it is written, lowered, and compiled compute the same; returns the lowered one."""
     lowered = tir.lower(func)
     assert bool(reasons(lowered)) == serial, reasons(lowered)
+    assert_structural_equal(from_source(lowered.script(), {"T": T}), lowered)
+    tir.analysis.verify_well_formed(lowered)
     results = []
     runs = (
         lambda *a: interpret(func, *a),
@@ -262,6 +265,22 @@ def test_the_first_index_may_vary():
 
     for func in (f, diagonal):
         check(func, data(600).reshape(20, 30), np.zeros((30, 20), "float32"))
+
+
+@pytest.mark.parametrize("n, start", [(0, 3), (5, 0), (16, 2), (37, 1)])
+def test_bounds_that_the_body_changes_are_read_once(n, start):
+    @T.prim_func
+    def f(A: T.Buffer((40,), "int32"), B: T.Buffer((40,), "int32")):
+        for i in T.vectorized(A[1], A[1] + A[0]):
+            A[i] = A[i] * 0 + i
+            B[i] = A[i] + i
+        for i in T.vectorized(A[39], A[39] + 4):
+            A[i] = 100
+            B[i] = B[i] + i
+
+    a = data(40, "int32")
+    a[[0, 1, 39]] = n, start, 36
+    check(f, a, np.zeros(40, "int32"))
 
 
 def serial_bodies():

@@ -62,9 +62,14 @@ def support_object(machine: worker.Machine) -> bytes:
 
 @lru_cache(maxsize=8)
 def pool_object(machine: worker.Machine) -> bytes:
-    """The object of the thread pool, compiled once in a process."""
+    """The object of the thread pool: from the cache, or compiled."""
     text = f'target triple = "{machine.triple}"\n{pool_text(machine.triple)}'
-    return accepted(lambda: worker.emit_object(text, machine))
+    key = cache.key_of(text, *map(str, machine), compiler_version())
+    found = cache.load_all({key: "the thread pool"}).get(key)
+    if found is None:
+        found = accepted(lambda: worker.emit_object(text, machine))
+        cache.store(key, found)
+    return found
 
 
 def accepted(compile_: Callable[[], _T]) -> _T:

@@ -37,6 +37,16 @@ from ..prim import (
     const,
     convert,
 )
+from ..prim.instructions import (
+    fma,
+    prefetch,
+    vector_reduce_add,
+    vector_reduce_and,
+    vector_reduce_max,
+    vector_reduce_min,
+    vector_reduce_mul,
+    vector_reduce_or,
+)
 from ..prim.intrin import (
     abs,
     acos,
@@ -276,6 +286,7 @@ __all__ = [
     "floor",
     "floordiv",
     "floormod",
+    "fma",
     "fmod",
     "hypot",
     "if_then_else",
@@ -308,6 +319,7 @@ __all__ = [
     "pow",
     "power",
     "pre_order_visit",
+    "prefetch",
     "prod",
     "promised_apart",
     "reinterpret",
@@ -337,6 +349,12 @@ __all__ = [
     "undef",
     "undefined_buffers",
     "undefined_vars",
+    "vector_reduce_add",
+    "vector_reduce_and",
+    "vector_reduce_max",
+    "vector_reduce_min",
+    "vector_reduce_mul",
+    "vector_reduce_or",
     "verify_well_formed",
     "written_params",
 ]

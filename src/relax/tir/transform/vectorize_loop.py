@@ -96,6 +96,11 @@ class _Loops(StmtExprMutator):
         made = self.visit_children(node)
         if made.kind is not ForKind.VECTORIZED:
             return made
+        for name in ("min", "extent"):
+            bound: PrimExpr = getattr(made, name)
+            if _may_fail(bound):  # it is evaluated once: the body may change what it reads
+                var = Var(name, bound.dtype)
+                return LetStmt(var, bound, self.visit(made.replace(**{name: var})), span=made.span)
         extent = made.extent
         if isinstance(extent, IntImm) and extent.value <= 0:
             return NOTHING
