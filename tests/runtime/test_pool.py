@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -16,8 +17,10 @@ from relax import codegen, runtime
 from relax.codegen import worker
 from relax.codegen.object import machine_of
 from relax.codegen.pool import pool_text
-from relax.runtime import threads
+from relax.runtime import native, threads
 from relax.runtime.archive import read_archive
+from relax.runtime.elf import parse_object
+from relax.runtime.linker import plan_layout, undefined_symbols
 from relax.runtime.native import load_object
 from relax.script import ir as I
 from relax.script import tir as T
@@ -326,14 +329,42 @@ def test_only_archives_with_parallel_loops_have_the_pool(module):
     assert len(read_archive(codegen.build_module(serial).data).objects) == 2
 
 
-def test_other_systems_run_all_chunks_on_the_calling_thread(module):
-    """The pool of a system without futexes is a loop; here it is linked in the place of this system's."""
+def test_other_systems_run_the_same_chunks_on_the_calling_thread(module):
+    """The pool of a system without futexes is a loop, which also runs here."""
     machine = machine_of(module.target)
     text = pool_text("x86_64-apple-darwin-elf")
     assert "pthread" not in text
     assert "syscall" not in text
-    plain = worker.emit_object(f'target triple = "{machine.triple}"\n{text}', machine)
-    assert threads.LAUNCH in load_object(plain).functions
-    for arch in ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"):
-        cross = worker.Machine(arch, "", "", 2)
-        assert worker.emit_object(f'target triple = "{arch}"\n{pool_text(arch)}', cross)[:4] == b"\x7fELF"
+    plain = load_object(worker.emit_object(f'target triple = "{machine.triple}"\n{text}', machine))
+    kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+    runs = [kind(plain.address(threads.LAUNCH)), kind(native._symbols[threads.LAUNCH])]
+    for count, grain in ((0, 1), (1, 1), (10, 3), (1000, 1), (1000, 17), (5, 100)):
+        lists = []
+        for run in runs:
+            chunks: list[tuple[int, int]] = []
+            body = BODY(lambda _, begin, end, chunks=chunks: chunks.append((begin, end)) or 0)
+            assert run(ctypes.cast(body, ctypes.c_void_p), None, count, grain) == 0
+            lists.append(sorted(chunks))
+        assert lists[0] == lists[1]
+        assert [i for begin, end in lists[0] for i in range(begin, end)] == list(range(count))
+        assert len(lists[0]) <= 256
+        assert all(end - begin >= min(grain, count) for begin, end in lists[0][:-1])
+    begun: list[int] = []
+    failing = BODY(lambda _, begin, end: begun.append(begin) or -(begin >= 20))
+    assert runs[0](ctypes.cast(failing, ctypes.c_void_p), None, 100, 10) == -1
+    assert begun == [0, 10, 20]
+
+
+BODY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+@pytest.mark.parametrize("arch", ["x86_64", "aarch64"])
+def test_the_pool_needs_only_the_c_library_and_tvm_ffi(arch):
+    triple = f"{arch}-unknown-linux-gnu"
+    text = f'target triple = "{triple}"\n{pool_text(triple)}'
+    obj = parse_object(worker.emit_object(text, worker.Machine(triple, "", "", 3)))
+    assert plan_layout(obj).size > 0  # the loader knows all relocations
+    needed = {name for name in undefined_symbols(obj) if "TVMFFI" not in name}
+    assert needed == {
+        threads.STATE, threads.LIMIT, "syscall", "pthread_create", "pthread_detach", "pthread_sigmask"
+    } | ({"memset"} & needed)  # fmt: skip
