@@ -23,13 +23,15 @@ length differs between the iterations, a call with effects, storage of an iterat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import cast
 
 from ...ir import GlobalVar, Node
 from ...prim import (
+    NE,
     Add,
+    Analyzer,
     And,
     BinaryExpr,
     Call,
@@ -56,6 +58,7 @@ from ...prim.traits import fails_itself
 from ..buffer import Broadcast, Buffer, BufferLoad, Ramp, zero_of
 from ..functor import StmtExprMutator, post_order_visit, substitute
 from ..renew import renew_bound_vars
+from ..sizes import Limit, buffer_limits
 from ..statements import NOTHING, seq_of
 from ..stmt import (
     AllocBuffer,
@@ -84,16 +87,76 @@ NOT_VECTORIZED = "tir.not_vectorized"
 
 def vectorize_loop(func: PrimFunc) -> PrimFunc:
     """The function without vectorised loops."""
-    return func.replace(body=_Loops().visit(func.body))
+    limits = [limit for buffer in func.buffer_map.values() for limit in buffer_limits(buffer)]
+    return func.replace(body=_Loops(_Facts(limits)).visit(func.body))
+
+
+class _Facts:
+    """The conditions that hold where the rewrite is."""
+
+    def __init__(self, limits: Sequence[Limit]) -> None:
+        self.limits = limits
+        self.conditions: list[PrimExpr] = []
+
+    @contextmanager
+    def under(self, *conditions: PrimExpr) -> Generator[None]:
+        """A context in which conditions hold; those that read memory do not count."""
+        count = len(self.conditions)
+        self.conditions += (condition for condition in conditions if not _may_fail(condition))
+        yield
+        del self.conditions[count:]
+
+    def may_fail(self, node: Node) -> bool:
+        """True if a scalar part of a vectorised statement or value may fail: it is evaluated whatever the mask is."""
+        risky: list[PrimExpr] = []
+
+        def visit(part: Node) -> None:
+            if isinstance(part, PrimExpr) and part.dtype.lanes == 1 and fails_itself(part):
+                risky.append(part)
+
+        post_order_visit(node, visit)
+        if not risky:
+            return False
+        with ExitStack() as scopes:
+            analyzer = Analyzer(wraps=True)
+            scopes.enter_context(analyzer.limits_scope(self.limits))
+            for condition in self.conditions:
+                scopes.enter_context(analyzer.constraint_scope(condition))
+            return not all(_proven(analyzer, part) for part in risky)
+
+
+def _proven(analyzer: Analyzer, expr: PrimExpr) -> bool:
+    """True if the operation at the root of an expression cannot fail."""
+    match expr:
+        case BufferLoad(buffer, indices):
+            inside = (And(i >= 0, i < size) for i, size in zip(indices, buffer.shape, strict=True))
+            return all(map(analyzer.can_prove, inside))
+        case FloorDiv(_, b) | FloorMod(_, b) | Div(_, b) | Mod(_, b):
+            return analyzer.can_prove(NE(b, const(0, b.dtype)))
+        case _:
+            return False
 
 
 class _Loops(StmtExprMutator):
+    def __init__(self, facts: _Facts) -> None:
+        super().__init__()
+        self.facts = facts
+
+    def visit_IfThenElse(self, node: IfThenElse) -> Stmt:
+        condition = self.visit(node.condition)
+        with self.facts.under(condition):
+            then_case = self.visit(node.then_case)
+        with self.facts.under(Not(condition)):
+            other = None if node.else_case is None else self.visit(node.else_case)
+        return node.replace(condition=condition, then_case=then_case, else_case=other)
+
     def visit_SeqStmt(self, node: SeqStmt) -> Stmt:
         made = self.visit_children(node)
         return made if made is node else seq_of(made.seq)  # a loop that never runs leaves nothing
 
     def visit_For(self, node: For) -> Stmt:
-        made = self.visit_children(node)
+        with self.facts.under(*_range_of(node)):
+            made = self.visit_children(node)
         if made.kind is not ForKind.VECTORIZED:
             return made
         for name in ("min", "extent"):
@@ -107,15 +170,19 @@ class _Loops(StmtExprMutator):
         if is_const(extent, 1):
             return substitute(made.body, {made.loop_var: made.min})
         if not isinstance(extent, IntImm) or extent.value > MAX_LANES or _has_rest(made):
-            return _in_vectors(made)
-        return _Vectorizer(made.loop_var, made.min, extent.value).stmt(made.body)
+            return _in_vectors(made, self.facts)
+        return _Vectorizer(self.facts, made.loop_var, made.min, extent.value).stmt(made.body)
 
 
 class _NoVectorFormError(Exception):
     """The construct must stay in a serial loop; the argument says why."""
 
 
-def _in_vectors(loop: For) -> Stmt:
+def _range_of(loop: For) -> tuple[PrimExpr, PrimExpr]:
+    return loop.loop_var >= loop.min, loop.loop_var < loop.min + loop.extent
+
+
+def _in_vectors(loop: For, facts: _Facts) -> Stmt:
     """A long loop as a loop over vectors, and the rest as a vector with a mask; a serial loop if there is no such form.
 
     for i in T.vectorized(n):        for i in range(n // 16):
@@ -129,9 +196,10 @@ def _in_vectors(loop: For) -> Stmt:
     count = const(lanes, dtype)
     outer = Var(loop.loop_var.name, dtype)
     try:
-        main = _Vectorizer(loop.loop_var, _plus(loop.min, outer * count), lanes, strict=True).whole(loop.body)
+        start = _plus(loop.min, outer * count)
+        main = _Vectorizer(facts, loop.loop_var, start, lanes, strict=True).whole(loop.body)
         behind = floordiv(extent, count) * count
-        rest = _Vectorizer(loop.loop_var, _plus(loop.min, behind), lanes)
+        rest = _Vectorizer(facts, loop.loop_var, _plus(loop.min, behind), lanes)
         rest.mask = Ramp(behind, const(1, dtype), lanes) < Broadcast(extent, lanes)
         tail = renew_bound_vars(rest.whole(loop.body))
     except _NoVectorFormError as reason:
@@ -173,8 +241,9 @@ def _lanes_of(body: Stmt) -> int:
 class _Vectorizer:
     """Statements of a loop over `var`, as statements about all its iterations at once."""
 
-    def __init__(self, var: Var, start: PrimExpr, lanes: int, strict: bool = False) -> None:
+    def __init__(self, facts: _Facts, var: Var, start: PrimExpr, lanes: int, strict: bool = False) -> None:
         """With `strict`, no part of the loop may stay serial."""
+        self.facts = facts
         self.var, self.start, self.lanes, self.strict = var, start, lanes, strict
         self.ramp = Ramp(start, const(1, var.dtype), lanes)
         self.mask: PrimExpr | None = None
@@ -231,7 +300,8 @@ class _Vectorizer:
             case BufferStore():
                 return self.store(stmt)
             case For(_, low, extent) if not self.varies(low) and not self.varies(extent):
-                return stmt.replace(body=self.stmt(stmt.body))
+                with self.facts.under(*_range_of(stmt)):
+                    return stmt.replace(body=self.stmt(stmt.body))
             case IfThenElse(condition) if not self.varies(condition):
                 other = None if stmt.else_case is None else self.stmt(stmt.else_case)
                 return stmt.replace(then_case=self.stmt(stmt.then_case), else_case=other)
@@ -268,7 +338,7 @@ class _Vectorizer:
         with self.where(mask):
             arm = self.stmt(stmt)
             assert self.mask is not None
-            return IfThenElse(vector_reduce_or(self.mask), arm) if _scalars_may_fail(arm) else arm
+            return IfThenElse(vector_reduce_or(self.mask), arm) if self.facts.may_fail(arm) else arm
 
     def store(self, stmt: BufferStore) -> Stmt:
         if not any(self.varies(index) for index in stmt.indices):
@@ -336,7 +406,7 @@ class _Vectorizer:
             return self.widen(self.expr(expr), self.lanes)
         with self.where(condition):
             value = self.expr(expr)
-            if value.dtype.lanes == 1 or _scalars_may_fail(value):
+            if self.facts.may_fail(value):
                 # No iteration may choose it; then no part of it is evaluated.
                 assert self.mask is not None
                 return Select(
@@ -344,7 +414,7 @@ class _Vectorizer:
                     self.widen(value, self.lanes),
                     zero_of(expr.dtype.with_lanes(self.lanes)),
                 )
-            return value
+            return self.widen(value, self.lanes)
 
     def binary(self, expr: BinaryExpr) -> PrimExpr:
         a = self.expr(expr.a)
@@ -416,18 +486,6 @@ def _called(call: Call) -> str:
 
 def _is_nonzero(expr: PrimExpr) -> bool:
     return expr.dtype.is_float or (isinstance(expr, IntImm) and expr.value != 0)
-
-
-def _scalars_may_fail(node: Node) -> bool:
-    """True if a scalar part of a vectorised statement or value may fail: it is evaluated whatever the mask is."""
-    risky: list[Node] = []
-
-    def visit(part: Node) -> None:
-        if isinstance(part, PrimExpr) and part.dtype.lanes == 1 and fails_itself(part):
-            risky.append(part)
-
-    post_order_visit(node, visit)
-    return bool(risky)
 
 
 def _affine(expr: BinaryExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
