@@ -88,10 +88,10 @@ NOT_VECTORIZED = "tir.not_vectorized"
 def vectorize_loop(func: PrimFunc) -> PrimFunc:
     """The function without vectorised loops."""
     limits = [limit for buffer in func.buffer_map.values() for limit in buffer_limits(buffer)]
-    return func.replace(body=_Loops(_Facts(limits)).visit(func.body))
+    return func.replace(body=_Loops(_Surroundings(limits)).visit(func.body))
 
 
-class _Facts:
+class _Surroundings:
     """The conditions that hold where the rewrite is."""
 
     def __init__(self, limits: Sequence[Limit]) -> None:
@@ -138,15 +138,15 @@ def _proven(analyzer: Analyzer, expr: PrimExpr) -> bool:
 
 
 class _Loops(StmtExprMutator):
-    def __init__(self, facts: _Facts) -> None:
+    def __init__(self, around: _Surroundings) -> None:
         super().__init__()
-        self.facts = facts
+        self.around = around
 
     def visit_IfThenElse(self, node: IfThenElse) -> Stmt:
         condition = self.visit(node.condition)
-        with self.facts.under(condition):
+        with self.around.under(condition):
             then_case = self.visit(node.then_case)
-        with self.facts.under(Not(condition)):
+        with self.around.under(Not(condition)):
             other = None if node.else_case is None else self.visit(node.else_case)
         return node.replace(condition=condition, then_case=then_case, else_case=other)
 
@@ -155,7 +155,7 @@ class _Loops(StmtExprMutator):
         return made if made is node else seq_of(made.seq)  # a loop that never runs leaves nothing
 
     def visit_For(self, node: For) -> Stmt:
-        with self.facts.under(*_range_of(node)):
+        with self.around.under(*_range_of(node)):
             made = self.visit_children(node)
         if made.kind is not ForKind.VECTORIZED:
             return made
@@ -170,8 +170,8 @@ class _Loops(StmtExprMutator):
         if is_const(extent, 1):
             return substitute(made.body, {made.loop_var: made.min})
         if not isinstance(extent, IntImm) or extent.value > MAX_LANES or _has_rest(made):
-            return _in_vectors(made, self.facts)
-        return _Vectorizer(self.facts, made.loop_var, made.min, extent.value).stmt(made.body)
+            return _in_vectors(made, self.around)
+        return _Vectorizer(self.around, made.loop_var, made.min, extent.value).stmt(made.body)
 
 
 class _NoVectorFormError(Exception):
@@ -182,7 +182,7 @@ def _range_of(loop: For) -> tuple[PrimExpr, PrimExpr]:
     return loop.loop_var >= loop.min, loop.loop_var < loop.min + loop.extent
 
 
-def _in_vectors(loop: For, facts: _Facts) -> Stmt:
+def _in_vectors(loop: For, around: _Surroundings) -> Stmt:
     """A long loop as a loop over vectors, and the rest as a vector with a mask; a serial loop if there is no such form.
 
     for i in T.vectorized(n):        for i in range(n // 16):
@@ -197,9 +197,9 @@ def _in_vectors(loop: For, facts: _Facts) -> Stmt:
     outer = Var(loop.loop_var.name, dtype)
     try:
         start = _plus(loop.min, outer * count)
-        main = _Vectorizer(facts, loop.loop_var, start, lanes, strict=True).whole(loop.body)
+        main = _Vectorizer(around, loop.loop_var, start, lanes, strict=True).whole(loop.body)
         behind = floordiv(extent, count) * count
-        rest = _Vectorizer(facts, loop.loop_var, _plus(loop.min, behind), lanes)
+        rest = _Vectorizer(around, loop.loop_var, _plus(loop.min, behind), lanes)
         rest.mask = Ramp(behind, const(1, dtype), lanes) < Broadcast(extent, lanes)
         tail = renew_bound_vars(rest.whole(loop.body))
     except _NoVectorFormError as reason:
@@ -241,9 +241,11 @@ def _lanes_of(body: Stmt) -> int:
 class _Vectorizer:
     """Statements of a loop over `var`, as statements about all its iterations at once."""
 
-    def __init__(self, facts: _Facts, var: Var, start: PrimExpr, lanes: int, strict: bool = False) -> None:
+    def __init__(
+        self, around: _Surroundings, var: Var, start: PrimExpr, lanes: int, strict: bool = False
+    ) -> None:
         """With `strict`, no part of the loop may stay serial."""
-        self.facts = facts
+        self.around = around
         self.var, self.start, self.lanes, self.strict = var, start, lanes, strict
         self.ramp = Ramp(start, const(1, var.dtype), lanes)
         self.mask: PrimExpr | None = None
@@ -300,7 +302,7 @@ class _Vectorizer:
             case BufferStore():
                 return self.store(stmt)
             case For(_, low, extent) if not self.varies(low) and not self.varies(extent):
-                with self.facts.under(*_range_of(stmt)):
+                with self.around.under(*_range_of(stmt)):
                     return stmt.replace(body=self.stmt(stmt.body))
             case IfThenElse(condition) if not self.varies(condition):
                 other = None if stmt.else_case is None else self.stmt(stmt.else_case)
@@ -338,7 +340,7 @@ class _Vectorizer:
         with self.where(mask):
             arm = self.stmt(stmt)
             assert self.mask is not None
-            return IfThenElse(vector_reduce_or(self.mask), arm) if self.facts.may_fail(arm) else arm
+            return IfThenElse(vector_reduce_or(self.mask), arm) if self.around.may_fail(arm) else arm
 
     def store(self, stmt: BufferStore) -> Stmt:
         if not any(self.varies(index) for index in stmt.indices):
@@ -406,7 +408,7 @@ class _Vectorizer:
             return self.widen(self.expr(expr), self.lanes)
         with self.where(condition):
             value = self.expr(expr)
-            if self.facts.may_fail(value):
+            if self.around.may_fail(value):
                 # No iteration may choose it; then no part of it is evaluated.
                 assert self.mask is not None
                 return Select(
