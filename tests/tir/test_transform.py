@@ -317,12 +317,20 @@ def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), x: T.float32
 @T.prim_func
 def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), x: T.float32, n: T.int32):
     B[T.Ramp(0 * 2 + n, 1 * 2, 4)] = T.Max(A[T.Ramp(0 + 4, 1, 4)], T.Broadcast(x, 4)) * T.Broadcast(T.Cast("float32", n), 4)
-    for i in range(n):
-        B[i] = A[i]
+    for i in range(n // 16):
+        B[T.Ramp(i * 16, 1, 16)] = A[T.Ramp(i * 16, 1, 16)]
+    if n > 0 and n % 16 > 0:
+        B.vstore(
+            [T.Ramp(n // 16 * 16, 1, 16)],
+            A.vload([T.Ramp(n // 16 * 16, 1, 16)], predicate=T.Ramp(n // 16 * 16, 1, 16) < T.Broadcast(n, 16)),
+            predicate=T.Ramp(n // 16 * 16, 1, 16) < T.Broadcast(n, 16),
+        )
     for j in range(3):
         if j < n:
             B[T.Ramp(j * 4 + 0, 1, 4)] = T.Select(
-                A[T.Ramp(0, 1, 4)] > T.Broadcast(x, 4), T.exp(A[T.Ramp(0, 1, 4)]), T.Broadcast(x, 4)
+                A[T.Ramp(0, 1, 4)] > T.Broadcast(x, 4),
+                T.exp(A.vload([T.Ramp(0, 1, 4)], predicate=A[T.Ramp(0, 1, 4)] > T.Broadcast(x, 4))),
+                T.Broadcast(x, 4),
             )
     if n > 3:
         A[0] = T.float32(2)

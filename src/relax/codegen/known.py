@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ..tir.transform import PARALLEL_BODY, PARALLEL_RANGE
+from ..tir.transform import NOT_PARALLEL, NOT_VECTORIZED, PARALLEL_BODY, PARALLEL_RANGE
 
 FUNCTION_ATTRIBUTES: Final[Mapping[str, str]] = {
     "global_symbol": "name of the function outside of the module",
@@ -22,6 +22,8 @@ FUNCTION_ATTRIBUTES: Final[Mapping[str, str]] = {
 
 LOOP_ANNOTATIONS: Final[Mapping[str, str]] = {
     PARALLEL_RANGE: "(start, extent) of the parallel loop of which this loop runs a part",
+    NOT_PARALLEL: "the reason why a loop that was to be parallel is serial",
+    NOT_VECTORIZED: "the reason why a loop that was to be vectorised is serial",
 }
 
 UNKNOWN: Final = "E5910"

@@ -41,6 +41,16 @@ from ..prim import (
     const,
     convert,
 )
+from ..prim.instructions import (
+    fma,
+    prefetch,
+    vector_reduce_add,
+    vector_reduce_and,
+    vector_reduce_max,
+    vector_reduce_min,
+    vector_reduce_mul,
+    vector_reduce_or,
+)
 from ..prim.intrin import (
     abs,
     acos,
@@ -134,6 +144,7 @@ from .buffer import (
     Ramp,
     Range,
     Reduce,
+    Shuffle,
     decl_buffer,
 )
 from .functor import (
@@ -250,6 +261,7 @@ __all__ = [
     "ScheduleError",
     "Select",
     "SeqStmt",
+    "Shuffle",
     "SizeVar",
     "Stmt",
     "StmtExprMutator",
@@ -302,6 +314,7 @@ __all__ = [
     "floor",
     "floordiv",
     "floormod",
+    "fma",
     "fmod",
     "hypot",
     "if_then_else",
@@ -335,6 +348,7 @@ __all__ = [
     "pow",
     "power",
     "pre_order_visit",
+    "prefetch",
     "prod",
     "promised_apart",
     "reinterpret",
@@ -365,6 +379,12 @@ __all__ = [
     "undef",
     "undefined_buffers",
     "undefined_vars",
+    "vector_reduce_add",
+    "vector_reduce_and",
+    "vector_reduce_max",
+    "vector_reduce_min",
+    "vector_reduce_mul",
+    "vector_reduce_or",
     "verify_well_formed",
     "written_params",
 ]

@@ -125,11 +125,16 @@ class _IndexRewriter(StmtExprMutator):
         )
 
     def visit_BufferLoad(self, node: BufferLoad) -> BufferLoad:
-        return node.replace(buffer=self.visit(node.buffer), indices=self.indices(node.indices))
+        buffer, predicate = self.visit(node.buffer), self.predicate(node.predicate)
+        return node.replace(buffer=buffer, indices=self.indices(node.indices), predicate=predicate)
 
     def visit_BufferStore(self, node: BufferStore) -> BufferStore:
-        value = self.visit(node.value)
-        return node.replace(buffer=self.visit(node.buffer), value=value, indices=self.indices(node.indices))
+        value, predicate = self.visit(node.value), self.predicate(node.predicate)
+        indices = self.indices(node.indices)
+        return node.replace(buffer=self.visit(node.buffer), value=value, indices=indices, predicate=predicate)
+
+    def predicate(self, predicate: PrimExpr | None) -> PrimExpr | None:
+        return None if predicate is None else self.visit(predicate)
 
     def visit_BlockRealize(self, node: BlockRealize) -> BlockRealize:
         return node.replace(

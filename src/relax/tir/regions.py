@@ -265,8 +265,8 @@ class _Collector(StmtExprVisitor):
     def visit_BufferStore(self, node: BufferStore) -> None:
         self.access(self.writes, node.buffer, [self.index(i) for i in node.indices])
         self.visit(node.value)
-        for index in node.indices:
-            self.visit(index)
+        for part in (*node.indices, *(() if node.predicate is None else (node.predicate,))):
+            self.visit(part)
 
     def visit_Var(self, node: Var) -> None:
         buffer = self.by_data.get(node)

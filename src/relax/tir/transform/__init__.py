@@ -21,7 +21,7 @@ from .lower_match_buffer import LowerMatchBuffer
 from .lower_opaque_block import LowerOpaqueBlock
 from .lower_preconditions import LowerPreconditions
 from .narrow_data_type import NarrowDataType
-from .outline_parallel_loops import PARALLEL_BODY, PARALLEL_RANGE, OutlineParallelLoops
+from .outline_parallel_loops import NOT_PARALLEL, PARALLEL_BODY, PARALLEL_RANGE, OutlineParallelLoops
 from .plan_buffer_allocation import PlanAndUpdateBufferAllocationLocation
 from .remove_assume import RemoveAssume
 from .remove_no_op import RemoveNoOp
@@ -29,9 +29,11 @@ from .renormalize_split_pattern import RenormalizeSplitPattern
 from .simplify import Simplify
 from .storage_rewrite import StorageRewrite
 from .unroll_loop import UnrollLoop
-from .vectorize_loop import VectorizeLoop
+from .vectorize_loop import NOT_VECTORIZED, VectorizeLoop
 
 __all__ = [
+    "NOT_PARALLEL",
+    "NOT_VECTORIZED",
     "PARALLEL_BODY",
     "PARALLEL_RANGE",
     "Apply",
