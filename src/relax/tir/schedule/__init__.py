@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from .base import PRIMITIVES
 from .error import ScheduleError
+from .instruction import Instruction, InstructionKind
 from .rv import BlockRV, ExprRV, LoopRV
 from .schedule import Schedule
 from .state import ScheduleState
-from .trace import Instruction, Trace
+from .trace import Trace
 
 __all__ = [
     "PRIMITIVES",
     "BlockRV",
     "ExprRV",
     "Instruction",
+    "InstructionKind",
     "LoopRV",
     "Schedule",
     "ScheduleError",

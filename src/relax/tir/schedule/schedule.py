@@ -12,9 +12,10 @@ Each method is a primitive, defined in a file of its own in `primitives`, where 
 
 from __future__ import annotations
 
+import random
 from typing import Any, Final
 
-from ...ir import IRModule
+from ...ir import GlobalVar, IRModule
 from ...ir.printing import show
 from ..stmt import BlockRealize, For, PrimFunc
 from .base import DebugMask, ScheduleBase
@@ -80,26 +81,17 @@ class Schedule(ScheduleBase):
         return self._trace
 
     @property
-    def func_working_on(self) -> str | None:
+    def func_working_on(self) -> GlobalVar | None:
         """The function that `work_on` named."""
-        return self.working_on
+        return None if self.working_on is None else self.mod.get_global_var(self.working_on)
 
     def copy(self) -> Schedule:
         """A schedule of its own, which goes on from here, in constant time. Random variables are good for both."""
         other = Schedule.__new__(Schedule)
         other.__dict__.update(self.__dict__)
         other.state, other._trace = self.state.copy(), self._trace.copy()
-        other.random = type(self.random)(self.random.random())
+        other.random = random.Random(self.fork_seed())
         return other
-
-    def seed_with(self, seed: int) -> None:
-        """Begin the random numbers anew."""
-        self.seed = seed
-        self.random.seed(seed)
-
-    def fork_seed(self) -> int:
-        """A seed for another schedule."""
-        return self.random.randrange(1, 1 << 31)
 
     def get(self, rand_var_or_sref: Any) -> Any:
         """The For that a LoopRV stands for, the Block of a BlockRV, the number of an ExprRV."""
@@ -116,6 +108,7 @@ class Schedule(ScheduleBase):
     def show(self, *args: Any, **options: Any) -> None:
         """Print the program as it is now, and the trace."""
         show(self.mod, *args, **options)
+        self.trace.show(*args, **options)
 
     get_block = get_block
     get_loops = get_loops

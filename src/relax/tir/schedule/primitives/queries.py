@@ -9,14 +9,14 @@ import difflib
 
 from ....ir import GlobalVar
 from ...stmt import BlockRealize, PrimFunc, Stmt
-from ..base import ScheduleBase, primitive, require_block
+from ..base import ScheduleBase, primitive, query, require_block
 from ..error import ARGUMENT, EXPIRED, ScheduleError
 from ..rv import BlockRV, LoopRV
 from ..scope import accesses, scope_of
 from ..state import parts_of
 
 
-@primitive
+@query
 def get_block(sch: ScheduleBase, name: str, func_name: str | GlobalVar | None = None) -> BlockRV:
     """The block of a name in a function; by default in the one that `work_on` named, or the only PrimFunc.
 
@@ -60,14 +60,14 @@ def work_on(sch: ScheduleBase, func_name: str) -> None:
     sch.working_on = function_named(sch, func_name)
 
 
-@primitive
+@query
 def get_loops(sch: ScheduleBase, block: BlockRV) -> list[LoopRV]:
     """The loops around a block, within its scope, the outermost first."""
     require_block(block, "block")
     return [LoopRV(block.function, loop.loop_var) for loop in sch.state.loops(block)]
 
 
-@primitive
+@query
 def get_child_blocks(sch: ScheduleBase, block_or_loop: BlockRV | LoopRV) -> list[BlockRV]:
     """The blocks directly in the scope of a block, or those of them below a loop."""
     node = sch.state.placed(block_or_loop)
@@ -81,7 +81,7 @@ def _children(node: Stmt) -> list[BlockRealize]:
     return result
 
 
-@primitive
+@query
 def get_producers(sch: ScheduleBase, block: BlockRV) -> list[BlockRV]:
     """The blocks of the same scope that write, before the block, what it reads or writes."""
     require_block(block, "block")
@@ -91,7 +91,7 @@ def get_producers(sch: ScheduleBase, block: BlockRV) -> list[BlockRV]:
     ]
 
 
-@primitive
+@query
 def get_consumers(sch: ScheduleBase, block: BlockRV) -> list[BlockRV]:
     """The blocks of the same scope that read or write, behind the block, what it writes."""
     require_block(block, "block")
@@ -101,7 +101,7 @@ def get_consumers(sch: ScheduleBase, block: BlockRV) -> list[BlockRV]:
     ]
 
 
-@primitive
+@query
 def get_output_blocks(sch: ScheduleBase, scope_block: BlockRV) -> list[BlockRV]:
     """The blocks in a scope that write a buffer which the scope does not allocate: what it hands to the outside."""
     require_block(scope_block, "scope_block")
