@@ -13,8 +13,9 @@ from collections.abc import Iterable
 
 from ...prim import Analyzer, free_vars
 from ...prim.iter_map import IterMapLevel, detect_iter_map
+from ...prim.traits import has_effects
 from ..buffer import Buffer, Range
-from ..stmt import Block, BlockRealize, For
+from ..stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, While
 from .error import BINDING, KIND, ORDER, STRUCTURE, ScheduleError
 from .regions import in_own_slab, read_regions, relaxed_box, written_regions
 from .rv import BlockRV, LoopRV
@@ -126,6 +127,24 @@ def require_complete_or_reduction(child: BlockRealize, scope: Block) -> None:
 # ------------------------------------------------------------------------------------------ parallel iterations
 
 
+def require_only_blocks(stmt: Placed) -> None:
+    """Raise if a loop has statements outside of blocks that store, call functions with effects, or repeat on a condition."""
+    stack: list[Stmt] = [*parts_of(stmt)]
+    while stack:
+        part = stack.pop()
+        effect = isinstance(part, Evaluate) and has_effects(part.value)
+        if isinstance(part, (BufferStore, While)) or effect:
+            raise ScheduleError(
+                KIND,
+                "a statement stands outside of blocks, so that nothing is declared of the order it needs",
+                part,
+                stmt,
+                hint="put the statement into a block, with variables bound to the loops",
+            )
+        if not isinstance(part, BlockRealize):
+            stack.extend(parts_of(part))
+
+
 def require_parallel(state: ScheduleState, loop: LoopRV) -> None:
     """Raise unless the iterations of a loop may run in any order, and at the same time.
 
@@ -134,6 +153,7 @@ def require_parallel(state: ScheduleState, loop: LoopRV) -> None:
     """
     node = state.loop(loop)
     scope = state.scope(loop).block
+    require_only_blocks(node)
     for child in blocks_below(node):
         rv = state.block_rv(child, loop.function)
         require_complete_or_reduction(child, scope)
@@ -216,5 +236,5 @@ def require_chain(state: ScheduleState, loops: Iterable[LoopRV]) -> list[For]:
 __all__ = [
     "analyzer_at", "binding_problem", "blocks_below", "is_complete", "is_reduction", "loop_range",
     "require_affine_binding", "require_chain", "require_complete", "require_complete_or_reduction",
-    "require_parallel", "require_reduction",
+    "require_only_blocks", "require_parallel", "require_reduction",
 ]  # fmt: skip

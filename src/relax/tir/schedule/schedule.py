@@ -20,8 +20,12 @@ from ...ir.printing import show
 from ..stmt import BlockRealize, For, PrimFunc
 from .base import DebugMask, ScheduleBase
 from .error import ARGUMENT, Level, ScheduleError
+from .primitives.add_unit_loop import add_unit_loop
 from .primitives.annotate import annotate, unannotate
 from .primitives.for_kind import bind, parallel, unroll, vectorize
+from .primitives.fuse import fuse
+from .primitives.loop_partition import loop_partition
+from .primitives.merge import merge
 from .primitives.queries import (
     get_block,
     get_child_blocks,
@@ -31,6 +35,7 @@ from .primitives.queries import (
     get_producers,
     work_on,
 )
+from .primitives.reorder import reorder, reorder_block_iter_var
 from .primitives.split import split
 from .rv import BlockRV, ExprRV, LoopRV
 from .trace import Trace
@@ -119,6 +124,12 @@ class Schedule(ScheduleBase):
     work_on = work_on
 
     split = split
+    fuse = fuse
+    merge = merge
+    reorder = reorder
+    reorder_block_iter_var = reorder_block_iter_var
+    loop_partition = loop_partition
+    add_unit_loop = add_unit_loop
     parallel = parallel
     vectorize = vectorize
     unroll = unroll

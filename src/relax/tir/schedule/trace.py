@@ -118,7 +118,7 @@ class Trace:
         show_text(str(self).rstrip("\n"), style)
 
     def as_json(self, remove_postproc: bool = False) -> list[Any]:
-        """The trace as lists, dicts, strings and numbers: ``[[[kind, arguments, outputs], …], [[index, decision], …]]``."""
+        """The trace as values of JSON: ``[[[kind, arguments, outputs], …], [[index, decision], …]]``."""
         return write_json(self._until_postproc(remove_postproc))
 
     @staticmethod

@@ -2,9 +2,10 @@
 
     [[["Split", {"loop": {"rv": "l1"}, "factors": [null, 16]}, ["l2", "l3"]], …], [[7, [8, 16]], …]]
 
-The first list has, for each instruction, its kind, its arguments and the names of its outputs; the second, the decisions
-with the places of their instructions. Numbers, strings and lists stand for themselves; what else there is, is a dict of one
-entry that says what it is: a random variable, an expression, a node of the IR, a tuple, a dict, a number that JSON lacks.
+The first list has, for each instruction, its kind, its arguments and the names of its outputs; the second, the
+decisions with the places of their instructions. Numbers, strings and lists stand for themselves. Any other value is a
+dict of one entry that names its kind: a random variable, an expression, a node of the IR, a tuple, a dict, a number
+that JSON lacks.
 """
 
 from __future__ import annotations
@@ -99,35 +100,42 @@ def read_json(document: Any) -> Iterator[Saved]:
 
 def _parts(document: Any) -> tuple[list[Any], dict[int, Any]]:
     """The instructions, and the decisions by the places of their instructions."""
-    match document:
-        case [list() as insts, list() as pairs]:
-            decisions: dict[int, Any] = {}
-            for pair in cast("list[Any]", pairs):
-                match pair:
-                    case [int() as place, decision] if 0 <= place < len(cast("list[Any]", insts)):
-                        decisions[place] = decision
-                    case _:
-                        raise _unreadable(f"the decision {pair!r} is not one of an instruction")
-            return cast("list[Any]", insts), decisions
-        case _:
-            raise _unreadable("it is not a list of instructions and one of decisions")
+    halves = _list_of(document, 2)
+    insts, pairs = (None, None) if halves is None else map(_list_of, halves)
+    if insts is None or pairs is None:
+        raise _unreadable("it is not a list of instructions and one of decisions")
+    decisions: dict[int, Any] = {}
+    for pair in pairs:
+        items = _list_of(pair, 2)
+        if items is None or type(items[0]) is not int or not 0 <= items[0] < len(insts):
+            raise _unreadable(f"the decision {pair!r} is not one of an instruction")
+        decisions[items[0]] = items[1]
+    return insts, decisions
+
+
+def _list_of(value: Any, length: int | None = None) -> list[Any] | None:
+    """A value that is a list, of a certain length if one is told; None for anything else."""
+    if not isinstance(value, (list, tuple)):
+        return None
+    items = list(cast("list[Any]", value))
+    return items if length is None or len(items) == length else None
 
 
 def _record(record: Any, number: int) -> tuple[InstructionKind, dict[str, Any], list[str]]:
-    match record:
-        case [str() as name, dict() as arguments, list() as outputs]:
-            kind = InstructionKind.get(name)
-            parameters = kind.parameters
-            for key in cast("dict[Any, Any]", arguments):
-                if key not in parameters:
-                    raise _unreadable(f"{kind.method} has no argument {key!r}")
-            for parameter in parameters:
-                spec = kind.signature.parameters[parameter]
-                if spec.default is spec.empty and parameter not in arguments:
-                    raise _unreadable(f"{kind.method} needs the argument {parameter}")
-            return kind, cast("dict[str, Any]", arguments), [str(o) for o in cast("list[Any]", outputs)]
-        case _:
-            raise _unreadable(f"instruction {number} is not a kind, its arguments and its outputs")
+    parts = _list_of(record, 3)
+    outputs = None if parts is None else _list_of(parts[2])
+    if parts is None or outputs is None or not isinstance(parts[0], str) or not isinstance(parts[1], dict):
+        raise _unreadable(f"instruction {number} is not a kind, its arguments and its outputs")
+    kind = InstructionKind.get(parts[0])
+    arguments = cast("dict[str, Any]", parts[1])
+    for key in arguments:
+        if key not in kind.parameters:
+            raise _unreadable(f"{kind.method} has no argument {key!r}")
+    for parameter in kind.parameters:
+        spec = kind.signature.parameters[parameter]
+        if spec.default is spec.empty and parameter not in arguments:
+            raise _unreadable(f"{kind.method} needs the argument {parameter}")
+    return kind, arguments, [str(output) for output in outputs]
 
 
 def _decode(value: Any, variables: dict[str, Any]) -> Any:
