@@ -389,3 +389,55 @@ def test_lowering_a_kernel_to_fold_constants_is_no_step_of_the_pipeline():
         lower(matmul(3, 4, 5))
         assert "LowerInitBlock" in [name for name, *_ in timing.times]
     np.testing.assert_array_equal(out, 5)
+
+
+@pytest.mark.parametrize("size", [0, 1, 5])
+def test_the_second_part_of_a_reduction_does_not_start_it(size):
+    """The loop that reduces begins at 2, where the axis does not: the init stays, under a condition."""
+    func = from_source(
+        """
+from relax.script import tir as T
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n + 2,), "int32")
+    B = T.match_buffer(b, (), "int32")
+    for k in range(T.int64(2)):
+        with T.block("first"):
+            vk = T.axis.reduce(n + 2, k)
+            with T.init():
+                B[()] = 0
+            B[()] = B[()] + A[vk]
+    for k in range(n):
+        with T.block("second"):
+            vk = T.axis.reduce(n + 2, k + 2)
+            with T.init():
+                B[()] = 0
+            B[()] = B[()] + A[vk]
+"""
+    )
+    data = np.arange(size + 2, dtype="int32")
+    check(func, data, np.array(7, "int32"), reference=data.sum())
+
+
+def test_a_loop_of_both_kinds_without_iterations_starts_nothing():
+    func = from_source(
+        """
+from relax.script import tir as T
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, 3), "int32")
+    B = T.match_buffer(b, (n,), "int32")
+    for f in range(n * 3):
+        with T.block("B"):
+            vi = T.axis.spatial(n, f // 3)
+            vk = T.axis.reduce(3, f % 3)
+            with T.init():
+                B[vi] = 0
+            B[vi] = B[vi] + A[vi, vk]
+"""
+    )
+    for size in (0, 1, 4):
+        data = np.arange(size * 3, dtype="int32").reshape(size, 3)
+        check(func, data, np.zeros(size, "int32"), reference=data.sum(axis=1))

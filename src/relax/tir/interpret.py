@@ -279,11 +279,7 @@ class _Compiler(ExpressionCompiler):
         )
         init = None if block.init is None else self.stmt(block.init)
         body = self.stmt(block.body)
-        reduce_starts = [
-            (v.var, self.expr(v.dom.min))
-            for v in block.iter_vars
-            if v.iter_type == "reduce" and v.dom is not None
-        ]
+        starts = self.reduce_starts(block)
 
         def run(env: Env) -> None:
             bind(env)
@@ -291,11 +287,20 @@ class _Compiler(ExpressionCompiler):
                 return
             check(env)
             storage(env)
-            if init is not None and all(env[var] == start(env) for var, start in reduce_starts):
+            if init is not None and starts(env):
                 init(env)
             body(env)
 
         return run
+
+    def reduce_starts(self, block: Block) -> Callable[[Env], bool]:
+        """The condition that every reduction variable of a block is at its start."""
+        lows = [
+            (v.var, self.expr(v.dom.min))
+            for v in block.iter_vars
+            if v.iter_type == "reduce" and v.dom is not None
+        ]
+        return lambda env: all(env[var] == low(env) for var, low in lows)
 
     def block_variables(self, stmt: BlockRealize) -> Run:
         """Sets the block's variables."""
@@ -342,13 +347,14 @@ class _Compiler(ExpressionCompiler):
             case LetStmt(var, value, body):
                 return _let(var, self.expr(value), self.starts_only(body))
             case BlockRealize(_, predicate, Block(init=init)) if init is not None:
-                reducing = _reduce_vars(stmt)
+                reducing = _loops_of(stmt, "reduce")
                 kept = [self.expr(c) for c in conjuncts(predicate) if not reducing.intersection(free_vars(c))]
                 bind, start = self.block_variables(stmt), self.stmt(init)
+                starts = self.reduce_starts(stmt.block)
 
                 def run(env: Env) -> None:
                     bind(env)
-                    if all(condition(env) for condition in kept):
+                    if all(condition(env) for condition in kept) and starts(env):
                         start(env)
 
                 return run
@@ -504,22 +510,23 @@ def _plain_loop(var: Var, low: Callable[[Env], Any], extent: Callable[[Env], Any
     return run
 
 
-def _reduce_vars(stmt: BlockRealize) -> set[Var]:
-    """The variables that the block's reduction axes are bound to."""
-    found: set[Var] = set()
+def _loops_of(stmt: BlockRealize, kind: str) -> set[Var]:
+    """The variables that the block's axes of a kind are bound to."""
+    used: set[Var] = set()
     for iter_var, value in zip(stmt.block.iter_vars, stmt.iter_values, strict=True):
-        if iter_var.iter_type == "reduce":
-            found.update(free_vars(value))
-    return found
+        if iter_var.iter_type == kind:
+            used.update(free_vars(value))
+    return used
 
 
 def _reduces(loop: For) -> bool:
-    """True if the loop's variable feeds a reduction axis of a block with init directly below."""
+    """True if the loop's variable feeds reduction axes alone, of a block with init directly below."""
     stack: list[Stmt] = [loop.body]
     while stack:
         match stack.pop():
             case BlockRealize() as realize:
-                if realize.block.init is not None and loop.loop_var in _reduce_vars(realize):
+                feeds = loop.loop_var in _loops_of(realize, "reduce") - _loops_of(realize, "spatial")
+                if realize.block.init is not None and feeds:
                     return True
             case For(body=body) | LetStmt(body=body):
                 stack.append(body)

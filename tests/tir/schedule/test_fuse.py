@@ -69,8 +69,8 @@ def main(A: T.Buffer((12,), "int32")):
     for i in range(1, 4):
         for j in range(2, 5):
             with T.block("A"):
-                vi = T.axis.spatial((1, 3), i)
-                vj = T.axis.spatial((2, 3), j)
+                vi = T.axis.spatial((1, 4), i)
+                vj = T.axis.spatial((2, 5), j)
                 A[vi * 3 + vj - 3] = vi * 10 + vj
 """)
     check(func, lambda sch: sch.fuse(*loops(sch, "A")))
@@ -133,4 +133,45 @@ def main(A: T.Buffer((8, 8), "int32")):
                 vi, vj = T.axis.remap("SS", [i, j])
                 A[vi, vj] = 1
 """)
-    assert "fuse: the bounds of loop j depend on loop i" in refuse(func, lambda sch: sch.fuse(*loops(sch, "A")))
+    assert "fuse: the bounds of loop j depend on loop i" in refuse(
+        func, lambda sch: sch.fuse(*loops(sch, "A"))
+    )
+
+
+SUMS = """
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int64()
+    m = T.int64()
+    A = T.match_buffer(a, (n, m, 3), "int32")
+    B = T.match_buffer(b, (n,), "int32")
+    for i, k, r in T.grid(n, m, T.int64(3)):
+        with T.block("B"):
+            vi, vk, vr = T.axis.remap("SRR", [i, k, r])
+            with T.init():
+                B[vi] = 0
+            B[vi] = B[vi] + A[vi, vk, vr]
+"""
+
+
+def test_loops_that_reduce(parse, check):
+    check(parse(SUMS), lambda sch: sch.fuse(*loops(sch)[1:]))
+    check(
+        parse(
+            SUMS.replace(", m,", ", T.int64(2),").replace(
+                "A = T.match_buffer(a, (n, T.int64(2), 3)", "A = T.match_buffer(a, (n, 2, 3)"
+            )
+        ),
+        lambda sch: sch.fuse(*loops(sch)),
+    )
+
+
+def test_a_sum_over_nothing_is_still_started(parse, refuse):
+    text = refuse(parse(SUMS), lambda sch: sch.fuse(*loops(sch)))
+    assert "fuse: loop k, over which block B sums up, may have no iteration" in text
+    text = refuse(
+        parse(SUMS),
+        lambda sch: sch.reorder(loops(sch)[1], loops(sch)[0]),
+        lambda sch: sch.fuse(*loops(sch)[1:]),
+    )
+    assert "fuse: loop k, over which block B sums up, may have no iteration" in text

@@ -54,7 +54,9 @@ def ordered(block, *places):
 
 
 def test_a_reduction_moves_outside(parse, check):
-    text = MATMUL.replace("for i, j, k in T.grid(n, T.int64(3), T.int64(5))", "for k, i, j in T.grid(T.int64(5), n, T.int64(3))")
+    text = MATMUL.replace(
+        "for i, j, k in T.grid(n, T.int64(3), T.int64(5))", "for k, i, j in T.grid(T.int64(5), n, T.int64(3))"
+    )
     check(parse(MATMUL), ordered("C", 2, 0, 1), parse(text))
 
 
@@ -92,17 +94,13 @@ def test_the_order_of_sums_is_free(parse, check, dtype, update):
 
 
 @pytest.mark.parametrize(
-    "dtype, update", [("float32", "B[vi] * A[vi, vk]"), ("int32", "B[vi] * 2 + A[vi, vk]"), ("int32", "A[vi, vk]")]
+    "dtype, update",
+    [("float32", "B[vi] * A[vi, vk]"), ("int32", "B[vi] * 2 + A[vi, vk]"), ("int32", "A[vi, vk]")],
 )
 def test_the_order_of_other_updates_is_kept(parse, refuse, check, dtype, update):
     func = parse(REDUCE.format(dtype=dtype, update=update))
 
-    def swapped(sch):
-        i, k = loops(sch, "B")
-        outer, inner = sch.split(k, [2, 3])
-        sch.reorder(inner, outer)
-
-    text = refuse(func, swapped)
+    text = refuse(func, lambda sch: sch.split(loops(sch, "B")[1], [2, 3]), ordered("B", 2, 1))
     assert "reorder: block B combines values in the order of the loops k_0, k_1" in text
     assert "only sums, minima, maxima" in text
     check(func, ordered("B", 1, 0))
@@ -112,13 +110,14 @@ def test_blocks_that_meet_in_an_iteration(parse, check):
     check(parse(TWO.format(value="B[vi, vj] * 2")), ordered("B", 1, 0))
 
 
-def test_blocks_that_depend_across_iterations(parse, refuse, check):
-    func = parse(TWO.format(value="T.if_then_else(vj > 0, B[vi, T.max(vj - 1, 0)], 7)"))
+def test_blocks_that_depend_across_iterations(parse, refuse):
+    func = parse(TWO.format(value="B[T.max(vi - 1, 0), T.min(vj + 1, 5)]"))
     text = refuse(func, ordered("B", 1, 0))
     assert (
-        "block C may touch elements of B that block B writes in other iterations of the loops" in text
-        or "in other iterations of the loops j" in text
+        "error[E8104]: reorder: block C may touch elements of B that block B writes in other iterations"
+        in text
     )
+    assert "of the loops i, j" in text
 
 
 def test_one_crossing_loop_keeps_its_place(parse, check):
@@ -166,7 +165,9 @@ def main(A: T.Buffer((4, 6), "int32"), B: T.Buffer((4,), "int32")):
 
 
 def test_refused_structures(parse, refuse):
-    func = parse(TWO.format(value="1") + """
+    func = parse(
+        TWO.format(value="1")
+        + """
     for i2 in range(4):
         for j2 in range(i2 + 1):
             with T.block("D"):
@@ -176,7 +177,8 @@ def test_refused_structures(parse, refuse):
             with T.block("E"):
                 vi, vj = T.axis.remap("SS", [i2, j3])
                 C[vi, vj] = 1
-""")
+"""
+    )
     text = refuse(func, lambda sch: sch.reorder(loops(sch, "B")[0], loops(sch, "D")[0]))
     assert "are not nested in each other" in text
     text = refuse(func, ordered("D", 1, 0))
@@ -239,7 +241,11 @@ def main(A: T.Buffer((4, 8), "int32")):
 
 def test_a_reduction_that_is_repeated(parse, refuse):
     """Each pass of `u` starts the sums anew; inside of `k` it would add every term twice."""
-    func = parse(REDUCE.format(dtype="int32", update="B[vi] + A[vi, vk]").replace("for i, k in T.grid(4, 6)", "for u, i, k in T.grid(2, 4, 6)"))
+    func = parse(
+        REDUCE.format(dtype="int32", update="B[vi] + A[vi, vk]").replace(
+            "for i, k in T.grid(4, 6)", "for u, i, k in T.grid(2, 4, 6)"
+        )
+    )
     text = refuse(func, ordered("B", 2, 0))
     assert "the values of block B may be computed more than once" in text
 

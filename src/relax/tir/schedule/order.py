@@ -12,8 +12,9 @@ the language leaves the order open), minima and maxima, and products of integers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ...ir import structural_equal
 from ...prim import Add, Analyzer, Max, Min, Mul, PrimExpr, Var, free_vars, substitute
@@ -21,22 +22,36 @@ from ...prim.expr import And, Or
 from ...prim.iter_map import IterMapLevel, detect_iter_map
 from ..buffer import Buffer, BufferLoad, BufferRegion
 from ..stmt import Block, BlockRealize, BufferStore, For, SeqStmt
-from .conditions import loop_range
+from .conditions import analyzer_at, loop_range
 from .error import KIND, ORDER, ScheduleError
 from .regions import in_own_slab, read_regions, relaxed_box, written_regions
+from .rv import LoopRV
 from .scope import accesses, complete_problem, nodes_of, reduction_problem
+from .state import ScheduleState
 
 
-@dataclass(frozen=True)
+@dataclass
 class Nest:
     """Loops that are to change places: those of a chain, outermost first, and the blocks below it."""
 
     chain: Sequence[For]
     children: Sequence[BlockRealize]
-    loops_of: Callable[[BlockRealize], list[For]]
-    """The loops around a block from the first of the chain on, outermost first."""
-    analyzer: Analyzer
-    """What holds around and in the chain."""
+    state: ScheduleState
+    function: str
+
+    def loops_of(self, child: BlockRealize) -> list[For]:
+        """The loops around a block from the first of the chain on, outermost first."""
+        around = self.state.loops(self.state.block_rv(child, self.function))
+        return around[next(i for i, node in enumerate(around) if node.loop_var is self.chain[0].loop_var) :]
+
+    @cached_property
+    def analyzer(self) -> Analyzer:
+        """The facts that hold in the chain."""
+        return analyzer_at(self.state, LoopRV(self.function, self.chain[-1].loop_var), inclusive=True)
+
+    def analyzer_of(self, child: BlockRealize) -> Analyzer:
+        """The facts that hold at a block."""
+        return analyzer_at(self.state, self.state.block_rv(child, self.function))
 
 
 def require_order_free(nest: Nest, order: Sequence[For], scope: Block) -> None:
@@ -99,28 +114,24 @@ def _require_one_start(nest: Nest, child: BlockRealize) -> None:
     """Raise unless no instance of a reduction runs twice, and the first one is where all loops begin."""
     block = child.block
     ranges = {loop.loop_var: loop_range(loop) for loop in nest.loops_of(child)}
-    mapped = detect_iter_map(
-        list(child.iter_values), ranges, child.predicate, IterMapLevel.Injective, False
-    )
+    mapped = detect_iter_map(list(child.iter_values), ranges, child.predicate, IterMapLevel.Injective, False)
     used = {var for value in child.iter_values for var in free_vars(value)}
     idle = [loop for loop in nest.chain if loop.loop_var not in used and not _is_single(loop, nest.analyzer)]
     if not mapped.indices or idle:
-        reason = (
-            f"loop {idle[0].loop_var.name} repeats it" if idle else "; ".join(mapped.errors)
-        )
+        reason = f"loop {idle[0].loop_var.name} repeats it" if idle else "; ".join(mapped.errors)
         raise ScheduleError(
             KIND,
             f"the values of block {block.name_hint} may be computed more than once: {reason}",
             child,
             hint="bind every loop around a reduction to a variable of the block",
         )
-    start = {loop.loop_var: loop.min for loop in nest.loops_of(child)}
+    analyzer = nest.analyzer_of(child)
     for iter_var, value in zip(block.iter_vars, child.iter_values, strict=True):
         if iter_var.iter_type == "reduce":
             first: PrimExpr = value
             for loop in reversed(nest.loops_of(child)):
-                first = substitute(first, {loop.loop_var: start[loop.loop_var]})
-            if not nest.analyzer.can_prove(value >= first):
+                first = substitute(first, {loop.loop_var: loop.min})
+            if not analyzer.can_prove(value >= first):
                 raise ScheduleError(
                     KIND,
                     f"variable {iter_var.var.name} of block {block.name_hint} does not begin where its loops begin",
@@ -184,11 +195,7 @@ def _require_mutual_order(
         touched = [*read_regions(other, buffer), *written_regions(other, buffer)]
         if not touched:
             continue
-        crossing = [
-            loop
-            for loop in nest.chain
-            if not separates(nest, loop, region, writer, touched, other)
-        ]
+        crossing = [loop for loop in nest.chain if not separates(nest, loop, region, writer, touched, other)]
         if not _keep_order(crossing, nest.chain, order):
             names = ", ".join(loop.loop_var.name for loop in crossing)
             raise ScheduleError(
@@ -219,4 +226,11 @@ def separates(
     )
 
 
-__all__ = ["Nest", "accumulation_problem", "is_order_free_update", "reduction_loops", "require_order_free", "separates"]
+__all__ = [
+    "Nest",
+    "accumulation_problem",
+    "is_order_free_update",
+    "reduction_loops",
+    "require_order_free",
+    "separates",
+]

@@ -6,10 +6,12 @@
             vj = T.axis.spatial(m, j)               vj = T.axis.spatial(m, i_j_fused % m)
             B[vi, vj] = A[vi, vj]                   B[vi, vj] = A[vi, vj]
 
-The iterations keep their order, so that nothing about the blocks needs to be proved.
+The iterations keep their order. But a loop of no iterations that reduces still starts the reduction, which a loop that
+is also bound to data-parallel variables does not.
 
-Refused: loops that do not stand directly inside each other, outermost first; a loop that is not serial or has annotations;
-one whose bounds depend on a loop that it is fused with.
+Refused: loops that do not stand directly inside each other, outermost first; a loop that is not serial or has
+annotations; one whose bounds depend on a loop that it is fused with; loops that reduce, which may have no iterations, with
+loops that do not.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from ....prim.intrin import floordiv, floormod
 from ...functor import substitute as substitute_in_stmt
 from ...stmt import For, ForKind, Stmt
 from ..base import ScheduleBase, primitive, require_loop
-from ..conditions import analyzer_at, loop_range, require_chain
+from ..conditions import analyzer_at, blocks_below, loop_range, require_chain
 from ..error import ARGUMENT, STRUCTURE, ScheduleError
 from ..rv import LoopRV
 from .split import require_plain
@@ -45,6 +47,7 @@ def fuse(sch: ScheduleBase, *loops: LoopRV, preserve_unit_iters: bool = True) ->
         require_plain(node)
     if len(nodes) == 1:
         return loops[0]
+    _require_reduced_points(sch, loops[0], nodes)
     analyzer = analyzer_at(sch.state, loops[0])
     dtype = _widest(nodes)
     extent: PrimExpr = const(1, dtype)
@@ -61,6 +64,31 @@ def fuse(sch: ScheduleBase, *loops: LoopRV, preserve_unit_iters: bool = True) ->
     body: Stmt = substitute_in_stmt(nodes[-1].body, values)
     sch.state.replace(nodes[0], result.replace(body=body), loops[0].function)
     return LoopRV(loops[0].function, fused)
+
+
+def _require_reduced_points(sch: ScheduleBase, outer: LoopRV, nodes: Sequence[For]) -> None:
+    """Raise if a reduction over nothing would no longer be started."""
+    fused = {node.loop_var for node in nodes}
+    for child in blocks_below(nodes[-1]):
+        if child.block.init is None:
+            continue
+        bound: dict[str, set[Var]] = {"spatial": set(), "reduce": set()}
+        for iter_var, value in zip(child.block.iter_vars, child.iter_values, strict=True):
+            bound.setdefault(iter_var.iter_type, set()).update(free_vars(value))
+        if not (fused & bound["reduce"] and fused & bound["spatial"]):
+            continue
+        loops = sch.state.loops(sch.state.block_rv(child, outer.function))
+        for node in loops:
+            analyzer = analyzer_at(sch.state, LoopRV(outer.function, node.loop_var))
+            if node.loop_var in bound["reduce"] and not analyzer.can_prove(node.extent >= 1):
+                raise ScheduleError(
+                    STRUCTURE,
+                    f"loop {node.loop_var.name}, over which block {child.block.name_hint} sums up, may have no iteration, "
+                    "in which case the fused loop would not start the sums",
+                    node,
+                    child,
+                    hint="fuse loops that reduce, or loops that do not; or decompose the reduction first",
+                )
 
 
 def _widest(nodes: Iterable[For]) -> str:

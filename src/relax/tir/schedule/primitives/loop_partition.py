@@ -92,7 +92,9 @@ def _extents(node: For, factors: Sequence[int | ExprRV | None], analyzer: Analyz
     extents: list[PrimExpr] = []
     total: PrimExpr = const(0, dtype)
     for factor in factors:
-        extent = const(factor or 0, dtype) if factor is None or isinstance(factor, int) else factor.astype(dtype)
+        extent = (
+            const(factor or 0, dtype) if factor is None or isinstance(factor, int) else factor.astype(dtype)
+        )
         if factor is not None and not analyzer.can_prove(extent >= 1):
             raise ScheduleError(ARGUMENT, f"the factor {factor} is not known to be 1 or more", node)
         extents.append(extent)
@@ -152,9 +154,7 @@ def _block(name: str, body: Stmt, outer: dict[Var, tuple[For, str]]) -> BlockRea
     """A block around a statement, with a variable for each of the loops outside that it uses."""
     used = variables_used(body)
     bound = {var: Var(f"v{var.name}", var.dtype) for var in outer if var in used}
-    iter_vars = [
-        IterVar(loop_range(outer[var][0]), new, outer[var][1]) for var, new in bound.items()
-    ]
+    iter_vars = [IterVar(loop_range(outer[var][0]), new, outer[var][1]) for var, new in bound.items()]
     block = Block(iter_vars, (), (), name, substitute(body, bound))
     return BlockRealize(tuple(bound), TRUE, complete_block(block))
 

@@ -51,7 +51,9 @@ def merge(sch: ScheduleBase, *loops: LoopRV) -> LoopRV:
     members = [{child.block.name_hint for child in blocks_below(nest[0])} for nest in nests]
     variables = [Var(f"{node.loop_var.name}_m", node.loop_var.dtype) for node in nests[0]]
     bodies = [
-        substitute(nest[-1].body, {node.loop_var: _as(var, node) for node, var in zip(nest, variables, strict=True)})
+        substitute(
+            nest[-1].body, {node.loop_var: _as(var, node) for node, var in zip(nest, variables, strict=True)}
+        )
         for nest in nests
     ]
     merged: Stmt = seq_of(bodies)
@@ -88,7 +90,10 @@ def _nest(sch: ScheduleBase, loop: LoopRV, around: Placed) -> list[For]:
     for outer, inner in zip(nest, nest[1:], strict=False):
         if outer.body is not inner:
             raise ScheduleError(
-                STRUCTURE, f"loop {outer.loop_var.name} contains more than loop {inner.loop_var.name}", outer, inner
+                STRUCTURE,
+                f"loop {outer.loop_var.name} contains more than loop {inner.loop_var.name}",
+                outer,
+                inner,
             )
     for node in nest:
         require_plain(node)
@@ -133,7 +138,11 @@ def _with_merged(around: Placed, tops: Sequence[For], merged: Stmt) -> Placed:
 
     def rewrite(part: Stmt) -> Stmt:
         if isinstance(part, SeqStmt) and any(id(item) in ids for item in part.seq):
-            items = [merged if item is tops[0] else item for item in part.seq if item is tops[0] or id(item) not in ids]
+            items = [
+                merged if item is tops[0] else item
+                for item in part.seq
+                if item is tops[0] or id(item) not in ids
+            ]
             return seq_of(items)
         return part if isinstance(part, (For, BlockRealize)) else map_parts(part, rewrite)
 
@@ -154,12 +163,12 @@ def _require_equal_bounds(sch: ScheduleBase, nests: Sequence[Sequence[For]], fun
                 first[-1],
                 nest[-1],
             )
-        names = {
-            node.loop_var: _as(item.loop_var, node) for node, item in zip(nest, first, strict=True)
-        }
+        names = {node.loop_var: _as(item.loop_var, node) for node, item in zip(nest, first, strict=True)}
         for node, item in zip(nest, first, strict=True):
             low, extent = substitute([node.min, node.extent], names)
-            if not (analyzer.can_prove_equal(low, item.min) and analyzer.can_prove_equal(extent, item.extent)):
+            if not (
+                analyzer.can_prove_equal(low, item.min) and analyzer.can_prove_equal(extent, item.extent)
+            ):
                 raise ScheduleError(
                     STRUCTURE,
                     f"the loops {item.loop_var.name} and {node.loop_var.name} have different bounds: "
@@ -176,12 +185,8 @@ def _require_independent(
     chain = [node for node in sch.state.loops(inner) if node.loop_var in set(variables)]
     scope = scope_of(sch.state.scope(inner).block)
 
-    def loops_of(child: BlockRealize) -> list[For]:
-        around = sch.state.loops(sch.state.block_rv(child, inner.function))
-        return around[next(i for i, node in enumerate(around) if node is chain[0]) :]
-
     children = blocks_below(chain[-1])
-    nest = Nest(chain, children, loops_of, analyzer_at(sch.state, inner, inclusive=True))
+    nest = Nest(chain, children, sch.state, inner.function)
     number = {name: i for i, names in enumerate(members) for name in names}
     for writer in children:
         used = accesses(writer.block)

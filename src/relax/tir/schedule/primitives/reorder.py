@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from ....prim import free_vars
 from ...stmt import For, ForKind, Stmt
 from ..base import ScheduleBase, primitive, require_block, require_loop
-from ..conditions import analyzer_at, blocks_below, require_chain, require_only_blocks, require_parallel
+from ..conditions import blocks_below, require_chain, require_only_blocks, require_parallel
 from ..error import ARGUMENT, STRUCTURE, ScheduleError
 from ..order import Nest, require_order_free
 from ..rv import BlockRV, LoopRV
@@ -46,16 +46,10 @@ def reorder(sch: ScheduleBase, *ordered_loops: LoopRV) -> None:
         return
     _require_bounds_inside(order)
     function = ordered_loops[0].function
-    top, bottom = LoopRV(function, chain[0].loop_var), LoopRV(function, chain[-1].loop_var)
     require_only_blocks(chain[0])
-    scope = sch.state.scope(top).block
-
-    def loops_of(child: object) -> list[For]:
-        around = sch.state.loops(sch.state.block_rv(child, function))  # type: ignore[arg-type]
-        return around[next(i for i, node in enumerate(around) if node is chain[0]) :]
-
-    analyzer = analyzer_at(sch.state, bottom, inclusive=True)
-    require_order_free(Nest(chain, blocks_below(chain[-1]), loops_of, analyzer), order, scope)
+    scope = sch.state.scope(ordered_loops[0]).block
+    nest = Nest(chain, blocks_below(chain[-1]), sch.state, function)
+    require_order_free(nest, order, scope)
     body: Stmt = chain[-1].body
     for node in reversed(order):
         body = node.replace(body=body)
