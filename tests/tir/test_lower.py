@@ -400,17 +400,17 @@ from relax.script import tir as T
 @T.prim_func
 def main(a: T.handle, b: T.handle):
     n = T.int64()
-    A = T.match_buffer(a, (n + 2,), "int32")
+    A = T.match_buffer(a, (n,), "int32")
     B = T.match_buffer(b, (), "int32")
     for k in range(T.int64(2)):
         with T.block("first"):
-            vk = T.axis.reduce(n + 2, k)
+            vk = T.axis.reduce(n, k)
             with T.init():
                 B[()] = 0
             B[()] = B[()] + A[vk]
-    for k in range(n):
+    for k in range(n - 2):
         with T.block("second"):
-            vk = T.axis.reduce(n + 2, k + 2)
+            vk = T.axis.reduce(n, k + 2)
             with T.init():
                 B[()] = 0
             B[()] = B[()] + A[vk]

@@ -36,6 +36,8 @@ from .primitives.queries import (
     work_on,
 )
 from .primitives.reorder import reorder, reorder_block_iter_var
+from .primitives.sample_compute_location import sample_compute_location
+from .primitives.sampling import sample_categorical, sample_partitioned_tile, sample_perfect_tile
 from .primitives.split import split
 from .rv import BlockRV, ExprRV, LoopRV
 from .trace import Trace
@@ -122,6 +124,11 @@ class Schedule(ScheduleBase):
     get_consumers = get_consumers
     get_output_blocks = get_output_blocks
     work_on = work_on
+
+    sample_categorical = sample_categorical
+    sample_perfect_tile = sample_perfect_tile
+    sample_partitioned_tile = sample_partitioned_tile
+    sample_compute_location = sample_compute_location
 
     split = split
     fuse = fuse
