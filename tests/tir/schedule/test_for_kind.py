@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from relax.tir import Schedule
+
 MATMUL = """
 @T.prim_func
 def main(a: T.handle, b: T.handle, c: T.handle):
@@ -55,8 +57,6 @@ def test_a_vector_loop(parse, check):
 
 @pytest.mark.parametrize("axis", ["threadIdx.x", "blockIdx.y", "vthread"])
 def test_a_thread_loop_is_kept_and_printed(parse, axis):
-    from relax.tir import Schedule
-
     sch = Schedule(parse(MATMUL), debug_mask="all")
     sch.bind(loops(sch)[0], axis)
     assert f'T.thread_binding(n, thread="{axis}")' in sch.mod["main"].script()
@@ -70,7 +70,7 @@ def test_a_reduction_loop_is_unrolled_only(parse, check, refuse):
     for method in ("parallel", "vectorize"):
         text = refuse(func, lambda sch: getattr(sch, method)(loops(sch)[2]))
         assert f"{method}: loop k is bound to vk of block C, over which it sums up" in text
-        assert "for k in range(T.int64(5)):\n                ^^^^" in text
+        assert "for k in range(T.int64(5)):\n            ^^^^" in text
     assert "bind: loop k is bound" in refuse(func, lambda sch: sch.bind(loops(sch)[2], "threadIdx.x"))
 
 
@@ -150,3 +150,48 @@ def test_a_loop_that_is_gone(parse, refuse):
 
     text = refuse(parse(MATMUL), split, lambda sch: sch.parallel(kept[0]))
     assert "error[E8001]: parallel: the loop i is no longer there" in text
+
+
+TILED = STAGES.format(column="vj")
+
+
+def test_fused_loops_around_tiles(parse, check):
+    """The digits of the fused index tell the tiles apart, for a reduction and for blocks that meet in a tile."""
+
+    def steps(sch):
+        i, j, k = loops(sch)
+        io, ii = sch.split(i, [None, 4])
+        jo, ji = sch.split(j, [2, 2])
+        sch.reorder(io, jo, k, ii, ji)
+        sch.parallel(sch.fuse(io, jo))
+        sch.vectorize(ji)
+
+    after = check(parse(MATMUL), steps)
+    assert "T.parallel" in after.script()
+
+    def two(sch):
+        i, j = loops(sch)
+        io, ii = sch.split(i, [2, 2])
+        jo, ji = sch.split(j, [3, 2])
+        sch.reorder(io, jo, ii, ji)
+        sch.parallel(sch.fuse(io, jo))
+
+    check(parse(TILED), two)
+
+
+def test_a_fused_loop_of_which_only_one_digit_is_used(parse, refuse):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((4, 6), "int32"), B: T.Buffer((4, 6), "int32"), C: T.Buffer((4, 6), "int32")):
+    for i, j in T.grid(4, 6):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] + 1
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = T.if_then_else(vi == 0, 0, B[T.max(vi - 1, 0), vj])
+""")
+    text = refuse(func, lambda sch: sch.fuse(*loops(sch)), lambda sch: sch.parallel(loops(sch)[0]))
+    assert (
+        "block C may touch elements of B that block B writes in another iteration of loop i_j_fused" in text
+    )

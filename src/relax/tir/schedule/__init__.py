@@ -7,6 +7,7 @@ from .error import ScheduleError
 from .instruction import Instruction, InstructionKind
 from .rv import BlockRV, ExprRV, LoopRV
 from .schedule import Schedule
+from .sref import StmtSRef
 from .state import ScheduleState
 from .trace import Trace
 
@@ -20,5 +21,6 @@ __all__ = [
     "Schedule",
     "ScheduleError",
     "ScheduleState",
+    "StmtSRef",
     "Trace",
 ]

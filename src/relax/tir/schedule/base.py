@@ -94,6 +94,10 @@ class ScheduleBase:
         """The value of an integer or of an expression of random integers. Raises ScheduleError for another."""
         if isinstance(expr, int):
             return expr
+        if not isinstance(expr, PrimExpr):
+            raise ScheduleError(
+                ARGUMENT, f"an integer or an expression of random integers is needed, found {expr!r}"
+            )
         values = {
             var: const(self._integers[var], var.dtype) for var in free_vars(expr) if var in self._integers
         }

@@ -184,7 +184,7 @@ def _require_separate(state: ScheduleState, loop: LoopRV, node: For, scope: Bloc
                     continue  # what is written twice is written with the same values
                 for item in touched:
                     seen = relaxed_box(item, other, _loops_inside(state, other, loop))
-                    if not in_own_slab(box, seen, loop.var, analyzer):
+                    if not in_own_slab(box, seen, loop.var, analyzer, loop_range(node)):
                         raise _shared_between_iterations(loop, node, child, other, buffer)
 
 

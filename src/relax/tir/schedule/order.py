@@ -221,7 +221,7 @@ def separates(
     beside = [item for item in nest.loops_of(other) if item.loop_var is not loop.loop_var]
     box = relaxed_box(written, writer, inner)
     return all(
-        in_own_slab(box, relaxed_box(region, other, beside), loop.loop_var, nest.analyzer)
+        in_own_slab(box, relaxed_box(region, other, beside), loop.loop_var, nest.analyzer, loop_range(loop))
         for region in touched
     )
 

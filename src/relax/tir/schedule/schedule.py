@@ -17,12 +17,13 @@ from typing import Any, Final
 
 from ...ir import GlobalVar, IRModule
 from ...ir.printing import show
-from ..stmt import BlockRealize, For, PrimFunc
+from ..stmt import Block, For, PrimFunc
 from .base import DebugMask, ScheduleBase
 from .error import ARGUMENT, Level, ScheduleError
 from .primitives.add_unit_loop import add_unit_loop
 from .primitives.annotate import annotate, unannotate
 from .primitives.for_kind import bind, parallel, unroll, vectorize
+from .primitives.enter_postproc import enter_postproc
 from .primitives.fuse import fuse
 from .primitives.loop_partition import loop_partition
 from .primitives.merge import merge
@@ -40,6 +41,7 @@ from .primitives.sample_compute_location import sample_compute_location
 from .primitives.sampling import sample_categorical, sample_partitioned_tile, sample_perfect_tile
 from .primitives.split import split
 from .rv import BlockRV, ExprRV, LoopRV
+from .sref import StmtSRef
 from .trace import Trace
 
 _LEVELS: Final = ("detail", "fast", "none")
@@ -102,15 +104,21 @@ class Schedule(ScheduleBase):
 
     def get(self, rand_var_or_sref: Any) -> Any:
         """The For that a LoopRV stands for, the Block of a BlockRV, the number of an ExprRV."""
-        if isinstance(rand_var_or_sref, LoopRV):
-            return self.state.loop(rand_var_or_sref)
-        if isinstance(rand_var_or_sref, BlockRV):
-            return self.state.block(rand_var_or_sref)
-        return self.integer(rand_var_or_sref)
+        if isinstance(rand_var_or_sref, StmtSRef):
+            return rand_var_or_sref.stmt
+        value = self.evaluated(rand_var_or_sref)
+        if isinstance(value, LoopRV):
+            return self.state.loop(value)
+        if isinstance(value, BlockRV):
+            return self.state.block(value)
+        return self.integer(value)
 
-    def get_sref(self, rand_var_or_stmt: BlockRV | LoopRV) -> For | BlockRealize:
-        """The statement that a block or loop is at present, a block with its values."""
-        return self.state.placed(rand_var_or_stmt)
+    def get_sref(self, rand_var_or_stmt: BlockRV | LoopRV | For | Block) -> StmtSRef:
+        """A lasting reference to a block or loop: given by its random variable, or as the statement that it is now."""
+        if isinstance(rand_var_or_stmt, (For, Block)):
+            return StmtSRef(self.state, self.state.rv_of_stmt(rand_var_or_stmt))
+        self.state.placed(rand_var_or_stmt)
+        return StmtSRef(self.state, rand_var_or_stmt)
 
     def show(self, *args: Any, **options: Any) -> None:
         """Print the program as it is now, and the trace."""
@@ -144,6 +152,7 @@ class Schedule(ScheduleBase):
 
     annotate = annotate
     unannotate = unannotate
+    enter_postproc = enter_postproc
 
 
 __all__ = ["BlockRV", "ExprRV", "LoopRV", "Schedule"]

@@ -184,6 +184,13 @@ class ScheduleState:
         """A random variable for a block or loop of a function."""
         return LoopRV(function, stmt.loop_var) if isinstance(stmt, For) else self.block_rv(stmt, function)
 
+    def rv_of_stmt(self, stmt: For | Block) -> BlockRV | LoopRV:
+        """A random variable for a loop or block of the program. Raises ScheduleError if it is not there."""
+        for key, place in self._places.items():
+            if place.stmt is stmt or (isinstance(place.stmt, BlockRealize) and place.stmt.block is stmt):
+                return LoopRV(place.function, key) if isinstance(key, Var) else BlockRV(*key)
+        raise ScheduleError(EXPIRED, "the statement is not in the program of the schedule as it is now")
+
     def _place(self, rv: BlockRV | LoopRV) -> Place:
         stmt = self.placed(rv)
         return self._places[_key(stmt, rv.function)]

@@ -6,18 +6,18 @@ index maps as TVMScript, other nodes through `ir.save_json`.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable
 from typing import Any, Final, cast
 
 from ...ir import GlobalVar, Node, save_json
 from ...prim import FloatImm, IntImm, PrimExpr, StringImm, Var, free_vars, substitute
+from ...prim.expr import Add, Cast, FloorDiv, FloorMod, Max, Min, Mul, Sub
 from ..index_map import IndexMap
 from .error import TRACE, ScheduleError
 from .instruction import Instruction, Numbering, random_vars
 from .rv import BlockRV, LoopRV
-
-_LAMBDA: Final = "T.index_map("
 
 
 def write_python(steps: Iterable[tuple[Instruction, Any]]) -> list[str]:
@@ -69,7 +69,9 @@ def python_text(value: Any, numbering: Numbering) -> str:
         if name is None:
             raise ScheduleError(TRACE, f"{value!r} is not an output of any instruction of the trace")
         return name
-    if value is None or isinstance(value, (bool, int, str)):
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if value is None or isinstance(value, (bool, int)):
         return repr(value)
     if isinstance(value, float):
         return repr(value) if math.isfinite(value) else f'float("{value}")'
@@ -93,14 +95,67 @@ def python_text(value: Any, numbering: Numbering) -> str:
 
 def _node_text(value: Node, numbering: Numbering) -> str:
     if isinstance(value, GlobalVar):
-        return repr(value.name_hint)
+        return python_text(value.name_hint, numbering)
     if isinstance(value, IndexMap) and is_plain_map(value):
-        return value.script().removeprefix(_LAMBDA).removesuffix(")")
-    if isinstance(value, (IntImm, FloatImm, StringImm)):
-        return value.script()
-    if isinstance(value, PrimExpr) and free_vars(value):
-        return named(value, numbering).script()
+        return _lambda_text(value)
+    if isinstance(value, PrimExpr) and (free_vars(value) or isinstance(value, (IntImm, FloatImm, StringImm))):
+        return expr_text(named(value, numbering))
     return f"ir.load_json({save_json(value)!r})"
+
+
+def _lambda_text(index_map: IndexMap) -> str:
+    """An index map as a function of its indices, which get names of their own."""
+    variables: dict[Var, Var] = {}
+    for place, var in enumerate(index_map.initial_indices):
+        fits = var.name.isidentifier() and all(var.name != other.name for other in variables.values())
+        variables[var] = Var(var.name if fits else f"i{place}_", var.dtype)
+    results = [expr_text(substitute(index, variables)) for index in index_map.final_indices]
+    tail = "," if len(results) == 1 else ""
+    return f"lambda {', '.join(var.name for var in variables.values())}: ({', '.join(results)}{tail})"
+
+
+_INFIX: Final[dict[type[PrimExpr], tuple[str, int]]] = {
+    Add: ("+", 1), Sub: ("-", 1), Mul: ("*", 2), FloorDiv: ("//", 2), FloorMod: ("%", 2),
+}  # fmt: skip
+
+
+def expr_text(expr: PrimExpr) -> str:
+    """An expression as Python, in which its variables are called by their names."""
+    return _leveled(expr)[0]
+
+
+def _leveled(expr: PrimExpr) -> tuple[str, int]:
+    """The text of an expression, and how tightly its outermost operation binds."""
+    match expr:
+        case Var():
+            return expr.name, 3
+        case IntImm() if expr.dtype == "int32":
+            return str(expr.value), 3 if expr.value >= 0 else 0
+        case IntImm(value=value) if expr.dtype.is_bool:
+            return f'tir.const({bool(value)}, "bool")', 3
+        case IntImm(value=value) | FloatImm(value=value):
+            number = f'float("{value}")' if not math.isfinite(value) else repr(value)
+            return f'tir.const({number}, "{expr.dtype}")', 3
+        case Add(a=a, b=b) | Sub(a=a, b=b) | Mul(a=a, b=b) | FloorDiv(a=a, b=b) | FloorMod(a=a, b=b):
+            sign, level = _INFIX[type(expr)]
+            left, right = _operand(a, b, level), _operand(b, a, level + 1)
+            return f"{left} {sign} {right}", level
+        case Min(a=a, b=b) | Max(a=a, b=b):
+            name = "min" if isinstance(expr, Min) else "max"
+            return f"tir.{name}({_operand(a, b, 0)}, {_operand(b, a, 0)})", 3
+        case Cast(value=value):
+            text, level = _leveled(value)
+            return f'({text}).astype("{expr.dtype}")' if level < 3 else f'{text}.astype("{expr.dtype}")', 3
+        case _:
+            return expr.script(), 0
+
+
+def _operand(expr: PrimExpr, other: PrimExpr, level: int) -> str:
+    """A side of an operation; a number takes its dtype from the other side."""
+    if isinstance(expr, IntImm) and not isinstance(other, IntImm) and expr.dtype == other.dtype:
+        return str(expr.value) if expr.value >= 0 else f"({expr.value})"
+    text, own = _leveled(expr)
+    return text if own >= level else f"({text})"
 
 
 def named(expr: PrimExpr, numbering: Numbering) -> PrimExpr:
@@ -120,4 +175,4 @@ def is_plain_map(value: IndexMap) -> bool:
     return free <= own and all(item is None for item in extra)
 
 
-__all__ = ["is_plain_map", "named", "python_text", "write_python"]
+__all__ = ["expr_text", "is_plain_map", "named", "python_text", "write_python"]

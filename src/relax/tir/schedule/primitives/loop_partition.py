@@ -37,7 +37,7 @@ from ..conditions import analyzer_at, blocks_below, loop_range
 from ..error import ARGUMENT, STRUCTURE, ScheduleError
 from ..rv import ExprRV, LoopRV
 from ..state import map_parts
-from .split import require_plain
+from .split import require_factors, require_plain
 
 
 @primitive
@@ -85,6 +85,7 @@ def loop_partition(
 def _extents(node: For, factors: Sequence[int | ExprRV | None], analyzer: Analyzer) -> list[PrimExpr]:
     """The numbers of iterations of the parts."""
     dtype = node.loop_var.dtype
+    require_factors(factors)
     if not factors or sum(factor is None for factor in factors) > 1:
         raise ScheduleError(
             ARGUMENT, f"factors must be at least one extent, at most one of them None, found {list(factors)}"

@@ -25,8 +25,9 @@ def get_block(sch: ScheduleBase, name: str, func_name: str | GlobalVar | None = 
     function = function_named(sch, func_name)
     if not sch.state.has_block(function, name):
         names = [item.block.name_hint for item in sch.state.blocks(function)]
-        close = difflib.get_close_matches(name, names, 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(names)}"
+        folded = {item.casefold(): item for item in names}
+        close = difflib.get_close_matches(str(name).casefold(), folded, 1)
+        hint = f"did you mean {folded[close[0]]!r}?" if close else f"it has {', '.join(names)}"
         raise ScheduleError(EXPIRED, f"function {function} has no block {name!r}", hint=hint)
     return BlockRV(function, name)
 
