@@ -22,7 +22,7 @@ from ...prim.traits import has_effects
 from ..buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
 from ..functor import StmtExprVisitor, post_order_visit
 from ..regions import block_access_region
-from ..stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt
+from ..stmt import Block, BlockRealize, BufferStore, Evaluate, For, SeqStmt, Stmt
 from ..usage import free_vars as variables_used
 from .state import parts_of
 
@@ -112,10 +112,13 @@ class Scope:
     """The variables of the loops in the scope."""
     loose: set[Buffer] = field(default_factory=set[Buffer])
     """Buffers that statements outside of the children, in this scope, read or write."""
+    _positions: dict[int, int] = field(default_factory=dict[int, int])
 
     def position(self, child: BlockRealize) -> int:
         """The place of a child in the order of the program."""
-        return next(i for i, item in enumerate(self.children) if item is child)
+        if not self._positions:
+            self._positions.update((id(item), i) for i, item in enumerate(self.children))
+        return self._positions[id(child)]
 
     def producers(self, child: BlockRealize) -> list[BlockRealize]:
         """The children before this one that write what it reads or writes, in the order of the program."""
@@ -142,32 +145,57 @@ class Scope:
         return sorted((c for c in found if (self.position(c) < here) is before), key=self.position)
 
 
+@dataclass
+class _Part:
+    """The facts about one statement of a scope: those that the scope gathers from all of its statements."""
+
+    children: list[BlockRealize] = field(default_factory=list[BlockRealize])
+    writes: list[tuple[Buffer, BlockRealize]] = field(default_factory=list[tuple[Buffer, BlockRealize]])
+    reads: list[tuple[Buffer, BlockRealize]] = field(default_factory=list[tuple[Buffer, BlockRealize]])
+    loose: set[Buffer] = field(default_factory=set[Buffer])
+    loop_vars: set[Var] = field(default_factory=set[Var])
+
+
+_parts: weakref.WeakKeyDictionary[Stmt, _Part] = weakref.WeakKeyDictionary()
+
+
 def scope_of(block: Block) -> Scope:
-    """The children of a block, and what they read and write."""
+    """The children of a block, and what they read and write.
+
+    The facts about each loop nest are remembered with it: after a rewrite of one, those of the others are only gathered.
+    """
     result = _scopes.get(block)
     if result is None:
-        result = Scope(block)
-        _collect(block.body, result)
-        result.loop_vars.update(loop.loop_var for loop in loops_of_scope(block.body))
-        _scopes[block] = result
+        result = _scopes[block] = Scope(block)
+        for stmt in block.body.seq if isinstance(block.body, SeqStmt) else (block.body,):
+            part = _parts.get(stmt)
+            if part is None:
+                part = _parts[stmt] = _part_of(stmt)
+            result.children += part.children
+            result.loose |= part.loose
+            result.loop_vars |= part.loop_vars
+            for table, pairs in ((result.writers, part.writes), (result.readers, part.reads)):
+                for buffer, child in pairs:
+                    table.setdefault(buffer, []).append(child)
+        for buffer in (*result.writers, *result.readers):
+            result.by_pointer.setdefault(buffer.data, set()).add(buffer)
     return result
 
 
-def _collect(body: Stmt, scope: Scope) -> None:
-    for child in _children(body):
+def _part_of(stmt: Stmt) -> _Part:
+    part = _Part()
+    for child in _children(stmt):
         if isinstance(child, BlockRealize):
-            scope.children.append(child)
+            part.children.append(child)
             used = accesses(child.block)
-            for region in used.writes:
-                scope.writers.setdefault(region.buffer, []).append(child)
-            for region in used.reads:
-                scope.readers.setdefault(region.buffer, []).append(child)
-            for region in (*used.reads, *used.writes):
-                scope.by_pointer.setdefault(region.buffer.data, set()).add(region.buffer)
+            part.writes += [(region.buffer, child) for region in used.writes]
+            part.reads += [(region.buffer, child) for region in used.reads]
             for value in (*child.iter_values, child.predicate):
-                scope.loose.update(_buffers_in(value))
+                part.loose |= _buffers_in(value)
         else:
-            scope.loose.update(_buffers_in(child))
+            part.loose |= _buffers_in(child)
+    part.loop_vars.update(loop.loop_var for loop in loops_of_scope(stmt))
+    return part
 
 
 def _children(stmt: Stmt) -> Iterator[Node]:

@@ -8,7 +8,7 @@ on the size of the program. `copy` shares everything until one of the two is cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -90,6 +90,11 @@ class ScheduleState:
         """Become the state that `other`, an earlier copy, is."""
         self.mod, self._places = other.mod, other._places
         self._shared = other._shared = True
+
+    @property
+    def places(self) -> Mapping[Key, Place]:
+        """The places of all blocks and loops."""
+        return self._places
 
     # ------------------------------------------------------------------ from random variables to statements
 

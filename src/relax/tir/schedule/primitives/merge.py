@@ -25,7 +25,7 @@ from ...stmt import BlockRealize, For, SeqStmt, Stmt
 from ..base import ScheduleBase, primitive, require_loop
 from ..conditions import analyzer_at, blocks_below, require_only_blocks
 from ..error import ARGUMENT, KIND, ORDER, STRUCTURE, ScheduleError
-from ..order import Nest, separates
+from ..interchange import Nest, separates
 from ..regions import read_regions, written_regions
 from ..rv import LoopRV
 from ..scope import accesses, scope_of

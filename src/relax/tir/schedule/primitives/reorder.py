@@ -23,7 +23,7 @@ from ...stmt import For, ForKind, Stmt
 from ..base import ScheduleBase, primitive, require_block, require_loop
 from ..conditions import blocks_below, require_chain, require_only_blocks, require_parallel
 from ..error import ARGUMENT, STRUCTURE, ScheduleError
-from ..order import Nest, require_order_free
+from ..interchange import Nest, require_order_free
 from ..rv import BlockRV, LoopRV
 
 
