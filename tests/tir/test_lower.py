@@ -441,3 +441,32 @@ def main(a: T.handle, b: T.handle):
     for size in (0, 1, 4):
         data = np.arange(size * 3, dtype="int32").reshape(size, 3)
         check(func, data, np.zeros(size, "int32"), reference=data.sum(axis=1))
+
+
+@pytest.mark.parametrize("size", [0, 1, 3])
+def test_a_loop_that_reduces_one_block_and_not_another(size):
+    """Over nothing, the sum is started, and the rows, of which there are none, are not."""
+    func = from_source(
+        """
+from relax.script import tir as T
+@T.prim_func
+def main(a: T.handle, b: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, n), "int32")
+    B = T.match_buffer(b, (n,), "int32")
+    C = T.match_buffer(c, (), "int32")
+    for i, k in T.grid(n, n):
+        with T.block("all"):
+            vi, vk = T.axis.remap("RR", [i, k])
+            with T.init():
+                C[()] = 0
+            C[()] = C[()] + A[vi, vk]
+        with T.block("rows"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = 0
+            B[vi] = B[vi] + A[vi, vk]
+"""
+    )
+    data = np.arange(size * size, dtype="int32").reshape(size, size)
+    check(func, data, np.full(size, 7, "int32"), np.array(7, "int32"), reference=data.sum())

@@ -99,7 +99,9 @@ def several(sch: Schedule, choices: Choices) -> list[LoopRV]:
     if len(found) < 2:
         raise Impossible
     first = choices.integer(0, len(found) - 2)
-    alike = [item for item in found[first:] if structural_equal(sch.get(item).extent, sch.get(found[first]).extent)]
+    alike = [
+        item for item in found[first:] if structural_equal(sch.get(item).extent, sch.get(found[first]).extent)
+    ]
     distinct = list({item.var: item for item in alike}.values())
     return distinct[: choices.integer(2, 3)] if choices.chance(90) and len(distinct) > 1 else found[:2]
 

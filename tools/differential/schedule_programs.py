@@ -155,7 +155,9 @@ class Writer:
         operator = self.choices.pick(("+", "-", "*")) if self.choices.chance(50) else None
         value = f"{x.name}[{at}] + {self.constant(1)}"
         if operator == "*":
-            value = f"T.max(T.min({x.name}[{at}], {self.constant(4)}), {self.constant(-4)}) * {self.constant(2)}"
+            value = (
+                f"T.max(T.min({x.name}[{at}], {self.constant(4)}), {self.constant(-4)}) * {self.constant(2)}"
+            )
         elif operator is not None:
             value = f"{x.name}[{at}] {operator} {y.name}[{at}]"
         self.note("elementwise")
@@ -204,7 +206,10 @@ class Writer:
         start, value = {
             "sum": (self.constant(0), f"{own} + {term}"),
             "max": (self.constant(-99), f"T.max({own}, {term})"),
-            "product": (self.constant(1), f"{own} * T.min(T.max({term}, {self.constant(-1)}), {self.constant(1)})"),
+            "product": (
+                self.constant(1),
+                f"{own} * T.min(T.max({term}, {self.constant(-1)}), {self.constant(1)})",
+            ),
             "last value": (self.constant(7), term),
         }[sort]
         self.note(sort)

@@ -71,10 +71,14 @@ def _tried(sch: Schedule, move: Move) -> bool:
     except ScheduleError as error:
         str(error)  # printing it must not fail
         if sch.mod is not before:
-            raise Failure(f"refuses: {move[0]}", "the program was changed by a primitive that was refused") from error
+            raise Failure(
+                f"refuses: {move[0]}", "the program was changed by a primitive that was refused"
+            ) from error
         return False
     except Exception as error:
-        raise Failure(f"raises: {move[0]} {type(error).__name__}", f"{error}\n{sch.trace}\n{sch.mod}") from error
+        raise Failure(
+            f"raises: {move[0]} {type(error).__name__}", f"{error}\n{sch.trace}\n{sch.mod}"
+        ) from error
     return True
 
 
@@ -152,9 +156,7 @@ def _replays(sch: Schedule, func: tir.PrimFunc) -> None:
             raise Failure(f"replays: {way} trace", f"{trace}\n{other.trace}")
 
 
-def fewer_moves(
-    text: str, cases: Sequence[Case], moves: Sequence[Move], kind: str
-) -> list[Move]:
+def fewer_moves(text: str, cases: Sequence[Case], moves: Sequence[Move], kind: str) -> list[Move]:
     """The moves without those that the failure does not need."""
     kept = list(moves)
     for number in reversed(range(len(kept))):

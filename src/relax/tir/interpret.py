@@ -251,7 +251,8 @@ class _Compiler(ExpressionCompiler):
         self.loops.append(stmt)
         body = self.stmt(stmt.body)
         self.loops.pop()
-        starts = self.starts_only(stmt) if _reduces(stmt) else _nothing
+        reduced = any(_reduces(stmt, realize) for realize in _reductions(stmt.body))
+        starts = self.starts_only(stmt) if reduced else _nothing
         var, dtype = stmt.loop_var, stmt.loop_var.dtype
         backwards = self.reverse and stmt.kind in (ForKind.PARALLEL, ForKind.VECTORIZED)
 
@@ -334,18 +335,22 @@ class _Compiler(ExpressionCompiler):
 
     def starts_only(self, stmt: Stmt) -> Run:
         """Only the inits of reduction blocks below, for loops that reduce but have no iteration."""
+        return _sequence([self.start_of(realize, stmt) for realize in _reductions(stmt)])
+
+    def start_of(self, target: BlockRealize, stmt: Stmt) -> Run:
+        """The init of a block below a statement, in the loops that do not reduce it."""
         match stmt:
-            case For() if _reduces(stmt):
-                return _let(stmt.loop_var, self.expr(stmt.min), self.starts_only(stmt.body))
+            case For() if _reduces(stmt, target):
+                return _let(stmt.loop_var, self.expr(stmt.min), self.start_of(target, stmt.body))
             case For():
                 low, extent = self.expr(stmt.min), self.expr(stmt.extent)
-                return _plain_loop(stmt.loop_var, low, extent, self.starts_only(stmt.body))
+                return _plain_loop(stmt.loop_var, low, extent, self.start_of(target, stmt.body))
             case SeqStmt(seq):
-                return _sequence([self.starts_only(s) for s in seq])
+                return _sequence([self.start_of(target, s) for s in seq if target in _reductions(s)])
             case IfThenElse(condition, then_case, _):
-                return _branch(self.expr(condition), self.starts_only(then_case), _nothing)
+                return _branch(self.expr(condition), self.start_of(target, then_case), _nothing)
             case LetStmt(var, value, body):
-                return _let(var, self.expr(value), self.starts_only(body))
+                return _let(var, self.expr(value), self.start_of(target, body))
             case BlockRealize(_, predicate, Block(init=init)) if init is not None:
                 reducing = _loops_of(stmt, "reduce")
                 kept = [self.expr(c) for c in conjuncts(predicate) if not reducing.intersection(free_vars(c))]
@@ -519,24 +524,22 @@ def _loops_of(stmt: BlockRealize, kind: str) -> set[Var]:
     return used
 
 
-def _reduces(loop: For) -> bool:
-    """True if the loop's variable feeds reduction axes alone, of a block with init directly below."""
-    stack: list[Stmt] = [loop.body]
-    while stack:
-        match stack.pop():
-            case BlockRealize() as realize:
-                feeds = loop.loop_var in _loops_of(realize, "reduce") - _loops_of(realize, "spatial")
-                if realize.block.init is not None and feeds:
-                    return True
-            case For(body=body) | LetStmt(body=body):
-                stack.append(body)
-            case SeqStmt(seq):
-                stack.extend(seq)
-            case IfThenElse(_, then_case, _):
-                stack.append(then_case)
-            case _:
-                pass
-    return False
+def _reduces(loop: For, target: BlockRealize) -> bool:
+    """True if the loop's variable feeds reduction axes of a block alone."""
+    return loop.loop_var in _loops_of(target, "reduce") - _loops_of(target, "spatial")
+
+
+def _reductions(stmt: Stmt) -> list[BlockRealize]:
+    """The blocks with init directly below a statement, in the order of the program."""
+    match stmt:
+        case BlockRealize():
+            return [] if stmt.block.init is None else [stmt]
+        case For(body=body) | LetStmt(body=body) | IfThenElse(then_case=body):
+            return _reductions(body)
+        case SeqStmt(seq):
+            return [realize for part in seq for realize in _reductions(part)]
+        case _:
+            return []
 
 
 def _garbage(dtype: DataType, count: int) -> Array:

@@ -99,3 +99,26 @@ def test_refusals(parse, refuse):
     assert "may be more than the extent n of the loop" in refuse(parse(REDUCTION), partitioned(0, 4, None))
     text = refuse(func, lambda sch: sch.parallel(sch.get_loops(sch.get_block("B"))[0]), partitioned(0, 4))
     assert "loop i is parallel" in text
+
+
+def test_inside_of_a_loop_that_reduces(parse, check, refuse):
+    def split(sch):
+        sch.split(sch.get_loops(sch.get_block("B"))[1], [3, None])
+
+    def both(sch):
+        split(sch)
+        partitioned(2, 1)(sch)
+
+    check(parse(REDUCTION), both)
+    symbolic = parse(
+        REDUCTION.replace("(n, 12)", "(n, m)")
+        .replace("T.int64(12)", "m")
+        .replace("n = T.int64()", "n, m = T.int64(), T.int64()")
+    )
+    text = refuse(
+        symbolic, lambda sch: sch.split(sch.get_loops(sch.get_block("B"))[1], [3, 2, None]), partitioned(2, 1)
+    )
+    assert (
+        "loop k_2, over which block B sums up, may have no iteration, in which case the parts would not"
+        in text
+    )

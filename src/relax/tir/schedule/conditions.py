@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from ...prim import Analyzer, free_vars
+from ...prim import Analyzer, Var, free_vars
 from ...prim.iter_map import IterMapLevel, detect_iter_map
 from ...prim.traits import has_effects
 from ..buffer import Buffer, Range
@@ -124,6 +124,29 @@ def require_complete_or_reduction(child: BlockRealize, scope: Block) -> None:
         )
 
 
+def bound_loops(child: BlockRealize, kind: str) -> set[Var]:
+    """The variables that a block's variables of a kind are bound to."""
+    pairs = zip(child.block.iter_vars, child.iter_values, strict=True)
+    return {var for iter_var, value in pairs if iter_var.iter_type == kind for var in free_vars(value)}
+
+
+def require_started(state: ScheduleState, child: BlockRealize, function: str, consequence: str) -> None:
+    """Raise if a reduction may be one over nothing, which a primitive would leave without its start."""
+    reduced = bound_loops(child, "reduce")
+    for node in state.loops(state.block_rv(child, function)):
+        if node.loop_var not in reduced:
+            continue
+        if not analyzer_at(state, LoopRV(function, node.loop_var)).can_prove(node.extent >= 1):
+            raise ScheduleError(
+                STRUCTURE,
+                f"loop {node.loop_var.name}, over which block {child.block.name_hint} sums up, may have no iteration, "
+                f"in which case {consequence} would not start the sums",
+                node,
+                child,
+                hint="decompose the reduction first",
+            )
+
+
 # ------------------------------------------------------------------------------------------ parallel iterations
 
 
@@ -234,7 +257,7 @@ def require_chain(state: ScheduleState, loops: Iterable[LoopRV]) -> list[For]:
 
 
 __all__ = [
-    "analyzer_at", "binding_problem", "blocks_below", "is_complete", "is_reduction", "loop_range",
+    "analyzer_at", "binding_problem", "blocks_below", "bound_loops", "is_complete", "is_reduction", "loop_range",
     "require_affine_binding", "require_chain", "require_complete", "require_complete_or_reduction",
-    "require_only_blocks", "require_parallel", "require_reduction",
+    "require_only_blocks", "require_parallel", "require_reduction", "require_started",
 ]  # fmt: skip

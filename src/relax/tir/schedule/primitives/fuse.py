@@ -23,7 +23,14 @@ from ....prim.intrin import floordiv, floormod
 from ...functor import substitute as substitute_in_stmt
 from ...stmt import For, ForKind, Stmt
 from ..base import ScheduleBase, primitive, require_loop
-from ..conditions import analyzer_at, blocks_below, loop_range, require_chain
+from ..conditions import (
+    analyzer_at,
+    blocks_below,
+    bound_loops,
+    loop_range,
+    require_chain,
+    require_started,
+)
 from ..error import ARGUMENT, STRUCTURE, ScheduleError
 from ..rv import LoopRV
 from .split import require_plain
@@ -47,7 +54,11 @@ def fuse(sch: ScheduleBase, *loops: LoopRV, preserve_unit_iters: bool = True) ->
         require_plain(node)
     if len(nodes) == 1:
         return loops[0]
-    _require_reduced_points(sch, loops[0], nodes)
+    fused_vars = {node.loop_var for node in nodes}
+    for child in blocks_below(nodes[-1]):
+        kinds = bound_loops(child, "reduce"), bound_loops(child, "spatial")
+        if child.block.init is not None and all(fused_vars & variables for variables in kinds):
+            require_started(sch.state, child, loops[0].function, "the fused loop")
     analyzer = analyzer_at(sch.state, loops[0])
     dtype = _widest(nodes)
     extent: PrimExpr = const(1, dtype)
@@ -64,31 +75,6 @@ def fuse(sch: ScheduleBase, *loops: LoopRV, preserve_unit_iters: bool = True) ->
     body: Stmt = substitute_in_stmt(nodes[-1].body, values)
     sch.state.replace(nodes[0], result.replace(body=body), loops[0].function)
     return LoopRV(loops[0].function, fused)
-
-
-def _require_reduced_points(sch: ScheduleBase, outer: LoopRV, nodes: Sequence[For]) -> None:
-    """Raise if a reduction over nothing would no longer be started."""
-    fused = {node.loop_var for node in nodes}
-    for child in blocks_below(nodes[-1]):
-        if child.block.init is None:
-            continue
-        bound: dict[str, set[Var]] = {"spatial": set(), "reduce": set()}
-        for iter_var, value in zip(child.block.iter_vars, child.iter_values, strict=True):
-            bound.setdefault(iter_var.iter_type, set()).update(free_vars(value))
-        if not (fused & bound["reduce"] and fused & bound["spatial"]):
-            continue
-        loops = sch.state.loops(sch.state.block_rv(child, outer.function))
-        for node in loops:
-            analyzer = analyzer_at(sch.state, LoopRV(outer.function, node.loop_var))
-            if node.loop_var in bound["reduce"] and not analyzer.can_prove(node.extent >= 1):
-                raise ScheduleError(
-                    STRUCTURE,
-                    f"loop {node.loop_var.name}, over which block {child.block.name_hint} sums up, may have no iteration, "
-                    "in which case the fused loop would not start the sums",
-                    node,
-                    child,
-                    hint="fuse loops that reduce, or loops that do not; or decompose the reduction first",
-                )
 
 
 def _widest(nodes: Iterable[For]) -> str:

@@ -17,14 +17,14 @@ the loop behind them becomes a last loop. The parts are blocks, so that each is 
 have a variable for each loop around them that they depend on.
 
 Refused: a loop that is not serial or has annotations; factors below 1, or that may be more than the loop has iterations;
-a partition of which nothing would remain in the last part.
+a loop inside of one that reduces too, if the reduction may be one over nothing, which the parts would not start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....prim import Analyzer, PrimExpr, Var, const, free_vars, is_const
+from ....prim import Analyzer, PrimExpr, Var, const, is_const
 from ...buffer import IterVar
 from ...functor import substitute
 from ...regions import complete_block
@@ -33,7 +33,7 @@ from ...statements import TRUE, seq_of
 from ...stmt import Block, BlockRealize, For, ForKind, Stmt
 from ...usage import free_vars as variables_used
 from ..base import ScheduleBase, primitive, require_loop
-from ..conditions import analyzer_at, blocks_below, loop_range
+from ..conditions import analyzer_at, blocks_below, bound_loops, loop_range, require_started
 from ..error import ARGUMENT, STRUCTURE, ScheduleError
 from ..rv import ExprRV, LoopRV
 from ..state import map_parts
@@ -63,6 +63,10 @@ def loop_partition(
     children = blocks_below(node)
     if not children:
         raise ScheduleError(STRUCTURE, f"there is no block in loop {node.loop_var.name}", node)
+    outer_vars = {around.loop_var for around in sch.state.loops(loop)[:-1]}
+    for child in children:
+        if child.block.init is not None and outer_vars & bound_loops(child, "reduce"):
+            require_started(sch.state, child, loop.function, "the parts")
     base = f"{children[0].block.name_hint}_{node.loop_var.name}"
     names = _Names(sch, loop.function)
     variables: list[Var] = []
@@ -143,9 +147,7 @@ def _loops_around(sch: ScheduleBase, loop: LoopRV) -> dict[Var, tuple[For, str]]
     result: dict[Var, tuple[For, str]] = {}
     reduced: set[Var] = set()
     for child in blocks_below(sch.state.loop(loop)):
-        for iter_var, value in zip(child.block.iter_vars, child.iter_values, strict=True):
-            if iter_var.iter_type != "spatial":
-                reduced.update(free_vars(value))
+        reduced.update(bound_loops(child, "reduce"), bound_loops(child, "opaque"))
     for node in sch.state.loops(loop)[:-1]:
         result[node.loop_var] = (node, "opaque" if node.loop_var in reduced else "spatial")
     return result
