@@ -56,6 +56,8 @@ class Writer:
     readable: list[Tensor] = field(default_factory=list)
     shared: tuple[tuple[str, ...], list[str], int] | None = None
     """Sizes and variables of the innermost loops that are open, and the number of lines when they were opened."""
+    written: dict[str, bool] = field(default_factory=dict[str, bool])
+    """What is allocated and written in the open loops; True if each iteration writes the element of its own indices."""
     count: int = 0
 
     def note(self, feature: str) -> None:
@@ -92,15 +94,40 @@ class Writer:
 
     # ------------------------------------------------------------------------------------- blocks
 
-    def block(self, name: str, dims: tuple[str, ...], kinds: str, lines: list[str], share: bool) -> list[str]:
-        """Write a block with a loop for each of its variables `v0`, `v1` …; in `lines`, `{v}` stands for their names."""
-        if share and self.shared is not None and self.shared[0] == dims and self.choices.chance(60):
+    def block(
+        self,
+        dims: tuple[str, ...],
+        kinds: str,
+        lines: list[str],
+        share: bool = True,
+        exact: bool = False,
+    ) -> None:
+        """Write a block with a loop for each of its variables `v0`, `v1` …: loops of its own, or those of the one before.
+
+        It reads and writes the elements at its own indices alone if `exact`.
+        """
+        text = "\n".join(lines)
+        used = [same for name, same in self.written.items() if f"{name}[" in text]
+        defined = (
+            all(used) and exact if used else True
+        )  # what is read of allocated storage was written before
+        name = self.name()
+        if (
+            share
+            and defined
+            and self.shared is not None
+            and self.shared[0] == dims
+            and self.choices.chance(60)
+        ):
             self.note("shared loops")
-            loops, depth = self.shared[1], 1
+            loops = self.shared[1]
         else:
-            loops, depth = [self.fresh("i") for _ in dims], 1
-            depth = self._open_loops(loops, dims)
-            self.shared = (dims, loops, depth)
+            loops = [self.fresh("i") for _ in dims]
+            self.shared = (dims, loops, self._open_loops(loops, dims))
+            self.written.clear()
+        for tensor in self.local:
+            if f"{tensor.name}[" in lines[-1].partition(" = ")[0]:
+                self.written[tensor.name] = exact
         depth = self.shared[2]
         pad = "    " * depth
         self.lines.append(f'{pad}with T.block("{name}"):')
@@ -110,7 +137,6 @@ class Writer:
         if self.guard:
             self.lines.append(f"{pad}    T.where({loops[0]} < {dims[0]})")
         self.lines += [f"{pad}    {line}" for line in lines]
-        return loops
 
     guard: bool = False
 
@@ -161,7 +187,7 @@ class Writer:
         elif operator is not None:
             value = f"{x.name}[{at}] {operator} {y.name}[{at}]"
         self.note("elementwise")
-        self.block(self.name(), dims, "S" * len(dims), [f"{out.name}[{at}] = {value}"], share=True)
+        self.block(dims, "S" * len(dims), [f"{out.name}[{at}] = {value}"], exact=True)
         self.readable.append(out)
 
     def neighbour(self) -> None:
@@ -176,21 +202,21 @@ class Writer:
             self.note("reversed")
             indices[place] = f"{dims[place]} - 1 - v{place}"
         line = f"{out.name}[{self.at(dims)}] = {x.name}[{', '.join(indices)}] + {self.constant(1)}"
-        self.block(self.name(), dims, "S" * len(dims), [line], share=True)
+        self.block(dims, "S" * len(dims), [line])
         self.readable.append(out)
 
     def transposed(self) -> None:
         dims = self.dims(2)
         x, out = self.source(dims), self.target(dims[::-1])
         self.note("transposed")
-        self.block(self.name(), dims, "SS", [f"{out.name}[v1, v0] = {x.name}[v0, v1]"], share=True)
+        self.block(dims, "SS", [f"{out.name}[v1, v0] = {x.name}[v0, v1]"])
         self.readable.append(out)
 
     def broadcast(self) -> None:
         dims = self.dims(2)
         x, y, out = self.source(dims[:1]), self.source(dims[1:]), self.target(dims)
         self.note("broadcast")
-        self.block(self.name(), dims, "SS", [f"{out.name}[v0, v1] = {x.name}[v0] + {y.name}[v1]"], share=True)
+        self.block(dims, "SS", [f"{out.name}[v0, v1] = {x.name}[v0] + {y.name}[v1]"])
         self.readable.append(out)
 
     def reduction(self) -> None:
@@ -214,7 +240,7 @@ class Writer:
         }[sort]
         self.note(sort)
         lines = ["with T.init():", f"    {own} = {start}", f"{own} = {value}"]
-        self.block(self.name(), dims, kinds, lines, share=sort != "last value")
+        self.block(dims, kinds, lines, share=sort != "last value")
         self.readable.append(out)
 
     def matmul(self) -> None:
@@ -223,16 +249,16 @@ class Writer:
         self.note("matmul")
         lines = ["with T.init():", f"    {out.name}[v0, v1] = {self.constant(0)}"]
         lines.append(f"{out.name}[v0, v1] = {out.name}[v0, v1] + {a.name}[v0, v2] * {b.name}[v2, v1]")
-        self.block(self.name(), (n, m, k), "SSR", lines, share=False)
+        self.block((n, m, k), "SSR", lines, share=False)
 
     def decomposed(self) -> None:
         """A sum whose start is a block of its own."""
         dims = self.dims(2)
         x, out = self.source(dims), self.target(dims[:1])
         self.note("decomposed")
-        self.block(self.name(), dims[:1], "S", [f"{out.name}[v0] = {self.constant(0)}"], share=False)
+        self.block(dims[:1], "S", [f"{out.name}[v0] = {self.constant(0)}"], share=False)
         line = f"{out.name}[v0] = {out.name}[v0] + {x.name}[v0, v1]"
-        self.block(self.name(), dims, "SR", [line], share=False)
+        self.block(dims, "SR", [line], share=False)
         self.readable.append(out)
 
     def update(self) -> None:
@@ -244,7 +270,7 @@ class Writer:
         self.note("update")
         at = self.at(out.dims)
         line = f"{out.name}[{at}] = {out.name}[{at}] + {self.constant(1)}"
-        self.block(self.name(), out.dims, "S" * len(out.dims), [line], share=True)
+        self.block(out.dims, "S" * len(out.dims), [line], exact=True)
         return None
 
     def nested(self) -> None:
@@ -257,7 +283,7 @@ class Writer:
                  "        w0 = T.axis.spatial({}, v0)".format(dims[0]),
                  f"        w1 = T.axis.spatial({dims[1]}, {inner})",
                  f"        {out.name}[w0, w1] = {x.name}[w0, w1] + {self.constant(1)}"]  # fmt: skip
-        self.block(self.name(), dims[:1], "S", lines, share=False)
+        self.block(dims[:1], "S", lines, share=False)
         self.shared = None
         self.readable.append(out)
 

@@ -149,6 +149,8 @@ def _decode(value: Any, variables: dict[str, Any]) -> Any:
     key, body = items[0]
     try:
         return _tagged(key, body, variables)
+    except ScheduleError:
+        raise
     except (TypeError, ValueError, KeyError) as error:
         raise _unreadable(f"{key}: {error}") from None
 
