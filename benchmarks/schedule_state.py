@@ -2,9 +2,9 @@
 
     python benchmarks/schedule_state.py [--quick] [--sizes N,N,...] [--profile]
 
-A module of N blocks, ten in a function, is scheduled by a hundred primitives; the same for one function of N blocks. The
-output is milliseconds to make the schedule, and for each kind of primitive, for each size; and the exponent of the last
-doubling: 0 is a time that does not grow. `--profile` prints where the time of the largest module goes.
+A module of N blocks, ten in a function, is scheduled by a hundred primitives; the same for one function of N blocks.
+The output is milliseconds to make the schedule, and for each kind of primitive, for each size; and the exponent of the
+last doubling: 0 is a time that does not grow. `--profile` prints where the time of the largest module goes.
 """
 
 from __future__ import annotations

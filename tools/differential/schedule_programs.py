@@ -280,7 +280,7 @@ class Writer:
         self.note("nested block")
         inner = self.fresh("i")
         lines = [f"for {inner} in range({dims[1]}):", f'    with T.block("{self.name()}"):',
-                 "        w0 = T.axis.spatial({}, v0)".format(dims[0]),
+                 f"        w0 = T.axis.spatial({dims[0]}, v0)",
                  f"        w1 = T.axis.spatial({dims[1]}, {inner})",
                  f"        {out.name}[w0, w1] = {x.name}[w0, w1] + {self.constant(1)}"]  # fmt: skip
         self.block(dims[:1], "S", lines, share=False)

@@ -68,7 +68,7 @@ def test_a_reduction_loop_is_unrolled_only(parse, check, refuse):
     func = parse(MATMUL)
     check(func, lambda sch: sch.unroll(loops(sch)[2]))
     for method in ("parallel", "vectorize"):
-        text = refuse(func, lambda sch: getattr(sch, method)(loops(sch)[2]))
+        text = refuse(func, lambda sch, method=method: getattr(sch, method)(loops(sch)[2]))
         assert f"{method}: loop k is bound to vk of block C, over which it sums up" in text
         assert "for k in range(T.int64(5)):\n            ^^^^" in text
     assert "bind: loop k is bound" in refuse(func, lambda sch: sch.bind(loops(sch)[2], "threadIdx.x"))

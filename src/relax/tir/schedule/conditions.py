@@ -151,7 +151,7 @@ def require_started(state: ScheduleState, child: BlockRealize, function: str, co
 
 
 def require_only_blocks(stmt: Placed) -> None:
-    """Raise if a loop has statements outside of blocks that store, call functions with effects, or repeat on a condition."""
+    """Raise if statements outside of blocks, in a loop, store, have effects, or repeat on a condition."""
     stack: list[Stmt] = [*parts_of(stmt)]
     while stack:
         part = stack.pop()

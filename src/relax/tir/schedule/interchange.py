@@ -6,8 +6,8 @@ only. Iterations of loops that separate all dependent blocks may be reordered fr
 keep their order relative to each other.
 
 Within one block: instances of a complete block may run in any order. Those of a reduction block may, if the loops that
-its reduction variables are bound to keep their order, or if what it computes does not depend on the order: sums (of which
-the language leaves the order open), minima and maxima, and products of integers.
+its reduction variables are bound to keep their order, or if what it computes does not depend on the order: sums (of
+which the language leaves the order open), minima and maxima, and products of integers.
 """
 
 from __future__ import annotations

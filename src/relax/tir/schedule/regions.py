@@ -51,8 +51,8 @@ def in_own_slab(writes: Box, reads: Box, var: Var, analyzer: Analyzer, domain: R
     """True if dimensions are cut into slabs by a loop's variable, and what is read lies in the slab that is written.
 
     The slab of an iteration is the range it writes. Either each next one begins behind the end of the one before, in
-    some dimension; or the slabs of several dimensions together tell the iterations apart, as ``f // m`` and ``f % m`` do,
-    for which the values of the variable, `domain`, are needed.
+    some dimension; or the slabs of several dimensions together tell the iterations apart, as ``f // m`` and ``f % m``
+    do, for which the values of the variable, `domain`, are needed.
     """
     pairs = [
         (written, read)

@@ -22,8 +22,8 @@ from .base import DebugMask, ScheduleBase
 from .error import ARGUMENT, Level, ScheduleError
 from .primitives.add_unit_loop import add_unit_loop
 from .primitives.annotate import annotate, unannotate
-from .primitives.for_kind import bind, parallel, unroll, vectorize
 from .primitives.enter_postproc import enter_postproc
+from .primitives.for_kind import bind, parallel, unroll, vectorize
 from .primitives.fuse import fuse
 from .primitives.loop_partition import loop_partition
 from .primitives.merge import merge

@@ -26,7 +26,6 @@ from ..stmt import Block, BlockRealize, BufferStore, Evaluate, For, SeqStmt, Stm
 from ..usage import free_vars as variables_used
 from .state import parts_of
 
-
 N = TypeVar("N", bound=Node)
 
 
@@ -162,7 +161,7 @@ _parts: weakref.WeakKeyDictionary[Stmt, _Part] = weakref.WeakKeyDictionary()
 def scope_of(block: Block) -> Scope:
     """The children of a block, and what they read and write.
 
-    The facts about each loop nest are remembered with it: after a rewrite of one, those of the others are only gathered.
+    The facts about each loop nest are remembered with it; after a rewrite of one, those of the others are gathered.
     """
     result = _scopes.get(block)
     if result is None:

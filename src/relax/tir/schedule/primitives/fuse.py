@@ -10,15 +10,15 @@ The iterations keep their order. But a loop of no iterations that reduces still 
 is also bound to data-parallel variables does not.
 
 Refused: loops that do not stand directly inside each other, outermost first; a loop that is not serial or has
-annotations; one whose bounds depend on a loop that it is fused with; loops that reduce, which may have no iterations, with
-loops that do not.
+annotations; one whose bounds depend on a loop that it is fused with; loops that reduce, which may have no iterations,
+with loops that do not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ....prim import PrimExpr, Var, const, free_vars, is_const, substitute
+from ....prim import PrimExpr, Var, const, free_vars, is_const
 from ....prim.intrin import floordiv, floormod
 from ...functor import substitute as substitute_in_stmt
 from ...stmt import For, ForKind, Stmt
@@ -83,7 +83,7 @@ def _widest(nodes: Iterable[For]) -> str:
 
 
 def _digits(fused: Var, nodes: Sequence[For], preserve_unit_iters: bool) -> list[PrimExpr]:
-    """The values of the loops' variables by the fused one: its digits, the innermost first found, given outermost first."""
+    """The values of the loops' variables: the digits of the fused one, outermost first."""
     result: list[PrimExpr] = []
     below: PrimExpr = const(1, fused.dtype)
     for place, node in enumerate(reversed(nodes)):

@@ -12,12 +12,12 @@
                                                             vi = T.axis.spatial(n, i_1 + 4)
                                                             B[vi] = A[vi]
 
-`factors` are the numbers of iterations of the loops; at most one is None, which is what the others leave. What is left of
-the loop behind them becomes a last loop. The parts are blocks, so that each is scheduled in a scope of its own; they
+`factors` are the numbers of iterations of the loops; at most one is None, which is what the others leave. What is left
+of the loop behind them becomes a last loop. The parts are blocks, so that each is scheduled in a scope of its own; they
 have a variable for each loop around them that they depend on.
 
-Refused: a loop that is not serial or has annotations; factors below 1, or that may be more than the loop has iterations;
-a loop inside of one that reduces too, if the reduction may be one over nothing, which the parts would not start.
+Refused: a loop that is not serial or has annotations; factors below 1, or that may be more than the loop has
+iterations; a loop inside of one that reduces, if the reduction may be one over nothing, which the parts would not start.
 """
 
 from __future__ import annotations

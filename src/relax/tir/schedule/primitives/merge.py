@@ -9,13 +9,14 @@
 
 The loops around them, up to the statement that is around all, are merged with them.
 
-Refused: loops that are not serial or have annotations; nests that differ in depth, or in the bounds of a loop; nests that do
-not stand directly behind each other, or whose loops contain something beside the next loop; statements outside of
-blocks; a block that touches elements which a block of another nest writes in another iteration.
+Refused: loops that are not serial or have annotations; nests that differ in depth, or in the bounds of a loop; nests
+that do not stand directly behind each other, or whose loops contain something beside the next loop; statements outside
+of blocks; a block that touches elements which a block of another nest writes in another iteration.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from ....prim import PrimExpr, Var
@@ -87,7 +88,7 @@ def _nest(sch: ScheduleBase, loop: LoopRV, around: Placed) -> list[For]:
     start = next((i + 1 for i, node in enumerate(nodes) if node is around), 0)
     nest = nodes[start:]
     require_only_blocks(nest[0])
-    for outer, inner in zip(nest, nest[1:], strict=False):
+    for outer, inner in itertools.pairwise(nest):
         if outer.body is not inner:
             raise ScheduleError(
                 STRUCTURE,

@@ -7,9 +7,9 @@
 Loops between those that are named keep their places. A reduction may be computed in another order if it is a sum, a
 minimum, a maximum or a product of integers.
 
-Refused: loops of which one does not stand directly inside the next (others of the chain may stand between); a loop
-that would stand outside of one its bounds depend on; blocks below that are neither complete nor reductions, or that depend
-on each other across iterations; statements outside of blocks.
+Refused: loops that are no part of one chain of loops directly inside each other; a loop that would stand outside of one
+its bounds depend on; blocks below that are neither complete nor reductions, or that depend on each other across
+iterations; statements outside of blocks.
 
     vi, vj = T.axis.remap("SS", [i, j])          vj, vi = T.axis.remap("SS", [j, i])
 """

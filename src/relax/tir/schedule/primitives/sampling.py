@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from ....prim import IntImm
 from ..base import ScheduleBase, query, require_loop
@@ -152,10 +152,11 @@ def _require_count(n: int, limit: int) -> None:
 
 def _adapted(sch: ScheduleBase, extent: int, n: int, decision: Any) -> list[int]:
     """The tiles of a decision, made to fit an extent."""
-    if not isinstance(decision, (list, tuple)) or len(decision) != n:  # pyright: ignore[reportUnknownArgumentType]
+    values = cast("list[Any]", decision) if isinstance(decision, (list, tuple)) else []
+    if len(values) != n:
         raise ScheduleError(ARGUMENT, f"the decision must be a list of {n} tiles, found {decision!r}")
     tiles: list[int] = []
-    for value in reversed(decision[1:]):  # pyright: ignore[reportUnknownVariableType]
+    for value in reversed(values[1:]):
         tile = sch.integer(value)
         tile = tile if tile >= 1 and extent % tile == 0 else extent
         tiles.insert(0, tile)
