@@ -470,3 +470,28 @@ def main(a: T.handle, b: T.handle, c: T.handle):
     )
     data = np.arange(size * size, dtype="int32").reshape(size, size)
     check(func, data, np.full(size, 7, "int32"), np.array(7, "int32"), reference=data.sum())
+
+
+@pytest.mark.parametrize("size", [0, 1, 3])
+def test_a_condition_on_rows_holds_for_their_start_too(size):
+    """The condition mentions a size that the reduction axis mentions as well."""
+    func = from_source(
+        """
+from relax.script import tir as T
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, n), "int32")
+    B = T.match_buffer(b, (n,), "int32")
+    for ko, ki, i in T.grid(T.int64(2), (n + 1) // 2, n + 2):
+        with T.block("B"):
+            vi = T.axis.spatial(n, i)
+            vk = T.axis.reduce(n, ko * ((n + 1) // 2) + ki)
+            T.where(i < n and ko * ((n + 1) // 2) + ki < n)
+            with T.init():
+                B[vi] = 0
+            B[vi] = B[vi] + A[vi, vk]
+"""
+    )
+    data = np.arange(size * size, dtype="int32").reshape(size, size)
+    check(func, data, np.full(size, 7, "int32"), reference=data.sum(axis=1))

@@ -123,7 +123,7 @@ class Writer:
             loops = self.shared[1]
         else:
             loops = [self.fresh("i") for _ in dims]
-            self.shared = (dims, loops, self._open_loops(loops, dims))
+            self.shared = (dims, loops, self._open_loops(loops, dims, kinds))
             self.written.clear()
         for tensor in self.local:
             if f"{tensor.name}[" in lines[-1].partition(" = ")[0]:
@@ -140,9 +140,9 @@ class Writer:
 
     guard: bool = False
 
-    def _open_loops(self, loops: list[str], dims: tuple[str, ...]) -> int:
+    def _open_loops(self, loops: list[str], dims: tuple[str, ...], kinds: str) -> int:
         """Write the loops of a block; the depth of what is in them."""
-        self.guard = bool(dims) and self.choices.chance(8)
+        self.guard = kinds[:1] == "S" and self.choices.chance(8)
         if not dims:
             return 0
         if self.guard:

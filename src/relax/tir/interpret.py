@@ -337,22 +337,24 @@ class _Compiler(ExpressionCompiler):
         """Only the inits of reduction blocks below, for loops that reduce but have no iteration."""
         return _sequence([self.start_of(realize, stmt) for realize in _reductions(stmt)])
 
-    def start_of(self, target: BlockRealize, stmt: Stmt) -> Run:
-        """The init of a block below a statement, in the loops that do not reduce it."""
+    def start_of(self, target: BlockRealize, stmt: Stmt, reducing: frozenset[Var] = frozenset()) -> Run:
+        """The init of a block below a statement, in the loops that do not reduce it; `reducing` are those that do."""
         match stmt:
             case For() if _reduces(stmt, target):
-                return _let(stmt.loop_var, self.expr(stmt.min), self.start_of(target, stmt.body))
+                inner = self.start_of(target, stmt.body, reducing | {stmt.loop_var})
+                return _let(stmt.loop_var, self.expr(stmt.min), inner)
             case For():
                 low, extent = self.expr(stmt.min), self.expr(stmt.extent)
-                return _plain_loop(stmt.loop_var, low, extent, self.start_of(target, stmt.body))
+                return _plain_loop(stmt.loop_var, low, extent, self.start_of(target, stmt.body, reducing))
             case SeqStmt(seq):
-                return _sequence([self.start_of(target, s) for s in seq if target in _reductions(s)])
+                return _sequence(
+                    [self.start_of(target, s, reducing) for s in seq if target in _reductions(s)]
+                )
             case IfThenElse(condition, then_case, _):
-                return _branch(self.expr(condition), self.start_of(target, then_case), _nothing)
+                return _branch(self.expr(condition), self.start_of(target, then_case, reducing), _nothing)
             case LetStmt(var, value, body):
-                return _let(var, self.expr(value), self.start_of(target, body))
+                return _let(var, self.expr(value), self.start_of(target, body, reducing))
             case BlockRealize(_, predicate, Block(init=init)) if init is not None:
-                reducing = _loops_of(stmt, "reduce")
                 kept = [self.expr(c) for c in conjuncts(predicate) if not reducing.intersection(free_vars(c))]
                 bind, start = self.block_variables(stmt), self.stmt(init)
                 starts = self.reduce_starts(stmt.block)

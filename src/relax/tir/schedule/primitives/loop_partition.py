@@ -17,7 +17,7 @@ of the loop behind them becomes a last loop. The parts are blocks, so that each 
 have a variable for each loop around them that they depend on.
 
 Refused: a loop that is not serial or has annotations; factors below 1, or that may be more than the loop has
-iterations; a loop inside of one that reduces, if the reduction may be one over nothing, which the parts would not start.
+iterations; a loop inside of one that reduces, if the sum may be one over nothing, which the parts would not start.
 """
 
 from __future__ import annotations
