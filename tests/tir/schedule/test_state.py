@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
+
 import pytest
 
 from relax.ir import IRModule, children_of
@@ -121,3 +124,14 @@ def test_a_copy_costs_nothing_until_it_is_changed(parse):
     parallel(copy, copy.get_block("B3"))
     assert copy.state.places is not sch.state.places
     assert "T.parallel" not in sch.mod.script()
+
+
+def test_the_benchmark_schedules_each_kind_of_module():
+    path = Path(__file__).parents[3] / "benchmarks" / "schedule_state.py"
+    spec = importlib.util.spec_from_file_location("schedule_state", path)
+    benchmark = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(benchmark)
+    for make in benchmark.KINDS.values():
+        rows = benchmark.schedule(make(10))
+        assert {"Schedule", "split", "reorder", "fuse", "parallel", "copy"} <= set(rows)
+        assert all(value >= 0 for value in rows.values())

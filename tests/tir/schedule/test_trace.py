@@ -11,7 +11,7 @@ import pytest
 from relax import ir, tir
 from relax.ir import IRModule, assert_structural_equal, save_json
 from relax.tir import Schedule, ScheduleError
-from relax.tir.schedule import Instruction, InstructionKind, Trace
+from relax.tir.schedule import Instruction, InstructionKind, Trace, base
 
 MATMUL = """
 @T.prim_func
@@ -400,3 +400,28 @@ def test_show(sch, capsys):
     shown = capsys.readouterr().out
     assert shown.startswith("# from relax.script")
     assert shown.endswith(TEXT)
+
+
+def test_functions_become_index_maps(func, monkeypatch):
+    """A primitive is given functions: the trace has what they are, or what the primitive says that they are."""
+
+    @base.primitive
+    def move(sch, block, index_map, other=None):
+        if callable(other):
+            sch.recorded["other"] = tir.IndexMap.from_func(other, ndim=2)
+
+    monkeypatch.setattr(Schedule, "move", move, raising=False)
+    try:
+        sch = Schedule(func)
+        sch.move(sch.get_block("C"), lambda i, j: (j, i), other=lambda *indices: indices[::-1])
+        last = "sch.move(block=b0, index_map=lambda i, j: (j, i), other=lambda indices0, indices1: (indices1, indices0))"
+        assert sch.trace.as_python()[-1] == last
+        for other in (Schedule(func), Schedule(func)):
+            Trace.apply_json_to_schedule(json.loads(json.dumps(sch.trace.as_json())), other)
+            assert other.trace.as_python() == sch.trace.as_python()
+        sch.move(sch.get_block("C"), lambda *indices: indices)
+        with pytest.raises(ScheduleError, match="argument index_map: a function cannot be written"):
+            str(sch.trace)
+        sch.trace.apply_to_schedule(Schedule(func))
+    finally:
+        del base.PRIMITIVES["move"]
