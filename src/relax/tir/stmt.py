@@ -62,6 +62,8 @@ def _plain(value: Any) -> Any:
         return bool(value.value) if value.dtype.is_bool else value.value
     if isinstance(value, (FloatImm, StringImm)):
         return value.value
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in cast("dict[Any, Any]", value).items()}
     if isinstance(value, list):
         value = tuple(cast("list[Any]", value))
     return (
