@@ -11,20 +11,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from ...prim import Analyzer, free_vars
+from ...prim import free_vars
 from ...prim.iter_map import IterMapLevel, detect_iter_map
-from ..buffer import Buffer, Range
+from ..buffer import Buffer
 from ..stmt import Block, BlockRealize, For
 from .error import BINDING, KIND, ORDER, STRUCTURE, ScheduleError
+from .facts import analyzer_at, loop_range
 from .regions import in_own_slab, read_regions, relaxed_box, written_regions
 from .rv import BlockRV, LoopRV
 from .scope import accesses, complete_problem, reduction_problem, scope_of
 from .state import Placed, ScheduleState, parts_of
-
-
-def loop_range(loop: For) -> Range:
-    """The values of a loop's variable."""
-    return Range.from_min_extent(loop.min, loop.extent)
 
 
 def blocks_below(stmt: Placed) -> list[BlockRealize]:
@@ -38,23 +34,6 @@ def blocks_below(stmt: Placed) -> list[BlockRealize]:
         else:
             stack.extend(reversed(parts_of(node)))
     return result
-
-
-def analyzer_at(state: ScheduleState, rv: BlockRV | LoopRV, inclusive: bool = False) -> Analyzer:
-    """The facts that hold at a block or loop: the ranges of loops and block variables around it; with `inclusive`,
-    its own too.
-    """
-    analyzer = Analyzer()
-    around = state.ancestors(rv)[::-1]
-    for stmt in [*around, state.placed(rv)] if inclusive else around:
-        if isinstance(stmt, For):
-            analyzer.bind(stmt.loop_var, loop_range(stmt))
-        else:
-            for iter_var in stmt.block.iter_vars:
-                if iter_var.dom is not None:
-                    analyzer.bind(iter_var.var, iter_var.dom)
-            analyzer.assume(stmt.predicate)
-    return analyzer
 
 
 # ------------------------------------------------------------------------------------------ bindings

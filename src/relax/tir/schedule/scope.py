@@ -21,7 +21,8 @@ from ...prim.traits import has_effects
 from ..buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
 from ..functor import StmtExprVisitor
 from ..regions import block_access_region
-from ..stmt import Block, BlockRealize, BufferStore, Evaluate, Stmt
+from ..stmt import Block, BlockRealize, BufferStore, Evaluate, For, LetStmt, Stmt
+from ..usage import undefined_vars
 from .state import parts_of
 
 
@@ -33,6 +34,8 @@ class Accesses:
     writes: tuple[BufferRegion, ...]
     opaque: bool
     """True if the body calls functions with effects, or hands a pointer on."""
+    variables: tuple[Var, ...] = ()
+    """The variables used that the block does not bind, the pointers of buffers among them."""
 
     @property
     def read_buffers(self) -> set[Buffer]:
@@ -56,7 +59,7 @@ def accesses(block: Block) -> Accesses:
         if opaque:  # what is behind a call is only known from what the block says
             reads = (*reads, *(r for r in block.reads if all(r.buffer is not s.buffer for s in reads)))
             writes = (*writes, *(w for w in block.writes if all(w.buffer is not s.buffer for s in writes)))
-        result = _accesses[block] = Accesses(reads, writes, opaque)
+        result = _accesses[block] = Accesses(reads, writes, opaque, tuple(undefined_vars(block)))
     return result
 
 
@@ -91,6 +94,8 @@ class Scope:
     readers: dict[Buffer, list[BlockRealize]] = field(default_factory=dict[Buffer, "list[BlockRealize]"])
     loose: set[Buffer] = field(default_factory=set[Buffer])
     """Buffers that statements outside of the children, in this scope, read or write."""
+    variables: set[Var] = field(default_factory=set[Var])
+    """The variables of loops and lets in this scope."""
 
     def position(self, child: BlockRealize) -> int:
         """The place of a child in the order of the program."""
@@ -127,6 +132,7 @@ def scope_of(block: Block) -> Scope:
     if result is None:
         result = Scope(block)
         _collect(block.body, result)
+        result.variables.update(_bound_around(block.body))
         _scopes[block] = result
     return result
 
@@ -144,6 +150,17 @@ def _collect(body: Stmt, scope: Scope) -> None:
                 scope.loose.update(_buffers_in(value))
         else:
             scope.loose.update(_buffers_in(child))
+
+
+def _bound_around(stmt: Stmt) -> Iterator[Var]:
+    """The variables that statements of a scope, outside of its children, bind."""
+    if isinstance(stmt, For):
+        yield stmt.loop_var
+    elif isinstance(stmt, LetStmt):
+        yield stmt.var
+    if not isinstance(stmt, BlockRealize):
+        for part in parts_of(stmt):
+            yield from _bound_around(part)
 
 
 def _children(stmt: Stmt) -> Iterator[Node]:
@@ -263,6 +280,9 @@ def _common_problem(child: BlockRealize, scope: Block) -> str | None:
     if used.opaque:
         return "it calls a function with effects, or has a while loop"
     siblings = scope_of(scope)
+    outer = next((var for var in used.variables if var in siblings.variables), None)
+    if outer is not None:
+        return f"its body uses the variable {outer.name} of a loop around it, and not through a variable of its own"
     for region in used.writes:
         others = [c for c in siblings.writers.get(region.buffer, ()) if c is not child]
         if others:
