@@ -15,6 +15,7 @@ from ...prim import free_vars
 from ...prim.iter_map import IterMapLevel, detect_iter_map
 from ..buffer import Buffer
 from ..stmt import Block, BlockRealize, For
+from .cover import covers
 from .error import BINDING, KIND, ORDER, STRUCTURE, ScheduleError
 from .facts import analyzer_at, loop_range
 from .regions import in_own_slab, read_regions, relaxed_box, written_regions
@@ -109,7 +110,8 @@ def require_parallel(state: ScheduleState, loop: LoopRV) -> None:
     """Raise unless the iterations of a loop may run in any order, and at the same time.
 
     Every block below is complete or a reduction block, bound affinely; the loop is bound to data-parallel variables
-    only; a block that reads what another one below the loop writes reads it in the iteration that wrote it.
+    only; a block that reads what another one below the loop writes reads it in the iteration that wrote it: the loop's
+    variable cuts the buffer into slabs, or each iteration writes first what it reads of a buffer used in it only.
     """
     node = state.loop(loop)
     scope = state.scope(loop).block
@@ -139,12 +141,39 @@ def _require_separate(state: ScheduleState, loop: LoopRV, node: For, scope: Bloc
             box = relaxed_box(region, child, _loops_inside(state, child, loop))
             for other in children:
                 touched = [*read_regions(other, buffer), *written_regions(other, buffer)]
-                if other is child and (is_complete(child, scope) or _is_private(state, buffer, loop)):
-                    continue  # what is written twice is written with the same values
+                if touched and _is_written_again(state, loop, child, other, buffer):
+                    continue
                 for item in touched:
                     seen = relaxed_box(item, other, _loops_inside(state, other, loop))
                     if not in_own_slab(box, seen, loop.var, analyzer):
                         raise _shared_between_iterations(loop, node, child, other, buffer)
+
+
+def _is_written_again(
+    state: ScheduleState, loop: LoopRV, writer: BlockRealize, other: BlockRealize, buffer: Buffer
+) -> bool:
+    """True if each iteration writes itself what it reads, into storage of its own, or the values that others write.
+
+    A complete block writes the same values whenever it writes an element; a reduction block has others meanwhile.
+    """
+    complete = is_complete(writer, state.scope(loop).block)
+    if other is writer:
+        return complete or _has_own_storage(state, buffer, loop)
+    own = _is_private(state, buffer, loop) if complete else _has_own_storage(state, buffer, loop)
+    return own and covers(state, loop.function, writer, other, buffer)
+
+
+def _has_own_storage(state: ScheduleState, buffer: Buffer, loop: LoopRV) -> bool:
+    """True if lowering gives each iteration storage of its own for a buffer: see `transform.plan_buffer_allocation`."""
+    if not _is_private(state, buffer, loop):
+        return False
+    return buffer.scope.startswith("local") or not any(
+        loop.var in set(free_vars(end))
+        for child in blocks_below(state.loop(loop))
+        for region in [*read_regions(child, buffer), *written_regions(child, buffer)]
+        for interval in relaxed_box(region, child, _loops_inside(state, child, loop))
+        for end in interval or (loop.var,)
+    )
 
 
 def _shared_between_iterations(

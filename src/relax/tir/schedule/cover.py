@@ -25,11 +25,10 @@ from ...prim import (
     const,
     free_vars,
     is_const,
-    prove,
     simplify,
     substitute,
 )
-from ..buffer import Buffer
+from ..buffer import Buffer, IterVar
 from ..statements import conjuncts
 from ..stmt import AllocBuffer, AttrStmt, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from .facts import analyzer_at, loop_range
@@ -151,11 +150,11 @@ def _ranged(analyzer: Analyzer, loops: Iterable[For]) -> Analyzer:
 
 
 def _dense(
-    value: PrimExpr, loops: Sequence[For], analyzer: Analyzer, ranged: Analyzer
+    value: PrimExpr, loops: Sequence[For], analyzer: Analyzer, ranged: Analyzer, exact: bool = False
 ) -> tuple[PrimExpr, PrimExpr] | None:
     """The least and greatest value of an expression that takes all values between; None if it may leave gaps.
 
-    `ranged` knows the ranges of the loops too.
+    `ranged` knows the ranges of the loops too. With `exact`, it must take each value once.
     """
     if not loops:
         return value, value
@@ -178,6 +177,8 @@ def _dense(
         last = position == len(terms) - 1
         if not (analyzer.can_prove(factor >= 1) and analyzer.can_prove(factor <= room)):
             return None
+        if exact and not analyzer.can_prove(factor.equal(room)):
+            return None
         if not last and not analyzer.can_prove(extent >= 1):
             return None
         room = simplify(room + factor * (extent - 1).astype(factor.dtype))
@@ -197,7 +198,7 @@ def _at_point(
         for rest, shown in ((difference - same, moved), (difference + same, -moved)):
             remainder = simplify(rest)
             if inner.isdisjoint(free_vars(remainder)):
-                return type(condition)(simplify(shown + remainder), const(0, difference.dtype))
+                return condition.replace(a=simplify(shown + remainder), b=const(0, difference.dtype))
     return None
 
 
@@ -283,12 +284,27 @@ def sums_up_over(realize: BlockRealize, variables: set[Var]) -> bool:
 # ------------------------------------------------------------------------------------------ domains
 
 
-def domain_conditions(realize: BlockRealize, points: Sequence[Var]) -> list[PrimExpr]:
-    """The conditions of a point to be in the domains of a block's variables."""
+def domain_points(
+    realize: BlockRealize, loops: Sequence[For], points: Sequence[Var], analyzer: Analyzer
+) -> list[PrimExpr] | None:
+    """The values that a block's variables take in the iterations of loops, as conditions on points: see `image`."""
+    return image(realize.iter_values, loops, tuple(conjuncts(realize.predicate)), points, analyzer)
+
+
+def stays_in_domain(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> bool:
+    """True if the values of a block's variables are in their domains in all iterations of loops."""
+    facts = _ranged(analyzer, loops)
+    for condition in conjuncts(realize.predicate):
+        facts.assume(condition)
+    return all(facts.can_prove(c) for c in domain_conditions(realize.block, realize.iter_values))
+
+
+def domain_conditions(block: Block, values: Sequence[PrimExpr]) -> list[PrimExpr]:
+    """The conditions of values to be in the domains of a block's variables."""
     result: list[PrimExpr] = []
-    for iter_var, point in zip(realize.block.iter_vars, points, strict=True):
+    for iter_var, value in zip(block.iter_vars, values, strict=True):
         if iter_var.dom is not None:
-            result += [point >= iter_var.dom.min, point < iter_var.dom.min + iter_var.dom.extent]
+            result += [value >= iter_var.dom.min, value < iter_var.dom.min + iter_var.dom.extent]
     return result
 
 
@@ -296,12 +312,34 @@ def implied(facts: Analyzer, premises: Iterable[PrimExpr], conclusions: Iterable
     """True if conclusions hold wherever the facts and premises do."""
     assuming = facts.copy()
     for premise in premises:
-        if prove(premise) is not True:
-            assuming.assume(premise)
-    return all(is_const(c, 1) or assuming.can_prove(c) for c in conclusions)
+        assuming.assume(premise)
+    return all(assuming.can_prove(conclusion) for conclusion in conclusions)
+
+
+def sums_once(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> bool:
+    """True if a reduction block adds every step once, whenever it sums up an element.
+
+    From the outermost loop on that a reduction variable is bound to, no two iterations are for the same values.
+    """
+    start = next((i for i, loop in enumerate(loops) if sums_up_over(realize, {loop.loop_var})), None)
+    if start is None:
+        return all(v.iter_type == "spatial" or _is_one(v) for v in realize.block.iter_vars)
+    inner = loops[start:]
+    ranged = _ranged(analyzer, inner)
+    used: set[Var] = set()
+    for value in realize.iter_values:
+        own = [loop for loop in inner if loop.loop_var in set(free_vars(value))]
+        if used & {loop.loop_var for loop in own} or _dense(value, own, analyzer, ranged, exact=True) is None:
+            return False
+        used |= {loop.loop_var for loop in own}
+    return all(loop.loop_var in used or analyzer.can_prove(loop.extent <= 1) for loop in inner)
+
+
+def _is_one(iter_var: IterVar) -> bool:
+    return iter_var.dom is not None and is_const(iter_var.dom.extent, 1)
 
 
 __all__ = [
-    "Store", "covers", "domain_conditions", "fresh_points", "image", "implied", "shared_loops", "stores_of",
-    "sums_up_over",
+    "Store", "covers", "domain_conditions", "domain_points", "fresh_points", "image", "implied", "shared_loops",
+    "stays_in_domain", "stores_of", "sums_once", "sums_up_over",
 ]  # fmt: skip

@@ -31,4 +31,10 @@ def analyzer_at(state: ScheduleState, rv: BlockRV | LoopRV, inclusive: bool = Fa
     return analyzer
 
 
-__all__ = ["analyzer_at", "loop_range"]
+def outer_facts(state: ScheduleState, block: BlockRV) -> Analyzer:
+    """The facts that hold in the scope of a block, outside of all its loops."""
+    scope = state.scope(block)
+    return analyzer_at(state, state.block_rv(scope, block.function), inclusive=True)
+
+
+__all__ = ["analyzer_at", "loop_range", "outer_facts"]

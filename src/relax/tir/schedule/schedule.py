@@ -20,6 +20,7 @@ from ..stmt import BlockRealize, For, PrimFunc
 from .base import DebugMask, ScheduleBase
 from .error import ARGUMENT, Level, ScheduleError
 from .primitives.annotate import annotate, unannotate
+from .primitives.compute_at import compute_at
 from .primitives.for_kind import bind, parallel, unroll, vectorize
 from .primitives.queries import (
     get_block,
@@ -30,6 +31,7 @@ from .primitives.queries import (
     get_producers,
     work_on,
 )
+from .primitives.reverse_compute_at import reverse_compute_at
 from .primitives.split import split
 from .rv import BlockRV, ExprRV, LoopRV
 from .trace import Trace
@@ -130,6 +132,9 @@ class Schedule(ScheduleBase):
     vectorize = vectorize
     unroll = unroll
     bind = bind
+
+    compute_at = compute_at
+    reverse_compute_at = reverse_compute_at
 
     annotate = annotate
     unannotate = unannotate
