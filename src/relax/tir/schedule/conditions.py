@@ -109,16 +109,15 @@ def require_complete_or_reduction(child: BlockRealize, scope: Block) -> None:
 def require_parallel(state: ScheduleState, loop: LoopRV) -> None:
     """Raise unless the iterations of a loop may run in any order, and at the same time.
 
-    Every block below is complete or a reduction block, bound affinely; the loop is bound to data-parallel variables
-    only; a block that reads what another one below the loop writes reads it in the iteration that wrote it: the loop's
-    variable cuts the buffer into slabs, or each iteration writes first what it reads of a buffer used in it only.
+    Every block below is complete or a reduction block; the loop is bound to data-parallel variables only; a block that
+    reads what another one below the loop writes reads it in the iteration that wrote it: the loop's variable cuts the
+    buffer into slabs, or each iteration writes first what it reads of a buffer used in it only. Bindings need not be
+    affine: a complete block that runs twice for the same values writes the same, and a reduction block needs slabs.
     """
     node = state.loop(loop)
     scope = state.scope(loop).block
     for child in blocks_below(node):
-        rv = state.block_rv(child, loop.function)
         require_complete_or_reduction(child, scope)
-        require_affine_binding(state, rv)
         for iter_var, value in zip(child.block.iter_vars, child.iter_values, strict=True):
             if iter_var.iter_type != "spatial" and loop.var in set(free_vars(value)):
                 raise ScheduleError(

@@ -28,8 +28,9 @@ from ...prim import (
     simplify,
     substitute,
 )
+from ...prim.iter_map import IterMapLevel, detect_iter_map
 from ..buffer import Buffer, IterVar
-from ..statements import conjuncts
+from ..statements import conjunction, conjuncts
 from ..stmt import AllocBuffer, AttrStmt, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from .facts import analyzer_at, loop_range
 from .regions import read_regions
@@ -113,6 +114,46 @@ def image(
 
     Every point that fulfils the conditions is reached, and no other is.
     """
+    conditions = tuple(conditions)
+    result = _image_of_sums(values, loops, conditions, points, analyzer)
+    return _image_of_digits(values, loops, conditions, points, analyzer) if result is None else result
+
+
+def _image_of_digits(
+    values: Sequence[PrimExpr],
+    loops: Sequence[For],
+    conditions: Iterable[PrimExpr],
+    points: Sequence[Var],
+    analyzer: Analyzer,
+) -> list[PrimExpr] | None:
+    """The image of values that are digits of loop variables, as fused loops have them."""
+    inner = {loop.loop_var: loop_range(loop) for loop in loops}
+    outside = [c for c in conditions if set(inner).isdisjoint(free_vars(c))]
+    inside = [c for c in conditions if not set(inner).isdisjoint(free_vars(c))]
+    level = IterMapLevel.Surjective
+    mapped = detect_iter_map(values, inner, conjunction(inside), level, False, analyzer=analyzer)
+    if mapped.errors:
+        return None
+    result = outside
+    for index, point in zip(mapped.indices, points, strict=True):
+        if not index.args:
+            result.append(point.equal(index.base))
+            continue
+        (digit,) = index.args
+        if not is_const(digit.scale, 1):
+            return None
+        result += [index.base <= point, point < index.base + digit.extent]
+    return result
+
+
+def _image_of_sums(
+    values: Sequence[PrimExpr],
+    loops: Sequence[For],
+    conditions: Iterable[PrimExpr],
+    points: Sequence[Var],
+    analyzer: Analyzer,
+) -> list[PrimExpr] | None:
+    """The image of values that are sums of loop variables, whose terms may overlap."""
     inner = {loop.loop_var for loop in loops}
     ranged = _ranged(analyzer, loops)
     used: set[Var] = set()
@@ -150,11 +191,11 @@ def _ranged(analyzer: Analyzer, loops: Iterable[For]) -> Analyzer:
 
 
 def _dense(
-    value: PrimExpr, loops: Sequence[For], analyzer: Analyzer, ranged: Analyzer, exact: bool = False
+    value: PrimExpr, loops: Sequence[For], analyzer: Analyzer, ranged: Analyzer
 ) -> tuple[PrimExpr, PrimExpr] | None:
     """The least and greatest value of an expression that takes all values between; None if it may leave gaps.
 
-    `ranged` knows the ranges of the loops too. With `exact`, it must take each value once.
+    `ranged` knows the ranges of the loops too.
     """
     if not loops:
         return value, value
@@ -176,8 +217,6 @@ def _dense(
     for position, (factor, extent) in enumerate(terms):
         last = position == len(terms) - 1
         if not (analyzer.can_prove(factor >= 1) and analyzer.can_prove(factor <= room)):
-            return None
-        if exact and not analyzer.can_prove(factor.equal(room)):
             return None
         if not last and not analyzer.can_prove(extent >= 1):
             return None
@@ -324,15 +363,13 @@ def sums_once(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -
     start = next((i for i, loop in enumerate(loops) if sums_up_over(realize, {loop.loop_var})), None)
     if start is None:
         return all(v.iter_type == "spatial" or _is_one(v) for v in realize.block.iter_vars)
-    inner = loops[start:]
-    ranged = _ranged(analyzer, inner)
-    used: set[Var] = set()
-    for value in realize.iter_values:
-        own = [loop for loop in inner if loop.loop_var in set(free_vars(value))]
-        if used & {loop.loop_var for loop in own} or _dense(value, own, analyzer, ranged, exact=True) is None:
-            return False
-        used |= {loop.loop_var for loop in own}
-    return all(loop.loop_var in used or analyzer.can_prove(loop.extent <= 1) for loop in inner)
+    inner = {loop.loop_var: loop_range(loop) for loop in loops[start:]}
+    conditions = [c for c in conjuncts(realize.predicate) if not set(inner).isdisjoint(free_vars(c))]
+    level = IterMapLevel.Injective
+    mapped = detect_iter_map(
+        realize.iter_values, inner, conjunction(conditions), level, False, analyzer=analyzer
+    )
+    return not mapped.errors
 
 
 def _is_one(iter_var: IterVar) -> bool:

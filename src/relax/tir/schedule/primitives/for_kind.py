@@ -3,7 +3,7 @@
     for i in range(16):        sch.parallel(i)        for i in T.parallel(16):
 
 Refused by all but unroll: a loop whose iterations depend on each other. Such a loop is bound to a reduction variable,
-or has blocks that are neither complete nor reductions, are not bound affinely, or exchange elements between iterations.
+or has blocks that are neither complete nor reductions, or exchange elements between iterations.
 """
 
 from __future__ import annotations
