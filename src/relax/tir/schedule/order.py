@@ -96,13 +96,20 @@ def require_intermediate(state: ScheduleState, block: BlockRV) -> None:
 # ------------------------------------------------------------------------------------------ settled blocks
 
 
-def require_settled(state: ScheduleState, function: str, child: BlockRealize) -> None:
-    """Raise unless a block is settled: see the docstring of the module."""
-    _require_settled(state, function, child, scope_at(state, state.block_rv(child, function)), set())
+def require_settled(
+    state: ScheduleState, function: str, child: BlockRealize, buffers: set[Buffer] | None = None
+) -> None:
+    """Raise unless a block is settled, in so far as it reads some buffers: see the docstring of the module."""
+    _require_settled(state, function, child, scope_at(state, state.block_rv(child, function)), set(), buffers)
 
 
 def _require_settled(
-    state: ScheduleState, function: str, child: BlockRealize, scope: Scope, seen: set[int]
+    state: ScheduleState,
+    function: str,
+    child: BlockRealize,
+    scope: Scope,
+    seen: set[int],
+    buffers: set[Buffer] | None,
 ) -> None:
     if id(child) in seen:
         return
@@ -111,6 +118,8 @@ def _require_settled(
     loops = state.loops(state.block_rv(child, function))
     for region in accesses(child.block).reads:
         buffer = region.buffer
+        if buffers is not None and buffer not in buffers:
+            continue
         if buffer in scope.loose:
             raise ScheduleError(
                 ORDER,
@@ -130,7 +139,7 @@ def _require_settled(
                     writer,
                 )
             require_cover(state, function, writer, child, buffer)
-            _require_settled(state, function, writer, scope, seen)
+            _require_settled(state, function, writer, scope, seen, None)
 
 
 def require_cover(

@@ -21,6 +21,7 @@ from .base import DebugMask, ScheduleBase
 from .error import ARGUMENT, Level, ScheduleError
 from .primitives.annotate import annotate, unannotate
 from .primitives.compute_at import compute_at
+from .primitives.compute_inline import compute_inline
 from .primitives.for_kind import bind, parallel, unroll, vectorize
 from .primitives.queries import (
     get_block,
@@ -32,6 +33,7 @@ from .primitives.queries import (
     work_on,
 )
 from .primitives.reverse_compute_at import reverse_compute_at
+from .primitives.reverse_compute_inline import reverse_compute_inline
 from .primitives.split import split
 from .rv import BlockRV, ExprRV, LoopRV
 from .trace import Trace
@@ -134,6 +136,8 @@ class Schedule(ScheduleBase):
     bind = bind
 
     compute_at = compute_at
+    compute_inline = compute_inline
+    reverse_compute_inline = reverse_compute_inline
     reverse_compute_at = reverse_compute_at
 
     annotate = annotate
