@@ -8,25 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...ir import DataType
 from ...prim import Analyzer, IntImm, PrimExpr, Var, const, free_vars, is_const, simplify, substitute
 from ...prim.intrin import floordiv, floormod
 from ...prim.iter_map import IterMapLevel, IterMark, IterSplitExpr, IterSumExpr, detect_iter_map
-from ..stmt import Block
-from .place import as_dtype
+from ..buffer import IterVar, Range
+
+
+def as_dtype(expr: PrimExpr, dtype: DataType) -> PrimExpr:
+    """An integer expression in another dtype."""
+    if expr.dtype == dtype:
+        return expr
+    return const(expr.value, dtype) if isinstance(expr, IntImm) else expr.astype(dtype)
 
 
 def inverse_of(
-    block: Block, indices: Sequence[PrimExpr], points: Sequence[PrimExpr]
+    iter_vars: Sequence[IterVar], indices: Sequence[PrimExpr], points: Sequence[PrimExpr]
 ) -> dict[Var, PrimExpr] | None:
-    """The values of a block's variables for which its indices are `points`; None if indices do not decide them."""
-    domains = {v.var: v.dom for v in block.iter_vars if v.dom is not None}
-    if len(domains) < len(block.iter_vars):
+    """The values of a block's variables for which indices are `points`; None if the indices do not decide them."""
+    domains = {v.var: v.dom for v in iter_vars if v.dom is not None}
+    if len(domains) < len(iter_vars):
         return None
     mapped = detect_iter_map(indices, domains, True, IterMapLevel.Injective, False)
     if mapped.errors:
         return None
     marks: dict[IterMark, PrimExpr] = {}
-    for index, point in zip(mapped.indices, points, strict=True):
+    places = [Var(f"p{i}", index.dtype) for i, index in enumerate(indices)]
+    for index, point in zip(mapped.indices, places, strict=True):
         if not _take_apart(index, point, marks):
             return None
     result: dict[Var, PrimExpr] = {}
@@ -46,7 +54,10 @@ def inverse_of(
             if not is_const(dom.extent, 1):
                 return None
             result[var] = as_dtype(dom.min, var.dtype)
-    return result if _is_inverse(block, indices, points, result) else None
+    if not _is_inverse(domains, dict(zip(places, indices, strict=True)), result):
+        return None
+    at = {place: as_dtype(point, place.dtype) for place, point in zip(places, points, strict=True)}
+    return {var: simplify(substitute(value, at)) for var, value in result.items()}
 
 
 def _take_apart(index: IterSumExpr, point: PrimExpr, marks: dict[IterMark, PrimExpr]) -> bool:
@@ -69,16 +80,12 @@ def _add(arg: IterSplitExpr, digit: PrimExpr, marks: dict[IterMark, PrimExpr]) -
     marks[arg.source] = marks[arg.source] + part if arg.source in marks else part
 
 
-def _is_inverse(
-    block: Block, indices: Sequence[PrimExpr], points: Sequence[PrimExpr], values: dict[Var, PrimExpr]
-) -> bool:
+def _is_inverse(domains: dict[Var, Range], indices: dict[Var, PrimExpr], values: dict[Var, PrimExpr]) -> bool:
     """True if, at the indices for any values of a block's variables in their domains, the inverse gives them."""
     analyzer = Analyzer()
-    for iter_var in block.iter_vars:
-        if iter_var.dom is not None:
-            analyzer.bind(iter_var.var, iter_var.dom)
-    variables = {point: index for point, index in zip(points, indices, strict=True) if isinstance(point, Var)}
-    return all(analyzer.can_prove_equal(substitute(value, variables), var) for var, value in values.items())
+    for var, dom in domains.items():
+        analyzer.bind(var, dom)
+    return all(analyzer.can_prove_equal(substitute(value, indices), var) for var, value in values.items())
 
 
-__all__ = ["inverse_of"]
+__all__ = ["as_dtype", "inverse_of"]

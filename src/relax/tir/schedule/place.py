@@ -23,6 +23,7 @@ from ...prim import (
     const,
     free_vars,
     is_const,
+    prove,
     simplify,
     substitute,
 )
@@ -33,6 +34,7 @@ from ..regions import Interval, bounds_of
 from ..statements import conjunction
 from ..stmt import Block, BlockRealize, For, ForKind, SeqStmt, Stmt
 from .error import ARGUMENT, ScheduleError
+from .inverse import as_dtype, inverse_of
 from .order import blocks_in, scope_at
 from .regions import Box, relaxed_box
 from .rv import LoopRV
@@ -97,10 +99,30 @@ def solve_domain(block: Block, region: BufferRegion, box: Box, touching: bool) -
     With `touching`, those for which some part of the region is in it. A value outside of the answer never is; of
     those in it, some may not be.
     """
-    return [
-        _solve(v.var, block, region, box, touching) if v.iter_type == "spatial" else None
-        for v in block.iter_vars
-    ]
+    exact = _at_points(block, region, box)
+    result: Domain = []
+    for iter_var in block.iter_vars:
+        value = exact.get(iter_var.var)
+        if iter_var.iter_type != "spatial":
+            result.append(None)
+        elif value is not None:
+            result.append((value, value))
+        else:
+            result.append(_solve(iter_var.var, block, region, box, touching))
+    return result
+
+
+def _at_points(block: Block, region: BufferRegion, box: Box) -> dict[Var, PrimExpr]:
+    """The values of a block's variables that the dimensions decide in which a box has one index; none if they do not."""
+    indices: list[PrimExpr] = []
+    points: list[PrimExpr] = []
+    for extent, interval in zip(region.region, box, strict=True):
+        if interval is not None and is_const(extent.extent, 1) and prove(interval[0].equal(interval[1])):
+            indices.append(extent.min)
+            points.append(interval[0])
+    used = {var for index in indices for var in free_vars(index)}
+    variables = [v for v in block.iter_vars if v.var in used]
+    return inverse_of(variables, indices, points) or {}
 
 
 def _solve(var: Var, block: Block, region: BufferRegion, box: Box, touching: bool) -> Interval | None:
@@ -220,13 +242,6 @@ def _clipped(
     return (low, high), low_open, high_open
 
 
-def as_dtype(expr: PrimExpr, dtype: DataType) -> PrimExpr:
-    """An integer expression in another dtype."""
-    if expr.dtype == dtype:
-        return expr
-    return const(expr.value, dtype) if isinstance(expr, IntImm) else expr.astype(dtype)
-
-
 # ------------------------------------------------------------------------------------------ among statements
 
 
@@ -261,6 +276,6 @@ def chosen_place(index: int, first: int, last: int, node: For) -> int:
 
 
 __all__ = [
-    "Domain", "as_dtype", "box_below", "children_of_body", "chosen_place", "last_writer", "nest",
+    "Domain", "box_below", "children_of_body", "chosen_place", "last_writer", "nest",
     "solve_domain", "union", "within",
 ]  # fmt: skip

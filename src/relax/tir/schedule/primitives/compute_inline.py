@@ -112,7 +112,7 @@ def _inverse(
     """Variables for the indices of an element, and the values of the block's variables in terms of them."""
     realize = state.realize(block)
     points = [Var(f"i{k}", index.dtype) for k, index in enumerate(store.indices)]
-    values = inverse_of(realize.block, store.indices, points)
+    values = inverse_of(realize.block.iter_vars, store.indices, points)
     if values is None:
         raise ScheduleError(
             BINDING,

@@ -156,10 +156,10 @@ def _require_same_values(
     if second is None or not (implied(analyzer, first, second) and implied(analyzer, second, first)):
         raise ScheduleError(
             BINDING,
-            f"block {name} would not run for the same values of its variables at the new place: it does not read, in "
-            "the iterations of the loop, elements that are written there one after the other",
+            f"block {name} would not run for the same values of its variables at the new place: the parts that iterations "
+            "of the loop write are not the parts that it reads",
             old,
-            hint="choose a loop further outside",
+            hint="choose a loop further outside, or other factors where loops are split",
         )
     if any(v.iter_type == "reduce" for v in old.block.iter_vars):
         for realize, around in ((old, old_loops), (new, loops)):

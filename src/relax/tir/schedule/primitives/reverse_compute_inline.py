@@ -152,7 +152,7 @@ def _values(realize: BlockRealize, written: BufferStore) -> tuple[dict[Var, Prim
     if not all(structural_equal(load.indices, first) for load in loads):
         raise ScheduleError(STRUCTURE, f"block {name} reads buffer {buffer.name} at several places", realize)
     points = fresh_points(first)
-    values = inverse_of(realize.block, first, points)
+    values = inverse_of(realize.block.iter_vars, first, points)
     if values is None:
         raise ScheduleError(
             BINDING,
