@@ -29,11 +29,12 @@ from ...prim import (
     substitute,
 )
 from ...prim.iter_map import IterMapLevel, detect_iter_map
-from ..buffer import Buffer, IterVar
+from ..buffer import Buffer, IterVar, Range
 from ..statements import conjunction, conjuncts
 from ..stmt import AllocBuffer, AttrStmt, Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from .facts import analyzer_at, loop_range
-from .regions import read_regions
+from .inverse import inverse_of
+from .regions import read_regions, reads_memory
 from .rv import BlockRV
 from .state import ScheduleState
 
@@ -104,7 +105,7 @@ def image(
     values: Sequence[PrimExpr],
     loops: Sequence[For],
     conditions: Iterable[PrimExpr],
-    points: Sequence[Var],
+    points: Sequence[PrimExpr],
     analyzer: Analyzer,
 ) -> list[PrimExpr] | None:
     """The points that expressions reach in the iterations of loops, as conditions on `points`; None if not known.
@@ -123,7 +124,7 @@ def _image_of_digits(
     values: Sequence[PrimExpr],
     loops: Sequence[For],
     conditions: Iterable[PrimExpr],
-    points: Sequence[Var],
+    points: Sequence[PrimExpr],
     analyzer: Analyzer,
 ) -> list[PrimExpr] | None:
     """The image of values that are digits of loop variables, as fused loops have them."""
@@ -150,7 +151,7 @@ def _image_of_sums(
     values: Sequence[PrimExpr],
     loops: Sequence[For],
     conditions: Iterable[PrimExpr],
-    points: Sequence[Var],
+    points: Sequence[PrimExpr],
     analyzer: Analyzer,
 ) -> list[PrimExpr] | None:
     """The image of values that are sums of loop variables, whose terms may overlap."""
@@ -226,7 +227,7 @@ def _dense(
 
 
 def _at_point(
-    condition: PrimExpr, values: Sequence[PrimExpr], points: Sequence[Var], inner: set[Var]
+    condition: PrimExpr, values: Sequence[PrimExpr], points: Sequence[PrimExpr], inner: set[Var]
 ) -> PrimExpr | None:
     """A comparison of an expression that is some point plus or minus what the loops do not change, of that point."""
     if not isinstance(condition, CompareExpr) or not condition.a.dtype.is_integer:
@@ -276,17 +277,33 @@ def covers(
     analyzer = _consumer_facts(state, target)
     values = {v.var: w for v, w in zip(consumer.block.iter_vars, consumer.iter_values, strict=True)}
     for region in read_regions(consumer, buffer):
-        points = fresh_points([extent.min for extent in region.region])
         facts = analyzer.copy()
-        for point, extent, size in zip(points, region.region, buffer.shape, strict=True):
-            low = substitute(extent.min, values)
-            facts.assume(point >= low)
-            facts.assume(point < low + substitute(extent.extent, values))
+        points = [_point_in(extent, values, facts) for extent in region.region]
+        for point, size in zip(points, buffer.shape, strict=True):
             facts.assume(point >= 0)
             facts.assume(point < size)
-        if not any(_writes_point(store, points, shared, facts) for store in stores):
+        if not (
+            any(_writes_point(store, points, shared, facts) for store in stores)
+            or _is_written_by_one(producer, outer[count:], buffer, points, shared, facts)
+        ):
             return False
     return True
+
+
+def _point_in(extent: Range, values: Mapping[Var, PrimExpr], facts: Analyzer) -> PrimExpr:
+    """An index that stands for any in a range, as facts say: the range's only one, or a variable.
+
+    The range is over variables that have `values`.
+    """
+    low = substitute(extent.min, values)
+    point = Var("p", low.dtype)
+    if reads_memory(low) or reads_memory(extent.extent):
+        return point
+    if is_const(extent.extent, 1):
+        return low
+    facts.assume(point >= low)
+    facts.assume(point < low + substitute(extent.extent, values))
+    return point
 
 
 def _consumer_facts(state: ScheduleState, rv: BlockRV) -> Analyzer:
@@ -297,19 +314,52 @@ def _consumer_facts(state: ScheduleState, rv: BlockRV) -> Analyzer:
     return analyzer
 
 
-def _writes_point(store: Store, points: Sequence[Var], shared: set[Var], facts: Analyzer) -> bool:
-    """True if a point with some facts is among the elements that a store writes.
+def _runs(loops: Iterable[For], shared: set[Var], facts: Analyzer) -> Analyzer:
+    """Facts with those that loops have iterations whose lengths no other loop decides.
 
-    Loops of lengths that no other loop decides are taken to have iterations: otherwise the store is never made, and
-    nobody can tell what is read.
+    Otherwise the store in them is never made, and nobody can tell what is read.
     """
-    variables = shared | {loop.loop_var for loop in store.loops}
+    loops = tuple(loops)
+    variables = shared | {loop.loop_var for loop in loops}
     runs = facts.copy()
-    for loop in store.loops:
+    for loop in loops:
         if variables.isdisjoint(free_vars(loop.extent)):
             runs.assume(loop.extent >= 1)
+    return runs
+
+
+def _writes_point(store: Store, points: Sequence[PrimExpr], shared: set[Var], facts: Analyzer) -> bool:
+    """True if a point with some facts is among the elements that a store writes."""
+    runs = _runs(store.loops, shared, facts)
     constraints = image(store.indices, store.loops, store.conditions, points, runs)
     return constraints is not None and all(runs.can_prove(constraint) for constraint in constraints)
+
+
+def _is_written_by_one(
+    producer: BlockRealize,
+    loops: Sequence[For],
+    buffer: Buffer,
+    points: Sequence[PrimExpr],
+    shared: set[Var],
+    facts: Analyzer,
+) -> bool:
+    """True if a block runs for the values of its variables for which it writes a point with some facts."""
+    block = producer.block
+    body = block.body.seq if isinstance(block.body, SeqStmt) else (block.body,)
+    store = next((stmt for stmt in body if isinstance(stmt, BufferStore) and stmt.buffer is buffer), None)
+    if store is None or block.match_buffers:
+        return False
+    values = inverse_of([v for v in block.iter_vars if v.iter_type == "spatial"], store.indices, points)
+    if values is None:
+        return False
+    at = [values.get(v.var, v.dom.min) for v in block.iter_vars if v.dom is not None]
+    indices = [substitute(index, values) for index in store.indices]
+    runs = _runs(loops, shared, facts)
+    constraints = domain_points(producer, loops, at, runs)
+    if constraints is None:
+        return False
+    constraints += [index.equal(point) for index, point in zip(indices, points, strict=True)]
+    return all(runs.can_prove(constraint) for constraint in constraints)
 
 
 def sums_up_over(realize: BlockRealize, variables: set[Var]) -> bool:
@@ -324,7 +374,7 @@ def sums_up_over(realize: BlockRealize, variables: set[Var]) -> bool:
 
 
 def domain_points(
-    realize: BlockRealize, loops: Sequence[For], points: Sequence[Var], analyzer: Analyzer
+    realize: BlockRealize, loops: Sequence[For], points: Sequence[PrimExpr], analyzer: Analyzer
 ) -> list[PrimExpr] | None:
     """The values that a block's variables take in the iterations of loops, as conditions on points: see `image`."""
     return image(realize.iter_values, loops, tuple(conjuncts(realize.predicate)), points, analyzer)

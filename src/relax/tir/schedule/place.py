@@ -36,7 +36,7 @@ from ..stmt import Block, BlockRealize, For, ForKind, SeqStmt, Stmt
 from .error import ARGUMENT, ScheduleError
 from .inverse import as_dtype, inverse_of
 from .order import blocks_in, scope_at
-from .regions import Box, relaxed_box
+from .regions import Box, reads_memory, relaxed_box
 from .rv import LoopRV
 from .state import ScheduleState
 
@@ -85,7 +85,9 @@ def box_below(state: ScheduleState, loop: LoopRV, realize: BlockRealize, region:
     inner = scope_at(state, loop).variables - {item.loop_var for item in loops[:depth]}
     box = relaxed_box(region, realize, loops[depth:])
     return [
-        None if interval is None or any(inner & set(free_vars(end)) for end in interval) else interval
+        None
+        if interval is None or any(inner & set(free_vars(end)) or reads_memory(end) for end in interval)
+        else interval
         for interval in box
     ]
 
@@ -113,7 +115,7 @@ def solve_domain(block: Block, region: BufferRegion, box: Box, touching: bool) -
 
 
 def _at_points(block: Block, region: BufferRegion, box: Box) -> dict[Var, PrimExpr]:
-    """The values of a block's variables that the dimensions decide in which a box has one index; none if they do not."""
+    """The values of a block's variables that are decided by those dimensions in which a box has one index."""
     indices: list[PrimExpr] = []
     points: list[PrimExpr] = []
     for extent, interval in zip(region.region, box, strict=True):

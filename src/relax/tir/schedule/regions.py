@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from ...prim import Analyzer, PrimExpr, Var, free_vars, substitute
-from ..buffer import Buffer, BufferRegion
+from ...prim import Analyzer, Call, PrimExpr, Var, free_vars, post_order, substitute
+from ..buffer import Buffer, BufferLoad, BufferRegion
 from ..regions import Interval, bounds_of
 from ..stmt import BlockRealize, For
 from .scope import accesses
@@ -34,6 +34,13 @@ def relaxed_box(region: BufferRegion, realize: BlockRealize, inner: Iterable[For
         high = bounds_of(substitute(extent.min + extent.extent - 1, values), domain)
         box.append(None if low is None or high is None else (low[0], high[1]))
     return box
+
+
+def reads_memory(expr: PrimExpr) -> bool:
+    """True if a value is read from a buffer or given by a call: it may be another one at another place."""
+    found: list[PrimExpr] = []
+    post_order(expr, lambda part: found.append(part) if isinstance(part, (BufferLoad, Call)) else None)
+    return bool(found)
 
 
 def written_regions(realize: BlockRealize, buffer: Buffer) -> list[BufferRegion]:
@@ -66,4 +73,12 @@ def _in_slab(written: Interval, read: Interval, var: Var, analyzer: Analyzer) ->
     return all(analyzer.can_prove(condition) for condition in conditions)
 
 
-__all__ = ["Box", "in_own_slab", "loop_domain", "read_regions", "relaxed_box", "written_regions"]
+__all__ = [
+    "Box",
+    "in_own_slab",
+    "loop_domain",
+    "read_regions",
+    "reads_memory",
+    "relaxed_box",
+    "written_regions",
+]

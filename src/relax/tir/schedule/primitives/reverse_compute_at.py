@@ -156,8 +156,8 @@ def _require_same_values(
     if second is None or not (implied(analyzer, first, second) and implied(analyzer, second, first)):
         raise ScheduleError(
             BINDING,
-            f"block {name} would not run for the same values of its variables at the new place: the parts that iterations "
-            "of the loop write are not the parts that it reads",
+            f"block {name} would not run for the same values of its variables at the new place: the parts that "
+            "iterations of the loop write are not the parts that it reads",
             old,
             hint="choose a loop further outside, or other factors where loops are split",
         )
