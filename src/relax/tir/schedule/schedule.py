@@ -23,6 +23,7 @@ from .primitives.annotate import annotate, unannotate
 from .primitives.compute_at import compute_at
 from .primitives.compute_inline import compute_inline
 from .primitives.for_kind import bind, parallel, unroll, vectorize
+from .primitives.pad_einsum import pad_einsum
 from .primitives.queries import (
     get_block,
     get_child_blocks,
@@ -138,6 +139,7 @@ class Schedule(ScheduleBase):
     compute_at = compute_at
     compute_inline = compute_inline
     reverse_compute_inline = reverse_compute_inline
+    pad_einsum = pad_einsum
     reverse_compute_at = reverse_compute_at
 
     annotate = annotate
