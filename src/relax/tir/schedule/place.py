@@ -190,6 +190,8 @@ def nest(
         )
         (low, high), low_open, high_open = _clipped(interval, whole, dtype, analyzer)
         extent = analyzer.simplify(high - low + 1)
+        if not analyzer.can_prove(extent >= 0):
+            extent = maximum(extent, const(0, extent.dtype))
         if is_const(extent, 1) and not preserve_unit_loops:
             value = low
         else:

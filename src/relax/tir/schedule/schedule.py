@@ -22,6 +22,7 @@ from .error import ARGUMENT, Level, ScheduleError
 from .primitives.annotate import annotate, unannotate
 from .primitives.compute_at import compute_at
 from .primitives.compute_inline import compute_inline
+from .primitives.decompose_padding import decompose_padding
 from .primitives.for_kind import bind, parallel, unroll, vectorize
 from .primitives.pad_einsum import pad_einsum
 from .primitives.queries import (
@@ -140,6 +141,7 @@ class Schedule(ScheduleBase):
     compute_inline = compute_inline
     reverse_compute_inline = reverse_compute_inline
     pad_einsum = pad_einsum
+    decompose_padding = decompose_padding
     reverse_compute_at = reverse_compute_at
 
     annotate = annotate
