@@ -36,6 +36,7 @@ from .primitives.queries import (
 )
 from .primitives.reverse_compute_at import reverse_compute_at
 from .primitives.reverse_compute_inline import reverse_compute_inline
+from .primitives.rolling_buffer import rolling_buffer
 from .primitives.split import split
 from .rv import BlockRV, ExprRV, LoopRV
 from .trace import Trace
@@ -142,6 +143,7 @@ class Schedule(ScheduleBase):
     reverse_compute_inline = reverse_compute_inline
     pad_einsum = pad_einsum
     decompose_padding = decompose_padding
+    rolling_buffer = rolling_buffer
     reverse_compute_at = reverse_compute_at
 
     annotate = annotate
