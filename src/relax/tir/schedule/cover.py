@@ -165,11 +165,11 @@ def _image_of_sums(
         if interval is None or used & variables:
             return None
         used |= variables
-        low, high = interval
+        low, high, runs = interval
         result += [point.equal(low)] if low is high else [low <= point, point <= high]
+        result += runs
     unused = {loop.loop_var: loop.min for loop in loops if loop.loop_var not in used}
-    if not all(analyzer.can_prove(loop.extent >= 1) for loop in loops if loop.loop_var in unused):
-        return None
+    result += [loop.extent >= 1 for loop in loops if loop.loop_var in unused]
     for condition in conditions:
         variables = inner & set(free_vars(condition))
         if not variables:
@@ -193,13 +193,14 @@ def _ranged(analyzer: Analyzer, loops: Iterable[For]) -> Analyzer:
 
 def _dense(
     value: PrimExpr, loops: Sequence[For], analyzer: Analyzer, ranged: Analyzer
-) -> tuple[PrimExpr, PrimExpr] | None:
+) -> tuple[PrimExpr, PrimExpr, list[PrimExpr]] | None:
     """The least and greatest value of an expression that takes all values between; None if it may leave gaps.
 
-    `ranged` knows the ranges of the loops too.
+    The third result is the condition that there are such values, where the first two do not tell. `ranged` knows the
+    ranges of the loops too.
     """
     if not loops:
-        return value, value
+        return value, value, []
     variables = {loop.loop_var for loop in loops}
     terms: list[tuple[PrimExpr, PrimExpr]] = []
     low = value
@@ -215,15 +216,16 @@ def _dense(
         terms.append((simplify(-factor) if downwards else factor, loop.extent))
     terms.sort(key=lambda term: term[0].value if isinstance(term[0], IntImm) else 1 << 62)
     room: PrimExpr = const(1, value.dtype)
+    runs: list[PrimExpr] = []
     for position, (factor, extent) in enumerate(terms):
-        last = position == len(terms) - 1
         if not (analyzer.can_prove(factor >= 1) and analyzer.can_prove(factor <= room)):
             return None
-        if not last and not analyzer.can_prove(extent >= 1):
-            return None
+        last = position == len(terms) - 1
+        if not (last and analyzer.can_prove(factor.equal(room))):  # else nothing lies between the ends
+            runs.append(extent >= 1)
         room = simplify(room + factor * (extent - 1).astype(factor.dtype))
     low = analyzer.simplify(low)
-    return low, analyzer.simplify(low + room - 1)
+    return low, analyzer.simplify(low + room - 1), runs
 
 
 def _at_point(
@@ -380,6 +382,27 @@ def domain_points(
     return image(realize.iter_values, loops, tuple(conjuncts(realize.predicate)), points, analyzer)
 
 
+def sums_all(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> bool:
+    """True if a reduction block takes all steps in the domains of its reduction variables."""
+    reduced = [
+        (v, value)
+        for v, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+        if v.iter_type != "spatial"
+    ]
+    used = {var for _, value in reduced for var in free_vars(value)}
+    inner = [loop for loop in loops if loop.loop_var in used]
+    conditions = [c for c in conjuncts(realize.predicate) if not used.isdisjoint(free_vars(c))]
+    points = fresh_points([value for _, value in reduced])
+    reached = image([value for _, value in reduced], inner, conditions, points, analyzer)
+    domain = [
+        condition
+        for (v, _), p in zip(reduced, points, strict=True)
+        if v.dom is not None
+        for condition in (p >= v.dom.min, p < v.dom.min + v.dom.extent)
+    ]
+    return reached is not None and implied(analyzer, domain, reached)
+
+
 def stays_in_domain(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> bool:
     """True if the values of a block's variables are in their domains in all iterations of loops."""
     facts = _ranged(analyzer, loops)
@@ -428,5 +451,5 @@ def _is_one(iter_var: IterVar) -> bool:
 
 __all__ = [
     "Store", "covers", "domain_conditions", "domain_points", "fresh_points", "image", "implied", "shared_loops",
-    "stays_in_domain", "stores_of", "sums_once", "sums_up_over",
+    "stays_in_domain", "stores_of", "sums_all", "sums_once", "sums_up_over",
 ]  # fmt: skip

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from ...prim import Analyzer
 from ..stmt import BlockRealize
-from .cover import domain_conditions, domain_points, fresh_points, implied, stays_in_domain, sums_once
+from .cover import (
+    domain_conditions,
+    domain_points,
+    fresh_points,
+    implied,
+    stays_in_domain,
+    sums_all,
+    sums_once,
+)
 from .error import BINDING, ScheduleError
 from .facts import outer_facts
 from .rv import BlockRV
@@ -37,7 +45,7 @@ def require_whole_domain(state: ScheduleState, block: BlockRV) -> None:
     reached = domain_points(realize, loops, points, analyzer)
     if reached is not None and implied(analyzer, domain_conditions(realize.block, points), reached):
         return
-    if any(v.iter_type == "reduce" for v in realize.block.iter_vars) or not _reads_inside(realize, analyzer):
+    if not sums_all(realize, loops, analyzer) or not _reads_inside(realize, analyzer):
         reason = "" if reached is not None else ": its values are no affine map of its loops"
         raise ScheduleError(
             BINDING,
