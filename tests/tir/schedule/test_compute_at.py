@@ -453,3 +453,31 @@ def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
         "block B may read elements of buffer P that block P has not written before in the same iterations"
         in text
     )
+
+
+def test_a_sum_over_a_halo_moves_twice(parse, check):
+    func = parse("""
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n + 2, 3), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    P = T.alloc_buffer((n + 2,), "float32")
+    for i, k in T.grid(n + 2, 3):
+        with T.block("P"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                P[vi] = T.float32(0)
+            P[vi] = P[vi] + A[vi, vk]
+    for i in range(n):
+        with T.block("B"):
+            vi = T.axis.spatial(n, i)
+            B[vi] = P[vi] * P[vi + 2]
+""")
+
+    def steps(sch):
+        outer, inner = sch.split(sch.get_loops(sch.get_block("B"))[0], [None, 4])
+        sch.compute_at(sch.get_block("P"), outer)
+        sch.compute_at(sch.get_block("P"), inner)
+
+    check(func, steps)
