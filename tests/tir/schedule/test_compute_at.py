@@ -481,3 +481,57 @@ def main(a: T.handle, b: T.handle):
         sch.compute_at(sch.get_block("P"), inner)
 
     check(func, steps)
+
+
+BLOCKS = """
+@T.prim_func
+def main(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+    P = T.alloc_buffer((64,), "float32")
+    for i in range(4):
+        with T.block("P"):
+            vi = T.axis.spatial(4, i)
+            for j in range(16):
+                with T.block("inner"):
+                    vj = T.axis.spatial(16, j)
+                    P[vi * 16 + vj] = A[vi * 16 + vj] * T.float32(2)
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            for j in range(16):
+                with T.block("inner_1"):
+                    vj = T.axis.spatial(16, j)
+                    B[vi * 16 + vj] = P[63 - vi * 16 - vj]
+"""
+
+
+def test_blocks_of_blocks_move_as_wholes(parse, check):
+    check(parse(BLOCKS), at("B", 0))
+
+    def back(sch):
+        sch.reverse_compute_at(sch.get_block("B"), sch.get_loops(sch.get_block("P"))[0])
+
+    check(parse(BLOCKS), back)
+
+
+def test_several_results(parse, check):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((9, 5), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((8,), "int32")):
+    V = T.alloc_buffer((9,), "float32")
+    I = T.alloc_buffer((9,), "int32")
+    for i, k in T.grid(9, 5):
+        with T.block("P"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                V[vi] = T.float32(-100)
+                I[vi] = -1
+            I[vi] = T.Select(A[vi, vk] > V[vi], vk, I[vi])
+            V[vi] = T.max(V[vi], A[vi, vk])
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = V[vi]
+            C[vi] = I[vi + 1]
+""")
+    check(func, at("B", 0))
+    check(func, at("B", 0, 3))

@@ -86,14 +86,14 @@ def forget_buffer(state: ScheduleState, block: BlockRV, buffer: Buffer) -> None:
 
 def uses_buffer(child: BlockRealize, buffer: Buffer) -> bool:
     """True if a block loads, stores, views or hands on a buffer."""
-    found = False
+    used = False
 
     def look(node: object) -> None:
-        nonlocal found
-        found = found or node is buffer or node is buffer.data
+        nonlocal used
+        used = used or node is buffer or node is buffer.data
 
     pre_order_visit(child, look)
-    return found
+    return used
 
 
 def remove_block(state: ScheduleState, realize: BlockRealize, function: str) -> None:

@@ -38,9 +38,9 @@ def relaxed_box(region: BufferRegion, realize: BlockRealize, inner: Iterable[For
 
 def reads_memory(expr: PrimExpr) -> bool:
     """True if a value is read from a buffer or given by a call: it may be another one at another place."""
-    found: list[PrimExpr] = []
-    post_order(expr, lambda part: found.append(part) if isinstance(part, (BufferLoad, Call)) else None)
-    return bool(found)
+    reads: list[PrimExpr] = []
+    post_order(expr, lambda part: reads.append(part) if isinstance(part, (BufferLoad, Call)) else None)
+    return bool(reads)
 
 
 def written_regions(realize: BlockRealize, buffer: Buffer) -> list[BufferRegion]:

@@ -12,8 +12,9 @@
                                                                 T.where(io * 16 + ii < n)
                                                                 B[vi] = P[vi] + P[vi + 2]
 
-What the consumers below the loop read of the producer's buffers is put into one box; new loops run over the values of
-the producer's variables that the box needs, all of a domain where they cannot be told, and all steps of a reduction.
+One box holds all elements that the consumers below the loop read of the producer's buffers. New loops run over the
+values of the producer's variables that the box needs, all of a domain where they cannot be told, and all steps of a
+reduction.
 
 Refused: a block of another scope, a loop that is around the block already; a block that is neither complete nor a
 reduction block, or that does not run over the whole of its domains; an output block; consumers that are not all below

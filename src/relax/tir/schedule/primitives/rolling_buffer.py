@@ -171,18 +171,18 @@ def _overlap(dimension: int, value: PrimExpr, shared: list[For], inside: list[Fo
 
 
 def _moves_alone(
-    found: _Overlap, realize: BlockRealize, index: Var, shared: list[For], loops: list[For]
+    overlap: _Overlap, realize: BlockRealize, index: Var, shared: list[For], loops: list[For]
 ) -> bool:
     """True if a step of the loop moves nothing else: other variables, other loops, and conditions stay as they are."""
-    own = {found.loop.loop_var, found.inner.loop_var}
+    own = {overlap.loop.loop_var, overlap.inner.loop_var}
     for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         if iter_var.var is not index and not own.isdisjoint(free_vars(value)):
             return False
     for loop in loops:
         if not own.isdisjoint([*free_vars(loop.min), *free_vars(loop.extent)]):
             return False
-    outer, inner = found.loop.loop_var, found.inner.loop_var
-    before = {outer: outer - 1, inner: inner + found.step}
+    outer, inner = overlap.loop.loop_var, overlap.inner.loop_var
+    before = {outer: outer - 1, inner: inner + overlap.step}
     for condition in conjuncts(realize.predicate):
         if own.isdisjoint(free_vars(condition)):
             continue
