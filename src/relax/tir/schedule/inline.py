@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from ...prim import PrimExpr
 from ..buffer import Buffer, BufferLoad
-from ..functor import StmtExprMutator, pre_order_visit
+from ..functor import StmtExprMutator
 from ..regions import complete_block
 from ..statements import NOTHING
 from ..stmt import Block, BlockRealize, BufferStore
 from .error import BUFFER, STRUCTURE, ScheduleError
 from .rv import BlockRV
-from .scope import scope_of
+from .scope import accesses, scope_of
 from .state import ScheduleState
 
 
@@ -86,14 +86,7 @@ def forget_buffer(state: ScheduleState, block: BlockRV, buffer: Buffer) -> None:
 
 def uses_buffer(child: BlockRealize, buffer: Buffer) -> bool:
     """True if a block loads, stores, views or hands on a buffer."""
-    used = False
-
-    def look(node: object) -> None:
-        nonlocal used
-        used = used or node is buffer or node is buffer.data
-
-    pre_order_visit(child, look)
-    return used
+    return any(var is buffer.data for var in accesses(child.block).variables)
 
 
 def remove_block(state: ScheduleState, realize: BlockRealize, function: str) -> None:

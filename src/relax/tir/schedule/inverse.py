@@ -29,11 +29,38 @@ def inverse_of(
     domains = {v.var: v.dom for v in iter_vars if v.dom is not None}
     if len(domains) < len(iter_vars):
         return None
+    variables = [index for index in indices if isinstance(index, Var) and index in domains]
+    if len(set(variables)) == len(indices):
+        plain = {var: as_dtype(point, var.dtype) for var, point in zip(variables, points, strict=True)}
+        return _with_single_values(plain, domains)
+    result = _inverse_of_digits(domains, indices, places := [Var("p", index.dtype) for index in indices])
+    if result is None or not _is_inverse(domains, dict(zip(places, indices, strict=True)), result):
+        return None
+    at = {place: as_dtype(point, place.dtype) for place, point in zip(places, points, strict=True)}
+    return {var: simplify(substitute(value, at)) for var, value in result.items()}
+
+
+def _with_single_values(values: dict[Var, PrimExpr], domains: dict[Var, Range]) -> dict[Var, PrimExpr] | None:
+    """The values, and those of variables that have one only; None if a variable has several."""
+    for var, dom in domains.items():
+        if var not in values:
+            if not is_const(dom.extent, 1):
+                return None
+            values[var] = as_dtype(dom.min, var.dtype)
+    return values
+
+
+def _inverse_of_digits(
+    domains: dict[Var, Range], indices: Sequence[PrimExpr], places: Sequence[Var]
+) -> dict[Var, PrimExpr] | None:
+    """The values of variables for which indices are `places`, where each index is a sum of digits of variables.
+
+    They are a guess: the caller checks them.
+    """
     mapped = detect_iter_map(indices, domains, True, IterMapLevel.Injective, False)
     if mapped.errors:
         return None
     marks: dict[IterMark, PrimExpr] = {}
-    places = [Var(f"p{i}", index.dtype) for i, index in enumerate(indices)]
     for index, point in zip(mapped.indices, places, strict=True):
         if not _take_apart(index, point, marks):
             return None
@@ -49,15 +76,7 @@ def inverse_of(
         var = next((var for var in free_vars(mark.source) if var in domains), None)
         if var is not None:  # the source is the variable less its least value
             result[var] = simplify(as_dtype(value + simplify(var - mark.source), var.dtype))
-    for var, dom in domains.items():
-        if var not in result:
-            if not is_const(dom.extent, 1):
-                return None
-            result[var] = as_dtype(dom.min, var.dtype)
-    if not _is_inverse(domains, dict(zip(places, indices, strict=True)), result):
-        return None
-    at = {place: as_dtype(point, place.dtype) for place, point in zip(places, points, strict=True)}
-    return {var: simplify(substitute(value, at)) for var, value in result.items()}
+    return _with_single_values(result, domains)
 
 
 def _take_apart(index: IterSumExpr, point: PrimExpr, marks: dict[IterMark, PrimExpr]) -> bool:

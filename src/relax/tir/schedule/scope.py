@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ...ir import Node
-from ...prim import Analyzer, PrimExpr, Var, free_vars, is_const, substitute
+from ...prim import Analyzer, IntImm, PrimExpr, Var, free_vars, is_const, substitute
 from ...prim.iter_map import IterMapLevel, detect_iter_map
 from ...prim.traits import has_effects
 from ..buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
@@ -191,6 +191,8 @@ class _Buffers(StmtExprVisitor):
 
 
 def _buffers_in(node: Node) -> set[Buffer]:
+    if isinstance(node, (Var, IntImm)):
+        return set()
     visitor = _Buffers()
     visitor.visit(node)
     return visitor.buffers
