@@ -26,16 +26,16 @@ def main(a: T.handle, b: T.handle, c: T.handle):
     n = T.int64()
     m = T.int64()
     A = T.match_buffer(a, (n, m), "float32")
-    B = T.match_buffer(b, (m, 6), "float32")
-    C = T.match_buffer(c, (n, 6), "float32")
-    P = T.alloc_buffer((n, 6), "float32")
-    for i, j, k in T.grid(n, 6, m):
+    B = T.match_buffer(b, (m, 3), "float32")
+    C = T.match_buffer(c, (n, 3), "float32")
+    P = T.alloc_buffer((n, 3), "float32")
+    for i, j, k in T.grid(n, 3, m):
         with T.block("P"):
             vi, vj, vk = T.axis.remap("SSR", [i, j, k])
             with T.init():
                 P[vi, vj] = T.float32(0)
             P[vi, vj] = P[vi, vj] + A[vi, vk] * B[vk, vj]
-    for i, j in T.grid(n, 6):
+    for i, j in T.grid(n, 3):
         with T.block("C"):
             vi, vj = T.axis.remap("SS", [i, j])
             C[vi, vj] = P[vi, vj] + T.float32(1)
