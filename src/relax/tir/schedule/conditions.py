@@ -157,12 +157,12 @@ def _is_written_again(
     """
     complete = is_complete(writer, state.scope(loop).block)
     if other is writer:
-        return complete or _has_own_storage(state, buffer, loop)
-    own = _is_private(state, buffer, loop) if complete else _has_own_storage(state, buffer, loop)
+        return complete or has_own_storage(state, buffer, loop)
+    own = _is_private(state, buffer, loop) if complete else has_own_storage(state, buffer, loop)
     return own and covers(state, loop.function, writer, other, buffer)
 
 
-def _has_own_storage(state: ScheduleState, buffer: Buffer, loop: LoopRV) -> bool:
+def has_own_storage(state: ScheduleState, buffer: Buffer, loop: LoopRV) -> bool:
     """True if lowering gives each iteration storage of its own for a buffer: see `transform.plan_buffer_allocation`."""
     if not _is_private(state, buffer, loop):
         return False
@@ -221,7 +221,7 @@ def require_chain(state: ScheduleState, loops: Iterable[LoopRV]) -> list[For]:
 
 
 __all__ = [
-    "analyzer_at", "binding_problem", "blocks_below", "is_complete", "is_reduction", "loop_range",
+    "analyzer_at", "binding_problem", "blocks_below", "has_own_storage", "is_complete", "is_reduction", "loop_range",
     "require_affine_binding", "require_chain", "require_complete", "require_complete_or_reduction",
     "require_parallel", "require_reduction",
 ]  # fmt: skip

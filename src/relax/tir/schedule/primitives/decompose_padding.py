@@ -9,8 +9,8 @@
                                                                 vi = T.axis.spatial(130, i + 1)
                                                                 P[vi] = A[vi - 1]
 
-The filling block stands in front of `loop`, in copies of the loops from there to the block. Loops that run over one
-variable of the block run over the part inside; other bounds become a condition of the block.
+The filling block stands in front of `loop`, in copies of the loops from there to the block. A loop runs over the part
+inside where a bound says that of its variable and of sizes alone; other bounds become a condition of the block.
 
 Refused: a block that is not complete, or does not store an if_then_else or Select whose other value is a constant; a
 loop that is not around the block, or has other blocks in it; a buffer that others write; a loop around which is not
@@ -41,11 +41,11 @@ from ...renew import renew_bound_vars
 from ...statements import conjunction, conjuncts, seq_of
 from ...stmt import BlockRealize, BufferStore, For, ForKind, Stmt
 from ..base import ScheduleBase, primitive, require_block, require_loop
-from ..conditions import require_complete
+from ..conditions import has_own_storage, require_complete
 from ..error import KIND, ORDER, STRUCTURE, ScheduleError
 from ..facts import analyzer_at
 from ..inline import single_store
-from ..order import require_only_loops_around
+from ..order import require_only_loops_around, scope_at
 from ..regions import in_own_slab, relaxed_box
 from ..rv import BlockRV, LoopRV
 from ..scope import accesses
@@ -74,7 +74,8 @@ def decompose_padding(sch: ScheduleBase, block: BlockRV, loop: LoopRV) -> BlockR
     for node in reversed(loops):
         fill = node.replace(body=fill)
     fill = renew_bound_vars(fill)
-    rest = _inside(realize, store.replace(value=inside), condition, loops, analyzer_at(state, loop))
+    around = scope_at(state, loop).variables
+    rest = _inside(realize, store.replace(value=inside), condition, loops, around, analyzer_at(state, loop))
     state.replace(loops[0], seq_of([fill, rest]), block.function)
     return BlockRV(block.function, name)
 
@@ -127,8 +128,11 @@ def _require_own_elements(state: ScheduleState, block: BlockRV, loop: LoopRV) ->
             return
         if node.kind in (ForKind.SERIAL, ForKind.UNROLLED):
             continue
-        analyzer = analyzer_at(state, LoopRV(block.function, node.loop_var), inclusive=True)
+        around = LoopRV(block.function, node.loop_var)
+        analyzer = analyzer_at(state, around, inclusive=True)
         for region in accesses(realize.block).writes:
+            if node.kind is ForKind.PARALLEL and has_own_storage(state, region.buffer, around):
+                continue
             box = relaxed_box(region, realize, loops[i + 1 :])
             if not in_own_slab(box, box, node.loop_var, analyzer):
                 raise ScheduleError(
@@ -143,9 +147,14 @@ def _require_own_elements(state: ScheduleState, block: BlockRV, loop: LoopRV) ->
 
 
 def _inside(
-    realize: BlockRealize, store: BufferStore, condition: PrimExpr, loops: list[For], analyzer: Analyzer
+    realize: BlockRealize,
+    store: BufferStore,
+    condition: PrimExpr,
+    loops: list[For],
+    around: set[Var],
+    analyzer: Analyzer,
 ) -> Stmt:
-    """The loops with the block that writes what is inside: over the part inside where a loop runs over one variable."""
+    """The loops with the block that writes what is inside; `around` are the variables of all loops of the scope."""
     block = realize.block
     values = {v.var: w for v, w in zip(block.iter_vars, realize.iter_values, strict=True)}
     conditions = [simplify(substitute(part, values)) for part in conjuncts(condition)]
@@ -154,7 +163,7 @@ def _inside(
     movable = [loop.loop_var for loop in loops if loop.loop_var not in ends]
     rest: list[PrimExpr] = []
     for part in conditions:
-        bound = next((b for var in movable if (b := _bound(part, var, set(bounds))) is not None), None)
+        bound = next((b for var in movable if (b := _bound(part, var, around)) is not None), None)
         if bound is None:
             rest.append(part)
             continue
@@ -187,11 +196,11 @@ def _inside(
 
 
 def _bound(
-    condition: PrimExpr, var: Var, inner: set[Var]
+    condition: PrimExpr, var: Var, loops: set[Var]
 ) -> tuple[Var, PrimExpr | None, PrimExpr | None] | None:
-    """A bound of a variable from below, or from above (not included), that a comparison says, the loops aside.
+    """A bound of a variable from below, or from above (not included), that a comparison says of it alone.
 
-    None if it says none.
+    None if it says none, or one that depends on the variables of `loops`.
     """
     kind = type(condition)
     if (
@@ -203,7 +212,7 @@ def _bound(
     difference = condition.a - condition.b
     moved = var.astype(difference.dtype)
     for sign, rest in ((1, simplify(difference - moved)), (-1, simplify(difference + moved))):
-        if not inner.isdisjoint(free_vars(rest)):
+        if not loops.isdisjoint(free_vars(rest)):
             continue
         # sign * var + rest is compared with 0.
         edge = simplify(-rest if sign == 1 else rest)
