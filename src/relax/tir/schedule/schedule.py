@@ -22,11 +22,15 @@ from .base import DebugMask, ScheduleBase
 from .error import ARGUMENT, Level, ScheduleError
 from .primitives.add_unit_loop import add_unit_loop
 from .primitives.annotate import annotate, unannotate
+from .primitives.compute_at import compute_at
+from .primitives.compute_inline import compute_inline
+from .primitives.decompose_padding import decompose_padding
 from .primitives.enter_postproc import enter_postproc
 from .primitives.for_kind import bind, parallel, unroll, vectorize
 from .primitives.fuse import fuse
 from .primitives.loop_partition import loop_partition
 from .primitives.merge import merge
+from .primitives.pad_einsum import pad_einsum
 from .primitives.queries import (
     get_block,
     get_child_blocks,
@@ -37,6 +41,9 @@ from .primitives.queries import (
     work_on,
 )
 from .primitives.reorder import reorder, reorder_block_iter_var
+from .primitives.reverse_compute_at import reverse_compute_at
+from .primitives.reverse_compute_inline import reverse_compute_inline
+from .primitives.rolling_buffer import rolling_buffer
 from .primitives.sample_compute_location import sample_compute_location
 from .primitives.sampling import sample_categorical, sample_partitioned_tile, sample_perfect_tile
 from .primitives.split import split
@@ -149,6 +156,14 @@ class Schedule(ScheduleBase):
     vectorize = vectorize
     unroll = unroll
     bind = bind
+
+    compute_at = compute_at
+    compute_inline = compute_inline
+    reverse_compute_inline = reverse_compute_inline
+    pad_einsum = pad_einsum
+    decompose_padding = decompose_padding
+    rolling_buffer = rolling_buffer
+    reverse_compute_at = reverse_compute_at
 
     annotate = annotate
     unannotate = unannotate
