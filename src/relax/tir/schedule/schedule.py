@@ -20,6 +20,7 @@ from ..stmt import BlockRealize, For, PrimFunc
 from .base import DebugMask, ScheduleBase
 from .error import ARGUMENT, Level, ScheduleError
 from .primitives.annotate import annotate, unannotate
+from .primitives.cache_read_write import cache_read, cache_write
 from .primitives.for_kind import bind, parallel, unroll, vectorize
 from .primitives.queries import (
     get_block,
@@ -130,6 +131,9 @@ class Schedule(ScheduleBase):
     vectorize = vectorize
     unroll = unroll
     bind = bind
+
+    cache_read = cache_read
+    cache_write = cache_write
 
     annotate = annotate
     unannotate = unannotate
