@@ -1,4 +1,4 @@
-"""Attributes and annotations that code generation knows, with their meaning; others are refused.
+"""Attributes, annotations and storage scopes that code generation knows, with their meaning; others are refused.
 
 An annotation is a wish that some pass or schedule was meant to fulfil. One that reaches code generation unread would be
 dropped in silence.
@@ -22,6 +22,9 @@ FUNCTION_ATTRIBUTES: Final[Mapping[str, str]] = {
 LOOP_ANNOTATIONS: Final[Mapping[str, str]] = {
     PARALLEL_RANGE: "(start, extent) of the parallel loop of which this loop runs a part",
 }
+
+SCOPES: Final = frozenset({"global", "local"})
+"""Storage scopes in which a CPU has memory; the code is the same for both."""
 
 UNKNOWN: Final = "E5910"
 LOWER_FIRST: Final = "lower the module first: relax.tir.lower(mod)"
