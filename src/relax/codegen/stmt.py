@@ -142,7 +142,8 @@ def _for(cx: Context, stmt: For) -> None:
             write(cx, stmt.body)
         else:
             end = extent if is_const(stmt.min, 0) else start + extent
-            counted_loop(cx, stmt, start, end)
+            with cx.marked(stmt):
+                counted_loop(cx, stmt, start, end)
     cx.wide.pop(stmt.loop_var, None)
 
 
@@ -242,7 +243,7 @@ def _while(cx: Context, stmt: While) -> None:
     b.branch(head)
     b.start(head)
     cx.forget()
-    with cx.sometimes():
+    with cx.sometimes(), cx.marked(stmt):
         b.branch_if(cx.value(stmt.condition).ref, body, done)
         b.start(body)
         with cx.facts.condition(stmt.condition):

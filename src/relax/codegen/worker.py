@@ -11,6 +11,7 @@ A helper reads from standard input, and answers on standard output, messages of 
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import struct
@@ -71,9 +72,27 @@ def emit_assembly(text: str, machine: Machine) -> str:
     return str(target_machine(machine).emit_assembly(optimised(text, machine)))
 
 
+def emit_notes(text: str, machine: Machine) -> str:
+    """The assembly with LLVM's comments on loops and spills; remarks on what its loop passes did go to stderr.
+
+    Only for a process of its own: LLVM's options are those of the process.
+    """
+    initialize()
+    for option in ("-pass-remarks", "-pass-remarks-missed", "-pass-remarks-analysis"):
+        llvm.set_option("relax", f"{option}=^(loop-vectorize|loop-unroll|loop-idiom|slp-vectorizer)$")
+    target = target_machine(machine)
+    target.set_asm_verbosity(True)
+    return str(target.emit_assembly(optimised(text, machine)))
+
+
+def packed(data: bytes) -> bytes:
+    """A message."""
+    return _LENGTH.pack(len(data)) + data
+
+
 def send(stream: IO[bytes], data: bytes) -> None:
     """Write a message."""
-    stream.write(_LENGTH.pack(len(data)) + data)
+    stream.write(packed(data))
     stream.flush()
 
 
@@ -87,6 +106,16 @@ def receive(stream: IO[bytes]) -> bytes:
     if len(data) < size:
         raise EOFError
     return data
+
+
+def unpacked(data: bytes) -> list[bytes]:
+    """The messages in bytes, as far as they are complete."""
+    stream, messages = io.BytesIO(data), list[bytes]()
+    try:
+        while True:
+            messages.append(receive(stream))
+    except EOFError:
+        return messages
 
 
 def serve() -> None:
@@ -108,5 +137,18 @@ def serve() -> None:
         pass
 
 
+def note() -> None:
+    """Answer each text by its assembly with comments, and end its remarks on stderr by a zero byte."""
+    machine = Machine(*json.loads(receive(sys.stdin.buffer)))
+    try:
+        while True:
+            text = receive(sys.stdin.buffer).decode()
+            send(sys.stdout.buffer, emit_notes(text, machine).encode())
+            sys.stderr.write("\0")
+            sys.stderr.flush()
+    except EOFError:
+        pass
+
+
 if __name__ == "__main__":
-    serve()
+    note() if sys.argv[-1] == "note" else serve()

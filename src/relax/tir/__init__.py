@@ -5,6 +5,10 @@ Scalar expressions are those of `relax.prim`, under their TVM names here as well
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 from ..prim import (
     EQ,
     GE,
@@ -142,6 +146,7 @@ from .functor import (
 )
 from .index_map import IndexMap
 from .interpret import interpret
+from .layout import BijectiveLayout, Layout, bijective_layout, layout
 from .reduction import Reducer, comm_reducer, max, min, prod, sum
 from .regions import block_access_region
 from .renew import renew_bound_vars
@@ -172,6 +177,17 @@ from .usage import undefined_buffers, undefined_vars
 from .well_formed import verify_well_formed
 from .written import overlap_message, promised_apart, written_params
 
+if TYPE_CHECKING:
+    explain: Callable[..., Any]
+    """Reports on the loops of a kernel's machine code: `relax.codegen.explain`, loaded when it is first used."""
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name == "explain":
+            return importlib.import_module("relax.codegen").explain
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
     "EQ",
     "GE",
@@ -184,6 +200,7 @@ __all__ = [
     "And",
     "AssertStmt",
     "AttrStmt",
+    "BijectiveLayout",
     "Block",
     "BlockRV",
     "BlockRealize",
@@ -208,6 +225,7 @@ __all__ = [
     "IndexMap",
     "IntImm",
     "IterVar",
+    "Layout",
     "Let",
     "LetStmt",
     "LoopRV",
@@ -250,6 +268,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "bijective_layout",
     "bitwise_and",
     "bitwise_not",
     "bitwise_or",
@@ -292,6 +311,7 @@ __all__ = [
     "isfinite",
     "isinf",
     "isnan",
+    "layout",
     "likely",
     "log",
     "log1p",

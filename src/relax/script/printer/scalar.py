@@ -286,12 +286,25 @@ def _iter_var(p: Printer, node: IterVar) -> Text:
 
 @prints(IndexMap)
 def _index_map(p: Printer, node: IndexMap) -> Text:
+    function = _function(p, node)
+    options = (
+        ""
+        if node.inverse_index_map is None
+        else f", inverse_index_map={_function(p, node.inverse_index_map)}"
+    )
+    if any(var.dtype != "int64" for var in node.initial_indices):
+        options += f", index_dtype={string(str(node.initial_indices[0].dtype))}"
+    return Text(f"{p.T('index_map')}({function}{options})")
+
+
+def _function(p: Printer, node: IndexMap) -> str:
+    """The function of an index map, a lambda."""
     for var in node.initial_indices:
         p.declare(var)
     params = ", ".join(p.text(var) for var in node.initial_indices)
     final = [p.text(index) for index in node.final_indices]
     result = f"({final[0]},)" if len(final) == 1 else f"({', '.join(final)})"
-    return Text(f"{p.T('index_map')}(lambda {params}: {result})")
+    return f"lambda {params}: {result}"
 
 
 @prints(Reduce)
