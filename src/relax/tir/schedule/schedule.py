@@ -20,6 +20,7 @@ from ..stmt import BlockRealize, For, PrimFunc
 from .base import DebugMask, ScheduleBase
 from .error import ARGUMENT, Level, ScheduleError
 from .primitives.annotate import annotate, unannotate
+from .primitives.annotate_buffer_access import annotate_buffer_access, unsafe_hide_buffer_access
 from .primitives.cache_read_write import cache_read, cache_write
 from .primitives.for_kind import bind, parallel, unroll, vectorize
 from .primitives.queries import (
@@ -31,7 +32,9 @@ from .primitives.queries import (
     get_producers,
     work_on,
 )
+from .primitives.set_scope import set_scope, unsafe_set_dtype
 from .primitives.split import split
+from .primitives.storage_align import storage_align
 from .rv import BlockRV, ExprRV, LoopRV
 from .trace import Trace
 
@@ -134,6 +137,11 @@ class Schedule(ScheduleBase):
 
     cache_read = cache_read
     cache_write = cache_write
+    set_scope = set_scope
+    unsafe_set_dtype = unsafe_set_dtype
+    storage_align = storage_align
+    annotate_buffer_access = annotate_buffer_access
+    unsafe_hide_buffer_access = unsafe_hide_buffer_access
 
     annotate = annotate
     unannotate = unannotate
