@@ -35,6 +35,7 @@ from .primitives.queries import (
 from .primitives.set_scope import set_scope, unsafe_set_dtype
 from .primitives.split import split
 from .primitives.storage_align import storage_align
+from .primitives.transform_layout import transform_layout
 from .rv import BlockRV, ExprRV, LoopRV
 from .trace import Trace
 
@@ -137,6 +138,7 @@ class Schedule(ScheduleBase):
 
     cache_read = cache_read
     cache_write = cache_write
+    transform_layout = transform_layout
     set_scope = set_scope
     unsafe_set_dtype = unsafe_set_dtype
     storage_align = storage_align

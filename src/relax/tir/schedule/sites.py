@@ -203,8 +203,7 @@ def portion_of(site: Site, buffer: Buffer, boxes: Sequence[Box], dtypes: Sequenc
             if limits and not any(_uses(end, site.inner_vars) for end in interval):
                 interval, limits = None, ()
         if interval is None:
-            extent = const(size.value, dtypes[d]) if isinstance(size, IntImm) else size
-            ranges.append(Range.from_min_extent(const(0, extent.dtype), extent))
+            ranges.append(_all_of(size, dtypes[d]))
         else:
             low, high = interval
             ranges.append(Range.from_min_extent(low, site.analyzer.simplify(high - low + 1)))
@@ -243,6 +242,16 @@ def _united(
     return result
 
 
+def whole(shape: Sequence[PrimExpr], dtypes: Sequence[str]) -> Portion:
+    """All elements of a shape; constant sizes get the dtypes."""
+    return Portion(tuple(map(_all_of, shape, dtypes)), ((),) * len(shape))
+
+
+def _all_of(size: PrimExpr, dtype: str) -> Range:
+    extent = const(size.value, dtype) if isinstance(size, IntImm) else size
+    return Range.from_min_extent(const(0, extent.dtype), extent)
+
+
 def index_dtypes(buffer: Buffer, regions: Iterable[BufferRegion]) -> list[str]:
     """For each dimension the dtype of indices that accesses use."""
     region = next(iter(regions), None)
@@ -274,8 +283,12 @@ def element_nest(
     portion: Portion,
     body: Callable[[tuple[Var, ...]], Stmt],
     accesses: Callable[[tuple[Range, ...]], tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]],
+    where: Callable[[Sequence[PrimExpr]], PrimExpr] | None = None,
 ) -> BlockRealize | For:
-    """Loops over the elements of a part of a shape, around a block that has a variable for each dimension."""
+    """Loops over the elements of a part of a shape, around a block that has a variable for each dimension.
+
+    `where` gives a condition under which the block runs, for the values of its variables.
+    """
     loops: list[tuple[Var, PrimExpr]] = []
     iter_vars: list[IterVar] = []
     values: list[PrimExpr] = []
@@ -289,6 +302,8 @@ def element_nest(
         iter_vars.append(IterVar(Range.from_min_extent(const(0, var.dtype), size.astype(var.dtype)), var))
         values.append(value.astype(var.dtype))
         predicates += [limit(value) for limit in limits]
+    if where is not None:
+        predicates.append(where(values))
     variables = tuple(v.var for v in iter_vars)
     region = tuple(Range.from_min_extent(var, const(1, var.dtype)) for var in variables)
     reads, writes = accesses(region)
@@ -391,5 +406,6 @@ def _holds_for(
 
 __all__ = [
     "Path", "Portion", "Site", "common_depth", "copy_nest", "edited", "element_nest", "index_dtypes", "paths",
-    "portion_of", "site_before", "site_behind", "writes_all_of",
+    "portion_of", "site_before", "site_behind", "whole",
+    "writes_all_of",
 ]  # fmt: skip

@@ -7,8 +7,8 @@
 
     after annotate_buffer_access(B, 0, "read", lambda vi: ((vi * 2, vi * 2 + 2),))
 
-``unsafe_hide_buffer_access(B, "read", [0])`` takes the first of the reads away. Primitives look at a block's body, not at
-what it says; but what a block says is what blocks around it are taken to access. Hiding an access is therefore unsafe.
+``unsafe_hide_buffer_access(B, "read", [0])`` takes the first of the reads away. Primitives look at a block's body, not
+at what it says; but what a block says is what blocks around it are taken to access, so that hiding it is unsafe.
 
 Refused: regions of which it is not proved that they hold all that the block accesses.
 """

@@ -1,9 +1,11 @@
 """set_scope, unsafe_set_dtype: a buffer of the function's own moves to another storage scope, or gets another dtype.
 
-    B = T.alloc_buffer((128,))             B = T.alloc_buffer((128,), scope="shared")     after set_scope(block, 0, "shared")
+    B = T.alloc_buffer((128,))             B = T.alloc_buffer((128,), scope="shared")
 
-    B = T.alloc_buffer((128,))             B = T.alloc_buffer((128,), "float16")          after unsafe_set_dtype(block, 0,
-    B[vi] = A[vi] * 2.0                    B[vi] = T.Cast("float16", A[vi] * 2.0)                   "float16")
+    after set_scope(block, 0, "shared"); and after unsafe_set_dtype(block, 0, "float16")
+
+    B = T.alloc_buffer((128,))             B = T.alloc_buffer((128,), "float16")
+    B[vi] = A[vi] * 2.0                    B[vi] = T.Cast("float16", A[vi] * 2.0)
     C[vi] = B[vi] + 1.0                    C[vi] = T.Cast("float32", B[vi]) + 1.0
 
 Another dtype may round and overflow: the function then computes something else, which is what "unsafe" says.

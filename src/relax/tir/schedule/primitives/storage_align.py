@@ -4,8 +4,8 @@
         ...                             T.block_attr({"buffer_dim_align": ((0, 0, 32, 1),)})
                                         ...
 
-    after storage_align(B, 0, axis=0, factor=32, offset=1): the stride of axis 0 of the first buffer that the block writes
-    shall be k * 32 + 1
+    after storage_align(B, 0, axis=0, factor=32, offset=1): the stride of axis 0 of the first buffer that the block
+    writes shall be k * 32 + 1
 
 Refused: buffers of parameters, whose strides are the caller's; axes that the buffer does not have; a factor below 1.
 """
