@@ -183,7 +183,9 @@ def test_a_reduction_and_its_operands(parse, check, loops):
     def steps(sch):
         for buffer in ("A", "B"):
             sch.cache_read(sch.get_block("C"), buffer, "global")
-        i, *_ = sch.get_loops(sch.get_block("C"))
+        i, _, k = sch.get_loops(sch.get_block("C"))
+        if loops > 0:
+            sch.split(k, [None, 3])
         if loops > 1:
             sch.split(i, [None, 3])
         sch.cache_write(sch.get_block("C"), 0, "local")
@@ -375,3 +377,16 @@ def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer
         func, write("B", 0)
     )
     assert "the memory of buffer A is also used through a view" in refuse(func, read("B", 0))
+
+
+def test_indices_that_are_digits_of_one_loop(parse, check):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((6, 8), "float32"), B: T.Buffer((6, 8), "float32")):
+    for f in range(48):
+        with T.block("B"):
+            vi = T.axis.spatial(6, f // 8)
+            vj = T.axis.spatial(8, f % 8)
+            B[vi, vj] = A[vi, vj]
+""")
+    check(func, write("B", 0))

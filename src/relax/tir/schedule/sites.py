@@ -19,10 +19,6 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ...prim import (
-    GE,
-    GT,
-    LE,
-    LT,
     Analyzer,
     IntImm,
     PrimExpr,
@@ -30,11 +26,9 @@ from ...prim import (
     const,
     free_vars,
     is_const,
-    simplify,
-    substitute,
 )
 from ..buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
-from ..statements import conjunction, conjuncts
+from ..statements import conjunction
 from ..stmt import (
     AllocBuffer,
     AssertStmt,
@@ -45,11 +39,9 @@ from ..stmt import (
     DeclBuffer,
     For,
     ForKind,
-    IfThenElse,
     LetStmt,
     SeqStmt,
     Stmt,
-    While,
 )
 from .conditions import analyzer_at, loop_range, require_parallel
 from .regions import Box, relaxed_box
@@ -314,98 +306,7 @@ def element_nest(
     return nest
 
 
-# ------------------------------------------------------------------------------------------ what is surely written
-
-
-def writes_all_of(
-    site: Site, realize: BlockRealize, path: Path, region: BufferRegion, portion: Portion
-) -> bool:
-    """True if a block surely writes, from the anchor on and in the current iteration, all elements of a part.
-
-    Each index is then a sum of loop variables that takes all values of the part's range, no loop serves two indices,
-    and the conditions under which the block runs hold for all of them.
-    """
-    if any(isinstance(stmt, (IfThenElse, While)) for stmt in path[path.index(site.anchor) :]):
-        return False
-    loops = site.inner_loops(path)
-    if not all(_runs_if_needed(site, loop, realize) for loop in loops):
-        return False
-    bound = dict(zip((v.var for v in realize.block.iter_vars), realize.iter_values, strict=True))
-    indices: list[PrimExpr] = [substitute(extent.min, bound) for extent in region.region]
-    variables = [loop.loop_var for loop in loops]
-    taken: set[Var] = set()
-    for index, extent, part in zip(indices, region.region, portion.ranges, strict=True):
-        used = set(free_vars(index)) & set(variables)
-        if used & taken or not _reaches(
-            site, index, extent.extent, [x for x in loops if x.loop_var in used], part
-        ):
-            return False
-        taken |= used
-    return all(_holds_for(site, c, indices, portion, set(variables)) for c in conjuncts(realize.predicate))
-
-
-def _runs_if_needed(site: Site, loop: For, realize: BlockRealize) -> bool:
-    """True if no iterations of a loop mean that there is nothing to write, or that the init writes it."""
-    using = [
-        iter_var
-        for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
-        if loop.loop_var in set(free_vars(value))
-    ]
-    if not using:
-        return site.analyzer.can_prove(loop.extent >= 1)
-    kinds = {iter_var.iter_type for iter_var in using}
-    return kinds == {"spatial"} or (kinds == {"reduce"} and realize.block.init is not None)
-
-
-def _reaches(site: Site, index: PrimExpr, width: PrimExpr, loops: Sequence[For], part: Range) -> bool:
-    """True if a sum of multiples of loop variables, with the width of each access, takes all values of a range."""
-    analyzer = site.analyzer
-    variables = {loop.loop_var for loop in loops}
-    terms: list[tuple[int, PrimExpr]] = []
-    first, rest = substitute(index, {loop.loop_var: loop.min for loop in loops}), index
-    for loop in loops:
-        step = simplify(substitute(index, {loop.loop_var: loop.loop_var + 1}) - index)
-        if not isinstance(step, IntImm) or step.value <= 0:
-            return False
-        terms.append((step.value, loop.extent))
-        rest = rest - loop.loop_var * step.value
-    if _uses(simplify(rest), variables):
-        return False
-    reach: PrimExpr = width
-    for step, extent in sorted(terms, key=lambda term: term[0]):
-        if not analyzer.can_prove(reach >= step):
-            return False
-        reach = reach + (extent - 1) * step
-    return analyzer.can_prove(first <= part.min) and analyzer.can_prove(
-        part.min + part.extent <= first + reach
-    )
-
-
-def _holds_for(
-    site: Site, condition: PrimExpr, indices: Sequence[PrimExpr], portion: Portion, inner: set[Var]
-) -> bool:
-    """True if a condition holds whenever the indices lie in a part."""
-    if not _uses(condition, inner):
-        return site.analyzer.can_prove(condition)
-    if not isinstance(condition, (LT, LE, GT, GE)):
-        return False
-    difference = condition.a - condition.b
-    for index, part, limits in zip(indices, portion.ranges, portion.conditions, strict=True):
-        rest = simplify(difference - index)
-        if index.dtype != difference.dtype or _uses(rest, inner):
-            continue
-        analyzer = site.analyzer.copy()
-        element = Var("element", index.dtype)
-        analyzer.bind(element, part)
-        for limit in limits:
-            analyzer.assume(limit(element))
-        zero = const(0, index.dtype)
-        return analyzer.can_prove(type(condition)(element + rest, zero))
-    return False
-
-
 __all__ = [
     "Path", "Portion", "Site", "common_depth", "copy_nest", "edited", "element_nest", "index_dtypes", "paths",
     "portion_of", "site_before", "site_behind", "whole",
-    "writes_all_of",
 ]  # fmt: skip

@@ -42,6 +42,7 @@ from ..buffers import (
     stored_outside_blocks,
 )
 from ..conditions import require_complete_or_reduction
+from ..coverage import writes_all_of
 from ..error import ARGUMENT, BUFFER, COVER, ORDER, ScheduleError
 from ..regions import read_regions, written_regions
 from ..rv import BlockRV
@@ -55,7 +56,6 @@ from ..sites import (
     portion_of,
     site_before,
     site_behind,
-    writes_all_of,
 )
 from ..state import Placed, ScheduleState
 
@@ -142,7 +142,7 @@ def cache_write(
             COVER,
             f"block {block.name} is not known to write all elements of {buffer.name} that would be copied",
             realize,
-            hint="cache the buffer before loops are fused, or while the block writes a box of it",
+            hint="let the block write a box of the buffer without gaps",
         )
     _demand_apart(state, scope, buffer, [site.anchor])
     copy = copy_nest(state.fresh_name(block.function, new.name), new, buffer, portion)

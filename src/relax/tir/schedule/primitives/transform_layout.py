@@ -12,8 +12,8 @@ there. Of a buffer that is only read it is taken as a promise of the caller, on 
 
 Refused: maps that are not proved to move no two elements to one place; padding without `pad_value`; buffers with
 strides, with views, with accesses by vectors, or whose pointer is handed on; parameters whose shape alone says what a
-size is, if the new shape no longer does. A parameter that is written, or beside one that is written, makes the function say
-``tir.noalias``: what overlapping arguments mean depends on their layouts.
+size is, if the new shape no longer does. A parameter that is written, or beside one that is written, makes the function
+say ``tir.noalias``: what overlapping arguments mean depends on their layouts.
 """
 
 from __future__ import annotations
