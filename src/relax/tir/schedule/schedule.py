@@ -32,6 +32,7 @@ from .primitives.queries import (
     get_producers,
     work_on,
 )
+from .primitives.reindex import reindex, reindex_cache_read, reindex_cache_write
 from .primitives.set_scope import set_scope, unsafe_set_dtype
 from .primitives.split import split
 from .primitives.storage_align import storage_align
@@ -138,6 +139,9 @@ class Schedule(ScheduleBase):
 
     cache_read = cache_read
     cache_write = cache_write
+    reindex = reindex
+    reindex_cache_read = reindex_cache_read
+    reindex_cache_write = reindex_cache_write
     transform_layout = transform_layout
     set_scope = set_scope
     unsafe_set_dtype = unsafe_set_dtype

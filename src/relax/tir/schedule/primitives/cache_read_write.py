@@ -24,7 +24,7 @@ accesses to them, makes the function say ``tir.noalias``: calls with overlapping
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...buffer import Buffer, decl_buffer
@@ -93,7 +93,7 @@ def cache_read(
     copy = copy_nest(
         state.fresh_name(block.function, new.name), buffer, new, portion_of(site, buffer, boxes, dtypes)
     )
-    return put_copy(state, site, copy, new, {c: {buffer: new} for c in consumers})
+    return put_copy(state, site, copy, new, {c: using({buffer: new}) for c in consumers})
 
 
 @primitive
@@ -144,9 +144,9 @@ def cache_write(
             realize,
             hint="let the block write a box of the buffer without gaps",
         )
-    _demand_apart(state, scope, buffer, [site.anchor])
+    require_apart(state, scope, buffer, [site.anchor])
     copy = copy_nest(state.fresh_name(block.function, new.name), new, buffer, portion)
-    changes = {item: {buffer: new} for item in (state.realize(block), *consumers)}
+    changes = {item: using({buffer: new}) for item in (state.realize(block), *consumers)}
     return put_copy(state, site, copy, new, changes)
 
 
@@ -221,7 +221,7 @@ def _site_of_read(
                     child,
                     hint="name fewer consumer_blocks",
                 )
-    _demand_apart(state, scope, buffer, span)
+    require_apart(state, scope, buffer, span)
     uses = [(child, region) for child in consumers for region in read_regions(child, buffer)]
     boxes = [site.box(region, child, ways[child]) for child, region in uses]
     return site, boxes, index_dtypes(buffer, [region for _, region in uses])
@@ -232,7 +232,7 @@ def blocks_in(stmt: Stmt) -> list[BlockRealize]:
     return [stmt] if isinstance(stmt, BlockRealize) else list(paths(stmt))
 
 
-def _demand_apart(state: ScheduleState, scope: BlockRV, buffer: Buffer, span: Sequence[Stmt]) -> None:
+def require_apart(state: ScheduleState, scope: BlockRV, buffer: Buffer, span: Sequence[Stmt]) -> None:
     """Demand that a parameter's memory is apart from what is accessed while a copy of it is in use."""
     others: set[Buffer] = set()
     for stmt in span:
@@ -252,13 +252,13 @@ def put_copy(
     site: Site,
     copy: Placed,
     new: Buffer,
-    changes: dict[BlockRealize, dict[Buffer, Buffer]],
+    changes: Mapping[BlockRealize, Callable[[Stmt], Stmt]],
 ) -> BlockRV:
-    """Put a nest that copies beside an anchor, allocate a buffer in the scope, and let blocks use other buffers.
+    """Put a nest that copies beside an anchor, allocate a buffer in the scope, and change blocks.
 
     Returns the block that copies.
     """
-    edits: dict[Stmt, Callable[[Stmt], Stmt]] = {child: _using(buffers) for child, buffers in changes.items()}
+    edits: dict[Stmt, Callable[[Stmt], Stmt]] = dict(changes)
     inner = edits.get(site.anchor)
 
     def beside(stmt: Stmt) -> Stmt:
@@ -277,7 +277,9 @@ def put_copy(
     return BlockRV(site.scope.function, made.block.name_hint)
 
 
-def _using(buffers: dict[Buffer, Buffer]) -> Callable[[Stmt], Stmt]:
+def using(buffers: dict[Buffer, Buffer]) -> Callable[[Stmt], Stmt]:
+    """A change of a block: it uses other buffers."""
+
     def change(stmt: Stmt) -> Stmt:
         assert isinstance(stmt, BlockRealize)
         block: Block = substitute(stmt.block, buffers)
@@ -297,4 +299,13 @@ def refresh_accesses(state: ScheduleState, scope: BlockRV) -> None:
             state.replace(current, current.replace(block=complete_block(current.block)), scope.function)
 
 
-__all__ = ["blocks_in", "cache_read", "cache_write", "cached_in", "put_copy", "refresh_accesses"]
+__all__ = [
+    "blocks_in",
+    "cache_read",
+    "cache_write",
+    "cached_in",
+    "put_copy",
+    "refresh_accesses",
+    "require_apart",
+    "using",
+]
