@@ -36,6 +36,7 @@ from .primitives.reindex import reindex, reindex_cache_read, reindex_cache_write
 from .primitives.set_scope import set_scope, unsafe_set_dtype
 from .primitives.split import split
 from .primitives.storage_align import storage_align
+from .primitives.transform_block_layout import transform_block_layout
 from .primitives.transform_layout import transform_layout
 from .rv import BlockRV, ExprRV, LoopRV
 from .trace import Trace
@@ -143,6 +144,7 @@ class Schedule(ScheduleBase):
     reindex_cache_read = reindex_cache_read
     reindex_cache_write = reindex_cache_write
     transform_layout = transform_layout
+    transform_block_layout = transform_block_layout
     set_scope = set_scope
     unsafe_set_dtype = unsafe_set_dtype
     storage_align = storage_align

@@ -258,7 +258,7 @@ def put_copy(
 
     Returns the block that copies.
     """
-    edits: dict[Stmt, Callable[[Stmt], Stmt]] = dict(changes)
+    edits: dict[Stmt, Callable[[Stmt], Stmt]] = {**changes}
     inner = edits.get(site.anchor)
 
     def beside(stmt: Stmt) -> Stmt:

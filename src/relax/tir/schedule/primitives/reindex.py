@@ -19,16 +19,15 @@ put two elements in one place; and what `cache_read` and `cache_write` refuse.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ....ir import Node, structural_equal
 from ....prim import PrimExpr, Var, const, free_vars, intrin, is_const, substitute
 from ...buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buffer
 from ...functor import post_order_visit
 from ...index_map import IndexMap
-from ...stmt import BlockRealize, BufferStore
+from ...stmt import BlockRealize, BufferStore, Stmt
 from ..base import ScheduleBase, primitive, require_block
 from ..buffers import (
     Access,
@@ -196,10 +195,12 @@ def _only_place(realize: BlockRealize, buffer: Buffer) -> tuple[PrimExpr, ...]:
     """The indices at which a block accesses a buffer. Raises ScheduleError if there are several."""
     found: list[tuple[PrimExpr, ...]] = []
 
+    def is_new(indices: tuple[PrimExpr, ...]) -> bool:
+        return not any(all(map(structural_equal, indices, other)) for other in found)
+
     def visit(node: Node) -> None:
-        if isinstance(node, (BufferLoad, BufferStore)) and node.buffer is buffer:
-            if not any(all(map(structural_equal, node.indices, other)) for other in found):
-                found.append(node.indices)
+        if isinstance(node, (BufferLoad, BufferStore)) and node.buffer is buffer and is_new(node.indices):
+            found.append(node.indices)
 
     post_order_visit(realize.block, visit)
     name = realize.block.name_hint
@@ -268,7 +269,11 @@ def _reindexed(
     site = (_site_of_read if access == "read" else _site_of_write)(state, scope, realize, plan)
     nest = plan.nest(state, site, access)
     change = Relayout(buffer, plan.new, lambda indices: plan.moved)
-    changed: Callable[[Any], Any] = lambda stmt: stmt.replace(block=change.visit(stmt.block))
+
+    def changed(stmt: Stmt) -> Stmt:
+        assert isinstance(stmt, BlockRealize)
+        return stmt.replace(block=change.visit(stmt.block))
+
     return put_copy(state, site, nest, plan.new, {state.realize(block): changed})
 
 
