@@ -154,7 +154,11 @@ def _holds_for(
 ) -> bool:
     """True if a condition holds whenever the indices lie in a part."""
     if not _uses(condition, inner):
-        return site.analyzer.can_prove(condition)
+        analyzer = site.analyzer.copy()
+        for part, limits in zip(portion.ranges, portion.conditions, strict=True):
+            for limit in limits if is_const(part.extent, 1) else ():
+                analyzer.assume(limit(part.min))
+        return analyzer.can_prove(condition)
     if not isinstance(condition, (LT, LE, GT, GE)):
         return False
     difference = condition.a - condition.b

@@ -21,6 +21,8 @@ from .base import DebugMask, ScheduleBase
 from .error import ARGUMENT, Level, ScheduleError
 from .primitives.annotate import annotate, unannotate
 from .primitives.annotate_buffer_access import annotate_buffer_access, unsafe_hide_buffer_access
+from .primitives.cache_index import cache_index
+from .primitives.cache_inplace import cache_inplace
 from .primitives.cache_read_write import cache_read, cache_write
 from .primitives.for_kind import bind, parallel, unroll, vectorize
 from .primitives.queries import (
@@ -32,7 +34,9 @@ from .primitives.queries import (
     get_producers,
     work_on,
 )
+from .primitives.read_write_at import read_at, write_at
 from .primitives.reindex import reindex, reindex_cache_read, reindex_cache_write
+from .primitives.set_axis_separator import set_axis_separator
 from .primitives.set_scope import set_scope, unsafe_set_dtype
 from .primitives.split import split
 from .primitives.storage_align import storage_align
@@ -140,11 +144,16 @@ class Schedule(ScheduleBase):
 
     cache_read = cache_read
     cache_write = cache_write
+    cache_inplace = cache_inplace
+    cache_index = cache_index
     reindex = reindex
     reindex_cache_read = reindex_cache_read
     reindex_cache_write = reindex_cache_write
     transform_layout = transform_layout
     transform_block_layout = transform_block_layout
+    read_at = read_at
+    write_at = write_at
+    set_axis_separator = set_axis_separator
     set_scope = set_scope
     unsafe_set_dtype = unsafe_set_dtype
     storage_align = storage_align

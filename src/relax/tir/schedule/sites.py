@@ -246,10 +246,12 @@ def _all_of(size: PrimExpr, dtype: str) -> Range:
 
 def index_dtypes(buffer: Buffer, regions: Iterable[BufferRegion]) -> list[str]:
     """For each dimension the dtype of indices that accesses use."""
-    region = next(iter(regions), None)
-    if region is None:
-        return ["int64"] * buffer.ndim
-    return [str(extent.min.dtype) for extent in region.region]
+    result = ["int64"] * buffer.ndim
+    for region in reversed(list(regions)):
+        for d, extent in enumerate(region.region):
+            if not isinstance(extent.min, IntImm) or extent.min.dtype.bits < 64:
+                result[d] = str(extent.min.dtype)
+    return result
 
 
 def copy_nest(name: str, source: Buffer, target: Buffer, portion: Portion) -> BlockRealize | For:

@@ -258,23 +258,39 @@ def put_copy(
 
     Returns the block that copies.
     """
+    before, behind = ([], [copy]) if site.behind else ([copy], [])
+    (made,) = put_beside(state, site, before, behind, [new], changes)
+    return made
+
+
+def put_beside(
+    state: ScheduleState,
+    site: Site,
+    before: Sequence[Placed],
+    behind: Sequence[Placed],
+    new: Sequence[Buffer],
+    changes: Mapping[BlockRealize, Callable[[Stmt], Stmt]],
+) -> list[BlockRV]:
+    """Put nests in front of an anchor and behind it, allocate buffers in the scope, and change blocks.
+
+    Returns the blocks of the nests.
+    """
     edits: dict[Stmt, Callable[[Stmt], Stmt]] = {**changes}
     inner = edits.get(site.anchor)
 
     def beside(stmt: Stmt) -> Stmt:
-        stmt = stmt if inner is None else inner(stmt)
-        return seq_of((stmt, copy) if site.behind else (copy, stmt))
+        return seq_of((*before, stmt if inner is None else inner(stmt), *behind))
 
     edits[site.anchor] = beside
     scope = state.realize(site.scope)
     block = scope.block.replace(
-        body=edited(scope.block.body, edits), alloc_buffers=(*scope.block.alloc_buffers, new)
+        body=edited(scope.block.body, edits), alloc_buffers=(*scope.block.alloc_buffers, *new)
     )
     state.replace(scope, scope.replace(block=block), site.scope.function)
     refresh_accesses(state, site.scope)
     site.require_parallel_around()
-    (made,) = blocks_in(copy)
-    return BlockRV(site.scope.function, made.block.name_hint)
+    added = [child for nest in (*before, *behind) for child in blocks_in(nest)]
+    return [BlockRV(site.scope.function, child.block.name_hint) for child in added]
 
 
 def using(buffers: dict[Buffer, Buffer]) -> Callable[[Stmt], Stmt]:
@@ -304,6 +320,7 @@ __all__ = [
     "cache_read",
     "cache_write",
     "cached_in",
+    "put_beside",
     "put_copy",
     "refresh_accesses",
     "require_apart",
