@@ -23,7 +23,9 @@ from ...prim.iter_map import IterMapLevel, detect_iter_map
 from ..buffer import BufferRegion, Range
 from ..statements import conjunction, conjuncts
 from ..stmt import BlockRealize, For, IfThenElse, While
-from .conditions import loop_range
+from .conditions import analyzer_at, loop_range
+from .error import ORDER, ScheduleError
+from .rv import LoopRV
 from .sites import Path, Portion, Site
 
 
@@ -63,6 +65,28 @@ def writes_all_of(
             return False
         taken |= used
     return all(_holds_for(site, c, indices, portion, set(variables)) for c in conditions)
+
+
+def require_copied_after_init(site: Site, realize: BlockRealize) -> None:
+    """Raise if a block's init may run although the place of a copy is not reached.
+
+    That is so inside of a loop of its reduction that may have no iteration: of such a reduction only the init runs.
+    """
+    if realize.block.init is None:
+        return
+    for loop in site.around:
+        rv = LoopRV(site.scope.function, loop.loop_var)
+        if loop.loop_var in _reducing(realize) and not analyzer_at(site.state, rv).can_prove(
+            loop.extent >= 1
+        ):
+            name = realize.block.name_hint
+            raise ScheduleError(
+                ORDER,
+                f"the copy would stand in loop {loop.loop_var.name}, over which block {name} sums up: where the loop "
+                "has no iteration, only the init runs, and nothing is copied",
+                loop,
+                hint="choose a loop outside of the reduction",
+            )
 
 
 def _reducing(realize: BlockRealize) -> set[Var]:
@@ -180,4 +204,4 @@ def _uses(expr: PrimExpr, variables: set[Var]) -> bool:
     return not variables.isdisjoint(free_vars(expr))
 
 
-__all__ = ["writes_all_of"]
+__all__ = ["require_copied_after_init", "writes_all_of"]

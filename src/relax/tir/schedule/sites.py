@@ -197,8 +197,10 @@ def portion_of(site: Site, buffer: Buffer, boxes: Sequence[Box], dtypes: Sequenc
         if interval is None:
             ranges.append(_all_of(size, dtypes[d]))
         else:
-            low, high = interval
-            ranges.append(Range.from_min_extent(low, site.analyzer.simplify(high - low + 1)))
+            low, extent = interval[0], site.analyzer.simplify(interval[1] - interval[0] + 1)
+            if isinstance(low, IntImm) and isinstance(extent, IntImm):
+                low, extent = const(low.value, dtypes[d]), const(extent.value, dtypes[d])
+            ranges.append(Range.from_min_extent(low, extent))
         conditions.append(limits)
     return Portion(tuple(ranges), tuple(conditions))
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 from ...buffer import Buffer
 from ..base import ScheduleBase, primitive, require_block
 from ..buffers import accessed_buffer, require_accesses_only, require_scope_name, stored_outside_blocks
+from ..coverage import require_copied_after_init
 from ..error import BUFFER, ORDER, ScheduleError
 from ..regions import read_regions, written_regions
 from ..rv import BlockRV
@@ -63,6 +64,7 @@ def cache_inplace(
     ways = paths(facts.block.body)
     users = {*facts.readers.get(buffer, ()), *facts.writers.get(buffer, ())} - {realize}
     site = site_behind(state, scope, ways[realize], [ways[user] for user in users])
+    require_copied_after_init(site, realize)
     boxes = [site.box(region, realize, ways[realize]) for region in regions]
     portion = portion_of(site, buffer, boxes, index_dtypes(buffer, regions))
     require_apart(state, scope, buffer, [site.anchor])

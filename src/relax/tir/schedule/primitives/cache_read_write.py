@@ -42,7 +42,7 @@ from ..buffers import (
     stored_outside_blocks,
 )
 from ..conditions import require_complete_or_reduction
-from ..coverage import writes_all_of
+from ..coverage import require_copied_after_init, writes_all_of
 from ..error import ARGUMENT, BUFFER, COVER, ORDER, ScheduleError
 from ..regions import read_regions, written_regions
 from ..rv import BlockRV
@@ -134,6 +134,7 @@ def cache_write(
     new = cached_in(buffer, storage_scope)
     ways = paths(facts.block.body)
     site = site_behind(state, scope, ways[realize], [ways[reader] for reader in readers])
+    require_copied_after_init(site, realize)
     regions = written_regions(realize, buffer)
     boxes = [site.box(region, realize, ways[realize]) for region in regions]
     portion = portion_of(site, buffer, boxes, index_dtypes(buffer, regions))
@@ -207,6 +208,7 @@ def _site_of_read(
     writers = facts.writers.get(buffer, [])
     if len(writers) == 1 and is_allocated_in(facts.block, buffer):
         site = site_behind(state, scope, ways[writers[0]], [ways[child] for child in consumers])
+        require_copied_after_init(site, writers[0])
         regions = written_regions(writers[0], buffer)
         boxes = [site.box(region, writers[0], ways[writers[0]]) for region in regions]
         return site, boxes, index_dtypes(buffer, regions)

@@ -29,7 +29,7 @@ from ...stmt import Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, 
 from ..base import ScheduleBase, primitive, require_block, require_loop
 from ..buffers import accessed_buffer, is_allocated_in, require_accesses_only, require_scope_name
 from ..conditions import loop_range, require_complete_or_reduction
-from ..coverage import writes_all_of
+from ..coverage import require_copied_after_init, writes_all_of
 from ..error import ARGUMENT, COVER, ORDER, ScheduleError
 from ..regions import read_regions, written_regions
 from ..rv import BlockRV, LoopRV
@@ -114,6 +114,7 @@ def write_at(
                 "copied back",
                 child,
             )
+    require_copied_after_init(site, realize)
     way = paths(scope.body)[realize]
     regions = written_regions(realize, buffer)
     boxes = [site.box(region, realize, way) for region in regions]

@@ -38,7 +38,7 @@ from ..buffers import (
     require_scope_name,
 )
 from ..conditions import require_complete_or_reduction
-from ..coverage import writes_all_of
+from ..coverage import require_copied_after_init, writes_all_of
 from ..error import ARGUMENT, BUFFER, COVER, ORDER, ScheduleError
 from ..regions import read_regions, written_regions
 from ..relayout import Relayout, moved_indices
@@ -300,6 +300,7 @@ def _site_of_write(state: ScheduleState, scope: BlockRV, realize: BlockRealize, 
         ways[child] for child in facts.children if child is not realize and read_regions(child, plan.old)
     ]
     site = site_behind(state, scope, ways[realize], readers)
+    require_copied_after_init(site, realize)
     variables = _element(plan.new, [iter_var.var for iter_var in plan.iter_vars]).region
     parts = whole(plan.extents, [str(iter_var.var.dtype) for iter_var in plan.iter_vars])
     region = BufferRegion(decl_buffer(plan.extents, str(plan.old.dtype)), variables)
