@@ -138,7 +138,10 @@ def serve() -> None:
 
 
 def note() -> None:
-    """Answer each text by its assembly with comments, and end its remarks on stderr by a zero byte."""
+    """Answer each text by its assembly with comments, and end its remarks on stderr by a zero byte.
+
+    A text that LLVM does not accept ends the answers; the reason is on stderr.
+    """
     machine = Machine(*json.loads(receive(sys.stdin.buffer)))
     try:
         while True:
@@ -148,6 +151,8 @@ def note() -> None:
             sys.stderr.flush()
     except EOFError:
         pass
+    except RuntimeError as error:
+        sys.stderr.write(str(error))
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ class Number:
     extent: PrimExpr
     """The number of its values, which begin at 0."""
     offset: int = 0
-    """What is added to it before it is split."""
+    """The constant that is added to it before it is split."""
     var: Var | None = None
     digits: Sequence[Digit] = ()
     """The digits whose sum it is, by falling factors, if it is no initial index."""

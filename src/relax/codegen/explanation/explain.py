@@ -35,12 +35,12 @@ def explain(func: PrimFunc | IRModule, target: Target | str | None = None) -> Ex
 
     It says whether the loop is vectorised, and why not, and counts what an iteration does: ``explain(func).show()``,
     ``.save("kernel.html")``, ``.loops``. Instructions are told apart for x86-64 and AArch64, loops also for RISC-V.
-    Raises DiagnosticError for what cannot be compiled, or is no PrimFunc.
+    Raises DiagnosticError for what cannot be compiled, or is no PrimFunc; ValueError for other machines.
     """
     chosen = resolve(target)
     if architecture(chosen.triple) not in COMMENTS:
-        message = f"the machine code of {architecture(chosen.triple)} cannot be explained"
-        raise DiagnosticError(Diagnostic("E5908", message, hint=f"targets: {', '.join(sorted(COMMENTS))}"))
+        readable = ", ".join(sorted(COMMENTS))
+        raise ValueError(f"target {chosen}: its machine code is not read; that of {readable} is")
     lowered = lower(_prim_funcs(func), chosen)
     funcs = {g.name_hint: f for g, f in lowered.functions.items() if isinstance(f, PrimFunc)}
     kernels = kernel_texts(funcs, chosen, mark_loops=True)
@@ -164,10 +164,9 @@ class _Kernel:
         if main.calls:
             reasons.append(f"it calls {', '.join(main.calls)}, element by element")
         refusal = reason_of([text for text in remarks.refusals if not (main.calls and "call" in text)])
-        if refusal:
-            reasons.append(refusal)
-        elif main.exits and not main.calls:
-            reasons.append("the loop may end early: a check may fail in it")
+        reasons += [refusal] if refusal else []
+        if main.exits and "end early" not in refusal:
+            reasons.append("it may end early: a check may fail in it")
         return "; ".join(reasons) or "LLVM gives no reason"
 
 

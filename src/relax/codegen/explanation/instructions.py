@@ -1,4 +1,4 @@
-"""What machine instructions do, as far as it matters to the speed of a loop: x86-64 (AT&T syntax) and AArch64."""
+"""The effects of machine instructions that matter to the speed of a loop: x86-64 (AT&T syntax) and AArch64."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ class Effect:
     """The function that it calls; a register if that depends."""
     target: str = ""
     """The label that it branches to."""
+    is_conditional: bool = False
+    """True if it may also go on without branching."""
 
 
 def effect_of(instruction: Instruction, triple: str) -> Effect:
@@ -85,7 +87,7 @@ def _x86(mnemonic: str, operands: Sequence[str]) -> Effect:
     if mnemonic.startswith("call"):
         return Effect(callee=operands[0].removesuffix("@PLT"), loads=int("(" in operands[0]))
     if mnemonic.startswith("j"):
-        return Effect(target=operands[0] if operands else "")
+        return Effect(target=operands[0] if operands else "", is_conditional=mnemonic != "jmp")
     effect = Effect()
     _x86_memory(effect, mnemonic, operands)
     bits = max(
@@ -171,7 +173,7 @@ def _aarch64(mnemonic: str, operands: Sequence[str]) -> Effect:
     if mnemonic in ("bl", "blr"):
         return Effect(callee=operands[0])
     if _ARM_BRANCH.match(mnemonic):
-        return Effect(target=operands[-1])
+        return Effect(target=operands[-1], is_conditional=mnemonic != "b")
     effect = Effect()
     memory = next((text for text in operands if text.startswith("[")), "")
     if memory and not mnemonic.startswith("prf"):

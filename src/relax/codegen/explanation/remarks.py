@@ -15,14 +15,14 @@ from .lines import FILE, loop_at
 
 @dataclass(slots=True)
 class Remarks:
-    """What LLVM did to one loop of the program."""
+    """The remarks on one loop of the program."""
 
     vectorised: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """For each copy of the loop that LLVM vectorised: the elements in a vector, and the vectors of an iteration."""
     refusals: list[str] = field(default_factory=list[str])
     """The reasons why a copy was not vectorised, in LLVM's words."""
     events: list[str] = field(default_factory=list[str])
-    """What became of a loop that is gone: unrolled, or replaced by a call."""
+    """The ends of a loop that is gone: unrolled, or replaced by a call."""
 
 
 _REMARK: Final = re.compile(rf"^remark: {FILE}:(\d+):\d+: (.*)$")
@@ -74,9 +74,9 @@ _REASONS: Final[tuple[tuple[str, str], ...]] = (
     ),
     (
         "Early exit loop",
-        "the loop may end early: an index that depends on data is checked against its bounds",
+        "it may end early: an index that depends on data is checked against its bounds",
     ),
-    ("Cannot vectorize early exit", "the loop may end early: a check may fail in it"),
+    ("Cannot vectorize early exit", "it may end early: a check may fail in it"),
     ("could not determine number of loop iterations", "the number of iterations is not known when it starts"),
     (_FRUITLESS, "LLVM expects vectors to be no faster"),
     ("call instruction cannot be vectorized", "it calls a function that has no form for vectors"),

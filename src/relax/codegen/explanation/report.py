@@ -14,7 +14,7 @@ from .instructions import ARCHITECTURES, Effect, effect_of
 
 @dataclass(frozen=True)
 class Core:
-    """What a core can do in a cycle, for `LoopReport.cycles`: typical numbers of large cores, no measured ones."""
+    """Limits of a core for each cycle: typical numbers of large cores, no measured ones."""
 
     instructions: int = 4
     computations: int = 2
@@ -77,7 +77,7 @@ def machine_code(loop: MachineLoop, triple: str) -> MachineCode:
         instructions=len(instructions),
         spills=spills,
         reloads=reloads,
-        exits=len({effect.target for effect in effects if effect.target} - loop.labels),
+        exits=_exits(loop, effects),
         assembly=text,
         loads=sum(effect.loads for effect in effects),
         stores=sum(effect.stores for effect in effects),
@@ -91,6 +91,13 @@ def machine_code(loop: MachineLoop, triple: str) -> MachineCode:
         scalar_floats=sum(effect.is_scalar_float for effect in effects),
         cycles=None if calls else _cycles(effects),
     )
+
+
+def _exits(loop: MachineLoop, effects: Sequence[Effect]) -> int:
+    """The branches out of a loop. One of them is its end, unless its end is to go on behind a branch back."""
+    outside = {effect.target for effect in effects if effect.target} - loop.labels
+    falls_through = any(effect.target == loop.header and effect.is_conditional for effect in effects)
+    return len(outside) - (not falls_through and bool(outside))
 
 
 def _vector_bits(effects: Sequence[Effect]) -> int:
@@ -130,7 +137,7 @@ class LoopReport:
     others: tuple[MachineCode, ...]
     """Further loops made of it, such as the one for the elements that fill no vector."""
     copies: int
-    """How often the main loop occurs: an unrolled loop around it repeats it."""
+    """The number of copies of the main loop: an unrolled loop around it repeats it."""
     lanes: int
     """The elements in a vector, if it was LLVM that vectorised the loop; 0 otherwise."""
     interleaved: int

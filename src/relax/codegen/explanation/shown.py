@@ -128,10 +128,10 @@ class Explanation:
                 continue
             numbers = [int(part.strip(" <>")) for part in remark.split(";")]
             links = "".join(
-                f'<a class="{_state(self.loops[number])}" href="#loop{number}">{number + 1}</a>'
+                f'<a id="line{number}" class="{_state(self.loops[number])}" href="#loop{number}">{number + 1}</a>'
                 for number in numbers
             )
-            out.append(f'<span class="loop" id="line{numbers[0]}">{escape(code)} {links}</span>')
+            out.append(f'<span class="loop">{escape(code)} {links}</span>')
         return "\n".join(out)
 
 

@@ -214,7 +214,8 @@ declare(
 declare(
     "E5908",
     "not a PrimFunc",
-    "`relax.codegen.build_module` compiles PrimFuncs; the module has other functions.",
+    "`relax.codegen.build_module` compiles PrimFuncs, and `relax.tir.explain` explains them; the module has other "
+    "functions.",
     "Compile a whole program with `relax.build`.",
 )
 declare(
