@@ -159,6 +159,11 @@ def main(A: T.Buffer((4, 4), "float32"), C: T.Buffer((4, 4), "float32")):
         ),
         (MATMUL, on("C", "reindex_cache_write", 0, "local", lambda i, j, k: (i,)), "E8002"),
         (
+            MATMUL,
+            on("C", "reindex_cache_write", 0, "local", lambda i, j, k: (i, j, k)),
+            "the index map uses vk, over which block C sums up",
+        ),
+        (
             TRANSPOSE.replace("A[vj, vi] *", "A[vj, vi] + A[0, vi] *"),
             on("B", "reindex", "A"),
             "block B accesses buffer A at several places",

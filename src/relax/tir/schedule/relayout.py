@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from ...prim import Analyzer, PrimExpr, Var, free_vars, substitute, uses
+from ...prim import Analyzer, PrimExpr, Var, const, free_vars, substitute, uses
+from ...prim.intrin import max as maximum
 from ..buffer import Buffer, BufferLoad, BufferRegion, Ramp, Range
 from ..functor import StmtExprMutator
 from ..index_map import IndexMap
@@ -129,4 +130,17 @@ def moved_indices(mapping: IndexMap, indices: Indices) -> list[PrimExpr]:
     return result
 
 
-__all__ = ["Relayout", "moved_indices"]
+def mapped_shape(mapping: IndexMap, shape: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
+    """The shape in which the elements of a shape find place, none of its sizes negative: that of ``i * 8 + j`` is
+    ``n * 8 - 4`` for (n, 4), which has no element if n is 0.
+
+    Raises ValueError for a map that moves two elements to one place.
+    """
+    facts = Analyzer()
+    sizes = (facts.simplify(size) for size in mapping.map_shape(shape))
+    return tuple(
+        size if facts.can_prove(size >= 0) else maximum(size, const(0, size.dtype)) for size in sizes
+    )
+
+
+__all__ = ["Relayout", "mapped_shape", "moved_indices"]

@@ -41,7 +41,7 @@ from ..conditions import require_complete_or_reduction
 from ..coverage import require_copied_after_init, writes_all_of
 from ..error import ARGUMENT, BUFFER, COVER, ORDER, ScheduleError
 from ..regions import read_regions, written_regions
-from ..relayout import Relayout, moved_indices
+from ..relayout import Relayout, mapped_shape, moved_indices
 from ..rv import BlockRV
 from ..scope import scope_of
 from ..sites import Site, element_nest, paths, site_before, site_behind, whole
@@ -242,7 +242,7 @@ def _reindexing(
     initial = tuple(i for i, var in zip(mapping.initial_indices, variables, strict=True) if var in own)
     restricted = IndexMap(initial, mapping.final_indices)
     try:
-        shape = restricted.map_shape([_domain(v).extent for v in used])
+        shape = mapped_shape(restricted, [_domain(v).extent for v in used])
     except ValueError as error:
         raise ScheduleError(ARGUMENT, str(error), realize) from error
     new = decl_buffer(shape, str(buffer.dtype), f"{buffer.name}_{suffix}", scope=scope)
@@ -295,6 +295,13 @@ def _site_of_read(state: ScheduleState, scope: BlockRV, realize: BlockRealize, p
 def _site_of_write(state: ScheduleState, scope: BlockRV, realize: BlockRealize, plan: Reindexing) -> Site:
     facts = scope_of(state.block(scope))
     require_complete_or_reduction(realize, facts.block)
+    for iter_var in plan.iter_vars:
+        if iter_var.iter_type != "spatial":
+            raise ScheduleError(
+                ARGUMENT,
+                f"the index map uses {iter_var.var.name}, over which block {realize.block.name_hint} sums up",
+                realize,
+            )
     ways = paths(facts.block.body)
     readers = [
         ways[child] for child in facts.children if child is not realize and read_regions(child, plan.old)

@@ -32,6 +32,7 @@ from ..base import ScheduleBase, primitive, require_block
 from ..buffers import demand_apart
 from ..conditions import analyzer_at, require_complete_or_reduction
 from ..error import ARGUMENT, BINDING, STRUCTURE, ScheduleError
+from ..relayout import mapped_shape
 from ..rv import BlockRV
 from ..scope import accesses
 from ..state import ScheduleState
@@ -161,7 +162,7 @@ def _plan(realize: BlockRealize, mapping: IndexMap) -> _Plan:
     mapping = mapping.with_dtype(dtype)
     extents = [iter_var.dom.extent for iter_var in old if iter_var.dom is not None]
     try:
-        shape = mapping.map_shape(extents)
+        shape = mapped_shape(mapping, extents)
         inverse, padding = mapping.non_surjective_inverse(extents)
     except ValueError as error:
         raise ScheduleError(ARGUMENT, str(error), realize) from error

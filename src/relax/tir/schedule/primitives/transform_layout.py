@@ -33,7 +33,7 @@ from ..base import ScheduleBase, primitive, require_block
 from ..buffers import allocating_block, demand_apart, either_buffer, is_parameter, require_accesses_only
 from ..error import ARGUMENT, BUFFER, ScheduleError
 from ..regions import read_regions, written_regions
-from ..relayout import Relayout, moved_indices
+from ..relayout import Relayout, mapped_shape, moved_indices
 from ..rv import BlockRV
 from ..scope import scope_of
 from ..sites import edited, element_nest, index_dtypes, paths, site_behind, whole
@@ -74,7 +74,7 @@ def transform_layout(
     if old.strides or old.elem_offset is not None:
         raise ScheduleError(BUFFER, f"buffer {old.name} has strides or an offset", realize)
     padding = Padding(mapping, old, pad_value)
-    new = old.replace(data=Var(old.data.name, "handle"), shape=mapping.map_shape(old.shape))
+    new = old.replace(data=Var(old.data.name, "handle"), shape=mapped_shape(mapping, old.shape))
     change = Relayout(old, new, partial(moved_indices, mapping))
     if is_parameter(state.func(block.function), old):
         func = _with_parameter(state.func(block.function), old, new, change)
