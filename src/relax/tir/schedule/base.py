@@ -66,6 +66,9 @@ class ScheduleBase:
         """The function in which blocks are looked for; None: the only one, or main."""
         self.decision: Any = None
         """The choice of the sampling primitive that is being applied, for its instruction."""
+        self.recorded: dict[str, Any] = {}
+        """Arguments as the trace shall have them, set by the primitive that is being applied: an IndexMap, say, of
+        the dimensions that a buffer turned out to have, for ``lambda *indices: …``."""
 
     @property
     def mod(self) -> IRModule:

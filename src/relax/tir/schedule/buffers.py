@@ -17,6 +17,7 @@ from ...prim import Call, Var
 from ..buffer import Buffer, BufferLoad, BufferRegion
 from ..functor import StmtExprVisitor
 from ..stmt import Block, BlockRealize, BufferStore, DeclBuffer, MatchBufferRegion, PrimFunc, Stmt
+from .base import ScheduleBase
 from .error import ARGUMENT, BUFFER, ScheduleError
 from .rv import BlockRV
 from .scope import accesses
@@ -29,15 +30,31 @@ _BY_ADDRESS: Final = frozenset({"address_of", "tvm_access_ptr"})
 # ------------------------------------------------------------------------------------------ arguments
 
 
+def buffer_argument(
+    sch: ScheduleBase, realize: BlockRealize, argument: Any, access: Access, name: str
+) -> Buffer:
+    """The same as `accessed_buffer`; in the trace, a Buffer is its index, which replaying finds in another function."""
+    buffer = accessed_buffer(realize, argument, access, name)
+    if not isinstance(argument, (int, str)):
+        sch.recorded[name] = accessed_buffers(realize, access).index(buffer)
+    return buffer
+
+
+def accessed_buffers(realize: BlockRealize, access: Access) -> list[Buffer]:
+    """The buffers that a block reads or writes: those that it names in order, then others that its body accesses."""
+    block = realize.block
+    declared = block.reads if access == "read" else block.writes
+    taken = accesses(block).reads if access == "read" else accesses(block).writes
+    return list(dict.fromkeys(region.buffer for region in (*declared, *taken)))
+
+
 def accessed_buffer(realize: BlockRealize, argument: Any, access: Access, name: str = "buffer") -> Buffer:
     """The buffer that an argument means: an index into the block's reads or writes, a name, a Buffer or its region.
 
     Raises ScheduleError if the block has no such access.
     """
     block = realize.block
-    declared = block.reads if access == "read" else block.writes
-    taken = accesses(block).reads if access == "read" else accesses(block).writes
-    buffers = list(dict.fromkeys(region.buffer for region in (*declared, *taken)))
+    buffers = accessed_buffers(realize, access)
     verb = "reads" if access == "read" else "writes"
     if isinstance(argument, bool) or not isinstance(argument, (int, str, Buffer, BufferRegion)):
         raise ScheduleError(
@@ -62,8 +79,8 @@ def accessed_buffer(realize: BlockRealize, argument: Any, access: Access, name: 
     return matched[0]
 
 
-def either_buffer(realize: BlockRealize, argument: Any) -> Buffer:
-    """The buffer that ``("read", 0)``, ``("write", "B")``, a name, or a Buffer means."""
+def either_buffer(sch: ScheduleBase, realize: BlockRealize, argument: Any) -> Buffer:
+    """The buffer that ``("read", 0)``, ``("write", "B")``, a name, or a Buffer means; see `buffer_argument`."""
     if isinstance(argument, (tuple, list)):
         items = list(cast("Iterable[Any]", argument))
         if len(items) != 2 or items[0] not in ("read", "write"):
@@ -77,10 +94,14 @@ def either_buffer(realize: BlockRealize, argument: Any) -> Buffer:
             "an index alone does not say whether reads or writes are meant",
             hint=f'give ("read", {argument}) or ("write", {argument})',
         )
+    access: Access = "write"
     try:
-        return accessed_buffer(realize, argument, "write")
+        buffer = accessed_buffer(realize, argument, "write")
     except ScheduleError:
-        return accessed_buffer(realize, argument, "read")
+        access, buffer = "read", accessed_buffer(realize, argument, "read")
+    if not isinstance(argument, str):
+        sch.recorded["buffer"] = (access, accessed_buffers(realize, access).index(buffer))
+    return buffer
 
 
 def require_scope_name(storage_scope: Any) -> str:
@@ -205,6 +226,7 @@ def demand_apart(state: ScheduleState, function: str, buffer: Buffer, others: It
 
 
 __all__ = [
-    "Access", "accessed_buffer", "allocating_block", "demand_apart", "either_buffer", "is_allocated_in", "is_parameter",
-    "require_accesses_only", "require_scope_name", "stored_outside_blocks", "viewed_pointers",
+    "Access", "accessed_buffer", "accessed_buffers", "allocating_block", "buffer_argument", "demand_apart",
+    "either_buffer", "is_allocated_in", "is_parameter", "require_accesses_only", "require_scope_name",
+    "stored_outside_blocks", "viewed_pointers",
 ]  # fmt: skip

@@ -20,9 +20,10 @@ from typing import Any, cast
 
 from ....prim import PrimExpr, convert
 from ...buffer import BufferRegion, Range
+from ...index_map import IndexMap
 from ...stmt import Block, BlockRealize
 from ..base import ScheduleBase, primitive, require_block
-from ..buffers import Access, accessed_buffer
+from ..buffers import Access, buffer_argument
 from ..conditions import analyzer_at
 from ..error import ARGUMENT, COVER, ScheduleError
 from ..regions import read_regions, written_regions
@@ -31,7 +32,11 @@ from ..rv import BlockRV
 
 @primitive
 def annotate_buffer_access(
-    sch: ScheduleBase, block: BlockRV, buffer_index: int, buf_type: str, gen_new_ranges: Callable[..., Any]
+    sch: ScheduleBase,
+    block: BlockRV,
+    buffer_index: int,
+    buf_type: str,
+    gen_new_ranges: Callable[..., Any] | IndexMap,
 ) -> None:
     """Say which region of a buffer a block reads or writes.
 
@@ -39,15 +44,22 @@ def annotate_buffer_access(
     ----------
     buffer_index : an index into the block's reads or writes.
     buf_type : "read" or "write".
-    gen_new_ranges : from the block's variables to (begin, end) or one index for each dimension of the buffer.
+    gen_new_ranges : from the block's variables to (begin, end) or one index for each dimension of the buffer; or an
+        IndexMap to the begin and the end of each dimension.
 
     Raises ScheduleError for a region that may not hold all that the block accesses.
     """
     realize = sch.state.realize(require_block(block, "block"))
     access = _access(buf_type, ("read", "write"))
-    buffer = accessed_buffer(realize, buffer_index, access, "buffer_index")
+    buffer = buffer_argument(sch, realize, buffer_index, access, "buffer_index")
     variables = [iter_var.var for iter_var in realize.block.iter_vars]
-    ranges = tuple(_range(item) for item in _items(gen_new_ranges(*variables)))
+    if isinstance(gen_new_ranges, IndexMap):
+        ends = gen_new_ranges.map_indices(variables)
+        ranges = tuple(Range(*pair) for pair in zip(ends[::2], ends[1::2], strict=True))
+    else:
+        ranges = tuple(_range(item) for item in _items(gen_new_ranges(*variables)))
+        pairs = [end for item in ranges for end in (item.min, item.min + item.extent)]
+        sch.recorded["gen_new_ranges"] = IndexMap(tuple(variables), tuple(pairs))
     if len(ranges) != buffer.ndim:
         raise ScheduleError(
             ARGUMENT,

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from ...buffer import Buffer
 from ..base import ScheduleBase, primitive, require_block
-from ..buffers import accessed_buffer, require_accesses_only, require_scope_name, stored_outside_blocks
+from ..buffers import buffer_argument, require_accesses_only, require_scope_name, stored_outside_blocks
 from ..coverage import require_copied_after_init
 from ..error import BUFFER, ORDER, ScheduleError
 from ..regions import read_regions, written_regions
@@ -46,7 +46,7 @@ def cache_inplace(
     Raises ScheduleError as the docstring of the module says.
     """
     state, realize = sch.state, sch.state.realize(require_block(block, "block"))
-    buffer = accessed_buffer(realize, read_buffer_index, "read", "read_buffer_index")
+    buffer = buffer_argument(sch, realize, read_buffer_index, "read", "read_buffer_index")
     storage_scope = require_scope_name(storage_scope)
     require_accesses_only(state, block.function, buffer)
     regions = [*read_regions(realize, buffer), *written_regions(realize, buffer)]

@@ -34,7 +34,7 @@ from ...statements import seq_of
 from ...stmt import Block, BlockRealize, Stmt
 from ..base import ScheduleBase, primitive, require_block
 from ..buffers import (
-    accessed_buffer,
+    buffer_argument,
     demand_apart,
     is_allocated_in,
     require_accesses_only,
@@ -79,7 +79,7 @@ def cache_read(
     Raises ScheduleError as the docstring of the module says.
     """
     state, realize = sch.state, sch.state.realize(require_block(block, "block"))
-    buffer = accessed_buffer(realize, read_buffer_index, "read", "read_buffer_index")
+    buffer = buffer_argument(sch, realize, read_buffer_index, "read", "read_buffer_index")
     storage_scope = require_scope_name(storage_scope)
     scope = BlockRV(block.function, state.scope(block).block.name_hint)
     facts = scope_of(state.block(scope))
@@ -114,7 +114,7 @@ def cache_write(
     Raises ScheduleError as the docstring of the module says.
     """
     state, realize = sch.state, sch.state.realize(require_block(block, "block"))
-    buffer = accessed_buffer(realize, write_buffer_index, "write", "write_buffer_index")
+    buffer = buffer_argument(sch, realize, write_buffer_index, "write", "write_buffer_index")
     storage_scope = require_scope_name(storage_scope)
     scope = BlockRV(block.function, state.scope(block).block.name_hint)
     facts = scope_of(state.block(scope))

@@ -27,7 +27,7 @@ from ...buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
 from ...statements import conjunction
 from ...stmt import Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, Stmt
 from ..base import ScheduleBase, primitive, require_block, require_loop
-from ..buffers import accessed_buffer, is_allocated_in, require_accesses_only, require_scope_name
+from ..buffers import buffer_argument, is_allocated_in, require_accesses_only, require_scope_name
 from ..conditions import loop_range, require_complete_or_reduction
 from ..coverage import require_copied_after_init, writes_all_of
 from ..error import ARGUMENT, COVER, ORDER, ScheduleError
@@ -58,7 +58,7 @@ def read_at(
     Raises ScheduleError as the docstring of the module says.
     """
     state, realize = sch.state, sch.state.realize(require_block(block, "block"))
-    buffer = accessed_buffer(realize, read_buffer_index, "read", "read_buffer_index")
+    buffer = buffer_argument(sch, realize, read_buffer_index, "read", "read_buffer_index")
     storage_scope = require_scope_name(storage_scope)
     require_accesses_only(state, block.function, buffer)
     site = _site(state, require_loop(loop, "loop"), block)
@@ -100,7 +100,7 @@ def write_at(
     Raises ScheduleError as the docstring of the module says.
     """
     state, realize = sch.state, sch.state.realize(require_block(block, "block"))
-    buffer = accessed_buffer(realize, write_buffer_index, "write", "write_buffer_index")
+    buffer = buffer_argument(sch, realize, write_buffer_index, "write", "write_buffer_index")
     storage_scope = require_scope_name(storage_scope)
     require_accesses_only(state, block.function, buffer)
     site = _site(state, require_loop(loop, "loop"), block)

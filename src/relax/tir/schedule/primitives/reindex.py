@@ -31,7 +31,7 @@ from ...stmt import BlockRealize, BufferStore, Stmt
 from ..base import ScheduleBase, primitive, require_block
 from ..buffers import (
     Access,
-    accessed_buffer,
+    buffer_argument,
     either_buffer,
     is_allocated_in,
     require_accesses_only,
@@ -47,7 +47,7 @@ from ..scope import scope_of
 from ..sites import Site, element_nest, paths, site_before, site_behind, whole
 from ..state import Placed, ScheduleState
 from .cache_read_write import blocks_in, put_copy, require_apart
-from .transform_layout import Mapping, as_index_map
+from .transform_layout import Mapping, index_map_argument
 
 
 @primitive
@@ -61,7 +61,7 @@ def reindex(sch: ScheduleBase, block: BlockRV, buffer: tuple[str, int] | str | B
     Raises ScheduleError as the docstring of the module says.
     """
     realize = sch.state.realize(require_block(block, "block"))
-    old = either_buffer(realize, buffer)
+    old = either_buffer(sch, realize, buffer)
     access: Access = "write" if written_regions(realize, old) else "read"
     return _reindexed(sch, block, old, access, None, old.scope, "reindex")
 
@@ -84,14 +84,14 @@ def reindex_cache_read(
     Returns the block that copies. Raises ScheduleError as the docstring of the module says.
     """
     realize = sch.state.realize(require_block(block, "block"))
-    old = accessed_buffer(realize, read_buffer_index, "read", "read_buffer_index")
+    old = buffer_argument(sch, realize, read_buffer_index, "read", "read_buffer_index")
     if written_regions(realize, old):
         raise ScheduleError(
             ORDER,
             f"block {block.name} reads and writes buffer {old.name}: it would not see what it writes",
             realize,
         )
-    mapping = as_index_map(index_map, len(realize.block.iter_vars))
+    mapping = index_map_argument(sch, index_map, len(realize.block.iter_vars))
     scope = require_scope_name(storage_scope)
     return _reindexed(sch, block, old, "read", mapping, scope, scope.replace(".", "_"))
 
@@ -114,8 +114,8 @@ def reindex_cache_write(
     Returns the block that copies. Raises ScheduleError as the docstring of the module says.
     """
     realize = sch.state.realize(require_block(block, "block"))
-    old = accessed_buffer(realize, write_buffer_index, "write", "write_buffer_index")
-    mapping = as_index_map(index_map, len(realize.block.iter_vars))
+    old = buffer_argument(sch, realize, write_buffer_index, "write", "write_buffer_index")
+    mapping = index_map_argument(sch, index_map, len(realize.block.iter_vars))
     scope = require_scope_name(storage_scope)
     return _reindexed(sch, block, old, "write", mapping, scope, scope.replace(".", "_"))
 

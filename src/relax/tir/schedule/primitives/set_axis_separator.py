@@ -33,7 +33,7 @@ def set_axis_separator(
     Raises ScheduleError for any separator.
     """
     realize = sch.state.realize(require_block(block, "block"))
-    target = either_buffer(realize, buffer)
+    target = either_buffer(sch, realize, buffer)
     if axis_separators:
         raise ScheduleError(
             BUFFER,

@@ -21,7 +21,7 @@ from ...buffer import Buffer, BufferLoad, decl_buffer
 from ...functor import StmtExprMutator, post_order_visit, substitute
 from ...stmt import Block, BufferStore, DeclBuffer, MatchBufferRegion
 from ..base import ScheduleBase, primitive, require_block
-from ..buffers import accessed_buffer, allocating_block, require_accesses_only, require_scope_name
+from ..buffers import allocating_block, buffer_argument, require_accesses_only, require_scope_name
 from ..error import ARGUMENT, ScheduleError
 from ..rv import BlockRV
 
@@ -38,9 +38,8 @@ def set_scope(
 
     Raises ScheduleError for a buffer that no block allocates.
     """
-    buffer = accessed_buffer(
-        sch.state.realize(require_block(block, "block")), buffer_index, "write", "buffer_index"
-    )
+    realize = sch.state.realize(require_block(block, "block"))
+    buffer = buffer_argument(sch, realize, buffer_index, "write", "buffer_index")
     storage_scope = require_scope_name(storage_scope)
     around = allocating_block(sch.state, block, buffer)
     if buffer.scope == storage_scope:
@@ -80,9 +79,8 @@ def unsafe_set_dtype(sch: ScheduleBase, block: BlockRV, buffer_index: int | str 
 
     Raises ScheduleError for a buffer that no block allocates, or that is used in other ways than by its elements.
     """
-    buffer = accessed_buffer(
-        sch.state.realize(require_block(block, "block")), buffer_index, "write", "buffer_index"
-    )
+    realize = sch.state.realize(require_block(block, "block"))
+    buffer = buffer_argument(sch, realize, buffer_index, "write", "buffer_index")
     try:
         kind = DataType(dtype)
     except (TypeError, ValueError) as error:

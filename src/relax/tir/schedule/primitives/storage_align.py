@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from ...buffer import Buffer
 from ..base import ScheduleBase, primitive, require_block
-from ..buffers import accessed_buffer, allocating_block
+from ..buffers import allocating_block, buffer_argument
 from ..error import ARGUMENT, ScheduleError
 from ..rv import BlockRV
 
@@ -37,7 +37,7 @@ def storage_align(
     Raises ScheduleError for a buffer that no block allocates, and for an axis that it does not have.
     """
     realize = sch.state.realize(require_block(block, "block"))
-    buffer = accessed_buffer(realize, buffer_index, "write", "buffer_index")
+    buffer = buffer_argument(sch, realize, buffer_index, "write", "buffer_index")
     allocating_block(sch.state, block, buffer)
     place = axis + buffer.ndim if axis < 0 else axis
     if not 0 <= place < buffer.ndim:

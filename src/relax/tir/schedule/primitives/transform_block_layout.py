@@ -37,7 +37,7 @@ from ..rv import BlockRV
 from ..scope import accesses
 from ..state import ScheduleState
 from .split import require_plain
-from .transform_layout import Mapping, as_index_map
+from .transform_layout import Mapping, index_map_argument
 
 
 @primitive
@@ -53,7 +53,7 @@ def transform_block_layout(sch: ScheduleBase, block: BlockRV, index_map: Mapping
     state, realize = sch.state, sch.state.realize(require_block(block, "block"))
     require_complete_or_reduction(realize, state.scope(block).block)
     loops = _own_loops(state, block, realize)
-    mapping = as_index_map(index_map, len(realize.block.iter_vars))
+    mapping = index_map_argument(sch, index_map, len(realize.block.iter_vars))
     plan = _plan(realize, mapping)
     state.replace(loops[0] if loops else realize, plan.nest(realize), block.function)
     used = accesses(realize.block)

@@ -65,14 +65,16 @@ def transform_layout(
     """
     del assume_injective_transform
     state, realize = sch.state, sch.state.realize(require_block(block, "block"))
-    old = either_buffer(realize, buffer)
+    old = either_buffer(sch, realize, buffer)
     regions = [*written_regions(realize, old), *read_regions(realize, old)]
-    mapping = as_index_map(index_map, old.ndim).with_dtype(
+    mapping = index_map_argument(sch, index_map, old.ndim).with_dtype(
         index_dtypes(old, regions)[0] if old.ndim else "int64"
     )
     require_accesses_only(state, block.function, old)
     if old.strides or old.elem_offset is not None:
         raise ScheduleError(BUFFER, f"buffer {old.name} has strides or an offset", realize)
+    if callable(pad_value):
+        pad_value = sch.recorded["pad_value"] = as_index_map(pad_value, len(mapping.final_indices))
     padding = Padding(mapping, old, pad_value)
     new = old.replace(data=Var(old.data.name, "handle"), shape=mapped_shape(mapping, old.shape))
     change = Relayout(old, new, partial(moved_indices, mapping))
@@ -88,6 +90,13 @@ def transform_layout(
         around = changed
     if padding.exists:
         padding.write(state, BlockRV(block.function, around.block.name_hint), new)
+
+
+def index_map_argument(sch: ScheduleBase, value: Any, ndim: int) -> IndexMap:
+    """The argument `index_map`, which the trace has as an IndexMap."""
+    mapping = as_index_map(value, ndim)
+    sch.recorded["index_map"] = mapping
+    return mapping
 
 
 def as_index_map(value: Any, ndim: int) -> IndexMap:
@@ -149,8 +158,8 @@ class Padding:
     def value_at(self, indices: Sequence[PrimExpr]) -> PrimExpr:
         """What the place of some indices holds."""
         value = self.value
-        if isinstance(value, IndexMap) or callable(value):
-            mapping = as_index_map(value, len(indices))
+        if isinstance(value, IndexMap):
+            mapping = value
             if len(mapping.final_indices) != 1:
                 raise ScheduleError(
                     ARGUMENT, f"pad_value must give one value, found {len(mapping.final_indices)}"
@@ -192,4 +201,4 @@ def _demand_apart(state: ScheduleState, function: str, func: PrimFunc, buffer: B
     demand_apart(state, function, buffer, func.buffer_map.values() if buffer in written else written)
 
 
-__all__ = ["Padding", "as_index_map", "transform_layout"]
+__all__ = ["Padding", "as_index_map", "index_map_argument", "transform_layout"]
