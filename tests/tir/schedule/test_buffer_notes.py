@@ -137,6 +137,12 @@ def test_regions_that_blocks_name(parse, check):
     assert "T.writes(B[vi, 0:2])" in after.script()
 
 
+def test_regions_as_an_index_map(parse, check):
+    index_map = tir.IndexMap.from_func(lambda i, j: (i, i + 1, 0, 2))
+    after = check(parse(text()), on("B", "annotate_buffer_access", 0, "read", index_map))
+    assert "T.reads(A[vi, T.int64(0):T.int64(2)])" in after.script()
+
+
 def test_regions_that_blocks_hide(parse, check):
     after = check(parse(text()), on("C", "unsafe_hide_buffer_access", "opaque", [0]))
     assert after.script().count("T.reads()") == 1

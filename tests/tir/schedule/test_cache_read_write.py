@@ -36,23 +36,23 @@ def main(a: T.handle, b: T.handle, c: T.handle):
 """
 SCOPES = """
 @T.prim_func
-def main(B: T.Buffer((32, 32), "float32"), C: T.Buffer((32, 32), "float32")):
+def main(B: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
     T.func_attr({"tir.noalias": True})
-    A = T.alloc_buffer((32, 32))
+    A = T.alloc_buffer((8, 8))
     for i0, j0 in T.grid(4, 4):
         with T.block("scope"):
             i, j = T.axis.remap("SS", [i0, j0])
-            for x, y in T.grid(8, 8):
+            for x, y in T.grid(2, 2):
                 with T.block("A"):
-                    vi = T.axis.spatial(32, i * 8 + x)
-                    vj = T.axis.spatial(32, j * 8 + y)
+                    vi = T.axis.spatial(8, i * 2 + x)
+                    vj = T.axis.spatial(8, j * 2 + y)
                     A[vi, vj] = T.Cast("float32", vi * 2 + vj)
-            for x, y in T.grid(8, 8):
+            for x, y in T.grid(2, 2):
                 with T.block("B"):
-                    vi = T.axis.spatial(32, i * 8 + x)
-                    vj = T.axis.spatial(32, j * 8 + y)
+                    vi = T.axis.spatial(8, i * 2 + x)
+                    vj = T.axis.spatial(8, j * 2 + y)
                     B[vi, vj] = A[vi, vj] + T.float32(1)
-    for i, j in T.grid(32, 32):
+    for i, j in T.grid(8, 8):
         with T.block("C"):
             vi, vj = T.axis.remap("SS", [i, j])
             C[vi, vj] = A[vi, vj] * T.float32(2)
@@ -198,40 +198,40 @@ def test_a_reduction_and_its_operands(parse, check, loops):
 def test_scopes(parse, check):
     expected = parse("""
 @T.prim_func
-def main(B: T.Buffer((32, 32), "float32"), C: T.Buffer((32, 32), "float32")):
+def main(B: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
     T.func_attr({"tir.noalias": True})
-    A = T.alloc_buffer((32, 32))
-    A_global = T.alloc_buffer((32, 32))
+    A = T.alloc_buffer((8, 8))
+    A_global = T.alloc_buffer((8, 8))
     for i0, j0 in T.grid(4, 4):
         with T.block("scope"):
             i, j = T.axis.remap("SS", [i0, j0])
-            A_local = T.alloc_buffer((32, 32), scope="local")
-            B_local = T.alloc_buffer((32, 32), scope="local")
-            for x, y in T.grid(8, 8):
+            A_local = T.alloc_buffer((8, 8), scope="local")
+            B_local = T.alloc_buffer((8, 8), scope="local")
+            for x, y in T.grid(2, 2):
                 with T.block("A"):
-                    vi = T.axis.spatial(32, i * 8 + x)
-                    vj = T.axis.spatial(32, j * 8 + y)
+                    vi = T.axis.spatial(8, i * 2 + x)
+                    vj = T.axis.spatial(8, j * 2 + y)
                     A[vi, vj] = T.Cast("float32", vi * 2 + vj)
-            for x, y in T.grid(8, 8):
+            for x, y in T.grid(2, 2):
                 with T.block("A_local"):
-                    vi = T.axis.spatial(32, i * 8 + x)
-                    vj = T.axis.spatial(32, j * 8 + y)
+                    vi = T.axis.spatial(8, i * 2 + x)
+                    vj = T.axis.spatial(8, j * 2 + y)
                     A_local[vi, vj] = A[vi, vj]
-            for x, y in T.grid(8, 8):
+            for x, y in T.grid(2, 2):
                 with T.block("B"):
-                    vi = T.axis.spatial(32, i * 8 + x)
-                    vj = T.axis.spatial(32, j * 8 + y)
+                    vi = T.axis.spatial(8, i * 2 + x)
+                    vj = T.axis.spatial(8, j * 2 + y)
                     B_local[vi, vj] = A_local[vi, vj] + T.float32(1)
-            for x, y in T.grid(8, 8):
+            for x, y in T.grid(2, 2):
                 with T.block("B_local"):
-                    vi = T.axis.spatial(32, i * 8 + x)
-                    vj = T.axis.spatial(32, j * 8 + y)
+                    vi = T.axis.spatial(8, i * 2 + x)
+                    vj = T.axis.spatial(8, j * 2 + y)
                     B[vi, vj] = B_local[vi, vj]
-    for x, y in T.grid(32, 32):
+    for x, y in T.grid(8, 8):
         with T.block("A_global"):
             vi, vj = T.axis.remap("SS", [x, y])
             A_global[vi, vj] = A[vi, vj]
-    for i, j in T.grid(32, 32):
+    for i, j in T.grid(8, 8):
         with T.block("C"):
             vi, vj = T.axis.remap("SS", [i, j])
             C[vi, vj] = A_global[vi, vj] * T.float32(2)

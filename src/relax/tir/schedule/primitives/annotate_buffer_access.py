@@ -44,8 +44,8 @@ def annotate_buffer_access(
     ----------
     buffer_index : an index into the block's reads or writes.
     buf_type : "read" or "write".
-    gen_new_ranges : from the block's variables to (begin, end) or one index for each dimension of the buffer; or an
-        IndexMap to the begin and the end of each dimension.
+    gen_new_ranges : from the block's variables to (begin, end) or one index for each dimension of the buffer; or to the
+        begin and the end of each dimension in turn, as an IndexMap gives them.
 
     Raises ScheduleError for a region that may not hold all that the block accesses.
     """
@@ -57,7 +57,10 @@ def annotate_buffer_access(
         ends = gen_new_ranges.map_indices(variables)
         ranges = tuple(Range(*pair) for pair in zip(ends[::2], ends[1::2], strict=True))
     else:
-        ranges = tuple(_range(item) for item in _items(gen_new_ranges(*variables)))
+        items = _items(gen_new_ranges(*variables))
+        if len(items) == 2 * buffer.ndim:
+            items = list(zip(items[::2], items[1::2], strict=True))
+        ranges = tuple(_range(item) for item in items)
         pairs = [end for item in ranges for end in (item.min, item.min + item.extent)]
         sch.recorded["gen_new_ranges"] = IndexMap(tuple(variables), tuple(pairs))
     if len(ranges) != buffer.ndim:
