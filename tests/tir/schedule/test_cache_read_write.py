@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -159,14 +161,31 @@ def test_names_of_copies_are_new(parse, check):
 def test_parameters_are_apart_only_where_copies_need_it(parse):
     func = parse(FUSED.replace('    T.func_attr({"tir.noalias": True})\n', ""))
     sch = Schedule(func)
-    for steps in (read("D", "B"), write("B", "B"), write("D", "D"), write("C", "C")):
-        steps(
-            sch
-        )  # B is the function's own, and nothing else is read or written while C_local and D_local are filled
+    for steps in (read("D", "B"), write("B", "B"), write("D", "D")):
+        steps(sch)  # B is the function's own, and no other parameter is used while D_local is filled
     assert "tir.noalias" not in sch.mod["main"].attrs
+    for steps in (read("B", "A"), write("C", "C")):
+        sch = Schedule(func)
+        steps(sch)  # C is written while A_local is in use; A is read while C_local is filled
+        assert sch.mod["main"].attrs["tir.noalias"]
+
+
+@pytest.mark.parametrize(
+    "steps", [read("B", "A"), read("C", "B"), write("B", "B"), write("C", "C"), write("D", "D")]
+)
+def test_arguments_that_overlap_are_refused_or_mean_what_they_meant(parse, steps):
+    func = parse(FUSED.replace('    T.func_attr({"tir.noalias": True})\n', ""))
     sch = Schedule(func)
-    read("B", "A")(sch)  # C is written while A_local is in use
-    assert sch.mod["main"].attrs["tir.noalias"]
+    steps(sch)
+    for places in itertools.permutations((0, 2, 5)):
+        before, after = np.arange(40, dtype="float32"), np.arange(40, dtype="float32")
+        tir.interpret(func, *(before[place : place + 12].reshape(3, 4) for place in places))
+        try:
+            tir.interpret(sch.mod["main"], *(after[place : place + 12].reshape(3, 4) for place in places))
+        except ValueError:
+            assert sch.mod["main"].attrs["tir.noalias"]
+        else:
+            np.testing.assert_array_equal(after, before)
 
 
 def test_arguments_that_overlap_are_refused_by_what_was_scheduled(parse):

@@ -235,14 +235,18 @@ def blocks_in(stmt: Stmt) -> list[BlockRealize]:
 
 
 def require_apart(state: ScheduleState, scope: BlockRV, buffer: Buffer, span: Sequence[Stmt]) -> None:
-    """Demand that a parameter's memory is apart from what is accessed while a copy of it is in use."""
-    others: set[Buffer] = set()
-    for stmt in span:
-        for child in blocks_in(stmt):
-            used = accesses(child.block)
-            others |= used.written_buffers
-            if written_regions(child, buffer) or used.opaque:
-                others |= used.read_buffers
+    """Demand that a parameter's memory is apart from what is accessed while a copy of it is in use.
+
+    Of a copy that is only read, that is what the statements in `span` write; of one that is written, all they access.
+    """
+    children = [child for stmt in span for child in blocks_in(stmt)]
+    is_written = any(written_regions(child, buffer) for child in children)
+    others = set(scope_of(state.block(scope)).loose)
+    for child in children:
+        used = accesses(child.block)
+        others |= used.written_buffers
+        if is_written or used.opaque:
+            others |= used.read_buffers
     demand_apart(state, scope.function, buffer, others)
 
 

@@ -12,7 +12,7 @@ the loop that it was. Where there are more values than before, the block gets a 
 
 Refused: a block that is neither complete nor a reduction; loops that are bound to its variables in another way than
 each to one, that hold other statements, or that are not plain; maps that mix reductions with data-parallel variables,
-or that are not proved to tell all values apart. If the block reads parameters beside those that it writes, the function
+or that are not proved to tell all values apart. If the block accesses parameters beside one that it writes, the function
 comes to say ``tir.noalias``: the order in which elements are written would be seen by arguments that overlap.
 """
 
@@ -58,7 +58,7 @@ def transform_block_layout(sch: ScheduleBase, block: BlockRV, index_map: Mapping
     state.replace(loops[0] if loops else realize, plan.nest(realize), block.function)
     used = accesses(realize.block)
     for buffer in used.written_buffers:
-        demand_apart(state, block.function, buffer, used.read_buffers)
+        demand_apart(state, block.function, buffer, used.read_buffers | used.written_buffers)
 
 
 def _own_loops(state: ScheduleState, rv: BlockRV, realize: BlockRealize) -> list[For]:
