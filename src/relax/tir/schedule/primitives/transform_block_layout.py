@@ -12,8 +12,8 @@ the loop that it was. Where there are more values than before, the block gets a 
 
 Refused: a block that is neither complete nor a reduction; loops that are bound to its variables in another way than
 each to one, that hold other statements, or that are not plain; maps that mix reductions with data-parallel variables,
-or that are not proved to tell all values apart. If the block accesses parameters beside one that it writes, the function
-comes to say ``tir.noalias``: the order in which elements are written would be seen by arguments that overlap.
+or that are not proved to tell all values apart. If the block accesses parameters beside one that it writes, the
+function comes to say ``tir.noalias``: arguments that overlap would show the order in which elements are written.
 """
 
 from __future__ import annotations
