@@ -55,6 +55,13 @@ declare(
     "Take one of those listed, or register it: `relax.register_pipeline(name)`.",
 )
 declare(
+    "E4008",
+    "a schedule rule that returns something else",
+    "A rule given to ApplyDefaultSchedule returned what is neither a PrimFunc, nor a Schedule, nor a list of schedules, "
+    "nor None.",
+    "Return the arranged function, or None where the rule is not for it.",
+)
+declare(
     "E4101",
     "an operator that nothing lowers",
     "When bytecode is made, an operator is left that neither a PrimFunc nor a function of the machine "
