@@ -1,4 +1,4 @@
-"""What a block surely writes: all elements of a part of a buffer, from an anchor on."""
+"""Proofs that a block writes all elements of a part of a buffer, from an anchor on."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ class Padding:
         state.replace(realize, realize.replace(block=realize.block.replace(body=body)), scope.function)
 
     def value_at(self, indices: Sequence[PrimExpr]) -> PrimExpr:
-        """What the place of some indices holds."""
+        """The value at some indices."""
         value = self.value
         if isinstance(value, IndexMap):
             mapping = value
