@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from relax import tir
+from relax import codegen, tir
 from relax.tir import Schedule
 
 ELEMENTWISE = """
@@ -409,3 +409,17 @@ def main(A: T.Buffer((6, 8), "float32"), B: T.Buffer((6, 8), "float32")):
             B[vi, vj] = A[vi, vj]
 """)
     check(func, write("B", 0))
+
+
+@pytest.mark.parametrize("n, m", [(0, 0), (1, 4), (5, 3)])
+def test_compiled(parse, n, m):
+    func = parse(MATMUL)
+    sch = Schedule(func)
+    sch.split(sch.get_loops(sch.get_block("C"))[0], [None, 2])
+    for steps in (read("C", "A"), write("C", 0)):
+        steps(sch)
+    module = codegen.build_module({"main": tir.lower(sch.mod["main"])})
+    a, b = np.ones((n, m), "float32"), np.arange(m * 5, dtype="float32").reshape(m, 5)
+    c = np.full((n, 5), 7, "float32")
+    module["main"](a, b, c)
+    np.testing.assert_array_equal(c, a @ b)
