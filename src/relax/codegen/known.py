@@ -1,4 +1,4 @@
-"""Attributes and annotations that code generation knows, with their meaning; others are refused.
+"""Attributes, annotations and storage scopes that code generation knows, with their meaning; others are refused.
 
 An annotation is a wish that some pass or schedule was meant to fulfil. One that reaches code generation unread would be
 dropped in silence.
@@ -25,6 +25,9 @@ LOOP_ANNOTATIONS: Final[Mapping[str, str]] = {
     NOT_PARALLEL: "the reason why a loop that was to be parallel is serial",
     NOT_VECTORIZED: "the reason why a loop that was to be vectorised is serial",
 }
+
+SCOPES: Final = frozenset({"global", "local"})
+"""Storage scopes in which a CPU has memory; the code is the same for both."""
 
 UNKNOWN: Final = "E5910"
 LOWER_FIRST: Final = "lower the module first: relax.tir.lower(mod)"

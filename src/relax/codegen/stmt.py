@@ -41,7 +41,7 @@ from .calls import call_function
 from .context import Context, escaped
 from .formula import Val
 from .index import index
-from .known import LOOP_ANNOTATIONS, LOWER_FIRST, UNKNOWN, unknown_among
+from .known import LOOP_ANNOTATIONS, LOWER_FIRST, SCOPES, UNKNOWN, unknown_among
 from .memory import store
 from .parts import parts_of, write_apart
 from .regions import run_in_parallel
@@ -314,6 +314,12 @@ def _evaluate(cx: Context, stmt: Evaluate) -> None:
 
 def _alloc(cx: Context, stmt: AllocBuffer) -> None:
     _refuse_annotations(cx, stmt.annotations, {}, f"buffer {stmt.buffer.name}")
+    if stmt.buffer.scope not in SCOPES:
+        cx.report(
+            "E5911",
+            f"buffer {stmt.buffer.name} is allocated in scope {stmt.buffer.scope!r}, which a CPU does not have",
+            hint='allocate it in scope "global" or "local"',
+        )
     with allocate(cx, stmt.buffer), cx.facts.allocated(stmt.buffer):
         write(cx, stmt.body)
 

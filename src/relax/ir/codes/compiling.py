@@ -252,3 +252,10 @@ declare(
     "has read and code generation does not know. It would have no effect.",
     "Remove it, or run the pass that reads it.",
 )
+declare(
+    "E5911",
+    "a storage scope that a CPU does not have",
+    "A buffer is allocated in a scope such as `shared`, which other machines have. On a CPU a buffer is in memory, "
+    "`global`, or, if it is small, on the stack or in registers, `local`.",
+    'Allocate the buffer in scope `global` or `local`: `sch.set_scope(block, 0, "local")`.',
+)

@@ -8,7 +8,7 @@ on the size of the program. `copy` shares everything until one of the two is cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -207,10 +207,10 @@ class ScheduleState:
 
     # ------------------------------------------------------------------ changes
 
-    def fresh_name(self, function: str, hint: str) -> str:
-        """A name for a new block that no block of the function has."""
+    def fresh_name(self, function: str, hint: str, taken: Container[str] = ()) -> str:
+        """A name for a new block that no block of the function has, and that is not among those taken."""
         name, number = hint, 0
-        while (function, name) in self._places:
+        while (function, name) in self._places or name in taken:
             number += 1
             name = f"{hint}_{number}"
         return name
