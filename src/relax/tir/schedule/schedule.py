@@ -20,6 +20,7 @@ from ..stmt import BlockRealize, For, PrimFunc
 from .base import DebugMask, ScheduleBase
 from .error import ARGUMENT, Level, ScheduleError
 from .primitives.annotate import annotate, unannotate
+from .primitives.decompose_reduction import decompose_reduction
 from .primitives.for_kind import bind, parallel, unroll, vectorize
 from .primitives.queries import (
     get_block,
@@ -130,6 +131,8 @@ class Schedule(ScheduleBase):
     vectorize = vectorize
     unroll = unroll
     bind = bind
+
+    decompose_reduction = decompose_reduction
 
     annotate = annotate
     unannotate = unannotate

@@ -1,0 +1,167 @@
+"""Reduction blocks and the loops around them: which loops reduce, and when a block's init runs.
+
+A block's init runs at each iteration in which every reduction variable has its first value and the predicate holds. If
+the loops that reduce reach that value in their first iterations, and never again, the init belongs in front of them:
+
+    for i, k in T.grid(n, m):              for i in range(n):   B[i] = 0
+        B[i] (init 0) += A[i, k]           for i, k in T.grid(n, m):   B[i] += A[i, k]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...prim import Analyzer, PrimExpr, Var, free_vars
+from ...prim.iter_map import IterMapLevel, detect_iter_map
+from ..functor import substitute
+from ..renew import renew_bound_vars
+from ..statements import conjunction, conjuncts
+from ..stmt import BlockRealize, For, Stmt
+from .conditions import loop_range
+from .error import BINDING, ScheduleError
+from .state import ScheduleState, map_parts, parts_of
+
+
+@dataclass(frozen=True)
+class BoundLoops:
+    """The variables of loops by the kind of the block variables that they are bound to."""
+
+    spatial: frozenset[Var]
+    reduce: frozenset[Var]
+
+    @property
+    def both(self) -> frozenset[Var]:
+        """The loops bound to variables of both kinds."""
+        return self.spatial & self.reduce
+
+    @property
+    def only_reduce(self) -> frozenset[Var]:
+        """The loops bound to reduction variables alone."""
+        return self.reduce - self.spatial
+
+
+def bound_loops(realize: BlockRealize, loops: Sequence[For]) -> BoundLoops:
+    """The loops among `loops` that the data-parallel and the reduction variables of a block are bound to."""
+    variables = {loop.loop_var for loop in loops}
+    used: dict[bool, set[Var]] = {True: set(), False: set()}
+    for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        used[iter_var.iter_type == "reduce"].update(variables.intersection(free_vars(value)))
+    return BoundLoops(frozenset(used[False]), frozenset(used[True]))
+
+
+def require_single_start(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> None:
+    """Raise unless the loops reach each point of the block once, and the start of the reductions in first iterations.
+
+    `loops` are the loops within which the init shall run ahead; those around them stand still.
+    """
+    name = realize.block.name_hint
+    kinds = bound_loops(realize, loops)
+    level = IterMapLevel.Bijective if kinds.both else IterMapLevel.Injective
+    ranges = {loop.loop_var: loop_range(loop) for loop in loops}
+    mapped = detect_iter_map(list(realize.iter_values), ranges, realize.predicate, level, False)
+    if not mapped.indices and realize.iter_values:
+        raise ScheduleError(
+            BINDING,
+            f"the loops inside may reach one point of block {name} twice, which would start its reduction again: "
+            + "; ".join(mapped.errors),
+            realize,
+        )
+    first = {loop.loop_var: loop.min for loop in loops if loop.loop_var in kinds.reduce}
+    for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        if iter_var.iter_type != "reduce" or iter_var.dom is None:
+            continue
+        if not analyzer.can_prove(substitute(value, first).equal(iter_var.dom.min)):
+            raise ScheduleError(
+                BINDING,
+                f"variable {iter_var.var.name} of block {name} is {value}, which need not be {iter_var.dom.min} in the "
+                "first iterations of its loops",
+                realize,
+            )
+
+
+def start_predicate(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> PrimExpr:
+    """The condition under which the init of a block runs for a point, over loops of data-parallel variables alone.
+
+    `analyzer` has the ranges of all loops around the block but for those that reduce. Raises ScheduleError for a
+    condition on loops of both kinds that may fail at the start.
+    """
+    kinds = bound_loops(realize, loops)
+    reducing = [loop for loop in loops if loop.loop_var in kinds.only_reduce]
+    first = {loop.loop_var: loop.min for loop in reducing}
+    kept: list[PrimExpr] = []
+    for condition in conjuncts(realize.predicate):
+        used = set(free_vars(condition))
+        if kinds.both & used:
+            raise _unclear(realize, condition)
+        if not kinds.only_reduce & used:
+            kept.append(condition)
+            continue
+        at_start = substitute(condition, first)
+        if _holds_where_there_are_iterations(at_start, reducing, analyzer):
+            continue
+        if not all(analyzer.can_prove(loop.extent >= 1) for loop in reducing):
+            raise _unclear(realize, condition)
+        kept.append(analyzer.simplify(at_start))
+    return conjunction(kept)
+
+
+def _holds_where_there_are_iterations(
+    condition: PrimExpr, loops: Sequence[For], analyzer: Analyzer
+) -> bool:
+    """True if a condition holds, or some of the loops has no iteration where it fails."""
+    if analyzer.can_prove(condition):
+        return True
+    facts = analyzer.copy()
+    facts.assume(~condition)
+    return any(facts.can_prove(loop.extent <= 0) for loop in loops)
+
+
+def _unclear(realize: BlockRealize, condition: PrimExpr) -> ScheduleError:
+    return ScheduleError(
+        BINDING,
+        f"the condition {condition} of block {realize.block.name_hint} may fail where its reduction starts",
+        realize,
+        hint="split the loops of data-parallel and of reduction variables apart",
+    )
+
+
+def path_between(outer: Stmt, inner: Stmt) -> list[Stmt]:
+    """The statements from one down to another, which is inside of it and of no block inside of it; both included."""
+    if outer is inner:
+        return [outer]
+    for part in parts_of(outer):
+        if isinstance(part, BlockRealize) and part is not inner:
+            continue
+        below = path_between(part, inner)
+        if below:
+            return [outer, *below]
+    return []
+
+
+def fresh_copy(stmt: Stmt, state: ScheduleState, function: str) -> Stmt:
+    """A copy of a statement with variables and block names of its own."""
+    taken: set[str] = set()
+
+    def rename(part: Stmt) -> Stmt:
+        if not isinstance(part, BlockRealize):
+            return map_parts(part, rename)
+        name = fresh_name(state, function, part.block.name_hint, taken)
+        return part.replace(block=part.block.replace(name_hint=name, body=rename(part.block.body)))
+
+    return rename(renew_bound_vars(stmt))
+
+
+def fresh_name(state: ScheduleState, function: str, hint: str, taken: set[str]) -> str:
+    """A name that neither a block of the function nor a name in `taken` has; it is added to `taken`."""
+    name, number = state.fresh_name(function, hint), 0
+    while name in taken:
+        number += 1
+        name = state.fresh_name(function, f"{hint}_{number}")
+    taken.add(name)
+    return name
+
+
+__all__ = [
+    "BoundLoops", "bound_loops", "fresh_copy", "fresh_name", "path_between", "require_single_start", "start_predicate",
+]  # fmt: skip
