@@ -67,6 +67,17 @@ from .expr import (
     same,
 )
 from .functor import free_vars, map_expressions, post_order, rewrite, sub_expressions, substitute, uses
+from .iter_divide import subspace_divide
+from .iter_expr import (
+    IterMapExpr,
+    IterMapLevel,
+    IterMapResult,
+    IterMark,
+    IterSplitExpr,
+    IterSumExpr,
+    normalize_iter_map_to_expr,
+)
+from .iter_map import detect_iter_map
 
 __all__ = [
     "ARITHMETIC",
@@ -91,6 +102,12 @@ __all__ = [
     "FloorDiv",
     "FloorMod",
     "IntImm",
+    "IterMapExpr",
+    "IterMapLevel",
+    "IterMapResult",
+    "IterMark",
+    "IterSplitExpr",
+    "IterSumExpr",
     "Let",
     "LogicExpr",
     "Max",
@@ -111,6 +128,7 @@ __all__ = [
     "const",
     "const_int_bound",
     "convert",
+    "detect_iter_map",
     "dimension",
     "dimensions",
     "evaluate",
@@ -122,6 +140,7 @@ __all__ = [
     "map_expressions",
     "mark_nonnegative",
     "match_dtypes",
+    "normalize_iter_map_to_expr",
     "post_order",
     "promote",
     "prove",
@@ -131,6 +150,7 @@ __all__ = [
     "same",
     "simplify",
     "sub_expressions",
+    "subspace_divide",
     "substitute",
     "uses",
 ]
