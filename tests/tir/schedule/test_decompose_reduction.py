@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from relax.tir import Schedule
+
 ROWS = """
 @T.prim_func
 def main(a: T.handle, b: T.handle):
@@ -81,8 +83,6 @@ def test_any_loop_down_to_the_reduction(parse, check, position):
 
 
 def test_random_variables_and_names(parse):
-    from relax.tir import Schedule
-
     sch = Schedule(parse(MATMUL))
     block = sch.get_block("C")
     init = sch.decompose_reduction(block, sch.get_loops(block)[1])
@@ -192,9 +192,7 @@ def main(A: T.Buffer((4, 6), "float32"), B: T.Buffer((5,), "float32"), C: T.Buff
 """
 
 
-def test_refusals(parse, refuse):
-    text = refuse(parse(MATMUL), lambda sch: sch.reorder_k(), ) if False else ""
-    assert not text
+def test_an_init_that_would_be_seen_or_is_not_there_is_refused(parse, refuse):
     text = refuse(parse(NEIGHBOUR), decompose(0))
     assert "block C may read elements of B before the init of block B has run, and would then see it" in text
     assert "help: give a loop inside of i" in text
@@ -253,8 +251,7 @@ def main(A: T.Buffer((6,), "float32"), B: T.Buffer((1,), "float32")):
     assert "variable vk of block B is 5 - k, which need not be 0 in the first iterations of its loops" in text
 
 
-def test_a_condition_that_may_fail_at_the_start_is_refused(parse, refuse):
-    func = parse("""
+CONDITION = """
 @T.prim_func
 def main(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4,), "float32"), n: T.int32):
     for i, k in T.grid(4, 6):
@@ -264,13 +261,28 @@ def main(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4,), "float32"), n: T.int3
             with T.init():
                 B[vi] = T.float32(0)
             B[vi] = B[vi] + A[vi, vk]
-""")
-    sch = decompose(0)
-    from relax.tir import Schedule
+"""
 
-    made = Schedule(func)
-    sch(made)
-    assert "T.where(n <= i_init)" in made.mod["main"].script() or "T.where(i_init >= n)" in made.mod["main"].script()
+
+def test_a_condition_on_both_kinds_of_loops_is_that_of_the_first_iteration(parse, check):
+    after = check(parse(CONDITION), decompose(0))
+    assert "T.where(i_init >= n)" in after.script().partition("B_update")[0]
+
+
+def test_a_condition_that_may_fail_at_the_start_is_refused(parse, refuse):
+    symbolic = CONDITION.replace("n: T.int32", "n: T.int32, m: T.int32").replace("grid(4, 6)", "grid(4, m)")
+    text = refuse(parse(symbolic.replace("reduce(6", "reduce(m")), decompose(0))
+    assert "the condition i + k >= n of block B may fail where its reduction starts" in text
+    fused = CONDITION.replace("for i, k in T.grid(4, 6)", "for f in range(24)").replace(
+        "i + k >= n", "f >= n"
+    )
+    fused = fused.replace(
+        'vi, vk = T.axis.remap("SR", [i, k])',
+        """vi = T.axis.spatial(4, f // 6)
+            vk = T.axis.reduce(6, f % 6)""",
+    )
+    text = refuse(parse(fused), decompose(0))
+    assert "the condition f >= n of block B may fail where its reduction starts" in text
 
 
 def test_an_init_that_reads_what_is_written_inside_is_refused(parse, refuse):

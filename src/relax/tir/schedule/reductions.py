@@ -16,7 +16,7 @@ from ...prim import Analyzer, PrimExpr, Var, free_vars
 from ...prim.iter_map import IterMapLevel, detect_iter_map
 from ..functor import substitute
 from ..renew import renew_bound_vars
-from ..statements import conjunction, conjuncts
+from ..statements import TRUE, conjunction, conjuncts
 from ..stmt import BlockRealize, For, Stmt
 from .conditions import loop_range
 from .error import BINDING, ScheduleError
@@ -58,13 +58,12 @@ def require_single_start(realize: BlockRealize, loops: Sequence[For], analyzer: 
     name = realize.block.name_hint
     kinds = bound_loops(realize, loops)
     level = IterMapLevel.Bijective if kinds.both else IterMapLevel.Injective
-    ranges = {loop.loop_var: loop_range(loop) for loop in loops}
-    mapped = detect_iter_map(list(realize.iter_values), ranges, realize.predicate, level, False)
-    if not mapped.indices and realize.iter_values:
+    problem = _mapping_problem(realize, loops, level)
+    if problem is not None:
         raise ScheduleError(
             BINDING,
             f"the loops inside may reach one point of block {name} twice, which would start its reduction again: "
-            + "; ".join(mapped.errors),
+            + problem,
             realize,
         )
     first = {loop.loop_var: loop.min for loop in loops if loop.loop_var in kinds.reduce}
@@ -78,6 +77,20 @@ def require_single_start(realize: BlockRealize, loops: Sequence[For], analyzer: 
                 "first iterations of its loops",
                 realize,
             )
+
+
+def _mapping_problem(realize: BlockRealize, loops: Sequence[For], level: IterMapLevel) -> str | None:
+    """The reason for which a claim does not hold of a block's bindings, with its predicate or without; None if it does."""
+    if not realize.iter_values:
+        return None
+    ranges = {loop.loop_var: loop_range(loop) for loop in loops}
+    problem = None
+    for predicate in (TRUE, realize.predicate):
+        mapped = detect_iter_map(realize.iter_values, ranges, predicate, level, False)
+        if mapped.indices:
+            return None
+        problem = problem or "; ".join(mapped.errors)
+    return problem
 
 
 def start_predicate(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> PrimExpr:
@@ -106,9 +119,7 @@ def start_predicate(realize: BlockRealize, loops: Sequence[For], analyzer: Analy
     return conjunction(kept)
 
 
-def _holds_where_there_are_iterations(
-    condition: PrimExpr, loops: Sequence[For], analyzer: Analyzer
-) -> bool:
+def _holds_where_there_are_iterations(condition: PrimExpr, loops: Sequence[For], analyzer: Analyzer) -> bool:
     """True if a condition holds, or some of the loops has no iteration where it fails."""
     if analyzer.can_prove(condition):
         return True

@@ -221,10 +221,7 @@ def _init_block(realize: BlockRealize, name: str) -> BlockRealize:
 
 def _with_init_names(nest: Stmt, loops: Sequence[For]) -> Stmt:
     """Loops of which the variables are called after those they are copies of."""
-    renamed = {
-        loop.loop_var: Var(f"{loop.loop_var.name}_init", loop.loop_var.dtype)
-        for loop in loops
-    }
+    renamed = {loop.loop_var: Var(f"{loop.loop_var.name}_init", loop.loop_var.dtype) for loop in loops}
 
     def change(stmt: Stmt) -> Stmt:
         if isinstance(stmt, For):
