@@ -80,7 +80,7 @@ def require_single_start(realize: BlockRealize, loops: Sequence[For], analyzer: 
 
 
 def _mapping_problem(realize: BlockRealize, loops: Sequence[For], level: IterMapLevel) -> str | None:
-    """The reason for which a claim does not hold of a block's bindings, with its predicate or without; None if it does."""
+    """The reason for which a claim does not hold of a block's bindings; None if it does, with or without predicate."""
     if not realize.iter_values:
         return None
     ranges = {loop.loop_var: loop_range(loop) for loop in loops}
@@ -111,7 +111,7 @@ def start_predicate(realize: BlockRealize, loops: Sequence[For], analyzer: Analy
             kept.append(condition)
             continue
         at_start = substitute(condition, first)
-        if _holds_where_there_are_iterations(at_start, reducing, analyzer):
+        if holds_with_iterations(at_start, reducing, analyzer):
             continue
         if not all(analyzer.can_prove(loop.extent >= 1) for loop in reducing):
             raise _unclear(realize, condition)
@@ -119,7 +119,7 @@ def start_predicate(realize: BlockRealize, loops: Sequence[For], analyzer: Analy
     return conjunction(kept)
 
 
-def _holds_where_there_are_iterations(condition: PrimExpr, loops: Sequence[For], analyzer: Analyzer) -> bool:
+def holds_with_iterations(condition: PrimExpr, loops: Sequence[For], analyzer: Analyzer) -> bool:
     """True if a condition holds, or some of the loops has no iteration where it fails."""
     if analyzer.can_prove(condition):
         return True
@@ -174,5 +174,6 @@ def fresh_name(state: ScheduleState, function: str, hint: str, taken: set[str]) 
 
 
 __all__ = [
-    "BoundLoops", "bound_loops", "fresh_copy", "fresh_name", "path_between", "require_single_start", "start_predicate",
+    "BoundLoops", "bound_loops", "fresh_copy", "fresh_name", "holds_with_iterations", "path_between",
+    "require_single_start", "start_predicate",
 ]  # fmt: skip

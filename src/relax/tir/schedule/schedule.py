@@ -31,6 +31,7 @@ from .primitives.queries import (
     get_producers,
     work_on,
 )
+from .primitives.rfactor import rfactor
 from .primitives.split import split
 from .rv import BlockRV, ExprRV, LoopRV
 from .trace import Trace
@@ -133,6 +134,7 @@ class Schedule(ScheduleBase):
     bind = bind
 
     decompose_reduction = decompose_reduction
+    rfactor = rfactor
 
     annotate = annotate
     unannotate = unannotate

@@ -13,21 +13,20 @@ The loops that the data-parallel variables are bound to, from the given one inwa
 block, which has the parts of the predicate that do not depend on the reduction. The block's own random variable stands
 for the update from then on.
 
-Refused: a loop that is not around the block, in its scope; a block that is no reduction block; a reduction loop outside of
-the given one; loops that reach the start of the reduction in other than their first iterations, or twice; loops that are
-written again and whose bounds depend on the reduction; blocks inside the loop that read the result before its init has
-run, or write what the init reads.
+Refused: a loop that is not around the block, in its scope; a block that is no reduction block; a reduction loop outside
+of the given one; loops that reach the start of the reduction in other than their first iterations, or twice; loops that
+are written again and whose bounds depend on the reduction; blocks inside the loop that read the result before its init
+has run, or write what the init reads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....prim import Analyzer, Var, free_vars
-from ...buffer import Buffer, IterVar
+from ....prim import Var, free_vars
+from ...buffer import Buffer
 from ...functor import substitute
 from ...regions import complete_block
-from ...renew import renew_bound_vars
 from ...statements import seq_of
 from ...stmt import Block, BlockRealize, For, SeqStmt, Stmt
 from ...usage import undefined_buffers
@@ -103,7 +102,8 @@ def _loops_from(state: ScheduleState, block: BlockRV, loop: LoopRV) -> list[For]
         if item.loop_var in bound_loops(realize, loops).reduce:
             raise ScheduleError(
                 STRUCTURE,
-                f"loop {item.loop_var.name}, outside of {loop.var.name}, is bound to a reduction variable of block {name}",
+                f"loop {item.loop_var.name}, outside of {loop.var.name}, is bound to a reduction variable of block "
+                f"{name}",
                 item,
                 realize,
                 hint=f"give loop {item.loop_var.name}, or one outside of it",
