@@ -20,6 +20,7 @@ from ..stmt import BlockRealize, For, PrimFunc
 from .base import DebugMask, ScheduleBase
 from .error import ARGUMENT, Level, ScheduleError
 from .primitives.annotate import annotate, unannotate
+from .primitives.blockize import blockize
 from .primitives.decompose_reduction import decompose_reduction
 from .primitives.for_kind import bind, parallel, unroll, vectorize
 from .primitives.queries import (
@@ -135,6 +136,7 @@ class Schedule(ScheduleBase):
 
     decompose_reduction = decompose_reduction
     rfactor = rfactor
+    blockize = blockize
 
     annotate = annotate
     unannotate = unannotate
