@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from relax.tir import Schedule
-
 ELEMENTWISE = """
 @T.prim_func
 def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
@@ -212,7 +210,9 @@ def test_blocks_of_nests_of_their_own(parse, check, refuse):
     check(parse(TWO), lambda sch: sch.blockize([sch.get_block("B"), sch.get_block("C")]))
     text = refuse(parse(TWO), lambda sch: sch.blockize([sch.get_block("C"), sch.get_block("B")]))
     assert "the blocks do not stand directly behind each other, in this order" in text
-    assert "target must be a loop, or a list of one block or more" in refuse(parse(TWO), lambda sch: sch.blockize([]))
+    assert "target must be a loop, or a list of one block or more" in refuse(
+        parse(TWO), lambda sch: sch.blockize([])
+    )
 
 
 def test_a_loop_with_two_blocks_is_refused(parse, refuse):

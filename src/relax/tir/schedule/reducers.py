@@ -1,9 +1,9 @@
 """The combination that a reduction block does, recognised from its init and its update, up to spelling.
 
-    B[i] = B[i] + A[i, k]         B[i] = T.max(A[i, k], B[i])        B[i] = T.if_then_else(c, B[i] * x, B[i])
-    I[i], V[i] = argmax((I[i], V[i]), (k, A[i, k]))                  B[i], C[i] = B[i] + x, C[i] + x * x
+    B[i] = B[i] + A[i, k]        B[i] = T.max(A[i, k], B[i])      B[i] = T.if_then_else(c, B[i] * x, B[i])
+    I[i], V[i] = argmax((I[i], V[i]), (k, A[i, k]))               B[i], C[i] = B[i] + x, C[i] + x * x
 
-Each result is a sum, product, maximum, minimum, conjunction or disjunction of itself and of something that does not read
+    I[i], V[i] = argmax((I[i], V[i]), (k, A[i, k]))          B[i], C[i] = B[i] + x, C[i] + x * x
 the results; or all of them together are a selection (see `selection`).
 """
 
@@ -259,6 +259,8 @@ def _choice(value: PrimExpr, result: PrimExpr) -> tuple[PrimExpr, PrimExpr] | No
                 return condition, second
             if structural_equal(second, result):
                 return Not(condition), first
+        case _:
+            pass
     return None
 
 

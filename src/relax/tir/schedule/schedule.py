@@ -34,6 +34,7 @@ from .primitives.queries import (
 )
 from .primitives.rfactor import rfactor
 from .primitives.split import split
+from .primitives.tensorize import tensorize
 from .rv import BlockRV, ExprRV, LoopRV
 from .trace import Trace
 
@@ -137,6 +138,7 @@ class Schedule(ScheduleBase):
     decompose_reduction = decompose_reduction
     rfactor = rfactor
     blockize = blockize
+    tensorize = tensorize
 
     annotate = annotate
     unannotate = unannotate

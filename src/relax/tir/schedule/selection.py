@@ -7,9 +7,9 @@ Such a reduction may be cut into parts if a part can stand for its elements:
     keep the best so far of p and y, or of (the best so far of x and p) and y       gives the same
     a part of no elements changes nothing
 
-The condition `keep` compares values with each other and with constants, so what holds of all tuples of a small set, in
-which values lie everywhere between the constants, holds of all tuples: the proof tries them. NaN is among them if `keep`
-asks for it; a condition that does not leaves the result for NaN open.
+The condition `keep` compares values with each other and with constants, so what holds of all tuples of a small set,
+in which values lie everywhere between the constants, holds of all tuples: the proof tries them. NaN is among them if
+`keep` asks for it; a condition that does not leaves the result for NaN open.
 """
 
 from __future__ import annotations
@@ -54,14 +54,13 @@ def selection_facts(
     """
     nothing = SelectionFacts(False, False)
     constants = _constants(keep, lhs, rhs)
-    start = tuple(_number(value) for value in identity)
-    if constants is None or any(value is None for value in start):
+    start = tuple(value.value for value in identity if isinstance(value, (IntImm, FloatImm)))
+    if constants is None or len(start) < len(identity):
         return nothing
     with_nan = _asks_for_nan(keep)
     domains = [
         _domain([*numbers, value, *limits], var.dtype, with_nan)
         for numbers, value, limits, var in zip(constants, start, bounds, lhs, strict=True)
-        if value is not None
     ]
     tuples = list(itertools.product(*domains))
     if len(tuples) > _LIMIT:
@@ -95,12 +94,12 @@ def _reached(kept: Table, start: int, elements: Table, cells: Sequence[tuple[int
     If one tuple of a cell is, all elements in it are: only the places between constants count.
     """
     of_cell: dict[tuple[int, ...], list[int]] = {}
-    for element in elements:
-        of_cell.setdefault(cells[element], []).append(int(element))
+    for element in map(int, elements):
+        of_cell.setdefault(cells[element], []).append(element)
     reached, pending = {start}, [start]
     while pending:
         present = pending.pop()
-        for element in np.flatnonzero(~kept[present]):
+        for element in map(int, np.flatnonzero(~kept[present])):
             fresh = [item for item in of_cell.get(cells[element], ()) if item not in reached]
             reached.update(fresh)
             pending += fresh

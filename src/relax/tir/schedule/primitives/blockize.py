@@ -5,18 +5,18 @@
             vi = T.axis.spatial(128, i_0 * 16 + i_1)           vi_o, vj_o = T.axis.remap("SS", [i_0, j_0])
             vj = T.axis.spatial(128, j_0 * 16 + j_1)           for i_1, j_1 in T.grid(16, 16):
             B[vi, vj] = A[vi, vj] * 2.0                            with T.block("B"):
-                                                                       vi_i, vj_i = T.axis.remap("SS", [i_1, j_1])
+                                                                       vi_i, vj_i = T.axis.remap("SS", ...)
     sch.blockize(i_1)                                                  B[vi_o * 16 + vi_i, ...] = ...
 
-Each variable becomes an outer part, made of the loops outside, and an inner one, unless that has one value. Outer parts
-of one value are left out if `preserve_unit_iters` is False. If an outer part reduces, the init moves into the new block, which
-has it run over the inner loops of data-parallel variables, in a block `NAME_init`.
+Each variable becomes an outer part, made of the loops outside, and an inner one, unless that has one value. Outer
+parts of one value are left out if `preserve_unit_iters` is False. If an outer part reduces, the init moves into the new
+block, which has it run over the inner loops of data-parallel variables, in a block `NAME_init`.
 
 A list of blocks that stand directly behind each other becomes one block: the loops around all of them are outside.
 
-Refused: a loop with more inside than loops and one block; variables that are no outer part times a constant plus an inner
-one; a condition on loops that no variable stands for; a reduction that does not start in the first iterations of the inner
-loops; blocks of a list with something between them, or with reductions over loops around all of them.
+Refused: a loop with more inside than loops and one block; variables that are no outer part times a constant plus an
+inner one; a condition on loops that no variable stands for; a reduction that does not start in the first iterations of
+the inner loops; blocks of a list with something between them, or with reductions over loops around all of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ...buffer import IterVar, Range
 from ...functor import StmtExprMutator, substitute
 from ...regions import complete_block
 from ...renew import renew_bound_vars
-from ...statements import TRUE, conjunction, conjuncts, seq_of
+from ...statements import conjunction, conjuncts, seq_of
 from ...stmt import Block, BlockRealize, For, SeqStmt, Stmt
 from ..base import ScheduleBase, primitive, require_block
 from ..conditions import analyzer_at, loop_range
@@ -41,7 +41,7 @@ from ..error import ARGUMENT, BINDING, ORDER, STRUCTURE, ScheduleError
 from ..reductions import bound_loops, require_single_start, start_predicate
 from ..rv import BlockRV, LoopRV
 from ..scope import accesses
-from ..state import ScheduleState, parts_of
+from ..state import ScheduleState
 
 
 @primitive
@@ -135,7 +135,9 @@ class _Outer:
     def add(self, iter_var: IterVar, value: PrimExpr) -> PrimExpr:
         """A variable of this value, the same one if there is one for it already."""
         for present, bound in self.pairs:
-            if structural_equal((present.dom, present.iter_type, bound), (iter_var.dom, iter_var.iter_type, value)):
+            if structural_equal(
+                (present.dom, present.iter_type, bound), (iter_var.dom, iter_var.iter_type, value)
+            ):
                 return present.var
         self.pairs.append((iter_var, value))
         return iter_var.var
@@ -152,7 +154,12 @@ class _Inner:
 
 
 def _divided(
-    state: ScheduleState, rv: BlockRV, outside: Sequence[For], inside: Sequence[For], outer: _Outer, shared: bool = False
+    state: ScheduleState,
+    rv: BlockRV,
+    outside: Sequence[For],
+    inside: Sequence[For],
+    outer: _Outer,
+    shared: bool = False,
 ) -> _Inner:
     """Divide a block's variables in parts. Outer ones are added to `outer`; those of one value only if not `shared`."""
     realize = state.realize(rv)
@@ -183,7 +190,10 @@ def _divided(
     first = {loop.loop_var: loop.min for loop in [*outside, *inside]}
     for iter_var, (outer_mark, inner_mark) in zip(block.iter_vars, divisions, strict=True):
         var, kind = iter_var.var, iter_var.iter_type
-        above, below = normalize_iter_map_to_expr(outer_mark.source), normalize_iter_map_to_expr(inner_mark.source)
+        above, below = (
+            normalize_iter_map_to_expr(outer_mark.source),
+            normalize_iter_map_to_expr(inner_mark.source),
+        )
         is_point = is_const(inner_mark.extent, 1)
         if is_point:
             below = analyzer.simplify(substitute(below, first))
@@ -224,7 +234,9 @@ def _require_own_bounds(inside: Sequence[For], outside: Sequence[For]) -> None:
     for item in inside:
         if variables & {*free_vars(item.min), *free_vars(item.extent)}:
             raise ScheduleError(
-                STRUCTURE, f"the bounds of loop {item.loop_var.name} depend on a loop outside of the new block", item
+                STRUCTURE,
+                f"the bounds of loop {item.loop_var.name} depend on a loop outside of the new block",
+                item,
             )
 
 
@@ -340,7 +352,9 @@ def _blockize_blocks(state: ScheduleState, blocks: Sequence[BlockRV], preserve: 
     return BlockRV(function, name)
 
 
-def _siblings(state: ScheduleState, blocks: Sequence[BlockRV]) -> tuple[For | BlockRealize, list[Stmt], list[For]]:
+def _siblings(
+    state: ScheduleState, blocks: Sequence[BlockRV]
+) -> tuple[For | BlockRealize, list[Stmt], list[For]]:
     """The innermost loop or block around all, the statements in it that hold one block each, and the loops around."""
     scope = state.scope(blocks[0])
     if any(state.scope(block) is not scope for block in blocks):
@@ -348,7 +362,10 @@ def _siblings(state: ScheduleState, blocks: Sequence[BlockRV]) -> tuple[For | Bl
     chains = [state.loops(block) for block in blocks]
     # A block without loops of its own is a part itself: loops around it alone stay outside.
     common = [
-        items[0] for items in itertools.takewhile(lambda items: all(i is items[0] for i in items), zip(*chains, strict=False))
+        items[0]
+        for items in itertools.takewhile(
+            lambda items: all(i is items[0] for i in items), zip(*chains, strict=False)
+        )
     ]
     parent: For | BlockRealize = common[-1] if common else scope
     body = parent.body if isinstance(parent, For) else parent.block.body
@@ -374,7 +391,11 @@ def _with_parts(parent: For | BlockRealize, parts: Sequence[Stmt], new: Stmt) ->
     dropped = set(map(id, parts[1:]))
     items = body.seq if isinstance(body, SeqStmt) else (body,)
     made = seq_of(new if item is parts[0] else item for item in items if id(item) not in dropped)
-    return parent.replace(body=made) if isinstance(parent, For) else parent.replace(block=parent.block.replace(body=made))
+    return (
+        parent.replace(body=made)
+        if isinstance(parent, For)
+        else parent.replace(block=parent.block.replace(body=made))
+    )
 
 
 __all__ = ["blockize"]

@@ -29,7 +29,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ....prim import Analyzer, PrimExpr, Var, const, free_vars, is_const
+from ....prim import Analyzer, PrimExpr, Var, free_vars, is_const
 from ...buffer import Buffer, BufferLoad, IterVar, Range, decl_buffer
 from ...functor import StmtExprMutator, substitute
 from ...regions import complete_block
@@ -272,7 +272,9 @@ class _Factored:
 
         Each part must start with its init, so a condition on the loops that it is made of goes into the body.
         """
-        reducing = [item for item in self.loops if item.loop_var in self.kinds.reduce and item is not self.loop]
+        reducing = [
+            item for item in self.loops if item.loop_var in self.kinds.reduce and item is not self.loop
+        ]
         first = {item.loop_var: item.min for item in reducing}
         analyzer: Analyzer = self.analyzer.copy()
         analyzer.bind(self.loop.loop_var, loop_range(self.loop))
@@ -354,9 +356,7 @@ def _inserted(indices: Iterable[PrimExpr], axis: int, position: PrimExpr) -> tup
     return (*items[:axis], position, *items[axis:])
 
 
-def _stored(
-    buffers: Sequence[Buffer], indices: tuple[PrimExpr, ...], values: Sequence[PrimExpr]
-) -> Stmt:
+def _stored(buffers: Sequence[Buffer], indices: tuple[PrimExpr, ...], values: Sequence[PrimExpr]) -> Stmt:
     """Stores of values, all of which are computed before any is stored."""
     if len(buffers) == 1:
         return BufferStore(buffers[0], values[0], indices)
