@@ -1,10 +1,10 @@
 """The combination that a reduction block does, recognised from its init and its update, up to spelling.
 
     B[i] = B[i] + A[i, k]        B[i] = T.max(A[i, k], B[i])      B[i] = T.if_then_else(c, B[i] * x, B[i])
-    I[i], V[i] = argmax((I[i], V[i]), (k, A[i, k]))               B[i], C[i] = B[i] + x, C[i] + x * x
+    I[i], V[i] = argmax((I[i], V[i]), (k, A[i, k]))              B[i], C[i] = B[i] + x, C[i] + x * x
 
-    I[i], V[i] = argmax((I[i], V[i]), (k, A[i, k]))          B[i], C[i] = B[i] + x, C[i] + x * x
-the results; or all of them together are a selection (see `selection`).
+Each result is a sum, product, maximum, minimum, conjunction or disjunction of itself and of something that does not
+read the results; or all of them together are a selection (see `selection`).
 """
 
 from __future__ import annotations
