@@ -152,6 +152,28 @@ def test_symbolic_sizes_with_a_condition_inside(parse, check):
     assert "T.where(vi_o * 4 + i_1 < n)" in after.script()
 
 
+@pytest.mark.parametrize("position", [0, 1, 2, 3])
+def test_a_condition_on_the_reduction_is_dropped_from_the_init(parse, check, position):
+    func = parse("""
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n, m = T.int64(), T.int64()
+    A = T.match_buffer(a, (n, m), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    for i_0, k_0, i_1, k_1 in T.grid((n + 1) // 2, (m + 3) // 4, T.int64(2), T.int64(4)):
+        with T.block("B"):
+            vi = T.axis.spatial(n, i_0 * 2 + i_1)
+            vk = T.axis.reduce(m, k_0 * 4 + k_1)
+            T.where(i_0 * 2 + i_1 < n and k_0 * 4 + k_1 < m)
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+""")
+    after = check(func, loop("B", position))
+    init = after.script().partition('T.block("B_init")')[2].partition("B[vi")[0]
+    assert "< m" not in init
+
+
 def test_a_list_of_blocks(parse, check):
     func = parse("""
 @T.prim_func

@@ -9,11 +9,13 @@ the loops that reduce reach that value in their first iterations, and never agai
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from ...prim import Analyzer, PrimExpr, Var, free_vars
 from ...prim.iter_map import IterMapLevel, detect_iter_map
+from ..buffer import Range
 from ..functor import substitute
 from ..renew import renew_bound_vars
 from ..statements import TRUE, conjunction, conjuncts
@@ -93,39 +95,46 @@ def _mapping_problem(realize: BlockRealize, loops: Sequence[For], level: IterMap
     return problem
 
 
-def start_predicate(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> PrimExpr:
+def start_predicate(
+    realize: BlockRealize,
+    loops: Sequence[For],
+    analyzer: Analyzer,
+    around: Mapping[Var, Range] = MappingProxyType({}),
+) -> PrimExpr:
     """The condition under which the init of a block runs for a point, over loops of data-parallel variables alone.
 
-    `analyzer` has the ranges of all loops around the block but for those that reduce. Raises ScheduleError for a
-    condition on loops of both kinds that may fail at the start.
+    `analyzer` has the ranges of all loops around the block but for those that reduce; `around` has the ranges
+    of reduction variables further out. Raises ScheduleError for a condition on loops of both kinds that may fail at the start.
     """
     kinds = bound_loops(realize, loops)
     reducing = [loop for loop in loops if loop.loop_var in kinds.only_reduce]
     first = {loop.loop_var: loop.min for loop in reducing}
+    first.update((var, item.min) for var, item in around.items())
+    extents = [*(loop.extent for loop in reducing), *(item.extent for item in around.values())]
     kept: list[PrimExpr] = []
     for condition in conjuncts(realize.predicate):
         used = set(free_vars(condition))
         if kinds.both & used:
             raise _unclear(realize, condition)
-        if not kinds.only_reduce & used:
+        if not used.intersection(first):
             kept.append(condition)
             continue
         at_start = substitute(condition, first)
-        if holds_with_iterations(at_start, reducing, analyzer):
+        if holds_with_iterations(at_start, extents, analyzer):
             continue
-        if not all(analyzer.can_prove(loop.extent >= 1) for loop in reducing):
+        if not all(analyzer.can_prove(extent >= 1) for extent in extents):
             raise _unclear(realize, condition)
         kept.append(analyzer.simplify(at_start))
     return conjunction(kept)
 
 
-def holds_with_iterations(condition: PrimExpr, loops: Sequence[For], analyzer: Analyzer) -> bool:
-    """True if a condition holds, or some of the loops has no iteration where it fails."""
+def holds_with_iterations(condition: PrimExpr, extents: Sequence[PrimExpr], analyzer: Analyzer) -> bool:
+    """True if a condition holds, or some loop, of those of the extents, has no iteration where it fails."""
     if analyzer.can_prove(condition):
         return True
     facts = analyzer.copy()
     facts.assume(~condition)
-    return any(facts.can_prove(loop.extent <= 0) for loop in loops)
+    return any(facts.can_prove(extent <= 0) for extent in extents)
 
 
 def _unclear(realize: BlockRealize, condition: PrimExpr) -> ScheduleError:

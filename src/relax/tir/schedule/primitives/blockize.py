@@ -77,7 +77,7 @@ def _blockize_loop(state: ScheduleState, target: LoopRV, preserve: bool) -> Bloc
     name = state.fresh_name(target.function, f"{realize.block.name_hint}_o")
     init: Stmt | None = None
     if realize.block.init is not None and outer.reduces:
-        init = _outer_init(state, rv, inner, loops[position:])
+        init = _outer_init(state, rv, inner, loops[position:], outer)
         update = inner.realize.block.replace(init=None)
         inner.realize = inner.realize.replace(block=complete_block(update, mask=1))
     body = _in_loops(inner.realize, loops[position:])
@@ -279,7 +279,9 @@ class _ByValue(StmtExprMutator):
         return super().visit(node)
 
 
-def _outer_init(state: ScheduleState, rv: BlockRV, inner: _Inner, inside: Sequence[For]) -> Stmt:
+def _outer_init(
+    state: ScheduleState, rv: BlockRV, inner: _Inner, inside: Sequence[For], outer: _Outer
+) -> Stmt:
     """The init of the new block: that of the block, over the inner loops of its data-parallel variables."""
     realize = state.realize(rv)
     block = inner.realize.block
@@ -288,8 +290,12 @@ def _outer_init(state: ScheduleState, rv: BlockRV, inner: _Inner, inside: Sequen
     for item in inside:
         if item.loop_var not in kinds.only_reduce:
             analyzer.bind(item.loop_var, loop_range(item))
+    for iter_var in outer.iter_vars:
+        if iter_var.dom is not None and iter_var.iter_type != "reduce":
+            analyzer.bind(iter_var.var, iter_var.dom)
+    reduced = {v.var: v.dom for v in outer.iter_vars if v.iter_type == "reduce" and v.dom is not None}
     _require_start_of_inner(inner.realize, inside, analyzer)
-    predicate = start_predicate(inner.realize, inside, analyzer)
+    predicate = start_predicate(inner.realize, inside, analyzer, reduced)
     pairs = [
         (iter_var, value)
         for iter_var, value in zip(block.iter_vars, inner.realize.iter_values, strict=True)

@@ -276,6 +276,7 @@ class _Factored:
             item for item in self.loops if item.loop_var in self.kinds.reduce and item is not self.loop
         ]
         first = {item.loop_var: item.min for item in reducing}
+        extents = [item.extent for item in reducing]
         analyzer: Analyzer = self.analyzer.copy()
         analyzer.bind(self.loop.loop_var, loop_range(self.loop))
         outside: list[PrimExpr] = []
@@ -286,7 +287,7 @@ class _Factored:
                 outside.append(condition)
             elif used <= {*iteration.of_loop}:
                 inside.append(substitute(condition, iteration.of_loop))
-            elif holds_with_iterations(substitute(condition, first), reducing, analyzer):
+            elif holds_with_iterations(substitute(condition, first), extents, analyzer):
                 outside.append(condition)
             else:
                 raise ScheduleError(
