@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from relax import tir
+from relax import nd, tir
+from relax.codegen import build_module
 from relax.ir import DiagnosticError
 from relax.tir import Schedule, TensorIntrin
 
@@ -59,6 +60,12 @@ def main(A: T.Buffer((3, 8), "float32"), B: T.Buffer((5, 8), "float32"), C: T.Bu
 """
 
 
+def registered(parse, desc, impl, name="test.intrin"):
+    """Register an intrinsic of two texts; its name."""
+    TensorIntrin.register(name, parse(desc), parse(impl), override=True)
+    return name
+
+
 def dot4(c, a, b):
     c[0] += np.dot(a[:4], b[:4])
     return 0
@@ -81,7 +88,7 @@ def run(func, *arrays, **options):
 
 
 def test_a_vector_product(parse, check):
-    intrin = TensorIntrin(parse(DOT), parse(DOT_VECTOR), "dot_vector")
+    intrin = registered(parse, DOT, DOT_VECTOR)
     expected = parse("""
 @T.prim_func
 def main(A: T.Buffer((3, 8), "float32"), B: T.Buffer((5, 8), "float32"), C: T.Buffer((3, 5), "float32")):
@@ -104,7 +111,7 @@ def main(A: T.Buffer((3, 8), "float32"), B: T.Buffer((5, 8), "float32"), C: T.Bu
 
 
 def test_a_call_of_the_machine(parse):
-    intrin = TensorIntrin(parse(DOT), parse(DOT_CALL), "dot4")
+    intrin = registered(parse, DOT, DOT_CALL)
     func = parse(MATMUL_T)
     sch = Schedule(func, debug_mask="all")
     tensorized(intrin)(sch)
@@ -132,7 +139,8 @@ def test_an_init_is_tensorized_by_itself(parse, check):
     fill = """
 @T.prim_func
 def NAME(c: T.handle):
-    C = T.match_buffer(c, (1, 5), "float32", strides=[T.int64(), 1], offset_factor=1)
+    s = T.int64()
+    C = T.match_buffer(c, (1, 5), "float32", strides=[s, 1], offset_factor=1)
     with T.block("root"):
         T.reads()
         T.writes(C[0, 0:5])
@@ -143,24 +151,17 @@ def NAME(c: T.handle):
                 vj = T.axis.spatial(5, j)
                 C[0, vj] = T.float32(0)"""
     vector = "C[0, 0:5] = T.Broadcast(T.float32(0), 5)"
-    desc = parse(
-        fill.replace("NAME", "desc")
-        .replace("BODY", loops)
-        .replace("T.int64()", "s")
-        .replace("    C =", "    s = T.int64()\n    C =")
-    )
-    impl = parse(
-        fill.replace("NAME", "impl")
-        .replace("BODY", vector)
-        .replace("T.int64()", "s")
-        .replace("    C =", "    s = T.int64()\n    C =")
+    intrin = registered(
+        parse,
+        fill.replace("NAME", "desc").replace("BODY", loops),
+        fill.replace("NAME", "impl").replace("BODY", vector),
     )
 
     def steps(sch):
         block = sch.get_block("C")
         _, j, _ = sch.get_loops(block)
         init = sch.decompose_reduction(block, j)
-        sch.tensorize(sch.get_loops(init)[1], TensorIntrin(desc, impl, "fill"))
+        sch.tensorize(sch.get_loops(init)[1], intrin)
 
     after = check(parse(MATMUL_T), steps)
     assert "C_1[0, T.Ramp(0, 1, 5)] = T.Broadcast(T.float32(0.0), 5)" in after.script()
@@ -204,11 +205,12 @@ def main(A: T.Buffer((8, 12), "float32"), B: T.Buffer((12, 4), "float32"), C: T.
 """
 
 
-def micro(parse, body, name="gemm4"):
-    return TensorIntrin(
-        parse(MICRO.replace("NAME", "desc").replace("BODY", MICRO_LOOPS)),
-        parse(MICRO.replace("NAME", "impl").replace("BODY", body)),
-        name,
+def micro(parse, body):
+    """A product of two matrices of 4 x 4, done by a body."""
+    return registered(
+        parse,
+        MICRO.replace("NAME", "desc").replace("BODY", MICRO_LOOPS),
+        MICRO.replace("NAME", "impl").replace("BODY", body),
     )
 
 
@@ -244,16 +246,13 @@ def test_a_micro_kernel_of_the_machine_gets_strides(parse):
 
 
 def test_compiled(parse):
-    from relax.codegen import build_module
-    from relax.ir import IRModule
-
     sch = Schedule(parse(MATMUL))
     sch.tensorize(sch.get_loops(sch.get_block("C"))[3], micro(parse, MICRO_VECTORS))
     generator = np.random.default_rng(0)
     arrays = [generator.integers(-4, 5, shape).astype("float32") for shape in ((8, 12), (12, 4), (8, 4))]
-    built = build_module(IRModule({"main": sch.mod["main"].with_attr("global_symbol", "main")}))
-    assert built is not None
-    np.testing.assert_array_equal(run(sch.mod["main"], *arrays), arrays[0] @ arrays[1])
+    tensors = [nd.array(array) for array in arrays]
+    build_module(sch.mod["main"])["main"](*tensors)
+    np.testing.assert_array_equal(tensors[2].numpy(), arrays[0] @ arrays[1])
 
 
 def test_a_block_that_was_made_before(parse, check):
@@ -266,7 +265,7 @@ def test_a_block_that_was_made_before(parse, check):
 
 def test_operands_in_another_order(parse, check):
     func = MATMUL_T.replace("C[vi, vj] + A[vi, vk] * B[vj, vk]", "B[vj, vk] * A[vi, vk] + C[vi, vj]")
-    check(parse(func), tensorized(TensorIntrin(parse(DOT), parse(DOT_VECTOR), "dot")))
+    check(parse(func), tensorized(registered(parse, DOT, DOT_VECTOR)))
 
 
 SYMBOLIC = """
@@ -288,7 +287,7 @@ def main(a: T.handle, b: T.handle, c: T.handle, e: T.handle):
 
 def test_symbolic_sizes_around(parse):
     after = Schedule(parse(SYMBOLIC), debug_mask="all")
-    tensorized(TensorIntrin(parse(DOT), parse(DOT_VECTOR), "dot"))(after)
+    tensorized(registered(parse, DOT, DOT_VECTOR))(after)
     generator = np.random.default_rng(0)
     for n, m, d in ((2, 3, 2), (1, 1, 1), (0, 2, 1)):
         arrays = [
@@ -302,7 +301,7 @@ def test_symbolic_sizes_around(parse):
 
 
 def dot_refused(parse, refuse, desc=DOT, impl=DOT_VECTOR, func=MATMUL_T, factors=(None, 4)):
-    intrin = TensorIntrin(parse(desc), parse(impl), "dot")
+    intrin = registered(parse, desc, impl)
     return last_refused(parse, refuse, intrin, func, factors)
 
 
@@ -319,7 +318,7 @@ def last_refused(parse, refuse, intrin, func, factors, preserve=True):
 
 def test_the_first_difference_is_shown(parse, refuse):
     text = dot_refused(parse, refuse, factors=(None, 2))
-    assert "error[E8106]: tensorize: block C_o does not do what the intrinsic dot describes: " in text
+    assert "error[E8106]: tensorize: block C_o does not do what the intrinsic test.intrin describes: " in text
     assert "loop k_1 has extent 2, loop i of the description 4" in text
     text = dot_refused(parse, refuse, desc=DOT.replace("A[vi] * B[vi]", "A[vi] * B[3 - vi]"))
     assert "moves otherwise than B[3 - i] of the description" in text
@@ -331,7 +330,7 @@ def test_the_first_difference_is_shown(parse, refuse):
 
 
 def test_an_init_inside_is_a_difference(parse, refuse):
-    intrin = TensorIntrin(parse(DOT), parse(DOT_VECTOR), "dot")
+    intrin = registered(parse, DOT, DOT_VECTOR)
     text = last_refused(parse, refuse, intrin, MATMUL_T.replace("8", "4"), (4,), preserve=False)
     assert "there is a sequence of 2 statements where the description has a store into C[0]" in text
 
@@ -357,7 +356,7 @@ def NAME(a: T.handle, b: T.handle, c: T.handle):
                 vi = T.axis.spatial(4, i)
                 C[vi] = A[vi] + B[vi]
 """
-    intrin = TensorIntrin(parse(both.replace("NAME", "desc")), parse(both.replace("NAME", "impl")), "add")
+    intrin = registered(parse, both.replace("NAME", "desc"), both.replace("NAME", "impl"))
     text = last_refused(parse, refuse, intrin, func, (None, 4))
     assert "buffers C, which the description writes, and A would both be C" in text
 
@@ -375,7 +374,7 @@ def test_pointers_need_offsets_and_strides(parse, refuse):
         "B[0:4]", "B[0:4, 0]"
     )
     text = dot_refused(parse, refuse, desc=wide, impl=call, func=across)
-    assert "dimension 0 of buffer B of the intrinsic dot has stride 1, of the region of B 5" in text
+    assert "dimension 0 of buffer B of the intrinsic test.intrin has stride 1, of the region of B 5" in text
     assert "say strides=[...] with variables" in text
 
 
@@ -385,13 +384,39 @@ def test_offsets_must_be_multiples_of_the_factor(parse, refuse):
         'A = T.match_buffer(a, (4,), "float32", offset_factor=16)',
     )
     text = dot_refused(parse, refuse, impl=impl)
-    assert "buffer A of the intrinsic dot must start at a multiple of 16 elements" in text
+    assert "buffer A of the intrinsic test.intrin must start at a multiple of 16 elements" in text
+
+
+def test_a_region_must_be_inside(parse, refuse):
+    """The description has 6 elements of A, of which it uses 4."""
+    wide = [
+        text.replace("A = T.match_buffer(a, (4,)", "A = T.match_buffer(a, (6,)") for text in (DOT, DOT_VECTOR)
+    ]
+    text = dot_refused(parse, refuse, *wide)
+    assert "the region [vk_o * 4, vk_o * 4 + 6) of dimension 1 of A, for buffer A of the intrinsic" in text
+    assert "may be outside of its 8 elements" in text
+
+
+def test_strides_that_are_said_must_be_those_of_the_region(parse, refuse):
+    impl = DOT_VECTOR.replace(
+        'B = T.match_buffer(b, (4,), "float32"', 'B = T.match_buffer(b, (4,), "float32", strides=[2]'
+    )
+    text = dot_refused(parse, refuse, impl=impl)
+    assert "dimension 0 of buffer B of the intrinsic test.intrin has stride 2, of the region of B 1" in text
 
 
 def test_conditions_are_differences(parse, refuse):
     text = dot_refused(parse, refuse, func=MATMUL_T.replace("8", "6"))
     assert "condition" in text
     assert "where the description has a store into C[0]" in text
+
+
+def test_a_name_that_is_not_registered(parse, refuse):
+    func = parse(MATMUL_T)
+    text = refuse(func, lambda sch: sch.tensorize(sch.get_loops(sch.get_block("C"))[2], "no.such"))
+    assert "tensorize: tensor intrinsic no.such: no intrinsic of this name is registered" in text
+    text = refuse(func, lambda sch: sch.tensorize(sch.get_loops(sch.get_block("C"))[2], func))
+    assert "tensor_intrin must be the name of a registered intrinsic, found PrimFunc" in text
 
 
 def test_what_cannot_be_an_intrinsic(parse):

@@ -103,8 +103,9 @@ def start_predicate(
 ) -> PrimExpr:
     """The condition under which the init of a block runs for a point, over loops of data-parallel variables alone.
 
-    `analyzer` has the ranges of all loops around the block but for those that reduce; `around` has the ranges
-    of reduction variables further out. Raises ScheduleError for a condition on loops of both kinds that may fail at the start.
+    `analyzer` has the ranges of all loops around the block but for those that reduce; `around` has the ranges of
+    reduction variables further out. Raises ScheduleError for a condition on loops of both kinds that may fail at the
+    start.
     """
     kinds = bound_loops(realize, loops)
     reducing = [loop for loop in loops if loop.loop_var in kinds.only_reduce]

@@ -19,6 +19,7 @@ says nothing of strides that are not those of a compact array, or has no variabl
 
 from __future__ import annotations
 
+from ....ir import DiagnosticError
 from ....prim import Analyzer, PrimExpr, Var
 from ....prim.intrin import floormod
 from ...buffer import Buffer, BufferRegion, Range, element_offset, strides_of
@@ -39,20 +40,19 @@ from .blockize import blockize
 def tensorize(
     sch: ScheduleBase,
     block_or_loop: BlockRV | LoopRV,
-    tensor_intrin: str | TensorIntrin,
+    tensor_intrin: str,
     preserve_unit_iters: bool = True,
 ) -> None:
     """Let a block, or a loop with all that is inside, be done by a tensor intrinsic.
 
     Parameters
     ----------
-    tensor_intrin : the intrinsic, or the name under which it is registered.
+    tensor_intrin : the name under which the intrinsic is registered (`TensorIntrin.register`).
     preserve_unit_iters : for a loop, as in `blockize`.
 
     Raises ScheduleError as the docstring of the module says.
     """
-    intrin = tensor_intrin if isinstance(tensor_intrin, TensorIntrin) else TensorIntrin.get(tensor_intrin)
-    assert intrin is not None
+    intrin = _registered(tensor_intrin)
     if isinstance(block_or_loop, LoopRV):
         rv = blockize(sch, block_or_loop, preserve_unit_iters)
     elif isinstance(block_or_loop, BlockRV):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -66,12 +66,29 @@ def tensorize(
     sch.state.replace(realize, new.replace(block=new.block.replace(body=body)), rv.function)
 
 
+def _registered(name: str) -> TensorIntrin:
+    """The intrinsic of a name. Raises ScheduleError if there is none."""
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ScheduleError(
+            ARGUMENT,
+            f"tensor_intrin must be the name of a registered intrinsic, found {type(name).__name__}",
+            hint="register it with TensorIntrin.register, so that traces can name it",
+        )
+    try:
+        intrin = TensorIntrin.get(name)
+    except DiagnosticError as error:
+        first = error.diagnostics[0]
+        raise ScheduleError(ARGUMENT, first.message, hint=first.hint) from None
+    assert intrin is not None
+    return intrin
+
+
 class _Tensorized:
     """A block with an intrinsic's implementation."""
 
     def __init__(self, realize: BlockRealize, intrin: TensorIntrin, analyzer: Analyzer) -> None:
         self.realize, self.analyzer = realize, analyzer
-        self.name = intrin.name or "given"
+        self.name = intrin.name
         self.desc = intrin.desc
         self.impl = renew_bound_vars(intrin.impl)
         self.bound: dict[Var, PrimExpr] = {}
