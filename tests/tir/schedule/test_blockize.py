@@ -174,6 +174,30 @@ def main(a: T.handle, b: T.handle):
     assert "< m" not in init
 
 
+@pytest.mark.parametrize("factors", [(4, None), (3, None), (None, 3)])
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_tiles_whose_size_is_symbolic(parse, check, factors, position):
+    func = parse("""
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n, m = T.int64(), T.int64()
+    A = T.match_buffer(a, (n, m), "float32")
+    B = T.match_buffer(b, (n,), "float32")
+    for i, k in T.grid(n, m):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+""")
+
+    def steps(sch):
+        sch.split(sch.get_loops(sch.get_block("B"))[1], list(factors))
+        loop("B", position)(sch)
+
+    check(func, steps, sizes=(0, 1, 5))
+
+
 def test_a_list_of_blocks(parse, check):
     func = parse("""
 @T.prim_func

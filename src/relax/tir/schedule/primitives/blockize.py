@@ -27,11 +27,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....ir import structural_equal
-from ....prim import Analyzer, PrimExpr, Var, const, free_vars, is_const, normalize_iter_map_to_expr
+from ....prim import (
+    Analyzer,
+    FloorDiv,
+    IntImm,
+    IterMark,
+    PrimExpr,
+    Var,
+    const,
+    free_vars,
+    is_const,
+    normalize_iter_map_to_expr,
+    simplify,
+)
 from ....prim.iter_divide import divide_subspace
 from ...buffer import IterVar, Range
-from ...functor import StmtExprMutator, substitute
-from ...regions import complete_block
+from ...functor import StmtExprMutator, post_order_visit, substitute
+from ...regions import bounds_of, complete_block
 from ...renew import renew_bound_vars
 from ...statements import conjunction, conjuncts, seq_of
 from ...stmt import Block, BlockRealize, For, SeqStmt, Stmt
@@ -39,6 +51,7 @@ from ..base import ScheduleBase, primitive, require_block
 from ..conditions import analyzer_at, loop_range
 from ..error import ARGUMENT, BINDING, ORDER, STRUCTURE, ScheduleError
 from ..reductions import bound_loops, require_single_start, start_predicate
+from ..regions import loop_domain
 from ..rv import BlockRV, LoopRV
 from ..scope import accesses
 from ..state import ScheduleState
@@ -201,7 +214,8 @@ def _divided(
         value: PrimExpr = const(0, var.dtype)
         if (outer.preserve and not shared) or not is_const(outer_mark.extent, 1):
             name = var.name if is_point else f"{var.name}_o"
-            value = outer.add(IterVar(_from(outer_mark), Var(name, var.dtype), kind), above) * times
+            dom = _outer_domain(outer_mark, above, outside)
+            value = outer.add(IterVar(dom, Var(name, var.dtype), kind), above) * times
         else:
             value = substitute(above, first) * times
         start = value
@@ -224,9 +238,28 @@ def _divided(
     return result
 
 
-def _from(mark: Any) -> Range:
+def _from(mark: IterMark) -> Range:
     """The values of a part: it starts at its base, if it has one."""
     return Range.from_min_extent(getattr(mark.source, "base", const(0, mark.dtype)), mark.extent)
+
+
+def _outer_domain(mark: IterMark, value: PrimExpr, outside: Sequence[For]) -> Range:
+    """The values of an outer part; from its loops, where the extent is a quotient of something that may be 0."""
+    domain = _from(mark)
+    if _is_whole(domain.extent):
+        return domain
+    interval = bounds_of(value, loop_domain(outside))
+    if interval is None:
+        return domain
+    low, high = simplify(interval[0]), simplify(interval[1] - interval[0] + 1)
+    return Range.from_min_extent(low, high)
+
+
+def _is_whole(extent: PrimExpr) -> bool:
+    """True if an extent is computed without a division by something that is no constant."""
+    divisions: list[PrimExpr] = []
+    post_order_visit(extent, lambda part: divisions.append(part) if isinstance(part, FloorDiv) else None)
+    return all(isinstance(division, FloorDiv) and isinstance(division.b, IntImm) for division in divisions)
 
 
 def _require_own_bounds(inside: Sequence[For], outside: Sequence[For]) -> None:
