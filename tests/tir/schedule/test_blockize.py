@@ -238,6 +238,23 @@ def main(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4, 6), "float32"), C: T.Bu
     check(func, steps, expected)
 
 
+def test_a_condition_of_one_block_is_not_that_of_the_others(parse, check):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            T.where(i < 3)
+            B[vi] = A[vi] * T.float32(2)
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            C[vi] = A[vi] + T.float32(1)
+""")
+    after = check(func, lambda sch: sch.blockize([sch.get_block("B"), sch.get_block("C")]))
+    assert "T.where(vi < 3)" in after.script().partition('T.block("B")')[2]
+
+
 TWO = """
 @T.prim_func
 def main(A: T.Buffer((6,), "float32"), B: T.Buffer((6,), "float32"), C: T.Buffer((6,), "float32")):

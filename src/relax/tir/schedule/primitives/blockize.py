@@ -22,7 +22,7 @@ the inner loops; blocks of a list with something between them, or with reduction
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,7 +45,7 @@ from ...buffer import IterVar, Range
 from ...functor import StmtExprMutator, post_order_visit, substitute
 from ...regions import bounds_of, complete_block
 from ...renew import renew_bound_vars
-from ...statements import conjunction, conjuncts, seq_of
+from ...statements import TRUE, conjunction, conjuncts, seq_of
 from ...stmt import Block, BlockRealize, For, SeqStmt, Stmt
 from ..base import ScheduleBase, primitive, require_block
 from ..conditions import analyzer_at, loop_range
@@ -161,9 +161,45 @@ class _Inner:
     """A block with the inner parts of its variables, and its old variables in terms of outer and inner ones."""
 
     realize: BlockRealize
-    substitution: dict[Var, PrimExpr]
-    starts: dict[Var, tuple[PrimExpr, PrimExpr]]
-    """For each old variable its outer part times the extent of the inner one, and the inner part's value."""
+    first: Mapping[Var, PrimExpr]
+    """The first value of each loop."""
+    iter_vars: list[IterVar] = field(default_factory=list[IterVar])
+    values: list[PrimExpr] = field(default_factory=list[PrimExpr])
+    substitution: dict[Var, PrimExpr] = field(default_factory=dict[Var, PrimExpr])
+    bound: list[PrimExpr] = field(default_factory=list[PrimExpr])
+    """The values of the old variables in terms of outer variables and inner loops."""
+
+    def outer_part(
+        self,
+        iter_var: IterVar,
+        mark: IterMark,
+        inner: IterMark,
+        outer: _Outer,
+        outside: Sequence[For],
+        shared: bool,
+    ) -> PrimExpr:
+        """The outer part of a variable, times the extent of the inner one."""
+        value = normalize_iter_map_to_expr(mark.source)
+        if is_const(mark.extent, 1) and (shared or not outer.preserve):
+            return substitute(value, self.first) * simplify(inner.extent)
+        var = iter_var.var
+        name = var.name if is_const(inner.extent, 1) else f"{var.name}_o"
+        made = IterVar(_outer_domain(mark, value, outside), Var(name, var.dtype), iter_var.iter_type)
+        return outer.add(made, value) * simplify(inner.extent)
+
+    def add(self, iter_var: IterVar, above: PrimExpr, mark: IterMark) -> None:
+        """Add a variable's inner part, unless it has one value."""
+        below = normalize_iter_map_to_expr(mark.source)
+        if is_const(mark.extent, 1):
+            below = simplify(substitute(below, self.first))
+            value = above + below
+        else:
+            made = IterVar(_from(mark), Var(f"{iter_var.var.name}_i", iter_var.var.dtype), iter_var.iter_type)
+            self.iter_vars.append(made)
+            self.values.append(below)
+            value = above + made.var
+        self.substitution[iter_var.var] = simplify(value)
+        self.bound.append(simplify(above + below))
 
 
 def _divided(
@@ -184,7 +220,7 @@ def _divided(
         list(realize.iter_values),
         ranges,
         [loop.loop_var for loop in inside],
-        realize.predicate,
+        TRUE if shared else realize.predicate,  # the other blocks run where this one does not
         simplify_trivial_iterators=not outer.preserve,
         analyzer=analyzer,
     )
@@ -197,44 +233,19 @@ def _divided(
             hint="split the loops so that the inner ones cover whole tiles",
         )
     *divisions, (outer_condition, inner_condition) = divided
-    result = _Inner(realize, {}, {})
-    inner_vars: list[IterVar] = []
-    values: list[PrimExpr] = []
     first = {loop.loop_var: loop.min for loop in [*outside, *inside]}
+    result = _Inner(realize, first)
     for iter_var, (outer_mark, inner_mark) in zip(block.iter_vars, divisions, strict=True):
-        var, kind = iter_var.var, iter_var.iter_type
-        above, below = (
-            normalize_iter_map_to_expr(outer_mark.source),
-            normalize_iter_map_to_expr(inner_mark.source),
-        )
-        is_point = is_const(inner_mark.extent, 1)
-        if is_point:
-            below = analyzer.simplify(substitute(below, first))
-        times = analyzer.simplify(inner_mark.extent)
-        value: PrimExpr = const(0, var.dtype)
-        if (outer.preserve and not shared) or not is_const(outer_mark.extent, 1):
-            name = var.name if is_point else f"{var.name}_o"
-            dom = _outer_domain(outer_mark, above, outside)
-            value = outer.add(IterVar(dom, Var(name, var.dtype), kind), above) * times
-        else:
-            value = substitute(above, first) * times
-        start = value
-        if is_point:
-            value = value + below
-        else:
-            made = IterVar(_from(inner_mark), Var(f"{var.name}_i", var.dtype), kind)
-            inner_vars.append(made)
-            values.append(below)
-            value = value + made.var
-        result.substitution[var] = analyzer.simplify(value)
-        result.starts[var] = start, below
+        above = result.outer_part(iter_var, outer_mark, inner_mark, outer, outside, shared)
+        result.add(iter_var, above, inner_mark)
     outer.conditions += conjuncts(outer_condition.extent)
-    predicate = _inner_predicate(realize, inner_condition.extent, result, outside)
-    made_block: Block = substitute(block.replace(iter_vars=()), result.substitution)
-    made_block = made_block.replace(iter_vars=tuple(inner_vars))
+    condition = realize.predicate if shared else inner_condition.extent
+    predicate = _inner_predicate(realize, condition, result, outside)
+    made: Block = substitute(block.replace(iter_vars=()), result.substitution)
+    made = made.replace(iter_vars=tuple(result.iter_vars))
     if not accesses(block).opaque:
-        made_block = complete_block(made_block)
-    result.realize = BlockRealize(tuple(values), predicate, made_block)
+        made = complete_block(made)
+    result.realize = BlockRealize(tuple(result.values), predicate, made)
     return result
 
 
@@ -278,11 +289,7 @@ def _inner_predicate(
 ) -> PrimExpr:
     """The inner condition in terms of the new block's variables and of inner loops."""
     variables = {item.loop_var for item in outside}
-    values = [
-        (value, start + below)
-        for value, (start, below) in zip(realize.iter_values, inner.starts.values(), strict=True)
-    ]
-    rewriter = _ByValue(values)
+    rewriter = _ByValue(list(zip(realize.iter_values, inner.bound, strict=True)))
     parts: list[PrimExpr] = []
     for part in conjuncts(condition):
         made = rewriter.visit(part)
