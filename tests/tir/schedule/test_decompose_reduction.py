@@ -109,6 +109,26 @@ def test_a_split_reduction_drops_its_condition_from_the_init(parse, check, facto
     assert "k_" not in init.partition("B_init")[2].partition("for k_0")[0]
 
 
+@pytest.mark.parametrize("position", [0, 1, 2, 3, 4])
+def test_loops_of_one_iteration_that_a_condition_names(parse, check, position):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((3, 7), "float32"), B: T.Buffer((3,), "float32")):
+    for u, i, w, k_0, k_1 in T.grid(1, 3, 1, 2, 4):
+        with T.block("B"):
+            vi = T.axis.spatial(3, i)
+            vk = T.axis.reduce(7, k_0 * 4 + k_1)
+            T.where(w + k_0 * 4 + k_1 < 7 and u + i < 3)
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+""")
+    if position < 4:
+        check(func, decompose(position))
+    check(func, lambda sch: sch.blockize(sch.get_loops(sch.get_block("B"))[position]))
+    check(func, lambda sch: sch.blockize(sch.get_loops(sch.get_block("B"))[position], False))
+
+
 def test_vectorised_loops_stay_so_in_the_init(parse, check):
     def steps(sch):
         block = sch.get_block("C")

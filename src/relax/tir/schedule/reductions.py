@@ -68,6 +68,11 @@ def require_single_start(realize: BlockRealize, loops: Sequence[For], analyzer: 
             + problem,
             realize,
         )
+    for loop in loops:
+        if loop.loop_var not in kinds.spatial | kinds.reduce and not analyzer.can_prove(loop.extent.equal(1)):
+            raise ScheduleError(
+                BINDING, f"loop {loop.loop_var.name} is bound to no variable of block {name}", loop, realize
+            )
     first = {loop.loop_var: loop.min for loop in loops if loop.loop_var in kinds.reduce}
     for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         if iter_var.iter_type != "reduce" or iter_var.dom is None:
@@ -108,10 +113,10 @@ def start_predicate(
     start.
     """
     kinds = bound_loops(realize, loops)
-    reducing = [loop for loop in loops if loop.loop_var in kinds.only_reduce]
-    first = {loop.loop_var: loop.min for loop in reducing}
+    dropped = [loop for loop in loops if loop.loop_var not in kinds.spatial]
+    first = {loop.loop_var: loop.min for loop in dropped}
     first.update((var, item.min) for var, item in around.items())
-    extents = [*(loop.extent for loop in reducing), *(item.extent for item in around.values())]
+    extents = [*(loop.extent for loop in dropped), *(item.extent for item in around.values())]
     kept: list[PrimExpr] = []
     for condition in conjuncts(realize.predicate):
         used = set(free_vars(condition))

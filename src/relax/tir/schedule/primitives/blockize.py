@@ -24,7 +24,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ....ir import structural_equal
 from ....prim import (
@@ -40,9 +39,10 @@ from ....prim import (
     normalize_iter_map_to_expr,
     simplify,
 )
+from ....prim.functor import map_expressions
 from ....prim.iter_divide import divide_subspace
 from ...buffer import IterVar, Range
-from ...functor import StmtExprMutator, post_order_visit, substitute
+from ...functor import post_order_visit, substitute
 from ...regions import bounds_of, complete_block
 from ...renew import renew_bound_vars
 from ...statements import TRUE, conjunction, conjuncts, seq_of
@@ -214,6 +214,8 @@ def _divided(
     realize = state.realize(rv)
     block = realize.block
     _require_own_bounds(inside, outside)
+    single = {item.loop_var: item.min for item in [*outside, *inside] if is_const(item.extent, 1)}
+    realize = realize.replace(predicate=substitute(realize.predicate, single))
     ranges = {loop.loop_var: loop_range(loop) for loop in [*outside, *inside]}
     analyzer = analyzer_at(state, state.block_rv(state.scope(rv), rv.function), inclusive=True)
     divided = divide_subspace(
@@ -221,7 +223,6 @@ def _divided(
         ranges,
         [loop.loop_var for loop in inside],
         TRUE if shared else realize.predicate,  # the other blocks run where this one does not
-        simplify_trivial_iterators=not outer.preserve,
         analyzer=analyzer,
     )
     if isinstance(divided, str):
@@ -289,10 +290,10 @@ def _inner_predicate(
 ) -> PrimExpr:
     """The inner condition in terms of the new block's variables and of inner loops."""
     variables = {item.loop_var for item in outside}
-    rewriter = _ByValue(list(zip(realize.iter_values, inner.bound, strict=True)))
+    pairs = list(zip(realize.iter_values, inner.bound, strict=True))
     parts: list[PrimExpr] = []
     for part in conjuncts(condition):
-        made = rewriter.visit(part)
+        made = _by_values(part, pairs, variables)
         if variables.intersection(free_vars(made)):
             raise ScheduleError(
                 BINDING,
@@ -305,18 +306,16 @@ def _inner_predicate(
     return conjunction(parts)
 
 
-class _ByValue(StmtExprMutator):
-    """Puts expressions in the place of those that are bound to a block's variables."""
-
-    def __init__(self, pairs: Sequence[tuple[PrimExpr, PrimExpr]]) -> None:
-        super().__init__()
-        self.pairs = [pair for pair in pairs if free_vars(pair[0])]
-
-    def visit(self, node: Any) -> Any:
-        for value, replacement in self.pairs:
-            if structural_equal(value, node):
-                return replacement
-        return super().visit(node)
+def _by_values(expr: PrimExpr, pairs: Sequence[tuple[PrimExpr, PrimExpr]], variables: set[Var]) -> PrimExpr:
+    """An expression with others in the place of values; `variables` are those that it should not have."""
+    if not variables.intersection(free_vars(expr)):
+        return expr
+    for value, replacement in pairs:
+        if value.dtype == expr.dtype:
+            rest = simplify(expr - value)
+            if not variables.intersection(free_vars(rest)):
+                return simplify(replacement + rest)
+    return map_expressions(expr, lambda part: _by_values(part, pairs, variables))
 
 
 def _outer_init(
