@@ -310,6 +310,24 @@ def main(A: T.Buffer((12,), "float32"), B: T.Buffer((12,), "float32")):
     assert "help: split the loops so that the inner ones cover whole tiles" in text
 
 
+def test_a_reduction_that_never_starts_is_refused(parse, refuse):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((10,), "float32"), B: T.Buffer((1,), "float32")):
+    for k_0, k_1 in T.grid(2, 4):
+        with T.block("B"):
+            vk = T.axis.reduce(10, k_0 * 4 + k_1 + 2)
+            with T.init():
+                B[0] = T.float32(0)
+            B[0] = B[0] + A[vk]
+""")
+    text = refuse(func, loop("B", 1))
+    assert (
+        "variable vk of block B is 2 where its loops begin, which need not be the start 0 of its domain"
+        in text
+    )
+
+
 def test_inner_loops_outside_are_refused(parse, refuse):
     func = parse("""
 @T.prim_func

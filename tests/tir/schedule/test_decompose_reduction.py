@@ -322,3 +322,20 @@ def main(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4,), "float32"), D: T.Buff
 """)
     text = refuse(func, decompose(0))
     assert "the init of block B reads buffer D, which block D writes inside of loop i" in text
+
+
+def test_an_init_that_reads_what_a_loose_statement_writes_is_refused(parse, refuse):
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((4, 6), "float32"), B: T.Buffer((4,), "float32"), D: T.Buffer((4,), "float32")):
+    for i in range(4):
+        D[i] = A[i, 0]
+        for k in range(6):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[vi] = D[vi]
+                B[vi] = B[vi] + A[vi, vk]
+""")
+    text = refuse(func, decompose(0))
+    assert "the init of block B reads buffer D, which a statement outside of blocks uses" in text

@@ -55,6 +55,7 @@ from ..regions import loop_domain
 from ..rv import BlockRV, LoopRV
 from ..scope import accesses
 from ..state import ScheduleState
+from ..tensor_match import shown
 
 
 @primitive
@@ -332,6 +333,16 @@ def _outer_init(
     for iter_var in outer.iter_vars:
         if iter_var.dom is not None and iter_var.iter_type != "reduce":
             analyzer.bind(iter_var.var, iter_var.dom)
+    for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        start = simplify(substitute(value, inner.first))
+        low = start if iter_var.dom is None else iter_var.dom.min
+        if iter_var.iter_type == "reduce" and not analyzer.can_prove(start.equal(low)):
+            raise ScheduleError(
+                ORDER,
+                f"variable {iter_var.var.name} of block {realize.block.name_hint} is {shown(start)} where its loops "
+                f"begin, which need not be the start {shown(low)} of its domain",
+                realize,
+            )
     reduced = {v.var: v.dom for v in outer.iter_vars if v.iter_type == "reduce" and v.dom is not None}
     _require_start_of_inner(inner.realize, inside, analyzer)
     predicate = start_predicate(inner.realize, inside, analyzer, reduced)

@@ -43,7 +43,7 @@ from ..reductions import (
 )
 from ..regions import in_own_slab, relaxed_box, written_regions
 from ..rv import BlockRV, LoopRV
-from ..scope import accesses
+from ..scope import accesses, scope_of
 from ..state import ScheduleState
 
 
@@ -139,6 +139,13 @@ def _require_untouched(state: ScheduleState, block: BlockRV, loop: LoopRV, insid
     result = accesses(realize.block).written_buffers
     assert realize.block.init is not None
     inputs = set(undefined_buffers(realize.block.init)) - _written_by(realize.block.init)
+    for buffer in scope_of(state.scope(block).block).loose & inputs:
+        raise ScheduleError(
+            ORDER,
+            f"the init of block {realize.block.name_hint} reads buffer {buffer.name}, which a statement outside of "
+            "blocks uses",
+            realize,
+        )
     children = blocks_below(state.loop(loop))
     for child in children:
         for buffer in accesses(child.block).written_buffers & inputs:
