@@ -74,7 +74,7 @@ def match_description(
 
 
 def without_blocks(stmt: Stmt) -> Stmt:
-    """What a statement does, without blocks, and without loops of one iteration."""
+    """The effect of a statement, written without blocks and without loops of one iteration."""
     match stmt:
         case BlockRealize(iter_values, predicate, block):
             if block.alloc_buffers or block.match_buffers:
