@@ -35,7 +35,7 @@ _LIMIT: Final = 150
 
 @dataclass(frozen=True)
 class SelectionFacts:
-    """What is proved of a selection: its parts may be combined; also in any order."""
+    """The proved properties of a selection: parts may be combined, and in any order."""
 
     associative: bool
     commutative: bool
