@@ -438,6 +438,29 @@ def f(A: T.Buffer((8, 8), "float32")):
         transform.lower(func)
 
 
+def test_the_pointer_of_a_view_with_an_offset_is_that_of_the_buffer_behind(parse):
+    func = parse(
+        """
+@T.prim_func
+def f(A: T.Buffer((8, 8), "float32"), k: T.int64):
+    with T.block("B"):
+        S = T.match_buffer(A[k, 2:6], (4,), offset_factor=1)
+        T.evaluate(T.call_extern("int32", "fill", S.access_ptr("w", offset=1)))
+"""
+    )
+    lowered = transform.lower(func)
+    assert "T.match_buffer(A[" not in lowered.script()
+
+    def fill(memory):
+        memory[:2] = 7
+        return 0
+
+    for program in (func, lowered):
+        array = np.zeros((8, 8), "float32")
+        tir.interpret(program, array, 5, externs={"fill": fill})
+        assert np.argwhere(array == 7).tolist() == [[5, 3], [5, 4]]
+
+
 def test_lowering_is_shared_work():
     """A function already lowered comes back as the same object."""
     a = tir.decl_buffer((4,), name="A")

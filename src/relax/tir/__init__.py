@@ -184,6 +184,7 @@ from .stmt import (
     Stmt,
     While,
 )
+from .tensor_intrin import TensorIntrin
 from .transform.lower import lower
 from .usage import undefined_buffers, undefined_vars
 from .well_formed import verify_well_formed
@@ -268,6 +269,7 @@ __all__ = [
     "StmtExprVisitor",
     "StringImm",
     "Sub",
+    "TensorIntrin",
     "Var",
     "While",
     "abs",
