@@ -28,6 +28,8 @@ class ModuleBuilder:
         self._attributes: dict[str, int] = {}
         self._messages: list[tuple[str, str]] = []
         self._message_numbers: dict[tuple[str, str], int] = {}
+        self.in_order = False
+        """True if LLVM is to keep the order of instructions: the code has tiles in registers (see `worker`)."""
 
     @property
     def messages(self) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from .signature import Signature, signature
 from .stmt import write
 from .types import register_type
 from .views import declare_memory
+from .worker import IN_ORDER
 from .wrapper import Wrapper, symbol_name
 
 _RULES: Final[dict[type, Rule]] = {**expr.RULES, **memory.RULES, **intrinsics.RULES}
@@ -59,7 +60,7 @@ class KernelText:
         return "\n".join([*lines, _NUMBERED.sub(named, code)])
 
 
-_NUMBERED: Final = re.compile(r"(@?)\brelax\.(function|body|part\d+)\.(\d+)\b")
+_NUMBERED: Final = re.compile(r"(@?)\brelax\.(function|body|part\d+|region\d+)\.(\d+)\b")
 
 
 def module_text(funcs: Mapping[str, PrimFunc], target: Target) -> str:
@@ -87,11 +88,12 @@ def kernel_texts(
     if diagnostics:
         raise DiagnosticError(diagnostics)
     head = f'target triple = "{target.triple}"\n'
+    heads = [f"{IN_ORDER}\n{head}" if unit.module.in_order else head for unit in units]
     return [
         KernelText(
             head + unit.module.text(), *_names(unit.functions), unit.module.messages, tuple(unit.loops or ())
         )
-        for unit in units
+        for head, unit in zip(heads, units, strict=True)
     ]
 
 

@@ -41,9 +41,10 @@ from .calls import call_function
 from .context import Context, escaped
 from .formula import Val
 from .index import index
-from .known import LOOP_ANNOTATIONS, LOWER_FIRST, UNKNOWN, unknown_among
+from .known import LOOP_ANNOTATIONS, LOWER_FIRST, SCOPES, UNKNOWN, unknown_among
 from .memory import store
 from .parts import parts_of, write_apart
+from .regions import run_in_parallel
 from .types import is_small_float
 from .views import declare_view
 
@@ -300,8 +301,9 @@ def _attr(cx: Context, stmt: AttrStmt) -> None:
 def _evaluate(cx: Context, stmt: Evaluate) -> None:
     value = stmt.value
     if isinstance(value, Call) and value.intrinsic == "parallel_for":
-        value = value.args[0]  # one call for the whole range: there are no threads
-    if isinstance(value, Call) and isinstance(value.op, GlobalVar):
+        call = cast(Call, value.args[0])
+        run_in_parallel(cx, call, cast(GlobalVar, call.op).name_hint)
+    elif isinstance(value, Call) and isinstance(value.op, GlobalVar):
         call_function(cx, value, value.op.name_hint)
     else:
         cx.value(value)
@@ -312,6 +314,12 @@ def _evaluate(cx: Context, stmt: Evaluate) -> None:
 
 def _alloc(cx: Context, stmt: AllocBuffer) -> None:
     _refuse_annotations(cx, stmt.annotations, {}, f"buffer {stmt.buffer.name}")
+    if stmt.buffer.scope not in SCOPES:
+        cx.report(
+            "E5911",
+            f"buffer {stmt.buffer.name} is allocated in scope {stmt.buffer.scope!r}, which a CPU does not have",
+            hint='allocate it in scope "global" or "local"',
+        )
     with allocate(cx, stmt.buffer), cx.facts.allocated(stmt.buffer):
         write(cx, stmt.body)
 

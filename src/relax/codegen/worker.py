@@ -16,12 +16,27 @@ import json
 import os
 import struct
 import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import IO, Any, NamedTuple
 
 import llvmlite.binding as llvm
 
 READY = b"ready"
+
+IN_ORDER = "; keep the order of instructions"
+"""First line of a text whose order of instructions LLVM's machine scheduler must not change.
+
+The scheduler hoists the loads of an unrolled kernel on tiles in registers until registers spill. The order in which
+such a kernel is written is right already.
+"""
+
+_scheduling = threading.Lock()
+_scheduled = [True]
+"""The present setting, which is that of the whole process."""
+
 _LENGTH = struct.Struct("<I")
 
 
@@ -64,12 +79,27 @@ def optimised(text: str, machine: Machine) -> Any:
 
 def emit_object(text: str, machine: Machine) -> bytes:
     """A relocatable ELF object."""
-    return bytes(target_machine(machine).emit_object(optimised(text, machine)))
+    module = optimised(text, machine)
+    with _scheduler(text):
+        return bytes(target_machine(machine).emit_object(module))
 
 
 def emit_assembly(text: str, machine: Machine) -> str:
     """The assembly of what `emit_object` would give."""
-    return str(target_machine(machine).emit_assembly(optimised(text, machine)))
+    module = optimised(text, machine)
+    with _scheduler(text):
+        return str(target_machine(machine).emit_assembly(module))
+
+
+@contextmanager
+def _scheduler(text: str) -> Generator[None]:
+    """A context in which LLVM's machine scheduler is on, or off if the text asks for that."""
+    wanted = not text.startswith(IN_ORDER)
+    with _scheduling:
+        if _scheduled[0] != wanted:
+            llvm.set_option("", f"-enable-misched={'true' if wanted else 'false'}")
+            _scheduled[0] = wanted
+        yield
 
 
 def emit_notes(text: str, machine: Machine) -> str:

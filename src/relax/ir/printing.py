@@ -21,6 +21,8 @@ class Printer(Protocol):
 
     def show(self, node: Any, **options: Any) -> None: ...
 
+    def show_text(self, text: str, style: str | None) -> None: ...
+
 
 _printer: Printer | None = None
 _PRINTER_MODULE: Final = "relax.script.printer"
@@ -60,6 +62,14 @@ def show(node: Any, **options: Any) -> None:
         print(plain(node))  # noqa: T201
     else:
         printer.show(node, **options)
+
+
+def show_text(text: str, style: str | None = None) -> None:
+    """Print Python text, highlighted when the output is a terminal."""
+    if _printer is None:
+        print(text)  # noqa: T201
+    else:
+        _printer.show_text(text, style)
 
 
 def represent(node: Any) -> str:

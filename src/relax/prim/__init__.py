@@ -5,7 +5,7 @@ The intrinsics' builders, whose names are those of Python's builtins or of `math
 
 from __future__ import annotations
 
-from . import intrin
+from . import instructions, intrin
 from .analyzer import (
     Analyzer,
     ConstIntBound,
@@ -135,6 +135,7 @@ __all__ = [
     "facts_in_scope",
     "free_vars",
     "implies",
+    "instructions",
     "intrin",
     "inverse_affine_iter_map",
     "is_const",

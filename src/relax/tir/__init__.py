@@ -41,6 +41,16 @@ from ..prim import (
     const,
     convert,
 )
+from ..prim.instructions import (
+    fma,
+    prefetch,
+    vector_reduce_add,
+    vector_reduce_and,
+    vector_reduce_max,
+    vector_reduce_min,
+    vector_reduce_mul,
+    vector_reduce_or,
+)
 from ..prim.intrin import (
     abs,
     acos,
@@ -134,6 +144,7 @@ from .buffer import (
     Ramp,
     Range,
     Reduce,
+    Shuffle,
     decl_buffer,
 )
 from .functor import (
@@ -147,6 +158,7 @@ from .functor import (
 from .index_map import IndexMap
 from .interpret import interpret
 from .layout import BijectiveLayout, Layout, bijective_layout, layout
+from .py_functor import PyStmtExprMutator, PyStmtExprVisitor
 from .reduction import Reducer, comm_reducer, max, min, prod, sum
 from .regions import block_access_region
 from .renew import renew_bound_vars
@@ -239,6 +251,8 @@ __all__ = [
     "Precondition",
     "PrimExpr",
     "PrimFunc",
+    "PyStmtExprMutator",
+    "PyStmtExprVisitor",
     "Ramp",
     "Range",
     "Reduce",
@@ -247,6 +261,7 @@ __all__ = [
     "ScheduleError",
     "Select",
     "SeqStmt",
+    "Shuffle",
     "SizeVar",
     "Stmt",
     "StmtExprMutator",
@@ -299,6 +314,7 @@ __all__ = [
     "floor",
     "floordiv",
     "floormod",
+    "fma",
     "fmod",
     "hypot",
     "if_then_else",
@@ -332,6 +348,7 @@ __all__ = [
     "pow",
     "power",
     "pre_order_visit",
+    "prefetch",
     "prod",
     "promised_apart",
     "reinterpret",
@@ -362,6 +379,12 @@ __all__ = [
     "undef",
     "undefined_buffers",
     "undefined_vars",
+    "vector_reduce_add",
+    "vector_reduce_and",
+    "vector_reduce_max",
+    "vector_reduce_min",
+    "vector_reduce_mul",
+    "vector_reduce_or",
     "verify_well_formed",
     "written_params",
 ]

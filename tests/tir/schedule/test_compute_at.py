@@ -338,7 +338,7 @@ def main(A: T.Buffer((16,), "float32"), B: T.Buffer((8,), "float32")):
     text = refuse(program("vi = T.axis.spatial(8, i)\n            P[0] = A[vi]"), at("B", 0))
     assert "block P is neither complete nor a reduction block" in text
     text = refuse(program("vi = T.axis.spatial(8, i)\n            P[vi] = A[i]"), at("B", 0))
-    assert "its body uses the variable i of a loop around it" in text
+    assert "its body uses the loop variable i itself" in text
     text = refuse(program("vi = T.axis.spatial(4, i)\n            P[vi] = A[vi]"), at("B", 0))
     assert "block P may be run for values outside of the domains of its variables" in text
     text = refuse(

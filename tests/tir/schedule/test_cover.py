@@ -11,7 +11,7 @@ from relax.tir.schedule.facts import outer_facts
 
 def is_covered(func):
     sch = Schedule(func)
-    producer, consumer = (sch.get_sref(sch.get_block(name)) for name in ("P", "B"))
+    producer, consumer = (sch.state.placed(sch.get_block(name)) for name in ("P", "B"))
     return covers(sch.state, "main", producer, consumer, producer.block.writes[0].buffer)
 
 
@@ -164,7 +164,7 @@ def main(A: T.Buffer(({size} + 2,), "float32")):
 """)
     sch = Schedule(func)
     name = sch.get_block("A")
-    realize, loops = sch.get_sref(name), sch.state.loops(name)
+    realize, loops = sch.state.placed(name), sch.state.loops(name)
     facts = outer_facts(sch.state, name)
     points = fresh_points(realize.iter_values)
     conditions = domain_points(realize, loops, points, facts)

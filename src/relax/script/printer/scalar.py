@@ -10,7 +10,7 @@ from typing import Any
 
 from ...ir import GlobalVar, structural_equal
 from ...prim import expr as prim
-from ...tir.buffer import Broadcast, BufferLoad, BufferRegion, IterVar, Ramp, Range, Reduce
+from ...tir.buffer import Broadcast, BufferLoad, BufferRegion, IterVar, Ramp, Range, Reduce, Shuffle
 from ...tir.index_map import IndexMap
 from ..parser import tir as T
 from ..parser.core.safety import member
@@ -223,7 +223,10 @@ def _same_args(made: tuple[Any, ...], args: tuple[Any, ...]) -> bool:
 
 @prints(BufferLoad)
 def _load(p: Printer, node: BufferLoad) -> Text:
-    return Text(f"{buffer_name(p, node.buffer)}[{indices(p, node.indices)}]")
+    place = indices(p, node.indices)
+    if node.predicate is not None:
+        return Text(f"{buffer_name(p, node.buffer)}.vload([{place}], predicate={p.text(node.predicate)})")
+    return Text(f"{buffer_name(p, node.buffer)}[{place}]")
 
 
 def indices(p: Printer, items: tuple[Any, ...]) -> str:
@@ -267,6 +270,12 @@ def _ramp(p: Printer, node: Ramp) -> Text:
 @prints(Broadcast)
 def _broadcast(p: Printer, node: Broadcast) -> Text:
     return Text(f"{p.T('Broadcast')}({p.text(node.value)}, {node.lanes})")
+
+
+@prints(Shuffle)
+def _shuffle(p: Printer, node: Shuffle) -> Text:
+    vectors = ", ".join(explicit(p, vector).text for vector in node.vectors)
+    return Text(f"{p.T('Shuffle')}([{vectors}], [{', '.join(str(i.value) for i in node.indices)}])")
 
 
 @prints(Range)

@@ -12,7 +12,7 @@ from ..statements import NOTHING
 from ..stmt import Block, BlockRealize, BufferStore
 from .error import BUFFER, STRUCTURE, ScheduleError
 from .rv import BlockRV
-from .scope import accesses, scope_of
+from .scope import free_variables, scope_of
 from .state import ScheduleState
 
 
@@ -86,7 +86,7 @@ def forget_buffer(state: ScheduleState, block: BlockRV, buffer: Buffer) -> None:
 
 def uses_buffer(child: BlockRealize, buffer: Buffer) -> bool:
     """True if a block loads, stores, views or hands on a buffer."""
-    return any(var is buffer.data for var in accesses(child.block).variables)
+    return any(var is buffer.data for var in free_variables(child.block))
 
 
 def remove_block(state: ScheduleState, realize: BlockRealize, function: str) -> None:

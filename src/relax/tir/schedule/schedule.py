@@ -12,18 +12,28 @@ Each method is a primitive, defined in a file of its own in `primitives`, where 
 
 from __future__ import annotations
 
+import random
 from typing import Any, Final
 
-from ...ir import IRModule
+from ...ir import GlobalVar, IRModule
 from ...ir.printing import show
-from ..stmt import BlockRealize, For, PrimFunc
+from ..stmt import Block, For, PrimFunc
 from .base import DebugMask, ScheduleBase
 from .error import ARGUMENT, Level, ScheduleError
+from .primitives.add_unit_loop import add_unit_loop
 from .primitives.annotate import annotate, unannotate
+from .primitives.annotate_buffer_access import annotate_buffer_access, unsafe_hide_buffer_access
+from .primitives.cache_index import cache_index
+from .primitives.cache_inplace import cache_inplace
+from .primitives.cache_read_write import cache_read, cache_write
 from .primitives.compute_at import compute_at
 from .primitives.compute_inline import compute_inline
 from .primitives.decompose_padding import decompose_padding
+from .primitives.enter_postproc import enter_postproc
 from .primitives.for_kind import bind, parallel, unroll, vectorize
+from .primitives.fuse import fuse
+from .primitives.loop_partition import loop_partition
+from .primitives.merge import merge
 from .primitives.pad_einsum import pad_einsum
 from .primitives.queries import (
     get_block,
@@ -34,11 +44,22 @@ from .primitives.queries import (
     get_producers,
     work_on,
 )
+from .primitives.read_write_at import read_at, write_at
+from .primitives.reindex import reindex, reindex_cache_read, reindex_cache_write
+from .primitives.reorder import reorder, reorder_block_iter_var
 from .primitives.reverse_compute_at import reverse_compute_at
 from .primitives.reverse_compute_inline import reverse_compute_inline
 from .primitives.rolling_buffer import rolling_buffer
+from .primitives.sample_compute_location import sample_compute_location
+from .primitives.sampling import sample_categorical, sample_partitioned_tile, sample_perfect_tile
+from .primitives.set_axis_separator import set_axis_separator
+from .primitives.set_scope import set_scope, unsafe_set_dtype
 from .primitives.split import split
+from .primitives.storage_align import storage_align
+from .primitives.transform_block_layout import transform_block_layout
+from .primitives.transform_layout import transform_layout
 from .rv import BlockRV, ExprRV, LoopRV
+from .sref import StmtSRef
 from .trace import Trace
 
 _LEVELS: Final = ("detail", "fast", "none")
@@ -87,42 +108,40 @@ class Schedule(ScheduleBase):
         return self._trace
 
     @property
-    def func_working_on(self) -> str | None:
+    def func_working_on(self) -> GlobalVar | None:
         """The function that `work_on` named."""
-        return self.working_on
+        return None if self.working_on is None else self.mod.get_global_var(self.working_on)
 
     def copy(self) -> Schedule:
         """A schedule of its own, which goes on from here, in constant time. Random variables are good for both."""
         other = Schedule.__new__(Schedule)
         other.__dict__.update(self.__dict__)
         other.state, other._trace = self.state.copy(), self._trace.copy()
-        other.random = type(self.random)(self.random.random())
+        other.random = random.Random(self.fork_seed())
         return other
-
-    def seed_with(self, seed: int) -> None:
-        """Begin the random numbers anew."""
-        self.seed = seed
-        self.random.seed(seed)
-
-    def fork_seed(self) -> int:
-        """A seed for another schedule."""
-        return self.random.randrange(1, 1 << 31)
 
     def get(self, rand_var_or_sref: Any) -> Any:
         """The For that a LoopRV stands for, the Block of a BlockRV, the number of an ExprRV."""
-        if isinstance(rand_var_or_sref, LoopRV):
-            return self.state.loop(rand_var_or_sref)
-        if isinstance(rand_var_or_sref, BlockRV):
-            return self.state.block(rand_var_or_sref)
-        return self.integer(rand_var_or_sref)
+        if isinstance(rand_var_or_sref, StmtSRef):
+            return rand_var_or_sref.stmt
+        value = self.evaluated(rand_var_or_sref)
+        if isinstance(value, LoopRV):
+            return self.state.loop(value)
+        if isinstance(value, BlockRV):
+            return self.state.block(value)
+        return self.integer(value)
 
-    def get_sref(self, rand_var_or_stmt: BlockRV | LoopRV) -> For | BlockRealize:
-        """The statement that a block or loop is at present, a block with its values."""
-        return self.state.placed(rand_var_or_stmt)
+    def get_sref(self, rand_var_or_stmt: BlockRV | LoopRV | For | Block) -> StmtSRef:
+        """A lasting reference to a block or loop: given by its random variable, or as the statement that it is now."""
+        if isinstance(rand_var_or_stmt, (For, Block)):
+            return StmtSRef(self.state, self.state.rv_of_stmt(rand_var_or_stmt))
+        self.state.placed(rand_var_or_stmt)
+        return StmtSRef(self.state, rand_var_or_stmt)
 
     def show(self, *args: Any, **options: Any) -> None:
         """Print the program as it is now, and the trace."""
         show(self.mod, *args, **options)
+        self.trace.show(*args, **options)
 
     get_block = get_block
     get_loops = get_loops
@@ -132,7 +151,18 @@ class Schedule(ScheduleBase):
     get_output_blocks = get_output_blocks
     work_on = work_on
 
+    sample_categorical = sample_categorical
+    sample_perfect_tile = sample_perfect_tile
+    sample_partitioned_tile = sample_partitioned_tile
+    sample_compute_location = sample_compute_location
+
     split = split
+    fuse = fuse
+    merge = merge
+    reorder = reorder
+    reorder_block_iter_var = reorder_block_iter_var
+    loop_partition = loop_partition
+    add_unit_loop = add_unit_loop
     parallel = parallel
     vectorize = vectorize
     unroll = unroll
@@ -146,8 +176,27 @@ class Schedule(ScheduleBase):
     rolling_buffer = rolling_buffer
     reverse_compute_at = reverse_compute_at
 
+    cache_read = cache_read
+    cache_write = cache_write
+    cache_inplace = cache_inplace
+    cache_index = cache_index
+    reindex = reindex
+    reindex_cache_read = reindex_cache_read
+    reindex_cache_write = reindex_cache_write
+    transform_layout = transform_layout
+    transform_block_layout = transform_block_layout
+    read_at = read_at
+    write_at = write_at
+    set_axis_separator = set_axis_separator
+    set_scope = set_scope
+    unsafe_set_dtype = unsafe_set_dtype
+    storage_align = storage_align
+    annotate_buffer_access = annotate_buffer_access
+    unsafe_hide_buffer_access = unsafe_hide_buffer_access
+
     annotate = annotate
     unannotate = unannotate
+    enter_postproc = enter_postproc
 
 
 __all__ = ["BlockRV", "ExprRV", "LoopRV", "Schedule"]

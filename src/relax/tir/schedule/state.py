@@ -8,7 +8,7 @@ on the size of the program. `copy` shares everything until one of the two is cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -90,6 +90,11 @@ class ScheduleState:
         """Become the state that `other`, an earlier copy, is."""
         self.mod, self._places = other.mod, other._places
         self._shared = other._shared = True
+
+    @property
+    def places(self) -> Mapping[Key, Place]:
+        """The places of all blocks and loops."""
+        return self._places
 
     # ------------------------------------------------------------------ from random variables to statements
 
@@ -184,6 +189,13 @@ class ScheduleState:
         """A random variable for a block or loop of a function."""
         return LoopRV(function, stmt.loop_var) if isinstance(stmt, For) else self.block_rv(stmt, function)
 
+    def rv_of_stmt(self, stmt: For | Block) -> BlockRV | LoopRV:
+        """A random variable for a loop or block of the program. Raises ScheduleError if it is not there."""
+        for key, place in self._places.items():
+            if place.stmt is stmt or (isinstance(place.stmt, BlockRealize) and place.stmt.block is stmt):
+                return LoopRV(place.function, key) if isinstance(key, Var) else BlockRV(*key)
+        raise ScheduleError(EXPIRED, "the statement is not in the program of the schedule as it is now")
+
     def _place(self, rv: BlockRV | LoopRV) -> Place:
         stmt = self.placed(rv)
         return self._places[_key(stmt, rv.function)]
@@ -195,10 +207,10 @@ class ScheduleState:
 
     # ------------------------------------------------------------------ changes
 
-    def fresh_name(self, function: str, hint: str) -> str:
-        """A name for a new block that no block of the function has."""
+    def fresh_name(self, function: str, hint: str, taken: Container[str] = ()) -> str:
+        """A name for a new block that no block of the function has, and that is not among those taken."""
         name, number = hint, 0
-        while (function, name) in self._places:
+        while (function, name) in self._places or name in taken:
             number += 1
             name = f"{hint}_{number}"
         return name
