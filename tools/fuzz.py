@@ -3,8 +3,8 @@
     python tools/fuzz.py --seconds 1800 --seed 7 --jobs 2 --property agrees --out found/
 
 Each program is checked for the properties of `differential.properties`; every third time, some PrimFuncs are made instead
-and compared with an evaluator in exact numbers (`differential.tir_properties`, `--property tir_agrees`); now and then, mutated ONNX models
-are imported (`differential.mutate_onnx`, `--property onnx_refuses`). The first failure is reduced to a small program,
+and compared with an evaluator in exact numbers (`differential.tir_properties`, `--property tir_agrees`); every fifth time, some are
+scheduled at random (`differential.schedule_properties`, `--property schedules_agree`); now and then, mutated ONNX models are imported (`differential.mutate_onnx`, `--property onnx_refuses`). The first failure is reduced to a small program,
 printed as a ready test and, with --out, written to a file; the exit status is then 1. It is 1 too if at the end a
 construct or an operator that the generator knows has not occurred (given enough programs for all of them to).
 The same seed makes the same programs.
@@ -81,6 +81,11 @@ TIR = "tir_agrees"
 TIR_SHARE, TIR_TOGETHER = 3, 6
 """One time in so many PrimFuncs are made; and so many, which are compiled together."""
 
+SCHEDULES = "schedules_agree"
+"""The property of schedules."""
+SCHEDULES_SHARE, SCHEDULES_TOGETHER = 5, 3
+"""One time in so many PrimFuncs are scheduled; and so many."""
+
 ONNX = "onnx_refuses"
 """The property of mutated ONNX models."""
 ONNX_SHARE, ONNX_TOGETHER = 40, 20
@@ -95,6 +100,8 @@ def check(seed: str, index: int, names: list[str] | None) -> tuple[Counter[str],
         return check_onnx(seed)
     if names == [TIR] or (index % TIR_SHARE == 0 and (names is None or TIR in names)):
         return check_tir(seed)
+    if names == [SCHEDULES] or (index % SCHEDULES_SHARE == 2 and (names is None or SCHEDULES in names)):
+        return check_schedules(seed)
     program, cases = program_of(seed)
     if program.is_refused():
         return Counter({REFUSED: 1}), []
@@ -140,6 +147,24 @@ def check_tir(seed: str) -> tuple[Counter[str], list[dict[str, Any]]]:
     return features, []
 
 
+def check_schedules(seed: str) -> tuple[Counter[str], list[dict[str, Any]]]:
+    """Schedule some PrimFuncs by moves at random: the features they have, the moves accepted, and the first failure."""
+    from differential.schedule_moves import random_moves
+    from differential.schedule_programs import schedule_program
+    from differential.schedule_properties import schedules_agree
+
+    features: Counter[str] = Counter()
+    for i in range(SCHEDULES_TOGETHER):
+        name = f"schedule:{seed}:{i}"
+        program, moves = schedule_program(name), random_moves(name)
+        features.update(program.features)
+        failure = failure_of(schedules_agree, program.text, program.cases, moves=moves, accepted=features)
+        if failure is not None:
+            failure["options"].setdefault("moves", moves)
+            return features, [{"seed": name, "property": SCHEDULES, **failure}]
+    return features, []
+
+
 def failure_of(holds: Any, text: str, cases: list[list[Any]], **options: Any) -> dict[str, Any] | None:
     """How a program fails a property: the kind, the message, the options that find it again; None if it does not."""
     from differential.properties import Failure
@@ -162,8 +187,12 @@ def failure_of(holds: Any, text: str, cases: list[list[Any]], **options: Any) ->
 def program_of(seed: str) -> tuple[Any, list[list[Any]]]:
     """The program of a seed, and arguments for it."""
     from differential.generator import SIZES, inputs, random_program
+    from differential.schedule_programs import schedule_program
     from differential.tir_programs import tir_program
 
+    if seed.startswith("schedule:"):
+        scheduled = schedule_program(seed)
+        return scheduled, scheduled.cases
     if seed.startswith("tir:"):
         found = tir_program(seed)
         return found, found.cases
@@ -176,12 +205,16 @@ def reduced(failure: dict[str, Any], seconds: float) -> str:
     """The ready test of a failure."""
     from differential import properties, tir_reducer
     from differential.reducer import ready_test, reduce
+    from differential.schedule_properties import fewer_moves, schedules_agree
     from differential.tir_properties import tir_agrees
 
     program, cases = program_of(failure["seed"])
-    is_tir = failure["property"] == TIR
-    holds = tir_agrees if is_tir else properties.PROPERTIES[failure["property"]]
+    special = {TIR: tir_agrees, SCHEDULES: schedules_agree}
+    is_tir = failure["property"] in special
+    holds = special[failure["property"]] if is_tir else properties.PROPERTIES[failure["property"]]
     options = {"exact": program.exact, **failure["options"]}
+    if failure["property"] == SCHEDULES:
+        options["moves"] = fewer_moves(program.text, cases, options["moves"], failure["kind"])
 
     def fails(text: str, some: list[list[Any]]) -> str | None:
         found = failure_of(holds, text, some, **options)
@@ -274,12 +307,15 @@ def run(options: argparse.Namespace) -> int:
 
 def report_features(features: Counter[str], programs: int, names: list[str] | None) -> int:
     """Print how many programs had each construct; 1 if one that is known had none."""
+    from differential import schedule_programs, schedule_properties
     from differential.generator import all_features
     from differential.tir_programs import FEATURES
     from relax.ir import Op
 
     known: set[str] = set(FEATURES) if names is None or TIR in names else set()
-    if names not in ([TIR], [ONNX]):
+    if names is None or SCHEDULES in names:
+        known |= {*schedule_programs.FEATURES, *schedule_properties.FEATURES}
+    if names not in ([TIR], [ONNX], [SCHEDULES]):
         known |= all_features()
         known |= {
             "R." + name.removeprefix("relax.") for name in Op.list_op_names() if name.startswith("relax.")

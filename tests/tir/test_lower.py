@@ -163,7 +163,7 @@ def test_vectorized_strided_and_gathered():
         assert not nodes(lowered, tir.For)
 
 
-def test_vectorized_falls_back_to_a_serial_loop():
+def test_vectorized_branches_are_masks_and_one_place_is_a_serial_loop():
     a, b = tir.decl_buffer((64,), name="A"), tir.decl_buffer((64,), name="B")
     pa, pb = tir.Var("a", "handle"), tir.Var("b", "handle")
     bodies = [
@@ -177,7 +177,9 @@ def test_vectorized_falls_back_to_a_serial_loop():
     for body in bodies:
         func = tir.PrimFunc((pa, pb), loop_over(ForKind.VECTORIZED, 8, body), buffer_map={pa: a, pb: b})
         lowered = check(func, np.random.rand(64).astype("float32"), np.zeros(64, "float32"))
-        assert [loop.kind for loop in nodes(lowered, tir.For)] == [ForKind.SERIAL]
+        one_place = body is bodies[1]
+        assert [loop.kind for loop in nodes(lowered, tir.For)] == [ForKind.SERIAL] * one_place
+        assert bool(nodes(lowered, tir.Ramp)) != one_place
 
 
 def test_vectorized_let_and_inner_loop():
@@ -389,3 +391,109 @@ def test_lowering_a_kernel_to_fold_constants_is_no_step_of_the_pipeline():
         lower(matmul(3, 4, 5))
         assert "LowerInitBlock" in [name for name, *_ in timing.times]
     np.testing.assert_array_equal(out, 5)
+
+
+@pytest.mark.parametrize("size", [0, 1, 5])
+def test_the_second_part_of_a_reduction_does_not_start_it(size):
+    """The loop that reduces begins at 2, where the axis does not: the init stays, under a condition."""
+    func = from_source(
+        """
+from relax.script import tir as T
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "int32")
+    B = T.match_buffer(b, (), "int32")
+    for k in range(T.int64(2)):
+        with T.block("first"):
+            vk = T.axis.reduce(n, k)
+            with T.init():
+                B[()] = 0
+            B[()] = B[()] + A[vk]
+    for k in range(n - 2):
+        with T.block("second"):
+            vk = T.axis.reduce(n, k + 2)
+            with T.init():
+                B[()] = 0
+            B[()] = B[()] + A[vk]
+"""
+    )
+    data = np.arange(size + 2, dtype="int32")
+    check(func, data, np.array(7, "int32"), reference=data.sum())
+
+
+def test_a_loop_of_both_kinds_without_iterations_starts_nothing():
+    func = from_source(
+        """
+from relax.script import tir as T
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, 3), "int32")
+    B = T.match_buffer(b, (n,), "int32")
+    for f in range(n * 3):
+        with T.block("B"):
+            vi = T.axis.spatial(n, f // 3)
+            vk = T.axis.reduce(3, f % 3)
+            with T.init():
+                B[vi] = 0
+            B[vi] = B[vi] + A[vi, vk]
+"""
+    )
+    for size in (0, 1, 4):
+        data = np.arange(size * 3, dtype="int32").reshape(size, 3)
+        check(func, data, np.zeros(size, "int32"), reference=data.sum(axis=1))
+
+
+@pytest.mark.parametrize("size", [0, 1, 3])
+def test_a_loop_that_reduces_one_block_and_not_another(size):
+    """Over nothing, the sum is started, and the rows, of which there are none, are not."""
+    func = from_source(
+        """
+from relax.script import tir as T
+@T.prim_func
+def main(a: T.handle, b: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, n), "int32")
+    B = T.match_buffer(b, (n,), "int32")
+    C = T.match_buffer(c, (), "int32")
+    for i, k in T.grid(n, n):
+        with T.block("all"):
+            vi, vk = T.axis.remap("RR", [i, k])
+            with T.init():
+                C[()] = 0
+            C[()] = C[()] + A[vi, vk]
+        with T.block("rows"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = 0
+            B[vi] = B[vi] + A[vi, vk]
+"""
+    )
+    data = np.arange(size * size, dtype="int32").reshape(size, size)
+    check(func, data, np.full(size, 7, "int32"), np.array(7, "int32"), reference=data.sum())
+
+
+@pytest.mark.parametrize("size", [0, 1, 3])
+def test_a_condition_on_rows_holds_for_their_start_too(size):
+    """The condition mentions a size that the reduction axis mentions as well."""
+    func = from_source(
+        """
+from relax.script import tir as T
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, n), "int32")
+    B = T.match_buffer(b, (n,), "int32")
+    for ko, ki, i in T.grid(T.int64(2), (n + 1) // 2, n + 2):
+        with T.block("B"):
+            vi = T.axis.spatial(n, i)
+            vk = T.axis.reduce(n, ko * ((n + 1) // 2) + ki)
+            T.where(i < n and ko * ((n + 1) // 2) + ki < n)
+            with T.init():
+                B[vi] = 0
+            B[vi] = B[vi] + A[vi, vk]
+"""
+    )
+    data = np.arange(size * size, dtype="int32").reshape(size, size)
+    check(func, data, np.full(size, 7, "int32"), reference=data.sum(axis=1))

@@ -421,7 +421,8 @@ def ready_test(
     note = "".join(f"    # {line}\n" for line in comment.splitlines()[:3])
     more = "".join(f", {name}={value!r}" for name, value in options.items())
     exactly = "" if exact else ", exact=False"
-    module = "tir_properties" if property_name.startswith("tir_") else "properties"
+    modules = {"tir_agrees": "tir_properties", "schedules_agree": "schedule_properties"}
+    module = modules.get(property_name, "properties")
     return (
         f"import textwrap\n\nimport numpy as np\nimport relax\nfrom differential import {module}\n\n\n"
         f"def test_found_{property_name}():\n{note}"

@@ -21,7 +21,7 @@ from ..runtime.sizes import SIZE_RANGE, is_size
 from .arguments import Bound, bind_array, bind_scalar, bind_sizes
 from .assertion import shown_sizes
 from .buffer import Buffer, IterVar, element_count
-from .evaluation import Env, ExpressionCompiler, Externs, Value, View
+from .evaluation import Env, ExpressionCompiler, Externs, Value, View, lanes_of
 from .statements import conjuncts
 from .stmt import (
     AllocBuffer,
@@ -230,19 +230,22 @@ class _Compiler(ExpressionCompiler):
         buffer = stmt.buffer
         indices = [self.expr(index) for index in stmt.indices]
         value = self.expr(stmt.value)
-        wide = bool(stmt.indices) and stmt.indices[-1].dtype.lanes > 1
+        count = stmt.indices[-1].dtype.lanes if stmt.indices else 1
+        active = None if stmt.predicate is None else self.expr(stmt.predicate)
 
         def run(env: Env) -> None:
             view: View = env[buffer]
             where = [index(env) for index in indices]
             result = value(env)
-            if not wide:
+            if count == 1:
                 view.store(where, result)
                 return
             lanes = view.lanes
-            for lane, last in enumerate(where[-1]):
+            writes = [True] * count if active is None else active(env)
+            for lane, place in enumerate(lanes_of(where, count)):
                 item = result[lane] if lanes == 1 else result[lane * lanes : (lane + 1) * lanes]
-                view.store([*where[:-1], last], item)
+                if writes[lane]:
+                    view.store(place, item)
 
         return run
 
@@ -251,7 +254,8 @@ class _Compiler(ExpressionCompiler):
         self.loops.append(stmt)
         body = self.stmt(stmt.body)
         self.loops.pop()
-        starts = self.starts_only(stmt) if _reduces(stmt) else _nothing
+        reduced = any(_reduces(stmt, realize) for realize in _reductions(stmt.body))
+        starts = self.starts_only(stmt) if reduced else _nothing
         var, dtype = stmt.loop_var, stmt.loop_var.dtype
         backwards = self.reverse and stmt.kind in (ForKind.PARALLEL, ForKind.VECTORIZED)
 
@@ -279,11 +283,7 @@ class _Compiler(ExpressionCompiler):
         )
         init = None if block.init is None else self.stmt(block.init)
         body = self.stmt(block.body)
-        reduce_starts = [
-            (v.var, self.expr(v.dom.min))
-            for v in block.iter_vars
-            if v.iter_type == "reduce" and v.dom is not None
-        ]
+        starts = self.reduce_starts(block)
 
         def run(env: Env) -> None:
             bind(env)
@@ -291,11 +291,20 @@ class _Compiler(ExpressionCompiler):
                 return
             check(env)
             storage(env)
-            if init is not None and all(env[var] == start(env) for var, start in reduce_starts):
+            if init is not None and starts(env):
                 init(env)
             body(env)
 
         return run
+
+    def reduce_starts(self, block: Block) -> Callable[[Env], bool]:
+        """The condition that every reduction variable of a block is at its start."""
+        lows = [
+            (v.var, self.expr(v.dom.min))
+            for v in block.iter_vars
+            if v.iter_type == "reduce" and v.dom is not None
+        ]
+        return lambda env: all(env[var] == low(env) for var, low in lows)
 
     def block_variables(self, stmt: BlockRealize) -> Run:
         """Sets the block's variables."""
@@ -329,26 +338,33 @@ class _Compiler(ExpressionCompiler):
 
     def starts_only(self, stmt: Stmt) -> Run:
         """Only the inits of reduction blocks below, for loops that reduce but have no iteration."""
+        return _sequence([self.start_of(realize, stmt) for realize in _reductions(stmt)])
+
+    def start_of(self, target: BlockRealize, stmt: Stmt, reducing: frozenset[Var] = frozenset()) -> Run:
+        """The init of a block below a statement, in the loops that do not reduce it; `reducing` are those that do."""
         match stmt:
-            case For() if _reduces(stmt):
-                return _let(stmt.loop_var, self.expr(stmt.min), self.starts_only(stmt.body))
+            case For() if _reduces(stmt, target):
+                inner = self.start_of(target, stmt.body, reducing | {stmt.loop_var})
+                return _let(stmt.loop_var, self.expr(stmt.min), inner)
             case For():
                 low, extent = self.expr(stmt.min), self.expr(stmt.extent)
-                return _plain_loop(stmt.loop_var, low, extent, self.starts_only(stmt.body))
+                return _plain_loop(stmt.loop_var, low, extent, self.start_of(target, stmt.body, reducing))
             case SeqStmt(seq):
-                return _sequence([self.starts_only(s) for s in seq])
+                return _sequence(
+                    [self.start_of(target, s, reducing) for s in seq if target in _reductions(s)]
+                )
             case IfThenElse(condition, then_case, _):
-                return _branch(self.expr(condition), self.starts_only(then_case), _nothing)
+                return _branch(self.expr(condition), self.start_of(target, then_case, reducing), _nothing)
             case LetStmt(var, value, body):
-                return _let(var, self.expr(value), self.starts_only(body))
+                return _let(var, self.expr(value), self.start_of(target, body, reducing))
             case BlockRealize(_, predicate, Block(init=init)) if init is not None:
-                reducing = _reduce_vars(stmt)
                 kept = [self.expr(c) for c in conjuncts(predicate) if not reducing.intersection(free_vars(c))]
                 bind, start = self.block_variables(stmt), self.stmt(init)
+                starts = self.reduce_starts(stmt.block)
 
                 def run(env: Env) -> None:
                     bind(env)
-                    if all(condition(env) for condition in kept):
+                    if all(condition(env) for condition in kept) and starts(env):
                         start(env)
 
                 return run
@@ -504,32 +520,31 @@ def _plain_loop(var: Var, low: Callable[[Env], Any], extent: Callable[[Env], Any
     return run
 
 
-def _reduce_vars(stmt: BlockRealize) -> set[Var]:
-    """The variables that the block's reduction axes are bound to."""
-    found: set[Var] = set()
+def _loops_of(stmt: BlockRealize, kind: str) -> set[Var]:
+    """The variables that the block's axes of a kind are bound to."""
+    used: set[Var] = set()
     for iter_var, value in zip(stmt.block.iter_vars, stmt.iter_values, strict=True):
-        if iter_var.iter_type == "reduce":
-            found.update(free_vars(value))
-    return found
+        if iter_var.iter_type == kind:
+            used.update(free_vars(value))
+    return used
 
 
-def _reduces(loop: For) -> bool:
-    """True if the loop's variable feeds a reduction axis of a block with init directly below."""
-    stack: list[Stmt] = [loop.body]
-    while stack:
-        match stack.pop():
-            case BlockRealize() as realize:
-                if realize.block.init is not None and loop.loop_var in _reduce_vars(realize):
-                    return True
-            case For(body=body) | LetStmt(body=body):
-                stack.append(body)
-            case SeqStmt(seq):
-                stack.extend(seq)
-            case IfThenElse(_, then_case, _):
-                stack.append(then_case)
-            case _:
-                pass
-    return False
+def _reduces(loop: For, target: BlockRealize) -> bool:
+    """True if the loop's variable feeds reduction axes of a block alone."""
+    return loop.loop_var in _loops_of(target, "reduce") - _loops_of(target, "spatial")
+
+
+def _reductions(stmt: Stmt) -> list[BlockRealize]:
+    """The blocks with init directly below a statement, in the order of the program."""
+    match stmt:
+        case BlockRealize():
+            return [] if stmt.block.init is None else [stmt]
+        case For(body=body) | LetStmt(body=body) | IfThenElse(then_case=body):
+            return _reductions(body)
+        case SeqStmt(seq):
+            return [realize for part in seq for realize in _reductions(part)]
+        case _:
+            return []
 
 
 def _garbage(dtype: DataType, count: int) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -10,10 +11,11 @@ import numpy as np
 import pytest
 
 from relax import tir
-from relax.ir import assert_structural_equal
+from relax.ir import IRModule, assert_structural_equal
 from relax.prim import Var, evaluate
 from relax.script import from_source
 from relax.tir import PrimFunc, Schedule
+from relax.tir.schedule import Trace
 
 HEAD = "from relax.script import tir as T\n"
 SIZES = (0, 1, 3, 8)
@@ -53,6 +55,28 @@ def compare(before: PrimFunc, after: PrimFunc, sizes: Iterable[int] = SIZES) -> 
             np.testing.assert_array_equal(x, y)
 
 
+def replayed(sch: Schedule, func: PrimFunc | IRModule) -> list[Schedule]:
+    """The trace of a schedule applied to the original program: as it is, simplified, as Python text, as JSON."""
+    direct, simplified, text, saved = (Schedule(func, debug_mask="all") for _ in range(4))
+    sch.trace.apply_to_schedule(direct)
+    sch.trace.simplified().apply_to_schedule(simplified)
+    names: dict[str, Any] = {}
+    exec(str(sch.trace), names)
+    names["apply_trace"](text)
+    Trace.apply_json_to_schedule(json.loads(json.dumps(sch.trace.as_json())), saved)
+    return [direct, simplified, text, saved]
+
+
+def replays(sch: Schedule, func: PrimFunc | IRModule) -> None:
+    """Hold the trace of a schedule to what it did: each way of replaying gives an equal program and an equal trace."""
+    for other in replayed(sch, func):
+        assert_structural_equal(other.mod, sch.mod)
+    direct, _, text, saved = replayed(sch, func)
+    for other in (direct, text, saved):
+        assert other.trace.as_json() == sch.trace.as_json()
+        assert str(other.trace) == str(sch.trace)
+
+
 @pytest.fixture(scope="session")
 def same_values() -> Callable[..., None]:
     """``same_values(before, after, sizes=...)``: both leave the same values in all buffers."""
@@ -74,6 +98,7 @@ def check() -> Callable[..., PrimFunc]:
     """``check(func, steps, expected=None)``: the function after `steps(sch)`, held to what it must be.
 
     It is well-formed after each primitive, computes what it computed, survives lowering, and equals `expected` if given.
+    Its trace, replayed on the original function, gives it again.
     """
 
     def run(
@@ -89,6 +114,7 @@ def check() -> Callable[..., PrimFunc]:
             assert_structural_equal(after, Schedule(expected).mod["main"])
         compare(func, after, sizes)
         compare(func, tir.lower(after), sizes)
+        replays(sch, func)
         return after
 
     return run

@@ -92,6 +92,10 @@ class ScriptPrinter:
         text = print_script(node, PrinterConfig.of(options))
         print_highlighted(text, style)
 
+    def show_text(self, text: str, style: str | None) -> None:
+        """Print Python text, coloured on a terminal."""
+        print_highlighted(text, style)
+
 
 def print_script(node: Any, config: PrinterConfig) -> str:
     """The text of a node."""

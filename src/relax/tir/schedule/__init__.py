@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from .base import PRIMITIVES
 from .error import ScheduleError
+from .instruction import Instruction, InstructionKind
 from .rv import BlockRV, ExprRV, LoopRV
 from .schedule import Schedule
+from .sref import StmtSRef
 from .state import ScheduleState
-from .trace import Instruction, Trace
+from .trace import Trace
 
 __all__ = [
     "PRIMITIVES",
     "BlockRV",
     "ExprRV",
     "Instruction",
+    "InstructionKind",
     "LoopRV",
     "Schedule",
     "ScheduleError",
     "ScheduleState",
+    "StmtSRef",
     "Trace",
 ]

@@ -7,7 +7,8 @@
         sch.state.replace(node, node.replace(kind=ForKind.PARALLEL), loop.function)
 
 Random integers among the arguments arrive as their values. A primitive that raises leaves the program as it was. What
-one primitive does by calling others is one instruction of the trace.
+one primitive does by calling others is one instruction of the trace. A primitive that samples sets `decision`; one that is
+given what a saved trace cannot hold, such as a Buffer or ``lambda *indices: …``, sets its form for the trace in `recorded`.
 """
 
 from __future__ import annotations
@@ -16,36 +17,21 @@ import functools
 import inspect
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
-from ...ir import IRModule
+from ...ir import DiagnosticError, IRModule, Node
 from ...prim import IntImm, PrimExpr, Var, const, free_vars, simplify, substitute
+from ..index_map import IndexMap
 from ..stmt import PrimFunc
 from ..well_formed import verify_well_formed
 from .error import ARGUMENT, EXPIRED, Level, ScheduleError
+from .instruction import PRIMITIVES, Instruction, InstructionKind, map_leaves
 from .rv import BlockRV, LoopRV
 from .state import ScheduleState
-from .trace import Instruction, Trace
+from .trace import Trace
 
 F = TypeVar("F", bound="Callable[..., Any]")
 DebugMask: TypeAlias = 'int | Literal["all", "none"]'
-
-
-@dataclass(frozen=True)
-class Primitive:
-    """A primitive: its function and the function's signature."""
-
-    function: Callable[..., Any]
-    signature: inspect.Signature
-
-    @property
-    def name(self) -> str:
-        return self.function.__name__
-
-
-PRIMITIVES: Final[dict[str, Primitive]] = {}
-"""All primitives by their names, which are those of instructions in traces."""
 
 
 class ScheduleBase:
@@ -55,17 +41,31 @@ class ScheduleBase:
         self, mod: IRModule, seed: int | None, debug_mask: DebugMask, error_render_level: Level
     ) -> None:
         self.state = ScheduleState(mod)
-        self.seed = seed if seed not in (None, -1) else random.SystemRandom().randrange(1, 1 << 31)
-        self.random = random.Random(self.seed)
+        self.random = random.Random()
+        self.seed(seed)
         self.debug_mask: DebugMask = debug_mask
         self.error_render_level: Level = error_render_level
         self._trace = Trace()
         self._integers: dict[Var, int] = {}
+        self._loose_integers: frozenset[Var] = frozenset()
+        """Integers that no instruction of the trace gave: it records their values."""
+        self._removed: frozenset[BlockRV | LoopRV] = frozenset()
         self._depth = 0
         self.working_on: str | None = None
         """The function in which blocks are looked for; None: the only one, or main."""
         self.decision: Any = None
         """The choice of the sampling primitive that is being applied, for its instruction."""
+        self.recorded: dict[str, Any] = {}
+        """Arguments as the trace shall have them, set by the primitive that is being applied: an IndexMap, say, of
+        the dimensions that a buffer turned out to have, for ``lambda *indices: …``."""
+
+    def seed(self, seed: int | None) -> None:
+        """Begin the random numbers anew; None or -1 takes a seed that no one knows."""
+        self.random.seed(random.SystemRandom().randrange(1, 1 << 31) if seed in (None, -1) else seed)
+
+    def fork_seed(self) -> int:
+        """A seed for another schedule, whose random numbers are independent of those to come here."""
+        return self.random.randrange(1, 1 << 31)
 
     @property
     def mod(self) -> IRModule:
@@ -78,12 +78,27 @@ class ScheduleBase:
         """A random variable for an integer that was chosen."""
         var = Var("v", "int32")
         self._integers = {**self._integers, var: value}
+        if not self._depth:
+            self._loose_integers |= {var}
         return var
+
+    def remove_rv(self, rand_var: Any) -> None:
+        """Forget a random variable: using it from now on raises ScheduleError."""
+        if isinstance(rand_var, (BlockRV, LoopRV)):
+            self._removed |= {rand_var}
+        elif isinstance(rand_var, Var) and rand_var in self._integers:
+            self._integers = {var: value for var, value in self._integers.items() if var is not rand_var}
+        else:
+            raise ScheduleError(ARGUMENT, f"{rand_var!r} is no random variable of this schedule")
 
     def integer(self, expr: Any) -> int:
         """The value of an integer or of an expression of random integers. Raises ScheduleError for another."""
         if isinstance(expr, int):
             return expr
+        if not isinstance(expr, PrimExpr):
+            raise ScheduleError(
+                ARGUMENT, f"an integer or an expression of random integers is needed, found {expr!r}"
+            )
         values = {
             var: const(self._integers[var], var.dtype) for var in free_vars(expr) if var in self._integers
         }
@@ -94,41 +109,83 @@ class ScheduleBase:
 
     def evaluated(self, value: Any) -> Any:
         """An argument with the values of random integers in their places."""
+        return map_leaves(value, self._evaluated_leaf)
+
+    def _evaluated_leaf(self, value: Any) -> Any:
         if isinstance(value, PrimExpr):
-            known = any(var in self._integers for var in free_vars(value))
-            return self.integer(value) if known else value
-        if isinstance(value, (list, tuple)):
-            items = cast("list[Any]", value)
-            result = [self.evaluated(item) for item in items]
-            return tuple(result) if isinstance(value, tuple) else result
+            return self.integer(value) if not self._integers.keys().isdisjoint(free_vars(value)) else value
+        if isinstance(value, (BlockRV, LoopRV)) and value in self._removed:
+            raise ScheduleError(EXPIRED, f"{value!r} was removed", hint="ask for it again")
+        return value
+
+    def _for_trace(self, value: Any) -> Any:
+        """An argument as an instruction has it: functions as index maps, integers of no instruction as numbers."""
+        if isinstance(value, PrimExpr):
+            own = {
+                var: const(self._integers[var], var.dtype)
+                for var in free_vars(value)
+                if var in self._loose_integers
+            }
+            if not own:
+                return value
+            plain = simplify(substitute(value, own))
+            return plain.value if isinstance(plain, IntImm) else plain
+        if callable(value) and not isinstance(value, (BlockRV, LoopRV, Node)):
+            try:
+                return IndexMap.from_func(value)
+            except (TypeError, ValueError, DiagnosticError):
+                return value  # it can be replayed, but not be saved
         return value
 
     # ------------------------------------------------------------------ applying primitives
 
-    def apply(self, kind: Primitive, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    def replay(self, kind: InstructionKind, arguments: dict[str, Any]) -> Any:
+        """Apply a primitive to arguments by their names."""
+        args: list[Any] = []
+        rest = dict(arguments)
+        for name in kind.by_position:
+            value = rest.pop(name)
+            variadic = kind.signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+            args += value if variadic else [value]
+        return self.apply(kind, tuple(args), rest)
+
+    def apply(self, kind: InstructionKind, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Apply a primitive, or leave everything as it was and raise."""
         bound = kind.signature.bind(self, *args, **options)
         bound.apply_defaults()
-        given = dict(list(bound.arguments.items())[1:])
-        values = {name: self.evaluated(value) for name, value in given.items()}
         if self._depth:
-            return kind.function(self, **values)
-        before, outer = self.state.copy(), self.mod
-        self._depth, self.decision = 1, None
+            return self._run(kind, bound)
+        given = dict(list(bound.arguments.items())[1:])
+        before, outer, working_on = self.state.copy(), self.mod, self.working_on
+        self._depth, self.decision, self.recorded = 1, None, {}
         try:
-            result = kind.function(self, **values)
+            result = self._run(kind, bound)
             self._verify(outer)
         except ScheduleError as error:
             self.state.restore(before)
+            self.working_on = working_on
             func = self._function_in_question(given, outer)
-            raise error.located(kind.name, func, self.error_render_level) from None
+            raise error.located(kind.method, func, self.error_render_level) from None
         except BaseException:
             self.state.restore(before)
+            self.working_on = working_on
             raise
         finally:
             self._depth = 0
-        self._trace.append(Instruction(kind.name, given, _outputs(result), self.decision))
+        self._record(kind, given, result)
         return result
+
+    def _run(self, kind: InstructionKind, bound: inspect.BoundArguments) -> Any:
+        for name, value in list(bound.arguments.items())[1:]:
+            bound.arguments[name] = self.evaluated(value)
+        return kind.function(*bound.args, **bound.kwargs)
+
+    def _record(self, kind: InstructionKind, given: dict[str, Any], result: Any) -> None:
+        given.pop("decision", None)
+        arguments = {**given, **self.recorded}
+        arguments = {name: map_leaves(value, self._for_trace) for name, value in arguments.items()}
+        several = isinstance(result, (list, tuple))
+        self._trace.append(Instruction(kind, arguments, _outputs(result), several), self.decision)
 
     def _verify(self, before: IRModule) -> None:
         """With a debug mask, check that every function that was changed is well-formed."""
@@ -149,7 +206,17 @@ class ScheduleBase:
 
 def primitive(function: F) -> F:
     """Make a function a primitive: a method of `Schedule` whose applications are recorded in the trace."""
-    kind = PRIMITIVES[function.__name__] = Primitive(function, inspect.signature(function))
+    return _method(function, is_pure=False)
+
+
+def query(function: F) -> F:
+    """Make a function a primitive that changes nothing: simplified traces have it only if its results are used."""
+    return _method(function, is_pure=True)
+
+
+def _method(function: F, is_pure: bool) -> F:
+    signature = inspect.signature(function)
+    kind = PRIMITIVES[function.__name__] = InstructionKind(function, signature, is_pure)
 
     @functools.wraps(function)
     def method(self: ScheduleBase, *args: Any, **options: Any) -> Any:
@@ -178,4 +245,4 @@ def require_block(value: Any, name: str) -> BlockRV:
     return value
 
 
-__all__ = ["PRIMITIVES", "Primitive", "ScheduleBase", "primitive", "require_block", "require_loop"]
+__all__ = ["PRIMITIVES", "DebugMask", "ScheduleBase", "primitive", "query", "require_block", "require_loop"]

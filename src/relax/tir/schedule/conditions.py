@@ -11,10 +11,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from ...prim import Analyzer, free_vars
+from ...prim import Analyzer, Var, free_vars
 from ...prim.iter_map import IterMapLevel, detect_iter_map
+from ...prim.traits import has_effects
 from ..buffer import Buffer, Range
-from ..stmt import Block, BlockRealize, For
+from ..stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, While
 from .error import BINDING, KIND, ORDER, STRUCTURE, ScheduleError
 from .regions import in_own_slab, read_regions, relaxed_box, written_regions
 from .rv import BlockRV, LoopRV
@@ -123,7 +124,48 @@ def require_complete_or_reduction(child: BlockRealize, scope: Block) -> None:
         )
 
 
+def bound_loops(child: BlockRealize, kind: str) -> set[Var]:
+    """The variables that a block's variables of a kind are bound to."""
+    pairs = zip(child.block.iter_vars, child.iter_values, strict=True)
+    return {var for iter_var, value in pairs if iter_var.iter_type == kind for var in free_vars(value)}
+
+
+def require_started(state: ScheduleState, child: BlockRealize, function: str, consequence: str) -> None:
+    """Raise if a reduction may be one over nothing, which a primitive would leave without its start."""
+    reduced = bound_loops(child, "reduce")
+    for node in state.loops(state.block_rv(child, function)):
+        if node.loop_var not in reduced:
+            continue
+        if not analyzer_at(state, LoopRV(function, node.loop_var)).can_prove(node.extent >= 1):
+            raise ScheduleError(
+                STRUCTURE,
+                f"loop {node.loop_var.name}, over which block {child.block.name_hint} sums up, may have no iteration, "
+                f"in which case {consequence} would not start the sums",
+                node,
+                child,
+                hint="decompose the reduction first",
+            )
+
+
 # ------------------------------------------------------------------------------------------ parallel iterations
+
+
+def require_only_blocks(stmt: Placed) -> None:
+    """Raise if statements outside of blocks, in a loop, store, have effects, or repeat on a condition."""
+    stack: list[Stmt] = [*parts_of(stmt)]
+    while stack:
+        part = stack.pop()
+        effect = isinstance(part, Evaluate) and has_effects(part.value)
+        if isinstance(part, (BufferStore, While)) or effect:
+            raise ScheduleError(
+                KIND,
+                "a statement stands outside of blocks, so that nothing is declared of the order it needs",
+                part,
+                stmt,
+                hint="put the statement into a block, with variables bound to the loops",
+            )
+        if not isinstance(part, BlockRealize):
+            stack.extend(parts_of(part))
 
 
 def require_parallel(state: ScheduleState, loop: LoopRV) -> None:
@@ -134,6 +176,7 @@ def require_parallel(state: ScheduleState, loop: LoopRV) -> None:
     """
     node = state.loop(loop)
     scope = state.scope(loop).block
+    require_only_blocks(node)
     for child in blocks_below(node):
         rv = state.block_rv(child, loop.function)
         require_complete_or_reduction(child, scope)
@@ -164,7 +207,7 @@ def _require_separate(state: ScheduleState, loop: LoopRV, node: For, scope: Bloc
                     continue  # what is written twice is written with the same values
                 for item in touched:
                     seen = relaxed_box(item, other, _loops_inside(state, other, loop))
-                    if not in_own_slab(box, seen, loop.var, analyzer):
+                    if not in_own_slab(box, seen, loop.var, analyzer, loop_range(node)):
                         raise _shared_between_iterations(loop, node, child, other, buffer)
 
 
@@ -214,7 +257,7 @@ def require_chain(state: ScheduleState, loops: Iterable[LoopRV]) -> list[For]:
 
 
 __all__ = [
-    "analyzer_at", "binding_problem", "blocks_below", "is_complete", "is_reduction", "loop_range",
+    "analyzer_at", "binding_problem", "blocks_below", "bound_loops", "is_complete", "is_reduction", "loop_range",
     "require_affine_binding", "require_chain", "require_complete", "require_complete_or_reduction",
-    "require_parallel", "require_reduction",
+    "require_only_blocks", "require_parallel", "require_reduction", "require_started",
 ]  # fmt: skip

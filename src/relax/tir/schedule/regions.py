@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from ...prim import Analyzer, PrimExpr, Var, free_vars, substitute
-from ..buffer import Buffer, BufferRegion
+from ...prim import Analyzer, IntImm, PrimExpr, Var, free_vars, substitute
+from ...prim.iter_map import IterMapLevel, detect_iter_map
+from ..buffer import Buffer, BufferRegion, Range
 from ..regions import Interval, bounds_of
 from ..stmt import BlockRealize, For
 from .scope import accesses
@@ -46,24 +47,46 @@ def read_regions(realize: BlockRealize, buffer: Buffer) -> list[BufferRegion]:
     return [region for region in accesses(realize.block).reads if region.buffer is buffer]
 
 
-def in_own_slab(writes: Box, reads: Box, var: Var, analyzer: Analyzer) -> bool:
-    """True if some dimension is cut into slabs by a loop's variable, and what is read lies in the slab that is written.
+def in_own_slab(writes: Box, reads: Box, var: Var, analyzer: Analyzer, domain: Range | None = None) -> bool:
+    """True if dimensions are cut into slabs by a loop's variable, and what is read lies in the slab that is written.
 
-    The slab of an iteration is the range it writes; each next one begins behind the end of the one before.
+    The slab of an iteration is the range it writes. Either each next one begins behind the end of the one before, in
+    some dimension; or the slabs of several dimensions together tell the iterations apart, as ``f // m`` and ``f % m``
+    do, for which the values of the variable, `domain`, are needed.
     """
-    return any(
-        written is not None and read is not None and _in_slab(written, read, var, analyzer)
+    pairs = [
+        (written, read)
         for written, read in zip(writes, reads, strict=True)
-    )
+        if written is not None and read is not None and _lies_in(read, written, analyzer)
+    ]
+    if any(_steps_apart(written, var, analyzer) for written, _ in pairs):
+        return True
+    if domain is None:
+        return False
+    digits = [written[0] for written, _ in pairs if _is_spaced(written, var, domain, analyzer)]
+    mapped = detect_iter_map(digits, {var: domain}, True, IterMapLevel.Injective, False)
+    return bool(digits) and bool(mapped.indices)
 
 
-def _in_slab(written: Interval, read: Interval, var: Var, analyzer: Analyzer) -> bool:
+def _lies_in(inner: Interval, outer: Interval, analyzer: Analyzer) -> bool:
+    return analyzer.can_prove(outer[0] <= inner[0]) and analyzer.can_prove(inner[1] <= outer[1])
+
+
+def _steps_apart(written: Interval, var: Var, analyzer: Analyzer) -> bool:
+    """True if a range moves behind its end with each step of a variable."""
     low, high = written
     step: PrimExpr = analyzer.simplify(substitute(low, {var: var + 1}) - low)
-    if var in set(free_vars(step)):
+    return var not in set(free_vars(step)) and analyzer.can_prove(high - low < step)
+
+
+def _is_spaced(written: Interval, var: Var, domain: Range, analyzer: Analyzer) -> bool:
+    """True if a range that begins elsewhere for another value of a variable does not overlap with this one."""
+    low, high = written
+    offset = analyzer.simplify(low - substitute(low, {var: domain.min}))
+    length = analyzer.simplify(high - low + 1)
+    if set(free_vars(offset)) != {var} or not isinstance(length, IntImm):
         return False
-    conditions = (high - low < step, low <= read[0], read[1] <= high)
-    return all(analyzer.can_prove(condition) for condition in conditions)
+    return analyzer.modular_set(offset).coeff >= length.value
 
 
 __all__ = ["Box", "in_own_slab", "loop_domain", "read_regions", "relaxed_box", "written_regions"]

@@ -8,7 +8,7 @@ sampling primitive chose: a variable, of which the schedule knows the value.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from ...prim import PrimExpr, Var
 
@@ -37,5 +37,28 @@ class LoopRV:
     def __repr__(self) -> str:
         return f"LoopRV({self.var.name} in {self.function})"
 
+    @staticmethod
+    def root_mark() -> LoopRV:
+        """No loop: the place at which a block is, which `compute_at` leaves alone."""
+        return LoopRV("", _ROOT)
+
+    @staticmethod
+    def inline_mark() -> LoopRV:
+        """No loop: for `compute_at`, the place of a block that is to be inlined."""
+        return LoopRV("", _INLINE)
+
+    @property
+    def is_root_mark(self) -> bool:
+        """True for a `root_mark`."""
+        return self.var is _ROOT
+
+    @property
+    def is_inline_mark(self) -> bool:
+        """True for an `inline_mark`."""
+        return self.var is _INLINE
+
+
+_ROOT: Final = Var("root", "handle")
+_INLINE: Final = Var("inline", "handle")
 
 __all__ = ["BlockRV", "ExprRV", "LoopRV"]

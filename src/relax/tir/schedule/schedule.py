@@ -12,17 +12,23 @@ Each method is a primitive, defined in a file of its own in `primitives`, where 
 
 from __future__ import annotations
 
+import random
 from typing import Any, Final
 
-from ...ir import IRModule
+from ...ir import GlobalVar, IRModule
 from ...ir.printing import show
-from ..stmt import BlockRealize, For, PrimFunc
+from ..stmt import Block, For, PrimFunc
 from .base import DebugMask, ScheduleBase
 from .error import ARGUMENT, Level, ScheduleError
+from .primitives.add_unit_loop import add_unit_loop
 from .primitives.annotate import annotate, unannotate
 from .primitives.blockize import blockize
 from .primitives.decompose_reduction import decompose_reduction
+from .primitives.enter_postproc import enter_postproc
 from .primitives.for_kind import bind, parallel, unroll, vectorize
+from .primitives.fuse import fuse
+from .primitives.loop_partition import loop_partition
+from .primitives.merge import merge
 from .primitives.queries import (
     get_block,
     get_child_blocks,
@@ -32,10 +38,14 @@ from .primitives.queries import (
     get_producers,
     work_on,
 )
+from .primitives.reorder import reorder, reorder_block_iter_var
 from .primitives.rfactor import rfactor
+from .primitives.sample_compute_location import sample_compute_location
+from .primitives.sampling import sample_categorical, sample_partitioned_tile, sample_perfect_tile
 from .primitives.split import split
 from .primitives.tensorize import tensorize
 from .rv import BlockRV, ExprRV, LoopRV
+from .sref import StmtSRef
 from .trace import Trace
 
 _LEVELS: Final = ("detail", "fast", "none")
@@ -84,42 +94,40 @@ class Schedule(ScheduleBase):
         return self._trace
 
     @property
-    def func_working_on(self) -> str | None:
+    def func_working_on(self) -> GlobalVar | None:
         """The function that `work_on` named."""
-        return self.working_on
+        return None if self.working_on is None else self.mod.get_global_var(self.working_on)
 
     def copy(self) -> Schedule:
         """A schedule of its own, which goes on from here, in constant time. Random variables are good for both."""
         other = Schedule.__new__(Schedule)
         other.__dict__.update(self.__dict__)
         other.state, other._trace = self.state.copy(), self._trace.copy()
-        other.random = type(self.random)(self.random.random())
+        other.random = random.Random(self.fork_seed())
         return other
-
-    def seed_with(self, seed: int) -> None:
-        """Begin the random numbers anew."""
-        self.seed = seed
-        self.random.seed(seed)
-
-    def fork_seed(self) -> int:
-        """A seed for another schedule."""
-        return self.random.randrange(1, 1 << 31)
 
     def get(self, rand_var_or_sref: Any) -> Any:
         """The For that a LoopRV stands for, the Block of a BlockRV, the number of an ExprRV."""
-        if isinstance(rand_var_or_sref, LoopRV):
-            return self.state.loop(rand_var_or_sref)
-        if isinstance(rand_var_or_sref, BlockRV):
-            return self.state.block(rand_var_or_sref)
-        return self.integer(rand_var_or_sref)
+        if isinstance(rand_var_or_sref, StmtSRef):
+            return rand_var_or_sref.stmt
+        value = self.evaluated(rand_var_or_sref)
+        if isinstance(value, LoopRV):
+            return self.state.loop(value)
+        if isinstance(value, BlockRV):
+            return self.state.block(value)
+        return self.integer(value)
 
-    def get_sref(self, rand_var_or_stmt: BlockRV | LoopRV) -> For | BlockRealize:
-        """The statement that a block or loop is at present, a block with its values."""
-        return self.state.placed(rand_var_or_stmt)
+    def get_sref(self, rand_var_or_stmt: BlockRV | LoopRV | For | Block) -> StmtSRef:
+        """A lasting reference to a block or loop: given by its random variable, or as the statement that it is now."""
+        if isinstance(rand_var_or_stmt, (For, Block)):
+            return StmtSRef(self.state, self.state.rv_of_stmt(rand_var_or_stmt))
+        self.state.placed(rand_var_or_stmt)
+        return StmtSRef(self.state, rand_var_or_stmt)
 
     def show(self, *args: Any, **options: Any) -> None:
         """Print the program as it is now, and the trace."""
         show(self.mod, *args, **options)
+        self.trace.show(*args, **options)
 
     get_block = get_block
     get_loops = get_loops
@@ -129,7 +137,18 @@ class Schedule(ScheduleBase):
     get_output_blocks = get_output_blocks
     work_on = work_on
 
+    sample_categorical = sample_categorical
+    sample_perfect_tile = sample_perfect_tile
+    sample_partitioned_tile = sample_partitioned_tile
+    sample_compute_location = sample_compute_location
+
     split = split
+    fuse = fuse
+    merge = merge
+    reorder = reorder
+    reorder_block_iter_var = reorder_block_iter_var
+    loop_partition = loop_partition
+    add_unit_loop = add_unit_loop
     parallel = parallel
     vectorize = vectorize
     unroll = unroll
@@ -142,6 +161,7 @@ class Schedule(ScheduleBase):
 
     annotate = annotate
     unannotate = unannotate
+    enter_postproc = enter_postproc
 
 
 __all__ = ["BlockRV", "ExprRV", "LoopRV", "Schedule"]

@@ -13,16 +13,20 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from ...ir import Node
+from ...ir import Node, structural_equal
 from ...prim import Analyzer, PrimExpr, Var, free_vars, is_const, substitute
 from ...prim.iter_map import IterMapLevel, detect_iter_map
 from ...prim.traits import has_effects
 from ..buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
-from ..functor import StmtExprVisitor
+from ..functor import StmtExprVisitor, post_order_visit
 from ..regions import block_access_region
-from ..stmt import Block, BlockRealize, BufferStore, Evaluate, Stmt
+from ..stmt import Block, BlockRealize, BufferStore, Evaluate, For, SeqStmt, Stmt
+from ..usage import free_vars as variables_used
 from .state import parts_of
+
+N = TypeVar("N", bound=Node)
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Accesses:
     reads: tuple[BufferRegion, ...]
     writes: tuple[BufferRegion, ...]
     opaque: bool
-    """True if the body calls functions with effects, or hands a pointer on."""
+    """True if the body calls functions with effects, hands a pointer on, or declares a view."""
 
     @property
     def read_buffers(self) -> set[Buffer]:
@@ -43,6 +47,7 @@ class Accesses:
         return {region.buffer for region in self.writes}
 
 
+_free: weakref.WeakKeyDictionary[Block, frozenset[Var]] = weakref.WeakKeyDictionary()
 _accesses: weakref.WeakKeyDictionary[Block, Accesses] = weakref.WeakKeyDictionary()
 _scopes: weakref.WeakKeyDictionary[Block, Scope] = weakref.WeakKeyDictionary()
 
@@ -60,6 +65,14 @@ def accesses(block: Block) -> Accesses:
     return result
 
 
+def free_variables(block: Block) -> frozenset[Var]:
+    """The variables that a block uses and does not bind."""
+    result = _free.get(block)
+    if result is None:
+        result = _free[block] = frozenset(variables_used(block))
+    return result
+
+
 class _Effects(StmtExprVisitor):
     def __init__(self) -> None:
         super().__init__()
@@ -73,6 +86,9 @@ class _Effects(StmtExprVisitor):
 
     def visit_While(self, node: Stmt) -> None:
         self.found = True
+
+    def visit_DeclBuffer(self, node: Stmt) -> None:
+        self.found = True  # a view through a pointer: what it accesses is no region of a buffer
 
 
 def _is_opaque(block: Block) -> bool:
@@ -89,12 +105,19 @@ class Scope:
     children: list[BlockRealize] = field(default_factory=list[BlockRealize])
     writers: dict[Buffer, list[BlockRealize]] = field(default_factory=dict[Buffer, "list[BlockRealize]"])
     readers: dict[Buffer, list[BlockRealize]] = field(default_factory=dict[Buffer, "list[BlockRealize]"])
+    by_pointer: dict[Var, set[Buffer]] = field(default_factory=dict[Var, "set[Buffer]"])
+    """The buffers that the children access, by their storage."""
+    loop_vars: set[Var] = field(default_factory=set[Var])
+    """The variables of the loops in the scope."""
     loose: set[Buffer] = field(default_factory=set[Buffer])
     """Buffers that statements outside of the children, in this scope, read or write."""
+    _positions: dict[int, int] = field(default_factory=dict[int, int])
 
     def position(self, child: BlockRealize) -> int:
         """The place of a child in the order of the program."""
-        return next(i for i, item in enumerate(self.children) if item is child)
+        if not self._positions:
+            self._positions.update((id(item), i) for i, item in enumerate(self.children))
+        return self._positions[id(child)]
 
     def producers(self, child: BlockRealize) -> list[BlockRealize]:
         """The children before this one that write what it reads or writes, in the order of the program."""
@@ -121,29 +144,57 @@ class Scope:
         return sorted((c for c in found if (self.position(c) < here) is before), key=self.position)
 
 
+@dataclass
+class _Part:
+    """The facts about one statement of a scope: those that the scope gathers from all of its statements."""
+
+    children: list[BlockRealize] = field(default_factory=list[BlockRealize])
+    writes: list[tuple[Buffer, BlockRealize]] = field(default_factory=list[tuple[Buffer, BlockRealize]])
+    reads: list[tuple[Buffer, BlockRealize]] = field(default_factory=list[tuple[Buffer, BlockRealize]])
+    loose: set[Buffer] = field(default_factory=set[Buffer])
+    loop_vars: set[Var] = field(default_factory=set[Var])
+
+
+_parts: weakref.WeakKeyDictionary[Stmt, _Part] = weakref.WeakKeyDictionary()
+
+
 def scope_of(block: Block) -> Scope:
-    """The children of a block, and what they read and write."""
+    """The children of a block, and what they read and write.
+
+    The facts about each loop nest are remembered with it; after a rewrite of one, those of the others are gathered.
+    """
     result = _scopes.get(block)
     if result is None:
-        result = Scope(block)
-        _collect(block.body, result)
-        _scopes[block] = result
+        result = _scopes[block] = Scope(block)
+        for stmt in block.body.seq if isinstance(block.body, SeqStmt) else (block.body,):
+            part = _parts.get(stmt)
+            if part is None:
+                part = _parts[stmt] = _part_of(stmt)
+            result.children += part.children
+            result.loose |= part.loose
+            result.loop_vars |= part.loop_vars
+            for table, pairs in ((result.writers, part.writes), (result.readers, part.reads)):
+                for buffer, child in pairs:
+                    table.setdefault(buffer, []).append(child)
+        for buffer in (*result.writers, *result.readers):
+            result.by_pointer.setdefault(buffer.data, set()).add(buffer)
     return result
 
 
-def _collect(body: Stmt, scope: Scope) -> None:
-    for child in _children(body):
+def _part_of(stmt: Stmt) -> _Part:
+    part = _Part()
+    for child in _children(stmt):
         if isinstance(child, BlockRealize):
-            scope.children.append(child)
+            part.children.append(child)
             used = accesses(child.block)
-            for region in used.writes:
-                scope.writers.setdefault(region.buffer, []).append(child)
-            for region in used.reads:
-                scope.readers.setdefault(region.buffer, []).append(child)
+            part.writes += [(region.buffer, child) for region in used.writes]
+            part.reads += [(region.buffer, child) for region in used.reads]
             for value in (*child.iter_values, child.predicate):
-                scope.loose.update(_buffers_in(value))
+                part.loose |= _buffers_in(value)
         else:
-            scope.loose.update(_buffers_in(child))
+            part.loose |= _buffers_in(child)
+    part.loop_vars.update(loop.loop_var for loop in loops_of_scope(stmt))
+    return part
 
 
 def _children(stmt: Stmt) -> Iterator[Node]:
@@ -157,6 +208,15 @@ def _children(stmt: Stmt) -> Iterator[Node]:
             yield expr
     for part in parts_of(stmt):
         yield from _children(part)
+
+
+def loops_of_scope(stmt: Stmt) -> Iterator[For]:
+    """The loops in a statement that are not in a block of it."""
+    if isinstance(stmt, For):
+        yield stmt
+    if not isinstance(stmt, BlockRealize):
+        for part in parts_of(stmt):
+            yield from loops_of_scope(part)
 
 
 class _Buffers(StmtExprVisitor):
@@ -182,10 +242,13 @@ def _buffers_in(node: Node) -> set[Buffer]:
 # ------------------------------------------------------------------------------------------ kinds of blocks
 
 
-def complete_problem(child: BlockRealize, scope: Block) -> str | None:
-    """The reason for which a child of a scope is no complete block; None if it is one."""
+def complete_problem(child: BlockRealize, scope: Block, alone: bool = True) -> str | None:
+    """The reason for which a child of a scope is no complete block; None if it is one.
+
+    With ``alone=False`` other blocks may write its buffers too.
+    """
     block = child.block
-    problem = _common_problem(child, scope)
+    problem = _common_problem(child, scope, alone)
     if problem is not None:
         return problem
     for iter_var in block.iter_vars:
@@ -200,15 +263,20 @@ def complete_problem(child: BlockRealize, scope: Block) -> str | None:
     return None
 
 
-def reduction_problem(child: BlockRealize, scope: Block) -> str | None:
-    """The reason for which a child of a scope is no reduction block; None if it is one."""
+def reduction_problem(
+    child: BlockRealize, scope: Block, alone: bool = True, initialised: bool = False
+) -> str | None:
+    """The reason for which a child of a scope is no reduction block; None if it is one.
+
+    With ``alone=False`` other blocks may write its buffers too; with ``initialised=True`` it needs no init.
+    """
     block = child.block
-    if block.init is None:
+    if block.init is None and not initialised:
         return "it has no init (write its first step in T.init)"
     for iter_var in block.iter_vars:
         if iter_var.iter_type not in ("spatial", "reduce"):
             return f"its variable {iter_var.var.name} is {_kind(iter_var)}, neither data-parallel nor a reduction"
-    problem = _common_problem(child, scope)
+    problem = _common_problem(child, scope, alone)
     if problem is not None:
         return problem
     reduced = {v.var for v in block.iter_vars if v.iter_type == "reduce"}
@@ -216,7 +284,26 @@ def reduction_problem(child: BlockRealize, scope: Block) -> str | None:
         for extent in region.region:
             if reduced & set(free_vars(extent.min)) or reduced & set(free_vars(extent.extent)):
                 return f"a reduction variable indexes buffer {region.buffer.name}, which it writes"
+    return _other_element_problem(block)
+
+
+def _other_element_problem(block: Block) -> str | None:
+    """The reason for which a block may read elements that it writes in other instances; None if it does not."""
+    stores = nodes_of(block.body, BufferStore)
+    written = {store.buffer for store in stores}
+    for load in nodes_of(block.body, BufferLoad):
+        if load.buffer in written and not any(
+            store.buffer is load.buffer and structural_equal(store.indices, load.indices) for store in stores
+        ):
+            return f"it reads elements of buffer {load.buffer.name} other than the one that it writes"
     return None
+
+
+def nodes_of(node: Node, kind: type[N]) -> list[N]:
+    """The nodes of a class in a statement or expression."""
+    result: list[N] = []
+    post_order_visit(node, lambda part: result.append(part) if isinstance(part, kind) else None)
+    return result
 
 
 def data_parallel_problem(block: Block) -> str | None:
@@ -257,15 +344,22 @@ def _is_injective(block: Block, needed: list[Var], region: BufferRegion) -> bool
     return bool(result.indices) and used.issuperset(needed)
 
 
-def _common_problem(child: BlockRealize, scope: Block) -> str | None:
+def _common_problem(child: BlockRealize, scope: Block, alone: bool) -> str | None:
     block = child.block
     used = accesses(block)
     if used.opaque:
-        return "it calls a function with effects, or has a while loop"
+        return "it calls a function with effects, has a while loop, or views storage through a pointer"
     siblings = scope_of(scope)
+    outside = siblings.loop_vars.intersection(free_variables(block))
+    if outside:
+        name = min(var.name for var in outside)
+        return f"its body uses the loop variable {name} itself (bind a variable of the block to it)"
+    for region in (*used.reads, *used.writes):
+        if len(siblings.by_pointer[region.buffer.data]) > 1:
+            return f"buffer {region.buffer.name} shares its storage with another buffer"
     for region in used.writes:
         others = [c for c in siblings.writers.get(region.buffer, ()) if c is not child]
-        if others:
+        if others and alone:
             name = others[0].block.name_hint
             return f"it is not the only block that writes buffer {region.buffer.name}: so does {name}"
         if region.buffer in siblings.loose:

@@ -8,7 +8,7 @@ on the size of the program. `copy` shares everything until one of the two is cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -92,6 +92,11 @@ class ScheduleState:
         """Become the state that `other`, an earlier copy, is."""
         self.mod, self._places, self._renamed = other.mod, other._places, other._renamed
         self._shared = other._shared = True
+
+    @property
+    def places(self) -> Mapping[Key, Place]:
+        """The places of all blocks and loops."""
+        return self._places
 
     # ------------------------------------------------------------------ from random variables to statements
 
@@ -188,6 +193,13 @@ class ScheduleState:
     def rv_of(self, stmt: Placed, function: str) -> BlockRV | LoopRV:
         """A random variable for a block or loop of a function."""
         return LoopRV(function, stmt.loop_var) if isinstance(stmt, For) else self.block_rv(stmt, function)
+
+    def rv_of_stmt(self, stmt: For | Block) -> BlockRV | LoopRV:
+        """A random variable for a loop or block of the program. Raises ScheduleError if it is not there."""
+        for key, place in self._places.items():
+            if place.stmt is stmt or (isinstance(place.stmt, BlockRealize) and place.stmt.block is stmt):
+                return LoopRV(place.function, key) if isinstance(key, Var) else BlockRV(*key)
+        raise ScheduleError(EXPIRED, "the statement is not in the program of the schedule as it is now")
 
     def _place(self, rv: BlockRV | LoopRV) -> Place:
         stmt = self.placed(rv)

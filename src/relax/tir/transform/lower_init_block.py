@@ -8,8 +8,8 @@
             B[vi] += A[vi, vk]                                  B[vi] += A[vi, vk]
 
 So a reduction over nothing still gives its identity, and the inner loop has no branch. Where the init cannot be
-moved (a loop feeds both kinds of axes, or something beside the block touches what it writes), it is guarded
-by the condition that every reduction axis is at its start.
+moved (a loop feeds both kinds of axes, the axes do not start where the loops do, or something beside the block touches
+what it writes), it is guarded by the condition that every reduction axis is at its start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...ir import Node
-from ...prim import EQ, PrimExpr, Var
+from ...prim import EQ, PrimExpr, Var, prove
 from ..buffer import Buffer
 from ..functor import StmtExprMutator, post_order_visit, pre_order_visit, substitute
 from ..renew import renew_bound_vars
@@ -131,6 +131,8 @@ def _hoisting_point(realize: BlockRealize, path: Sequence[_Step]) -> int | None:
     reduce_vars = {v.var for v in block.iter_vars if v.iter_type == "reduce"}
     if reduce_vars.intersection(free_vars(block.init)):
         return None
+    if not _starts_together(realize, reducing, path):
+        return None
     for condition in conjuncts(realize.predicate):
         if _mixes(condition, reducing, path):
             return None
@@ -150,6 +152,19 @@ def _hoisting_point(realize: BlockRealize, path: Sequence[_Step]) -> int | None:
             case _:
                 return None
     return start if _alone(realize, path[start].stmt) else None
+
+
+def _starts_together(realize: BlockRealize, reducing: set[Var], path: Sequence[_Step]) -> bool:
+    """True if every reduction axis is at its start where the loops that reduce are at theirs."""
+    lows: dict[Var, PrimExpr] = {}
+    for step in path:
+        if isinstance(step.stmt, For) and step.stmt.loop_var in reducing:
+            lows[step.stmt.loop_var] = substitute(step.stmt.min, lows)
+    return all(
+        prove(EQ(substitute(value, lows), iter_var.dom.min)) is True
+        for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+        if iter_var.iter_type == "reduce" and iter_var.dom is not None
+    )
 
 
 def _mixes(condition: PrimExpr, reducing: set[Var], path: Sequence[_Step]) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...ir import Diagnostic, DiagnosticError, Node
 from ...prim import Call, PrimExpr, Var, const
-from ..buffer import Buffer, BufferLoad, BufferRegion, Ramp, Range, element_offset, strides_of
+from ..buffer import Broadcast, Buffer, BufferLoad, BufferRegion, Ramp, Range, element_offset, strides_of
 from ..functor import StmtExprMutator
 from ..stmt import Block, BufferStore, MatchBufferRegion, PrimFunc, Stmt
 from .passes import prim_func_pass
@@ -97,7 +97,7 @@ class _Lowering(StmtExprMutator):
         return (
             made
             if region is None
-            else BufferLoad(region.buffer, _shifted(region, made.indices), span=node.span)
+            else made.replace(buffer=region.buffer, indices=_shifted(region, made.indices))
         )
 
     def visit_BufferStore(self, node: BufferStore) -> Node:
@@ -105,7 +105,7 @@ class _Lowering(StmtExprMutator):
         made = self.visit_children(node)
         if region is None:
             return made
-        return BufferStore(region.buffer, made.value, _shifted(region, made.indices), span=node.span)
+        return made.replace(buffer=region.buffer, indices=_shifted(region, made.indices))
 
     def visit_BufferRegion(self, node: BufferRegion) -> BufferRegion:
         region = self.views.get(node.buffer)
@@ -122,7 +122,9 @@ def _shifted(region: BufferRegion, indices: tuple[PrimExpr, ...]) -> tuple[PrimE
 def _sum(start: PrimExpr, index: PrimExpr) -> PrimExpr:
     if isinstance(index, Ramp):
         return Ramp(start + index.base, index.stride, index.lanes)
-    return start + index
+    if isinstance(index, Broadcast):
+        return Broadcast(start + index.value, index.lanes)
+    return start + index if index.dtype.lanes == 1 else index + Broadcast(start, index.dtype.lanes)
 
 
 def _through(view: BufferRegion, region: BufferRegion) -> BufferRegion:

@@ -2,23 +2,37 @@
 
     for i in range(16):      sch.annotate(i, "unroll_max", 4)      for i in T.serial(16, annotations={"unroll_max": 4}):
 
-Refused: a key that is there already (annotate), or that is not (unannotate).
+A note is a number, a string, a list or a dict of such; integers that sampling chose are noted as their values.
+
+Refused: a key that is there already (annotate), or that is not (unannotate); a value of another kind.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from ....ir import Node
+from ....prim import FloatImm, IntImm, StringImm
 from ...stmt import For
 from ..base import ScheduleBase, primitive
 from ..error import ARGUMENT, ScheduleError
+from ..instruction import leaves
 from ..rv import BlockRV, LoopRV
 
 
 @primitive
 def annotate(sch: ScheduleBase, block_or_loop: BlockRV | LoopRV, ann_key: str, ann_val: Any) -> None:
-    """Add a note to a block or loop. Raises ScheduleError if it has one of this key."""
+    """Add a note to a block or loop. Raises ScheduleError if it has one of this key, or for a value that is no note."""
+    if not isinstance(ann_key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ScheduleError(ARGUMENT, f"ann_key must be a string, found {ann_key!r}")
     notes = _notes(sch, block_or_loop)
+    for item in leaves(ann_val):
+        if not isinstance(item, (bool, int, float, str, IntImm, FloatImm, StringImm, Node)):
+            raise ScheduleError(
+                ARGUMENT,
+                f"an annotation is a number, a string, a list or a dict, found {item!r}",
+                sch.state.placed(block_or_loop),
+            )
     if ann_key in notes:
         raise ScheduleError(
             ARGUMENT, f"there is an annotation {ann_key!r} already", sch.state.placed(block_or_loop),
@@ -40,6 +54,8 @@ def unannotate(sch: ScheduleBase, block_or_loop: BlockRV | LoopRV, ann_key: str)
 
 
 def _notes(sch: ScheduleBase, rv: BlockRV | LoopRV) -> dict[str, Any]:
+    if not isinstance(rv, (BlockRV, LoopRV)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ScheduleError(ARGUMENT, f"block_or_loop must be a block or a loop, found {rv!r}")
     node = sch.state.placed(rv)
     return node.annotations if isinstance(node, For) else node.block.annotations
 

@@ -3,7 +3,8 @@
     for i in range(16):        sch.parallel(i)        for i in T.parallel(16):
 
 Refused by all but unroll: a loop whose iterations depend on each other. Such a loop is bound to a reduction variable,
-or has blocks that are neither complete nor reductions, are not bound affinely, or exchange elements between iterations.
+has blocks that are neither complete nor reductions, that are not bound affinely, or that exchange elements between
+iterations, or has statements outside of blocks.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def vectorize(sch: ScheduleBase, loop: LoopRV) -> None:
 def unroll(sch: ScheduleBase, loop: LoopRV) -> None:
     """Write the iterations of a loop out, one after the other."""
     node = sch.state.loop(require_loop(loop, "loop"))
-    sch.state.replace(node, node.replace(kind=ForKind.UNROLLED), loop.function)
+    sch.state.replace(node, node.replace(kind=ForKind.UNROLLED, thread_binding=""), loop.function)
 
 
 @primitive
@@ -49,6 +50,7 @@ def bind(sch: ScheduleBase, loop: LoopRV, thread_axis: str | IterVar) -> None:
     Raises ScheduleError if the iterations depend on each other, or for an axis that is not known.
     """
     axis = thread_axis.thread_tag if isinstance(thread_axis, IterVar) else thread_axis
+    sch.recorded["thread_axis"] = axis
     if axis not in _THREADS:
         raise ScheduleError(ARGUMENT, f"{axis!r} is no thread axis", hint=f"there are {', '.join(_THREADS)}")
     _set_kind(sch, loop, ForKind.THREAD_BINDING, axis)

@@ -9,14 +9,14 @@ import difflib
 
 from ....ir import GlobalVar
 from ...stmt import BlockRealize, PrimFunc, Stmt
-from ..base import ScheduleBase, primitive, require_block
+from ..base import ScheduleBase, primitive, query, require_block
 from ..error import ARGUMENT, EXPIRED, ScheduleError
 from ..rv import BlockRV, LoopRV
 from ..scope import accesses, scope_of
 from ..state import parts_of
 
 
-@primitive
+@query
 def get_block(sch: ScheduleBase, name: str, func_name: str | GlobalVar | None = None) -> BlockRV:
     """The block of a name in a function; by default in the one that `work_on` named, or the only PrimFunc.
 
@@ -25,8 +25,9 @@ def get_block(sch: ScheduleBase, name: str, func_name: str | GlobalVar | None = 
     function = function_named(sch, func_name)
     if not sch.state.has_block(function, name):
         names = [item.block.name_hint for item in sch.state.blocks(function)]
-        close = difflib.get_close_matches(name, names, 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(names)}"
+        folded = {item.casefold(): item for item in names}
+        close = difflib.get_close_matches(str(name).casefold(), folded, 1)
+        hint = f"did you mean {folded[close[0]]!r}?" if close else f"it has {', '.join(names)}"
         raise ScheduleError(EXPIRED, f"function {function} has no block {name!r}", hint=hint)
     return BlockRV(function, name)
 
@@ -60,14 +61,14 @@ def work_on(sch: ScheduleBase, func_name: str) -> None:
     sch.working_on = function_named(sch, func_name)
 
 
-@primitive
+@query
 def get_loops(sch: ScheduleBase, block: BlockRV) -> list[LoopRV]:
     """The loops around a block, within its scope, the outermost first."""
     require_block(block, "block")
     return [LoopRV(block.function, loop.loop_var) for loop in sch.state.loops(block)]
 
 
-@primitive
+@query
 def get_child_blocks(sch: ScheduleBase, block_or_loop: BlockRV | LoopRV) -> list[BlockRV]:
     """The blocks directly in the scope of a block, or those of them below a loop."""
     node = sch.state.placed(block_or_loop)
@@ -81,7 +82,7 @@ def _children(node: Stmt) -> list[BlockRealize]:
     return result
 
 
-@primitive
+@query
 def get_producers(sch: ScheduleBase, block: BlockRV) -> list[BlockRV]:
     """The blocks of the same scope that write, before the block, what it reads or writes."""
     require_block(block, "block")
@@ -91,7 +92,7 @@ def get_producers(sch: ScheduleBase, block: BlockRV) -> list[BlockRV]:
     ]
 
 
-@primitive
+@query
 def get_consumers(sch: ScheduleBase, block: BlockRV) -> list[BlockRV]:
     """The blocks of the same scope that read or write, behind the block, what it writes."""
     require_block(block, "block")
@@ -101,7 +102,7 @@ def get_consumers(sch: ScheduleBase, block: BlockRV) -> list[BlockRV]:
     ]
 
 
-@primitive
+@query
 def get_output_blocks(sch: ScheduleBase, scope_block: BlockRV) -> list[BlockRV]:
     """The blocks in a scope that write a buffer which the scope does not allocate: what it hands to the outside."""
     require_block(scope_block, "scope_block")

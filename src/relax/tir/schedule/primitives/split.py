@@ -17,6 +17,7 @@ demands of its caller that the factors divide the extent.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 from ....prim import Analyzer, IntImm, PrimExpr, Var, const, is_const, prove, simplify
 from ....prim.intrin import ceildiv, floormod
@@ -99,9 +100,20 @@ def _is_one(extent: PrimExpr) -> bool:
     return prove(extent.equal(1)) is True
 
 
+def require_factors(factors: Any) -> None:
+    """Raise unless an argument is a list of integers, expressions and None."""
+    if not isinstance(factors, (list, tuple)):
+        raise ScheduleError(ARGUMENT, f"factors must be a list, found {factors!r}")
+    for factor in cast("list[Any]", factors):
+        is_size = isinstance(factor, PrimExpr) and factor.dtype.is_integer
+        if not (factor is None or is_size or (isinstance(factor, int) and not isinstance(factor, bool))):
+            raise ScheduleError(ARGUMENT, f"a factor must be an integer or None, found {factor!r}")
+
+
 def _extents(node: For, factors: Sequence[int | ExprRV | None], analyzer: Analyzer) -> list[PrimExpr]:
     """The extents of the new loops, the one that is None worked out."""
     dtype = node.loop_var.dtype
+    require_factors(factors)
     open_places = [i for i, factor in enumerate(factors) if factor is None]
     if not factors or len(open_places) > 1:
         raise ScheduleError(
@@ -163,4 +175,4 @@ def _demand_division(sch: ScheduleBase, loop: LoopRV, node: For, extents: Sequen
     sch.state.replace_function(loop.function, func.replace(preconditions=(*func.preconditions, demand)))
 
 
-__all__ = ["guarded", "require_plain", "split"]
+__all__ = ["guarded", "require_factors", "require_plain", "split"]

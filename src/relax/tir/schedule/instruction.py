@@ -1,0 +1,202 @@
+"""Instructions: primitives as they were applied, with their arguments, results and decisions.
+
+    l3, l4 = sch.split(loop=l1, factors=[None, v2])
+
+is an Instruction of the kind `split`: the arguments are {loop: l1, factors: [None, v2], …}, the inputs l1 and v2, the
+attributes all other arguments, the outputs l3 and l4. Random variables are those of the schedule that recorded it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from ...prim import PrimExpr, Var, free_vars
+from .error import TRACE, ScheduleError
+from .rv import BlockRV, LoopRV
+
+_SPELLINGS: Final = {
+    "reindex": "ReIndex",
+    "rfactor": "RFactor",
+    "unsafe_set_dtype": "UnsafeSetDType",
+}
+"""The names that TVM gives to kinds of instructions where it capitalises more than first letters."""
+
+
+@dataclass(frozen=True)
+class InstructionKind:
+    """A primitive: its function and the function's signature."""
+
+    function: Callable[..., Any]
+    signature: inspect.Signature
+    is_pure: bool = False
+    """True if it changes nothing but random numbers: it is needed only if its outputs are used."""
+
+    @property
+    def method(self) -> str:
+        """The name of the method of `Schedule`."""
+        return self.function.__name__
+
+    @property
+    def name(self) -> str:
+        """TVM's name: ``SamplePerfectTile`` for ``sample_perfect_tile``."""
+        return camel_case(self.method)
+
+    @property
+    def is_postproc(self) -> bool:
+        """True for the instruction behind which post-processing begins."""
+        return self.method == "enter_postproc"
+
+    @property
+    def samples(self) -> bool:
+        """True if the primitive takes a decision."""
+        return "decision" in self.signature.parameters
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of its arguments, without the schedule and the decision."""
+        return [name for name in list(self.signature.parameters)[1:] if name != "decision"]
+
+    @property
+    def by_position(self) -> list[str]:
+        """The arguments that a call must give by their places: those up to ``*loops``."""
+        parameters = list(self.signature.parameters.values())[1:]
+        for place, parameter in enumerate(parameters):
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                return [item.name for item in parameters[: place + 1]]
+        return []
+
+    @staticmethod
+    def get(name: str) -> InstructionKind:
+        """The kind of a name, TVM's or the method's. Raises ScheduleError if there is none."""
+        for kind in PRIMITIVES.values():
+            if name in (kind.method, kind.name):
+                return kind
+        raise ScheduleError(TRACE, f"there is no primitive {name!r}")
+
+
+PRIMITIVES: Final[dict[str, InstructionKind]] = {}
+"""All primitives by the names of their methods."""
+
+
+def camel_case(method: str) -> str:
+    """TVM's name of a kind of instructions."""
+    spelt = _SPELLINGS.get(method)
+    return spelt if spelt is not None else "".join(word.capitalize() for word in method.split("_"))
+
+
+@dataclass(frozen=True, eq=False)
+class Instruction:
+    """A primitive applied: its kind, its arguments by their names, and the random variables it gave."""
+
+    kind: InstructionKind
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    outputs: tuple[Any, ...] = ()
+    returns_list: bool = False
+    """True if the primitive returns a list, be it of one random variable."""
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The random variables, and expressions of integers, among the arguments, in their order."""
+        return [
+            leaf
+            for value in self.arguments.values()
+            for leaf in leaves(value)
+            if isinstance(leaf, (BlockRV, LoopRV)) or (isinstance(leaf, PrimExpr) and free_vars(leaf))
+        ]
+
+    @property
+    def attrs(self) -> list[Any]:
+        """The arguments without any random variable, in their order."""
+        return [
+            value
+            for value in self.arguments.values()
+            if not any(isinstance(leaf, (BlockRV, LoopRV, PrimExpr)) for leaf in leaves(value))
+        ]
+
+    def used(self) -> Iterator[Any]:
+        """The random variables that the arguments mention: blocks, loops, and variables of integers."""
+        for item in self.inputs:
+            if isinstance(item, PrimExpr):
+                yield from free_vars(item)
+            else:
+                yield item
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        return f"Instruction({self.kind.name}: {arguments})"
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """The values in lists, tuples and dicts of any depth."""
+    if isinstance(value, (list, tuple)):
+        for item in cast("list[Any]", value):
+            yield from leaves(item)
+    elif isinstance(value, dict):
+        for item in cast("dict[Any, Any]", value).values():
+            yield from leaves(item)
+    else:
+        yield value
+
+
+def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A value with `change` applied to what lists, tuples and dicts in it hold."""
+    if isinstance(value, (list, tuple)):
+        items = [map_leaves(item, change) for item in cast("list[Any]", value)]
+        return tuple(items) if isinstance(value, tuple) else items
+    if isinstance(value, dict):
+        table = cast("dict[Any, Any]", value)
+        return {key: map_leaves(item, change) for key, item in table.items()}
+    return change(value)
+
+
+class Numbering:
+    """Names for the random variables of a trace in the order in which they appear: b0, l1, l2, v3."""
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}
+        self._by_key: dict[Any, str] = {}
+        self._count = 0
+        self._kept: list[Any] = []
+
+    def name_output(self, value: Any) -> str:
+        """A new name for an output of an instruction."""
+        letter = "b" if isinstance(value, BlockRV) else "l" if isinstance(value, LoopRV) else "v"
+        name = f"{letter}{self._count}"
+        self._count += 1
+        self._kept.append(value)  # so that no other object gets its id
+        self._names[id(value)] = self._by_key[_key(value)] = name
+        return name
+
+    def name_of(self, value: Any) -> str | None:
+        """The name of a random variable; that of another one for the same block or loop; None if there is none."""
+        name = self._names.get(id(value))
+        return name if name is not None else self._by_key.get(_key(value))
+
+
+def _key(value: Any) -> Any:
+    if isinstance(value, BlockRV):
+        return value.function, value.name
+    return value.var if isinstance(value, LoopRV) else value
+
+
+def random_vars(expr: PrimExpr, numbering: Numbering) -> dict[Var, str]:
+    """The names of the random integers in an expression. Raises ScheduleError for a variable that is none."""
+    names: dict[Var, str] = {}
+    for var in free_vars(expr):
+        name = numbering.name_of(var)
+        if name is None:
+            raise ScheduleError(
+                TRACE,
+                f"the argument {expr} mentions {var.name}, which no instruction of the trace gave",
+                hint="a saved trace knows random integers, no variables of one function",
+            )
+        names[var] = name
+    return names
+
+
+__all__ = [
+    "PRIMITIVES", "Instruction", "InstructionKind", "Numbering", "camel_case", "leaves", "map_leaves", "random_vars",
+]  # fmt: skip

@@ -1,0 +1,236 @@
+"""The order of iterations: conditions under which loops may be interchanged, or run side by side.
+
+Two accesses of one element, at least one of them a write, must stay in their order. They are told apart by loops: a
+loop *separates* two blocks if what one of them writes in an iteration is touched by the other in the same iteration
+only. Iterations of loops that separate all dependent blocks may be reordered freely; those of other loops must
+keep their order relative to each other.
+
+Within one block: instances of a complete block may run in any order. Those of a reduction block may, if the loops that
+its reduction variables are bound to keep their order, or if what it computes does not depend on the order: sums (of
+which the language leaves the order open), minima and maxima, and products of integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ...ir import structural_equal
+from ...prim import Add, Analyzer, Max, Min, Mul, PrimExpr, Var, free_vars, substitute
+from ...prim.expr import And, Or
+from ...prim.iter_map import IterMapLevel, detect_iter_map
+from ..buffer import Buffer, BufferLoad, BufferRegion
+from ..stmt import Block, BlockRealize, BufferStore, For, SeqStmt
+from .conditions import analyzer_at, loop_range
+from .error import KIND, ORDER, ScheduleError
+from .regions import in_own_slab, read_regions, relaxed_box, written_regions
+from .rv import LoopRV
+from .scope import accesses, complete_problem, nodes_of, reduction_problem
+from .state import ScheduleState
+
+
+@dataclass
+class Nest:
+    """Loops that are to change places: those of a chain, outermost first, and the blocks below it."""
+
+    chain: Sequence[For]
+    children: Sequence[BlockRealize]
+    state: ScheduleState
+    function: str
+
+    def loops_of(self, child: BlockRealize) -> list[For]:
+        """The loops around a block from the first of the chain on, outermost first."""
+        around = self.state.loops(self.state.block_rv(child, self.function))
+        return around[next(i for i, node in enumerate(around) if node.loop_var is self.chain[0].loop_var) :]
+
+    @cached_property
+    def analyzer(self) -> Analyzer:
+        """The facts that hold in the chain."""
+        return analyzer_at(self.state, LoopRV(self.function, self.chain[-1].loop_var), inclusive=True)
+
+    def analyzer_of(self, child: BlockRealize) -> Analyzer:
+        """The facts that hold at a block."""
+        return analyzer_at(self.state, self.state.block_rv(child, self.function))
+
+
+def require_order_free(nest: Nest, order: Sequence[For], scope: Block) -> None:
+    """Raise unless the loops of a chain may be nested in another order."""
+    for child in nest.children:
+        _require_own_order(nest, child, order, scope)
+    for child in nest.children:
+        for other in nest.children:
+            if other is not child:
+                _require_mutual_order(nest, child, other, order)
+
+
+def _keep_order(loops: Iterable[For], chain: Sequence[For], order: Sequence[For]) -> bool:
+    """True if some loops stand in the same order in a chain and in its new order."""
+    chosen = {loop.loop_var for loop in loops}
+    before = [loop.loop_var for loop in chain if loop.loop_var in chosen]
+    after = [loop.loop_var for loop in order if loop.loop_var in chosen]
+    return all(a is b for a, b in zip(before, after, strict=True))
+
+
+# ------------------------------------------------------------------------------------------ within one block
+
+
+def _require_own_order(nest: Nest, child: BlockRealize, order: Sequence[For], scope: Block) -> None:
+    """Raise unless the instances of a block may run in the new order."""
+    problem = complete_problem(child, scope, alone=False)
+    if problem is None:
+        return
+    name = child.block.name_hint
+    if child.block.init is not None:
+        problem = reduction_problem(child, scope, alone=False)
+    elif any(v.iter_type == "reduce" for v in child.block.iter_vars):
+        problem = accumulation_problem(child, scope)
+    if problem is not None:
+        raise ScheduleError(KIND, f"block {name} is neither complete nor a reduction block: {problem}", child)
+    _require_one_start(nest, child)
+    reduced = reduction_loops(child, nest.chain)
+    if not _keep_order(reduced, nest.chain, order) and not is_order_free_update(child.block):
+        names = ", ".join(loop.loop_var.name for loop in reduced)
+        raise ScheduleError(
+            ORDER,
+            f"block {name} combines values in the order of the loops {names}, and its result may depend on it",
+            child,
+            hint="only sums, minima, maxima and products of integers may be computed in another order",
+        )
+
+
+def accumulation_problem(child: BlockRealize, scope: Block) -> str | None:
+    """The reason for which a block does not add up into elements that were initialised elsewhere; None if it does.
+
+    This is the update of a reduction that was decomposed. Other blocks may write the same elements.
+    """
+    problem = reduction_problem(child, scope, alone=False, initialised=True)
+    if problem is not None:
+        return problem
+    return None if is_order_free_update(child.block) else "it has no init and does not combine what it writes"
+
+
+def _require_one_start(nest: Nest, child: BlockRealize) -> None:
+    """Raise unless no instance of a reduction runs twice, and the first one is where all loops begin."""
+    block = child.block
+    ranges = {loop.loop_var: loop_range(loop) for loop in nest.loops_of(child)}
+    mapped = detect_iter_map(list(child.iter_values), ranges, child.predicate, IterMapLevel.Injective, False)
+    used = {var for value in child.iter_values for var in free_vars(value)}
+    idle = [loop for loop in nest.chain if loop.loop_var not in used and not _is_single(loop, nest.analyzer)]
+    if not mapped.indices or idle:
+        reason = f"loop {idle[0].loop_var.name} repeats it" if idle else "; ".join(mapped.errors)
+        raise ScheduleError(
+            KIND,
+            f"the values of block {block.name_hint} may be computed more than once: {reason}",
+            child,
+            hint="bind every loop around a reduction to a variable of the block",
+        )
+    analyzer = nest.analyzer_of(child)
+    for iter_var, value in zip(block.iter_vars, child.iter_values, strict=True):
+        if iter_var.iter_type == "reduce":
+            first: PrimExpr = value
+            for loop in reversed(nest.loops_of(child)):
+                first = substitute(first, {loop.loop_var: loop.min})
+            if not analyzer.can_prove(value >= first):
+                raise ScheduleError(
+                    KIND,
+                    f"variable {iter_var.var.name} of block {block.name_hint} does not begin where its loops begin",
+                    child,
+                )
+
+
+def _is_single(loop: For, analyzer: Analyzer) -> bool:
+    return analyzer.can_prove(loop.extent <= 1)
+
+
+def reduction_loops(child: BlockRealize, chain: Sequence[For]) -> list[For]:
+    """The loops of a chain that the reduction variables of a block are bound to."""
+    used: set[Var] = set()
+    for iter_var, value in zip(child.block.iter_vars, child.iter_values, strict=True):
+        if iter_var.iter_type != "spatial":
+            used.update(free_vars(value))
+    return [loop for loop in chain if loop.loop_var in used]
+
+
+def is_order_free_update(block: Block) -> bool:
+    """True if a block combines into each element by sums, extrema, or products of integers, in no order of its own."""
+    stores = block.body.seq if isinstance(block.body, SeqStmt) else (block.body,)
+    targets = [store.buffer for store in stores if isinstance(store, BufferStore)]
+    if len(targets) < len(stores) or len(set(targets)) < len(targets):
+        return False
+    return all(isinstance(store, BufferStore) and _combines(store, set(targets)) for store in stores)
+
+
+def _combines(store: BufferStore, targets: set[Buffer]) -> bool:
+    """True for ``C[i] = C[i] + x`` and the like, where x and the indices read none of `targets`."""
+    value = store.value
+    if not isinstance(value, (Add, Min, Max, Mul, And, Or)):
+        return False
+    if isinstance(value, Mul) and not store.buffer.dtype.is_integer:
+        return False
+    for own, term in ((value.a, value.b), (value.b, value.a)):
+        is_own = (
+            isinstance(own, BufferLoad)
+            and own.buffer is store.buffer
+            and structural_equal(own.indices, store.indices)
+        )
+        if is_own and not any(_reads(expr, targets) for expr in (term, *store.indices)):
+            return True
+    return False
+
+
+def _reads(expr: PrimExpr, buffers: set[Buffer]) -> bool:
+    return any(load.buffer in buffers for load in nodes_of(expr, BufferLoad))
+
+
+# ------------------------------------------------------------------------------------------ between blocks
+
+
+def _require_mutual_order(
+    nest: Nest, writer: BlockRealize, other: BlockRealize, order: Sequence[For]
+) -> None:
+    """Raise unless two blocks touch common elements in the same order when the loops are nested anew."""
+    for region in accesses(writer.block).writes:
+        buffer = region.buffer
+        touched = [*read_regions(other, buffer), *written_regions(other, buffer)]
+        if not touched:
+            continue
+        crossing = [loop for loop in nest.chain if not separates(nest, loop, region, writer, touched, other)]
+        if not _keep_order(crossing, nest.chain, order):
+            names = ", ".join(loop.loop_var.name for loop in crossing)
+            raise ScheduleError(
+                ORDER,
+                f"block {other.block.name_hint} may touch elements of {buffer.name} that block "
+                f"{writer.block.name_hint} writes in other iterations of the loops {names}",
+                writer,
+                other,
+                hint="move one of the blocks to loops of its own first",
+            )
+
+
+def separates(
+    nest: Nest,
+    loop: For,
+    written: BufferRegion,
+    writer: BlockRealize,
+    touched: Iterable[BufferRegion],
+    other: BlockRealize,
+) -> bool:
+    """True if a block touches what another one writes in the same iteration of a loop only."""
+    inner = [item for item in nest.loops_of(writer) if item is not loop]
+    beside = [item for item in nest.loops_of(other) if item.loop_var is not loop.loop_var]
+    box = relaxed_box(written, writer, inner)
+    return all(
+        in_own_slab(box, relaxed_box(region, other, beside), loop.loop_var, nest.analyzer, loop_range(loop))
+        for region in touched
+    )
+
+
+__all__ = [
+    "Nest",
+    "accumulation_problem",
+    "is_order_free_update",
+    "reduction_loops",
+    "require_order_free",
+    "separates",
+]

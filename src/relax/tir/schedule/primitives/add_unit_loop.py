@@ -1,0 +1,35 @@
+"""add_unit_loop: a loop of one iteration around a block or loop.
+
+    with T.block("B"):              for u in range(1):
+        B[()] = A[()]                   with T.block("B"):
+                                            B[()] = A[()]
+
+It gives a block without loops something to bind, or to compute other blocks at.
+
+Refused: the root block.
+"""
+
+from __future__ import annotations
+
+from ....prim import Var, const
+from ...stmt import For, ForKind
+from ..base import ScheduleBase, primitive
+from ..error import ARGUMENT, STRUCTURE, ScheduleError
+from ..rv import BlockRV, LoopRV
+
+
+@primitive
+def add_unit_loop(sch: ScheduleBase, block_or_loop: BlockRV | LoopRV) -> LoopRV:
+    """Put a loop of one iteration around a block or loop, and return it. Raises ScheduleError for the root block."""
+    if not isinstance(block_or_loop, (BlockRV, LoopRV)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ScheduleError(ARGUMENT, f"block_or_loop must be a block or a loop, found {block_or_loop!r}")
+    node = sch.state.placed(block_or_loop)
+    if sch.state.parent(block_or_loop) is None:
+        raise ScheduleError(STRUCTURE, "no loop can stand around the root block", node)
+    dtype = node.loop_var.dtype if isinstance(node, For) else "int32"
+    unit = For(Var("u", dtype), const(0, dtype), const(1, dtype), ForKind.SERIAL, node)
+    sch.state.replace(node, unit, block_or_loop.function)
+    return LoopRV(block_or_loop.function, unit.loop_var)
+
+
+__all__ = ["add_unit_loop"]

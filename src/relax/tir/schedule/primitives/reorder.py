@@ -1,0 +1,122 @@
+"""reorder: nested loops change places; reorder_block_iter_var: the variables of a block do.
+
+    for i, j, k in T.grid(8, 8, 8):          for k, i, j in T.grid(8, 8, 8):
+        with T.block("C"):                       with T.block("C"):
+            ...                                      ...
+
+Loops between those that are named keep their places. A reduction may be computed in another order if it is a sum, a
+minimum, a maximum or a product of integers.
+
+Refused: loops that are no part of one chain of loops directly inside each other; a loop that would stand outside of one
+its bounds depend on; blocks below that are neither complete nor reductions, or that depend on each other across
+iterations; statements outside of blocks.
+
+    vi, vj = T.axis.remap("SS", [i, j])          vj, vi = T.axis.remap("SS", [j, i])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....prim import free_vars
+from ...stmt import For, ForKind, Stmt
+from ..base import ScheduleBase, primitive, require_block, require_loop
+from ..conditions import blocks_below, require_chain, require_only_blocks, require_parallel
+from ..error import ARGUMENT, STRUCTURE, ScheduleError
+from ..interchange import Nest, require_order_free
+from ..rv import BlockRV, LoopRV
+
+
+@primitive
+def reorder(sch: ScheduleBase, *ordered_loops: LoopRV) -> None:
+    """Nest loops of a chain in the order in which they are given, outermost first.
+
+    Raises ScheduleError as the docstring of the module says.
+    """
+    if not ordered_loops:
+        raise ScheduleError(ARGUMENT, "reorder takes at least one loop")
+    wanted = [sch.state.loop(require_loop(loop, "ordered_loops")) for loop in ordered_loops]
+    if len({node.loop_var for node in wanted}) < len(wanted):
+        raise ScheduleError(ARGUMENT, "a loop is given twice", *wanted)
+    chain = _chain(sch, ordered_loops)
+    pending = iter(wanted)
+    chosen = {node.loop_var for node in wanted}
+    order = [next(pending) if node.loop_var in chosen else node for node in chain]
+    if all(a is b for a, b in zip(chain, order, strict=True)):
+        return
+    _require_bounds_inside(order)
+    function = ordered_loops[0].function
+    require_only_blocks(chain[0])
+    scope = sch.state.scope(ordered_loops[0]).block
+    nest = Nest(chain, blocks_below(chain[-1]), sch.state, function)
+    require_order_free(nest, order, scope)
+    body: Stmt = chain[-1].body
+    for node in reversed(order):
+        body = node.replace(body=body)
+    sch.state.replace(chain[0], body, function)
+    for node in order:
+        if node.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
+            require_parallel(sch.state, LoopRV(function, node.loop_var))
+
+
+def _chain(sch: ScheduleBase, loops: Sequence[LoopRV]) -> list[For]:
+    """The loops from the outermost to the innermost of some, each directly inside the one before. Raises otherwise."""
+    around = max((sch.state.loops(loop) for loop in loops), key=len)
+    variables = [node.loop_var for node in around]
+    places: list[int] = []
+    for loop in loops:
+        place = next((i for i, var in enumerate(variables) if var is loop.var), None)
+        if place is None:
+            raise ScheduleError(
+                STRUCTURE,
+                f"the loops {loop.var.name} and {variables[-1].name} are not nested in each other",
+                sch.state.loop(loop),
+                around[-1],
+            )
+        places.append(place)
+    function = loops[0].function
+    return require_chain(
+        sch.state, [LoopRV(function, node.loop_var) for node in around[min(places) : max(places) + 1]]
+    )
+
+
+def _require_bounds_inside(order: Sequence[For]) -> None:
+    """Raise if a loop would stand outside of one that its bounds depend on."""
+    for place, node in enumerate(order):
+        used = {*free_vars(node.min), *free_vars(node.extent)}
+        for inner in order[place + 1 :]:
+            if inner.loop_var in used:
+                raise ScheduleError(
+                    STRUCTURE,
+                    f"the bounds of loop {node.loop_var.name} depend on loop {inner.loop_var.name}, which would stand "
+                    "inside of it",
+                    inner,
+                    node,
+                )
+
+
+@primitive
+def reorder_block_iter_var(sch: ScheduleBase, block: BlockRV, new_order: Sequence[int]) -> None:
+    """List the variables of a block in another order: `new_order` has, for each place, the index of the variable.
+
+    Raises ScheduleError if it is no permutation.
+    """
+    realize = sch.state.realize(require_block(block, "block"))
+    order = [sch.integer(index) for index in new_order]
+    count = len(realize.iter_values)
+    if sorted(order) != list(range(count)):
+        raise ScheduleError(
+            ARGUMENT,
+            f"new_order must have each of the numbers from 0 to {count - 1} once, found {order}",
+            realize,
+        )
+    variables = realize.block.iter_vars
+    new = realize.replace(
+        iter_values=tuple(realize.iter_values[i] for i in order),
+        block=realize.block.replace(iter_vars=tuple(variables[i] for i in order)),
+    )
+    if order != list(range(count)):
+        sch.state.replace(realize, new, block.function)
+
+
+__all__ = ["reorder", "reorder_block_iter_var"]

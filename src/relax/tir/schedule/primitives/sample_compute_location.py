@@ -1,0 +1,78 @@
+"""sample_compute_location: a loop of a block's consumers, at which the block may be computed.
+
+    loop = sch.sample_compute_location(block)
+    sch.compute_at(block, loop)
+
+The choice is among the loops around all consumers at which `compute_at` is legal, the block's own place
+(`LoopRV.root_mark()`, which `compute_at` takes for "leave it") and inlining (`LoopRV.inline_mark()`), where each is
+possible. The decision is the index of the loop, outermost first, or -1 for the root, -2 for inlining.
+
+Refused: a decision that is not among the choices.
+"""
+
+from __future__ import annotations
+
+from ...stmt import For
+from ..base import PRIMITIVES, ScheduleBase, query, require_block
+from ..error import ARGUMENT, ScheduleError
+from ..rv import BlockRV, LoopRV
+from ..scope import scope_of
+
+ROOT, INLINE = -1, -2
+
+
+@query
+def sample_compute_location(sch: ScheduleBase, block: BlockRV, decision: int | None = None) -> LoopRV:
+    """A loop at which a block may be computed, drawn with equal chances. Raises ScheduleError for a wrong decision."""
+    require_block(block, "block")
+    choices = _choices(sch, block)
+    place = sch.random.choice(list(choices)) if decision is None else sch.integer(decision)
+    if place not in choices:
+        raise ScheduleError(
+            ARGUMENT,
+            f"the decision {place} is no place at which block {block.name} may be computed",
+            sch.state.realize(block),
+            hint=f"there are {', '.join(map(str, choices))} (-1 for where it is, -2 for inlining)",
+        )
+    sch.decision = place
+    return choices[place]
+
+
+def _choices(sch: ScheduleBase, block: BlockRV) -> dict[int, LoopRV]:
+    """The places by the numbers of decisions."""
+    result = {ROOT: LoopRV.root_mark()}
+    if _applies(sch, "compute_inline", block):
+        result[INLINE] = LoopRV.inline_mark()
+    consumers = scope_of(sch.state.scope(block).block).consumers(sch.state.realize(block))
+    if not consumers:
+        return result
+    chains = [sch.state.loops(sch.state.block_rv(item, block.function)) for item in consumers]
+    for number, node in enumerate(chains[0]):
+        if not all(_has(chain, node) for chain in chains[1:]):
+            break
+        loop = LoopRV(block.function, node.loop_var)
+        if _applies(sch, "compute_at", block, loop):
+            result[number] = loop
+    return result
+
+
+def _has(chain: list[For], node: For) -> bool:
+    return any(item is node for item in chain)
+
+
+def _applies(sch: ScheduleBase, method: str, *args: BlockRV | LoopRV) -> bool:
+    """True if a primitive takes these arguments; the program is as before."""
+    kind = PRIMITIVES.get(method)
+    if kind is None:
+        return False
+    before = sch.state.copy()
+    try:
+        kind.function(sch, *args)
+    except ScheduleError:
+        return False
+    finally:
+        sch.state.restore(before)
+    return True
+
+
+__all__ = ["sample_compute_location"]

@@ -1,0 +1,186 @@
+"""A trace as JSON values, and back.
+
+    [[["Split", {"loop": {"rv": "l1"}, "factors": [null, 16]}, ["l2", "l3"]], …], [[7, [8, 16]], …]]
+
+The first list has, for each instruction, its kind, its arguments and the names of its outputs; the second, the
+decisions with the places of their instructions. Numbers, strings and lists stand for themselves. Any other value is a
+dict of one entry that names its kind: a random variable, an expression, a node of the IR, a tuple, a dict, a number
+that JSON lacks.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias, cast
+
+from ...ir import GlobalVar, Node, load_json, save_json
+from ...prim import PrimExpr, free_vars, substitute
+from .error import TRACE, ScheduleError
+from .instruction import Instruction, InstructionKind, Numbering
+from .rv import BlockRV, LoopRV
+from .trace_python import named
+
+Saved: TypeAlias = "tuple[InstructionKind, Callable[[], dict[str, Any]], Callable[[tuple[Any, ...]], None]]"
+"""An instruction read: its kind, its arguments once those before it were applied, and what takes its results."""
+
+
+def write_json(steps: Iterable[tuple[Instruction, Any]]) -> list[Any]:
+    """A trace as JSON values. Raises ScheduleError for an argument that cannot be saved."""
+    numbering = Numbering()
+    insts: list[Any] = []
+    decisions: list[Any] = []
+    for number, (inst, decision) in enumerate(steps):
+        arguments = {name: _encode(value, numbering) for name, value in inst.arguments.items()}
+        insts.append([inst.kind.name, arguments, [numbering.name_output(value) for value in inst.outputs]])
+        if decision is not None:
+            decisions.append([number, _encode(decision, numbering)])
+    return [insts, decisions]
+
+
+def _encode(value: Any, numbering: Numbering) -> Any:
+    if isinstance(value, (BlockRV, LoopRV)):
+        name = numbering.name_of(value)
+        if name is None:
+            raise ScheduleError(TRACE, f"{value!r} is not an output of any instruction of the trace")
+        return {"rv": name}
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": str(value)}
+    if isinstance(value, list):
+        return [_encode(item, numbering) for item in cast("list[Any]", value)]
+    if isinstance(value, tuple):
+        return {"tuple": [_encode(item, numbering) for item in cast("tuple[Any, ...]", value)]}
+    if isinstance(value, dict):
+        table = cast("dict[Any, Any]", value)
+        return {"dict": [[_encode(k, numbering), _encode(v, numbering)] for k, v in table.items()]}
+    if isinstance(value, GlobalVar):
+        return value.name_hint
+    if isinstance(value, PrimExpr) and free_vars(value):
+        return {"expr": json.loads(save_json(named(value, numbering)))}
+    if isinstance(value, Node):
+        return {"node": json.loads(save_json(value))}
+    raise ScheduleError(
+        TRACE,
+        f"a {type(value).__name__} cannot be saved",
+        hint="give it as an IndexMap, or as a node of the IR",
+    )
+
+
+def read_json(document: Any) -> Iterator[Saved]:
+    """The instructions of a saved trace, in order; each is to be applied before the next is asked for.
+
+    Raises ScheduleError for values that `write_json` does not write.
+    """
+    insts, decisions = _parts(document)
+    variables: dict[str, Any] = {}
+    for number, record in enumerate(insts):
+        kind, arguments, outputs = _record(record, number)
+        if number in decisions:
+            if not kind.samples:
+                raise _unreadable(f"instruction {number}, {kind.name}, takes no decision")
+            arguments = {**arguments, "decision": decisions[number]}
+
+        def decoded(values: dict[str, Any] = arguments) -> dict[str, Any]:
+            return {name: _decode(value, variables) for name, value in values.items()}
+
+        def take(results: tuple[Any, ...], names: list[str] = outputs, kind: InstructionKind = kind) -> None:
+            if len(results) != len(names):
+                raise ScheduleError(
+                    TRACE,
+                    f"{kind.method} gave {len(results)} results, but the trace goes on with {len(names)}",
+                    hint="the trace was recorded on a function with other loops or blocks",
+                )
+            variables.update(zip(names, results, strict=True))
+
+        yield kind, decoded, take
+
+
+def _parts(document: Any) -> tuple[list[Any], dict[int, Any]]:
+    """The instructions, and the decisions by the places of their instructions."""
+    halves = _list_of(document, 2)
+    insts, pairs = (None, None) if halves is None else map(_list_of, halves)
+    if insts is None or pairs is None:
+        raise _unreadable("it is not a list of instructions and one of decisions")
+    decisions: dict[int, Any] = {}
+    for pair in pairs:
+        items = _list_of(pair, 2)
+        if items is None or type(items[0]) is not int or not 0 <= items[0] < len(insts):
+            raise _unreadable(f"the decision {pair!r} is not one of an instruction")
+        decisions[items[0]] = items[1]
+    return insts, decisions
+
+
+def _list_of(value: Any, length: int | None = None) -> list[Any] | None:
+    """A value that is a list, of a certain length if one is told; None for anything else."""
+    if not isinstance(value, (list, tuple)):
+        return None
+    items = list(cast("list[Any]", value))
+    return items if length is None or len(items) == length else None
+
+
+def _record(record: Any, number: int) -> tuple[InstructionKind, dict[str, Any], list[str]]:
+    parts = _list_of(record, 3)
+    outputs = None if parts is None else _list_of(parts[2])
+    if parts is None or outputs is None or not isinstance(parts[0], str) or not isinstance(parts[1], dict):
+        raise _unreadable(f"instruction {number} is not a kind, its arguments and its outputs")
+    kind = InstructionKind.get(parts[0])
+    arguments = cast("dict[str, Any]", parts[1])
+    for key in arguments:
+        if key not in kind.parameters:
+            raise _unreadable(f"{kind.method} has no argument {key!r}")
+    for parameter in kind.parameters:
+        spec = kind.signature.parameters[parameter]
+        if spec.default is spec.empty and parameter not in arguments:
+            raise _unreadable(f"{kind.method} needs the argument {parameter}")
+    return kind, arguments, [str(output) for output in outputs]
+
+
+def _decode(value: Any, variables: dict[str, Any]) -> Any:
+    if isinstance(value, list):
+        return [_decode(item, variables) for item in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    items = list(cast("dict[str, Any]", value).items())
+    if len(items) != 1:
+        raise _unreadable(f"{value!r} is no value")
+    key, body = items[0]
+    try:
+        return _tagged(key, body, variables)
+    except ScheduleError:
+        raise
+    except (TypeError, ValueError, KeyError) as error:
+        raise _unreadable(f"{key}: {error}") from None
+
+
+def _tagged(key: str, body: Any, variables: dict[str, Any]) -> Any:
+    match key:
+        case "rv":
+            if body not in variables:
+                raise _unreadable(f"no instruction gives {body!r}")
+            return variables[body]
+        case "float":
+            return float(body)
+        case "tuple":
+            return tuple(_decode(item, variables) for item in body)
+        case "dict":
+            return {_decode(k, variables): _decode(v, variables) for k, v in body}
+        case "node":
+            return load_json(json.dumps(body))
+        case "expr":
+            expr: PrimExpr = load_json(json.dumps(body))
+            for var in free_vars(expr):
+                if var.name not in variables:
+                    raise _unreadable(f"no instruction gives {var.name!r}")
+            return substitute(expr, {var: variables[var.name] for var in free_vars(expr)})
+        case _:
+            raise _unreadable(f"{key!r} is no kind of value")
+
+
+def _unreadable(reason: str) -> ScheduleError:
+    return ScheduleError(TRACE, f"this is no saved trace: {reason}", hint="save it again with Trace.as_json")
+
+
+__all__ = ["read_json", "write_json"]
