@@ -125,7 +125,7 @@ def _stores(stmt: Stmt, where: str) -> dict[Buffer, tuple[Values, PrimExpr]]:
         stmt = stmt.body
     result: dict[Buffer, tuple[Values, PrimExpr]] = {}
     for part in stmt.seq if isinstance(stmt, SeqStmt) else (stmt,):
-        if not isinstance(part, BufferStore) or part.buffer in result:
+        if not isinstance(part, BufferStore) or part.predicate is not None or part.buffer in result:
             raise NoCombination(f"{where} is more than one store into each result")
         if any(load.buffer in result for load in _loads(part.value)):
             raise NoCombination(f"{where} reads a result that it has just stored")

@@ -113,6 +113,7 @@ class _Matcher:
             case For(), For():
                 self.loop(body, description)
             case BufferStore(), BufferStore():
+                _require_whole(body, description)
                 self.access(body.buffer, body.indices, description.buffer, description.indices)
                 self.expr(body.value, description.value)
             case SeqStmt(first), SeqStmt(second):
@@ -173,6 +174,7 @@ class _Matcher:
                 return
             raise _different(body, description)
         if isinstance(body, BufferLoad) and isinstance(description, BufferLoad):
+            _require_whole(body, description)
             self.access(body.buffer, body.indices, description.buffer, description.indices)
         elif isinstance(body, Var) and isinstance(description, Var):
             if self.values.get(description) is not body:
@@ -293,6 +295,12 @@ class _Matcher:
 
 
 _MIRROR: Final = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}
+
+
+def _require_whole(*accesses: BufferLoad | BufferStore) -> None:
+    for access in accesses:
+        if access.predicate is not None:
+            raise Mismatch(f"the access {_text(access.buffer, access.indices)} is of some lanes only")
 
 
 def _is_index_dtype(expr: PrimExpr) -> bool:

@@ -378,14 +378,16 @@ class _Redirect(StmtExprMutator):
     def visit_BufferLoad(self, node: BufferLoad) -> Any:
         made = self.visit_children(node)
         part = self.buffers.get(node.buffer)
-        return made if part is None else BufferLoad(part, _inserted(made.indices, self.axis, self.position))
+        if part is None:
+            return made
+        return made.replace(buffer=part, indices=_inserted(made.indices, self.axis, self.position))
 
     def visit_BufferStore(self, node: BufferStore) -> Any:
         made = self.visit_children(node)
         part = self.buffers.get(node.buffer)
         if part is None:
             return made
-        return BufferStore(part, made.value, _inserted(made.indices, self.axis, self.position))
+        return made.replace(buffer=part, indices=_inserted(made.indices, self.axis, self.position))
 
 
 __all__ = ["rfactor"]
