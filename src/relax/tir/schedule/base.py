@@ -7,8 +7,8 @@
         sch.state.replace(node, node.replace(kind=ForKind.PARALLEL), loop.function)
 
 Random integers among the arguments arrive as their values. A primitive that raises leaves the program as it was. What
-one primitive does by calling others is one instruction of the trace. A primitive that samples sets `decision`; one that is
-given what a saved trace cannot hold, such as a Buffer or ``lambda *indices: …``, sets its form for the trace in `recorded`.
+one primitive does by calling others is one instruction of the trace. A primitive that samples sets `decision`; one that
+is given what a saved trace cannot hold, a Buffer or ``lambda *indices: …``, sets its form for the trace in `recorded`.
 """
 
 from __future__ import annotations
