@@ -131,19 +131,26 @@ def test_the_outer_loop_of_a_triangle(parse, check):
     check(parse(TRIANGLE), lambda sch: sch.split(sch.get_loops(sch.get_block("A"))[0], [3, None]))
 
 
-def test_symbolic_factors(parse, same_values):
-    """A size of the function is a factor; such a trace is replayed, but not saved."""
-    func = parse(ELEMENTWISE)
-    sch = Schedule(func, debug_mask="all")
-    (loop,) = sch.get_loops(sch.get_block("B"))
-    n = sch.get(loop).extent
-    sch.split(loop, [None, n // 4 + 1])
-    same_values(func, sch.mod["main"])
-    other = Schedule(func)
+def test_symbolic_factors(parse, check):
+    """A size of the function in a factor is asked for by its name where the trace is replayed."""
+
+    def steps(sch):
+        (loop,) = sch.get_loops(sch.get_block("B"))
+        v = sch.sample_categorical([3, 4], [0.5, 0.5], decision=1)
+        assert sch.get(loop).extent is sch.get_size("n")
+        sch.split(loop, [None, sch.get_size("n") // 4 + v])
+        assert str(sch.trace).endswith('factors=[None, sch.get_size("n") // 4 + v2.astype("int64")])\n')
+
+    check(parse(ELEMENTWISE), steps)
+
+
+def test_symbolic_factors_on_another_function(parse, same_values):
+    sch, other = Schedule(parse(ELEMENTWISE)), Schedule(parse(ELEMENTWISE))
+    split_by(None, sch.get_size("n") // 4 + 1)(sch)
     sch.trace.apply_to_schedule(other)
-    assert other.mod["main"].script() == sch.mod["main"].script()
-    with pytest.raises(tir.ScheduleError, match="mentions n, which no instruction of the trace gave"):
-        str(sch.trace)
+    same_values(parse(ELEMENTWISE), other.mod["main"])
+    with pytest.raises(tir.ScheduleError, match="there is no size of the name 'n' in the module"):
+        sch.trace.apply_to_schedule(Schedule(parse(STATIC)))
 
 
 def test_around_several_and_nested_blocks(parse, check):

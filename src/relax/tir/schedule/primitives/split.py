@@ -24,8 +24,7 @@ from ....prim.intrin import ceildiv, floormod
 from ...functor import substitute
 from ...statements import conjunction, conjuncts
 from ...stmt import BlockRealize, BufferStore, Evaluate, For, Precondition, Stmt, While
-from ...usage import shape_vars_bound_by
-from ..base import ScheduleBase, primitive, require_loop
+from ..base import ScheduleBase, primitive, require_loop, sizes_of
 from ..conditions import analyzer_at
 from ..error import ARGUMENT, STRUCTURE, ScheduleError
 from ..rv import ExprRV, LoopRV
@@ -116,9 +115,7 @@ def require_factors(factors: Any) -> None:
 def require_in_scope(sch: ScheduleBase, loop: LoopRV, factors: Sequence[Any]) -> None:
     """Raise if a factor mentions a variable that has no value where the loop stands."""
     func = sch.state.func(loop.function)
-    present: set[Var] = set(func.params)
-    for buffer in func.buffer_map.values():
-        present.update(shape_vars_bound_by(buffer))
+    present: set[Var] = set(sizes_of(func))
     for stmt in sch.state.ancestors(loop):
         bound = [stmt.loop_var] if isinstance(stmt, For) else [v.var for v in stmt.block.iter_vars]
         present.update(bound)
