@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import (
     analysis,
+    arith,
     codegen,
     expr,
     expr_functor,
@@ -110,6 +111,7 @@ __all__ = [
     "Var",
     "VarBinding",
     "analysis",
+    "arith",
     "build",
     "call_dps_packed",
     "call_pure_packed",

@@ -58,6 +58,17 @@ def test_unknown(body, message, line, hint):
     assert (found.code, found.message, found.span.line, found.hint) == ("E5910", message, line, hint)
 
 
+def test_storage_of_other_machines():
+    body = '    C = T.allocate((4,), scope="{}")\n    C[0] = T.float32(1)\n    A[0] = C[0]'
+    with pytest.raises(DiagnosticError) as caught:
+        codegen.build_module({"f": from_source(HEAD + body.format("shared.dyn"))})
+    (refused,) = caught.value.diagnostics
+    assert refused.code == "E5911"
+    assert refused.message == "buffer C is allocated in scope 'shared.dyn', which a CPU does not have"
+    assert refused.hint == 'allocate it in scope "global" or "local"'
+    codegen.build_module({"f": from_source(HEAD + body.format("local"))})
+
+
 UNLOWERED = {
     "a block": (
         '    with T.block("B"):\n        A[0] = T.float32(1)',

@@ -217,7 +217,7 @@ BROKEN = {
 def test_a_broken_helper_is_not_missed(kernels, monkeypatch, how):
     sources, machine = texts(kernels)
     alone = parallel.emit_objects(sources, machine, 1)
-    monkeypatch.setattr(parallel, "_START", BROKEN[how])
+    monkeypatch.setattr(parallel, "START", BROKEN[how])
     monkeypatch.setattr(parallel, "PATIENCE", 1.0)
     if how == "it cannot be started":
         monkeypatch.setattr(sys, "executable", "/nowhere/python3")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+import subprocess
 import sys
 import types
 from typing import Any
@@ -204,3 +205,9 @@ def test_two_classes_of_one_name_in_a_room_are_refused(monkeypatch):
         define("relax.testing.two")
     define("elsewhere.one")
     define("elsewhere.two")
+
+
+def test_a_program_of_lower_rooms_prints_as_script():
+    program = "from relax import prim; print(repr(prim.Var('n', 'int64') + 1))"
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert printed.stdout == "n + 1\n"

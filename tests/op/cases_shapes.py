@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from op_harness import FLOATS, INTS, NUMBERS, Case, Random, Sizes
 
+from relax import tir
+
 rng = Random(3)
 EVERY = (*NUMBERS, "bool", "float8_e4m3fn", "int4", "float4_e2m1fn")
 
@@ -202,11 +204,15 @@ MAPS = [
     ((3,), lambda i: (0, i)),
     ((5,), lambda i: (i % 4 * 2 + i // 4,)),
     ((0, 3), lambda i, j: (i // 2, j, i % 2)),
+    ((6,), lambda i: ((i + 1) // 4, (i + 1) % 4)),
+    ((4, 3), lambda i, j: ((i * 3 + j) // 6, (i * 3 + j) % 6)),
 ]
 CASES += [
     Case("relax.layout_transform", [x(*shape)], {"index_map": index_map, "pad_value": pad}, fixed=(3, 5))
-    for (shape, index_map), pad in zip(MAPS, (None, 7, -1.5, None, 0, 2, 1, None), strict=True)
+    for (shape, index_map), pad in zip(MAPS, (None, 7, -1.5, None, 0, 2, 1, None, 3, None), strict=True)
 ]
+BLOCKED = tir.bijective_layout("NCHW", "NCHW4c").to_index_map()
+CASES += [Case("relax.layout_transform", [x(1, 6, 2, 2)], {"index_map": BLOCKED})]
 CASES += [Case("relax.layout_transform", [x(3, dtype="bool")], {"index_map": lambda i: (i // 2, i % 2)})]
 
 # --------------------------------------------------------------------------------------------- collapse_sum

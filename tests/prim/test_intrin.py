@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from relax.ir import GlobalVar, Op
-from relax.prim import And, Call, FloatImm, IntImm, Not, Or, SizeVar, Var, const, evaluate, intrin
+from relax.prim import And, Call, FloatImm, IntImm, Not, Or, SizeVar, Var, const, evaluate, intrin, prove
 from relax.tir import decl_buffer
 
 x = Var("x", "float32")
@@ -105,6 +105,10 @@ def test_abs():
 
 def test_bits():
     assert intrin.popcount(const(-1, "int8")).value == 8
+    assert intrin.popcount(const(-1, "int2")).value == -2  # what two bits make of 2
+    narrow = Var("narrow", "int2")
+    assert evaluate(intrin.popcount(narrow), {narrow: -1}) == -2
+    assert prove(intrin.popcount(narrow) >= 0) is None
     assert intrin.clz(const(1, "int64")).value == 63
     assert intrin.clz(n).dtype == "int32"
     assert evaluate(intrin.popcount(i), {i: -1}) == 32

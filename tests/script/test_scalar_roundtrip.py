@@ -12,7 +12,7 @@ from relax.ir import DataType, assert_structural_equal
 from relax.prim import expr as nodes
 from relax.script import from_source
 from relax.script import tir as T
-from relax.tir.buffer import Broadcast, BufferLoad, Ramp, decl_buffer
+from relax.tir.buffer import Broadcast, BufferLoad, Ramp, Shuffle, decl_buffer
 from relax.tir.stmt import Evaluate, PrimFunc
 
 INTS = ("int8", "int32", "int64", "uint8", "uint32")
@@ -166,13 +166,20 @@ p, q = PARAMS["bool"]
         (T.call_extern("float32", "powf", x, y), 'T.call_extern("float32", "powf", float32_0, float32_1)'),
         (Ramp(i, 1, 4), "T.Ramp(int32_0, 1, 4)"),
         (Broadcast(x, 4), "T.Broadcast(float32_0, 4)"),
-        (BufferLoad(BUFFERS["float32"], (Ramp(0, 1, 4), 2)), None),
+        (
+            BufferLoad(BUFFERS["float32"], (Ramp(0, 1, 4), Broadcast(2, 4))),
+            "buf_float32[T.Ramp(0, 1, 4), T.Broadcast(2, 4)]",
+        ),
+        (
+            BufferLoad(BUFFERS["float32"], (i, Ramp(0, 1, 4)), Broadcast(p, 4)),
+            "buf_float32.vload([int32_0, T.Ramp(0, 1, 4)], predicate=T.Broadcast(bool_0, 4))",
+        ),
+        (Shuffle([x, Broadcast(y, 2)], [2, 0]), "T.Shuffle([float32_0, T.Broadcast(float32_1, 2)], [2, 0])"),
+        (T.fma(x, y, 1.0), "T.fma(float32_0, float32_1, T.float32(1.0))"),
     ],
 )  # fmt: skip
 def test_text(expr, text):
-    printed = same_again(expr) if text is not None else None
-    if printed is None:
-        return
+    printed = same_again(expr)
     assert printed.removeprefix("T.evaluate(").removesuffix(")" * printed.startswith("T.evaluate(")) == text
 
 

@@ -163,7 +163,7 @@ def test_vectorized_strided_and_gathered():
         assert not nodes(lowered, tir.For)
 
 
-def test_vectorized_falls_back_to_a_serial_loop():
+def test_vectorized_branches_are_masks_and_one_place_is_a_serial_loop():
     a, b = tir.decl_buffer((64,), name="A"), tir.decl_buffer((64,), name="B")
     pa, pb = tir.Var("a", "handle"), tir.Var("b", "handle")
     bodies = [
@@ -177,7 +177,9 @@ def test_vectorized_falls_back_to_a_serial_loop():
     for body in bodies:
         func = tir.PrimFunc((pa, pb), loop_over(ForKind.VECTORIZED, 8, body), buffer_map={pa: a, pb: b})
         lowered = check(func, np.random.rand(64).astype("float32"), np.zeros(64, "float32"))
-        assert [loop.kind for loop in nodes(lowered, tir.For)] == [ForKind.SERIAL]
+        one_place = body is bodies[1]
+        assert [loop.kind for loop in nodes(lowered, tir.For)] == [ForKind.SERIAL] * one_place
+        assert bool(nodes(lowered, tir.Ramp)) != one_place
 
 
 def test_vectorized_let_and_inner_loop():

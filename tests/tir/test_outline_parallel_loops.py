@@ -12,7 +12,7 @@ from relax.ir import IRModule, assert_structural_equal
 from relax.script import from_source
 from relax.target import Target
 from relax.tir import interpret
-from relax.tir.transform import OutlineParallelLoops, lower
+from relax.tir.transform import NOT_PARALLEL, OutlineParallelLoops, lower
 
 
 def module(text):
@@ -166,18 +166,20 @@ def test_strides_are_passed():
 
 DECLINES = {
     "it does not start at 0": ("i in T.parallel(1, 8)", "A[i] = A[i] + T.float32(1)", ""),
-    "it has annotations": ('i in T.parallel(8, annotations={"wish": 1})', "A[i] = A[i] + T.float32(1)", ""),
-    "a size is read from memory": (
+    "": ('i in T.parallel(8, annotations={"wish": 1})', "A[i] = A[i] + T.float32(1)", ""),
+    "a size of buffer V is read from memory": (
         "i in T.parallel(8)",
         "V[i] = T.float32(1)",
         'V = T.decl_buffer((T.Cast("int64", N[0]),), data=A.data)',
     ),
-    "a buffer has an offset": ("i in T.parallel(8)", "O[i] = T.float32(1)", ""),
+    "buffer O has an offset": ("i in T.parallel(8)", "O[i] = T.float32(1)", ""),
 }
 
 
-@pytest.mark.parametrize("loop, body, before", DECLINES.values(), ids=DECLINES)
-def test_a_loop_stays_serial_if(loop, body, before):
+@pytest.mark.parametrize("reason", DECLINES)
+def test_a_loop_stays_serial_and_says_why(reason):
+    """A loop with annotations keeps them: code generation refuses those that no pass has read."""
+    loop, body, before = DECLINES[reason]
     after = OutlineParallelLoops()(
         module(f"""
 @I.ir_module
@@ -192,8 +194,9 @@ class Module:
 """)
     )
     assert names(after) == ["main"]
-    (loop,) = loops(after["main"])
-    assert loop.kind is tir.ForKind.SERIAL
+    (serial,) = loops(after["main"])
+    assert serial.kind is tir.ForKind.SERIAL
+    assert serial.annotations == ({NOT_PARALLEL: reason} if reason else {"wish": 1})
 
 
 def loops(func):
@@ -210,7 +213,9 @@ def test_a_let_bound_pointer_is_not_passed():
     body = tir.LetStmt(pointer, tir.address_of(a[0]), tir.DeclBuffer(view, loop))
     after = OutlineParallelLoops()(IRModule({"main": tir.PrimFunc((handle,), body, buffer_map={handle: a})}))
     assert names(after) == ["main"]
-    assert loops(after["main"])[0].kind is tir.ForKind.SERIAL
+    (serial,) = loops(after["main"])
+    assert serial.kind is tir.ForKind.SERIAL
+    assert serial.annotations == {NOT_PARALLEL: "the pointer q is neither a parameter nor an allocation"}
 
 
 def test_a_bare_pointer_that_is_a_parameter_is_passed():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from relax import tir
@@ -316,12 +317,20 @@ def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), x: T.float32
 @T.prim_func
 def f(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), x: T.float32, n: T.int32):
     B[T.Ramp(0 * 2 + n, 1 * 2, 4)] = T.Max(A[T.Ramp(0 + 4, 1, 4)], T.Broadcast(x, 4)) * T.Broadcast(T.Cast("float32", n), 4)
-    for i in range(n):
-        B[i] = A[i]
+    for i in range(n // 16):
+        B[T.Ramp(i * 16, 1, 16)] = A[T.Ramp(i * 16, 1, 16)]
+    if n > 0 and n % 16 > 0:
+        B.vstore(
+            [T.Ramp(n // 16 * 16, 1, 16)],
+            A.vload([T.Ramp(n // 16 * 16, 1, 16)], predicate=T.Ramp(n // 16 * 16, 1, 16) < T.Broadcast(n, 16)),
+            predicate=T.Ramp(n // 16 * 16, 1, 16) < T.Broadcast(n, 16),
+        )
     for j in range(3):
         if j < n:
             B[T.Ramp(j * 4 + 0, 1, 4)] = T.Select(
-                A[T.Ramp(0, 1, 4)] > T.Broadcast(x, 4), T.exp(A[T.Ramp(0, 1, 4)]), T.Broadcast(x, 4)
+                A[T.Ramp(0, 1, 4)] > T.Broadcast(x, 4),
+                T.exp(A.vload([T.Ramp(0, 1, 4)], predicate=A[T.Ramp(0, 1, 4)] > T.Broadcast(x, 4))),
+                T.Broadcast(x, 4),
             )
     if n > 3:
         A[0] = T.float32(2)
@@ -370,6 +379,21 @@ def test_pass(parse, name):
     assert run(module) is module  # nothing is left to do, and the module is the same object
 
 
+@pytest.mark.parametrize(
+    "condition", [lambda i, first: i < 5, lambda i, first: i - first < 3, lambda i, first: i > first + 10]
+)
+def test_a_loop_up_to_the_last_number_of_its_dtype(condition):
+    """The end of its range is no int32; taken for one, it would be below the start."""
+    a, p = tir.decl_buffer((16,), "int32", name="A"), tir.Var("a", "handle")
+    i, first = tir.Var("i", "int32"), 2**31 - 16
+    branch = tir.IfThenElse(condition(i, first), tir.BufferStore(a, 1, (i - first,)))
+    func = tir.PrimFunc((p,), tir.For(i, first, 16, "serial", branch), buffer_map={p: a})
+    arrays = [np.zeros(16, "int32"), np.zeros(16, "int32")]
+    tir.interpret(func, arrays[0])
+    tir.interpret(transform.Simplify()(IRModule({"f": func}))["f"], arrays[1])
+    np.testing.assert_array_equal(*arrays)
+
+
 def test_steps_out_of_order_are_refused(parse):
     func = parse(CASES["LowerInitBlock-0"][1])
     with pytest.raises(DiagnosticError, match="E5011.*block B still has an init"):
@@ -412,6 +436,29 @@ def f(A: T.Buffer((8, 8), "float32")):
     )
     with pytest.raises(DiagnosticError, match="E5010.*the pointer of the view S is handed on"):
         transform.lower(func)
+
+
+def test_the_pointer_of_a_view_with_an_offset_is_that_of_the_buffer_behind(parse):
+    func = parse(
+        """
+@T.prim_func
+def f(A: T.Buffer((8, 8), "float32"), k: T.int64):
+    with T.block("B"):
+        S = T.match_buffer(A[k, 2:6], (4,), offset_factor=1)
+        T.evaluate(T.call_extern("int32", "fill", S.access_ptr("w", offset=1)))
+"""
+    )
+    lowered = transform.lower(func)
+    assert "T.match_buffer(A[" not in lowered.script()
+
+    def fill(memory):
+        memory[:2] = 7
+        return 0
+
+    for program in (func, lowered):
+        array = np.zeros((8, 8), "float32")
+        tir.interpret(program, array, 5, externs={"fill": fill})
+        assert np.argwhere(array == 7).tolist() == [[5, 3], [5, 4]]
 
 
 def test_lowering_is_shared_work():

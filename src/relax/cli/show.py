@@ -1,4 +1,4 @@
-"""``relax show``: a model as text, or its dataflow as a picture."""
+"""``relax show``: a model as text, its dataflow as a picture, or the loops of its kernels with their machine code."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from ..codegen import explain
 from ..expr import Function
 from ..ir import IRModule
 from ..script.highlight import print_highlighted
@@ -24,6 +25,7 @@ EXAMPLES = """
   relax show model.onnx
   relax show model.py --pipeline graph --function main   after some passes, one function
   relax show model.onnx --graph model.html               a picture of the dataflow
+  relax show model.py --machine loops.html               what the machine code of each loop does
   relax show model.relax                                 the instructions of an executable
 """
 
@@ -38,13 +40,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--graph", metavar="FILE", type=Path, help="write a picture of the dataflow to an HTML file"
     )
+    parser.add_argument(
+        "--machine",
+        metavar="FILE",
+        type=Path,
+        help="write what the machine code of each loop does to an HTML file",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Do what the arguments ask; the exit status."""
     model: Path = options.model
     if model.suffix == ".relax":
-        if options.graph or options.function or options.pipeline:
+        if options.graph or options.machine or options.function or options.pipeline:
             hint = "give the model it was compiled from"
             raise failure(
                 UNSUITABLE, f"{model} is an executable; it can only be printed as a whole", hint=hint
@@ -52,10 +60,12 @@ def run(options: argparse.Namespace) -> int:
         print_highlighted(read_executable(model).as_text().rstrip("\n"))
         return SUCCESS
     mod = read_module(model, once(options.shape, "--shape"), options.entry)
-    if options.pipeline is not None:
-        mod = get_pipeline(options.pipeline)(mod)
+    if options.pipeline is not None or options.machine is not None:
+        mod = get_pipeline(options.pipeline or "default")(mod)
     if options.function is not None:
         mod = _only(mod, options.function)
+    if options.machine is not None:
+        return _show_machine_code(mod, options.machine)
     if options.graph is None:
         print_highlighted(mod.script())
         return SUCCESS
@@ -66,6 +76,16 @@ def run(options: argparse.Namespace) -> int:
         options.graph.write_text(graph_page(model.name, graphs), encoding="utf-8")
     nodes = sum(len(graph.nodes) for graph in graphs)
     sys.stdout.write(f"{options.graph}: {nodes} nodes in {len(graphs)} graph{'s' * (len(graphs) != 1)}\n")
+    return SUCCESS
+
+
+def _show_machine_code(mod: IRModule, page: Path) -> int:
+    """Write the page about the loops of the kernels."""
+    with progress("compiling the kernels"):
+        explanation = explain(mod)
+        explanation.save(page)
+    kernels = len({report.function for report in explanation.loops})
+    sys.stdout.write(f"{page}: the loops of {kernels} kernel{'s' * (kernels != 1)}\n")
     return SUCCESS
 
 

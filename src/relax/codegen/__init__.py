@@ -25,6 +25,7 @@ from .build import (
     statistics,
 )
 from .evaluate import CompiledKernels, executes
+from .explanation import Explanation, LoopReport, explain
 from .host import resolve
 from .wrapper import symbol_name
 
@@ -33,11 +34,14 @@ __all__ = [
     "CompiledFunction",
     "CompiledKernels",
     "CompiledModule",
+    "Explanation",
+    "LoopReport",
     "build_module",
     "cache",
     "compile_count",
     "compile_module",
     "executes",
+    "explain",
     "resolve",
     "statistics",
     "symbol_name",

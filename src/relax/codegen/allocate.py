@@ -1,5 +1,7 @@
 """Storage of a function's own: on the stack if small and of known size, else from the heap.
 
+A buffer of scope "local" is a tile: once its indices are constants, its elements live in registers.
+
 Heap storage is aligned to 64 bytes and given back on every way out, errors included. A dimension that is no size, or
 more bytes than can be counted, is an error before anything is asked for.
 """
@@ -38,6 +40,7 @@ def allocate(cx: Context, buffer: Buffer) -> Generator[None]:
         cx.stack_bytes += size
         elements = max(size // _element_bytes(buffer), 1)
         pointer, bytes_ = cx.b.alloca(f"[{elements} x {memory_element(buffer.dtype)}]", _ALIGNMENT), size
+        cx.b.module.in_order |= buffer.scope == "local"
     else:
         pointer, bytes_ = _from_heap(cx, buffer)
         cx.error_label = cx.b.label("release")

@@ -15,12 +15,13 @@ from ..ir import BaseFunc, Diagnostic, DiagnosticError, IRModule
 from ..runtime.archive import write_archive
 from ..runtime.native import NativeLibrary, load_object
 from ..runtime.tensor import tensor_of_numpy
+from ..runtime.threads import LAUNCH
 from ..target import Target
 from ..tir import PrimFunc, lower
 from . import worker
 from .host import resolve
 from .module import KernelText, kernel_texts
-from .object import compiled_objects, machine_of, support_object
+from .object import compiled_objects, machine_of, pool_object, support_object
 from .wrapper import symbol_name
 
 
@@ -67,6 +68,8 @@ def _compile(kernels: Sequence[KernelText], target: Target, jobs: int | None = N
     objects, compiled = compiled_objects(kernels, target, jobs)
     support = support_object(machine_of(target))
     units = [(data, kernel.names, kernel.messages) for kernel, data in zip(kernels, objects, strict=True)]
+    if any(LAUNCH in kernel.text for kernel in kernels):
+        units.append((pool_object(machine_of(target)), (), ()))
     data = write_archive([(support, (), ()), *units])
     with _lock:
         statistics.modules += 1

@@ -28,6 +28,8 @@ class ModuleBuilder:
         self._attributes: dict[str, int] = {}
         self._messages: list[tuple[str, str]] = []
         self._message_numbers: dict[tuple[str, str], int] = {}
+        self.in_order = False
+        """True if LLVM is to keep the order of instructions: the code has tiles in registers (see `worker`)."""
 
     @property
     def messages(self) -> tuple[str, ...]:
@@ -141,17 +143,19 @@ class FunctionBuilder:
         self._count = 0
         self.block = "entry"
         self.terminated = False
+        self.mark = ""
+        """The end of every instruction: the mark of the loop that it is part of, when loops are marked."""
 
     def op(self, text: str) -> Operand:
         """An instruction with a result."""
         self._count += 1
         name = f"%v{self._count}"
-        self._lines.append(f"  {name} = {text}")
+        self._lines.append(f"  {name} = {text}{self.mark}")
         return name
 
     def do(self, text: str) -> None:
         """An instruction without a result."""
-        self._lines.append(f"  {text}")
+        self._lines.append(f"  {text}{self.mark}")
 
     def alloca(self, type_: str, align: int) -> Operand:
         """Space on the stack, reserved at the function's entry."""
@@ -173,7 +177,7 @@ class FunctionBuilder:
 
     def end(self, text: str) -> None:
         """End the block by a terminator."""
-        self._lines.append(f"  {text}")
+        self._lines.append(f"  {text}{self.mark}")
         self.terminated = True
 
     def branch(self, label: str) -> None:

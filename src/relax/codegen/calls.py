@@ -6,6 +6,8 @@ sizes bind the callee's variables, and what must agree is compared.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..ir import GlobalVar, Node, walk
 from ..prim import Call, PrimExpr, Var, free_vars
 from ..runtime.limits import DIMENSION_LIMIT
@@ -25,15 +27,30 @@ def inner_symbol(unit: Unit, name: str) -> str:
 
 def call_function(cx: Context, call: Call, callee: str) -> None:
     """A call of another PrimFunc, as a statement; its error is the caller's."""
+    operands = operands_of(cx, call, callee)
+    if operands is None:
+        return
+    status = cx.b.op(f"call i32 {inner_symbol(cx.unit, callee)}({', '.join(operands)})")
+    cx.forget()
+    cx.leave_unless_zero(status)
+
+
+def operands_of(
+    cx: Context, call: Call, callee: str, inside: Callable[[], None] | None = None
+) -> list[str] | None:
+    """The operands of a call, with their types; None if the call was reported as wrong.
+
+    `inside` is called in a context in which the callee's scalars and sizes have their values.
+    """
     func = cx.unit.functions.get(callee)
     if func is None:
         cx.report("E5903", f"the function {callee} is not in the module being compiled", call)
-        return
+        return None
     if len(call.args) != len(func.params):
         cx.report(
             "E5903", f"a call of {callee} has {len(call.args)} arguments, expected {len(func.params)}", call
         )
-        return
+        return None
     known = signature(cx.unit, callee, func)
     places: dict[int, Storage] = {}
     scalars: dict[Var, Val] = {}
@@ -45,7 +62,7 @@ def call_function(cx: Context, call: Call, callee: str) -> None:
                     f"{callee}: parameter {param.name} is viewed as a buffer, and its argument is a pointer"
                 )
                 cx.report("E5903", f"{message} that no parameter is", call, _MATCHED.format(param.name))
-                return
+                return None
             value = scalars[param] = cx.value(arg)
             if param.nonnegative and not cx.facts.nonnegative(arg):
                 who = f"call of {escaped(callee)}: argument {escaped(param.name)}"
@@ -57,16 +74,16 @@ def call_function(cx: Context, call: Call, callee: str) -> None:
             continue
         storage = _storage_of_argument(cx, callee, buffer, arg)
         if storage is None:
-            return
+            return None
         _require_aligned(cx, callee, buffer, storage)
         places[i] = storage
         operands.append(f"ptr {storage.pointer}")
     with cx.elsewhere():
         cx.vars.update(scalars)
         operands += _sizes(cx, callee, known, places)
-    status = cx.b.op(f"call i32 {inner_symbol(cx.unit, callee)}({', '.join(operands)})")
-    cx.forget()
-    cx.leave_unless_zero(status)
+        if inside is not None:
+            inside()
+    return operands
 
 
 _MATCHED = "match it to a buffer in the function: T.match_buffer({}, shape)"

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from ..ir import DataType, Diagnostic, DiagnosticError, Span
 from ..prim import IntImm, PrimExpr, Var
 from ..target import Target
-from ..tir import Buffer, PrimFunc
+from ..tir import Buffer, For, PrimFunc, While
 from .builder import FunctionBuilder, ModuleBuilder, Operand
 from .facts import Knowledge
 from .floats import SmallFloats
@@ -48,6 +48,15 @@ class Memory:
     size: Val | None
 
 
+@dataclass(frozen=True, slots=True)
+class MarkedLoop:
+    """A loop whose instructions are marked by its number: its function, and the number of the loop around it."""
+
+    function: str
+    loop: For | While
+    parent: int | None
+
+
 @dataclass
 class Unit:
     """One LLVM module under construction: PrimFuncs that call each other."""
@@ -59,6 +68,8 @@ class Unit:
     symbols: frozenset[str] = frozenset()
     """Symbols by which all functions being compiled, also those of other LLVM modules, are known outside."""
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    loops: list[MarkedLoop] | None = None
+    """The loops in the order of writing, where their instructions are marked."""
     unbound: set[Var] = field(default_factory=set[Var])
     """Variables of signatures that nothing binds: they have been reported, their uses need not be."""
 
@@ -102,6 +113,8 @@ class Context:
         self.place: Span | None = None
         """The span of the statement being written; diagnostics about nodes without a span use it."""
         self.error_label = "error"
+        self.loop: int | None = None
+        """The number of the loop being written, where loops are marked."""
         self.stack_bytes = 0
         self.attributes = 0
         """The number of the function's attributes in LLVM."""
@@ -152,6 +165,17 @@ class Context:
         self.vars, self.wide, self.facts, self._memo, self._wide_memo = {}, {}, Knowledge(), [{}], [{}]
         yield
         self.vars, self.wide, self.facts, self._memo, self._wide_memo = hidden
+
+    @contextmanager
+    def marked(self, loop: For | While) -> Generator[None]:
+        """Write the code of a loop; where loops are marked, its instructions end in ``!dbg !loop`` and its number."""
+        loops, parent, outside = self.unit.loops, self.loop, self.b.mark
+        if loops is not None:
+            self.loop = len(loops)
+            self.b.mark = f", !dbg !loop{self.loop}"
+            loops.append(MarkedLoop(self.name, loop, parent))
+        yield
+        self.loop, self.b.mark = parent, outside
 
     @contextmanager
     def exactly(self) -> Generator[None]:

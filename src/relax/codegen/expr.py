@@ -40,14 +40,15 @@ from ..prim import (
 )
 from ..prim.traits import has_effects
 from ..runtime.rounding import round_number
-from ..tir import Broadcast, Ramp, Reduce
+from ..tir import Broadcast, Ramp, Reduce, Shuffle
 from . import division
+from .builder import vector
 from .choice import choice, either, needs_care
 from .context import Context, Rule
 from .convert import convert, rounded
 from .exact import exact
 from .formula import Val, broadcast, suffix
-from .types import element_type, is_small_float
+from .types import check_lanes, element_type, is_small_float
 
 # ------------------------------------------------------------------------------------ arithmetic
 
@@ -173,6 +174,35 @@ def _broadcast(cx: Context, expr: PrimExpr) -> Val:
     return broadcast(cx.value(expr.value), expr.lanes)
 
 
+def _shuffle(cx: Context, expr: PrimExpr) -> Val:
+    expr = cast(Shuffle, expr)
+    chosen = [index.value for index in expr.indices]
+    check_lanes(expr.dtype)
+    parts = [cx.value(vector) for vector in expr.vectors]
+    places = [(part, lane) for part in parts for lane in range(part.lanes)]
+    if len(chosen) == 1:
+        return _one_lane(*places[chosen[0]])
+    if len(parts) <= 2 and all(part.lanes == parts[0].lanes > 1 for part in parts):
+        a, b = parts[0], parts[-1]
+        lanes = ", ".join(f"i32 {i}" for i in chosen)
+        mask = f"<{len(chosen)} x i32> <{lanes}>"
+        text = f"shufflevector {a.full_type} {a.ref}, {b.full_type} {b.ref}, {mask}"
+        return Val(cx.b, a.type, len(chosen), cx.b.op(text))
+    result, type_ = "poison", vector(parts[0].type, len(chosen))
+    for at, index in enumerate(chosen):
+        one = _one_lane(*places[index])
+        result = cx.b.op(f"insertelement {type_} {result}, {one.type} {one.ref}, i64 {at}")
+    return Val(cx.b, parts[0].type, len(chosen), result)
+
+
+def _one_lane(value: Val, lane: int) -> Val:
+    if value.lanes == 1:
+        return value
+    return Val(
+        value.b, value.type, 1, value.b.op(f"extractelement {value.full_type} {value.ref}, i64 {lane}")
+    )
+
+
 def _string(cx: Context, expr: PrimExpr) -> Val:
     return Val(cx.b, "ptr", 1, cx.b.module.string(cast(StringImm, expr).value))
 
@@ -190,5 +220,5 @@ RULES: Final[dict[type, Rule]] = {
     **dict.fromkeys((Add, Sub, Mul, Div, Mod, FloorDiv, FloorMod, Min, Max), _binary),
     **dict.fromkeys((EQ, NE, LT, LE, GT, GE), _compare),
     And: _logic, Or: _logic, Not: _not, Select: _select, Let: _let, FloatImm: _float_constant, Cast: _cast,
-    Ramp: _ramp, Broadcast: _broadcast, StringImm: _string, Reduce: _reduce,
+    Ramp: _ramp, Broadcast: _broadcast, Shuffle: _shuffle, StringImm: _string, Reduce: _reduce,
 }  # fmt: skip

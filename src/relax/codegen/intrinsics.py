@@ -14,6 +14,7 @@ from typing import Final, cast
 
 from ..ir import GlobalVar
 from ..prim import Call, IntImm, PrimExpr, StringImm, Var
+from ..prim.instructions import REDUCTIONS
 from ..tir import BufferLoad
 from ..tir.buffer import zero_of
 from . import math
@@ -21,9 +22,10 @@ from .builder import FunctionBuilder, vector
 from .choice import choice
 from .context import Context, Rule
 from .convert import rounded
+from .expr import nan_extremum
 from .formula import Val, suffix
 from .index import index
-from .memory import element_pointer, from_memory, to_memory
+from .memory import any_pointer, element_pointer, from_memory, to_memory
 from .types import (
     element_type,
     is_small_float,
@@ -306,6 +308,50 @@ def _access_ptr(cx: Context, call: Call) -> Val:
     return Val(cx.b, "ptr", 1, cx.b.op(f"getelementptr {element}, ptr {data.ref}, i64 {at.ref}"))
 
 
+def _fma(cx: Context, call: Call) -> Val:
+    a, b, c = (cx.value(arg) for arg in call.args)
+    return a.intrinsic("fma", b, c)
+
+
+def _reduce(cx: Context, call: Call) -> Val:
+    """Lanes combined by halves; of conditions, by one instruction."""
+    x, kind = cx.value(call.args[0]), call.intrinsic.removeprefix("vector_reduce_")
+    if kind in ("and", "or"):
+        function = cx.b.module.intrinsic(f"llvm.vector.reduce.{kind}.v{x.lanes}i1", "i1", x.full_type)
+        return Val(x.b, "i1", 1, x.b.op(f"call i1 {function}({x.full_type} {x.ref})"))
+    while x.lanes > 1:
+        half = x.lanes // 2
+        low, high = (_part(x, start, half) for start in (0, half))
+        x = _combined(kind, low, high, call.dtype.is_uint)
+    return x
+
+
+def _combined(kind: str, a: Val, b: Val, unsigned: bool) -> Val:
+    if kind in ("add", "mul"):
+        return a + b if kind == "add" else a * b
+    if a.is_float:
+        return nan_extremum(a, b, f"{kind}imum")
+    return a.intrinsic(f"{'u' if unsigned else 's'}{kind}", b)
+
+
+def _part(x: Val, start: int, count: int) -> Val:
+    """Lanes of a vector."""
+    if count == 1:
+        return Val(x.b, x.type, 1, x.b.op(f"extractelement {x.full_type} {x.ref}, i64 {start}"))
+    lanes = ", ".join(f"i32 {i}" for i in range(start, start + count))
+    text = f"shufflevector {x.full_type} {x.ref}, {x.full_type} poison, <{count} x i32> <{lanes}>"
+    return Val(x.b, x.type, count, x.b.op(text))
+
+
+def _prefetch(cx: Context, call: Call) -> Val:
+    load = cast(BufferLoad, call.args[0])
+    rw, locality = (cast(IntImm, arg).value for arg in call.args[1:])
+    pointer = any_pointer(cx, load.buffer, load.indices)
+    function = cx.b.module.intrinsic("llvm.prefetch.p0", "void", "ptr", "i32", "i32", "i32")
+    cx.b.do(f"call void {function}(ptr {pointer}, i32 {rw}, i32 {locality}, i32 1)")
+    return cx.i64(0)
+
+
 _TABLE: Final[dict[str, Intrinsic]] = {
     **{name: _elementary(name) for name in (
         "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "tanh", "sigmoid", "erf", "erfc", "sin", "cos",
@@ -328,6 +374,7 @@ _TABLE: Final[dict[str, Intrinsic]] = {
     "bitwise_not": _bitwise_not, "shift_left": _shift(True), "shift_right": _shift(False),
     "likely": _likely, "if_then_else": _if_then_else, "reinterpret": _reinterpret,
     "call_extern": _extern(False), "call_pure_extern": _extern(True),
+    "fma": _fma, **{f"vector_reduce_{kind}": _reduce for kind in REDUCTIONS}, "prefetch": _prefetch,
     "assume": _assume, "undef": _undef, "address_of": _address_of, "tvm_access_ptr": _access_ptr,
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Attributes and annotations that code generation knows, with their meaning; others are refused.
+"""Attributes, annotations and storage scopes that code generation knows, with their meaning; others are refused.
 
 An annotation is a wish that some pass or schedule was meant to fulfil. One that reaches code generation unread would be
 dropped in silence.
@@ -10,18 +10,24 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ..tir.transform import PARALLEL_BODY, PARALLEL_RANGE
+from ..tir.transform import NOT_PARALLEL, NOT_VECTORIZED, PARALLEL_BODY, PARALLEL_RANGE
 
 FUNCTION_ATTRIBUTES: Final[Mapping[str, str]] = {
     "global_symbol": "name of the function outside of the module",
     "tir.noalias": "the memory of a parameter that is written does not overlap that of another parameter",
     "tir.is_host_func": "shape arithmetic of a Relax function: no name in messages, and overflow is an error",
+    "tir.is_scheduled": "the loops are as they shall be: schedule rules leave the function alone",
     PARALLEL_BODY: "iterations of a parallel loop of the function of this name; called by T.parallel_for only",
 }
 
 LOOP_ANNOTATIONS: Final[Mapping[str, str]] = {
     PARALLEL_RANGE: "(start, extent) of the parallel loop of which this loop runs a part",
+    NOT_PARALLEL: "the reason why a loop that was to be parallel is serial",
+    NOT_VECTORIZED: "the reason why a loop that was to be vectorised is serial",
 }
+
+SCOPES: Final = frozenset({"global", "local"})
+"""Storage scopes in which a CPU has memory; the code is the same for both."""
 
 UNKNOWN: Final = "E5910"
 LOWER_FIRST: Final = "lower the module first: relax.tir.lower(mod)"

@@ -9,7 +9,16 @@ from __future__ import annotations
 from typing import Final, cast
 
 from ..ir import DataType
-from ..prim import IntImm, PrimExpr, post_order
+from ..prim import (
+    BinaryExpr,
+    Cast,
+    IntImm,
+    Not,
+    PrimExpr,
+    Var,
+    const,
+    post_order,
+)
 from ..tir import Broadcast, Buffer, BufferLoad, BufferStore, Ramp
 from .builder import Operand, splat, vector
 from .context import Context, Rule, Storage, escaped
@@ -22,12 +31,15 @@ from .views import storage_of
 # ------------------------------------------------------------------------------------- indices
 
 
-def _checked(cx: Context, buffer: Buffer, indices: tuple[PrimExpr, ...], where: Storage) -> list[Val]:
-    """The indices in 64 bits, each within its dimension from here on."""
+def _checked(
+    cx: Context, buffer: Buffer, indices: tuple[PrimExpr, ...], where: Storage, active: _Mask | None
+) -> list[Val]:
+    """The indices in 64 bits, each within its dimension from here on, in the lanes that are active."""
     found: list[Val] = []
     for axis, (expr, size) in enumerate(zip(indices, buffer.shape, strict=True)):
-        if expr.dtype.lanes > 1:
-            found.append(_without_large_numbers(_checked_vector(cx, buffer, axis, expr, where), expr))
+        if expr.dtype.lanes > 1 or active is not None:
+            at = _checked_vector(cx, buffer, axis, expr, where, active)
+            found.append(_without_large_numbers(at, expr))
             continue
         above, below = cx.facts.in_bounds(expr, size)
         at = index(cx, expr)
@@ -71,8 +83,12 @@ def _require(cx: Context, condition: Val, buffer: Buffer, axis: int, at: Val, wh
     cx.fail_unless(condition, "IndexError", message, at, _size(cx, where, axis))
 
 
-def _checked_vector(cx: Context, buffer: Buffer, axis: int, expr: PrimExpr, where: Storage) -> Val:
+def _checked_vector(
+    cx: Context, buffer: Buffer, axis: int, expr: PrimExpr, where: Storage, active: _Mask | None
+) -> Val:
     size = buffer.shape[axis]
+    if active is not None:
+        return _checked_lanes(cx, buffer, axis, expr, where, active)
     if isinstance(expr, Ramp) and _ends_tell(cx, expr):
         ends = (expr.base, expr.base + expr.stride * (expr.lanes - 1))
         proofs = [all(cx.facts.in_bounds(end, size)) for end in ends]
@@ -93,6 +109,22 @@ def _checked_vector(cx: Context, buffer: Buffer, axis: int, expr: PrimExpr, wher
     inside = at.compare("", "ult", sizes)
     wrong = _first_lane(cx, inside)
     _require(cx, all_lanes(inside), buffer, axis, _lane(at, wrong.ref), where)
+    return at
+
+
+def _checked_lanes(
+    cx: Context, buffer: Buffer, axis: int, expr: PrimExpr, where: Storage, active: _Mask
+) -> Val:
+    """The index of each lane; those of active lanes are within the dimension."""
+    at = index(cx, expr)
+    if active.proves_inside(cx, expr, buffer.shape[axis]):
+        return at
+    lanes = active.value.lanes
+    wide = broadcast(at, lanes)
+    inside = wide.compare("", "ult", broadcast(_size(cx, where, axis), lanes))
+    fine = inside | active.value.make(f"xor {active.value.full_type} {active.value.ref}, splat (i1 true)")
+    wrong = _first_lane(cx, fine)
+    _require(cx, all_lanes(fine), buffer, axis, _lane(wide, wrong.ref), where)
     return at
 
 
@@ -119,15 +151,15 @@ def _lane(value: Val, lane: Operand) -> Val:
     return Val(value.b, value.type, 1, ref)
 
 
-def _offset(cx: Context, where: Storage, indices: list[Val], element_lanes: int) -> Val:
+def _offset(cx: Context, where: Storage, indices: list[Val], element_lanes: int, wraps: bool = False) -> Val:
     """The distance of an element from the first, in lanes; of a vector of indices, a vector.
 
-    Every index is within bounds and the buffer is in memory, so nothing overflows.
+    Every index is within bounds and the buffer is in memory, so nothing overflows; unless it `wraps`.
     """
     lanes = max((i.lanes for i in indices), default=1)
 
     def op(name: str, a: Val, b: Val) -> Val:
-        return a.make(f"{name} nsw {a.full_type} {a.ref}, {b.ref}")
+        return a.make(f"{name} {'' if wraps else 'nsw '}{a.full_type} {a.ref}, {b.ref}")
 
     total: Val | None = None
     for axis, at in enumerate(indices):
@@ -145,10 +177,56 @@ def _offset(cx: Context, where: Storage, indices: list[Val], element_lanes: int)
 # ------------------------------------------------------------------------------------- access
 
 
+class _Mask:
+    """The predicate of an access: the lanes that are read or written."""
+
+    def __init__(self, predicate: PrimExpr, value: Val) -> None:
+        self.predicate, self.value = predicate, value
+
+    def proves_inside(self, cx: Context, expr: PrimExpr, size: PrimExpr) -> bool:
+        """True if the index of every active lane is within [0, size), as far as can be proven."""
+        dtype = expr.dtype.element_of
+        lane = Var("lane", dtype)
+        condition, at = _of_lane(self.predicate, lane), _of_lane(expr, lane)
+        if condition is None or at is None or self.value.lanes > dtype.max_value:
+            return False
+        lanes = cx.facts.loop(lane, const(0, dtype), const(self.value.lanes, dtype))
+        with lanes, cx.facts.condition(condition):
+            return all(cx.facts.in_bounds(at, size))
+
+
+def _of_lane(expr: PrimExpr, lane: Var) -> PrimExpr | None:
+    """The value of a vector expression in one lane; None for operations that are not known to go lane by lane."""
+    if expr.dtype.lanes == 1:
+        return expr
+    match expr:
+        case Ramp(base, stride):
+            return base + stride * (lane if base.dtype == lane.dtype else Cast(base.dtype, lane))
+        case Broadcast(value):
+            return value
+        case BinaryExpr(a=a, b=b):
+            first, second = _of_lane(a, lane), _of_lane(b, lane)
+            if first is None or second is None:
+                return None
+            return expr.replace(a=first, b=second)
+        case Not(a):
+            inner = _of_lane(a, lane)
+            return None if inner is None else Not(inner)
+        case Cast(dtype, value):
+            inner = _of_lane(value, lane)
+            return None if inner is None else Cast(dtype.element_of, inner)
+        case _:
+            return None
+
+
 class _Address:
     """The address of a load or store: one pointer to consecutive lanes, or a vector of pointers."""
 
-    def __init__(self, cx: Context, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> None:
+    def __init__(
+        self, cx: Context, buffer: Buffer, indices: tuple[PrimExpr, ...], predicate: PrimExpr | None = None
+    ) -> None:
+        mask = None if predicate is None else _Mask(predicate, cx.value(predicate))
+        self.mask = None if mask is None else mask.value
         where = storage_of(cx, buffer)
         element = memory_element(buffer.dtype)
         self.dtype = buffer.dtype.element_of
@@ -157,20 +235,24 @@ class _Address:
         last = indices[-1] if indices else None
         scalar = all(expr.dtype.lanes == 1 for expr in indices[:-1])
         consecutive = isinstance(last, Ramp) and _is_one(last.stride) and scalar
+        if mask is not None:  # lanes that wrap around between others are not consecutive
+            consecutive = consecutive and _ends_tell(cx, cast(Ramp, last))
         compact = where.strides is None or where.strides[-1:] == ("1",)
-        found = _checked(cx, buffer, indices, where)
+        found = _checked(cx, buffer, indices, where, mask)
         self.lanes = element_lanes * max((i.lanes for i in found), default=1)
         check_lanes(self.dtype.with_lanes(self.lanes))
         self.scattered = any(i.lanes > 1 for i in found) and not (consecutive and compact)
-        if self.scattered and element_lanes > 1:
+        if (self.scattered or mask is not None) and element_lanes > 1:
             cx.report(
                 "E5904", f"buffer {buffer.name} of {buffer.dtype!s} is not indexed by consecutive vectors"
             )
         if consecutive and compact:
             base = cast(Ramp, last).base
             found[-1] = _without_large_numbers(index(cx, base), base)
-        offset = _offset(cx, where, found, element_lanes)
+        # An address whose first lane is not active may lie outside of the buffer.
+        offset = _offset(cx, where, found, element_lanes, wraps=mask is not None)
         flags = "inbounds" if where.strides is not None else "inbounds nuw"
+        flags = flags if mask is None else ""
         self.pointer = cx.b.op(
             f"getelementptr {flags} {element}, ptr {where.pointer}, {offset.full_type} {offset.ref}"
         )
@@ -178,33 +260,37 @@ class _Address:
         self.element = element
 
     def load(self, cx: Context) -> Val:
-        if not self.scattered:
+        if not self.scattered and self.mask is None:
             ref = cx.b.op(f"load {self.type}, ptr {self.pointer}, align {self.align}")
             return Val(cx.b, self.element, self.lanes, ref)
-        name = f"llvm.masked.gather.{self._suffix()}"
-        pointers, mask = vector("ptr", self.lanes), vector("i1", self.lanes)
-        function = cx.b.module.intrinsic(name, self.type, pointers, mask, self.type)
-        arguments = (
-            f"{pointers} align {self.align} {self.pointer}, {mask} {splat('i1', self.lanes, 'true')}, "
-            f"{self.type} poison"
-        )
+        symbol, pointers = self._masked("gather" if self.scattered else "load")
+        function = cx.b.module.intrinsic(symbol, self.type, pointers, vector("i1", self.lanes), self.type)
+        others = "poison" if self.mask is None else "zeroinitializer"
+        arguments = f"{self._place(pointers)}, {self.type} {others}"
         return Val(cx.b, self.element, self.lanes, cx.b.call(self.type, function, arguments))
 
     def store(self, cx: Context, value: Val) -> None:
-        if not self.scattered:
+        if not self.scattered and self.mask is None:
             cx.b.do(f"store {self.type} {value.ref}, ptr {self.pointer}, align {self.align}")
             return
-        name = f"llvm.masked.scatter.{self._suffix()}"
-        pointers, mask = vector("ptr", self.lanes), vector("i1", self.lanes)
-        function = cx.b.module.declare(name, "void", f"{self.type}, {pointers}, {mask}", "")
-        cx.b.do(
-            f"call void {function}({self.type} {value.ref}, {pointers} align {self.align} {self.pointer}, "
-            f"{mask} {splat('i1', self.lanes, 'true')})"
+        symbol, pointers = self._masked("scatter" if self.scattered else "store")
+        parameters = f"{self.type}, {pointers}, {vector('i1', self.lanes)}"
+        function = cx.b.module.declare(symbol, "void", parameters, "")
+        cx.b.do(f"call void {function}({self.type} {value.ref}, {self._place(pointers)})")
+
+    def _masked(self, name: str) -> tuple[str, str]:
+        """The symbol of a masked access, and the type of its address."""
+        short = {"float": "f32", "double": "f64", "ptr": "p0"}.get(self.element, self.element)
+        places = f"v{self.lanes}p0" if self.scattered else "p0"
+        return (
+            f"llvm.masked.{name}.v{self.lanes}{short}.{places}",
+            vector("ptr", self.lanes) if self.scattered else "ptr",
         )
 
-    def _suffix(self) -> str:
-        short = {"float": "f32", "double": "f64", "ptr": "p0"}.get(self.element, self.element)
-        return f"v{self.lanes}{short}.v{self.lanes}p0"
+    def _place(self, pointers: str) -> str:
+        """The address and mask of a masked access, as arguments."""
+        mask = splat("i1", self.lanes, "true") if self.mask is None else self.mask.ref
+        return f"{pointers} align {self.align} {self.pointer}, {vector('i1', self.lanes)} {mask}"
 
 
 def _is_one(expr: PrimExpr) -> bool:
@@ -216,10 +302,17 @@ def element_pointer(cx: Context, buffer: Buffer, indices: tuple[PrimExpr, ...]) 
     return _Address(cx, buffer, indices).pointer
 
 
+def any_pointer(cx: Context, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Operand:
+    """The address at which an element is, or would be if its indices were within bounds."""
+    where = storage_of(cx, buffer)
+    offset = _offset(cx, where, [index(cx, i) for i in indices], max(buffer.dtype.lanes, 1), wraps=True)
+    return cx.b.op(f"getelementptr {memory_element(buffer.dtype)}, ptr {where.pointer}, i64 {offset.ref}")
+
+
 def load(cx: Context, expr: PrimExpr) -> Val:
     """The value of a BufferLoad in its register form."""
     expr = cast(BufferLoad, expr)
-    raw = _Address(cx, expr.buffer, expr.indices).load(cx)
+    raw = _Address(cx, expr.buffer, expr.indices, expr.predicate).load(cx)
     return from_memory(cx, expr.buffer.dtype, raw)
 
 
@@ -227,7 +320,7 @@ def store(cx: Context, stmt: BufferStore) -> None:
     """Write an element (or a vector of them)."""
     # The value first: an index must not be reported as out of bounds before the value has failed.
     raw = _memory_value(cx, stmt.value)
-    _Address(cx, stmt.buffer, stmt.indices).store(cx, raw)
+    _Address(cx, stmt.buffer, stmt.indices, stmt.predicate).store(cx, raw)
 
 
 def from_memory(cx: Context, dtype: DataType, raw: Val) -> Val:
@@ -249,7 +342,7 @@ def to_memory(cx: Context, dtype: DataType, value: Val) -> Val:
 def _memory_value(cx: Context, expr: PrimExpr) -> Val:
     """A value as it is stored. Copies of small floats go bit by bit."""
     if is_small_float(expr.dtype) and isinstance(expr, BufferLoad):
-        return _Address(cx, expr.buffer, expr.indices).load(cx)
+        return _Address(cx, expr.buffer, expr.indices, expr.predicate).load(cx)
     return to_memory(cx, expr.dtype, cx.value(expr))
 
 

@@ -15,7 +15,7 @@ from ..tir.transform import PARALLEL_BODY
 from . import expr, intrinsics, memory
 from .builder import FunctionBuilder, ModuleBuilder, quoted
 from .calls import inner_symbol
-from .context import Context, Rule, Unit
+from .context import Context, MarkedLoop, Rule, Unit
 from .floats import SmallFloats
 from .formula import Val
 from .known import FUNCTION_ATTRIBUTES, LOWER_FIRST, UNKNOWN, unknown_among
@@ -23,6 +23,7 @@ from .signature import Signature, signature
 from .stmt import write
 from .types import register_type
 from .views import declare_memory
+from .worker import IN_ORDER
 from .wrapper import Wrapper, symbol_name
 
 _RULES: Final[dict[type, Rule]] = {**expr.RULES, **memory.RULES, **intrinsics.RULES}
@@ -39,6 +40,8 @@ class KernelText:
     """Names of the functions that only these call; they are numbered after them."""
     messages: tuple[str, ...]
     """Kinds and texts of the errors, alternately, in the order of their numbers."""
+    loops: tuple[MarkedLoop, ...] = ()
+    """The loops by their numbers, where they are marked."""
 
     def shown(self, code: str) -> str:
         """Code made of the text, for people: with the names, and with the messages as comments before it."""
@@ -57,7 +60,7 @@ class KernelText:
         return "\n".join([*lines, _NUMBERED.sub(named, code)])
 
 
-_NUMBERED: Final = re.compile(r"(@?)\brelax\.(function|body|part\d+)\.(\d+)\b")
+_NUMBERED: Final = re.compile(r"(@?)\brelax\.(function|body|part\d+|region\d+)\.(\d+)\b")
 
 
 def module_text(funcs: Mapping[str, PrimFunc], target: Target) -> str:
@@ -65,23 +68,32 @@ def module_text(funcs: Mapping[str, PrimFunc], target: Target) -> str:
     return "\n".join(kernel.shown(kernel.text) for kernel in kernel_texts(funcs, target))
 
 
-def kernel_texts(funcs: Mapping[str, PrimFunc], target: Target) -> list[KernelText]:
+def kernel_texts(
+    funcs: Mapping[str, PrimFunc], target: Target, *, mark_loops: bool = False
+) -> list[KernelText]:
     """LLVM IR for lowered functions by name, those that call each other together.
 
+    With `mark_loops`, the instructions of loops end in ``!dbg !loop<number>``, which LLVM does not read as it stands.
     Raises DiagnosticError with all that was found wrong.
     """
     diagnostics: list[Diagnostic] = []
     half = SmallFloats(target.has_half_conversion)
     symbols = frozenset(map(symbol_name, funcs))
     units = [Unit(ModuleBuilder(), target, half, group, symbols, diagnostics) for group in _groups(funcs)]
+    for unit in units if mark_loops else ():
+        unit.loops = []
     homes = {name: unit for unit in units for name in unit.functions}
     for name, func in funcs.items():
         _write(homes[name], name, func)
     if diagnostics:
         raise DiagnosticError(diagnostics)
     head = f'target triple = "{target.triple}"\n'
+    heads = [f"{IN_ORDER}\n{head}" if unit.module.in_order else head for unit in units]
     return [
-        KernelText(head + unit.module.text(), *_names(unit.functions), unit.module.messages) for unit in units
+        KernelText(
+            head + unit.module.text(), *_names(unit.functions), unit.module.messages, tuple(unit.loops or ())
+        )
+        for head, unit in zip(heads, units, strict=True)
     ]
 
 

@@ -15,6 +15,7 @@ from ..target import Target
 from . import cache, worker
 from .module import KernelText
 from .parallel import emit_objects
+from .pool import pool_text
 from .support import support_text
 
 #: part of every cache key: raise it when the passes of `worker` change
@@ -57,6 +58,18 @@ def support_object(machine: worker.Machine) -> bytes:
     """The object of the support code: small, and compiled once in a process."""
     text = f'target triple = "{machine.triple}"\n{support_text()}'
     return accepted(lambda: worker.emit_object(text, machine))
+
+
+@lru_cache(maxsize=8)
+def pool_object(machine: worker.Machine) -> bytes:
+    """The object of the thread pool: from the cache, or compiled."""
+    text = f'target triple = "{machine.triple}"\n{pool_text(machine.triple)}'
+    key = cache.key_of(text, *map(str, machine), compiler_version())
+    found = cache.load_all({key: "the thread pool"}).get(key)
+    if found is None:
+        found = accepted(lambda: worker.emit_object(text, machine))
+        cache.store(key, found)
+    return found
 
 
 def accepted(compile_: Callable[[], _T]) -> _T:

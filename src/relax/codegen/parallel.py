@@ -29,7 +29,7 @@ TEXTS_PER_HELPER: Final = 8
 PATIENCE: Final = 60.0
 """Seconds to wait for the last text of a helper; then it is ended, and the text compiled here."""
 
-_START: Final = (
+START: Final = (
     "import sys, json, runpy; sys.path[:] = json.loads(sys.argv[1]); "
     "runpy.run_path(sys.argv[2], run_name='__main__')"
 )
@@ -104,7 +104,7 @@ class _Helper:
                     "-I",
                     "-S",
                     "-c",
-                    _START,
+                    START,
                     json.dumps([*map(str, sys.path)]),
                     worker.__file__,
                 ],

@@ -41,9 +41,10 @@ from .calls import call_function
 from .context import Context, escaped
 from .formula import Val
 from .index import index
-from .known import LOOP_ANNOTATIONS, LOWER_FIRST, UNKNOWN, unknown_among
+from .known import LOOP_ANNOTATIONS, LOWER_FIRST, SCOPES, UNKNOWN, unknown_among
 from .memory import store
 from .parts import parts_of, write_apart
+from .regions import run_in_parallel
 from .types import is_small_float
 from .views import declare_view
 
@@ -142,7 +143,8 @@ def _for(cx: Context, stmt: For) -> None:
             write(cx, stmt.body)
         else:
             end = extent if is_const(stmt.min, 0) else start + extent
-            counted_loop(cx, stmt, start, end)
+            with cx.marked(stmt):
+                counted_loop(cx, stmt, start, end)
     cx.wide.pop(stmt.loop_var, None)
 
 
@@ -242,7 +244,7 @@ def _while(cx: Context, stmt: While) -> None:
     b.branch(head)
     b.start(head)
     cx.forget()
-    with cx.sometimes():
+    with cx.sometimes(), cx.marked(stmt):
         b.branch_if(cx.value(stmt.condition).ref, body, done)
         b.start(body)
         with cx.facts.condition(stmt.condition):
@@ -299,8 +301,9 @@ def _attr(cx: Context, stmt: AttrStmt) -> None:
 def _evaluate(cx: Context, stmt: Evaluate) -> None:
     value = stmt.value
     if isinstance(value, Call) and value.intrinsic == "parallel_for":
-        value = value.args[0]  # one call for the whole range: there are no threads
-    if isinstance(value, Call) and isinstance(value.op, GlobalVar):
+        call = cast(Call, value.args[0])
+        run_in_parallel(cx, call, cast(GlobalVar, call.op).name_hint)
+    elif isinstance(value, Call) and isinstance(value.op, GlobalVar):
         call_function(cx, value, value.op.name_hint)
     else:
         cx.value(value)
@@ -311,6 +314,12 @@ def _evaluate(cx: Context, stmt: Evaluate) -> None:
 
 def _alloc(cx: Context, stmt: AllocBuffer) -> None:
     _refuse_annotations(cx, stmt.annotations, {}, f"buffer {stmt.buffer.name}")
+    if stmt.buffer.scope not in SCOPES:
+        cx.report(
+            "E5911",
+            f"buffer {stmt.buffer.name} is allocated in scope {stmt.buffer.scope!r}, which a CPU does not have",
+            hint='allocate it in scope "global" or "local"',
+        )
     with allocate(cx, stmt.buffer), cx.facts.allocated(stmt.buffer):
         write(cx, stmt.body)
 

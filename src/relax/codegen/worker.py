@@ -11,16 +11,32 @@ A helper reads from standard input, and answers on standard output, messages of 
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import struct
 import sys
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import IO, Any, NamedTuple
 
 import llvmlite.binding as llvm
 
 READY = b"ready"
+
+IN_ORDER = "; keep the order of instructions"
+"""First line of a text whose order of instructions LLVM's machine scheduler must not change.
+
+The scheduler hoists the loads of an unrolled kernel on tiles in registers until registers spill. The order in which
+such a kernel is written is right already.
+"""
+
+_scheduling = threading.Lock()
+_scheduled = [True]
+"""The present setting, which is that of the whole process."""
+
 _LENGTH = struct.Struct("<I")
 
 
@@ -63,17 +79,50 @@ def optimised(text: str, machine: Machine) -> Any:
 
 def emit_object(text: str, machine: Machine) -> bytes:
     """A relocatable ELF object."""
-    return bytes(target_machine(machine).emit_object(optimised(text, machine)))
+    module = optimised(text, machine)
+    with _scheduler(text):
+        return bytes(target_machine(machine).emit_object(module))
 
 
 def emit_assembly(text: str, machine: Machine) -> str:
     """The assembly of what `emit_object` would give."""
-    return str(target_machine(machine).emit_assembly(optimised(text, machine)))
+    module = optimised(text, machine)
+    with _scheduler(text):
+        return str(target_machine(machine).emit_assembly(module))
+
+
+@contextmanager
+def _scheduler(text: str) -> Generator[None]:
+    """A context in which LLVM's machine scheduler is on, or off if the text asks for that."""
+    wanted = not text.startswith(IN_ORDER)
+    with _scheduling:
+        if _scheduled[0] != wanted:
+            llvm.set_option("", f"-enable-misched={'true' if wanted else 'false'}")
+            _scheduled[0] = wanted
+        yield
+
+
+def emit_notes(text: str, machine: Machine) -> str:
+    """The assembly with LLVM's comments on loops and spills; remarks on what its loop passes did go to stderr.
+
+    Only for a process of its own: LLVM's options are those of the process.
+    """
+    initialize()
+    for option in ("-pass-remarks", "-pass-remarks-missed", "-pass-remarks-analysis"):
+        llvm.set_option("relax", f"{option}=^(loop-vectorize|loop-unroll|loop-idiom|slp-vectorizer)$")
+    target = target_machine(machine)
+    target.set_asm_verbosity(True)
+    return str(target.emit_assembly(optimised(text, machine)))
+
+
+def packed(data: bytes) -> bytes:
+    """A message."""
+    return _LENGTH.pack(len(data)) + data
 
 
 def send(stream: IO[bytes], data: bytes) -> None:
     """Write a message."""
-    stream.write(_LENGTH.pack(len(data)) + data)
+    stream.write(packed(data))
     stream.flush()
 
 
@@ -87,6 +136,16 @@ def receive(stream: IO[bytes]) -> bytes:
     if len(data) < size:
         raise EOFError
     return data
+
+
+def unpacked(data: bytes) -> list[bytes]:
+    """The messages in bytes, as far as they are complete."""
+    stream, messages = io.BytesIO(data), list[bytes]()
+    try:
+        while True:
+            messages.append(receive(stream))
+    except EOFError:
+        return messages
 
 
 def serve() -> None:
@@ -108,5 +167,23 @@ def serve() -> None:
         pass
 
 
+def note() -> None:
+    """Answer each text by its assembly with comments, and end its remarks on stderr by a zero byte.
+
+    A text that LLVM does not accept ends the answers; the reason is on stderr.
+    """
+    machine = Machine(*json.loads(receive(sys.stdin.buffer)))
+    try:
+        while True:
+            text = receive(sys.stdin.buffer).decode()
+            send(sys.stdout.buffer, emit_notes(text, machine).encode())
+            sys.stderr.write("\0")
+            sys.stderr.flush()
+    except EOFError:
+        pass
+    except RuntimeError as error:
+        sys.stderr.write(str(error))
+
+
 if __name__ == "__main__":
-    serve()
+    note() if sys.argv[-1] == "note" else serve()

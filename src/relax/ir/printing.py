@@ -1,12 +1,14 @@
 """The way from a node to its printer.
 
-The printer stands far above this room, so it registers itself here. Without it (or when it fails: broken
-IR must still print) a node shows as its class and fields.
+The printer stands far above this room and registers itself here, when it is loaded; a program that uses the lower rooms
+only has not loaded it, so that the first node to be printed does. Without it (or when it fails: broken IR must still
+print) a node shows as its class and fields.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+import importlib
+from typing import Any, Final, Protocol, cast
 
 from .deep import run_deep
 from .diagnostics import DiagnosticError
@@ -23,6 +25,17 @@ class Printer(Protocol):
 
 
 _printer: Printer | None = None
+_PRINTER_MODULE: Final = "relax.script.printer"
+
+
+def _loaded_printer() -> Printer | None:
+    """The printer; None where its room is not installed."""
+    if _printer is None:
+        try:
+            importlib.import_module(_PRINTER_MODULE)
+        except ImportError:
+            return None
+    return _printer
 
 
 def register_printer(printer: Printer) -> None:
@@ -33,9 +46,9 @@ def register_printer(printer: Printer) -> None:
 
 def script(node: Any, **options: Any) -> str:
     """A node as TVMScript; the plain form without a printer."""
-    if _printer is None:
+    printer = _loaded_printer()
+    if printer is None:
         return plain(node)
-    printer = _printer
     try:
         return run_deep("the program", "printed", lambda: printer.script(node, **options))
     except DiagnosticError:
@@ -44,10 +57,11 @@ def script(node: Any, **options: Any) -> str:
 
 def show(node: Any, **options: Any) -> None:
     """Print a node as TVMScript."""
-    if _printer is None:
+    printer = _loaded_printer()
+    if printer is None:
         print(plain(node))  # noqa: T201
     else:
-        _printer.show(node, **options)
+        printer.show(node, **options)
 
 
 def show_text(text: str, style: str | None = None) -> None:
@@ -60,12 +74,11 @@ def show_text(text: str, style: str | None = None) -> None:
 
 def represent(node: Any) -> str:
     """`repr` of a node: its script, or the plain form if printing fails for whatever reason."""
-    if _printer is not None:
-        try:
-            return _printer.script(node)
-        except Exception:  # noqa: BLE001  repr must never fail: it is what a debugger calls on broken IR
-            return plain(node)
-    return plain(node)
+    try:
+        printer = _loaded_printer()
+        return plain(node) if printer is None else printer.script(node)
+    except Exception:  # noqa: BLE001  repr must never fail: it is what a debugger calls on broken IR
+        return plain(node)
 
 
 def plain(node: Any, depth: int = 3) -> str:

@@ -5,7 +5,7 @@ The intrinsics' builders, whose names are those of Python's builtins or of `math
 
 from __future__ import annotations
 
-from . import intrin
+from . import instructions, intrin
 from .analyzer import (
     Analyzer,
     ConstIntBound,
@@ -77,7 +77,7 @@ from .iter_expr import (
     IterSumExpr,
     normalize_iter_map_to_expr,
 )
-from .iter_map import detect_iter_map
+from .iter_map import detect_iter_map, inverse_affine_iter_map, iter_map_simplify, normalize_to_iter_sum
 
 __all__ = [
     "ARITHMETIC",
@@ -135,12 +135,16 @@ __all__ = [
     "facts_in_scope",
     "free_vars",
     "implies",
+    "instructions",
     "intrin",
+    "inverse_affine_iter_map",
     "is_const",
+    "iter_map_simplify",
     "map_expressions",
     "mark_nonnegative",
     "match_dtypes",
     "normalize_iter_map_to_expr",
+    "normalize_to_iter_sum",
     "post_order",
     "promote",
     "prove",

@@ -31,6 +31,7 @@ from .expr import (
     Var,
 )
 from .functor import FreeVars
+from .instructions import fused
 
 Value: TypeAlias = "int | float | bool"
 
@@ -192,6 +193,8 @@ def intrinsic_function(expr: Call) -> Callable[..., Value]:
             return bits.view(dtype.numpy()).item()
 
         return same_bits
+    if expr.intrinsic == "fma":
+        return partial(fused, dtype)
     reference = expr.op.get_attr("numpy") if isinstance(expr.op, Op) else None
     if reference is None:
         return partial(_no_value, expr)

@@ -305,11 +305,11 @@ def _integer(name: str, value: Any) -> PrimExpr:
 
 
 def popcount(x: ExprLike) -> PrimExpr:
-    """The number of one bits."""
+    """The number of one bits, in the operand's dtype: of an int2, -2 for the two bits of -1."""
     operand = _integer("popcount", x)
     if isinstance(operand, IntImm):
         bits = operand.value & ((1 << operand.dtype.bits) - 1)
-        return IntImm(operand.dtype, bits.bit_count())
+        return const(bits.bit_count(), "int64").astype(operand.dtype)
     return Call(operand.dtype, "tir.popcount", (operand,))
 
 

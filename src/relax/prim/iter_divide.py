@@ -121,7 +121,7 @@ class _Divider:
         self._marks: dict[IterMark, _Parts] = {}
 
     def sides(self, mark: IterMark) -> tuple[bool, bool]:
-        """Whether outer iterators are part of a mark, and whether inner ones are."""
+        """True for outer iterators if some are part of a mark, and the same for inner ones."""
         if mark not in self._sides:
             variables = {
                 var

@@ -56,13 +56,18 @@ class IterMark(Node):
     source: PrimExpr | IterSumExpr
     extent: PrimExpr = child(converter=convert)
 
+    def __repr__(self) -> str:
+        return f"IterMark({self.source}, extent={shown(self.extent)})"
+
+    __str__ = __repr__
+
     @property
     def dtype(self) -> DataType:
         """The dtype of the value."""
         return self.source.dtype
 
 
-def _extent(value: Any) -> PrimExpr:
+def _extent(value: Any) -> Any:
     return value if value is None else convert(value)
 
 
@@ -84,6 +89,12 @@ class IterSplitExpr(IterMapExpr):
         if self.extent is None:  # pyright: ignore[reportUnnecessaryComparison]
             set_slot(self, "extent", self.source.extent)
 
+    def __repr__(self) -> str:
+        names = ("lower_factor", "extent", "scale")
+        return f"IterSplit({self.source}, {', '.join(f'{n}={shown(getattr(self, n))}' for n in names)})"
+
+    __str__ = __repr__
+
     @property
     def dtype(self) -> DataType:
         return self.source.dtype
@@ -96,6 +107,11 @@ class IterSumExpr(IterMapExpr):
 
     args: tuple[IterSplitExpr, ...] = child(converter=tuple)
     base: PrimExpr = child(default=0, converter=convert)
+
+    def __repr__(self) -> str:
+        return f"IterSum([{', '.join(map(str, self.args))}], {shown(self.base)})"
+
+    __str__ = __repr__
 
     @property
     def dtype(self) -> DataType:

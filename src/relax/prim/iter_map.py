@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .analyzer import Analyzer
-from .expr import IntImm, Or, PrimExpr, Var, const, convert
+from .expr import IntImm, Mul, Or, PrimExpr, Sub, Var, const, convert, is_const
 from .functor import free_vars
 from .iter_expr import (
     IterMapLevel,
@@ -22,11 +22,14 @@ from .iter_expr import (
     IterMark,
     IterSplitExpr,
     IterSumExpr,
+    digit,
     marks_below,
+    scaled_by,
     shown,
     to_expr,
 )
 from .iter_parse import NotAffine, Parser, Sizes
+from .traits import cost
 
 Level = IterMapLevel
 
@@ -105,6 +108,8 @@ def _detect(parser: Parser, exprs: Sequence[PrimExpr], condition: PrimExpr, leve
     indices = tuple(_index(parser, expr, level) for expr in exprs)
     if level is not Level.NoCheck:
         _Check(parser, level).check(indices, exprs)
+    if level in (Level.Injective, Level.NoCheck):
+        _check_padding(parser, indices)
     return Detected(parser, indices)
 
 
@@ -156,52 +161,34 @@ class _Check:
     def _check_mark(self, mark: IterMark, splits: list[IterSplitExpr]) -> None:
         """The digits used of a mark: none twice, and enough of them."""
         sizes = self.sizes
-        chain = self._chain(mark, splits)
+        chain = digit_chain(splits, sizes, gaps=not self.one_to_one)
+        if chain is None:
+            raise NotAffine(
+                f"the digits of {self._name(mark)} overlap or leave gaps: {describe_digits(splits, sizes)}"
+            )
         bottom = chain[0].lower_factor
         top = sizes.times(chain[-1].lower_factor, chain[-1].extent)
         if self.one_to_one and not (sizes.is_one(bottom) and sizes.at_most(mark.extent, top)):
-            raise NotAffine(f"not all digits of {self._name(mark)} are used: {self._digits(chain)}")
+            raise NotAffine(f"not all digits of {self._name(mark)} are used: {describe_digits(chain, sizes)}")
         if self.level is Level.Bijective and not sizes.at_most(top, mark.extent):
             raise NotAffine(
                 f"{self._name(mark)} has {shown(mark.extent)} values, "
-                f"which do not fill the digits {self._digits(chain)}"
+                f"which do not fill the digits {describe_digits(chain, sizes)}"
             )
         if self.onto and not self._reaches_all(mark, bottom, top):
             raise NotAffine(
-                f"{self._name(mark)} does not reach all values of the digits {self._digits(chain)}"
+                f"{self._name(mark)} does not reach all values of the digits {describe_digits(chain, sizes)}"
             )
 
     def _reaches_all(self, mark: IterMark, bottom: PrimExpr, top: PrimExpr) -> bool:
         """True if mark // bottom takes all values from 0 up to top // bottom, as the mark takes those of its window."""
         sizes, first = self.sizes, self.parser.first.get(mark)
-        prove = sizes.analyzer.can_prove
-        if prove(top - bottom < mark.extent) and (first is None or prove(first < bottom)):
+        if sizes.at_most(top - bottom + 1, mark.extent) and (
+            first is None or sizes.at_most(first + 1, bottom)
+        ):
             return True
         window = mark.extent if first is None else mark.extent - first
         return sizes.is_one(bottom) and sizes.at_most(top, sizes.simplified(window))
-
-    def _chain(self, mark: IterMark, splits: list[IterSplitExpr]) -> list[IterSplitExpr]:
-        """The digits from the lowest on. Each begins where the one below ends, or at a multiple of that."""
-        sizes = self.sizes
-        rest = sorted(splits, key=_by_lower_factor)
-        chain: list[IterSplitExpr] = []
-        end: PrimExpr = const(1, mark.dtype)
-        while rest:
-            following = next((s for s in rest if sizes.equal(s.lower_factor, end)), None)
-            if following is None and not self.one_to_one:
-                following = next((s for s in rest if self._is_above(s, end)), None)
-            if following is None:
-                raise NotAffine(
-                    f"the digits of {self._name(mark)} overlap or leave gaps: {self._digits(splits)}"
-                )
-            rest.remove(following)
-            chain.append(following)
-            end = sizes.times(following.lower_factor, following.extent)
-        return chain
-
-    def _is_above(self, split: IterSplitExpr, end: PrimExpr) -> bool:
-        times = self.sizes.quotient(split.lower_factor, end)
-        return times is not None and self.sizes.is_positive(times)
 
     def _check_scales(self, index: IterSumExpr, expr: PrimExpr) -> None:
         """Digits of one index can be told apart: each scale is more than all lower digits together."""
@@ -220,19 +207,30 @@ class _Check:
 
     def _check_bounds(self, digits: Mapping[IterMark, Any], used: set[Var]) -> None:
         """Each condition bounds a mark that is used as a whole, or iterators that are not used."""
-        for bound in self.parser.bounded:
-            if bound.mark in digits:
+        unused: dict[IterMark, list[IterSplitExpr]] = {}
+        for bound in reversed(self.parser.bounded):  # a later one may bound a mark of an earlier one
+            if bound.mark in digits or bound.mark in unused:
                 continue
             inner = {var for mark in marks_below(bound.mark) for var in self._iterators(mark)}
-            bounds_used = any(var in used for var in inner) or any(
-                var in used for var in free_vars(bound.condition)
-            )
-            if bounds_used:
+            if not used.isdisjoint((*inner, *free_vars(bound.condition))):
                 raise NotAffine(
                     f"the predicate {bound.condition} bounds iterators that the indices use apart"
                 )
             if self.onto and not self.sizes.is_positive(bound.mark.extent):
                 raise NotAffine(f"the predicate {bound.condition} may leave no value")
+            for mark, splits in used_digits([IterSumExpr((IterSplitExpr(bound.mark),))]).items():
+                unused.setdefault(mark, []).extend(splits)
+        if self.onto:
+            self._check_nonempty(unused)
+
+    def _check_nonempty(self, digits: Mapping[IterMark, list[IterSplitExpr]]) -> None:
+        """Bounds of iterators that are not used leave a value: they are bounds of digits of their own."""
+        iterators = [var for mark in digits for var in self._iterators(mark)]
+        narrowed = [var for var in iterators if self.parser.is_stale(var, digits)]
+        if narrowed or len(set(iterators)) < len(iterators):
+            raise NotAffine("predicates that bound different digits of one iterator may leave no value")
+        for mark, splits in digits.items():
+            self._check_mark(mark, splits)
 
     def _check_unused(self, var: Var, extent: PrimExpr) -> None:
         if self.one_to_one and not self.sizes.at_most(extent, const(1, extent.dtype)):
@@ -246,12 +244,14 @@ class _Check:
     def _name(self, mark: IterMark) -> str:
         return f"{to_expr(mark, self.sizes.analyzer)} in [0, {shown(mark.extent)})"
 
-    def _digits(self, splits: Sequence[IterSplitExpr]) -> str:
-        analyzer = self.sizes.analyzer
-        values = (to_expr(split.replace(scale=const(1, split.dtype)), analyzer) for split in splits)
-        return ", ".join(
-            f"{value} in [0, {shown(split.extent)})" for value, split in zip(values, splits, strict=True)
-        )
+
+def describe_digits(splits: Sequence[IterSplitExpr], sizes: Sizes) -> str:
+    """Digits in a message, lower ones first."""
+    ordered = sorted(splits, key=_by_lower_factor)
+    values = (to_expr(split.replace(scale=const(1, split.dtype)), sizes.analyzer) for split in ordered)
+    return ", ".join(
+        f"{value} in [0, {shown(split.extent)})" for value, split in zip(values, ordered, strict=True)
+    )
 
 
 def used_digits(indices: Sequence[IterSumExpr]) -> dict[IterMark, list[IterSplitExpr]]:
@@ -267,6 +267,33 @@ def used_digits(indices: Sequence[IterSumExpr]) -> dict[IterMark, list[IterSplit
     return digits
 
 
+def digit_chain(
+    splits: Sequence[IterSplitExpr], sizes: Sizes, gaps: bool = False
+) -> list[IterSplitExpr] | None:
+    """The digits of a mark from the lowest on, each beginning where the one below ends; None if they do not.
+
+    With `gaps`, a digit may also begin at a multiple of that.
+    """
+    rest = sorted(splits, key=_by_lower_factor)
+    chain: list[IterSplitExpr] = []
+    end: PrimExpr = const(1, rest[0].dtype)
+    while rest:
+        following = next((s for s in rest if sizes.equal(s.lower_factor, end)), None)
+        if following is None and gaps:
+            following = next((s for s in rest if _is_above(s, end, sizes)), None)
+        if following is None:
+            return None
+        rest.remove(following)
+        chain.append(following)
+        end = sizes.times(following.lower_factor, following.extent)
+    return chain
+
+
+def _is_above(split: IterSplitExpr, end: PrimExpr, sizes: Sizes) -> bool:
+    times = sizes.quotient(split.lower_factor, end)
+    return times is not None and sizes.is_positive(times)
+
+
 def _by_lower_factor(split: IterSplitExpr) -> tuple[int, int, int]:
     """Small lower factors first, at the same one small extents."""
     return (*_key(split.lower_factor), _key(split.extent)[1])
@@ -278,21 +305,48 @@ def _key(number: PrimExpr) -> tuple[int, int]:
 
 def padding_predicate(detected: Detected) -> PrimExpr:
     """The condition under which the digits that are used are those of no value of the iterators."""
-    parser, result = detected.parser, FALSE
-    sizes = parser.sizes
-
-    def either(condition: PrimExpr) -> None:
-        nonlocal result
-        condition = sizes.simplified(condition)
-        result = condition if result is FALSE else Or(result, condition)
-
+    sizes, result = detected.parser.sizes, FALSE
     for mark, splits in used_digits(detected.indices).items():
-        first = parser.first.get(mark)
-        if first is not None:
-            either(to_expr(mark, sizes.analyzer) < first)
-        if any(not sizes.at_most(end, mark.extent) for end in _tops(mark, splits, sizes)):
-            either(to_expr(mark, sizes.analyzer) >= mark.extent)
+        source, end = mark.source, mark.extent
+        if isinstance(source, IterSumExpr):
+            source, end = source.replace(base=const(0, mark.dtype)), sizes.simplified(end - source.base)
+        value = to_expr(source, sizes.analyzer)
+        conditions: list[PrimExpr] = []
+        if mark in detected.parser.first:
+            conditions.append(value < 0)
+        if any(not sizes.at_most(top, mark.extent) for top in _tops(mark, splits, sizes)):
+            conditions.append(value >= end)
+        for condition in map(sizes.simplified, conditions):
+            result = condition if result is FALSE else Or(result, condition)
     return result
+
+
+def _check_padding(parser: Parser, indices: Sequence[IterSumExpr]) -> None:
+    """Raises NotAffine if digits have values of no iterator, which `padding_predicate` could not tell apart."""
+    sizes = parser.sizes
+    for mark, splits in used_digits(indices).items():
+        tops = [top for top in _tops(mark, splits, sizes) if not sizes.at_most(top, mark.extent)]
+        ends = [*tops, None] if mark in parser.first else tops
+        if not all(_shows(mark, end, sizes) for end in ends):
+            analyzer = sizes.analyzer
+            raise NotAffine(
+                f"the digits {describe_digits(splits, sizes)} have more values than "
+                f"{shown(analyzer.simplify(to_expr(mark, analyzer)))}, and no iterator shows which"
+            )
+
+
+def _shows(mark: IterMark, end: PrimExpr | None, sizes: Sizes) -> bool:
+    """True if values of a mark below `end` (all, if None) are values of its iterators, perhaps out of their domains."""
+    source = mark.source
+    if isinstance(source, PrimExpr):
+        return True
+    highest = source.args[0]
+    room = sizes.times(highest.scale, highest.extent)
+    if end is not None and sizes.at_most(sizes.simplified(end - source.base), room):
+        return True
+    inner = highest.source
+    is_top = sizes.at_most(inner.extent, sizes.times(highest.lower_factor, highest.extent))
+    return is_top and _shows(inner, None, sizes)
 
 
 def _tops(mark: IterMark, splits: Sequence[IterSplitExpr], sizes: Sizes) -> list[PrimExpr]:
@@ -305,3 +359,123 @@ def _tops(mark: IterMark, splits: Sequence[IterSplitExpr], sizes: Sizes) -> list
             other is not split and sizes.quotient(other.lower_factor, end) is not None for other, _ in ends
         )
     ]
+
+
+# ------------------------------------------------------------------------------- normal form and inverse
+
+
+def normalize_to_iter_sum(index: Any, input_iters: Mapping[Var, Any]) -> IterSumExpr:
+    """An affine index as a sum of digits, those with the largest scales first. Nothing is checked of it.
+
+        normalize_to_iter_sum(j + i * 16 + n, {i: Range(0, 4), j: Range(0, 16)})       i * 16 + j, base n
+
+    Scales are in the order of their constant factors, then of the number of symbolic ones. Raises ValueError for an
+    index that is not affine.
+    """
+    parser = Parser(input_iters, Analyzer(), drop_trivial=False, fuse_first=True)
+    try:
+        value = parser.parse(convert(index))
+    except NotAffine as error:
+        raise ValueError(f"normalize_to_iter_sum: {error}") from None
+    return value.replace(args=sorted(value.args, key=lambda arg: _magnitude(arg.scale), reverse=True))
+
+
+def _magnitude(scale: PrimExpr) -> tuple[int, int]:
+    """The constant factor of a scale, and the number of its other factors."""
+    if isinstance(scale, Mul):
+        (a, m), (b, n) = _magnitude(scale.a), _magnitude(scale.b)
+        return a * b, m + n
+    return (scale.value, 0) if isinstance(scale, IntImm) else (1, 1)
+
+
+def iter_map_simplify(
+    indices: Sequence[Any],
+    input_iters: Mapping[Var, Any],
+    predicate: Any = True,
+    check_level: IterMapLevel | int = IterMapLevel.Surjective,
+    simplify_trivial_iterators: bool = True,
+) -> list[PrimExpr]:
+    """The indices simplified as sums of digits: equal where the iterators are in their domains and `predicate` holds.
+
+        iter_map_simplify([(i * 16 + j) // 16 * 16 + j % 16], ...)       i * 16 + j
+
+    Where the map cannot be detected at this level, and where nothing is gained, an index stays the object it was.
+    """
+    exprs = [convert(index) for index in indices]
+    detected = detect(exprs, input_iters, predicate, check_level, simplify_trivial_iterators)
+    if isinstance(detected, NotAffine):
+        return exprs
+    sizes, ranged = detected.parser.sizes, detected.parser.ranged
+    spelled = (ranged.simplify(to_expr(index, sizes.analyzer)) for index in detected.indices)
+    return [new if cost(new) < cost(old) else old for old, new in zip(exprs, spelled, strict=True)]
+
+
+def inverse_affine_iter_map(iter_map: Sequence[IterSumExpr], outputs: Sequence[Any]) -> dict[Var, PrimExpr]:
+    """The iterators of a map in terms of the values of its indices.
+
+        iter_map   i // 4, i % 4      of i in [0, 32)
+        outputs    a, b
+        result     i: a * 4 + b
+
+    The map is one that `detect_iter_map` found bijective or injective, each index being one digit of scale 1 or of a
+    constant scale. Raises ValueError if the indices do not determine an iterator.
+    """
+    if len(iter_map) != len(outputs):
+        raise ValueError(
+            f"inverse_affine_iter_map: {len(iter_map)} indices, but the values of {len(outputs)}"
+        )
+    sizes = Sizes(Analyzer())
+    digits = used_digits(iter_map)
+    for mark, splits in digits.items():
+        _check_complete(mark, splits, sizes)
+    values: dict[IterMark, PrimExpr] = {}
+
+    def add(split: IterSplitExpr, value: PrimExpr) -> None:
+        part = scaled_by(value, split.lower_factor)
+        values[split.source] = values[split.source] + part if split.source in values else part
+
+    for d, (index, output) in enumerate(zip(iter_map, outputs, strict=True)):
+        if len(index.args) > 1:
+            raise ValueError(f"inverse_affine_iter_map: index {d} is a sum of several digits")
+        for arg in index.args:
+            value, scale = convert(output) - index.base, arg.scale
+            if isinstance(scale, IntImm) and scale.value < 0:
+                value, scale = index.base - convert(output), const(-scale.value, scale.dtype)
+            add(arg, value if is_const(scale, 1) else value // scale)
+    result: dict[Var, PrimExpr] = {}
+    for mark in _outer_first(digits):
+        source, value = mark.source, values[mark]
+        if isinstance(source, IterSumExpr):
+            for arg in source.args:
+                inner = IterMark(value - source.base, sizes.simplified(mark.extent - source.base))
+                whole = IterSplitExpr(inner, arg.scale, arg.extent)
+                add(arg, digit(value - source.base, whole, sizes.analyzer))
+        else:
+            var, low = (source.a, source.b) if isinstance(source, Sub) else (source, None)
+            assert isinstance(var, Var)
+            result[var] = sizes.simplified(value if low is None else value + low)
+    return result
+
+
+def _check_complete(mark: IterMark, splits: list[IterSplitExpr], sizes: Sizes) -> None:
+    chain = digit_chain(splits, sizes)
+    top = None if chain is None else sizes.times(chain[-1].lower_factor, chain[-1].extent)
+    if top is None or not sizes.at_most(mark.extent, top):
+        name = to_expr(mark, sizes.analyzer)
+        raise ValueError(f"inverse_affine_iter_map: the indices do not determine {name}")
+
+
+def _outer_first(digits: Mapping[IterMark, Any]) -> list[IterMark]:
+    """Marks in an order in which each follows those that it is a part of."""
+    order: dict[IterMark, None] = {}
+
+    def visit(mark: IterMark) -> None:
+        if mark not in order:
+            if isinstance(mark.source, IterSumExpr):
+                for arg in mark.source.args:
+                    visit(arg.source)
+            order[mark] = None
+
+    for mark in digits:
+        visit(mark)
+    return list(reversed(order))

@@ -14,11 +14,11 @@ Every step is proved with the prover for all sizes that make no extent negative.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .analyzer import Analyzer
+from .analyzer import Analyzer, ConstIntBound
 from .expr import (
     EQ,
     GE,
@@ -26,6 +26,7 @@ from .expr import (
     LE,
     LT,
     Add,
+    And,
     BinaryExpr,
     CompareExpr,
     FloorDiv,
@@ -159,7 +160,7 @@ class Parser:
         self._fuse_first = fuse_first
         """True if a sum that is one mark is divided as that mark, else as little of it as possible is."""
         self.values: dict[Var, IterSumExpr] = {}
-        """What the input iterators are."""
+        """The input iterators as sums."""
         self.extents: dict[Var, PrimExpr] = {}
         """The number of values that each input iterator takes, as far as conditions on it alone say."""
         self.first: dict[IterMark, PrimExpr] = {}
@@ -185,7 +186,7 @@ class Parser:
         if drop_trivial and self.sizes.is_one(extent):
             self.values[var] = IterSumExpr((), low)
         else:
-            source = var if is_const(low, 0) else var - low
+            source = var if is_const(low, 0) else Sub(var, low)
             self.values[var] = IterSumExpr((IterSplitExpr(IterMark(source, extent)),), low)
 
     # ------------------------------------------------------------------------------------- expressions
@@ -200,7 +201,12 @@ class Parser:
         if self._ranged is None:
             self._ranged = self.sizes.analyzer.copy()
             for var, domain in self._ranges:
-                self._ranged.bind(var, domain, override=True)
+                low, extent = domain.min, domain.extent
+                if isinstance(low, IntImm) and isinstance(extent, IntImm):
+                    bound = ConstIntBound(low.value, low.value + extent.value - 1)
+                    self._ranged.update(var, bound, override=True)
+                else:
+                    self._ranged.bind(var, domain, override=True)
         return self._ranged
 
     def parse(self, expr: PrimExpr) -> IterSumExpr:
@@ -363,9 +369,10 @@ class Parser:
         sizes, mark = self.sizes, value.source
         extent = sizes.quotient(value.extent, by)
         if extent is None:
+            if not sizes.is_positive(by):
+                raise NotAffine(f"{shown(value.extent)} values are divided by {by}, which may be 0")
             if not sizes.at_most(mark.extent, sizes.times(value.lower_factor, value.extent)):
-                mark = self._mark((value,), const(0, value.dtype), value.extent)
-                value = IterSplitExpr(mark)
+                value = IterSplitExpr(self._mark((value,), const(0, value.dtype), value.extent))
             extent = sizes.rounded_up(value.extent, by)
         lower = sizes.times(value.lower_factor, by)
         return value.replace(lower_factor=lower, extent=extent), value.replace(extent=by)
@@ -463,7 +470,7 @@ class Parser:
         """
         parts = [part if truth else _negated(part) for part, truth in conjuncts(predicate)]
         for part in sorted(parts, key=self._count):
-            known = self.ranged.prove(part)
+            known = bool(part.value) if isinstance(part, IntImm) else self.ranged.prove(part)
             if known is True:
                 continue
             if known is False:
@@ -525,6 +532,13 @@ class Parser:
             self._narrow(mark, low, extent)
             return
         extent = sizes.larger(sizes.simplified(high - low), const(0, high.dtype))
+        for k, bound in enumerate(self.bounded):
+            if bound.mark is mark and self._is_whole(value):
+                low = sizes.simplified(bound.low + low)
+                narrower = IterMark(IterSumExpr(bound.group, sizes.simplified(-low)), extent)
+                both = And(bound.condition, condition)
+                self.bounded[k] = Bounded(bound.group, narrower, low, both)
+                return
         group = (value,)
         if isinstance(mark.source, IterSumExpr) and self._is_whole(value) and is_const(mark.source.base, 0):
             group = mark.source.args
@@ -534,13 +548,17 @@ class Parser:
     def _is_whole(self, value: IterSplitExpr) -> bool:
         return is_const(value.lower_factor, 1) and self.sizes.equal(value.extent, value.source.extent)
 
+    def is_stale(self, var: Var, marks: Container[IterMark]) -> bool:
+        """True if an iterator was bounded after one of these marks was made of it."""
+        return not any(arg.source in marks for arg in self.values[var].args)
+
     def _narrow(self, mark: IterMark, low: PrimExpr, extent: PrimExpr) -> None:
         """Let an input iterator take only `extent` values from `low` on."""
         for var, value in self.values.items():
             if any(arg.source is mark for arg in value.args):
                 assert isinstance(mark.source, PrimExpr)
                 base = self.sizes.simplified(value.base + low)
-                source = var if is_const(base, 0) else self.sizes.simplified(var - base)
+                source = var if is_const(base, 0) else Sub(var, base)
                 self.values[var] = IterSumExpr((IterSplitExpr(IterMark(source, extent)),), base)
                 self.extents[var] = extent
 

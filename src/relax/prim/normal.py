@@ -252,7 +252,10 @@ class Normalizer:
             result = self._apply(law, polys[0], polys[-1], expr.dtype, fits)
             if result is not None:
                 return reduced(result, expr.dtype)
-        return self._opaque(expr, "count" if name in ("popcount", "clz") else None)
+        counts = (
+            name in ("popcount", "clz") and expr.dtype.max_value >= 2
+        )  # an int2 does not hold its two bits
+        return self._opaque(expr, "count" if counts else None)
 
     def _let(self, expr: PrimExpr) -> Poly:
         assert isinstance(expr, Let)

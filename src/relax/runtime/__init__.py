@@ -13,6 +13,7 @@ from .executable import Executable, ExecutableError, load_executable, load_modul
 from .nd import NDArray
 from .registry import get_global_func, register_func, remove_global_func
 from .tensor import numpy_view, tensor_of
+from .threads import num_threads, set_num_threads
 from .timing import BenchmarkResult, Report
 from .values import PackedFunc, ShapeTuple
 from .vm import LinkError, VirtualMachine, VMInstrumentReturnKind
@@ -37,8 +38,10 @@ __all__ = [
     "load_executable",
     "load_module",
     "nd",
+    "num_threads",
     "numpy_view",
     "register_func",
     "remove_global_func",
+    "set_num_threads",
     "tensor_of",
 ]

@@ -23,10 +23,11 @@ from typing import Any, Final
 
 import tvm_ffi
 
-from .archive import is_archive, read_archive
+from .archive import Archive, is_archive, read_archive
 from .combine import combine
-from .elf import AARCH64, MACHINES, STT_FUNC, X86_64, ObjectFileError, parse_object
+from .elf import AARCH64, MACHINES, SHN_UNDEF, STT_FUNC, X86_64, ObjectFileError, parse_object
 from .linker import defined_symbols, link, plan_layout, undefined_symbols
+from .threads import LAUNCH, pool_symbols
 
 __all__ = ["NativeLibrary", "ObjectFileError", "host_machine", "load_object", "register_symbol"]
 
@@ -55,6 +56,7 @@ _MAP_FAILED: Final = ctypes.c_void_p(-1).value
 
 _symbols: dict[str, int] = {}
 _lock = threading.Lock()
+_pool_lock = threading.Lock()
 
 
 def host_machine() -> int:
@@ -120,11 +122,14 @@ def load_object(data: bytes, name: str = "object") -> NativeLibrary:
 def _load(data: bytes, name: str) -> tuple[int, int, dict[str, tuple[int, int]]]:
     """Address and size of the linked, protected image, and the offsets of its symbols."""
     try:
-        obj = combine(read_archive(data), PACKED_PREFIX) if is_archive(data) else parse_object(data)
+        archive, pool = _apart(read_archive(data)) if is_archive(data) else (None, None)
+        obj = parse_object(data) if archive is None else combine(archive, PACKED_PREFIX)
         host = host_machine()
         if obj.machine != host:
             this = MACHINES.get(host, f"{platform.machine()} ({sys.platform}), which cannot load objects")
             raise ObjectFileError(f"it is for {MACHINES[obj.machine]}, this machine is {this}")
+        if pool is not None:
+            _load_pool(pool)
         layout = plan_layout(obj)
         external = {symbol: _resolve(symbol) for symbol in undefined_symbols(obj)}
         missing = [symbol for symbol, address in external.items() if address is None]
@@ -144,6 +149,28 @@ def _load(data: bytes, name: str) -> tuple[int, int, dict[str, tuple[int, int]]]
         return address, size, defined_symbols(obj, layout)
     except ObjectFileError as error:
         raise ObjectFileError(f"cannot load {name}: {error}") from None
+
+
+def _apart(archive: Archive) -> tuple[Archive, bytes | None]:
+    """An archive without the object of the thread pool, and that object."""
+    for unit in archive.units:
+        data = archive.objects[unit.object]
+        if not unit.names and LAUNCH.encode() in data:
+            symbols = parse_object(data).symbols
+            if any(symbol.name == LAUNCH and symbol.section != SHN_UNDEF for symbol in symbols):
+                units = tuple(other for other in archive.units if other is not unit)
+                return Archive(archive.objects, units), data
+    return archive, None
+
+
+def _load_pool(data: bytes) -> None:
+    """Load the thread pool, for good: its threads stay in its code. All libraries share the first one."""
+    with _pool_lock:
+        if LAUNCH not in _symbols:
+            for symbol, address in pool_symbols().items():
+                register_symbol(symbol, address)
+            address, _, offsets = _load(data, "the thread pool")
+            register_symbol(LAUNCH, address + offsets[LAUNCH][0])
 
 
 def _map(size: int) -> int:

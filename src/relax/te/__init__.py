@@ -59,6 +59,7 @@ from ..prim.intrin import (
     truncdiv,
     truncmod,
 )
+from ..tir.index_map import IndexMap
 from ..tir.reduction import Reducer, comm_reducer, max, min, prod, sum
 from .create_prim_func import create_prim_func
 from .operation import compute, extern, placeholder, reduce_axis, size_var, var
@@ -73,7 +74,10 @@ from .tensor import (
     register_tensor_arithmetic,
 )
 
+AXIS_SEPARATOR = IndexMap.AXIS_SEPARATOR
+
 __all__ = [
+    "AXIS_SEPARATOR",
     "ComputeOp",
     "ExternOp",
     "Operation",

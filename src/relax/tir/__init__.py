@@ -5,6 +5,10 @@ Scalar expressions are those of `relax.prim`, under their TVM names here as well
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 from ..prim import (
     EQ,
     GE,
@@ -36,6 +40,16 @@ from ..prim import (
     Var,
     const,
     convert,
+)
+from ..prim.instructions import (
+    fma,
+    prefetch,
+    vector_reduce_add,
+    vector_reduce_and,
+    vector_reduce_max,
+    vector_reduce_min,
+    vector_reduce_mul,
+    vector_reduce_or,
 )
 from ..prim.intrin import (
     abs,
@@ -130,6 +144,7 @@ from .buffer import (
     Ramp,
     Range,
     Reduce,
+    Shuffle,
     decl_buffer,
 )
 from .functor import (
@@ -142,6 +157,8 @@ from .functor import (
 )
 from .index_map import IndexMap
 from .interpret import interpret
+from .layout import BijectiveLayout, Layout, bijective_layout, layout
+from .py_functor import PyStmtExprMutator, PyStmtExprVisitor
 from .reduction import Reducer, comm_reducer, max, min, prod, sum
 from .regions import block_access_region
 from .renew import renew_bound_vars
@@ -167,10 +184,22 @@ from .stmt import (
     Stmt,
     While,
 )
+from .tensor_intrin import TensorIntrin
 from .transform.lower import lower
 from .usage import undefined_buffers, undefined_vars
 from .well_formed import verify_well_formed
 from .written import overlap_message, promised_apart, written_params
+
+if TYPE_CHECKING:
+    explain: Callable[..., Any]
+    """Reports on the loops of a kernel's machine code: `relax.codegen.explain`, loaded when it is first used."""
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name == "explain":
+            return importlib.import_module("relax.codegen").explain
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "EQ",
@@ -184,6 +213,7 @@ __all__ = [
     "And",
     "AssertStmt",
     "AttrStmt",
+    "BijectiveLayout",
     "Block",
     "BlockRV",
     "BlockRealize",
@@ -208,6 +238,7 @@ __all__ = [
     "IndexMap",
     "IntImm",
     "IterVar",
+    "Layout",
     "Let",
     "LetStmt",
     "LoopRV",
@@ -221,6 +252,8 @@ __all__ = [
     "Precondition",
     "PrimExpr",
     "PrimFunc",
+    "PyStmtExprMutator",
+    "PyStmtExprVisitor",
     "Ramp",
     "Range",
     "Reduce",
@@ -229,12 +262,14 @@ __all__ = [
     "ScheduleError",
     "Select",
     "SeqStmt",
+    "Shuffle",
     "SizeVar",
     "Stmt",
     "StmtExprMutator",
     "StmtExprVisitor",
     "StringImm",
     "Sub",
+    "TensorIntrin",
     "Var",
     "While",
     "abs",
@@ -250,6 +285,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "bijective_layout",
     "bitwise_and",
     "bitwise_not",
     "bitwise_or",
@@ -280,6 +316,7 @@ __all__ = [
     "floor",
     "floordiv",
     "floormod",
+    "fma",
     "fmod",
     "hypot",
     "if_then_else",
@@ -292,6 +329,7 @@ __all__ = [
     "isfinite",
     "isinf",
     "isnan",
+    "layout",
     "likely",
     "log",
     "log1p",
@@ -312,6 +350,7 @@ __all__ = [
     "pow",
     "power",
     "pre_order_visit",
+    "prefetch",
     "prod",
     "promised_apart",
     "reinterpret",
@@ -342,6 +381,12 @@ __all__ = [
     "undef",
     "undefined_buffers",
     "undefined_vars",
+    "vector_reduce_add",
+    "vector_reduce_and",
+    "vector_reduce_max",
+    "vector_reduce_min",
+    "vector_reduce_mul",
+    "vector_reduce_or",
     "verify_well_formed",
     "written_params",
 ]

@@ -82,6 +82,9 @@ def bind_sizes(env: Env, bound: Bound, name: str, buffer: Buffer, arg: Any) -> N
             if isinstance(size, Var) and size not in env:
                 if what == "dimension" and not is_size(int(value)):
                     raise ValueError(f"{who}: {what} {axis} is {value}, expected a size, {SIZE_RANGE}")
+                if not size.dtype.min_value <= int(value) <= size.dtype.max_value:
+                    dtype = f"{size.name}'s dtype {size.dtype!s}"
+                    raise ValueError(f"{who}: {what} {axis} is {value}, which does not fit {dtype}")
                 env[size] = int(value)
                 bound[size] = f"{buffer.name}, {what} {axis}"
     if isinstance(buffer.elem_offset, Var):

@@ -1,14 +1,15 @@
 """Buffers, and the expressions that read them.
 
 Buffer(data, dtype, shape, strides, elem_offset, scope)       an array in memory, named by identity
-BufferLoad(buffer, indices)      one element (or a vector, when the last index is a Ramp)
+BufferLoad(buffer, indices, predicate?)      one element, or a vector, when the last index is one
 Ramp(base, stride, lanes)        base, base + stride, …        Broadcast(value, lanes)
+Shuffle(vectors, indices)        lanes of vectors, in the order of constant indices
 Reduce(combiner, sources, axes, condition, value_index)        only in tensor expressions, before lowering
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar, cast, final
 
 from ..ir import DataType, Node, binder, child, label, node, set_slot, structural_equal
@@ -107,10 +108,23 @@ class Buffer(Node):
             return region_of(self, items)
         return BufferLoad(self, items)
 
-    def vload(self, begin: Any, dtype: str | None = None) -> BufferLoad:
-        """Read a vector of `dtype` starting at `begin`."""
+    def vload(self, begin: Any, dtype: str | None = None, predicate: Any = None) -> BufferLoad:
+        """Read a vector of `dtype` starting at `begin`, or the elements at a vector of indices.
+
+        A lane whose predicate does not hold is not read, and is 0.
+        """
         kind = DataType(dtype) if dtype is not None else self.dtype
-        return BufferLoad(self, _lanes_from(begin, kind.lanes // self.dtype.lanes))
+        return BufferLoad(self, _lanes_from(begin, kind.lanes // self.dtype.lanes), predicate)
+
+    def vstore(self, begin: Any, value: Any, predicate: Any = None) -> Any:
+        """The statement that writes a vector starting at `begin`, or to a vector of indices.
+
+        A lane whose predicate does not hold is not written.
+        """
+        vector = convert(value)
+        place = _lanes_from(begin, vector.dtype.lanes // self.dtype.lanes)
+        (store,) = STORE
+        return store(self, vector, place, predicate)
 
     def offset_of(self, indices: Any) -> tuple[PrimExpr, ...]:
         """The position of an element in the flattened buffer, a tuple of one."""
@@ -158,10 +172,14 @@ def _access_mask(text: str) -> int:
     return sum(masks[letter] for letter in set(text))
 
 
+STORE: list[Callable[..., Node]] = []
+"""BufferStore, a statement: statements are made of buffers, so `relax.tir.stmt` puts it here."""
+
+
 def _lanes_from(begin: Any, lanes: int) -> tuple[PrimExpr, ...]:
-    """The indices of `lanes` neighbours in the last dimension."""
+    """The indices of `lanes` neighbours in the last dimension; a vector of indices as it is."""
     items = to_indices(begin)
-    if lanes <= 1:
+    if lanes <= 1 or (items and items[-1].dtype.lanes > 1):
         return items
     return (*items[:-1], Ramp(items[-1], convert(1).astype(items[-1].dtype), lanes))
 
@@ -327,22 +345,34 @@ def to_indices(values: Any) -> tuple[PrimExpr, ...]:
     return tuple(convert(item) for item in as_tuple(values))
 
 
+def optional(value: Any) -> PrimExpr | None:
+    """An expression, or None."""
+    return None if value is None else convert(value)
+
+
 @final
 @node
 class BufferLoad(PrimExpr):
-    """The element of `buffer` at `indices`. Raises ValueError for a wrong number of indices."""
+    """The element of `buffer` at `indices`. Raises ValueError for a wrong number of indices.
+
+    If the last index is a vector, so is the value; others may be vectors of as many lanes, or scalars. `predicate`, a
+    vector of bool, says which lanes are read; the others are 0, and their indices may be anything.
+    """
 
     buffer: Buffer
     indices: tuple[PrimExpr, ...] = child(converter=to_indices)
+    predicate: PrimExpr | None = child(default=None, converter=optional)
 
     def __post_init__(self) -> None:
-        check_indices("BufferLoad", self.buffer, self.indices)
+        check_indices("BufferLoad", self.buffer, self.indices, self.predicate)
         lanes = self.indices[-1].dtype.lanes if self.indices else 1
         set_slot(self, "dtype", self.buffer.dtype.with_lanes(lanes * self.buffer.dtype.lanes))
 
 
-def check_indices(what: str, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> None:
-    """Raise ValueError for a wrong number of subscripts, TypeError for one that is no integer."""
+def check_indices(
+    what: str, buffer: Buffer, indices: tuple[PrimExpr, ...], predicate: PrimExpr | None = None
+) -> None:
+    """Raise ValueError for a wrong number of subscripts, TypeError for one that is no integer, or of wrong lanes."""
     if len(indices) != len(buffer.shape):
         raise ValueError(
             f"{what}: buffer {buffer.name} has {len(buffer.shape)} dimensions, found {len(indices)} indices"
@@ -352,6 +382,15 @@ def check_indices(what: str, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> N
             raise TypeError(
                 f"{what}: an index of buffer {buffer.name} has dtype {index.dtype!s}, expected an integer"
             )
+    lanes = indices[-1].dtype.lanes if indices else 1
+    for index in indices[:-1]:
+        if index.dtype.lanes not in (1, lanes):
+            raise TypeError(
+                f"{what}: an index of buffer {buffer.name} has {index.dtype.lanes} lanes, the last one has {lanes}"
+            )
+    if predicate is not None and (lanes == 1 or predicate.dtype != DataType("bool").with_lanes(lanes)):
+        wanted = "no predicate without a vector of indices" if lanes == 1 else f"boolx{lanes}"
+        raise TypeError(f"{what}: the predicate has dtype {predicate.dtype!s}, expected {wanted}")
 
 
 @final
@@ -377,6 +416,39 @@ class Broadcast(PrimExpr):
 
     def __post_init__(self) -> None:
         set_slot(self, "dtype", self.value.dtype.with_lanes(self.lanes))
+
+
+def _lane_numbers(value: Any) -> tuple[IntImm, ...]:
+    numbers = tuple(convert(item) for item in as_tuple(value))
+    if not all(isinstance(number, IntImm) for number in numbers):
+        raise TypeError("Shuffle: the indices are constant integers")
+    return cast("tuple[IntImm, ...]", numbers)
+
+
+@final
+@node
+class Shuffle(PrimExpr):
+    """Lanes of `vectors`, counted one vector after the other, in the order of `indices`.
+
+    The vectors have one element type; a scalar is a vector of one lane. Raises TypeError for indices that are no
+    constants, ValueError for those of no lane.
+    """
+
+    vectors: tuple[PrimExpr, ...] = child(converter=to_indices)
+    indices: tuple[IntImm, ...] = child(converter=_lane_numbers)
+
+    def __post_init__(self) -> None:
+        kinds = {vector.dtype.element_of for vector in self.vectors}
+        if len(kinds) != 1:
+            found = ", ".join(str(vector.dtype) for vector in self.vectors) or "none"
+            raise TypeError(f"Shuffle: expected vectors of one element type, found {found}")
+        count = sum(max(vector.dtype.lanes, 1) for vector in self.vectors)
+        for index in self.indices:
+            if not 0 <= index.value < count:
+                raise ValueError(f"Shuffle: lane {index.value} of {count}")
+        if not self.indices:
+            raise ValueError("Shuffle: expected at least one index")
+        set_slot(self, "dtype", DataType(kinds.pop()).with_lanes(len(self.indices)))
 
 
 def _constant(bound: PrimExpr, dtype: DataType) -> PrimExpr:
@@ -479,7 +551,7 @@ class Reduce(PrimExpr):
 
 
 __all__ = [
-    "Broadcast", "Buffer", "BufferLoad", "BufferRegion", "CommReducer", "IterVar", "Ramp", "Range", "Reduce",
+    "Broadcast", "Buffer", "BufferLoad", "BufferRegion", "CommReducer", "IterVar", "Ramp", "Range", "Reduce", "Shuffle",
     "check_indices", "decl_buffer", "element_count", "element_offset", "extent_between", "memory_extent", "region_of",
     "shape_vars_bound_by", "strides_of", "to_indices", "vector_indices", "zero_of",
 ]  # fmt: skip

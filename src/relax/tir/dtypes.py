@@ -80,6 +80,11 @@ class _IndexRewriter(StmtExprMutator):
         converted = tuple(self.index(expr) for expr in exprs)
         return exprs if all(a is b for a, b in zip(exprs, converted, strict=True)) else converted
 
+    def sizes(self, exprs: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
+        """The sizes or strides of a buffer, of which constants are int64 always."""
+        made = tuple(expr if isinstance(expr, IntImm) else self.index(expr) for expr in exprs)
+        return exprs if all(a is b for a, b in zip(exprs, made, strict=True)) else made
+
     def visit_Var(self, node: Var) -> PrimExpr:
         new = self.renamed.get(node)
         return node if new is None else Cast(node.dtype, new)
@@ -97,7 +102,7 @@ class _IndexRewriter(StmtExprMutator):
         if known is None:
             offset = None if node.elem_offset is None else self.index(node.elem_offset)
             known = node.replace(
-                shape=self.indices(node.shape), strides=self.indices(node.strides), elem_offset=offset
+                shape=self.sizes(node.shape), strides=self.sizes(node.strides), elem_offset=offset
             )
             self._buffers[node] = known
         return known
@@ -120,11 +125,16 @@ class _IndexRewriter(StmtExprMutator):
         )
 
     def visit_BufferLoad(self, node: BufferLoad) -> BufferLoad:
-        return node.replace(buffer=self.visit(node.buffer), indices=self.indices(node.indices))
+        buffer, predicate = self.visit(node.buffer), self.predicate(node.predicate)
+        return node.replace(buffer=buffer, indices=self.indices(node.indices), predicate=predicate)
 
     def visit_BufferStore(self, node: BufferStore) -> BufferStore:
-        value = self.visit(node.value)
-        return node.replace(buffer=self.visit(node.buffer), value=value, indices=self.indices(node.indices))
+        value, predicate = self.visit(node.value), self.predicate(node.predicate)
+        indices = self.indices(node.indices)
+        return node.replace(buffer=self.visit(node.buffer), value=value, indices=indices, predicate=predicate)
+
+    def predicate(self, predicate: PrimExpr | None) -> PrimExpr | None:
+        return None if predicate is None else self.visit(predicate)
 
     def visit_BlockRealize(self, node: BlockRealize) -> BlockRealize:
         return node.replace(

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..ir import DataType, GlobalVar, Node
 from ..prim import (
+    Add,
     And,
     BinaryExpr,
     Call,
@@ -22,6 +23,9 @@ from ..prim import (
     FloatImm,
     IntImm,
     Let,
+    Max,
+    Min,
+    Mul,
     Not,
     Or,
     PrimExpr,
@@ -35,7 +39,7 @@ from ..prim import (
 from ..prim.arithmetic import wrap
 from ..prim.evaluate import convert_value, intrinsic_function, scalar_function
 from ..prim.traits import has_effects
-from .buffer import Broadcast, BufferLoad, Ramp, zero_of
+from .buffer import Broadcast, BufferLoad, Ramp, Shuffle, zero_of
 
 Env: TypeAlias = dict[Node, Any]
 Value = Callable[[Env], Any]
@@ -247,6 +251,8 @@ class ExpressionCompiler:
             case Broadcast(value, lanes):
                 single = self.expr(value)
                 return lambda env: [single(env)] * lanes
+            case Shuffle(vectors, indices):
+                return _shuffled(vectors, [self.expr(vector) for vector in vectors], indices)
             case Call():
                 return self.call(expr)
             case _:
@@ -277,10 +283,17 @@ class ExpressionCompiler:
         if not expr.indices or expr.indices[-1].dtype.lanes == 1:
             return lambda env: env[buffer].load([index(env) for index in indices])
 
+        active = None if expr.predicate is None else self.expr(expr.predicate)
+        count, zero = expr.indices[-1].dtype.lanes, convert_value(0, buffer.dtype.element_of)
+
         def vector(env: Env) -> Any:
-            where = [index(env) for index in indices]
+            where = lanes_of([index(env) for index in indices], count)
             view: View = env[buffer]
-            items = [view.load([*where[:-1], last]) for last in where[-1]]
+            reads = itertools.repeat(True, count) if active is None else active(env)
+            none: Any = zero if view.lanes == 1 else [zero] * view.lanes
+            items: list[Any] = [
+                view.load(place) if read else none for place, read in zip(where, reads, strict=True)
+            ]
             return items if view.lanes == 1 else list(itertools.chain.from_iterable(items))
 
         return vector
@@ -307,7 +320,29 @@ class ExpressionCompiler:
             return self.expr(zero_of(expr.dtype))
         if name == "ret":
             raise TypeError("interpret: a PrimFunc that returns a value (T.ret) cannot be run")
+        if name == "prefetch":
+            return lambda env: 0
+        if name.startswith("vector_reduce_"):
+            return self.reduction(expr)
         return self.elementwise(expr, intrinsic_function(expr), *expr.args)
+
+    def reduction(self, expr: Call) -> Value:
+        """A reduction of a vector's lanes: the second half onto the first, until one lane is left."""
+        (operand,) = expr.args
+        vector, kind = self.expr(operand), expr.intrinsic.removeprefix("vector_reduce_")
+        if kind in ("and", "or"):
+            return (lambda env: all(vector(env))) if kind == "and" else (lambda env: any(vector(env)))
+        zero = zero_of(expr.dtype)
+        combine = scalar_function(_COMBINERS[kind](zero, zero))
+
+        def run(env: Env) -> Any:
+            lanes = list(vector(env))
+            while len(lanes) > 1:
+                half = len(lanes) // 2
+                lanes = [combine(a, b) for a, b in zip(lanes[:half], lanes[half:], strict=True)]
+            return lanes[0]
+
+        return run
 
     def assumed(self, expr: Call) -> Value:
         condition, text = self.expr(expr.args[0]), str(expr.args[0])
@@ -355,6 +390,36 @@ class ExpressionCompiler:
             return 0 if result is None else result
 
         return run
+
+
+_COMBINERS: dict[str, Callable[[PrimExpr, PrimExpr], BinaryExpr]] = {
+    "add": Add,
+    "mul": Mul,
+    "max": Max,
+    "min": Min,
+}
+
+
+def _shuffled(vectors: Sequence[PrimExpr], values: Sequence[Value], indices: Sequence[IntImm]) -> Value:
+    scalars = [vector.dtype.lanes == 1 for vector in vectors]
+    chosen = [index.value for index in indices]
+
+    def run(env: Env) -> Any:
+        lanes: list[Any] = []
+        for value, scalar in zip(values, scalars, strict=True):
+            lanes += [value(env)] if scalar else value(env)
+        return lanes[chosen[0]] if len(chosen) == 1 else [lanes[i] for i in chosen]
+
+    return run
+
+
+def lanes_of(indices: Sequence[Any], count: int) -> list[list[Any]]:
+    """The indices of each of `count` lanes; a scalar index is that of all lanes."""
+    vectors = [isinstance(index, list) for index in indices]
+    return [
+        [index[lane] if wide else index for index, wide in zip(indices, vectors, strict=True)]
+        for lane in range(count)
+    ]
 
 
 def _shared_objects(expr: PrimExpr) -> list[PrimExpr]:
@@ -425,4 +490,4 @@ def _conversion(dtype: DataType) -> Callable[[Any], Any]:
     return lambda value: convert_value(value, dtype)
 
 
-__all__ = ["Env", "ExpressionCompiler", "Externs", "Value", "View", "flat_memory"]
+__all__ = ["Env", "ExpressionCompiler", "Externs", "Value", "View", "flat_memory", "lanes_of"]

@@ -185,6 +185,11 @@ class StmtExprMutator:
             self.define_buffer(buffer)
         return map_children(node, self.visit)
 
+    def visit_all(self, nodes: tuple[N, ...]) -> tuple[N, ...]:
+        """Every one of several nodes rewritten; the tuple itself if none changed."""
+        made = tuple(self.visit(node) for node in nodes)
+        return nodes if all(a is b for a, b in zip(nodes, made, strict=True)) else made
+
     def define_buffer(self, buffer: Buffer) -> None:
         """Rewrite a buffer where a node defines it."""
         self._buffers[buffer] = buffer  # its layout may mention its own pointer

@@ -6,54 +6,259 @@ IndexMap.from_func(lambda n, c, h, w: (n, c // 4, h, w, c % 4))        NCHW to N
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, Final, cast, final
+
+import numpy as np
 
 from ..ir import Node, binder, child, node
 from ..prim import (
+    Add,
+    Analyzer,
     FloorDiv,
     FloorMod,
     IntImm,
     Mul,
     PrimExpr,
+    Sub,
     Var,
     const,
     dimensions,
+    evaluate,
+    free_vars,
     intrin,
-    prove,
+    is_const,
+    map_expressions,
+    prove_equal,
     simplify,
     substitute,
 )
-from ..prim.expr import Add
-from .buffer import to_indices
+from ..prim.analyzer import Verdict
+from ..runtime import nd
+from .arguments import size_text
+from .buffer import Range, to_indices
+from .mixed_radix import MixedRadix
+
+
+class _AxisSeparator:
+    """The type of `IndexMap.AXIS_SEPARATOR`."""
+
+    def __repr__(self) -> str:
+        return "IndexMap.AXIS_SEPARATOR"
+
+
+def _inverse_map(value: Any) -> IndexMap | None:
+    if value is None or isinstance(value, IndexMap):
+        return value
+    if not callable(value):
+        raise TypeError(
+            f"inverse_index_map: expected an index map or a function, found {type(value).__name__}"
+        )
+    return IndexMap.from_func(cast("Callable[..., Any]", value))
 
 
 @final
 @node
 class IndexMap(Node):
-    """The element at `initial_indices` moves to `final_indices`, expressions of them."""
+    """The element at `initial_indices` moves to `final_indices`, expressions of them.
+
+    `inverse_index_map` is for maps whose inverse cannot be derived; it is taken to be right.
+    """
 
     initial_indices: tuple[Var, ...] = binder(converter=tuple)
     final_indices: tuple[PrimExpr, ...] = child(converter=to_indices)
+    inverse_index_map: IndexMap | None = child(default=None, converter=_inverse_map)
+
+    AXIS_SEPARATOR: ClassVar[_AxisSeparator] = _AxisSeparator()
+    """In the result of a function for `from_func_with_separators`: the dimensions of memory are divided here."""
 
     @staticmethod
-    def from_func(mapping_function: Callable[..., Any], ndim: int | None = None) -> IndexMap:
+    def from_func(
+        mapping_function: Callable[..., Any],
+        ndim: int | None = None,
+        inverse_index_map: Callable[..., Any] | IndexMap | None = None,
+        *,
+        index_dtype: str = "int64",
+    ) -> IndexMap:
         """The map that a function of the indices describes; one with ``*indices`` needs `ndim`."""
-        indices = tuple(Var(name, "int64") for name in _parameters(mapping_function, ndim))
-        return IndexMap(indices, mapping_function(*indices))
+        index_map, separators = IndexMap.from_func_with_separators(
+            mapping_function, ndim, inverse_index_map, index_dtype=index_dtype
+        )
+        if separators:
+            raise ValueError(
+                "the function returns IndexMap.AXIS_SEPARATOR: use IndexMap.from_func_with_separators"
+            )
+        return index_map
+
+    @staticmethod
+    def from_func_with_separators(
+        mapping_function: Callable[..., Any],
+        ndim: int | None = None,
+        inverse_index_map: Callable[..., Any] | IndexMap | None = None,
+        *,
+        index_dtype: str = "int64",
+    ) -> tuple[IndexMap, list[int]]:
+        """The map that a function describes, and the numbers of final indices before each `AXIS_SEPARATOR`."""
+        indices = tuple(Var(name, index_dtype) for name in _parameters(mapping_function, ndim))
+        result = mapping_function(*indices)
+        final: list[Any] = []
+        separators: list[int] = []
+        for item in cast("Iterable[Any]", result) if isinstance(result, (tuple, list)) else (result,):
+            if item is IndexMap.AXIS_SEPARATOR:
+                separators.append(len(final))
+            else:
+                final.append(const(item, index_dtype) if isinstance(item, int) else item)
+        inverse = inverse_index_map
+        if inverse is not None and not isinstance(inverse, IndexMap):
+            inverse = IndexMap.from_func(inverse, len(final), index_dtype=index_dtype)
+        return IndexMap(indices, final, inverse), separators
 
     def map_indices(self, indices: Sequence[Any]) -> tuple[PrimExpr, ...]:
-        """The place to which the element at these indices moves. Raises ValueError for a wrong number of them."""
-        places = [index.astype("int64") for index in to_indices(indices)]
+        """The place to which the element at these indices moves. Raises ValueError for a wrong number of them.
+
+        Indices that are no constants decide the dtype: those of int32 give places of int32, if all else in the map is
+        no wider.
+        """
+        places = to_indices(indices)
         if len(places) != len(self.initial_indices):
             raise ValueError(f"the index map takes {len(self.initial_indices)} indices, found {len(places)}")
-        table = dict(zip(self.initial_indices, places, strict=True))
-        return tuple(simplify(substitute(index, table)) for index in self.final_indices)
+        own = {place.dtype for place in places if not isinstance(place, IntImm)}
+        index_map = self
+        if own:
+            index_map = self.with_dtype(own.pop() if len(own) == 1 and not self._is_wide else "int64")
+        table = {
+            var: place.astype(var.dtype) for var, place in zip(index_map.initial_indices, places, strict=True)
+        }
+        return tuple(simplify(substitute(index, table)) for index in index_map.final_indices)
 
     def map_shape(self, shape: Sequence[Any]) -> tuple[PrimExpr, ...]:
-        """The shape in which the elements of a shape find place. Raises ValueError as `mixed_radix` does."""
-        return tuple(_extent(digits) for digits in mixed_radix(self, dimensions(shape)))
+        """The shape in which the elements of a shape find place. Raises ValueError as `MixedRadix` does."""
+        return self.mixed_radix(shape).shape()
+
+    def map_ndarray(self, arr_src: Any) -> Any:
+        """An array, or a tensor, with its elements moved; places to which nothing moves hold 0.
+
+        Raises ValueError as `map_shape` does.
+        """
+        if not isinstance(arr_src, np.ndarray):
+            return nd.array(self.map_ndarray(arr_src.numpy()), device=arr_src.device)
+        array = cast("np.ndarray[Any, Any]", arr_src)
+        shape = [int(evaluate(size, {})) for size in self.map_shape(array.shape)]
+        result = np.zeros(shape, array.dtype)
+        grid = cast("Sequence[Any]", np.indices(array.shape, sparse=True))
+        places = dict(zip(self.initial_indices, grid, strict=True))
+        where = [np.broadcast_to(_evaluated(index, places), array.shape) for index in self.final_indices]
+        result[tuple(where)] = array
+        return result
+
+    def inverse(self, shape: Sequence[Any]) -> IndexMap:
+        """The map from places back to indices, for a shape. Raises ValueError if nothing moves to some place."""
+        inverse, padding = self.non_surjective_inverse(shape)
+        if not is_const(padding, 0):
+            sizes = ", ".join(map(size_text, _sizes(shape)))
+            raise ValueError(
+                f"the index map of the shape ({sizes}) leaves places empty where {padding}: use non_surjective_inverse"
+            )
+        return inverse
+
+    def non_surjective_inverse(self, shape: Sequence[Any]) -> tuple[IndexMap, PrimExpr]:
+        """The map from places back to indices, and the condition under which a place is padding: nothing moves there.
+
+        The condition is in terms of the inverse map's initial indices, which are of int64 if symbolic sizes are. Raises
+        ValueError as `MixedRadix` does.
+        """
+        if self.inverse_index_map is not None:
+            return self.inverse_index_map, const(False, "bool")
+        radix = self.mixed_radix(shape)
+        names = [
+            index.name if isinstance(index, Var) else f"axis{axis}"
+            for axis, index in enumerate(self.final_indices)
+        ]
+        places = [Var(name, "int64") for name in names]
+        indices, inside = radix.inverse(places)
+        facts = Analyzer()
+        for place, size in zip(places, radix.shape(), strict=True):
+            facts.assume(intrin.all(place >= 0, place < size))
+        outside = [intrin.logical_not(fits) for fits in inside if facts.prove(fits) is not True]
+        padding = facts.simplify(intrin.any(*outside)) if outside else const(False, "bool")
+        inverse = IndexMap(places, indices)  # not simplified, so that it can be taken apart again
+        dtype = self._dtype
+        if dtype == "int64" or _is_wide((*inverse.final_indices, padding), places):
+            return inverse, padding
+        narrow = inverse.with_dtype(dtype)
+        return narrow, _retyped(padding, dict(zip(places, narrow.initial_indices, strict=True)), dtype)
+
+    def is_equivalent_to(self, other_map: IndexMap) -> bool:
+        """True if it is proved that two maps move every element to one place."""
+        if len(self.initial_indices) != len(other_map.initial_indices):
+            return False
+        others = other_map.map_indices(self.initial_indices)
+        return len(others) == len(self.final_indices) and all(
+            prove_equal(a, b) is Verdict.YES for a, b in zip(self.final_indices, others, strict=True)
+        )
+
+    def with_dtype(self, dtype: Any) -> IndexMap:
+        """The same map of indices of another dtype; itself if that is its dtype."""
+        if all(var.dtype == dtype for var in self.initial_indices):
+            return self
+        table = {var: Var(var.name, dtype) for var in self.initial_indices}
+        final = tuple(_retyped(index, table, dtype) for index in self.final_indices)
+        inverse = self.inverse_index_map
+        return IndexMap(tuple(table.values()), final, None if inverse is None else inverse.with_dtype(dtype))
+
+    def mixed_radix(self, shape: Sequence[Any]) -> MixedRadix:
+        """The final indices in digits, for a shape. Raises ValueError as `MixedRadix` does."""
+        wide = self.with_dtype("int64")
+        return MixedRadix(wide.initial_indices, wide.final_indices, _sizes(shape))
+
+    @property
+    def _is_wide(self) -> bool:
+        return _is_wide(self.final_indices, self.initial_indices)
+
+    @property
+    def _dtype(self) -> Any:
+        return self.initial_indices[0].dtype if self.initial_indices else "int64"
+
+
+def _sizes(shape: Sequence[Any]) -> tuple[PrimExpr, ...]:
+    """Sizes of dimensions, which may be given as ranges from 0."""
+    sizes: list[Any] = []
+    for item in shape:
+        if isinstance(item, Range) and not is_const(item.min, 0):
+            raise ValueError(f"an index map is of indices from 0 on, found a range from {item.min}")
+        sizes.append(item.extent if isinstance(item, Range) else item)
+    return dimensions(sizes)
+
+
+def _is_wide(expressions: Sequence[PrimExpr], indices: Sequence[Var]) -> bool:
+    """True if expressions have variables of more than 32 bits beside the indices."""
+    variables = {var for expr in expressions for var in free_vars(expr)}
+    return any(var.dtype.bits > 32 for var in variables - set(indices))
+
+
+def _retyped(expr: PrimExpr, table: dict[Var, Var], dtype: Any) -> PrimExpr:
+    """An integer expression with its variables replaced, and all else in their dtype."""
+    if isinstance(expr, Var):
+        return table[expr] if expr in table else expr.astype(dtype)
+    if isinstance(expr, IntImm):
+        return expr if expr.dtype.is_bool else const(expr.value, dtype)
+    return map_expressions(expr, lambda part: _retyped(part, table, dtype))
+
+
+_NUMPY: Final[dict[type[PrimExpr], Callable[[Any, Any], Any]]] = {
+    Add: np.add, Sub: np.subtract, Mul: np.multiply, FloorDiv: np.floor_divide, FloorMod: np.mod,
+}  # fmt: skip
+
+
+def _evaluated(index: PrimExpr, places: dict[Var, Any]) -> Any:
+    """The values of an index for arrays of places."""
+    if isinstance(index, IntImm):
+        return np.asarray(index.value)
+    if isinstance(index, Var):
+        return places[index]
+    function = _NUMPY[type(index)]
+    a, b = cast(Any, index).a, cast(Any, index).b
+    return function(_evaluated(a, places), _evaluated(b, places))
 
 
 def _parameters(function: Callable[..., Any], ndim: int | None) -> list[str]:
@@ -72,110 +277,4 @@ def _parameters(function: Callable[..., Any], ndim: int | None) -> list[str]:
     return names
 
 
-@dataclass(frozen=True)
-class Digit:
-    """A part of a final index: `factor` times the digit ``var // lower % extent`` of an initial one."""
-
-    var: Var
-    lower: int
-    modulus: int | None
-    """The modulus; None where the digit is all that is left of the index."""
-    factor: int
-    extent: PrimExpr
-
-
-def mixed_radix(index_map: IndexMap, shape: Sequence[PrimExpr]) -> list[list[Digit]]:
-    """Final indices as sums of digits, of which the factors fall and leave room for those after them.
-
-    Raises ValueError for a map that is not so written, or that moves two elements to one place.
-    """
-    if len(shape) != len(index_map.initial_indices):
-        raise ValueError(
-            f"the index map takes {len(index_map.initial_indices)} indices, found {len(shape)} dimensions"
-        )
-    sizes = dict(zip(index_map.initial_indices, shape, strict=True))
-    result = [_ordered(_digits(index, sizes), index) for index in index_map.final_indices]
-    for var, size in sizes.items():
-        digits = sorted((d for digits in result for d in digits if d.var is var), key=lambda d: d.lower)
-        expected: int | None = 1
-        for digit in digits:
-            if digit.lower != expected:
-                raise ValueError(
-                    f"the index map moves two elements to one place, or splits {var.name} unevenly"
-                )
-            expected = None if digit.modulus is None else digit.lower * digit.modulus
-        if expected is not None and not prove(size <= expected):
-            raise ValueError(f"the index map does not tell elements apart by the whole of index {var.name}")
-    return result
-
-
-def _digits(index: PrimExpr, sizes: dict[Var, PrimExpr]) -> list[Digit]:
-    match index:
-        case IntImm(value=0):
-            return []
-        case Add():
-            return [*_digits(index.a, sizes), *_digits(index.b, sizes)]
-        case Mul():
-            factor, inner = (index.a, index.b) if isinstance(index.a, IntImm) else (index.b, index.a)
-            if not isinstance(factor, IntImm) or factor.value < 1:
-                raise _unclear(index)
-            digits = _digits(inner, sizes)
-            return [replace(digit, factor=digit.factor * factor.value) for digit in digits]
-        case _:
-            var, lower, modulus = _piece(index)
-    if var not in sizes:
-        raise _unclear(index)
-    extent: PrimExpr = (
-        simplify(intrin.ceildiv(sizes[var], lower)) if modulus is None else const(modulus, "int64")
-    )
-    return [Digit(var, lower, modulus, 1, extent)]
-
-
-def _piece(index: PrimExpr) -> tuple[Var, int, int | None]:
-    """An index ``var // lower % modulus``, written in any way that says this."""
-    if isinstance(index, Var):
-        return index, 1, None
-    if not isinstance(index, (FloorDiv, FloorMod)) or not isinstance(index.b, IntImm) or index.b.value < 1:
-        raise _unclear(index)
-    number = index.b.value
-    var, lower, modulus = _piece(index.a)
-    if modulus is not None and modulus % number:
-        raise _unclear(index)
-    if isinstance(index, FloorMod):
-        return var, lower, number
-    return var, lower * number, None if modulus is None else modulus // number
-
-
-def _unclear(index: PrimExpr) -> ValueError:
-    return ValueError(
-        f"the index {index} is not a sum of indices, of their quotients i // c and remainders i % c by constants, "
-        "and of multiples of these by constants"
-    )
-
-
-def _ordered(digits: list[Digit], index: PrimExpr) -> list[Digit]:
-    """Digits by falling factors, each factor being at least the room that all smaller ones take."""
-    rest, result = list(digits), list[Digit]()
-    room: PrimExpr = const(1, "int64")
-    while rest:
-        digit = min(rest, key=lambda d: d.factor)
-        if not (prove(room <= digit.factor) if result else digit.factor == 1):
-            raise ValueError(f"the index {index} may be the same for two elements")
-        rest.remove(digit)
-        result.insert(0, digit)
-        room = simplify(digit.extent * digit.factor)
-    return result
-
-
-def _extent(digits: Sequence[Digit]) -> PrimExpr:
-    """The number of values of a final index."""
-    if not digits:
-        return const(1, "int64")
-    first, *rest = digits
-    total = first.extent * first.factor
-    if rest:
-        total = total - first.factor + _extent(rest)
-    return simplify(total)
-
-
-__all__ = ["Digit", "IndexMap", "mixed_radix"]
+__all__ = ["IndexMap"]

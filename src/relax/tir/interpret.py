@@ -21,7 +21,7 @@ from ..runtime.sizes import SIZE_RANGE, is_size
 from .arguments import Bound, bind_array, bind_scalar, bind_sizes
 from .assertion import shown_sizes
 from .buffer import Buffer, IterVar, element_count
-from .evaluation import Env, ExpressionCompiler, Externs, Value, View
+from .evaluation import Env, ExpressionCompiler, Externs, Value, View, lanes_of
 from .statements import conjuncts
 from .stmt import (
     AllocBuffer,
@@ -230,19 +230,22 @@ class _Compiler(ExpressionCompiler):
         buffer = stmt.buffer
         indices = [self.expr(index) for index in stmt.indices]
         value = self.expr(stmt.value)
-        wide = bool(stmt.indices) and stmt.indices[-1].dtype.lanes > 1
+        count = stmt.indices[-1].dtype.lanes if stmt.indices else 1
+        active = None if stmt.predicate is None else self.expr(stmt.predicate)
 
         def run(env: Env) -> None:
             view: View = env[buffer]
             where = [index(env) for index in indices]
             result = value(env)
-            if not wide:
+            if count == 1:
                 view.store(where, result)
                 return
             lanes = view.lanes
-            for lane, last in enumerate(where[-1]):
+            writes = [True] * count if active is None else active(env)
+            for lane, place in enumerate(lanes_of(where, count)):
                 item = result[lane] if lanes == 1 else result[lane * lanes : (lane + 1) * lanes]
-                view.store([*where[:-1], last], item)
+                if writes[lane]:
+                    view.store(place, item)
 
         return run
 

@@ -59,16 +59,30 @@ def block_access_region(
 
     In a block with `init`, reading what is being reduced into does not count as a read.
     """
+    collector = _collected(block, buffers, apart=False)
+    return collector.read_regions(), collector.writes.regions()
+
+
+def block_access_parts(
+    block: Block, buffers: Iterable[Buffer] = ()
+) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
+    """`block_access_region`, with the buffers whose pointer is used as a third part, instead of in both others."""
+    collector = _collected(block, buffers, apart=True)
+    return collector.read_regions(), collector.writes.regions(), collector.opaque.regions()
+
+
+def _collected(block: Block, buffers: Iterable[Buffer], apart: bool) -> _Collector:
+    """The accesses of a block; those through a pointer `apart`, or as reads and writes."""
     collector = _Collector({buffer.data: buffer for buffer in buffers}, _DomainAnalyzer(block))
+    collector.apart = apart
+    collector.reduces = block.init is not None
     for match in block.match_buffers:
         collector.views[match.buffer] = match.source
     collector.local.update(block.alloc_buffers)
     if block.init is not None:
         collector.visit(block.init)
     collector.visit(block.body)
-    writes = collector.writes.regions()
-    written = {region.buffer for region in writes} if block.init is not None else set[Buffer]()
-    return tuple(r for r in collector.reads.regions() if r.buffer not in written), writes
+    return collector
 
 
 class _DomainAnalyzer:
@@ -212,6 +226,15 @@ class _Collector(StmtExprVisitor):
         self.local: set[Buffer] = set()
         self.reads = _Accesses(facts)
         self.writes = _Accesses(facts)
+        self.opaque = _Accesses(facts)
+        self.apart = False
+        """True if accesses through a pointer are collected in `opaque`."""
+        self.reduces = False
+
+    def read_regions(self) -> tuple[BufferRegion, ...]:
+        """The regions read; of what a block reduces into, none."""
+        regions = self.reads.regions()
+        return tuple(r for r in regions if r.buffer not in self.writes.boxes) if self.reduces else regions
 
     def access(self, accesses: _Accesses, buffer: Buffer, ranges: Iterable[Interval | None]) -> None:
         while buffer in self.views:
@@ -242,15 +265,15 @@ class _Collector(StmtExprVisitor):
     def visit_BufferStore(self, node: BufferStore) -> None:
         self.access(self.writes, node.buffer, [self.index(i) for i in node.indices])
         self.visit(node.value)
-        for index in node.indices:
-            self.visit(index)
+        for part in (*node.indices, *(() if node.predicate is None else (node.predicate,))):
+            self.visit(part)
 
     def visit_Var(self, node: Var) -> None:
         buffer = self.by_data.get(node)
         if buffer is not None:  # the pointer itself is handed on: anything may happen
             whole: list[Interval | None] = [None] * buffer.ndim
-            self.access(self.reads, buffer, whole)
-            self.access(self.writes, buffer, whole)
+            for accesses in (self.opaque,) if self.apart else (self.reads, self.writes):
+                self.access(accesses, buffer, whole)
 
     def visit_Buffer(self, node: Buffer) -> None:
         """A buffer named in a region or as an operand of a load: the access itself is recorded there."""
@@ -297,4 +320,4 @@ class _Collector(StmtExprVisitor):
                 self.access(accesses, region.buffer, [self.relax(r) for r in ranges])
 
 
-__all__ = ["block_access_region", "bounds_of", "complete_block", "whole_range"]
+__all__ = ["block_access_parts", "block_access_region", "bounds_of", "complete_block", "whole_range"]

@@ -1,6 +1,6 @@
 """Statements and functions of TIR.
 
-    Stmt ::= BufferStore(buffer, value, indices)
+    Stmt ::= BufferStore(buffer, value, indices, predicate?)
            | For(loop_var, min, extent, kind, body, annotations)        While(condition, body)
            | IfThenElse(condition, then_case, else_case?)               SeqStmt(seq)
            | LetStmt(var, value, body)      AssertStmt(condition, message, body)      Evaluate(value)
@@ -26,7 +26,7 @@ from typing import Any, cast, final
 from ..ir import BaseFunc, DataType, Node, binder, child, label, node, set_slot
 from ..prim import FloatImm, IntImm, PrimExpr, StringImm, Var, convert, mark_nonnegative
 from ..prim.expr import bind_value
-from .buffer import Buffer, BufferRegion, IterVar, check_indices, to_indices
+from .buffer import STORE, Buffer, BufferRegion, IterVar, check_indices, optional, to_indices
 from .specialize import specialize
 
 
@@ -74,14 +74,18 @@ def _plain(value: Any) -> Any:
 @final
 @node
 class BufferStore(Stmt):
-    """``buffer[indices] = value``. Raises TypeError when the value's dtype is not the buffer's."""
+    """``buffer[indices] = value``. Raises TypeError when the value's dtype is not the buffer's.
+
+    `predicate`, a vector of bool, says which lanes of a vector are written.
+    """
 
     buffer: Buffer
     value: PrimExpr = child(converter=convert)
     indices: tuple[PrimExpr, ...] = child(converter=to_indices)
+    predicate: PrimExpr | None = child(default=None, converter=optional)
 
     def __post_init__(self) -> None:
-        check_indices("BufferStore", self.buffer, self.indices)
+        check_indices("BufferStore", self.buffer, self.indices, self.predicate)
         lanes = self.indices[-1].dtype.lanes if self.indices else 1
         expected = self.buffer.dtype.with_lanes(lanes * self.buffer.dtype.lanes)
         if self.value.dtype != expected:
@@ -89,6 +93,9 @@ class BufferStore(Stmt):
                 f"BufferStore: buffer {self.buffer.name} holds {expected!s}, "
                 f"the value is {self.value.dtype!s}"
             )
+
+
+STORE.append(BufferStore)
 
 
 @final

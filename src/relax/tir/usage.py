@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..ir import Node
 from ..prim import Let, PrimExpr, Var
 from .buffer import Buffer, BufferRegion, CommReducer, IterVar, Reduce, shape_vars_bound_by
@@ -97,15 +99,16 @@ def _usage(node: Node) -> _Usage:
     return usage
 
 
-def undefined_vars(node: Node) -> list[Var]:
+def undefined_vars(node: Node, defs: Iterable[Var] = ()) -> list[Var]:
     """The variables used in a statement, expression or function that it does not define, in order of first
-    use.
+    use; `defs` are defined outside.
 
     A buffer's pointer counts as used where the buffer is; the sizes of a parameter's buffer are defined by
     it.
     """
     usage = _usage(node)
-    return [var for var in usage.used if var not in usage.defined]
+    defined = usage.defined.union(defs)
+    return [var for var in usage.used if var not in defined]
 
 
 def free_vars(node: Node) -> set[Var]:

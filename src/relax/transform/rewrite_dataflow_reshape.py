@@ -163,7 +163,7 @@ def innermost_store(stmt: Stmt, loops: dict[PrimVar, PrimExpr]) -> BufferStore |
             table = {i.var: v for i, v in zip(block.iter_vars, iter_values, strict=True)}
             value, indices = substitute(store.value, table), substitute(store.indices, table)
             return BufferStore(store.buffer, value, indices)
-        case BufferStore():
+        case BufferStore(predicate=None):
             return stmt
         case _:
             return None

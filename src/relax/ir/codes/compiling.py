@@ -55,6 +55,13 @@ declare(
     "Take one of those listed, or register it: `relax.register_pipeline(name)`.",
 )
 declare(
+    "E4008",
+    "a schedule rule that returns something else",
+    "A rule given to ApplyDefaultSchedule returned what is neither a PrimFunc, nor a Schedule, nor a list of schedules, "
+    "nor None.",
+    "Return the arranged function, or None where the rule is not for it.",
+)
+declare(
     "E4101",
     "an operator that nothing lowers",
     "When bytecode is made, an operator is left that neither a PrimFunc nor a function of the machine "
@@ -117,6 +124,19 @@ declare(
     "`specialize` was given a value for something that is no parameter and no size of the function, or a "
     "buffer that does not fit.",
     "Give sizes and scalars by their variables, tensors by a buffer of the same rank and dtype.",
+)
+declare(
+    "E5021",
+    "a PrimFunc that is not pure",
+    "`assert_pure_function` was given a function that stores to a buffer it does not allocate, or that calls "
+    "something of which nothing is known.",
+    "Store to buffers that the function allocates, and call functions that are known to be pure.",
+)
+declare(
+    "E5022",
+    "an index that does not fit 32 bits",
+    "`ForceNarrowIndexToInt32` was given a function with a constant index or bound that is no int32.",
+    "Use `NarrowDataType(32)`, which narrows the indices that fit.",
 )
 declare(
     "E5101",
@@ -214,7 +234,8 @@ declare(
 declare(
     "E5908",
     "not a PrimFunc",
-    "`relax.codegen.build_module` compiles PrimFuncs; the module has other functions.",
+    "`relax.codegen.build_module` compiles PrimFuncs, and `relax.tir.explain` explains them; the module has other "
+    "functions.",
     "Compile a whole program with `relax.build`.",
 )
 declare(
@@ -230,4 +251,11 @@ declare(
     "A function has an attribute, or a loop, an allocation or a statement has an annotation, that no step of lowering "
     "has read and code generation does not know. It would have no effect.",
     "Remove it, or run the pass that reads it.",
+)
+declare(
+    "E5911",
+    "a storage scope that a CPU does not have",
+    "A buffer is allocated in a scope such as `shared`, which other machines have. On a CPU a buffer is in memory, "
+    "`global`, or, if it is small, on the stack or in registers, `local`.",
+    'Allocate the buffer in scope `global` or `local`: `sch.set_scope(block, 0, "local")`.',
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...ir import GlobalVar, structural_equal
 from ...prim import expr as prim
-from ...tir.buffer import Broadcast, BufferLoad, BufferRegion, IterVar, Ramp, Range, Reduce
+from ...tir.buffer import Broadcast, BufferLoad, BufferRegion, IterVar, Ramp, Range, Reduce, Shuffle
 from ...tir.index_map import IndexMap
 from ..parser import tir as T
 from ..parser.core.safety import member
@@ -223,7 +223,10 @@ def _same_args(made: tuple[Any, ...], args: tuple[Any, ...]) -> bool:
 
 @prints(BufferLoad)
 def _load(p: Printer, node: BufferLoad) -> Text:
-    return Text(f"{buffer_name(p, node.buffer)}[{indices(p, node.indices)}]")
+    place = indices(p, node.indices)
+    if node.predicate is not None:
+        return Text(f"{buffer_name(p, node.buffer)}.vload([{place}], predicate={p.text(node.predicate)})")
+    return Text(f"{buffer_name(p, node.buffer)}[{place}]")
 
 
 def indices(p: Printer, items: tuple[Any, ...]) -> str:
@@ -269,6 +272,12 @@ def _broadcast(p: Printer, node: Broadcast) -> Text:
     return Text(f"{p.T('Broadcast')}({p.text(node.value)}, {node.lanes})")
 
 
+@prints(Shuffle)
+def _shuffle(p: Printer, node: Shuffle) -> Text:
+    vectors = ", ".join(explicit(p, vector).text for vector in node.vectors)
+    return Text(f"{p.T('Shuffle')}([{vectors}], [{', '.join(str(i.value) for i in node.indices)}])")
+
+
 @prints(Range)
 def _range(p: Printer, node: Range) -> Text:
     return Text(f"{p.T('Range')}({p.text(node.min)}, {sum_text(p, node.min, node.extent)})")
@@ -286,12 +295,25 @@ def _iter_var(p: Printer, node: IterVar) -> Text:
 
 @prints(IndexMap)
 def _index_map(p: Printer, node: IndexMap) -> Text:
+    function = _function(p, node)
+    options = (
+        ""
+        if node.inverse_index_map is None
+        else f", inverse_index_map={_function(p, node.inverse_index_map)}"
+    )
+    if any(var.dtype != "int64" for var in node.initial_indices):
+        options += f", index_dtype={string(str(node.initial_indices[0].dtype))}"
+    return Text(f"{p.T('index_map')}({function}{options})")
+
+
+def _function(p: Printer, node: IndexMap) -> str:
+    """The function of an index map, a lambda."""
     for var in node.initial_indices:
         p.declare(var)
     params = ", ".join(p.text(var) for var in node.initial_indices)
     final = [p.text(index) for index in node.final_indices]
     result = f"({final[0]},)" if len(final) == 1 else f"({', '.join(final)})"
-    return Text(f"{p.T('index_map')}(lambda {params}: {result})")
+    return f"lambda {params}: {result}"
 
 
 @prints(Reduce)

@@ -239,8 +239,12 @@ def _seq(p: Printer, node: SeqStmt) -> None:
 
 @prints_statement(BufferStore)
 def _store(p: Printer, node: BufferStore) -> None:
-    place = f"{buffer_name(p, node.buffer)}[{indices(p, node.indices)}]"
-    p.line(f"{place} = {p.text(node.value)}")
+    name, place = buffer_name(p, node.buffer), indices(p, node.indices)
+    if node.predicate is not None:
+        predicate = p.text(node.predicate)
+        p.line(f"{name}.vstore([{place}], {explicit(p, node.value).text}, predicate={predicate})")
+    else:
+        p.line(f"{name}[{place}] = {p.text(node.value)}")
 
 
 @prints_statement(Evaluate)

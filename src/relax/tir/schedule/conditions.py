@@ -11,21 +11,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from ...prim import Analyzer, Var, free_vars
+from ...prim import Var, free_vars
 from ...prim.iter_map import IterMapLevel, detect_iter_map
 from ...prim.traits import has_effects
-from ..buffer import Buffer, Range
+from ..buffer import Buffer
 from ..stmt import Block, BlockRealize, BufferStore, Evaluate, For, Stmt, While
+from .cover import covers
 from .error import BINDING, KIND, ORDER, STRUCTURE, ScheduleError
+from .facts import analyzer_at, loop_range
 from .regions import in_own_slab, read_regions, relaxed_box, written_regions
 from .rv import BlockRV, LoopRV
 from .scope import accesses, complete_problem, reduction_problem, scope_of
 from .state import Placed, ScheduleState, parts_of
-
-
-def loop_range(loop: For) -> Range:
-    """The values of a loop's variable."""
-    return Range.from_min_extent(loop.min, loop.extent)
 
 
 def blocks_below(stmt: Placed) -> list[BlockRealize]:
@@ -39,23 +36,6 @@ def blocks_below(stmt: Placed) -> list[BlockRealize]:
         else:
             stack.extend(reversed(parts_of(node)))
     return result
-
-
-def analyzer_at(state: ScheduleState, rv: BlockRV | LoopRV, inclusive: bool = False) -> Analyzer:
-    """The facts that hold at a block or loop: the ranges of loops and block variables around it; with `inclusive`,
-    its own too.
-    """
-    analyzer = Analyzer()
-    around = state.ancestors(rv)[::-1]
-    for stmt in [*around, state.placed(rv)] if inclusive else around:
-        if isinstance(stmt, For):
-            analyzer.bind(stmt.loop_var, loop_range(stmt))
-        else:
-            for iter_var in stmt.block.iter_vars:
-                if iter_var.dom is not None:
-                    analyzer.bind(iter_var.var, iter_var.dom)
-            analyzer.assume(stmt.predicate)
-    return analyzer
 
 
 # ------------------------------------------------------------------------------------------ bindings
@@ -171,16 +151,16 @@ def require_only_blocks(stmt: Placed) -> None:
 def require_parallel(state: ScheduleState, loop: LoopRV) -> None:
     """Raise unless the iterations of a loop may run in any order, and at the same time.
 
-    Every block below is complete or a reduction block, bound affinely; the loop is bound to data-parallel variables
-    only; a block that reads what another one below the loop writes reads it in the iteration that wrote it.
+    Every block below is complete or a reduction block; the loop is bound to data-parallel variables only; a block that
+    reads what another one below the loop writes reads it in the iteration that wrote it: the loop's variable cuts the
+    buffer into slabs, or each iteration writes first what it reads of a buffer used in it only. Bindings need not be
+    affine: a complete block that runs twice for the same values writes the same, and a reduction block needs slabs.
     """
     node = state.loop(loop)
     scope = state.scope(loop).block
     require_only_blocks(node)
     for child in blocks_below(node):
-        rv = state.block_rv(child, loop.function)
         require_complete_or_reduction(child, scope)
-        require_affine_binding(state, rv)
         for iter_var, value in zip(child.block.iter_vars, child.iter_values, strict=True):
             if iter_var.iter_type != "spatial" and loop.var in set(free_vars(value)):
                 raise ScheduleError(
@@ -203,12 +183,39 @@ def _require_separate(state: ScheduleState, loop: LoopRV, node: For, scope: Bloc
             box = relaxed_box(region, child, _loops_inside(state, child, loop))
             for other in children:
                 touched = [*read_regions(other, buffer), *written_regions(other, buffer)]
-                if other is child and (is_complete(child, scope) or _is_private(state, buffer, loop)):
-                    continue  # what is written twice is written with the same values
+                if touched and _is_written_again(state, loop, child, other, buffer):
+                    continue
                 for item in touched:
                     seen = relaxed_box(item, other, _loops_inside(state, other, loop))
                     if not in_own_slab(box, seen, loop.var, analyzer, loop_range(node)):
                         raise _shared_between_iterations(loop, node, child, other, buffer)
+
+
+def _is_written_again(
+    state: ScheduleState, loop: LoopRV, writer: BlockRealize, other: BlockRealize, buffer: Buffer
+) -> bool:
+    """True if each iteration writes itself what it reads, into storage of its own, or the values that others write.
+
+    A complete block writes the same values whenever it writes an element; a reduction block has others meanwhile.
+    """
+    complete = is_complete(writer, state.scope(loop).block)
+    if other is writer:
+        return complete or has_own_storage(state, buffer, loop)
+    own = _is_private(state, buffer, loop) if complete else has_own_storage(state, buffer, loop)
+    return own and covers(state, loop.function, writer, other, buffer)
+
+
+def has_own_storage(state: ScheduleState, buffer: Buffer, loop: LoopRV) -> bool:
+    """True if lowering gives each iteration storage of its own for a buffer: see `transform.plan_buffer_allocation`."""
+    if not _is_private(state, buffer, loop):
+        return False
+    return buffer.scope.startswith("local") or not any(
+        loop.var in set(free_vars(end))
+        for child in blocks_below(state.loop(loop))
+        for region in [*read_regions(child, buffer), *written_regions(child, buffer)]
+        for interval in relaxed_box(region, child, _loops_inside(state, child, loop))
+        for end in interval or (loop.var,)
+    )
 
 
 def _shared_between_iterations(
@@ -257,7 +264,8 @@ def require_chain(state: ScheduleState, loops: Iterable[LoopRV]) -> list[For]:
 
 
 __all__ = [
-    "analyzer_at", "binding_problem", "blocks_below", "bound_loops", "is_complete", "is_reduction", "loop_range",
+    "analyzer_at", "binding_problem", "blocks_below", "bound_loops", "has_own_storage", "is_complete", "is_reduction",
+    "loop_range",
     "require_affine_binding", "require_chain", "require_complete", "require_complete_or_reduction",
     "require_only_blocks", "require_parallel", "require_reduction", "require_started",
 ]  # fmt: skip

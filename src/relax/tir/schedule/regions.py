@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from ...prim import Analyzer, IntImm, PrimExpr, Var, free_vars, substitute
+from ...prim import Analyzer, Call, IntImm, PrimExpr, Var, free_vars, post_order, substitute
 from ...prim.iter_map import IterMapLevel, detect_iter_map
-from ..buffer import Buffer, BufferRegion, Range
+from ..buffer import Buffer, BufferLoad, BufferRegion, Range
 from ..regions import Interval, bounds_of
 from ..stmt import BlockRealize, For
 from .scope import accesses
@@ -35,6 +35,13 @@ def relaxed_box(region: BufferRegion, realize: BlockRealize, inner: Iterable[For
         high = bounds_of(substitute(extent.min + extent.extent - 1, values), domain)
         box.append(None if low is None or high is None else (low[0], high[1]))
     return box
+
+
+def reads_memory(expr: PrimExpr) -> bool:
+    """True if a value is read from a buffer or given by a call: it may be another one at another place."""
+    reads: list[PrimExpr] = []
+    post_order(expr, lambda part: reads.append(part) if isinstance(part, (BufferLoad, Call)) else None)
+    return bool(reads)
 
 
 def written_regions(realize: BlockRealize, buffer: Buffer) -> list[BufferRegion]:
@@ -89,4 +96,12 @@ def _is_spaced(written: Interval, var: Var, domain: Range, analyzer: Analyzer) -
     return analyzer.modular_set(offset).coeff >= length.value
 
 
-__all__ = ["Box", "in_own_slab", "loop_domain", "read_regions", "relaxed_box", "written_regions"]
+__all__ = [
+    "Box",
+    "in_own_slab",
+    "loop_domain",
+    "read_regions",
+    "reads_memory",
+    "relaxed_box",
+    "written_regions",
+]

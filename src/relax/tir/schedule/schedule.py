@@ -22,11 +22,21 @@ from .base import DebugMask, ScheduleBase
 from .error import ARGUMENT, Level, ScheduleError
 from .primitives.add_unit_loop import add_unit_loop
 from .primitives.annotate import annotate, unannotate
+from .primitives.annotate_buffer_access import annotate_buffer_access, unsafe_hide_buffer_access
+from .primitives.blockize import blockize
+from .primitives.cache_index import cache_index
+from .primitives.cache_inplace import cache_inplace
+from .primitives.cache_read_write import cache_read, cache_write
+from .primitives.compute_at import compute_at
+from .primitives.compute_inline import compute_inline
+from .primitives.decompose_padding import decompose_padding
+from .primitives.decompose_reduction import decompose_reduction
 from .primitives.enter_postproc import enter_postproc
 from .primitives.for_kind import bind, parallel, unroll, vectorize
 from .primitives.fuse import fuse
 from .primitives.loop_partition import loop_partition
 from .primitives.merge import merge
+from .primitives.pad_einsum import pad_einsum
 from .primitives.queries import (
     get_block,
     get_child_blocks,
@@ -36,10 +46,22 @@ from .primitives.queries import (
     get_producers,
     work_on,
 )
+from .primitives.read_write_at import read_at, write_at
+from .primitives.reindex import reindex, reindex_cache_read, reindex_cache_write
 from .primitives.reorder import reorder, reorder_block_iter_var
+from .primitives.reverse_compute_at import reverse_compute_at
+from .primitives.reverse_compute_inline import reverse_compute_inline
+from .primitives.rfactor import rfactor
+from .primitives.rolling_buffer import rolling_buffer
 from .primitives.sample_compute_location import sample_compute_location
 from .primitives.sampling import sample_categorical, sample_partitioned_tile, sample_perfect_tile
+from .primitives.set_axis_separator import set_axis_separator
+from .primitives.set_scope import set_scope, unsafe_set_dtype
 from .primitives.split import split
+from .primitives.storage_align import storage_align
+from .primitives.tensorize import tensorize
+from .primitives.transform_block_layout import transform_block_layout
+from .primitives.transform_layout import transform_layout
 from .rv import BlockRV, ExprRV, LoopRV
 from .sref import StmtSRef
 from .trace import Trace
@@ -149,6 +171,37 @@ class Schedule(ScheduleBase):
     vectorize = vectorize
     unroll = unroll
     bind = bind
+
+    compute_at = compute_at
+    compute_inline = compute_inline
+    reverse_compute_inline = reverse_compute_inline
+    pad_einsum = pad_einsum
+    decompose_padding = decompose_padding
+    rolling_buffer = rolling_buffer
+    reverse_compute_at = reverse_compute_at
+
+    cache_read = cache_read
+    cache_write = cache_write
+    cache_inplace = cache_inplace
+    cache_index = cache_index
+    reindex = reindex
+    reindex_cache_read = reindex_cache_read
+    reindex_cache_write = reindex_cache_write
+    transform_layout = transform_layout
+    transform_block_layout = transform_block_layout
+    read_at = read_at
+    write_at = write_at
+    set_axis_separator = set_axis_separator
+    set_scope = set_scope
+    unsafe_set_dtype = unsafe_set_dtype
+    storage_align = storage_align
+    annotate_buffer_access = annotate_buffer_access
+    unsafe_hide_buffer_access = unsafe_hide_buffer_access
+
+    decompose_reduction = decompose_reduction
+    rfactor = rfactor
+    blockize = blockize
+    tensorize = tensorize
 
     annotate = annotate
     unannotate = unannotate

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ...ir import Node, structural_equal
-from ...prim import Analyzer, PrimExpr, Var, free_vars, is_const, substitute
+from ...prim import Analyzer, IntImm, PrimExpr, Var, free_vars, is_const, substitute
 from ...prim.iter_map import IterMapLevel, detect_iter_map
 from ...prim.traits import has_effects
 from ..buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
 from ..functor import StmtExprVisitor, post_order_visit
 from ..regions import block_access_region
-from ..stmt import Block, BlockRealize, BufferStore, Evaluate, For, SeqStmt, Stmt
+from ..stmt import Block, BlockRealize, BufferStore, Evaluate, For, LetStmt, SeqStmt, Stmt
 from ..usage import free_vars as variables_used
 from .state import parts_of
 
@@ -107,8 +107,8 @@ class Scope:
     readers: dict[Buffer, list[BlockRealize]] = field(default_factory=dict[Buffer, "list[BlockRealize]"])
     by_pointer: dict[Var, set[Buffer]] = field(default_factory=dict[Var, "set[Buffer]"])
     """The buffers that the children access, by their storage."""
-    loop_vars: set[Var] = field(default_factory=set[Var])
-    """The variables of the loops in the scope."""
+    variables: set[Var] = field(default_factory=set[Var])
+    """The variables of loops and lets in the scope."""
     loose: set[Buffer] = field(default_factory=set[Buffer])
     """Buffers that statements outside of the children, in this scope, read or write."""
     _positions: dict[int, int] = field(default_factory=dict[int, int])
@@ -152,7 +152,7 @@ class _Part:
     writes: list[tuple[Buffer, BlockRealize]] = field(default_factory=list[tuple[Buffer, BlockRealize]])
     reads: list[tuple[Buffer, BlockRealize]] = field(default_factory=list[tuple[Buffer, BlockRealize]])
     loose: set[Buffer] = field(default_factory=set[Buffer])
-    loop_vars: set[Var] = field(default_factory=set[Var])
+    variables: set[Var] = field(default_factory=set[Var])
 
 
 _parts: weakref.WeakKeyDictionary[Stmt, _Part] = weakref.WeakKeyDictionary()
@@ -172,7 +172,7 @@ def scope_of(block: Block) -> Scope:
                 part = _parts[stmt] = _part_of(stmt)
             result.children += part.children
             result.loose |= part.loose
-            result.loop_vars |= part.loop_vars
+            result.variables |= part.variables
             for table, pairs in ((result.writers, part.writes), (result.readers, part.reads)):
                 for buffer, child in pairs:
                     table.setdefault(buffer, []).append(child)
@@ -193,8 +193,19 @@ def _part_of(stmt: Stmt) -> _Part:
                 part.loose |= _buffers_in(value)
         else:
             part.loose |= _buffers_in(child)
-    part.loop_vars.update(loop.loop_var for loop in loops_of_scope(stmt))
+    part.variables.update(_bound_around(stmt))
     return part
+
+
+def _bound_around(stmt: Stmt) -> Iterator[Var]:
+    """The variables that statements of a scope, outside of its children, bind."""
+    if isinstance(stmt, For):
+        yield stmt.loop_var
+    elif isinstance(stmt, LetStmt):
+        yield stmt.var
+    if not isinstance(stmt, BlockRealize):
+        for part in parts_of(stmt):
+            yield from _bound_around(part)
 
 
 def _children(stmt: Stmt) -> Iterator[Node]:
@@ -234,6 +245,8 @@ class _Buffers(StmtExprVisitor):
 
 
 def _buffers_in(node: Node) -> set[Buffer]:
+    if isinstance(node, (Var, IntImm)):
+        return set()
     visitor = _Buffers()
     visitor.visit(node)
     return visitor.buffers
@@ -350,7 +363,7 @@ def _common_problem(child: BlockRealize, scope: Block, alone: bool) -> str | Non
     if used.opaque:
         return "it calls a function with effects, has a while loop, or views storage through a pointer"
     siblings = scope_of(scope)
-    outside = siblings.loop_vars.intersection(free_variables(block))
+    outside = siblings.variables.intersection(free_variables(block))
     if outside:
         name = min(var.name for var in outside)
         return f"its body uses the loop variable {name} itself (bind a variable of the block to it)"

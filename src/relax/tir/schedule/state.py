@@ -8,7 +8,7 @@ on the size of the program. `copy` shares everything until one of the two is cha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -57,6 +57,8 @@ class ScheduleState:
         self._places: dict[Key, Place] = {}
         self._shared = False
         """True if `_places` is also that of a copy: it is copied before the first change."""
+        self._renamed: dict[tuple[str, str], str] = {}
+        """The new names of blocks that were renamed: random variables of the old name stand for them still."""
         variables: set[Var] = set()
         for global_var, func in mod.functions.items():
             if isinstance(func, PrimFunc):
@@ -82,13 +84,13 @@ class ScheduleState:
     def copy(self) -> ScheduleState:
         """A state of its own, of the same program."""
         other = ScheduleState.__new__(ScheduleState)
-        other.mod, other._places = self.mod, self._places
+        other.mod, other._places, other._renamed = self.mod, self._places, self._renamed
         self._shared = other._shared = True
         return other
 
     def restore(self, other: ScheduleState) -> None:
         """Become the state that `other`, an earlier copy, is."""
-        self.mod, self._places = other.mod, other._places
+        self.mod, self._places, self._renamed = other.mod, other._places, other._renamed
         self._shared = other._shared = True
 
     @property
@@ -109,7 +111,10 @@ class ScheduleState:
 
     def realize(self, rv: BlockRV) -> BlockRealize:
         """The block, with its values, that a random variable stands for. Raises ScheduleError if it is gone."""
-        place = self._places.get((rv.function, rv.name))
+        name = rv.name
+        while (rv.function, name) not in self._places and (rv.function, name) in self._renamed:
+            name = self._renamed[rv.function, name]
+        place = self._places.get((rv.function, name))
         if place is None:
             raise ScheduleError(
                 EXPIRED, f"the block {rv.name} is no longer there", hint="ask for it again with get_block"
@@ -207,13 +212,17 @@ class ScheduleState:
 
     # ------------------------------------------------------------------ changes
 
-    def fresh_name(self, function: str, hint: str) -> str:
-        """A name for a new block that no block of the function has."""
+    def fresh_name(self, function: str, hint: str, taken: Container[str] = ()) -> str:
+        """A name for a new block that no block of the function has, and that is not among those taken."""
         name, number = hint, 0
-        while (function, name) in self._places:
+        while (function, name) in self._places or (function, name) in self._renamed or name in taken:
             number += 1
             name = f"{hint}_{number}"
         return name
+
+    def rename(self, function: str, old: str, new: str) -> None:
+        """Let random variables of a block's old name stand for the block of its new one, which takes its place."""
+        self._renamed = {**self._renamed, (function, old): new}
 
     def replace(self, old: Placed, new: Stmt, function: str) -> None:
         """Put a statement in the place of a loop or block of a function; `NOTHING` takes it out.

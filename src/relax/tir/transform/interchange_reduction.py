@@ -63,7 +63,7 @@ def _nest(loop: For) -> _Nest | None:
     if not _is_plain(loop) or (isinstance(loop.body, SeqStmt) and not loop.body.seq):
         return None
     *before, last = loop.body.seq if isinstance(loop.body, SeqStmt) else (loop.body,)
-    starts = [stmt for stmt in before if isinstance(stmt, BufferStore)]
+    starts = [stmt for stmt in before if isinstance(stmt, BufferStore) and stmt.predicate is None]
     loops: list[For] = []
     while isinstance(last, For) and _is_plain(last):
         loops.append(last)
@@ -71,7 +71,12 @@ def _nest(loop: For) -> _Nest | None:
     condition = None
     if isinstance(last, IfThenElse) and last.else_case is None:
         condition, last = last.condition, last.then_case
-    if not loops or not isinstance(last, BufferStore) or len(starts) != len(before):
+    if (
+        not loops
+        or not isinstance(last, BufferStore)
+        or last.predicate is not None
+        or len(starts) != len(before)
+    ):
         return None
     return _Nest(tuple(starts), tuple(loops), condition, last)
 

@@ -5,8 +5,9 @@
         sub[j] = T.float32(0)                                       gives       A[i * 4 + j] = T.float32(0)
 
 A region may have more dimensions than the view: the leading ones must be of size one. Sizes, strides and the
-offset that the view names as variables stand for the values they have in the buffer behind. A view whose pointer
-is handed on (to an extern call) is refused: E5010.
+offset that the view names as variables stand for the values they have in the buffer behind. If the offset is a
+variable, `access_ptr` of the view is that of the buffer behind; otherwise a view whose pointer is handed on (to an
+extern call) is refused: E5010.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir import Diagnostic, DiagnosticError, Node
-from ...prim import PrimExpr, Var, const
-from ..buffer import Buffer, BufferLoad, BufferRegion, Ramp, Range, element_offset, strides_of
+from ...prim import Call, PrimExpr, Var, const
+from ..buffer import Broadcast, Buffer, BufferLoad, BufferRegion, Ramp, Range, element_offset, strides_of
 from ..functor import StmtExprMutator
 from ..stmt import Block, BufferStore, MatchBufferRegion, PrimFunc, Stmt
 from .passes import prim_func_pass
@@ -70,6 +71,15 @@ class _Lowering(StmtExprMutator):
         except DiagnosticError as error:
             raise error.placed(node.span if isinstance(node, Stmt) else None) from None
 
+    def visit_Call(self, node: Call) -> Node:
+        if node.intrinsic == "tvm_access_ptr":
+            kind, data, offset, *others = node.args
+            view = self.pointers.get(data) if isinstance(data, Var) else None
+            if view is not None and isinstance(view.elem_offset, Var):
+                behind = self.visit(self.views[view].buffer.data)
+                return node.replace(args=(kind, behind, self.visit(offset), *map(self.visit, others)))
+        return self.visit_children(node)
+
     def visit_Var(self, node: Var) -> PrimExpr:
         if node in self.pointers:
             name = self.pointers[node].name
@@ -87,7 +97,7 @@ class _Lowering(StmtExprMutator):
         return (
             made
             if region is None
-            else BufferLoad(region.buffer, _shifted(region, made.indices), span=node.span)
+            else made.replace(buffer=region.buffer, indices=_shifted(region, made.indices))
         )
 
     def visit_BufferStore(self, node: BufferStore) -> Node:
@@ -95,7 +105,7 @@ class _Lowering(StmtExprMutator):
         made = self.visit_children(node)
         if region is None:
             return made
-        return BufferStore(region.buffer, made.value, _shifted(region, made.indices), span=node.span)
+        return made.replace(buffer=region.buffer, indices=_shifted(region, made.indices))
 
     def visit_BufferRegion(self, node: BufferRegion) -> BufferRegion:
         region = self.views.get(node.buffer)
@@ -112,7 +122,9 @@ def _shifted(region: BufferRegion, indices: tuple[PrimExpr, ...]) -> tuple[PrimE
 def _sum(start: PrimExpr, index: PrimExpr) -> PrimExpr:
     if isinstance(index, Ramp):
         return Ramp(start + index.base, index.stride, index.lanes)
-    return start + index
+    if isinstance(index, Broadcast):
+        return Broadcast(start + index.value, index.lanes)
+    return start + index if index.dtype.lanes == 1 else index + Broadcast(start, index.dtype.lanes)
 
 
 def _through(view: BufferRegion, region: BufferRegion) -> BufferRegion:

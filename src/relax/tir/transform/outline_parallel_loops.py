@@ -14,7 +14,7 @@ Parallel loops inside of an outlined one become serial loops.
 
 Declines, and makes the loop serial: if the target has one core; if the loop does not start at 0; and if a value it
 uses cannot be passed on: a pointer that is neither a parameter nor an allocation, a buffer with an offset, or one whose
-size is read from memory.
+size is read from memory. In the last two cases the annotation ``tir.not_parallel`` says why.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ PARALLEL_BODY = "tir.parallel_body"
 PARALLEL_RANGE = "tir.parallel_range"
 """Annotation of the loop in an outlined function: (start, extent) of the whole loop, of which it runs a part."""
 
+NOT_PARALLEL = "tir.not_parallel"
+"""Annotation of a serial loop that was to be parallel: the reason why it is not."""
+
 
 def outline_parallel_loops(mod: IRModule, target: Target | None = None) -> IRModule:
     """The module with a function for each parallel loop, and without parallel loops."""
@@ -58,7 +61,7 @@ def _runs_in_parallel(target: Target | None) -> bool:
 
 
 class _CannotPassError(Exception):
-    """The loop uses a value that cannot be passed to a function."""
+    """The loop uses a value that cannot be passed to a function; the argument says which."""
 
 
 class _Outliner(StmtExprMutator):
@@ -91,12 +94,14 @@ class _Outliner(StmtExprMutator):
         if node.kind is not ForKind.PARALLEL:
             return self.visit_children(node)
         serial = node.replace(kind=ForKind.SERIAL, body=_Serial().visit(node.body))
-        if not self.in_parallel or node.annotations or not is_const(node.min, 0):
+        if not self.in_parallel or node.annotations:
             return serial
         try:
+            if not is_const(node.min, 0):
+                raise _CannotPassError("it does not start at 0")
             return self.outlined(serial)
-        except _CannotPassError:
-            return serial
+        except _CannotPassError as reason:
+            return serial.replace(annotations={NOT_PARALLEL: str(reason)})
 
     def outlined(self, loop: For) -> Stmt:
         """The call that runs the loop; its function is added to the module."""
@@ -120,7 +125,7 @@ class _Outliner(StmtExprMutator):
         scalars = undefined_vars(func)
         for var in scalars:
             if var.dtype.is_handle and not self.is_bare_pointer(var):
-                raise _CannotPassError
+                raise _CannotPassError(f"the pointer {var.name} is neither a parameter nor an allocation")
         func = renew_bound_vars(func.replace(params=(*func.params, *scalars)))
         callee = GlobalVar(self.unused_name())
         self.mod = self.mod.with_function(callee, func)
@@ -141,13 +146,15 @@ class _Outliner(StmtExprMutator):
             if owner is not buffer:
                 views.append(buffer)
             if any(_reads_memory(expr) for expr in buffer_expressions(buffer)):
-                raise _CannotPassError
+                raise _CannotPassError(f"a size of buffer {buffer.name} is read from memory")
         for var in undefined_vars(body):
             if var in self.owners:
                 passed[self.owners[var]] = None
         for buffer in passed:
-            if buffer.elem_offset is not None or any(map(_reads_memory, buffer_expressions(buffer))):
-                raise _CannotPassError
+            if buffer.elem_offset is not None:
+                raise _CannotPassError(f"buffer {buffer.name} has an offset")
+            if any(map(_reads_memory, buffer_expressions(buffer))):
+                raise _CannotPassError(f"a size of buffer {buffer.name} is read from memory")
         return list(passed), views
 
     def is_bare_pointer(self, var: Var) -> bool:
@@ -183,4 +190,10 @@ def _reads_memory(expr: PrimExpr) -> bool:
 OutlineParallelLoops = module_pass(outline_parallel_loops, name="OutlineParallelLoops")
 """Pass: parallel loops are functions, called by `T.parallel_for`."""
 
-__all__ = ["PARALLEL_BODY", "PARALLEL_RANGE", "OutlineParallelLoops", "outline_parallel_loops"]
+__all__ = [
+    "NOT_PARALLEL",
+    "PARALLEL_BODY",
+    "PARALLEL_RANGE",
+    "OutlineParallelLoops",
+    "outline_parallel_loops",
+]

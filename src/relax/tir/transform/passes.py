@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from ...ir import BaseFunc, Diagnostic, DiagnosticError, GlobalVar, IRModule
 from ...ir.transform import Pass, module_pass
 from ..stmt import PrimFunc
 
 
-def prim_func_pass(rewrite: Callable[[PrimFunc], PrimFunc], name: str) -> Callable[[], Pass]:
-    """A pass factory that runs `rewrite` on every PrimFunc of a module; errors of all functions are raised together."""
+def prim_func_pass(rewrite: Callable[..., PrimFunc], name: str) -> Callable[..., Pass]:
+    """A pass factory that runs `rewrite` on every PrimFunc of a module; errors of all functions are raised together.
 
-    def run(mod: IRModule) -> IRModule:
+    The parameters of `rewrite` after the function are the pass's options.
+    """
+
+    def run(mod: IRModule, **options: Any) -> IRModule:
         functions: dict[GlobalVar, BaseFunc] = {}
         diagnostics: list[Diagnostic] = []
         for global_var, func in mod.functions.items():
             functions[global_var] = func
             if isinstance(func, PrimFunc):
                 try:
-                    functions[global_var] = rewrite(func)
+                    functions[global_var] = rewrite(func, **options)
                 except DiagnosticError as error:
                     diagnostics += (_placed(d, global_var.name_hint, func) for d in error.diagnostics)
         if diagnostics:
             raise DiagnosticError(diagnostics)
         return mod.with_functions(functions)
 
+    signature = inspect.signature(rewrite)
+    mod = inspect.Parameter("mod", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    options = list(signature.parameters.values())[1:]
+    run.__signature__ = signature.replace(parameters=[mod, *options])  # type: ignore[attr-defined]
     run.__doc__ = rewrite.__doc__
     run.__module__ = rewrite.__module__
-    factory: Callable[[], Pass] = module_pass(run, name=name)
+    factory: Callable[..., Pass] = module_pass(run, name=name)
     return factory
 
 

@@ -79,11 +79,17 @@ class _Simplifier(StmtExprMutator):
             return NOTHING
         if is_const(extent, 1) and node.kind is not ForKind.THREAD_BINDING and not may_fail(low):
             return self.visit(substitute(node.body, {node.loop_var: low}))
-        in_range = And(node.loop_var >= low, node.loop_var < low + extent)
-        body = self.under(in_range, node.body)
+        body = self.under(self.in_range(node, low, extent), node.body)
         if is_nothing(body) and not self.loop_may_fail(low, extent):
             return NOTHING
         return node.replace(min=low, extent=extent, body=body)
+
+    def in_range(self, loop: For, low: PrimExpr, extent: PrimExpr) -> PrimExpr:
+        """The condition that holds in a loop's body. The end of its range may be no number of the variable's dtype."""
+        start, count = self.analyzer.interval(low), self.analyzer.interval(extent)
+        if start[1] + count[1] <= loop.loop_var.dtype.max_value:
+            return And(loop.loop_var >= low, loop.loop_var < low + extent)
+        return And(loop.loop_var >= low, loop.loop_var <= low + (extent - 1))
 
     def loop_may_fail(self, low: PrimExpr, extent: PrimExpr) -> bool:
         """True if computing a loop's range may fail, or the range may leave the loop variable's dtype."""

@@ -5,24 +5,43 @@
     gives
     B[T.Ramp(j * 4, 1, 4)] = A[T.Ramp(j * 4, 1, 4)] + T.Broadcast(x[j], 4)
 
-What has no vector form (a branch, an effectful call, an access whose vector index is not the last, a store that all
-iterations make to one place) stays in a serial loop, and so does a loop whose length is unknown, or above 128.
+A branch whose condition differs between the iterations becomes a mask, the predicate of loads and stores:
+
+    for i in T.vectorized(4):
+        if j * 4 + i < n:
+            B[j * 4 + i] = A[j * 4 + i]
+    gives, with mask = T.Ramp(j * 4, 1, 4) < T.Broadcast(n, 4),
+    B.vstore([T.Ramp(j * 4, 1, 4)], A.vload([T.Ramp(j * 4, 1, 4)], predicate=mask), predicate=mask)
+
+So do the operands of Select, if_then_else, And and Or that may fail where they are not chosen. A loop whose length is
+not known, or above 128, becomes a loop over vectors of 512 bits, and a last vector with a mask.
+
+What has no vector form stays in a serial loop: a store that all iterations make to one place, an inner loop whose
+length differs between the iterations, a call with effects, storage of an iteration's own. The annotation
+``tir.not_vectorized`` of that loop says why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import cast
 
-from ...ir import Node
+from ...ir import GlobalVar, Node
 from ...prim import (
+    NE,
     Add,
+    Analyzer,
     And,
     BinaryExpr,
     Call,
     Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
     IntImm,
     Let,
+    Mod,
     Mul,
     Not,
     Or,
@@ -33,14 +52,20 @@ from ...prim import (
     const,
     is_const,
 )
-from ...prim.intrin import is_pure
-from ..buffer import Broadcast, Buffer, BufferLoad, Ramp
+from ...prim.instructions import vector_reduce_or
+from ...prim.intrin import floordiv, floormod, is_pure
+from ...prim.traits import fails_itself
+from ..buffer import Broadcast, Buffer, BufferLoad, Ramp, zero_of
 from ..functor import StmtExprMutator, post_order_visit, substitute
 from ..renew import renew_bound_vars
+from ..sizes import Limit, buffer_limits
 from ..statements import NOTHING, seq_of
 from ..stmt import (
+    AllocBuffer,
     AssertStmt,
     BufferStore,
+    DeclBuffer,
+    Evaluate,
     For,
     ForKind,
     IfThenElse,
@@ -53,42 +78,178 @@ from ..usage import free_vars
 from .passes import prim_func_pass
 
 MAX_LANES = 128
+VECTOR_BITS = 512
+"""The bits of one vector of a loop that is longer than a vector; machines with shorter ones take several."""
+
+NOT_VECTORIZED = "tir.not_vectorized"
+"""Annotation of a serial loop that was to be vectorised: the reason why it is not."""
 
 
 def vectorize_loop(func: PrimFunc) -> PrimFunc:
     """The function without vectorised loops."""
-    return func.replace(body=_Loops().visit(func.body))
+    limits = [limit for buffer in func.buffer_map.values() for limit in buffer_limits(buffer)]
+    return func.replace(body=_Loops(_Surroundings(limits)).visit(func.body))
+
+
+class _Surroundings:
+    """The conditions that hold where the rewrite is."""
+
+    def __init__(self, limits: Sequence[Limit]) -> None:
+        self.limits = limits
+        self.conditions: list[PrimExpr] = []
+
+    @contextmanager
+    def under(self, *conditions: PrimExpr) -> Generator[None]:
+        """A context in which conditions hold; those that read memory do not count."""
+        count = len(self.conditions)
+        self.conditions += (condition for condition in conditions if not _may_fail(condition))
+        yield
+        del self.conditions[count:]
+
+    def may_fail(self, node: Node) -> bool:
+        """True if a scalar part of a vectorised statement or value may fail: it is evaluated whatever the mask is."""
+        risky: list[PrimExpr] = []
+
+        def visit(part: Node) -> None:
+            if isinstance(part, PrimExpr) and part.dtype.lanes == 1 and fails_itself(part):
+                risky.append(part)
+
+        post_order_visit(node, visit)
+        if not risky:
+            return False
+        with ExitStack() as scopes:
+            analyzer = Analyzer(wraps=True)
+            scopes.enter_context(analyzer.limits_scope(self.limits))
+            for condition in self.conditions:
+                scopes.enter_context(analyzer.constraint_scope(condition))
+            return not all(_proven(analyzer, part) for part in risky)
+
+
+def _proven(analyzer: Analyzer, expr: PrimExpr) -> bool:
+    """True if the operation at the root of an expression cannot fail."""
+    match expr:
+        case BufferLoad(buffer, indices):
+            inside = (And(i >= 0, i < size) for i, size in zip(indices, buffer.shape, strict=True))
+            return all(map(analyzer.can_prove, inside))
+        case FloorDiv(_, b) | FloorMod(_, b) | Div(_, b) | Mod(_, b):
+            return analyzer.can_prove(NE(b, const(0, b.dtype)))
+        case _:
+            return False
 
 
 class _Loops(StmtExprMutator):
+    def __init__(self, around: _Surroundings) -> None:
+        super().__init__()
+        self.around = around
+
+    def visit_IfThenElse(self, node: IfThenElse) -> Stmt:
+        condition = self.visit(node.condition)
+        with self.around.under(condition):
+            then_case = self.visit(node.then_case)
+        with self.around.under(Not(condition)):
+            other = None if node.else_case is None else self.visit(node.else_case)
+        return node.replace(condition=condition, then_case=then_case, else_case=other)
+
     def visit_SeqStmt(self, node: SeqStmt) -> Stmt:
         made = self.visit_children(node)
         return made if made is node else seq_of(made.seq)  # a loop that never runs leaves nothing
 
     def visit_For(self, node: For) -> Stmt:
-        made = self.visit_children(node)
+        with self.around.under(*_range_of(node)):
+            made = self.visit_children(node)
         if made.kind is not ForKind.VECTORIZED:
             return made
+        for name in ("min", "extent"):
+            bound: PrimExpr = getattr(made, name)
+            if _may_fail(bound):  # it is evaluated once: the body may change what it reads
+                var = Var(name, bound.dtype)
+                return LetStmt(var, bound, self.visit(made.replace(**{name: var})), span=made.span)
         extent = made.extent
         if isinstance(extent, IntImm) and extent.value <= 0:
             return NOTHING
         if is_const(extent, 1):
             return substitute(made.body, {made.loop_var: made.min})
-        if not isinstance(extent, IntImm) or extent.value > MAX_LANES:
-            return made.replace(kind=ForKind.SERIAL)
-        return _Vectorizer(made.loop_var, made.min, extent.value).stmt(made.body)
+        if not isinstance(extent, IntImm) or extent.value > MAX_LANES or _has_rest(made):
+            return _in_vectors(made, self.around)
+        return _Vectorizer(self.around, made.loop_var, made.min, extent.value).stmt(made.body)
 
 
 class _NoVectorFormError(Exception):
-    """The construct must stay in a serial loop."""
+    """The construct must stay in a serial loop; the argument says why."""
+
+
+def _range_of(loop: For) -> tuple[PrimExpr, PrimExpr]:
+    return loop.loop_var >= loop.min, loop.loop_var < loop.min + loop.extent
+
+
+def _in_vectors(loop: For, around: _Surroundings) -> Stmt:
+    """A long loop as a loop over vectors, and the rest as a vector with a mask; a serial loop if there is no such form.
+
+    for i in T.vectorized(n):        for i in range(n // 16):
+        B[i] = A[i]            as        B[T.Ramp(i * 16, 1, 16)] = A[T.Ramp(i * 16, 1, 16)]
+                                     if n > 0 and n % 16 > 0:
+                                         B.vstore([T.Ramp(n // 16 * 16, 1, 16)], …, predicate=…)
+    """
+    lanes, extent, dtype = _lanes_of(loop.body), loop.extent, loop.loop_var.dtype
+    if lanes > dtype.max_value:
+        return _serial(loop, "its variable has too few bits")
+    count = const(lanes, dtype)
+    outer = Var(loop.loop_var.name, dtype)
+    try:
+        start = _plus(loop.min, outer * count)
+        main = _Vectorizer(around, loop.loop_var, start, lanes, strict=True).whole(loop.body)
+        behind = floordiv(extent, count) * count
+        rest = _Vectorizer(around, loop.loop_var, _plus(loop.min, behind), lanes)
+        rest.mask = Ramp(behind, const(1, dtype), lanes) < Broadcast(extent, lanes)
+        tail = renew_bound_vars(rest.whole(loop.body))
+    except _NoVectorFormError as reason:
+        return _serial(loop, str(reason))
+    body = For(outer, const(0, dtype), floordiv(extent, count), ForKind.SERIAL, main, span=loop.span)
+    left = floormod(extent, count)
+    if isinstance(left, IntImm):
+        return seq_of([body, tail]) if left.value else body
+    return seq_of([body, IfThenElse(And(extent > 0, left > 0), tail, span=loop.span)])
+
+
+def _has_rest(loop: For) -> bool:
+    """True if a loop makes several vectors and a part of one."""
+    lanes = _lanes_of(loop.body)
+    return isinstance(loop.extent, IntImm) and loop.extent.value > lanes and loop.extent.value % lanes > 0
+
+
+def _plus(start: PrimExpr, step: PrimExpr) -> PrimExpr:
+    return step if is_const(start, 0) else start + step
+
+
+def _serial(loop: For, reason: str) -> For:
+    return loop.replace(kind=ForKind.SERIAL, annotations={**loop.annotations, NOT_VECTORIZED: reason})
+
+
+def _lanes_of(body: Stmt) -> int:
+    """The lanes of a vector of the widest elements that are stored."""
+    widest = 8
+
+    def visit(node: Node) -> None:
+        nonlocal widest
+        if isinstance(node, BufferStore):
+            widest = max(widest, node.buffer.dtype.bits)
+
+    post_order_visit(body, visit)
+    return VECTOR_BITS // widest
 
 
 class _Vectorizer:
     """Statements of a loop over `var`, as statements about all its iterations at once."""
 
-    def __init__(self, var: Var, start: PrimExpr, lanes: int) -> None:
-        self.var, self.start, self.lanes = var, start, lanes
+    def __init__(
+        self, around: _Surroundings, var: Var, start: PrimExpr, lanes: int, strict: bool = False
+    ) -> None:
+        """With `strict`, no part of the loop may stay serial."""
+        self.around = around
+        self.var, self.start, self.lanes, self.strict = var, start, lanes, strict
         self.ramp = Ramp(start, const(1, var.dtype), lanes)
+        self.mask: PrimExpr | None = None
+        """The iterations that run; None if all do."""
         self.lets: dict[Var, Var] = {}
         self.done: dict[PrimExpr, PrimExpr] = {}
         """Vector forms of expressions, by object; good as long as `lets` stays."""
@@ -96,25 +257,43 @@ class _Vectorizer:
     # ------------------------------------------------------------------ statements
 
     def stmt(self, stmt: Stmt) -> Stmt:
-        """The vector form; a serial loop over what has none."""
-        if not self.varies(stmt) and not isinstance(stmt, SeqStmt):
-            return self.serial(stmt)
+        """The vector form; a serial loop over what has none. Under a mask, all or nothing has one."""
+        if self.mask is not None or self.strict:
+            return self.whole(stmt)
         try:
-            return self.vector_stmt(stmt)
-        except _NoVectorFormError:
-            return self.serial(stmt)
+            return self.whole(stmt)
+        except _NoVectorFormError as reason:
+            return self.serial(stmt, str(reason))
+
+    def whole(self, stmt: Stmt) -> Stmt:
+        """The vector form. Raises _NoVectorFormError if there is none."""
+        if not self.varies(stmt) and not isinstance(stmt, SeqStmt):
+            raise _NoVectorFormError("the statement is the same in all iterations")
+        return self.vector_stmt(stmt)
+
+    @contextmanager
+    def where(self, condition: PrimExpr) -> Generator[None]:
+        """A context in which only the iterations run for which a vector of conditions holds."""
+        outside = self.mask, self.done
+        self.mask = condition if self.mask is None else And(self.mask, condition)
+        self.done = {}
+        try:
+            yield
+        finally:
+            self.mask, self.done = outside
 
     def varies(self, node: Node) -> bool:
         """True if something depends on the loop variable."""
         used = free_vars(node)
         return self.var in used or any(var in self.lets for var in used)
 
-    def serial(self, stmt: Stmt) -> Stmt:
+    def serial(self, stmt: Stmt, reason: str) -> Stmt:
         loop_var = Var(self.var.name, self.var.dtype)
         if any(var in self.lets for var in free_vars(stmt)):
-            raise _NoVectorFormError  # it uses a vector bound outside: the binding must be in the loop as well
+            raise _NoVectorFormError(reason)  # the binding of the vector it uses must be in the loop as well
         body = renew_bound_vars(substitute(stmt, {self.var: loop_var}))
-        return For(loop_var, self.start, const(self.lanes, self.var.dtype), ForKind.SERIAL, body)
+        extent = const(self.lanes, self.var.dtype)
+        return For(loop_var, self.start, extent, ForKind.SERIAL, body, {NOT_VECTORIZED: reason})
 
     def vector_stmt(self, stmt: Stmt) -> Stmt:
         match stmt:
@@ -123,23 +302,57 @@ class _Vectorizer:
             case BufferStore():
                 return self.store(stmt)
             case For(_, low, extent) if not self.varies(low) and not self.varies(extent):
-                return stmt.replace(body=self.stmt(stmt.body))
+                with self.around.under(*_range_of(stmt)):
+                    return stmt.replace(body=self.stmt(stmt.body))
             case IfThenElse(condition) if not self.varies(condition):
                 other = None if stmt.else_case is None else self.stmt(stmt.else_case)
                 return stmt.replace(then_case=self.stmt(stmt.then_case), else_case=other)
-            case AssertStmt(condition) if not self.varies(condition):
+            case IfThenElse():
+                return self.branch(stmt)
+            case AssertStmt(condition) if self.mask is None and not self.varies(condition):
                 return stmt.replace(body=self.stmt(stmt.body))
             case LetStmt(var, value, body):
                 return self.let(stmt, var, value, body)
+            case For(loop_var):
+                raise _NoVectorFormError(f"the bounds of loop {loop_var.name} differ between the iterations")
+            case Evaluate(Call() as call):
+                raise _NoVectorFormError(f"the call of {_called(call)} may have effects")
+            case AllocBuffer(buffer) | DeclBuffer(buffer):
+                raise _NoVectorFormError(f"buffer {buffer.name} is declared in the loop")
             case _:
-                raise _NoVectorFormError
+                raise _NoVectorFormError(f"a {type(stmt).__name__} has no vector form")
+
+    def branch(self, stmt: IfThenElse) -> Stmt:
+        """A branch that iterations take differently: both arms, one after the other, under masks."""
+        condition = self.expr(stmt.condition)
+        named = None
+        if _may_fail(stmt.condition):  # it is evaluated once: the arms may change what it reads
+            named = Var("mask", condition.dtype)
+        mask = condition if named is None else named
+        arms = [self.arm(mask, stmt.then_case)]
+        if stmt.else_case is not None:
+            arms.append(self.arm(Not(mask), stmt.else_case))
+        body = seq_of(arms)
+        return body if named is None else LetStmt(named, condition, body, span=stmt.span)
+
+    def arm(self, mask: PrimExpr, stmt: Stmt) -> Stmt:
+        """A statement under a mask; skipped if no iteration runs and a part that all have in common may fail."""
+        with self.where(mask):
+            arm = self.stmt(stmt)
+            assert self.mask is not None
+            return IfThenElse(vector_reduce_or(self.mask), arm) if self.around.may_fail(arm) else arm
 
     def store(self, stmt: BufferStore) -> Stmt:
         if not any(self.varies(index) for index in stmt.indices):
-            raise _NoVectorFormError  # every iteration stores to the same place: their order matters
+            raise _NoVectorFormError(f"all iterations store to one element of {stmt.buffer.name}")
+        self.require_scalars(stmt.buffer, stmt.predicate)
         indices = self.indices(stmt.indices)
-        lanes = indices[-1].dtype.lanes
-        return stmt.replace(indices=indices, value=self.widen(self.expr(stmt.value), lanes))
+        value = self.widen(self.expr(stmt.value), self.lanes)
+        return stmt.replace(indices=indices, value=value, predicate=self.mask)
+
+    def require_scalars(self, buffer: Buffer, predicate: PrimExpr | None) -> None:
+        if buffer.dtype.lanes != 1 or predicate is not None:
+            raise _NoVectorFormError(f"an access to {buffer.name} is a vector already")
 
     def let(self, stmt: LetStmt, var: Var, value: PrimExpr, body: Stmt) -> Stmt:
         vector = self.expr(value)
@@ -156,10 +369,9 @@ class _Vectorizer:
         return LetStmt(wide, vector, inner, span=stmt.span)
 
     def indices(self, indices: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
-        made = tuple(self.expr(index) for index in indices)
-        if any(index.dtype.lanes != 1 for index in made[:-1]):
-            raise _NoVectorFormError
-        return made
+        """The indices of an access that differs between the iterations: the last one is a vector."""
+        *outer, last = (self.expr(index) for index in indices)
+        return (*outer, self.widen(last, self.lanes))
 
     # ------------------------------------------------------------------ expressions
 
@@ -167,7 +379,7 @@ class _Vectorizer:
         if expr.dtype.lanes == lanes:
             return expr
         if expr.dtype.lanes != 1:
-            raise _NoVectorFormError
+            raise _NoVectorFormError("there are vectors in the loop already")
         return Broadcast(expr, lanes)
 
     def expr(self, expr: PrimExpr) -> PrimExpr:
@@ -182,18 +394,38 @@ class _Vectorizer:
     def vector(self, expr: PrimExpr) -> PrimExpr:
         """The vector form of an expression that depends on the loop variable."""
         if expr.dtype.lanes != 1:
-            raise _NoVectorFormError
+            raise _NoVectorFormError("there are vectors in the loop already")
         rule = _RULES.get(type(expr))
         if rule is not None:
             return rule(self, expr)
         if isinstance(expr, BinaryExpr):
             return self.binary(expr)
-        raise _NoVectorFormError
+        raise _NoVectorFormError(f"a {type(expr).__name__} has no vector form")
+
+    def chosen(self, condition: PrimExpr, expr: PrimExpr) -> PrimExpr:
+        """The vector of an operand that is evaluated only where a vector of conditions holds."""
+        if not _may_fail(expr):
+            return self.widen(self.expr(expr), self.lanes)
+        with self.where(condition):
+            value = self.expr(expr)
+            if self.around.may_fail(value):
+                # No iteration may choose it; then no part of it is evaluated.
+                assert self.mask is not None
+                return Select(
+                    vector_reduce_or(self.mask),
+                    self.widen(value, self.lanes),
+                    zero_of(expr.dtype.with_lanes(self.lanes)),
+                )
+            return self.widen(value, self.lanes)
 
     def binary(self, expr: BinaryExpr) -> PrimExpr:
-        a, b = self.expr(expr.a), self.expr(expr.b)
-        if isinstance(expr, (And, Or)) and _may_fail(expr.b):
-            raise _NoVectorFormError  # a vector evaluates both operands
+        a = self.expr(expr.a)
+        if isinstance(expr, (And, Or)) and (a.dtype.lanes > 1 or _may_fail(expr.b)):
+            a = self.widen(a, self.lanes)
+            return type(expr)(a, self.chosen(a if isinstance(expr, And) else Not(a), expr.b))
+        b = self.expr(expr.b)
+        if self.mask is not None and isinstance(expr, _DIVISIONS) and not _is_nonzero(expr.b):
+            b = Select(self.mask, self.widen(b, self.lanes), Broadcast(const(1, expr.b.dtype), self.lanes))
         affine = _affine(expr, a, b)
         if affine is not None:
             return affine
@@ -207,20 +439,27 @@ class _Vectorizer:
         return Cast(expr.dtype.with_lanes(value.dtype.lanes), value, span=expr.span)
 
     def load(self, expr: BufferLoad) -> PrimExpr:
-        return expr.replace(indices=self.indices(expr.indices))
+        self.require_scalars(expr.buffer, expr.predicate)
+        return expr.replace(indices=self.indices(expr.indices), predicate=self.mask)
 
     def logical_not(self, expr: Not) -> PrimExpr:
         return Not(self.expr(expr.a))
 
     def select(self, expr: Select) -> PrimExpr:
-        parts = [self.expr(e) for e in (expr.condition, expr.true_value, expr.false_value)]
-        if parts[0].dtype.lanes == 1:
-            return Select(parts[0], self.widen(parts[1], self.lanes), self.widen(parts[2], self.lanes))
-        return Select(*(self.widen(part, self.lanes) for part in parts))
+        return self.choice(expr.condition, expr.true_value, expr.false_value)
+
+    def choice(self, condition: PrimExpr, yes: PrimExpr, no: PrimExpr) -> PrimExpr:
+        """One of two values, of which only the chosen one is evaluated where that matters."""
+        test = self.expr(condition)
+        if test.dtype.lanes == 1:
+            return Select(test, self.widen(self.expr(yes), self.lanes), self.widen(self.expr(no), self.lanes))
+        return Select(test, self.chosen(test, yes), self.chosen(Not(test), no))
 
     def call(self, expr: Call) -> PrimExpr:
-        if not is_pure(expr) or expr.intrinsic in ("if_then_else", "call_pure_extern", "reinterpret"):
-            raise _NoVectorFormError
+        if expr.intrinsic == "if_then_else":
+            return self.choice(*expr.args)
+        if not is_pure(expr) or expr.intrinsic in _SCALAR_ONLY:
+            raise _NoVectorFormError(f"{_called(expr)} has no vector form")
         args = [self.widen(self.expr(arg), self.lanes) for arg in expr.args]
         return Call(expr.dtype.with_lanes(self.lanes), expr.op, tuple(args), span=expr.span)
 
@@ -236,6 +475,19 @@ _RULES: dict[type[PrimExpr], Callable[[_Vectorizer, PrimExpr], PrimExpr]] = {
     Call: lambda v, e: v.call(cast(Call, e)),
     Let: lambda v, e: v.bound(cast(Let, e)),
 }
+
+_SCALAR_ONLY = frozenset(
+    {"call_pure_extern", "reinterpret", "address_of", "tvm_access_ptr", "type_annotation"}
+)
+_DIVISIONS = (FloorDiv, FloorMod, Div, Mod)
+
+
+def _called(call: Call) -> str:
+    return call.op.name_hint if isinstance(call.op, GlobalVar) else call.op.name
+
+
+def _is_nonzero(expr: PrimExpr) -> bool:
+    return expr.dtype.is_float or (isinstance(expr, IntImm) and expr.value != 0)
 
 
 def _affine(expr: BinaryExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
@@ -259,14 +511,14 @@ def _affine(expr: BinaryExpr, a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
 
 def _may_fail(expr: PrimExpr) -> bool:
     """True if evaluating an expression that the program would not evaluate may do harm."""
-    found: list[Node] = []
+    risky: list[Node] = []
 
     def visit(node: Node) -> None:
-        if isinstance(node, (BufferLoad, Buffer)) or (isinstance(node, Call) and not is_pure(node)):
-            found.append(node)
+        if isinstance(node, Buffer) or (isinstance(node, PrimExpr) and fails_itself(node)):
+            risky.append(node)
 
     post_order_visit(expr, visit)
-    return bool(found)
+    return bool(risky)
 
 
 VectorizeLoop = prim_func_pass(vectorize_loop, "VectorizeLoop")

@@ -33,11 +33,12 @@ from ....prim import (
     StringImm,
     Sub,
     convert,
+    instructions,
     intrin,
     match_dtypes,
 )
 from ....prim.expr import BinaryExpr, binary
-from ....tir.buffer import Broadcast, Ramp
+from ....tir.buffer import Broadcast, Ramp, Shuffle
 from ..core import operators
 from .buffers import dtype_of, pointers
 
@@ -132,6 +133,11 @@ def broadcast(value: Any, lanes: int) -> Broadcast:
     return Broadcast(value, int(lanes))
 
 
+def shuffle(vectors: Any, indices: Any) -> Shuffle:
+    """Lanes of vectors, in the order of the indices."""
+    return Shuffle(tuple(vectors), tuple(indices))
+
+
 def call_extern(dtype: str, func_name: str, *args: Any) -> Call:
     """A call of a C function by its symbol."""
     return intrin.call_extern(dtype_of(dtype), func_name, *map(pointers, args))
@@ -187,6 +193,7 @@ def string(text: str) -> StringImm:
 def expression_members() -> dict[str, Any]:
     """The members of the namespace that make expressions."""
     members: dict[str, Any] = {name: getattr(intrin, name) for name in intrin.__all__ if name != "is_pure"}
+    members.update(instructions.MEMBERS)
     for name in ("floor", "ceil", "trunc", "round", "nearbyint", "isnan", "isinf", "isfinite", "abs", "fabs"):
         members[name] = _unfolded("abs" if name == "fabs" else name, getattr(intrin, name))
     members.update({name: _binary_member(name, cls) for name, cls in _BINARY.items()})
@@ -194,6 +201,7 @@ def expression_members() -> dict[str, Any]:
         {
             "Not": not_, "all": all_, "any": any_, "Select": select, "if_then_else": if_then_else,
             "Ramp": ramp, "Broadcast": broadcast, "ramp": ramp, "broadcast": broadcast,
+            "Shuffle": shuffle,
             "call_extern": call_extern, "call_pure_extern": call_pure_extern, "call_packed": call_packed,
             "call_intrin": call_intrin, "StringImm": string, "reinterpret": reinterpret,
             "type_annotation": type_annotation, "undef": undef, "address_of": intrin.address_of,

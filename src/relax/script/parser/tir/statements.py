@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 
 from ....prim import IntImm, Let, PrimExpr, Var, convert, is_const
-from ....tir.buffer import BufferLoad
+from ....tir.buffer import BufferLoad, to_indices
 from ....tir.stmt import (
     AllocBuffer,
     AssertStmt,
@@ -193,14 +193,17 @@ def evaluate(value: Any) -> Evaluate:
     return Evaluate(convert(pointers(value)))
 
 
-def buffer_store(buffer: Any, value: Any, indices: Any) -> BufferStore:
-    """``buffer[indices] = value``."""
-    return BufferStore(buffer, stored_value(value, buffer.dtype, buffer.name), indices)
+def buffer_store(buffer: Any, value: Any, indices: Any, predicate: Any = None) -> BufferStore:
+    """``buffer[indices] = value``, in the lanes in which the predicate holds."""
+    places = to_indices(indices)
+    lanes = places[-1].dtype.lanes * buffer.dtype.lanes if places else buffer.dtype.lanes
+    stored = stored_value(value, buffer.dtype.with_lanes(lanes), buffer.name)
+    return BufferStore(buffer, stored, places, predicate)
 
 
-def BufferLoad_(buffer: Any, indices: Any) -> BufferLoad:
+def BufferLoad_(buffer: Any, indices: Any, predicate: Any = None) -> BufferLoad:
     """``buffer[indices]``."""
-    return BufferLoad(buffer, indices)
+    return BufferLoad(buffer, indices, predicate)
 
 
 def meta_var(value: Any) -> Meta:

@@ -3,8 +3,8 @@
     for i in range(16):        sch.parallel(i)        for i in T.parallel(16):
 
 Refused by all but unroll: a loop whose iterations depend on each other. Such a loop is bound to a reduction variable,
-has blocks that are neither complete nor reductions, that are not bound affinely, or that exchange elements between
-iterations, or has statements outside of blocks.
+or has blocks that are neither complete nor reductions, or exchange elements between iterations, or has statements
+outside of blocks.
 """
 
 from __future__ import annotations

@@ -1,0 +1,131 @@
+"""The innermost loops of assembly text, as LLVM's own comments tell them.
+
+.LBB0_1:                                # %vector.body
+                                        # =>This Inner Loop Header: Depth=1
+        .loc    1 2 0                   # kernel:2
+        vmovups (%rdi,%rax,4), %zmm13   # 64-byte Reload
+        jb      .LBB0_1
+# %bb.6:                                # %ok33
+                                        #   in Loop: Header=BB0_1 Depth=1
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+COMMENTS: Final = {"x86_64": "#", "i386": "#", "i686": "#", "aarch64": "//", "arm64": "//", "riscv64": "#"}
+"""The beginning of a comment in the assembly of an architecture."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """A line of assembly."""
+
+    mnemonic: str
+    operands: str
+    comment: str
+    line: int
+    """The line of its loop (see `lines`); 0 if its origin is not known."""
+
+    @property
+    def text(self) -> str:
+        return f"{self.mnemonic} {self.operands}".rstrip()
+
+
+@dataclass(slots=True)
+class MachineLoop:
+    """An innermost loop of a function: the instructions of its blocks, in their order in memory."""
+
+    symbol: str
+    header: str
+    instructions: list[Instruction] = field(default_factory=list[Instruction])
+    labels: set[str] = field(default_factory=set[str])
+    """Labels of its blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A line of assembly in parts."""
+
+    label: str
+    mnemonic: str
+    operands: str
+    comment: str
+
+
+_LABEL: Final = re.compile(r"^([^\s:]+|\"[^\"]*\"):$")
+_BLOCK: Final = re.compile(r"^%bb\.\d+:")
+_HEADER: Final = re.compile(r"=>\s*This (Inner )?Loop Header")
+_INSIDE: Final = re.compile(r"in Loop: Header=(\S+)")
+
+
+def architecture(triple: str) -> str:
+    """The first word of a triple."""
+    return triple.partition("-")[0]
+
+
+def machine_loops(text: str, triple: str) -> list[MachineLoop]:
+    """The innermost loops in the order of their headers. Raises ValueError for an architecture without `COMMENTS`."""
+    sign = COMMENTS.get(architecture(triple))
+    if sign is None:
+        raise ValueError(f"the assembly of {architecture(triple)} is not read")
+    reader = _Reader()
+    for row in _rows(text, sign):
+        reader.read(row)
+    return [loop for key, loop in reader.loops.items() if key in reader.innermost]
+
+
+def _rows(text: str, sign: str) -> Iterator[_Row]:
+    for line in text.splitlines():
+        code, _, comment = line.partition(sign)
+        code, comment = code.strip(), comment.strip()
+        label = _LABEL.match(code)
+        if label is not None:
+            yield _Row(label[1].strip('"'), "", "", comment)
+        else:
+            mnemonic, *operands = code.split(None, 1) or [""]
+            yield _Row("", mnemonic, "".join(operands), comment)
+
+
+class _Reader:
+    """The state of reading: function, block, the loop that the block is in, and the line of its origin."""
+
+    def __init__(self) -> None:
+        self.loops: dict[str, MachineLoop] = {}
+        self.innermost: set[str] = set()
+        self._symbol = ""
+        self._label = ""
+        self._loop: MachineLoop | None = None
+        self._line = 0
+
+    def read(self, row: _Row) -> None:
+        """Take a line."""
+        if row.label and not row.label.startswith((".L", "$")):
+            self._symbol, self._label, self._loop, self._line = row.label, "", None, 0
+        elif row.label.startswith(".LBB") or _BLOCK.match(row.comment):
+            self._label, self._loop = row.label, None
+        if row.mnemonic == ".loc":
+            self._line = int(row.operands.split()[1])
+        elif row.mnemonic and not row.mnemonic.startswith("."):
+            if self._loop is not None:
+                self._loop.instructions.append(
+                    Instruction(row.mnemonic, row.operands, row.comment, self._line)
+                )
+        elif not row.mnemonic:
+            self._place(row.comment)
+
+    def _place(self, comment: str) -> None:
+        """Take a comment on the block: the loop it is in."""
+        header, inside = _HEADER.search(comment), _INSIDE.search(comment)
+        if header is not None:
+            key = self._label.removeprefix(".L")
+            self.innermost.update([key] if header[1] else [])
+        elif inside is not None:
+            key = inside[1]
+        else:
+            return
+        self._loop = self.loops.setdefault(key, MachineLoop(self._symbol, f".L{key}"))
+        self._loop.labels.add(self._label)

@@ -1,0 +1,116 @@
+"""Line tables for LLVM IR whose loops are marked, so that machine code says which loop each instruction is part of.
+
+    %v3 = fadd float %v1, %v2, !dbg !loop0     →     %v3 = fadd float %v1, %v2, !dbg !9
+                                                     !9 = !DILocation(line: 2, scope: !8)
+
+Loop i is line i + 2. Line 1 stands for what is in no loop. Line tables do not change what LLVM makes of the code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+OUTSIDE: Final = 1
+"""The line of instructions in no loop."""
+FILE: Final = "kernel"
+"""The file that LLVM's remarks name."""
+
+_MARK: Final = re.compile(r"!loop(\d+)$")
+_DEFINED: Final = re.compile(r"^define [^@]*(@[^\s(]+)\(")
+_CALLED: Final = re.compile(r"\bcall [^@\n]*(@[^\s(]+)\(")
+_NUMBER: Final = re.compile(r"^!(\d+) = ", re.MULTILINE)
+
+
+def line_of(loop: int) -> int:
+    """The line of a loop."""
+    return loop + OUTSIDE + 1
+
+
+def loop_at(line: int) -> int | None:
+    """The loop of a line; None for a line outside of loops, and for 0, the line of instructions of unknown origin."""
+    return line - OUTSIDE - 1 if line > OUTSIDE else None
+
+
+def with_lines(text: str) -> str:
+    """The text of a module with line tables in place of its marks."""
+    table = _LineTable(1 + max(map(int, _NUMBER.findall(text)), default=-1))
+    lines = text.splitlines()
+    parts: list[list[str]] = []
+    start = 0
+    while start < len(lines):
+        end = lines.index("}", start) if lines[start].startswith("define ") else start
+        parts.append(lines[start : end + 1])
+        start = end + 1
+    traced = _traced({name: part for part in parts if (name := _defined(part[0]))})
+    out = [line for part in parts for line in (table.function(part) if _defined(part[0]) in traced else part)]
+    return "\n".join([*out, *table.nodes]) + "\n"
+
+
+def _defined(line: str) -> str:
+    """The function that a line begins to define; empty for other lines."""
+    match = _DEFINED.match(line)
+    return "" if match is None else match[1]
+
+
+def _traced(functions: Mapping[str, Sequence[str]]) -> set[str]:
+    """The functions with marks and those that call them: lines of an inlined function stay if its caller has some."""
+    calls = {name: set(_CALLED.findall("\n".join(lines))) for name, lines in functions.items()}
+    traced = {name for name, lines in functions.items() if any(map(_MARK.search, lines))}
+    while callers := {name for name, callees in calls.items() if callees & traced} - traced:
+        traced |= callers
+    return traced
+
+
+class _LineTable:
+    """The nodes of the line tables of a module, numbered from `first`."""
+
+    def __init__(self, first: int) -> None:
+        self._next = first
+        self.nodes: list[str] = []
+        self._file = self._node(f'!DIFile(filename: "{FILE}", directory: "")')
+        self._unit = self._node(
+            f'distinct !DICompileUnit(language: DW_LANG_C, file: {self._file}, producer: "relax", '
+            "isOptimized: true, runtimeVersion: 0, emissionKind: LineTablesOnly)"
+        )
+        self._type = self._node(f"!DISubroutineType(types: {self._node('!{null}')})")
+        versions = [
+            self._node(f'!{{i32 {behaviour}, !"{name} Version", i32 {number}}}')
+            for behaviour, name, number in ((2, "Debug Info", 3), (7, "Dwarf", 4))
+        ]
+        self.nodes += [
+            f"!llvm.dbg.cu = !{{{self._unit}}}",
+            f"!llvm.module.flags = !{{{', '.join(versions)}}}",
+        ]
+
+    def _node(self, body: str) -> str:
+        name = f"!{self._next}"
+        self._next += 1
+        self.nodes.append(f"{name} = {body}")
+        return name
+
+    def function(self, lines: Sequence[str]) -> list[str]:
+        """The lines of a function, of which those that are marked have locations; LLVM asks for those of calls too."""
+        head, *body = lines
+        scope = self._node(
+            f'distinct !DISubprogram(name: "kernel", scope: {self._file}, file: {self._file}, line: {OUTSIDE}, '
+            f"type: {self._type}, spFlags: DISPFlagDefinition | DISPFlagOptimized, unit: {self._unit})"
+        )
+        places: dict[int, str] = {}
+
+        def location(line: int) -> str:
+            if line not in places:
+                places[line] = self._node(f"!DILocation(line: {line}, scope: {scope})")
+            return places[line]
+
+        out = [f"{head.removesuffix('{')}!dbg {scope} {{"]
+        for text in body:
+            mark = _MARK.search(text)
+            if mark is not None:
+                out.append(f"{text[: mark.start()]}{location(line_of(int(mark[1])))}")
+            elif re.search(r"\bcall ", text):
+                out.append(f"{text}, !dbg {location(OUTSIDE)}")
+            else:
+                out.append(text)
+        return out

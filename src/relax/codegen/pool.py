@@ -1,0 +1,414 @@
+"""The thread pool that runs parallel loops, as LLVM IR: one object, which the loader keeps once in a process.
+
+    int relax.parallel.v1(int (*body)(void *captures, int64 begin, int64 end), void *captures, int64 count, int64 grain)
+
+runs `body` over [0, count) in chunks of at least `grain` iterations, and returns 0, or -1 with an error set. The chunks
+depend on `count` and `grain` alone, so that a result does not depend on the number of threads, nor on what else runs.
+
+The state is memory that the loader provides (`relax.runtime.threads`). A *region* is one parallel loop being run.
+
+* Threads claim chunks in order by an atomic counter. The thread that entered the region claims chunks too.
+* `gate` is one word: the number of the region, a bit that says it is open, and its free seats. A worker takes a seat
+  only while the gate is open; who closes it waits for the seats that are taken, never for a worker that has not come.
+* Idle workers spin for a moment, then sleep in a futex. As many are woken as seats would stay free.
+* A region in progress (nested, or entered by another thread) makes the next one serial, on the thread that asks.
+* After an error no more chunks are claimed. All chunks before a claimed one are claimed too, so the error of the lowest
+  chunk is the one that serial execution would raise. It is moved to the calling thread.
+* Workers compute with the caller's floating-point mode.
+
+Where there is no futex (any system but Linux on x86-64 and AArch64), all chunks run on the calling thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ..runtime.threads import LAUNCH, LIMIT, MOST_THREADS, STATE
+
+_SPINS: Final = 8192
+"""Looks at the gate before a worker falls asleep, each about 10 to 40 ns after the other."""
+_CHUNKS: Final = 256
+"""The greatest number of chunks: more threads than that find no work."""
+
+#: offsets in the state; words that different threads write have cache lines of their own
+_LOCK, _GATE, _WAKE, _SLEEPERS, _NEXT, _STARTED = 0, 128, 256, 260, 384, 512
+_BODY, _CAPTURES, _COUNT, _CHUNK, _MODE, _SEATS = 640, 648, 656, 664, 672, 680
+_ERROR_LOCK, _FAILED, _ERROR = 768, 776, 784
+
+#: bits of the gate
+_OPEN, _WAITING, _FREE, _REGION = 1 << 12, 1 << 13, (1 << 12) - 1, 14
+
+_FUTEX: Final = {"x86_64": 202, "aarch64": 98}
+_PAUSE: Final = {
+    "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
+    "aarch64": ("declare void @llvm.aarch64.hint(i32)", "call void @llvm.aarch64.hint(i32 1)"),
+}
+_MODES: Final = {
+    "x86_64": """declare void @llvm.x86.sse.stmxcsr(ptr)
+declare void @llvm.x86.sse.ldmxcsr(ptr)
+define internal i64 @get_mode() alwaysinline {
+  %slot = alloca i32
+  call void @llvm.x86.sse.stmxcsr(ptr %slot)
+  %word = load i32, ptr %slot
+  %control = and i32 %word, -64
+  %mode = zext i32 %control to i64
+  ret i64 %mode
+}
+define internal void @set_mode(i64 %mode) alwaysinline {
+  %slot = alloca i32
+  %word = trunc i64 %mode to i32
+  store i32 %word, ptr %slot
+  call void @llvm.x86.sse.ldmxcsr(ptr %slot)
+  ret void
+}""",
+    "aarch64": """declare i64 @llvm.aarch64.get.fpcr()
+declare void @llvm.aarch64.set.fpcr(i64)
+define internal i64 @get_mode() alwaysinline {
+  %mode = call i64 @llvm.aarch64.get.fpcr()
+  ret i64 %mode
+}
+define internal void @set_mode(i64 %mode) alwaysinline {
+  call void @llvm.aarch64.set.fpcr(i64 %mode)
+  ret void
+}""",
+}
+
+_SERIAL = """define internal i32 @run_serially(ptr %body, ptr %captures, i64 %count, i64 %chunk) nounwind noinline {
+entry:
+  br label %head
+head:
+  %at = phi i64 [ 0, %entry ], [ %end, %more ]
+  %left = sub i64 %count, %at
+  %done = icmp sle i64 %left, 0
+  br i1 %done, label %fine, label %run
+run:
+  %size = call i64 @llvm.smin.i64(i64 %left, i64 %chunk)
+  %end = add i64 %at, %size
+  %status = call i32 %body(ptr %captures, i64 %at, i64 %end)
+  %ok = icmp eq i32 %status, 0
+  br i1 %ok, label %more, label %bad
+more:
+  br label %head
+fine:
+  ret i32 0
+bad:
+  ret i32 -1
+}
+define internal i64 @chunk_of(i64 %count, i64 %grain) alwaysinline {
+  %up = add i64 %count, <CHUNKS - 1>
+  %even = sdiv i64 %up, <CHUNKS>
+  %least = call i64 @llvm.smax.i64(i64 %grain, i64 1)
+  %chunk = call i64 @llvm.smax.i64(i64 %even, i64 %least)
+  ret i64 %chunk
+}
+declare i64 @llvm.smin.i64(i64, i64)
+declare i64 @llvm.smax.i64(i64, i64)
+declare i32 @llvm.smin.i32(i32, i32)
+declare i32 @llvm.smax.i32(i32, i32)
+"""
+
+_ALL_SERIAL = """define i32 @<LAUNCH>(ptr %body, ptr %captures, i64 %count, i64 %grain) nounwind {
+  %chunk = call i64 @chunk_of(i64 %count, i64 %grain)
+  %status = call i32 @run_serially(ptr %body, ptr %captures, i64 %count, i64 %chunk)
+  ret i32 %status
+}
+"""
+
+# Claims chunks of the open region until none is left. The error of the lowest chunk that failed is kept.
+_CHUNKS_OF_REGION = """define internal void @run_chunks() nounwind noinline {
+entry:
+  %body = load ptr, ptr <BODY>
+  %captures = load ptr, ptr <CAPTURES>
+  %count = load i64, ptr <COUNT>
+  %chunk = load i64, ptr <CHUNK>
+  %slot = alloca ptr
+  br label %claim
+claim:
+  %at = atomicrmw add ptr <NEXT>, i64 %chunk monotonic
+  %left = sub i64 %count, %at
+  %none = icmp sle i64 %left, 0
+  br i1 %none, label %done, label %run
+run:
+  %size = call i64 @llvm.smin.i64(i64 %left, i64 %chunk)
+  %end = add i64 %at, %size
+  %status = call i32 %body(ptr %captures, i64 %at, i64 %end)
+  %ok = icmp eq i32 %status, 0
+  br i1 %ok, label %claim, label %failed
+failed:
+  store atomic i64 %count, ptr <NEXT> monotonic, align 8
+  store ptr null, ptr %slot
+  call void @TVMFFIErrorMoveFromRaised(ptr %slot)
+  %error = load ptr, ptr %slot
+  br label %take
+take:
+  %pair = cmpxchg ptr <ERROR_LOCK>, i32 0, i32 1 acquire monotonic
+  %taken = extractvalue { i32, i1 } %pair, 1
+  br i1 %taken, label %keep, label %again
+again:
+  <PAUSE>
+  br label %take
+keep:
+  %before = load i64, ptr <FAILED>
+  %old = load ptr, ptr <ERROR>
+  %first = icmp slt i64 %at, %before
+  %lowest = select i1 %first, i64 %at, i64 %before
+  %kept = select i1 %first, ptr %error, ptr %old
+  %dropped = select i1 %first, ptr %old, ptr %error
+  store i64 %lowest, ptr <FAILED>
+  store ptr %kept, ptr <ERROR>
+  store atomic i32 0, ptr <ERROR_LOCK> release, align 4
+  %empty = icmp eq ptr %dropped, null
+  br i1 %empty, label %done, label %drop
+drop:
+  %released = call i32 @TVMFFIObjectDecRef(ptr %dropped)
+  br label %done
+done:
+  ret void
+}
+"""
+
+_WORKER = """define internal ptr @worker(ptr %unused) nounwind noinline {
+entry:
+  %mode0 = call i64 @get_mode()
+  br label %idle
+idle:
+  %seen = phi i32 [ 0, %entry ], [ %seen, %slept ], [ %region, %left ]
+  %mode = phi i64 [ %mode0, %entry ], [ %mode, %slept ], [ %wanted, %left ]
+  %wake = load atomic i32, ptr <WAKE> seq_cst, align 4
+  br label %look
+look:
+  %spins = phi i32 [ 0, %idle ], [ %more, %next ]
+  %gate = load atomic i32, ptr <GATE> seq_cst, align 4
+  %region = lshr i32 %gate, <REGION>
+  %new = icmp ne i32 %region, %seen
+  %open_bit = and i32 %gate, <OPEN>
+  %open = icmp ne i32 %open_bit, 0
+  %seats = and i32 %gate, <FREE>
+  %free = icmp ne i32 %seats, 0
+  %a = and i1 %new, %open
+  %may = and i1 %a, %free
+  br i1 %may, label %enter, label %next
+next:
+  <PAUSE>
+  %more = add i32 %spins, 1
+  %awake = icmp ult i32 %more, <SPINS>
+  br i1 %awake, label %look, label %sleep
+sleep:
+  %s0 = atomicrmw add ptr <SLEEPERS>, i32 1 seq_cst
+  %r = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr <WAKE>, i64 128, i32 %wake, ptr null)
+  %s1 = atomicrmw sub ptr <SLEEPERS>, i32 1 seq_cst
+  br label %slept
+slept:
+  br label %idle
+enter:
+  %fewer = sub i32 %gate, 1
+  %pair = cmpxchg ptr <GATE>, i32 %gate, i32 %fewer seq_cst seq_cst
+  %in = extractvalue { i32, i1 } %pair, 1
+  br i1 %in, label %work, label %next
+work:
+  %wanted = load i64, ptr <MODE>
+  %all = load i32, ptr <SEATS>
+  %same = icmp eq i64 %wanted, %mode
+  br i1 %same, label %chunks, label %switch
+switch:
+  call void @set_mode(i64 %wanted)
+  br label %chunks
+chunks:
+  call void @run_chunks()
+  %was = atomicrmw add ptr <GATE>, i32 1 seq_cst
+  %now = add i32 %was, 1
+  %rest = and i32 %now, <FREE | WAITING>
+  %last = or i32 %all, <WAITING>
+  %waited = icmp eq i32 %rest, %last
+  br i1 %waited, label %tell, label %left
+tell:
+  %t = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr <GATE>, i64 129, i32 1)
+  br label %left
+left:
+  br label %idle
+}
+"""
+
+# Workers take no signals: a program's handlers run on its own threads. One that cannot be started is not tried again.
+_START = """define internal void @start_workers(i32 %wanted) nounwind noinline cold {
+entry:
+  %all = alloca [128 x i8], align 16
+  %old = alloca [128 x i8], align 16
+  %thread = alloca i64
+  call void @llvm.memset.p0.i64(ptr align 16 %all, i8 -1, i64 128, i1 false)
+  %masked = call i32 @pthread_sigmask(i32 <SIG_SETMASK>, ptr %all, ptr %old)
+  br label %head
+head:
+  %started = load i32, ptr <STARTED>
+  %enough = icmp sge i32 %started, %wanted
+  br i1 %enough, label %done, label %start
+start:
+  %status = call i32 @pthread_create(ptr %thread, ptr null, ptr @worker, ptr null)
+  %ok = icmp eq i32 %status, 0
+  br i1 %ok, label %count, label %done
+count:
+  %id = load i64, ptr %thread
+  %detached = call i32 @pthread_detach(i64 %id)
+  %one_more = add i32 %started, 1
+  store i32 %one_more, ptr <STARTED>
+  br label %head
+done:
+  %restored = call i32 @pthread_sigmask(i32 <SIG_SETMASK>, ptr %old, ptr null)
+  ret void
+}
+"""
+
+_LAUNCH = """define i32 @<LAUNCH>(ptr %body, ptr %captures, i64 %count, i64 %grain) nounwind {
+entry:
+  %chunk = call i64 @chunk_of(i64 %count, i64 %grain)
+  %limit = load atomic i32, ptr @<LIMIT> monotonic, align 4
+  %alone = icmp slt i32 %limit, 2
+  %single = icmp sge i64 %chunk, %count
+  %huge = icmp sge i64 %count, <1 << 48>
+  %a = or i1 %alone, %single
+  %b = or i1 %a, %huge
+  br i1 %b, label %serial, label %lock
+lock:
+  %busy = load atomic i32, ptr <LOCK> monotonic, align 4
+  %free = icmp eq i32 %busy, 0
+  br i1 %free, label %try, label %serial
+try:
+  %pair = cmpxchg ptr <LOCK>, i32 0, i32 1 acquire monotonic
+  %locked = extractvalue { i32, i1 } %pair, 1
+  br i1 %locked, label %plan, label %serial
+plan:
+  %up = add i64 %count, %chunk
+  %up1 = sub i64 %up, 1
+  %chunks = sdiv i64 %up1, %chunk
+  %chunks32 = trunc i64 %chunks to i32
+  %threads = call i32 @llvm.smin.i32(i32 %chunks32, i32 %limit)
+  %others = sub i32 %threads, 1
+  %started = load i32, ptr <STARTED>
+  %enough = icmp sge i32 %started, %others
+  br i1 %enough, label %publish, label %start
+start:
+  call void @start_workers(i32 %others)
+  br label %publish
+publish:
+  %workers = load i32, ptr <STARTED>
+  %mode = call i64 @get_mode()
+  store ptr %body, ptr <BODY>
+  store ptr %captures, ptr <CAPTURES>
+  store i64 %count, ptr <COUNT>
+  store i64 %chunk, ptr <CHUNK>
+  store i64 %mode, ptr <MODE>
+  store i32 %others, ptr <SEATS>
+  store i64 0, ptr <NEXT>
+  store i64 %count, ptr <FAILED>
+  store ptr null, ptr <ERROR>
+  %gate = load atomic i32, ptr <GATE> monotonic, align 4
+  %region = lshr i32 %gate, <REGION>
+  %region1 = add i32 %region, 1
+  %named = shl i32 %region1, <REGION>
+  %seated = or i32 %named, %others
+  %opened = or i32 %seated, <OPEN>
+  store atomic i32 %opened, ptr <GATE> seq_cst, align 4
+  %w = atomicrmw add ptr <WAKE>, i32 1 seq_cst
+  %sleepers = load atomic i32, ptr <SLEEPERS> seq_cst, align 4
+  %spinning0 = sub i32 %workers, %sleepers
+  %spinning = call i32 @llvm.smax.i32(i32 %spinning0, i32 0)
+  %missing = sub i32 %others, %spinning
+  %some = icmp sgt i32 %missing, 0
+  %any = icmp sgt i32 %sleepers, 0
+  %wake = and i1 %some, %any
+  br i1 %wake, label %rouse, label %work
+rouse:
+  %r = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr <WAKE>, i64 129, i32 %missing)
+  br label %work
+work:
+  call void @run_chunks()
+  %was = atomicrmw and ptr <GATE>, i32 <~OPEN> seq_cst
+  br label %wait
+wait:
+  %spins = phi i32 [ 0, %work ], [ %more, %pause ], [ 0, %slept ]
+  %state = load atomic i32, ptr <GATE> seq_cst, align 4
+  %seats = and i32 %state, <FREE>
+  %empty = icmp eq i32 %seats, %others
+  br i1 %empty, label %finish, label %pause
+pause:
+  <PAUSE>
+  %more = add i32 %spins, 1
+  %awake = icmp ult i32 %more, <SPINS>
+  br i1 %awake, label %wait, label %sleep
+sleep:
+  %marked = or i32 %state, <WAITING>
+  %mark = cmpxchg ptr <GATE>, i32 %state, i32 %marked seq_cst seq_cst
+  %set = extractvalue { i32, i1 } %mark, 1
+  br i1 %set, label %doze, label %slept
+doze:
+  %f = call i64 (i64, ...) @syscall(i64 <FUTEX>, ptr <GATE>, i64 128, i32 %marked, ptr null)
+  br label %slept
+slept:
+  br label %wait
+finish:
+  %error = load ptr, ptr <ERROR>
+  %failed_at = load i64, ptr <FAILED>
+  store atomic i32 0, ptr <LOCK> release, align 4
+  %failed = icmp slt i64 %failed_at, %count
+  br i1 %failed, label %raise, label %fine
+raise:
+  %gone = icmp eq ptr %error, null
+  br i1 %gone, label %bad, label %set_error
+set_error:
+  call void @TVMFFIErrorSetRaised(ptr %error)
+  %released = call i32 @TVMFFIObjectDecRef(ptr %error)
+  br label %bad
+bad:
+  ret i32 -1
+fine:
+  ret i32 0
+serial:
+  %status = call i32 @run_serially(ptr %body, ptr %captures, i64 %count, i64 %chunk)
+  ret i32 %status
+}
+"""
+
+_DECLARATIONS = f"""@{STATE} = external global [4096 x i8]
+@{LIMIT} = external global i32
+declare i64 @syscall(i64, ...)
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_detach(i64)
+declare i32 @pthread_sigmask(i32, ptr, ptr)
+declare void @TVMFFIErrorMoveFromRaised(ptr)
+declare void @TVMFFIErrorSetRaised(ptr)
+declare i32 @TVMFFIObjectDecRef(ptr)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+"""
+
+
+def pool_text(triple: str) -> str:
+    """LLVM IR of the pool for a machine, without a target."""
+    arch, _, system = triple.partition("-")
+    serial = _filled(_SERIAL, {"CHUNKS - 1": _CHUNKS - 1, "CHUNKS": _CHUNKS})
+    if arch not in _FUTEX or "linux" not in system:
+        return serial + _filled(_ALL_SERIAL, {"LAUNCH": LAUNCH})
+    declare_pause, pause = _PAUSE[arch]
+    fields = {
+        "LOCK": _LOCK, "GATE": _GATE, "WAKE": _WAKE, "SLEEPERS": _SLEEPERS, "NEXT": _NEXT, "STARTED": _STARTED,
+        "BODY": _BODY, "CAPTURES": _CAPTURES, "COUNT": _COUNT, "CHUNK": _CHUNK, "MODE": _MODE, "SEATS": _SEATS,
+        "ERROR_LOCK": _ERROR_LOCK, "FAILED": _FAILED, "ERROR": _ERROR,
+    }  # fmt: skip
+    words = {
+        "LAUNCH": LAUNCH, "LIMIT": LIMIT, "PAUSE": pause, "FUTEX": _FUTEX[arch], "SPINS": _SPINS, "REGION": _REGION,
+        "OPEN": _OPEN, "~OPEN": ~_OPEN, "WAITING": _WAITING, "FREE": _FREE, "FREE | WAITING": _FREE | _WAITING,
+        "1 << 48": 1 << 48, "SIG_SETMASK": 2,
+        **{name: f"getelementptr (i8, ptr @{STATE}, i64 {offset})" for name, offset in fields.items()},
+    }  # fmt: skip
+    code = "".join((_CHUNKS_OF_REGION, _WORKER, _START, _LAUNCH))
+    return f"{_DECLARATIONS}{declare_pause}\n{_MODES[arch]}\n{serial}{_filled(code, words)}"
+
+
+def _filled(text: str, words: Mapping[str, object]) -> str:
+    """A text with values in the place of the words between angle brackets."""
+    for word, value in words.items():
+        text = text.replace(f"<{word}>", str(value))
+    return text
+
+
+assert MOST_THREADS <= _FREE

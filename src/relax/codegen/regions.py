@@ -1,0 +1,81 @@
+"""Parallel loops: calls of the thread pool (`pool`), which calls a function of this module for chunks of the loop.
+
+    T.parallel_for(cls.main_parallel(0, n, B.data, A.data), 1)
+as
+    relax.parallel.v1(region, &captures, n, grain)      captures: what the body takes beside its range
+    region(captures, begin, end)                        loads them, and calls the body
+
+The chunks depend on the loop's length and estimated work alone (`work`). A loop of little work is one chunk, which the
+calling thread runs.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from ..prim import Call
+from ..runtime.threads import LAUNCH
+from .calls import call_function, inner_symbol, operands_of
+from .context import Context
+from .formula import Val
+from .index import index
+from .work import CHUNK_WORK, LOOP_WORK, Work, work_of_iteration
+
+
+def run_in_parallel(cx: Context, call: Call, callee: str) -> None:
+    """A call ``callee(begin, end, …)`` for all parts of a range, as a statement; its error is the caller's."""
+    func = cx.unit.functions.get(callee)
+    work: list[Work | None] = []
+    operands = operands_of(cx, call, callee, lambda: work.append(func and work_of_iteration(cx, func)))
+    if operands is None:
+        return
+    begin, end = (index(cx, bound) for bound in call.args[:2])
+    count = end - begin if begin.ref != "0" else end
+    grain = _grain(cx, count, work[0])
+    if grain is None:
+        call_function(cx, call, callee)
+        return
+    captured = [f"i64 {begin.ref}", *operands[2:]]
+    types = [text.rsplit(" ", 1)[0] for text in captured]
+    struct = f"{{ {', '.join(types)} }}"
+    captures = cx.b.alloca(struct, 16)
+    for i, text in enumerate(captured):
+        place = cx.b.op(f"getelementptr {struct}, ptr {captures}, i32 0, i32 {i}")
+        cx.b.do(f"store {text}, ptr {place}")
+    symbol = f"@{cx.b.label('relax.region')}.{cx.unit.numbers[cx.name]}"
+    bounds = operands[0].rsplit(" ", 1)[0]
+    cx.b.module.add_text(_region(cx, symbol, inner_symbol(cx.unit, callee), struct, types, bounds))
+    launch = cx.b.module.declare(LAUNCH, "i32", "ptr, ptr, i64, i64")
+    status = cx.b.op(f"call i32 {launch}(ptr {symbol}, ptr {captures}, i64 {count.ref}, i64 {grain.ref})")
+    cx.forget()
+    cx.leave_unless_zero(status)
+
+
+def _grain(cx: Context, count: Val, work: Work | None) -> Val | None:
+    """The least number of iterations of a chunk; all, if they are too little work; None if that is known now."""
+    if work is None:
+        return cx.i64(1)
+    if isinstance(work, Val):
+        least = (work.constant(CHUNK_WORK) / work).to("i64") + 1
+    else:
+        least = cx.i64(ceil(CHUNK_WORK / work))
+        if count.ref.lstrip("-").isdigit():
+            return None if int(count.ref) * work < LOOP_WORK else least
+    total = count.to("double") * work
+    return total.lt(LOOP_WORK).choose(count, least)
+
+
+def _region(cx: Context, symbol: str, body: str, struct: str, types: list[str], bounds: str) -> str:
+    """The function that the pool calls."""
+    lines = [f"define internal i32 {symbol}(ptr %captures, i64 %begin, i64 %end) #{cx.attributes} {{"]
+    for i, type_ in enumerate(types):
+        lines.append(f"  %at{i} = getelementptr {struct}, ptr %captures, i32 0, i32 {i}")
+        lines.append(f"  %c{i} = load {type_}, ptr %at{i}")
+    for name in ("begin", "end"):
+        lines.append(f"  %{name}.wide = add i64 %{name}, %c0")
+        cast = f"trunc i64 %{name}.wide to {bounds}" if bounds != "i64" else f"add i64 %{name}.wide, 0"
+        lines.append(f"  %{name}.own = {cast}")
+    passed = [f"{bounds} %begin.own", f"{bounds} %end.own"]
+    passed += [f"{type_} %c{i}" for i, type_ in enumerate(types) if i]
+    lines += [f"  %status = call i32 {body}({', '.join(passed)})", "  ret i32 %status", "}"]
+    return "\n".join(lines)

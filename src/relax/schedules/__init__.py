@@ -1,0 +1,13 @@
+"""Schedule rules: how loops of a kind run fast, as functions from PrimFunc to PrimFunc.
+
+A rule looks at the structure of a function, never at its name, so that a user's formula is treated as an operator's is.
+Its result is TIR: it prints, runs in `tir.interpret`, and is compared there with what it was made from.
+"""
+
+from __future__ import annotations
+
+from . import cpu
+from .apply import ApplyDefaultSchedule
+from .rule import IS_SCHEDULED, ScheduleRule, schedule
+
+__all__ = ["IS_SCHEDULED", "ApplyDefaultSchedule", "ScheduleRule", "cpu", "schedule"]

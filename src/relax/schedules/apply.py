@@ -1,0 +1,31 @@
+"""Arrange the loops of every PrimFunc by rules.
+
+Before   @T.prim_func def matmul(…): loops as the formula says them
+After    @T.prim_func def matmul(…): loops as the first rule that fits makes them, and the attribute tir.is_scheduled
+Keeps    functions that are scheduled already, and those that no rule is for
+"""
+
+from __future__ import annotations
+
+from ..ir import IRModule
+from ..ir.transform import Pass, module_pass
+from ..target import Target
+from .rule import ScheduleRule, schedule_module
+
+
+def ApplyDefaultSchedule(*rules: ScheduleRule, target: Target | None = None) -> Pass:
+    """Pass: each PrimFunc as the first of the rules that is for it arranges it.
+
+    The target is the one given, or the current one (``with target:``), which must be resolved: `relax.codegen.resolve`.
+    Raises ValueError if there is none.
+    """
+
+    def run(mod: IRModule) -> IRModule:
+        chosen = target or Target.current(allow_none=False)
+        assert chosen is not None
+        return schedule_module(mod, chosen, rules)
+
+    return module_pass(run, name="ApplyDefaultSchedule")()
+
+
+__all__ = ["ApplyDefaultSchedule"]

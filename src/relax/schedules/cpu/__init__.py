@@ -1,0 +1,15 @@
+"""Rules for processors: a file for each kind of loop nest."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..rule import ScheduleRule
+from .convolution import Convolution
+from .product import Product
+from .streamed_product import StreamedProduct
+
+RULES: Final[tuple[ScheduleRule, ...]] = (StreamedProduct(), Product(), Convolution())
+"""The rules that `relax.build` tries on every PrimFunc, in this order."""
+
+__all__ = ["RULES", "Convolution", "Product", "StreamedProduct"]

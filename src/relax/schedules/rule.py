@@ -1,0 +1,73 @@
+"""The form of a schedule rule, and the choice among several.
+
+    class MyRule(ScheduleRule):
+        def apply(self, func, target, tunable):
+            ...
+            return scheduled        # None if the rule is not for this function
+
+A function that is scheduled has the attribute ``tir.is_scheduled``; no rule is asked about it again.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Any, Final, cast
+
+from ..ir import Diagnostic, DiagnosticError, IRModule
+from ..target import Target
+from ..tir import PrimFunc, Schedule
+
+IS_SCHEDULED: Final = "tir.is_scheduled"
+"""The attribute of functions whose loops are as they shall be."""
+
+
+class ScheduleRule:
+    """The base of schedule rules. `apply` returns a PrimFunc, a Schedule, a list of schedules, or None."""
+
+    @abstractmethod
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> Any:
+        """The function with its loops arranged; None if the rule is not for it.
+
+        `target` is resolved. `tunable` is True where several schedules to choose from may be returned.
+        """
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+
+def schedule(func: PrimFunc, target: Target, rules: Iterable[ScheduleRule]) -> PrimFunc:
+    """The function as the first rule that is for it arranges it; itself if there is none, or it is scheduled."""
+    if func.attrs.get(IS_SCHEDULED):
+        return func
+    for rule in rules:
+        result = _as_function(rule, rule.apply(func, target, False))
+        if result is not None and result is not func:
+            return result.with_attr(IS_SCHEDULED, True)
+    return func
+
+
+def _as_function(rule: ScheduleRule, result: Any) -> PrimFunc | None:
+    if isinstance(result, (list, tuple)):
+        several = cast("list[Any]", result)
+        result = several[0] if several else None
+    if isinstance(result, Schedule):
+        functions = [f for f in result.mod.functions.values() if isinstance(f, PrimFunc)]
+        result = functions[0]
+    if result is None or isinstance(result, PrimFunc):
+        return result
+    found = type(result).__name__
+    raise DiagnosticError(
+        Diagnostic("E4008", f"{rule!r} must return a PrimFunc, a Schedule or None, found {found}")
+    )
+
+
+def schedule_module(mod: IRModule, target: Target, rules: Iterable[ScheduleRule]) -> IRModule:
+    """A module in which every PrimFunc is arranged by the first rule that is for it."""
+    chosen = tuple(rules)
+    return mod.with_functions(
+        {g: schedule(f, target, chosen) if isinstance(f, PrimFunc) else f for g, f in mod.functions.items()}
+    )
+
+
+__all__ = ["IS_SCHEDULED", "ScheduleRule", "schedule", "schedule_module"]

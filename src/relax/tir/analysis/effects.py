@@ -1,0 +1,102 @@
+"""The effects of expressions and functions: none, reading memory, writing it, or anything."""
+
+from __future__ import annotations
+
+import enum
+
+from ...ir import Diagnostic, DiagnosticError, GlobalVar, Node
+from ...prim import Call, PrimExpr, Var, post_order
+from ...prim.intrin import is_pure
+from ..buffer import BufferLoad
+from ..functor import pre_order_visit
+from ..stmt import AllocBuffer, Block, BufferStore, DeclBuffer, MatchBufferRegion, PrimFunc
+
+
+class CallEffectKind(enum.IntEnum):
+    """The effect of evaluating an expression; TVM's numbers, a larger one includes the smaller ones."""
+
+    ExprAnnotation = 0
+    Pure = 1
+    ReadState = 2
+    UpdateState = 3
+    Opaque = 4
+    SpecialCallArg = 5
+    EmbedInfo = 6
+    ControlJump = 7
+
+
+_KINDS = {
+    "likely": CallEffectKind.ExprAnnotation,
+    "type_annotation": CallEffectKind.Pure,
+    "assume": CallEffectKind.EmbedInfo,
+    "ret": CallEffectKind.ControlJump,
+}
+
+
+def side_effect(expr: PrimExpr) -> CallEffectKind:
+    """The greatest effect that anything in an expression has."""
+    kinds = [CallEffectKind.Pure]
+
+    def visit(part: PrimExpr) -> None:
+        if isinstance(part, BufferLoad):
+            kinds.append(CallEffectKind.ReadState)
+        elif isinstance(part, Call):
+            default = CallEffectKind.Pure if is_pure(part) else CallEffectKind.Opaque
+            kinds.append(_KINDS.get(part.intrinsic, default))
+
+    post_order(expr, visit)
+    return max(kinds)
+
+
+def impurities(func: PrimFunc) -> list[tuple[Node, str]]:
+    """The places where a function has an effect beyond its own storage, each with what it does there."""
+    own: set[Var] = set()
+    views: dict[Var, Var] = {}
+    found: list[tuple[Node, str]] = []
+
+    def visit(node: Node) -> None:
+        match node:
+            case AllocBuffer(buffer) | DeclBuffer(buffer):
+                if isinstance(node, AllocBuffer):
+                    own.add(buffer.data)
+            case Block():
+                own.update(buffer.data for buffer in node.alloc_buffers)
+            case MatchBufferRegion(buffer, source):
+                views[buffer.data] = source.buffer.data
+            case BufferStore(buffer):
+                data = buffer.data
+                while data in views:
+                    data = views[data]
+                if data not in own:
+                    found.append((node, f"stores to {buffer.name}, which it does not allocate"))
+            case Call() if not is_pure(node):
+                callee = node.op.name_hint if isinstance(node.op, GlobalVar) else node.intrinsic
+                found.append((node, f"calls {callee}"))
+            case _:
+                pass
+
+    pre_order_visit(func.body, visit)
+    return found
+
+
+def is_pure_function(func: PrimFunc) -> bool:
+    """True if a function stores only to what it allocates itself, and calls nothing that may have an effect."""
+    return not impurities(func)
+
+
+def assert_pure_function(func: PrimFunc) -> bool:
+    """True if a function is pure; raises DiagnosticError with every effect if it is not."""
+    name = str(func.attrs.get("global_symbol", "a PrimFunc"))
+    hint = "a pure function stores only to buffers that it allocates"
+    found = [
+        Diagnostic(
+            "E5021", f"{name} is not pure: it {what}", place.span or func.span, f"in {name}", hint=hint
+        )
+        for place, what in impurities(func)
+    ]
+    if found:
+        raise DiagnosticError(found)
+    return True
+
+
+__all__ = ["CallEffectKind", "assert_pure_function", "impurities", "is_pure_function", "side_effect"]

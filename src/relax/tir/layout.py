@@ -1,0 +1,232 @@
+"""Data layouts as values: the order in which the dimensions of a tensor lie in memory, some of them in parts.
+
+NCHW        N, C, H, W, each named by a capital letter
+NCHW16c     C is split: its parts of 16 elements lie innermost, and C counts the parts
+OIHW4i16o   both O and I are split
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from ..ir import DataType
+from ..prim import IntImm, PrimExpr, Var, const, dimensions, intrin, simplify
+from .index_map import IndexMap
+
+_AXIS: Final = re.compile(r"([A-Z])|([0-9]+)([a-z])")
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """A dimension of memory: a letter, and its size if it is a part of a split dimension."""
+
+    name: str
+    size: int | None
+
+
+def _axes(name: str) -> tuple[_Axis, ...]:
+    axes: list[_Axis] = []
+    end = 0
+    for match in _AXIS.finditer(name):
+        if match.start() != end:
+            break
+        end = match.end()
+        axes.append(_Axis(match[1] or match[3], int(match[2]) if match[2] else None))
+    if end != len(name) or not axes:
+        expected = "expected capital letters, and parts such as 16c of the dimension C"
+        raise ValueError(f"{name!r} is no layout: {expected}" + f", found {name[end:]!r}" * bool(name))
+    return tuple(axes)
+
+
+@final
+class Layout:
+    """The names of a tensor's dimensions in their order in memory, outermost first.
+
+    ``for axis in layout`` and ``layout[i]`` give letters; ``"c" in layout`` asks for one. Two of the same text and
+    dtype are equal. Raises ValueError for text that is no layout.
+    """
+
+    __slots__ = ("_axes", "dtype", "name")
+
+    name: str
+    dtype: DataType
+    """The dtype of its indices."""
+
+    def __init__(self, name: str, dtype: str = "int32") -> None:
+        kind = DataType(dtype)
+        if not kind.is_integer or kind.lanes != 1:
+            raise TypeError(f"the indices of a layout are integers, found {kind!s}")
+        self.name, self.dtype, self._axes = name, kind, _axes(name)
+        letters = list(self)
+        for letter in dict.fromkeys(letters):
+            if letter.isupper() and letters.count(letter) > 1:
+                raise ValueError(f"layout {name}: the dimension {letter} occurs twice")
+            if letter.islower() and letter.upper() not in letters:
+                raise ValueError(f"layout {name}: {letter} is a part of {letter.upper()}, which is missing")
+        if any(axis.size == 0 for axis in self._axes):
+            raise ValueError(f"layout {name}: a part has no elements")
+
+    def __len__(self) -> int:
+        return len(self._axes)
+
+    def __iter__(self) -> Iterator[str]:
+        return (axis.name for axis in self._axes)
+
+    def __getitem__(self, index: int) -> str:
+        return self._axes[index].name
+
+    def __contains__(self, axis: object) -> bool:
+        """True for the letter of an axis, and for a part with its size: ``"16c"``."""
+        return any(axis in (own.name, f"{own.size}{own.name}") for own in self._axes)
+
+    def index_of(self, axis: str) -> int:
+        """The place of an axis, the outermost of several parts of one name; -1 if there is none."""
+        return next((place for place, own in enumerate(self) if own == axis), -1)
+
+    def factor_of(self, axis: str) -> int:
+        """The elements in the parts of a dimension, named by the capital or the small letter; -1 if it is not split."""
+        result, is_split = 1, False
+        for own in self._axes:
+            if own.size is not None and own.name == axis.lower():
+                result, is_split = result * own.size, True
+        return result if is_split else -1
+
+    def sizes_of(self, dimension: str) -> list[tuple[int, int | None]]:
+        """The places and sizes of a dimension and its parts, outermost first; the dimension's own size is None."""
+        places = [place for place, own in enumerate(self) if own.upper() == dimension]
+        return [(place, self._axes[place].size) for place in sorted(places, key=self._is_part)]
+
+    def _is_part(self, place: int) -> bool:
+        return self._axes[place].size is not None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and (self.name, self.dtype) == (other.name, other.dtype)
+
+    def __hash__(self) -> int:
+        return hash((self.name, str(self.dtype)))
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"Layout({self.name})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Layout, (self.name, str(self.dtype))
+
+
+@final
+class BijectiveLayout:
+    """The way between two layouts of one tensor. Raises ValueError if they do not have the same dimensions."""
+
+    __slots__ = ("_backward", "_forward", "dst_layout", "src_layout")
+
+    src_layout: Layout
+    dst_layout: Layout
+
+    def __init__(self, src_layout: str | Layout, dst_layout: str | Layout) -> None:
+        self.src_layout, self.dst_layout = layout(src_layout), layout(dst_layout)
+        only = sorted(
+            {a for a in self.src_layout if a.isupper()} ^ {a for a in self.dst_layout if a.isupper()}
+        )
+        if only:
+            raise ValueError(
+                f"there is no way from layout {self.src_layout} to {self.dst_layout}: "
+                f"only one of them has the dimension {', '.join(only)}"
+            )
+        self._forward = _index_map(self.src_layout, self.dst_layout)
+        self._backward = _index_map(self.dst_layout, self.src_layout)
+
+    def forward_index(self, index: Sequence[Any]) -> tuple[PrimExpr, ...]:
+        """The indices in the destination of the element at these indices of the source."""
+        return _moved(self._forward, index, self.src_layout)
+
+    def backward_index(self, index: Sequence[Any]) -> tuple[PrimExpr, ...]:
+        """The indices in the source of the element at these indices of the destination."""
+        return _moved(self._backward, index, self.dst_layout)
+
+    def forward_shape(self, shape: Sequence[Any]) -> tuple[PrimExpr, ...]:
+        """The shape in the destination of a tensor whose shape in the source is this one; parts are filled up."""
+        return _shape(self.src_layout, self.dst_layout, shape)
+
+    def backward_shape(self, shape: Sequence[Any]) -> tuple[PrimExpr, ...]:
+        """The shape in the source of a tensor whose shape in the destination is this one; parts are filled up."""
+        return _shape(self.dst_layout, self.src_layout, shape)
+
+    def to_index_map(self) -> IndexMap:
+        """The map of indices from source to destination."""
+        return self._forward
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BijectiveLayout):
+            return False
+        return (self.src_layout, self.dst_layout) == (other.src_layout, other.dst_layout)
+
+    def __hash__(self) -> int:
+        return hash((self.src_layout, self.dst_layout))
+
+    def __repr__(self) -> str:
+        return f"BijectiveLayout({self.src_layout} -> {self.dst_layout})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BijectiveLayout, (self.src_layout, self.dst_layout)
+
+
+def layout(layout_str: str | Layout, dtype: str = "int32") -> Layout:
+    """The layout of a text such as ``NCHW16c``; a Layout is itself."""
+    return layout_str if isinstance(layout_str, Layout) else Layout(layout_str, dtype)
+
+
+def bijective_layout(src_layout: str | Layout, dst_layout: str | Layout) -> BijectiveLayout:
+    """The way between two layouts of one tensor. Raises ValueError if they do not have the same dimensions."""
+    return BijectiveLayout(src_layout, dst_layout)
+
+
+def _index_map(source: Layout, target: Layout) -> IndexMap:
+    """The map of indices of one layout to those of another."""
+    places = [Var(name, source.dtype) for name in source]
+    final: dict[int, PrimExpr] = {}
+    for dimension in (axis for axis in target if axis.isupper()):
+        whole: PrimExpr = const(0, source.dtype)
+        for place, size in source.sizes_of(dimension):
+            whole = whole * (size or 1) + places[place]
+        rest = whole
+        for place, size in reversed(target.sizes_of(dimension)):
+            final[place] = simplify(rest if size is None else rest % size)
+            rest = rest if size is None else rest // size
+    return IndexMap(tuple(places), tuple(final[place] for place in range(len(target))))
+
+
+def _moved(index_map: IndexMap, index: Sequence[Any], source: Layout) -> tuple[PrimExpr, ...]:
+    if len(index) != len(source):
+        raise ValueError(f"layout {source} has {len(source)} dimensions, found {len(index)} indices")
+    return index_map.map_indices(index)
+
+
+def _shape(source: Layout, target: Layout, shape: Sequence[Any]) -> tuple[PrimExpr, ...]:
+    """A shape in another layout, the number of parts rounded up."""
+    sizes = dimensions(shape)
+    if len(sizes) != len(source):
+        raise ValueError(f"layout {source} has {len(source)} dimensions, found a shape of {len(sizes)}")
+    result: dict[int, PrimExpr] = {}
+    for dimension in (axis for axis in target if axis.isupper()):
+        total: PrimExpr = const(1, "int64")
+        for place, size in source.sizes_of(dimension):
+            found = sizes[place]
+            if size is not None and isinstance(found, IntImm) and found.value != size:
+                raise ValueError(
+                    f"layout {source}: the size of {size}{source[place]} is {size}, found {found.value}"
+                )
+            total = total * (found if size is None else size)
+        parts = 1
+        for place, size in target.sizes_of(dimension):
+            parts *= size or 1
+            result[place] = const(size or 0, "int64")
+        result[target.index_of(dimension)] = simplify(intrin.ceildiv(total, parts))
+    return tuple(result[place] for place in range(len(target)))
+
+
+__all__ = ["BijectiveLayout", "Layout", "bijective_layout", "layout"]

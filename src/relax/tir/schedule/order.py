@@ -1,0 +1,224 @@
+"""Dependence order of the blocks of a scope: conditions under which a block may run at another place.
+
+A block is *settled* if, whenever it runs, what it reads has the values that it has in the end: each writer of a buffer
+it reads is
+
+* in none of the loops that the block is in: it is done before, or not begun; or
+* before the block, covers it (see `cover`), is complete or a reduction block, and settled itself.
+
+A settled block that is complete or a reduction block computes the same at every place where it is settled, and may be
+run again there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...ir import Node
+from ..buffer import Buffer
+from ..stmt import BlockRealize, For, ForKind, SeqStmt, Stmt
+from .conditions import require_complete_or_reduction, require_parallel
+from .cover import covers, shared_loops
+from .error import BUFFER, COVER, ORDER, STRUCTURE, ScheduleError
+from .rv import BlockRV, LoopRV
+from .scope import Scope, accesses, scope_of
+from .state import ScheduleState, parts_of
+
+
+def scope_at(state: ScheduleState, rv: BlockRV | LoopRV) -> Scope:
+    """The facts about the scope that a block or loop is in."""
+    return scope_of(state.scope(rv).block)
+
+
+def blocks_in(stmt: Stmt) -> Iterator[BlockRealize]:
+    """The blocks in a statement that are not inside of others, the statement itself included."""
+    if isinstance(stmt, BlockRealize):
+        yield stmt
+        return
+    for part in parts_of(stmt):
+        yield from blocks_in(part)
+
+
+def require_same_scope(state: ScheduleState, block: BlockRV, loop: LoopRV) -> None:
+    """Raise unless a block and a loop are in the same scope, and the loop is not around the block."""
+    node, realize = state.loop(loop), state.realize(block)
+    if block.function != loop.function or state.scope(block) is not state.scope(loop):
+        raise ScheduleError(
+            STRUCTURE,
+            f"block {block.name} and loop {loop.var.name} are not in the same scope",
+            realize,
+            node,
+            hint="choose a loop of the block in which this one is directly",
+        )
+    if any(item is node for item in state.loops(block)):
+        raise ScheduleError(
+            STRUCTURE,
+            f"loop {loop.var.name} is around block {block.name} already",
+            node,
+            realize,
+            hint="choose a loop around the blocks that it shall stand beside",
+        )
+
+
+def require_only_loops_around(state: ScheduleState, block: BlockRV) -> None:
+    """Raise if something else than loops and sequences stands around a block in its scope, a condition for instance."""
+    realize = state.realize(block)
+    chain: list[Node] = [*state.loops(block), realize]
+    stmt: Stmt = state.scope(block).block.body
+    for item in chain:
+        parts = stmt.seq if isinstance(stmt, SeqStmt) else (stmt,)
+        if not any(part is item for part in parts):
+            raise ScheduleError(
+                STRUCTURE,
+                f"block {block.name} stands below a statement that is no loop",
+                realize,
+                hint="make a condition around a block its predicate, T.where",
+            )
+        if isinstance(item, For):
+            stmt = item.body
+
+
+def require_intermediate(state: ScheduleState, block: BlockRV) -> None:
+    """Raise for an output block: one that writes a buffer which its scope does not allocate."""
+    realize, scope = state.realize(block), scope_at(state, block)
+    own = set(scope.block.alloc_buffers)
+    for region in accesses(realize.block).writes:
+        if region.buffer not in own:
+            raise ScheduleError(
+                BUFFER,
+                f"block {block.name} is an output block: its scope does not allocate buffer {region.buffer.name}, "
+                "which others may read",
+                realize,
+                hint="cache_write it first; the block that then computes is no output block",
+            )
+
+
+# ------------------------------------------------------------------------------------------ settled blocks
+
+
+def require_settled(
+    state: ScheduleState, function: str, child: BlockRealize, buffers: set[Buffer] | None = None
+) -> None:
+    """Raise unless a block is settled, in so far as it reads some buffers: see the docstring of the module."""
+    _require_settled(state, function, child, scope_at(state, state.block_rv(child, function)), set(), buffers)
+
+
+def _require_settled(
+    state: ScheduleState,
+    function: str,
+    child: BlockRealize,
+    scope: Scope,
+    seen: set[int],
+    buffers: set[Buffer] | None,
+) -> None:
+    if id(child) in seen:
+        return
+    seen.add(id(child))
+    name, here = child.block.name_hint, scope.position(child)
+    loops = state.loops(state.block_rv(child, function))
+    for region in accesses(child.block).reads:
+        buffer = region.buffer
+        if buffers is not None and buffer not in buffers:
+            continue
+        if buffer in scope.loose:
+            raise ScheduleError(
+                ORDER,
+                f"a statement outside of blocks uses buffer {buffer.name}, which block {name} reads",
+                child,
+            )
+        for writer in scope.writers.get(buffer, ()):
+            around = state.loops(state.block_rv(writer, function))
+            if writer is child or not shared_loops(loops, around):
+                continue
+            if scope.position(writer) > here:
+                raise ScheduleError(
+                    ORDER,
+                    f"block {name} reads elements of buffer {buffer.name} that block {writer.block.name_hint}, behind "
+                    "it in the same loops, overwrites",
+                    child,
+                    writer,
+                )
+            require_cover(state, function, writer, child, buffer)
+            _require_settled(state, function, writer, scope, seen, None)
+
+
+def require_cover(
+    state: ScheduleState, function: str, writer: BlockRealize, reader: BlockRealize, buffer: Buffer
+) -> None:
+    """Raise unless a block, complete or a reduction block, covers what another one behind it reads of a buffer.
+
+    A writer that is in none of the loops around the reader is done when that begins.
+    """
+    first, second = (state.block_rv(item, function) for item in (writer, reader))
+    if not shared_loops(state.loops(first), state.loops(second)):
+        return
+    require_complete_or_reduction(writer, state.scope(first).block)
+    if not covers(state, function, writer, reader, buffer):
+        raise ScheduleError(
+            COVER,
+            f"block {reader.block.name_hint} may read elements of buffer {buffer.name} that block "
+            f"{writer.block.name_hint} has not written before in the same iterations of the loops around both",
+            writer,
+            reader,
+        )
+
+
+def require_readers_behind(state: ScheduleState, block: BlockRV) -> list[BlockRealize]:
+    """The blocks that read what a block writes. Raises if one of them stands before it, or reads it uncovered."""
+    realize, scope = state.realize(block), scope_at(state, block)
+    here = scope.position(realize)
+    readers: dict[BlockRealize, None] = {}
+    for region in accesses(realize.block).writes:
+        for reader in scope.readers.get(region.buffer, ()):
+            if reader is realize:
+                continue
+            if scope.position(reader) < here:
+                raise ScheduleError(
+                    ORDER,
+                    f"block {reader.block.name_hint} reads buffer {region.buffer.name} before block {block.name} "
+                    "writes it",
+                    reader,
+                    realize,
+                )
+            require_cover(state, block.function, realize, reader, region.buffer)
+            readers[reader] = None
+    return sorted(readers, key=scope.position)
+
+
+def writers_before(state: ScheduleState, block: BlockRV) -> dict[str, bool]:
+    """The blocks that write what a block reads, by their names: True for those that stand before it."""
+    realize, scope = state.realize(block), scope_at(state, block)
+    here = scope.position(realize)
+    result: dict[str, bool] = {}
+    for region in accesses(realize.block).reads:
+        for writer in scope.writers.get(region.buffer, ()):
+            if writer is not realize:
+                result[writer.block.name_hint] = scope.position(writer) < here
+    return result
+
+
+def require_order_kept(state: ScheduleState, block: BlockRV, before: dict[str, bool]) -> None:
+    """Raise if the block has moved past a block that writes what it reads; `before` is from `writers_before`."""
+    for name, first in writers_before(state, block).items():
+        if before.get(name, first) is not first:
+            other = state.realize(BlockRV(block.function, name))
+            raise ScheduleError(
+                ORDER,
+                f"block {block.name} would move past block {name}, which writes what it reads",
+                state.realize(block),
+                other,
+            )
+
+
+def require_still_parallel(state: ScheduleState, rv: BlockRV | LoopRV) -> None:
+    """Raise if a loop around a block or loop is not serial, and its iterations depend on each other now."""
+    for loop in state.loops(rv):
+        if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
+            require_parallel(state, LoopRV(rv.function, loop.loop_var))
+
+
+__all__ = [
+    "blocks_in", "require_cover", "require_intermediate", "require_only_loops_around", "require_order_kept",
+    "require_readers_behind", "require_same_scope", "require_settled", "require_still_parallel", "scope_at",
+    "writers_before",
+]  # fmt: skip

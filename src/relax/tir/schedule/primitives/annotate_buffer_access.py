@@ -1,0 +1,154 @@
+"""annotate_buffer_access, unsafe_hide_buffer_access: what a block says of the buffers that it reads and writes.
+
+    with T.block("B"):                         with T.block("B"):
+        T.reads(A[0:128])                          T.reads(A[vi * 2:vi * 2 + 2])
+        B[vi] = A[vi * 2 + vi % 2]                 T.block_attr({"explicit_read_region": 0})
+                                                   B[vi] = A[vi * 2 + vi % 2]
+
+    after annotate_buffer_access(B, 0, "read", lambda vi: ((vi * 2, vi * 2 + 2),))
+
+``unsafe_hide_buffer_access(B, "read", [0])`` takes the first of the reads away. Primitives look at a block's body, not
+at what it says; but what a block says is what blocks around it are taken to access, so that hiding it is unsafe.
+
+Refused: regions of which it is not proved that they hold all that the block accesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from ....prim import PrimExpr, convert
+from ...buffer import BufferRegion, Range
+from ...index_map import IndexMap
+from ...stmt import Block, BlockRealize
+from ..base import ScheduleBase, primitive, require_block
+from ..buffers import Access, buffer_argument
+from ..conditions import analyzer_at
+from ..error import ARGUMENT, COVER, ScheduleError
+from ..regions import read_regions, written_regions
+from ..rv import BlockRV
+
+
+@primitive
+def annotate_buffer_access(
+    sch: ScheduleBase,
+    block: BlockRV,
+    buffer_index: int,
+    buf_type: str,
+    gen_new_ranges: Callable[..., Any] | IndexMap,
+) -> None:
+    """Say which region of a buffer a block reads or writes.
+
+    Parameters
+    ----------
+    buffer_index : an index into the block's reads or writes.
+    buf_type : "read" or "write".
+    gen_new_ranges : from the block's variables to (begin, end) or one index for each dimension of the buffer; or to the
+        begin and the end of each dimension in turn, as an IndexMap gives them.
+
+    Raises ScheduleError for a region that may not hold all that the block accesses.
+    """
+    realize = sch.state.realize(require_block(block, "block"))
+    access = _access(buf_type, ("read", "write"))
+    buffer = buffer_argument(sch, realize, buffer_index, access, "buffer_index")
+    variables = [iter_var.var for iter_var in realize.block.iter_vars]
+    if isinstance(gen_new_ranges, IndexMap):
+        ends = gen_new_ranges.map_indices(variables)
+        ranges = tuple(Range(*pair) for pair in zip(ends[::2], ends[1::2], strict=True))
+    else:
+        items = _items(gen_new_ranges(*variables))
+        if len(items) == 2 * buffer.ndim:
+            items = list(zip(items[::2], items[1::2], strict=True))
+        ranges = tuple(_range(item) for item in items)
+        pairs = [end for item in ranges for end in (item.min, item.min + item.extent)]
+        sch.recorded["gen_new_ranges"] = IndexMap(tuple(variables), tuple(pairs))
+    if len(ranges) != buffer.ndim:
+        raise ScheduleError(
+            ARGUMENT,
+            f"gen_new_ranges gives {len(ranges)} ranges, buffer {buffer.name} has {buffer.ndim} dimensions",
+        )
+    region = BufferRegion(buffer, ranges)
+    _require_inside(sch, block, realize, region, access)
+    name = "reads" if access == "read" else "writes"
+    declared: tuple[BufferRegion, ...] = getattr(realize.block, name)
+    if all(item.buffer is not buffer for item in declared):
+        declared = (*declared, region)
+    declared = tuple(region if item.buffer is buffer else item for item in declared)
+    number = next(i for i, item in enumerate(declared) if item is region)
+    notes = {**realize.block.annotations, f"explicit_{access}_region": number}
+    _put(sch, block, realize, realize.block.replace(**{name: declared}, annotations=notes))
+
+
+@primitive
+def unsafe_hide_buffer_access(
+    sch: ScheduleBase, block: BlockRV, buf_type: str, buf_index_array: Sequence[int]
+) -> None:
+    """Take some of the reads ("read"), the writes ("write") or both ("opaque") of a block away, by their indices.
+
+    Raises ScheduleError for an index that there is not.
+    """
+    realize = sch.state.realize(require_block(block, "block"))
+    access = _access(buf_type, ("read", "write", "opaque"))
+    changes: dict[str, tuple[BufferRegion, ...]] = {}
+    for name in {"read": ("reads",), "write": ("writes",), "opaque": ("reads", "writes")}[access]:
+        declared: tuple[BufferRegion, ...] = getattr(realize.block, name)
+        for index in buf_index_array:
+            if not 0 <= index < len(declared):
+                raise ScheduleError(
+                    ARGUMENT,
+                    f"block {block.name} has {len(declared)} {name}, there is none of index {index}",
+                    realize,
+                )
+        changes[name] = tuple(item for i, item in enumerate(declared) if i not in set(buf_index_array))
+    _put(sch, block, realize, realize.block.replace(**changes))
+
+
+def _access(value: Any, allowed: tuple[str, ...]) -> Access:
+    if value not in allowed:
+        shown = " or ".join(f'"{item}"' for item in allowed)
+        raise ScheduleError(ARGUMENT, f"buf_type must be {shown}, found {value!r}")
+    return cast(Access, value)
+
+
+def _items(value: Any) -> list[Any]:
+    return list(cast("Sequence[Any]", value)) if isinstance(value, (tuple, list)) else [value]
+
+
+def _range(item: Any) -> Range:
+    if isinstance(item, Range):
+        return item
+    if isinstance(item, (tuple, list)):
+        begin, end = cast("Sequence[Any]", item)
+        return Range(begin, end)
+    index = convert(item)
+    return Range.from_min_extent(index, convert(1).astype(index.dtype))
+
+
+def _require_inside(
+    sch: ScheduleBase, block: BlockRV, realize: BlockRealize, region: BufferRegion, access: Access
+) -> None:
+    """Raise unless all accesses of a block to a buffer are proved to be in a region."""
+    analyzer = analyzer_at(sch.state, block, inclusive=True)
+    regions = (read_regions if access == "read" else written_regions)(realize, region.buffer)
+    for used in regions:
+        for d, (inner, outer) in enumerate(zip(used.region, region.region, strict=True)):
+            conditions: tuple[PrimExpr, ...] = (
+                outer.min <= inner.min, inner.min + inner.extent <= outer.min + outer.extent,
+            )  # fmt: skip
+            if not all(analyzer.can_prove(condition) for condition in conditions):
+                verb = "reads" if access == "read" else "writes"
+                last = analyzer.simplify(inner.min + inner.extent - 1)
+                raise ScheduleError(
+                    COVER,
+                    f"block {block.name} {verb} indices {inner.min} to {last} of dimension {d} of "
+                    f"{region.buffer.name}, which are not known to be in the region",
+                    realize,
+                )
+
+
+def _put(sch: ScheduleBase, rv: BlockRV, realize: BlockRealize, block: Block) -> None:
+    sch.state.replace(realize, realize.replace(block=block), rv.function)
+
+
+__all__ = ["annotate_buffer_access", "unsafe_hide_buffer_access"]

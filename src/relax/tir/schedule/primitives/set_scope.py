@@ -1,0 +1,128 @@
+"""set_scope, unsafe_set_dtype: a buffer of the function's own moves to another storage scope, or gets another dtype.
+
+    B = T.alloc_buffer((128,))             B = T.alloc_buffer((128,), scope="shared")
+
+    after set_scope(block, 0, "shared"); and after unsafe_set_dtype(block, 0, "float16")
+
+    B = T.alloc_buffer((128,))             B = T.alloc_buffer((128,), "float16")
+    B[vi] = A[vi] * 2.0                    B[vi] = T.Cast("float16", A[vi] * 2.0)
+    C[vi] = B[vi] + 1.0                    C[vi] = T.Cast("float32", B[vi]) + 1.0
+
+Another dtype may round and overflow: the function then computes something else, which is what "unsafe" says.
+
+Refused: buffers of parameters; for another dtype also those whose pointer is handed on, or that are viewed as others.
+"""
+
+from __future__ import annotations
+
+from ....ir import DataType, Node
+from ....prim import PrimExpr
+from ...buffer import Buffer, BufferLoad, decl_buffer
+from ...functor import StmtExprMutator, post_order_visit, substitute
+from ...stmt import Block, BufferStore, DeclBuffer, MatchBufferRegion
+from ..base import ScheduleBase, primitive, require_block
+from ..buffers import allocating_block, buffer_argument, require_accesses_only, require_scope_name
+from ..error import ARGUMENT, ScheduleError
+from ..rv import BlockRV
+
+
+@primitive
+def set_scope(
+    sch: ScheduleBase, block: BlockRV, buffer_index: int | str | Buffer, storage_scope: str
+) -> None:
+    """Move a buffer that a block writes to another storage scope.
+
+    Parameters
+    ----------
+    buffer_index : an index into the block's writes, a name, or a Buffer.
+
+    Raises ScheduleError for a buffer that no block allocates.
+    """
+    realize = sch.state.realize(require_block(block, "block"))
+    buffer = buffer_argument(sch, realize, buffer_index, "write", "buffer_index")
+    storage_scope = require_scope_name(storage_scope)
+    around = allocating_block(sch.state, block, buffer)
+    if buffer.scope == storage_scope:
+        return
+    moved = {item: item.replace(scope=storage_scope) for item in [buffer, *_views_of(around.block, buffer)]}
+    changed: Block = substitute(around.block, moved)
+    sch.state.replace(around, around.replace(block=changed), block.function)
+
+
+def _views_of(block: Block, buffer: Buffer) -> list[Buffer]:
+    """The buffers that view a buffer, or a view of it, in a block."""
+    views: dict[Buffer, Buffer] = {}
+    same_pointer: list[Buffer] = []
+
+    def visit(node: Node) -> None:
+        if isinstance(node, MatchBufferRegion):
+            views[node.buffer] = node.source.buffer
+        elif isinstance(node, DeclBuffer) and node.buffer.data is buffer.data:
+            same_pointer.append(node.buffer)
+
+    post_order_visit(block, visit)
+    reached = {buffer, *same_pointer}
+    while True:
+        more = {view for view, source in views.items() if source in reached} - reached
+        if not more:
+            return list(reached - {buffer})
+        reached |= more
+
+
+@primitive
+def unsafe_set_dtype(sch: ScheduleBase, block: BlockRV, buffer_index: int | str | Buffer, dtype: str) -> None:
+    """Store the elements of a buffer that a block writes in another dtype: what is stored and loaded is cast.
+
+    Parameters
+    ----------
+    buffer_index : an index into the block's writes, a name, or a Buffer.
+
+    Raises ScheduleError for a buffer that no block allocates, or that is used in other ways than by its elements.
+    """
+    realize = sch.state.realize(require_block(block, "block"))
+    buffer = buffer_argument(sch, realize, buffer_index, "write", "buffer_index")
+    try:
+        kind = DataType(dtype)
+    except (TypeError, ValueError) as error:
+        raise ScheduleError(ARGUMENT, f"dtype must be that of a scalar, found {dtype!r}") from error
+    if kind.lanes != 1 or not (kind.is_float or kind.is_integer or kind.is_bool):
+        raise ScheduleError(ARGUMENT, f"dtype must be that of a scalar, found {dtype!r}")
+    around = allocating_block(sch.state, block, buffer)
+    require_accesses_only(sch.state, block.function, buffer)
+    if buffer.dtype == kind:
+        return
+    new = decl_buffer(buffer.shape, str(kind), buffer.name, scope=buffer.scope)
+    changed = _Converting(buffer, new).visit(around.block)
+    sch.state.replace(around, around.replace(block=changed), block.function)
+
+
+class _Converting(StmtExprMutator):
+    """Accesses to one buffer become casts of accesses to another."""
+
+    def __init__(self, old: Buffer, new: Buffer) -> None:
+        super().__init__()
+        self.old, self.new = old, new
+
+    def define_buffer(self, buffer: Buffer) -> None:
+        if buffer is not self.old:
+            super().define_buffer(buffer)
+
+    def visit_Buffer(self, node: Buffer) -> Buffer:
+        return self.new if node is self.old else super().visit_Buffer(node)
+
+    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
+        indices = tuple(self.visit(index) for index in node.indices)
+        if node.buffer is not self.old:
+            return self.visit_children(node)
+        return BufferLoad(self.new, indices, span=node.span).astype(node.dtype)
+
+    def visit_BufferStore(self, node: BufferStore) -> BufferStore:
+        if node.buffer is not self.old:
+            return self.visit_children(node)
+        value = self.visit(node.value)
+        kind = self.new.dtype.with_lanes(value.dtype.lanes)
+        indices = tuple(self.visit(index) for index in node.indices)
+        return BufferStore(self.new, value.astype(kind), indices, span=node.span)
+
+
+__all__ = ["set_scope", "unsafe_set_dtype"]

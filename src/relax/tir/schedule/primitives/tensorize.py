@@ -1,0 +1,211 @@
+"""tensorize: a block does what a tensor intrinsic describes, in the way that the intrinsic implements it.
+
+    for k_1 in range(4):                            with T.block("C_o"):
+        with T.block("C"):                              vi, vj, vk_o = T.axis.remap("SSR", [i, j, k_0])
+            vi, vj = T.axis.remap("SS", [i, j])         A_1 = T.match_buffer(A[vi, vk_o * 4 : vk_o * 4 + 4], ...)
+            vk = T.axis.reduce(16, k_0 * 4 + k_1)       B_1 = T.match_buffer(B[vj, vk_o * 4 : vk_o * 4 + 4], ...)
+            C[vi, vj] += A[vi, vk] * B[vj, vk]          C_1 = T.match_buffer(C[vi, vj], ...)
+                                                        T.evaluate(T.call_extern("int32", "dot4", ...))
+    sch.tensorize(k_1, "dot4")
+
+A loop becomes a block first (see `blockize`); of a block, the body is matched. The implementation's buffers become
+views of the regions that the description's stand for; variables in their strides and offsets stand for those of the
+views. An init of the block stays as it is.
+
+Refused: a body that differs from the description (see `tensor_match`), with the first difference; a region that is not
+inside its buffer; strides that are not what the implementation says; an implementation that hands a pointer on, and
+says nothing of strides that are not those of a compact array, or has no variable for the offset.
+"""
+
+from __future__ import annotations
+
+from ....ir import DiagnosticError
+from ....prim import Analyzer, PrimExpr, Var
+from ....prim.intrin import floormod
+from ...buffer import Buffer, BufferRegion, Range, element_offset, strides_of
+from ...functor import StmtExprVisitor
+from ...renew import renew_bound_vars
+from ...stmt import BlockRealize, MatchBufferRegion, Stmt
+from ...tensor_intrin import TensorIntrin, buffers_of, root_of
+from ..base import ScheduleBase, primitive
+from ..conditions import analyzer_at
+from ..error import ARGUMENT, MATCH, ScheduleError
+from ..reductions import fresh_copy
+from ..rv import BlockRV, LoopRV
+from ..tensor_match import Match, Mismatch, match_description, shown
+from .blockize import blockize
+
+
+@primitive
+def tensorize(
+    sch: ScheduleBase,
+    block_or_loop: BlockRV | LoopRV,
+    tensor_intrin: str,
+    preserve_unit_iters: bool = True,
+) -> None:
+    """Let a block, or a loop with all that is inside, be done by a tensor intrinsic.
+
+    Parameters
+    ----------
+    tensor_intrin : the name under which the intrinsic is registered (`TensorIntrin.register`).
+    preserve_unit_iters : for a loop, as in `blockize`.
+
+    Raises ScheduleError as the docstring of the module says.
+    """
+    intrin = _registered(tensor_intrin)
+    if isinstance(block_or_loop, LoopRV):
+        rv = blockize(sch, block_or_loop, preserve_unit_iters)
+    elif isinstance(block_or_loop, BlockRV):  # pyright: ignore[reportUnnecessaryIsInstance]
+        rv = block_or_loop
+    else:
+        raise ScheduleError(ARGUMENT, f"block_or_loop must be a block or a loop, found {block_or_loop!r}")
+    realize = sch.state.realize(rv)
+    analyzer = analyzer_at(sch.state, rv, inclusive=True)
+    new = _Tensorized(realize, intrin, analyzer).block()
+    body = fresh_copy(new.block.body, sch.state, rv.function)
+    sch.state.replace(realize, new.replace(block=new.block.replace(body=body)), rv.function)
+
+
+def _registered(name: str) -> TensorIntrin:
+    """The intrinsic of a name. Raises ScheduleError if there is none."""
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ScheduleError(
+            ARGUMENT,
+            f"tensor_intrin must be the name of a registered intrinsic, found {type(name).__name__}",
+            hint="register it with TensorIntrin.register, so that traces can name it",
+        )
+    try:
+        intrin = TensorIntrin.get(name)
+    except DiagnosticError as error:
+        first = error.diagnostics[0]
+        raise ScheduleError(ARGUMENT, first.message, hint=first.hint) from None
+    assert intrin is not None
+    return intrin
+
+
+class _Tensorized:
+    """A block with an intrinsic's implementation."""
+
+    def __init__(self, realize: BlockRealize, intrin: TensorIntrin, analyzer: Analyzer) -> None:
+        self.realize, self.analyzer = realize, analyzer
+        self.name = intrin.name
+        self.desc = intrin.desc
+        self.impl = renew_bound_vars(intrin.impl)
+        self.bound: dict[Var, PrimExpr] = {}
+        """The values of variables in the implementation's strides and offsets."""
+
+    def block(self) -> BlockRealize:
+        """The block with the body of the implementation."""
+        block = self.realize.block
+        described = buffers_of(self.desc)
+        try:
+            places = match_description(block.body, root_of(self.desc).body, described, self.analyzer.copy())
+        except Mismatch as difference:
+            raise self.refused(
+                f"block {block.name_hint} does not do what the intrinsic {self.name} describes: {difference}",
+                "the first difference is said; names, kinds of loops and the order of operands do not count",
+            ) from None
+        root = root_of(self.impl)
+        handed_on = _pointers(root.body)
+        views = [
+            self.view(buffer, places[shape], buffer.data in handed_on)
+            for buffer, shape in zip(buffers_of(self.impl), described, strict=True)
+        ]
+        made = block.replace(
+            body=root.body,
+            alloc_buffers=(*block.alloc_buffers, *root.alloc_buffers),
+            match_buffers=(*block.match_buffers, *views, *root.match_buffers),
+            annotations={**block.annotations, **root.annotations},
+        )
+        return self.realize.replace(block=made)
+
+    def view(self, buffer: Buffer, place: Match, handed_on: bool) -> MatchBufferRegion:
+        """The view of a place that a buffer of the implementation becomes."""
+        skipped = place.buffer.ndim - buffer.ndim
+        extents = [*[1] * skipped, *buffer.shape]
+        ranges = tuple(
+            Range.from_min_extent(start, size if isinstance(size, int) else size.astype(start.dtype))
+            for start, size in zip(place.start, extents, strict=True)
+        )
+        for axis, (item, size) in enumerate(zip(ranges, place.buffer.shape, strict=True)):
+            inside = (item.min >= 0, item.min + item.extent <= size)
+            if not all(self.analyzer.can_prove(condition) for condition in inside):
+                raise self.refused(
+                    f"the region [{shown(item.min)}, {shown(item.min + item.extent)}) of dimension {axis} of "
+                    f"{place.buffer.name}, for buffer {buffer.name} of the intrinsic {self.name}, may be outside of "
+                    f"its {shown(size)} elements"
+                )
+        self.strides(buffer, place, skipped, handed_on)
+        self.offset(buffer, place, handed_on)
+        return MatchBufferRegion(buffer, BufferRegion(place.buffer, ranges))
+
+    def strides(self, buffer: Buffer, place: Match, skipped: int, handed_on: bool) -> None:
+        """Raise unless the strides of a view are what the implementation takes them for."""
+        if not buffer.strides and not handed_on:
+            return  # elements are found by their indices alone
+        actual = strides_of(place.buffer)[skipped:]
+        for axis, (expected, found) in enumerate(zip(strides_of(buffer), actual, strict=True)):
+            one = not buffer.strides and self.analyzer.can_prove_equal(buffer.shape[axis], 1)
+            if one or self.agrees(expected, found):
+                continue
+            hint = (
+                ""
+                if buffer.strides
+                else "say strides=[...] with variables, and hand them on with the pointer"
+            )
+            raise self.refused(
+                f"dimension {axis} of buffer {buffer.name} of the intrinsic {self.name} has stride {shown(expected)}, "
+                f"of the region of {place.buffer.name} {shown(found)}",
+                hint,
+            )
+
+    def offset(self, buffer: Buffer, place: Match, handed_on: bool) -> None:
+        """Raise unless the offset of a view is what the implementation takes it for."""
+        offset = self.analyzer.simplify(element_offset(place.buffer, place.start))
+        expected = buffer.elem_offset
+        if handed_on and not isinstance(expected, Var):
+            raise self.refused(
+                f"the intrinsic {self.name} hands on the pointer of buffer {buffer.name}, which has no variable for "
+                "its offset",
+                "declare it with offset_factor=1, and hand it on with access_ptr",
+            )
+        if expected is not None and not self.agrees(expected, offset):
+            raise self.refused(
+                f"buffer {buffer.name} of the intrinsic {self.name} starts at element {shown(expected)}, the region "
+                f"of {place.buffer.name} at {shown(offset)}"
+            )
+        factor = buffer.offset_factor
+        if factor > 1 and not self.analyzer.can_prove(floormod(offset, factor).equal(0)):
+            raise self.refused(
+                f"buffer {buffer.name} of the intrinsic {self.name} must start at a multiple of {factor} elements, the "
+                f"region of {place.buffer.name} starts at {shown(offset)}",
+                "split by a multiple, or declare the buffer with offset_factor=1",
+            )
+
+    def agrees(self, expected: PrimExpr, actual: PrimExpr) -> bool:
+        """True if a value is what is expected; a variable expects the value that it has first."""
+        if isinstance(expected, Var):
+            expected = self.bound.setdefault(expected, actual)
+        return self.analyzer.can_prove_equal(expected, actual.astype(expected.dtype))
+
+    def refused(self, message: str, hint: str = "") -> ScheduleError:
+        return ScheduleError(MATCH, message, self.realize, hint=hint)
+
+
+class _Pointers(StmtExprVisitor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.variables: set[Var] = set()
+
+    def visit_Var(self, node: Var) -> None:
+        self.variables.add(node)
+
+
+def _pointers(stmt: Stmt) -> set[Var]:
+    """The variables that a statement uses; the pointer of a buffer, if it is more than the place of elements."""
+    visitor = _Pointers()
+    visitor.visit(stmt)
+    return visitor.variables
+
+
+__all__ = ["tensorize"]

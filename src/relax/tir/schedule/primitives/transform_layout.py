@@ -1,0 +1,204 @@
+"""transform_layout: the elements of a buffer move to other places, as an index map says.
+
+    B = T.alloc_buffer((128, 128))                 B = T.alloc_buffer((8, 8, 16, 16))
+    with T.block("B"):                             with T.block("B"):
+        B[vi, vj] = A[vi, vj] * 2.0                    B[vi // 16, vj // 16, vi % 16, vj % 16] = A[vi, vj] * 2.0
+
+    after transform_layout(block, ("write", 0), lambda i, j: (i // 16, j // 16, i % 16, j % 16))
+
+The buffer of a parameter is changed too: callers then hand over a tensor of the new layout. If the new shape has places
+to which nothing moves, `pad_value` says what they hold: a block behind the last one that writes the buffer puts it
+there. Of a buffer that is only read it is taken as a promise of the caller, on which nothing depends.
+
+Refused: maps that are not proved to move no two elements to one place; padding without `pad_value`; buffers with
+strides, with views, with accesses by vectors, or whose pointer is handed on; parameters whose shape alone says what a
+size is, if the new shape no longer does. A parameter that is written, or beside one that is written, makes the function
+say ``tir.noalias``: what overlapping arguments mean depends on their layouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+from ....prim import PrimExpr, Var, convert, is_const, post_order, substitute
+from ...buffer import Buffer, BufferLoad, BufferRegion
+from ...index_map import IndexMap
+from ...statements import seq_of
+from ...stmt import BufferStore, PrimFunc
+from ...usage import shape_vars_bound_by
+from ...written import written_params
+from ..base import ScheduleBase, primitive, require_block
+from ..buffers import allocating_block, demand_apart, either_buffer, is_parameter, require_accesses_only
+from ..error import ARGUMENT, BUFFER, ScheduleError
+from ..regions import read_regions, written_regions
+from ..relayout import Relayout, mapped_shape, moved_indices
+from ..rv import BlockRV
+from ..scope import scope_of
+from ..sites import edited, element_nest, index_dtypes, paths, site_behind, whole
+from ..state import ScheduleState
+
+Mapping: TypeAlias = "IndexMap | Callable[..., Any]"
+
+
+@primitive
+def transform_layout(
+    sch: ScheduleBase,
+    block: BlockRV,
+    buffer: tuple[str, int] | str | Buffer,
+    index_map: Mapping,
+    pad_value: int | float | PrimExpr | IndexMap | Callable[..., Any] | None = None,
+    *,
+    assume_injective_transform: bool = False,
+) -> None:
+    """Move the elements of a buffer that a block reads or writes to other places.
+
+    Parameters
+    ----------
+    buffer : ``("read", index)``, ``("write", index)``, a name, or a Buffer.
+    index_map : from the indices of an element to those of its new place.
+    pad_value : what places hold to which nothing moves: a number, or a function of their indices.
+    assume_injective_transform : has no effect: that no two elements move to one place is always proved.
+
+    Raises ScheduleError as the docstring of the module says.
+    """
+    del assume_injective_transform
+    state, realize = sch.state, sch.state.realize(require_block(block, "block"))
+    old = either_buffer(sch, realize, buffer)
+    regions = [*written_regions(realize, old), *read_regions(realize, old)]
+    mapping = index_map_argument(sch, index_map, old.ndim).with_dtype(
+        index_dtypes(old, regions)[0] if old.ndim else "int64"
+    )
+    require_accesses_only(state, block.function, old)
+    if old.strides or old.elem_offset is not None:
+        raise ScheduleError(BUFFER, f"buffer {old.name} has strides or an offset", realize)
+    if callable(pad_value):
+        pad_value = sch.recorded["pad_value"] = as_index_map(pad_value, len(mapping.final_indices))
+    padding = Padding(mapping, old, pad_value)
+    new = old.replace(data=Var(old.data.name, "handle"), shape=mapped_shape(mapping, old.shape))
+    change = Relayout(old, new, partial(moved_indices, mapping))
+    if is_parameter(state.func(block.function), old):
+        func = _with_parameter(state.func(block.function), old, new, change)
+        state.replace_function(block.function, func)
+        _demand_apart(state, block.function, func, new)
+        around = state.root(block.function)
+    else:
+        around = allocating_block(state, block, old)
+        changed = around.replace(block=change.visit(around.block))
+        state.replace(around, changed, block.function)
+        around = changed
+    if padding.exists:
+        padding.write(state, BlockRV(block.function, around.block.name_hint), new)
+
+
+def index_map_argument(sch: ScheduleBase, value: Any, ndim: int) -> IndexMap:
+    """The argument `index_map`, which the trace has as an IndexMap."""
+    mapping = as_index_map(value, ndim)
+    sch.recorded["index_map"] = mapping
+    return mapping
+
+
+def as_index_map(value: Any, ndim: int) -> IndexMap:
+    """An index map, or the one that a function of so many indices describes."""
+    try:
+        if not isinstance(value, IndexMap):
+            if not callable(value):
+                raise ScheduleError(
+                    ARGUMENT, f"index_map must be an IndexMap or a function, found {type(value).__name__}"
+                )
+            value, separators = IndexMap.from_func_with_separators(value, ndim)
+            if separators:
+                raise ScheduleError(ARGUMENT, "axis separators are of no use: memory has one dimension")
+        if len(value.initial_indices) != ndim:
+            raise ValueError(f"the index map takes {len(value.initial_indices)} indices, expected {ndim}")
+    except (ValueError, TypeError) as error:
+        raise ScheduleError(ARGUMENT, str(error)) from error
+    return IndexMap(value.initial_indices, value.final_indices)
+
+
+class Padding:
+    """The places of a new layout to which nothing moves, and what they hold."""
+
+    def __init__(self, mapping: IndexMap, old: Buffer, value: Any) -> None:
+        try:
+            inverse, condition = mapping.non_surjective_inverse(old.shape)
+        except ValueError as error:
+            raise ScheduleError(ARGUMENT, str(error)) from error
+        self.places, self.condition, self.dtype = inverse.initial_indices, condition, old.dtype
+        self.exists = not is_const(condition, 0)
+        self.value = value
+        if self.exists and value is None:
+            raise ScheduleError(
+                ARGUMENT,
+                f"the new layout of buffer {old.name} has places to which nothing moves, where {condition}",
+                hint="give pad_value=, what they shall hold",
+            )
+
+    def write(self, state: ScheduleState, scope: BlockRV, buffer: Buffer) -> None:
+        """Put a block behind the last that writes a buffer, which writes the padding; if none does, there is none."""
+        facts = scope_of(state.block(scope))
+        writers = facts.writers.get(buffer, [])
+        if not writers:
+            return
+        site = site_behind(state, scope, paths(facts.block.body)[writers[-1]], [])
+        dtypes = index_dtypes(buffer, written_regions(writers[-1], buffer))
+        nest = element_nest(
+            state.fresh_name(scope.function, f"{buffer.name}_pad"),
+            buffer.shape,
+            whole(buffer.shape, dtypes),
+            lambda indices: BufferStore(buffer, self.value_at(indices), indices),
+            lambda region: ((), (BufferRegion(buffer, region),)),
+            lambda places: self._moved(self.condition, places),
+        )
+        realize = state.realize(scope)
+        body = edited(facts.block.body, {site.anchor: lambda stmt: seq_of((stmt, nest))})
+        state.replace(realize, realize.replace(block=realize.block.replace(body=body)), scope.function)
+
+    def value_at(self, indices: Sequence[PrimExpr]) -> PrimExpr:
+        """The value at some indices."""
+        value = self.value
+        if isinstance(value, IndexMap):
+            mapping = value
+            if len(mapping.final_indices) != 1:
+                raise ScheduleError(
+                    ARGUMENT, f"pad_value must give one value, found {len(mapping.final_indices)}"
+                )
+            table = {
+                var: index.astype(var.dtype)
+                for var, index in zip(mapping.initial_indices, indices, strict=True)
+            }
+            value = substitute(mapping.final_indices[0], table)
+        expr = convert(value)
+        loads: list[PrimExpr] = []
+        post_order(expr, lambda part: loads.append(part) if isinstance(part, BufferLoad) else None)
+        if loads:
+            raise ScheduleError(ARGUMENT, "pad_value must not read a buffer")
+        return expr.astype(self.dtype)
+
+    def _moved(self, expr: PrimExpr, places: Sequence[PrimExpr]) -> PrimExpr:
+        table = {var: place.astype(var.dtype) for var, place in zip(self.places, places, strict=True)}
+        return substitute(expr, table)
+
+
+def _with_parameter(func: PrimFunc, old: Buffer, new: Buffer, change: Relayout) -> PrimFunc:
+    """The function with another buffer for a parameter, and accesses to it changed."""
+    buffers = {param: new if buffer is old else buffer for param, buffer in func.buffer_map.items()}
+    bound = {*func.params, *(var for buffer in buffers.values() for var in shape_vars_bound_by(buffer))}
+    lost = [var.name for var in shape_vars_bound_by(old) if var not in bound]
+    if lost:
+        raise ScheduleError(
+            BUFFER,
+            f"the new shape of parameter {old.name} does not say what {', '.join(lost)} is",
+            hint="make the size a parameter, or the size of another buffer",
+        )
+    return func.replace(buffer_map=buffers, body=change.visit(func.body))
+
+
+def _demand_apart(state: ScheduleState, function: str, func: PrimFunc, buffer: Buffer) -> None:
+    """Demand that a parameter's memory is apart from that of others, if one of the two is written."""
+    written = {func.buffer_map[func.params[i]] for i in written_params(func)}
+    demand_apart(state, function, buffer, func.buffer_map.values() if buffer in written else written)
+
+
+__all__ = ["Padding", "as_index_map", "index_map_argument", "transform_layout"]

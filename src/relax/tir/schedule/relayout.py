@@ -1,0 +1,146 @@
+"""Rewriting all accesses to a buffer: other indices into another buffer, and what blocks say of the buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from ...prim import Analyzer, PrimExpr, Var, const, free_vars, substitute, uses
+from ...prim.intrin import max as maximum
+from ..buffer import Buffer, BufferLoad, BufferRegion, Ramp, Range
+from ..functor import StmtExprMutator
+from ..index_map import IndexMap
+from ..regions import block_access_region, whole_range
+from ..stmt import Block, BufferStore, For
+from .error import BUFFER, ScheduleError
+
+Indices = Sequence[PrimExpr]
+N = TypeVar("N", For, Block)
+
+
+class Relayout(StmtExprMutator):
+    """Accesses ``old[indices]`` become ``new[change(indices)]``, simplified for the loops and blocks around them.
+
+    The regions that blocks name of the old buffer become those of the new one, taken from their bodies.
+    """
+
+    def __init__(
+        self,
+        old: Buffer,
+        new: Buffer,
+        change: Callable[[Indices], Sequence[PrimExpr]],
+        domains: Iterable[tuple[Var, Range]] = (),
+    ) -> None:
+        super().__init__()
+        self.old, self.new, self.change = old, new, change
+        self.domains: list[tuple[Var, Range]] = list(domains)
+        self.analyzers: dict[int, Analyzer] = {}
+        """For each number of domains that hold at present, the analyzer that knows them."""
+
+    def analyzer(self) -> Analyzer:
+        """The facts about the variables around the current place."""
+        count = len(self.domains)
+        if count not in self.analyzers:
+            analyzer = self.analyzers[count] = Analyzer()
+            for var, domain in self.domains:
+                analyzer.bind(var, domain, override=True)
+        return self.analyzers[count]
+
+    def changed(self, indices: Indices) -> tuple[PrimExpr, ...]:
+        """The indices into the new buffer."""
+        visited = tuple(self.visit(index) for index in indices)
+        if any(isinstance(index, Ramp) or index.dtype.lanes > 1 for index in visited):
+            raise ScheduleError(
+                BUFFER,
+                f"buffer {self.old.name} is accessed by vectors of elements",
+                hint="vectorize after the layout is changed",
+            )
+        return tuple(self.analyzer().simplify(index) for index in self.change(visited))
+
+    def define_buffer(self, buffer: Buffer) -> None:
+        if buffer is not self.old:
+            super().define_buffer(buffer)
+
+    def visit_Buffer(self, node: Buffer) -> Buffer:
+        return self.new if node is self.old else super().visit_Buffer(node)
+
+    def visit_BufferLoad(self, node: BufferLoad) -> BufferLoad:
+        if node.buffer is not self.old:
+            return self.visit_children(node)
+        return BufferLoad(self.new, self.changed(node.indices), span=node.span)
+
+    def visit_BufferStore(self, node: BufferStore) -> BufferStore:
+        if node.buffer is not self.old:
+            return self.visit_children(node)
+        return BufferStore(self.new, self.visit(node.value), self.changed(node.indices), span=node.span)
+
+    def visit_BufferRegion(self, node: BufferRegion) -> BufferRegion:
+        """The region, but for one of the old buffer, which is replaced with its block."""
+        return node if node.buffer is self.old else self.visit_children(node)
+
+    def visit_For(self, node: For) -> For:
+        return self.inside([(node.loop_var, Range.from_min_extent(node.min, node.extent))], node)
+
+    def visit_Block(self, node: Block) -> Block:
+        domains = [(v.var, v.dom) for v in node.iter_vars if v.dom is not None]
+        changed = self.inside(domains, node)
+        if changed is node or not any(r.buffer is self.old for r in (*node.reads, *node.writes)):
+            return changed
+        reads, writes = block_access_region(changed)
+        return changed.replace(
+            reads=self.regions(changed.reads, reads), writes=self.regions(changed.writes, writes)
+        )
+
+    def inside(self, domains: list[tuple[Var, Range]], node: N) -> N:
+        """The node with its parts rewritten, in which variables have domains."""
+        count = len(self.domains)
+        self.domains += domains
+        changed = self.visit_children(node)
+        del self.domains[count:]
+        self.analyzers = {size: known for size, known in self.analyzers.items() if size <= count}
+        return changed
+
+    def regions(
+        self, declared: tuple[BufferRegion, ...], actual: tuple[BufferRegion, ...]
+    ) -> tuple[BufferRegion, ...]:
+        """Declared regions, that of the old buffer replaced by what the body accesses of the new one."""
+        whole = BufferRegion(self.new, tuple(whole_range(size) for size in self.new.shape))
+        region = next((region for region in actual if region.buffer is self.new), whole)
+        return tuple(region if item.buffer is self.old else item for item in declared)
+
+
+def moved_indices(mapping: IndexMap, indices: Indices) -> list[PrimExpr]:
+    """The place to which an index map moves the element at some indices.
+
+    A final index of int32 indices only is of int32, whatever the dtype of the others.
+    """
+    result: list[PrimExpr] = []
+    places = dict(zip(mapping.initial_indices, indices, strict=True))
+    for position, final in enumerate(mapping.final_indices):
+        used = free_vars(final)
+        dtypes = {str(places[var].dtype) for var in used if var in places}
+        dtype = dtypes.pop() if len(dtypes) == 1 and places.keys() >= set(used) else "int64"
+        typed = mapping.with_dtype(dtype)
+        table = {
+            var: place.astype(dtype)
+            for var, place in zip(typed.initial_indices, indices, strict=True)
+            if uses(typed.final_indices[position], var)
+        }
+        result.append(substitute(typed.final_indices[position], table))
+    return result
+
+
+def mapped_shape(mapping: IndexMap, shape: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
+    """The shape in which the elements of a shape find place, none of its sizes negative: that of ``i * 8 + j`` is
+    ``n * 8 - 4`` for (n, 4), which has no element if n is 0.
+
+    Raises ValueError for a map that moves two elements to one place.
+    """
+    facts = Analyzer()
+    sizes = (facts.simplify(size) for size in mapping.map_shape(shape))
+    return tuple(
+        size if facts.can_prove(size >= 0) else maximum(size, const(0, size.dtype)) for size in sizes
+    )
+
+
+__all__ = ["Relayout", "mapped_shape", "moved_indices"]

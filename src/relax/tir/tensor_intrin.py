@@ -1,0 +1,118 @@
+"""Tensor intrinsics: a computation described in plain loops, and a way in which a machine does it.
+
+    @T.prim_func                                           @T.prim_func
+    def desc(a: T.handle, b: T.handle, c: T.handle):       def impl(a: T.handle, b: T.handle, c: T.handle):
+        A = T.match_buffer(a, (4,), offset_factor=1)           A = T.match_buffer(a, (4,), offset_factor=1)
+        ...                                                    ...
+        with T.block("root"):                                  with T.block("root"):
+            for i in range(4):                                     T.evaluate(T.call_extern("int32", "dot4",
+                with T.block("update"):                                A.access_ptr("r"), B.access_ptr("r"),
+                    vi = T.axis.reduce(4, i)                           C.access_ptr("rw")))
+                    C[0] = C[0] + A[vi] * B[vi]
+
+    TensorIntrin.register("dot4", desc, impl)
+
+`Schedule.tensorize` puts the implementation in the place of a block that does what the description says.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..ir import Diagnostic, DiagnosticError, structural_equal
+from ..prim import IntImm
+from .buffer import Buffer
+from .stmt import Block, BlockRealize, PrimFunc
+
+
+@dataclass(frozen=True, eq=False)
+class TensorIntrin:
+    """A description and an implementation over the same buffers, registered under a name.
+
+    Raises DiagnosticError if the two have different parameters, or parameters that are no buffers of constant sizes.
+    """
+
+    desc: PrimFunc
+    impl: PrimFunc
+    name: str = ""
+
+    _registered: ClassVar[dict[str, TensorIntrin]] = {}
+
+    def __post_init__(self) -> None:
+        _require_same_parameters(self.name, self.desc, self.impl)
+
+    @staticmethod
+    def register(name: str, desc: PrimFunc, impl: PrimFunc, override: bool = False) -> None:
+        """Make an intrinsic available under a name. Raises DiagnosticError if it is taken, unless `override`."""
+        intrin = TensorIntrin(desc, impl, name)
+        if name in TensorIntrin._registered and not override:
+            raise _error(name, "the name is registered already", "pass override=True to replace it")
+        TensorIntrin._registered[name] = intrin
+
+    @staticmethod
+    def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
+        """The intrinsic of a name; if there is none, None with `allow_missing`, else DiagnosticError."""
+        intrin = TensorIntrin._registered.get(name)
+        if intrin is None and not allow_missing:
+            close = difflib.get_close_matches(name, TensorIntrin._registered, 1)
+            hint = f"did you mean {close[0]!r}?" if close else "register it with TensorIntrin.register"
+            raise _error(name, "no intrinsic of this name is registered", hint)
+        return intrin
+
+
+def buffers_of(func: PrimFunc) -> list[Buffer]:
+    """The buffers of a function's parameters in order."""
+    return [func.buffer_map[param] for param in func.params]
+
+
+def root_of(func: PrimFunc) -> Block:
+    """The root block of a function; one made for a function that has none."""
+    body = func.body
+    if isinstance(body, BlockRealize) and not body.block.iter_vars:
+        return body.block
+    return Block((), (), (), "root", body)
+
+
+def _require_same_parameters(name: str, desc: PrimFunc, impl: PrimFunc) -> None:
+    for which, func in (("description", desc), ("implementation", impl)):
+        if not isinstance(func, PrimFunc):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise _error(name, f"the {which} must be a PrimFunc, found {type(func).__name__}")
+        if func.preconditions:
+            raise _error(name, f"the {which} has preconditions", "a part of a program cannot demand anything")
+        for param in func.params:
+            buffer = func.buffer_map.get(param)
+            if buffer is None:
+                raise _error(name, f"the parameter {param.name} of the {which} is no buffer")
+            if not all(isinstance(size, IntImm) for size in buffer.shape):
+                raise _error(name, f"the sizes of buffer {buffer.name} of the {which} must be constants")
+    if len(desc.params) != len(impl.params):
+        raise _error(
+            name, f"the description has {len(desc.params)} parameters, the implementation {len(impl.params)}"
+        )
+    for first, second in zip(buffers_of(desc), buffers_of(impl), strict=True):
+        if (
+            first.dtype != second.dtype
+            or first.scope != second.scope
+            or not structural_equal(first.shape, second.shape)
+        ):
+            raise _error(
+                name,
+                f"buffer {first.name} of the description is {_kind(first)}, {second.name} of the implementation "
+                f"{_kind(second)}",
+            )
+
+
+def _kind(buffer: Buffer) -> str:
+    sizes = (size.value for size in buffer.shape if isinstance(size, IntImm))
+    return f"({', '.join(map(str, sizes))}) of {buffer.dtype!s} in {buffer.scope}"
+
+
+def _error(name: str, message: str, hint: str = "") -> DiagnosticError:
+    return DiagnosticError(
+        Diagnostic("E8002", f"tensor intrinsic {name or '(unnamed)'}: {message}", hint=hint)
+    )
+
+
+__all__ = ["TensorIntrin", "buffers_of", "root_of"]

@@ -1,0 +1,228 @@
+"""Compute expressions that occur several times once.
+
+    A[i * 4 + j] = x                            with T.LetStmt(i * 4 + j) as cse_var_1:
+    B[i * 4 + j] = y              gives             A[cse_var_1] = x
+                                                    B[cse_var_1] = y
+
+A let stands around the outermost statement in which an expression occurs twice and all its variables are bound outside.
+Larger expressions come first. Expressions that read memory, call anything, may fail, or are vectors or conditions
+stay where they are: the let computes its value also where the program would not. What an assertion checks stays, too,
+since its message shows it.
+
+Options: ``CommonSubexprElimTIR(enable_cse_tir=True, identify_equiv_terms=False)``. With `identify_equiv_terms`,
+expressions are the same if they simplify to the same, as ``x * 2 + x`` and ``x * 3``. Functions that still have blocks
+are left alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir import Node, map_children
+from ...prim import (
+    Analyzer,
+    BinaryExpr,
+    Call,
+    Cast,
+    FloatImm,
+    IntImm,
+    Let,
+    Not,
+    PrimExpr,
+    Select,
+    Var,
+    sub_expressions,
+)
+from ...prim.functor import FreeVars
+from ...prim.traits import cost, may_fail
+from ..functor import StmtExprMutator, StmtExprVisitor, pre_order_visit
+from ..stmt import AssertStmt, AttrStmt, BlockRealize, For, LetStmt, PrimFunc, Stmt
+from .passes import prim_func_pass
+
+
+def common_subexpr_elim(
+    func: PrimFunc, enable_cse_tir: bool = True, identify_equiv_terms: bool = False
+) -> PrimFunc:
+    """The function with common expressions bound by lets."""
+    if not enable_cse_tir or _has_blocks(func):
+        return func
+    made = func.replace(body=_Elimination(_Keys(identify_equiv_terms)).rewritten(func.body))
+    if made is func or not identify_equiv_terms:
+        return made
+    return common_subexpr_elim(made, identify_equiv_terms=True)  # what was bound may make others equal
+
+
+def _has_blocks(func: PrimFunc) -> bool:
+    blocks: list[Node] = []
+    pre_order_visit(func.body, lambda n: blocks.append(n) if isinstance(n, BlockRealize) else None)
+    return bool(blocks)
+
+
+class _Keys:
+    """A number for each expression, the same for expressions that are written alike over the same variables."""
+
+    def __init__(self, by_value: bool) -> None:
+        self.by_value = by_value
+        self.numbers: dict[Any, int] = {}
+        self.done: dict[PrimExpr, int | None] = {}
+        self.free = FreeVars()
+        self.analyzer = Analyzer(wraps=True)
+
+    def of(self, expr: PrimExpr) -> int | None:
+        """The number of an expression; None if it reads memory, calls something, or is a vector."""
+        return self.written(self.analyzer.simplify(expr) if self._simplifies(expr) else expr)
+
+    def written(self, expr: PrimExpr) -> int | None:
+        """The number of an expression as it is written."""
+        if expr not in self.done:
+            spelled = self.spelled(expr)
+            self.done[expr] = None if spelled is None else self.numbers.setdefault(spelled, len(self.numbers))
+        return self.done[expr]
+
+    def _simplifies(self, expr: PrimExpr) -> bool:
+        return self.by_value and expr.dtype.is_integer and expr.dtype.is_scalar and not may_fail(expr)
+
+    def spelled(self, expr: PrimExpr) -> Any:
+        if expr.dtype.lanes != 1:
+            return None
+        match expr:
+            case Var():
+                return expr
+            case IntImm(_, value) | FloatImm(_, value):
+                return type(expr), str(expr.dtype), repr(value)
+            case BinaryExpr() | Cast() | Not() | Select():
+                parts = [self.written(part) for part in sub_expressions(expr)]
+                return None if None in parts else (type(expr), str(expr.dtype), *parts)
+            case _:
+                return None
+
+
+class _Occurrences(StmtExprVisitor):
+    """The number of times that each expression occurs in a statement, by the expression's number."""
+
+    def __init__(self, keys: _Keys) -> None:
+        super().__init__()
+        self.keys = keys
+        self.count: dict[int, int] = {}
+        self.first: dict[int, PrimExpr] = {}
+        self.bound: set[Var] = set()
+        self.seen: set[PrimExpr] = set()
+        self.around: list[int] = []
+        """The numbers of the expressions around the one that is visited."""
+
+    def visit(self, node: Node) -> None:
+        if isinstance(node, PrimExpr):
+            self.expression(node)
+        else:
+            super().visit(node)
+
+    def expression(self, expr: PrimExpr) -> None:
+        """Count an expression where it stands, and those in it at the first place."""
+        key = self.keys.of(expr) if _is_candidate(expr) else None
+        if key in self.around:
+            key = None  # x + 0 is no second place for x
+        if key is not None:
+            self.count[key] = self.count.get(key, 0) + 1
+            self.first.setdefault(key, expr)
+        if expr in self.seen or _stays(expr):
+            return
+        self.seen.add(expr)
+        if isinstance(expr, Let):
+            self.bound.add(expr.var)
+        if key is not None:
+            self.around.append(key)
+        for part in sub_expressions(expr):
+            self.expression(part)
+        if key is not None:
+            self.around.pop()
+
+    def visit_For(self, node: For) -> None:
+        self.bound.add(node.loop_var)
+        self.visit_children(node)
+
+    def visit_LetStmt(self, node: LetStmt) -> None:
+        self.bound.add(node.var)
+        self.visit_children(node)
+
+    def visit_AssertStmt(self, node: AssertStmt) -> None:
+        self.visit(node.body)  # the message shows the variables of the condition
+
+    def visit_AttrStmt(self, node: AttrStmt) -> None:
+        self.visit(node.body)
+
+    def best(self) -> PrimExpr | None:
+        """The expression with the most work among those that occur twice and can be computed before the statement."""
+        found: PrimExpr | None = None
+        for key, expr in self.first.items():
+            if self.count[key] < 2 or (found is not None and cost(expr) <= cost(found)):
+                continue
+            if self.bound.isdisjoint(self.keys.free.of(expr)):
+                found = expr
+        return found
+
+
+def _is_candidate(expr: PrimExpr) -> bool:
+    """True if an expression may be bound by a let: it never fails, and is no condition, variable or constant."""
+    if isinstance(expr, (Var, IntImm, FloatImm)) or expr.dtype.is_bool or may_fail(expr):
+        return False
+    is_plain = isinstance(expr, Cast) and (isinstance(expr.value, Var) or expr.value.dtype.is_bool)
+    return not is_plain
+
+
+def _stays(expr: PrimExpr) -> bool:
+    """True for an assumption, whose text is its message."""
+    return isinstance(expr, Call) and expr.intrinsic == "assume"
+
+
+class _Elimination:
+    def __init__(self, keys: _Keys) -> None:
+        self.keys = keys
+        self.made = 0
+
+    def rewritten(self, stmt: Stmt) -> Stmt:
+        """The statement with lets around it for what occurs twice in it, and then inside."""
+        whole, lets = stmt, 0
+        while True:
+            occurrences = _Occurrences(self.keys)
+            occurrences.visit(whole)
+            value = occurrences.best()
+            if value is None:
+                break
+            self.made += 1
+            var = Var(f"cse_var_{self.made}", value.dtype)
+            whole = LetStmt(var, value, _Replacement(self.keys, value, var).visit(whole))
+            lets += 1
+        return self.inside(whole, lets)
+
+    def inside(self, stmt: Stmt, lets: int) -> Stmt:
+        """The statement below some lets with its parts rewritten."""
+        if lets:
+            assert isinstance(stmt, LetStmt)
+            return stmt.replace(body=self.inside(stmt.body, lets - 1))
+        return map_children(stmt, lambda part: self.rewritten(part) if isinstance(part, Stmt) else part)
+
+
+class _Replacement(StmtExprMutator):
+    def __init__(self, keys: _Keys, value: PrimExpr, var: Var) -> None:
+        super().__init__()
+        self.keys, self.key, self.var = keys, keys.of(value), var
+
+    def visit(self, node: Any) -> Any:
+        if isinstance(node, PrimExpr):
+            if _is_candidate(node) and self.keys.of(node) == self.key:
+                return self.var
+            if _stays(node):
+                return node
+        return super().visit(node)
+
+    def visit_AssertStmt(self, node: AssertStmt) -> Stmt:
+        return node.replace(body=self.visit(node.body))
+
+    def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
+        return node.replace(body=self.visit(node.body))
+
+
+CommonSubexprElimTIR = prim_func_pass(common_subexpr_elim, "CommonSubexprElimTIR")
+"""Pass: expressions that occur several times are computed once."""
+
+__all__ = ["CommonSubexprElimTIR", "common_subexpr_elim"]

@@ -1,0 +1,28 @@
+"""Run parallel loops one iteration after the other.
+
+for i in T.parallel(8):                     for i in range(8):
+    A[i] = x                    gives           A[i] = x
+"""
+
+from __future__ import annotations
+
+from ..functor import StmtExprMutator
+from ..stmt import For, ForKind, PrimFunc, Stmt
+from .passes import prim_func_pass
+
+
+def convert_for_loops_to_serial(func: PrimFunc) -> PrimFunc:
+    """The function with serial loops in place of parallel ones."""
+    return func.replace(body=_Conversion().visit(func.body))
+
+
+class _Conversion(StmtExprMutator):
+    def visit_For(self, node: For) -> Stmt:
+        made = self.visit_children(node)
+        return made.replace(kind=ForKind.SERIAL) if made.kind is ForKind.PARALLEL else made
+
+
+ConvertForLoopsToSerial = prim_func_pass(convert_for_loops_to_serial, "ConvertForLoopsToSerial")
+"""Pass: parallel loops are serial."""
+
+__all__ = ["ConvertForLoopsToSerial", "convert_for_loops_to_serial"]

@@ -1,0 +1,129 @@
+"""Give buffers one dimension.
+
+    def f(A: T.Buffer((n, 16))):                        def f(A: T.Buffer((n, 16))):
+        t = T.allocate((16, 16))                            A_1 = T.decl_buffer((n * 16,), data=A.data)
+        for i, j in T.grid(16, 16):             gives       t = T.allocate((256,))
+            t[i, j] = A[i, j]                               for i, j in T.grid(16, 16):
+                                                                t[i * 16 + j] = A_1[i * 16 + j]
+
+A parameter keeps its shape, which callers see: its accesses go through a flat view. An access that is not proven to be
+inside of every dimension stays as it is, with a buffer of the old shape, so that it fails as before. Buffers with
+strides stay as they are, and so do functions that still have blocks: lower them first.
+"""
+
+from __future__ import annotations
+
+from ...ir import DataType, Node
+from ...prim import IntImm, PrimExpr, const, simplify
+from ..buffer import Buffer, BufferLoad, Ramp, element_count, strides_of
+from ..functor import pre_order_visit
+from ..stmt import AllocBuffer, BlockRealize, BufferStore, DeclBuffer, PrimFunc, Stmt
+from ..usage import undefined_buffers
+from .facts import FactsMutator
+from .passes import prim_func_pass
+
+
+def flatten_buffer(func: PrimFunc) -> PrimFunc:
+    """The function with accesses of one dimension only, where they are proven to be inside."""
+    blocks: list[Node] = []
+    pre_order_visit(func.body, lambda n: blocks.append(n) if isinstance(n, BlockRealize) else None)
+    return func if blocks else _Flattening(func).run()
+
+
+class _Flattening(FactsMutator):
+    def __init__(self, func: PrimFunc) -> None:
+        super().__init__(func)
+        self.flat: dict[Buffer, Buffer] = {}
+        """The flat form of the buffers in scope that have one."""
+
+    def run(self) -> PrimFunc:
+        parameters = dict.fromkeys(self.func.buffer_map.values())
+        for buffer in parameters:
+            if buffer.ndim != 1 and not buffer.strides:
+                self.flat[buffer] = _flat(buffer)
+        made = super().run()
+        body = made.body
+        used = set(undefined_buffers(body))
+        for buffer in reversed(parameters):
+            view = self.flat.get(buffer)
+            if view is not None and view in used:
+                body = DeclBuffer(view, body)
+        return made.replace(body=body)
+
+    def open(self, buffer: Buffer) -> None:
+        """Give a buffer in scope its flat form, if it needs and may have one."""
+        if buffer.ndim != 1 and not buffer.strides and not self.allocation_can_fail(buffer):
+            flat = _flat(buffer)
+            if not self.allocation_can_fail(flat):
+                self.flat[buffer] = flat
+
+    # ------------------------------------------------------------------ storage
+
+    def visit_AllocBuffer(self, node: AllocBuffer) -> Stmt:
+        self.open(node.buffer)
+        made = super().visit_AllocBuffer(node)
+        assert isinstance(made, AllocBuffer)
+        flat = self.flat.get(node.buffer)
+        used = undefined_buffers(made.body)
+        if flat is None or flat not in used:
+            return made
+        inner = DeclBuffer(node.buffer, made.body) if node.buffer in used else made.body
+        return made.replace(buffer=flat, body=inner)
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
+        self.open(node.buffer)
+        made = self.visit_children(node)
+        flat = self.flat.get(node.buffer)
+        used = undefined_buffers(made.body)
+        if flat is None or flat not in used:
+            return made
+        if node.buffer not in used and not self.view_can_fail(node.buffer):
+            return made.replace(buffer=flat)
+        return made.replace(body=DeclBuffer(flat, made.body))
+
+    # ------------------------------------------------------------------ accesses
+
+    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
+        indices = self.visit_all(node.indices)
+        flat = self.flat_form(node.buffer, node.indices)
+        if flat is None:
+            return node.replace(indices=indices)
+        return BufferLoad(flat, (self.position(node.buffer, indices, flat),), span=node.span)
+
+    def visit_BufferStore(self, node: BufferStore) -> Stmt:
+        value, indices = self.visit(node.value), self.visit_all(node.indices)
+        flat = self.flat_form(node.buffer, node.indices)
+        if flat is None:
+            return node.replace(value=value, indices=indices)
+        return BufferStore(flat, value, (self.position(node.buffer, indices, flat),), span=node.span)
+
+    def flat_form(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Buffer | None:
+        """The flat form of a buffer, if an access is proven to be inside."""
+        flat = self.flat.get(buffer)
+        return flat if flat is not None and self.inside(buffer, indices) else None
+
+    def position(self, buffer: Buffer, indices: tuple[PrimExpr, ...], flat: Buffer) -> PrimExpr:
+        """The index in the flat form. It is computed in the dtype of the indices if that has all positions."""
+        if not indices:
+            return const(0, "int64")
+        *outer, last = indices
+        (size,) = flat.shape
+        kinds = {index.dtype.element_of for index in indices}
+        fits = len(kinds) == 1 and isinstance(size, IntImm) and size.value <= last.dtype.element_of.max_value
+        dtype = last.dtype.element_of if fits else DataType("int64")
+        base = last.base if isinstance(last, Ramp) else last
+        total: PrimExpr = const(0, dtype)
+        for index, stride in zip((*outer, base), strides_of(buffer), strict=True):
+            total = total + index.astype(dtype) * stride.astype(dtype)
+        total = self.analyzer.simplify(total)
+        return Ramp(total, last.stride.astype(dtype), last.lanes) if isinstance(last, Ramp) else total
+
+
+def _flat(buffer: Buffer) -> Buffer:
+    return buffer.replace(shape=(simplify(element_count(buffer)),))
+
+
+FlattenBuffer = prim_func_pass(flatten_buffer, "FlattenBuffer")
+"""Pass: buffers have one dimension."""
+
+__all__ = ["FlattenBuffer", "flatten_buffer"]

@@ -1,0 +1,33 @@
+"""Compute every index in 32 bits, as its user promises is enough.
+
+    def f(A: T.Buffer((n,))):   n is int64              def f(A: T.Buffer((n,))):   n is int32
+        for i in range(n):                  gives           for i in range(n):
+            A[i] = T.Cast("float32", i)                         A[i] = T.Cast("float32", T.Cast("int64", i))
+
+Loop and block variables, sizes, scalar integer parameters and subscripts become int32. A call with a dimension or
+scalar that does not fit raises an error. Arithmetic between indices is not checked: `NarrowDataType` narrows only what
+is proven to fit. A constant that does not fit is refused: E5022.
+"""
+
+from __future__ import annotations
+
+from ...ir import Diagnostic, DiagnosticError
+from ..dtypes import force_index_dtype
+from ..stmt import PrimFunc
+from .passes import prim_func_pass
+
+
+def force_narrow_index_to_int32(func: PrimFunc) -> PrimFunc:
+    """The function with indices of 32 bits."""
+    try:
+        return force_index_dtype(func, "int32")
+    except ValueError as error:
+        hint = "use NarrowDataType(32), which narrows what fits"
+        message = f"an index does not fit 32 bits: {error}"
+        raise DiagnosticError(Diagnostic("E5022", message, func.span, hint=hint)) from None
+
+
+ForceNarrowIndexToInt32 = prim_func_pass(force_narrow_index_to_int32, "ForceNarrowIndexToInt32")
+"""Pass: every index has 32 bits."""
+
+__all__ = ["ForceNarrowIndexToInt32", "force_narrow_index_to_int32"]

@@ -1,0 +1,125 @@
+"""Move conditions and lets that do not change in a loop out of it.
+
+    for i in range(m):                                      with T.LetStmt(n * 4) as x:
+        with T.LetStmt(n * 4) as x:                             if n > 0:
+            A[i] = T.if_then_else(n > 0, B[i], x)   gives           for i in range(m):
+                                                                        A[i] = B[i]
+                                                                else:
+                                                                    for i in range(m):
+                                                                        A[i] = x
+
+What moves reads no memory and cannot fail. A let or a branch moves if it is the whole body of the loop, the condition
+of an `if_then_else` if that stands in the value of the one store in the loop.
+
+PassContext's config ``tir.HoistExpression`` may limit what moves: ``{"hoisted_conditionals": HoistedConditionals,
+"hoisted_let_bindings": HoistedLetBindings}``.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from ...ir.transform import PassContext
+from ...prim import Call, Let, PrimExpr, map_expressions, post_order
+from ..renew import renew_bound_vars
+from ..stmt import BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt
+from .hoist_if_then_else import Hoisting
+from .passes import prim_func_pass
+
+
+class HoistedConditionals(enum.Flag):
+    """The conditions that HoistExpression moves, with TVM's numbers; only IfElseStmt and IfElseExpr have a meaning."""
+
+    Never = 0
+    IfElseStmt = 1
+    IfElseExpr = 2
+    BooleanExpression = 4
+    UsingBlockVar = 8
+    All = 15
+
+
+class HoistedLetBindings(enum.Flag):
+    """The lets that HoistExpression moves, with TVM's numbers; only LetStmt has a meaning."""
+
+    Never = 0
+    RequiredByConditional = 1
+    LetStmt = 2
+    LetExpr = 4
+    All = 7
+
+
+def hoist_expression(func: PrimFunc) -> PrimFunc:
+    """The function with conditions and lets outside of the loops in which they do not change."""
+    config: dict[str, Any] = PassContext.current().config.get("tir.HoistExpression", {})
+    conditionals = HoistedConditionals(config.get("hoisted_conditionals", HoistedConditionals.All))
+    bindings = HoistedLetBindings(config.get("hoisted_let_bindings", HoistedLetBindings.All))
+    return _ExpressionHoisting(func, conditionals, bindings).run()
+
+
+class _ExpressionHoisting(Hoisting):
+    def __init__(
+        self, func: PrimFunc, conditionals: HoistedConditionals, bindings: HoistedLetBindings
+    ) -> None:
+        super().__init__(func)
+        self.conditionals, self.bindings = conditionals, bindings
+
+    def hoisted(self, loop: For) -> Stmt:
+        match loop.body:
+            case LetStmt(_, value, body) if self.lets_move and self.moves(value, loop):
+                return loop.body.replace(body=self.hoisted(loop.replace(body=body)))
+            case IfThenElse() if HoistedConditionals.IfElseStmt in self.conditionals:
+                return super().hoisted(loop)
+            case BufferStore():
+                return self.hoisted_choice(loop, loop.body)
+            case _:
+                return loop
+
+    @property
+    def lets_move(self) -> bool:
+        return HoistedLetBindings.LetStmt in self.bindings
+
+    def hoisted_choice(self, loop: For, store: BufferStore) -> Stmt:
+        """The loop twice, once for each answer to a condition in what it stores; itself if there is none."""
+        if HoistedConditionals.IfElseExpr not in self.conditionals:
+            return loop
+        choice = self.choice_in(store.value, loop)
+        if choice is None:
+            return loop
+        condition, yes, no = choice.args
+        then_case = loop.replace(body=store.replace(value=_with(store.value, choice, yes)))
+        else_case = renew_bound_vars(loop.replace(body=store.replace(value=_with(store.value, choice, no))))
+        return IfThenElse(condition, self.hoisted(then_case), self.hoisted(else_case), span=loop.span)
+
+    def choice_in(self, expr: PrimExpr, loop: For) -> Call | None:
+        """The first `if_then_else` in an expression whose condition does not change in the loop."""
+        choices: list[Call] = []
+        lets: list[Let] = []
+
+        def visit(part: PrimExpr) -> None:
+            if isinstance(part, Let):
+                lets.append(part)
+            is_choice = isinstance(part, Call) and part.intrinsic == "if_then_else"
+            if isinstance(part, Call) and is_choice and not choices and self.moves(part.args[0], loop):
+                choices.append(part)
+
+        post_order(expr, visit)
+        return choices[0] if choices and not lets else None
+
+
+def _with(expr: PrimExpr, old: PrimExpr, new: PrimExpr) -> PrimExpr:
+    """An expression with one object in it replaced."""
+    done: dict[PrimExpr, PrimExpr] = {old: new}
+
+    def visit(part: PrimExpr) -> PrimExpr:
+        if part not in done:
+            done[part] = map_expressions(part, visit)
+        return done[part]
+
+    return visit(expr)
+
+
+HoistExpression = prim_func_pass(hoist_expression, "HoistExpression")
+"""Pass: conditions and lets that do not change in a loop stand outside of it."""
+
+__all__ = ["HoistExpression", "HoistedConditionals", "HoistedLetBindings", "hoist_expression"]

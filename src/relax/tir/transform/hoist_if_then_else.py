@@ -1,0 +1,69 @@
+"""Move conditions that do not change in a loop out of it.
+
+    for i in range(m):                  if n > 3:
+        if n > 3:                           for i in range(m):
+            A[i] = x        gives               A[i] = x
+        else:                           else:
+            A[i] = y                        for i in range(m):
+                                                A[i] = y
+
+Declines if the condition depends on the loop, reads memory or may fail, if something beside the branch stands in
+the loop, and, without an else, if the bounds of the loop may fail.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...ir.transform import Pass
+from ...prim import PrimExpr
+from ..renew import renew_bound_vars
+from ..stmt import For, ForKind, IfThenElse, PrimFunc, Stmt
+from ..usage import free_vars
+from .facts import FactsMutator, reads_memory
+from .passes import prim_func_pass
+
+
+def hoist_if_then_else(func: PrimFunc) -> PrimFunc:
+    """The function with conditions outside of the loops in which they do not change."""
+    return Hoisting(func).run()
+
+
+class Hoisting(FactsMutator):
+    """Conditions move out of loops, inner loops first."""
+
+    def visit_For(self, node: For) -> Stmt:
+        made = super().visit_For(node)
+        return self.hoisted(made) if isinstance(made, For) else made
+
+    def hoisted(self, loop: For) -> Stmt:
+        """The loop with the condition that is its whole body outside; itself if that must stay."""
+        branch = loop.body
+        if not isinstance(branch, IfThenElse) or not self.moves(branch.condition, loop):
+            return loop
+        if branch.else_case is None and self.loop_can_fail(loop):
+            return loop
+        then_case = self.hoisted(loop.replace(body=branch.then_case))
+        if branch.else_case is None:
+            return branch.replace(then_case=then_case)
+        copy = renew_bound_vars(loop.replace(body=branch.else_case))
+        return branch.replace(then_case=then_case, else_case=self.hoisted(copy))
+
+    def moves(self, expr: PrimExpr, loop: For) -> bool:
+        """True if an expression may be evaluated once, before a loop, whether the loop runs or not."""
+        if loop.kind is ForKind.THREAD_BINDING or loop.loop_var in free_vars(expr):
+            return False
+        return not reads_memory(expr) and not self.can_fail(expr)
+
+
+_hoist = prim_func_pass(hoist_if_then_else, "HoistIfThenElse")
+
+
+def HoistIfThenElse(variant: Any = None) -> Pass:
+    """Pass: conditions that do not change in a loop stand outside of it. There is one variant, TVM's ``basic``."""
+    if variant not in (None, "basic"):
+        raise ValueError(f'HoistIfThenElse: the variant is None or "basic", found {variant!r}')
+    return _hoist()
+
+
+__all__ = ["HoistIfThenElse", "Hoisting", "hoist_if_then_else"]

@@ -1,0 +1,36 @@
+"""Remove assumptions, once they are of no use any more.
+
+    T.evaluate(T.assume(n < 8))         gives       A[0] = x
+    A[0] = x
+
+An assumption is a promise of the program's writer. The interpreter checks it; without it there is nothing to check.
+"""
+
+from __future__ import annotations
+
+from ...prim import Call
+from ..functor import StmtExprMutator
+from ..statements import NOTHING, is_nothing, seq_of
+from ..stmt import Evaluate, PrimFunc, SeqStmt, Stmt
+from .passes import prim_func_pass
+
+
+def remove_assume(func: PrimFunc) -> PrimFunc:
+    """The function without assumptions."""
+    return func.replace(body=_Removal().visit(func.body))
+
+
+class _Removal(StmtExprMutator):
+    def visit_Evaluate(self, node: Evaluate) -> Stmt:
+        is_assumption = isinstance(node.value, Call) and node.value.intrinsic == "assume"
+        return NOTHING if is_assumption else node
+
+    def visit_SeqStmt(self, node: SeqStmt) -> Stmt:
+        made = self.visit_children(node)
+        return made if made is node else seq_of(part for part in made.seq if not is_nothing(part))
+
+
+RemoveAssume = prim_func_pass(remove_assume, "RemoveAssume")
+"""Pass: assumptions are removed."""
+
+__all__ = ["RemoveAssume", "remove_assume"]

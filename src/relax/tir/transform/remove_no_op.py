@@ -1,0 +1,153 @@
+"""Remove statements that do nothing.
+
+    for i in range(n):                      A[0] = x
+        pass                    gives
+    A[0] = y
+    A[0] = x
+    A[1] = A[1]
+    T.evaluate(n + 1)
+
+Removed are: loops, branches, lets and allocations around nothing; loops that never run; expressions evaluated for
+nothing; a store of the value that is there already; a store that the next statement overwrites. What may fail is not
+removed: a bound that is read from memory, an index that is not proven to be inside, an allocation whose size is not
+proven to be one.
+"""
+
+from __future__ import annotations
+
+from ...ir import structural_equal
+from ...prim import LE, PrimExpr, const, is_const
+from ..buffer import Buffer, BufferLoad
+from ..statements import NOTHING, is_nothing, seq_of
+from ..stmt import (
+    AllocBuffer,
+    AttrStmt,
+    BlockRealize,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+    While,
+)
+from ..usage import free_vars, undefined_buffers
+from .facts import FactsMutator, reads_memory
+from .passes import prim_func_pass
+
+
+def remove_no_op(func: PrimFunc) -> PrimFunc:
+    """The function without statements that do nothing."""
+    return _Removal(func).run()
+
+
+class _Removal(FactsMutator):
+    def evaluated(self, *exprs: PrimExpr) -> Stmt:
+        """Those of several expressions whose evaluation may fail."""
+        return seq_of(Evaluate(expr) for expr in exprs if self.can_fail(expr))
+
+    def visit_SeqStmt(self, node: SeqStmt) -> Stmt:
+        kept: list[Stmt] = []
+        for stmt in SeqStmt(tuple(self.visit(part) for part in node.seq)).seq:
+            if is_nothing(stmt):
+                continue
+            while kept and self.overwrites(stmt, kept[-1]):
+                kept.pop()
+            kept.append(stmt)
+        if len(kept) == len(node.seq) != 1 and all(a is b for a, b in zip(kept, node.seq, strict=True)):
+            return node
+        return seq_of(kept)
+
+    def overwrites(self, stmt: Stmt, before: Stmt) -> bool:
+        """True if a store leaves nothing of the store before it."""
+        if not isinstance(stmt, BufferStore) or not isinstance(before, BufferStore):
+            return False
+        if stmt.buffer is not before.buffer or not structural_equal(stmt.indices, before.indices):
+            return False
+        exprs = (stmt.value, before.value, *stmt.indices)
+        # Other buffers may be views of the same memory.
+        return not any(reads_memory(expr) or self.can_fail(expr) for expr in exprs)
+
+    def visit_Evaluate(self, node: Evaluate) -> Stmt:
+        return node if is_nothing(node) or self.can_fail(node.value) else NOTHING
+
+    def visit_BufferStore(self, node: BufferStore) -> Stmt:
+        value = node.value
+        if (
+            isinstance(value, BufferLoad)
+            and value.buffer is node.buffer
+            and structural_equal(value.indices, node.indices)
+            and not self.can_fail(value)
+        ):
+            return NOTHING
+        return node
+
+    def visit_For(self, node: For) -> Stmt:
+        made = super().visit_For(node)
+        assert isinstance(made, For)
+        if is_nothing(made.body) and not self.loop_can_fail(made):
+            return NOTHING
+        never = self.analyzer.can_prove(LE(made.extent, const(0, made.extent.dtype)))
+        return self.evaluated(made.min, made.extent) if never else made
+
+    def visit_While(self, node: While) -> Stmt:
+        return NOTHING if is_const(node.condition, 0) else node.replace(body=self.visit(node.body))
+
+    def visit_IfThenElse(self, node: IfThenElse) -> Stmt:
+        if is_const(node.condition):
+            chosen = node.then_case if is_const(node.condition, 1) else node.else_case
+            return NOTHING if chosen is None else self.visit(chosen)
+        made = super().visit_IfThenElse(node)
+        assert isinstance(made, IfThenElse)
+        if made.else_case is not None and is_nothing(made.else_case):
+            made = made.replace(else_case=None)
+        if made.else_case is None and is_nothing(made.then_case):
+            return self.evaluated(made.condition)
+        return made
+
+    def visit_LetStmt(self, node: LetStmt) -> Stmt:
+        with self.in_let(node):
+            body = self.visit(node.body)
+        if node.var in free_vars(body) or self.can_fail(node.value):
+            return self.evaluated(node.value) if is_nothing(body) else node.replace(body=body)
+        return body
+
+    def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
+        body = self.visit(node.body)
+        return self.evaluated(node.value) if is_nothing(body) else node.replace(body=body)
+
+    def visit_AllocBuffer(self, node: AllocBuffer) -> Stmt:
+        made = super().visit_AllocBuffer(node)
+        assert isinstance(made, AllocBuffer)
+        if made.buffer.data in free_vars(made.body):
+            return made
+        return made if self.allocation_can_fail(made.buffer) else made.body
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> Stmt:
+        body = self.visit(node.body)
+        if _uses(body, node.buffer) or self.view_can_fail(node.buffer):
+            return node.replace(body=body)
+        return body
+
+    def visit_BlockRealize(self, node: BlockRealize) -> Stmt:
+        made = super().visit_BlockRealize(node)
+        assert isinstance(made, BlockRealize)
+        block = made.block
+        if not is_nothing(block.body) or block.iter_vars or block.init is not None or block.match_buffers:
+            return made
+        if any(map(self.allocation_can_fail, block.alloc_buffers)):
+            return made
+        return self.evaluated(made.predicate)
+
+
+def _uses(stmt: Stmt, buffer: Buffer) -> bool:
+    return buffer in undefined_buffers(stmt)
+
+
+RemoveNoOp = prim_func_pass(remove_no_op, "RemoveNoOp")
+"""Pass: statements that do nothing are removed."""
+
+__all__ = ["RemoveNoOp", "remove_no_op"]

@@ -1,0 +1,37 @@
+"""Write the parts of a split index in one way: the remainder last.
+
+    A[x % 32 // 4] = y          gives          A[x // 4 % 8] = y
+
+``x % (a * b) // b`` and ``x // b % a`` are equal for positive constants. Simplification may write the first where a
+schedule wrote the second.
+"""
+
+from __future__ import annotations
+
+from ...prim import FloorDiv, FloorMod, IntImm, PrimExpr
+from ..functor import StmtExprMutator
+from ..stmt import PrimFunc
+from .passes import prim_func_pass
+
+
+def renormalize_split_pattern(func: PrimFunc) -> PrimFunc:
+    """The function with quotients of remainders written as remainders of quotients."""
+    return func.replace(body=_Renormalization().visit(func.body))
+
+
+class _Renormalization(StmtExprMutator):
+    def visit_FloorDiv(self, node: FloorDiv) -> PrimExpr:
+        made = self.visit_children(node)
+        match made:
+            case FloorDiv(FloorMod(x, IntImm(dtype, whole)), IntImm(_, part)) if (
+                part > 1 and whole > part and whole % part == 0
+            ):
+                return FloorMod(self.visit(FloorDiv(x, made.b)), IntImm(dtype, whole // part))
+            case _:
+                return made
+
+
+RenormalizeSplitPattern = prim_func_pass(renormalize_split_pattern, "RenormalizeSplitPattern")
+"""Pass: quotients of remainders are written as remainders of quotients."""
+
+__all__ = ["RenormalizeSplitPattern", "renormalize_split_pattern"]

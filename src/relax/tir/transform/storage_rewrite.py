@@ -1,0 +1,385 @@
+"""Let allocations that are not in use at the same time share memory.
+
+    with T.allocate((64,)) as a:                with T.allocate((64,)) as a:
+        with T.allocate((64,)) as b:                for i in range(64):
+            for i in range(64):                         a[i] = A[i]
+                a[i] = A[i]             gives       for i in range(64):
+            for i in range(64):                         a[i] = a[i] + x
+                b[i] = a[i] + x                     ...
+            ...
+
+An allocation is in use from the first access to the last one; in all of a loop, if it lasts from one iteration to the
+next. Storage shared by several shapes is one of the largest size, with views (DeclBuffer). It stands around all that
+share it.
+
+Two also share memory if the last use of one and the first of the other is a single store `b[i] = f(a[i])` at the same
+indices, different ones in every iteration.
+
+Shared are allocations of constant size, of one dtype and scope, without annotations, in the same parallel loop. Not
+shared are those of scope ``local``, of 32 bits or less, and those whose pointer is used, or viewed in a way that is not
+known to be inside. Storage of more than a megabyte does not move out of a loop or branch. Functions that still have
+blocks are left alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...ir import Node, structural_equal
+from ...prim import IntImm, PrimExpr, Var, simplify
+from ..buffer import Buffer, BufferLoad
+from ..functor import StmtExprMutator, StmtExprVisitor, pre_order_visit, substitute
+from ..stmt import (
+    AllocBuffer,
+    BlockRealize,
+    BufferStore,
+    DeclBuffer,
+    For,
+    ForKind,
+    IfThenElse,
+    PrimFunc,
+    Stmt,
+    While,
+)
+from ..usage import free_vars
+from .passes import prim_func_pass
+
+SMALL = 32
+"""Storage of no more bits is for a register."""
+
+LARGE = 2**20
+"""Storage of more bytes does not move out of a loop or branch."""
+
+
+def storage_rewrite(func: PrimFunc) -> PrimFunc:
+    """The function with allocations that share memory."""
+    blocks: list[Node] = []
+    pre_order_visit(func.body, lambda n: blocks.append(n) if isinstance(n, BlockRealize) else None)
+    if blocks:
+        return func
+    lifetimes = _Lifetimes()
+    lifetimes.visit(func.body)
+    groups = [g for g in _grouped(lifetimes) if len(g) > 1]
+    return func.replace(body=_Sharing(groups).visit(func.body)) if groups else func
+
+
+# ---------------------------------------------------------------------------------------------- lifetimes
+
+
+@dataclass(eq=False)
+class _Span:
+    """A loop, or a single step, by the positions of its first and last step."""
+
+    start: int
+    end: int
+    loop: For | While | None = None
+
+
+@dataclass(frozen=True)
+class _Use:
+    """An access, with the spans of the loops around it."""
+
+    position: int
+    store: BufferStore | None
+    """The statement of the access, if that is a store."""
+    loops: tuple[_Span, ...]
+
+
+@dataclass(eq=False)
+class _Storage:
+    """An allocation and its uses."""
+
+    node: AllocBuffer
+    path: tuple[Stmt, ...]
+    loops: int
+    """The number of loops around the allocation."""
+    region: Stmt | None
+    """The parallel loop in which it stands."""
+    uses: list[_Use] = field(default_factory=list[_Use])
+    shared: bool = True
+    """True if it may share memory."""
+
+    @property
+    def count(self) -> int:
+        return math.prod(size.value for size in self.node.buffer.shape if isinstance(size, IntImm))
+
+    @property
+    def bytes(self) -> int:
+        dtype = self.node.buffer.dtype
+        return self.count * dtype.lanes * ((dtype.bits + 7) // 8)
+
+    def span(self, use: _Use) -> _Span:
+        """The steps in which the storage must keep what a use finds or leaves there."""
+        inner = use.loops[self.loops :]
+        return inner[0] if inner else _Span(use.position, use.position)
+
+    @property
+    def first(self) -> int:
+        return min(self.span(use).start for use in self.uses)
+
+    @property
+    def last(self) -> int:
+        return max(self.span(use).end for use in self.uses)
+
+
+class _Lifetimes(StmtExprVisitor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.storage: dict[Var, _Storage] = {}
+        self.path: tuple[Stmt, ...] = ()
+        self.loops: tuple[_Span, ...] = ()
+        self.region: Stmt | None = None
+        self.position = 0
+        self.store: BufferStore | None = None
+
+    def visit(self, node: Node) -> None:
+        if not isinstance(node, Stmt):
+            super().visit(node)
+            return
+        outer, store = self.path, self.store
+        self.path, self.store = (*outer, node), node if isinstance(node, BufferStore) else None
+        self.position += 1
+        super().visit(node)
+        self.position += 1
+        self.path, self.store = outer, store
+
+    def visit_AllocBuffer(self, node: AllocBuffer) -> None:
+        storage = _Storage(node, self.path, len(self.loops), self.region)
+        storage.shared = _may_share(node)
+        self.storage[node.buffer.data] = storage
+        self.visit(node.body)
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> None:
+        behind = self.storage.get(node.buffer.data)
+        if behind is not None and not _is_inside(node.buffer, behind.node.buffer):
+            behind.shared = False
+        self.visit(node.body)
+
+    def loop(self, node: For | While, is_region: bool) -> None:
+        span = _Span(self.position, -1, node)
+        outer, region = self.loops, self.region
+        self.loops = (*outer, span)
+        if is_region:
+            self.region = node
+        self.visit_children(node)
+        self.position += 1
+        span.end = self.position
+        self.loops, self.region = outer, region
+
+    def visit_For(self, node: For) -> None:
+        self.loop(node, node.kind not in (ForKind.SERIAL, ForKind.UNROLLED))
+
+    def visit_While(self, node: While) -> None:
+        self.loop(node, False)
+
+    def access(self, buffer: Buffer) -> None:
+        storage = self.storage.get(buffer.data)
+        if storage is not None:
+            storage.uses.append(_Use(self.position, self.store, self.loops))
+
+    def visit_BufferLoad(self, node: BufferLoad) -> None:
+        self.access(node.buffer)
+        self.visit_children(node)
+
+    def visit_BufferStore(self, node: BufferStore) -> None:
+        self.access(node.buffer)
+        self.visit_children(node)
+
+    def visit_Var(self, node: Var) -> None:
+        if node in self.storage:
+            self.storage[node].shared = False
+
+
+def _may_share(node: AllocBuffer) -> bool:
+    buffer = node.buffer
+    if node.annotations or buffer.strides or buffer.elem_offset is not None:
+        return False
+    if buffer.scope.startswith(("local", "warp")):
+        return False
+    sizes = [size.value for size in buffer.shape if isinstance(size, IntImm)]
+    if len(sizes) != buffer.ndim or any(size < 0 for size in sizes):
+        return False
+    bits = math.prod(sizes) * buffer.dtype.bits * buffer.dtype.lanes
+    return SMALL < bits <= 2**62
+
+
+def _is_inside(view: Buffer, owner: Buffer) -> bool:
+    """True if a view is known to lie inside of its storage, and has the same dtype."""
+    if view.strides or view.elem_offset is not None or view.dtype != owner.dtype:
+        return False
+    if not all(isinstance(size, IntImm) and size.value >= 0 for size in (*view.shape, *owner.shape)):
+        return False
+    counts = [
+        math.prod(size.value for size in buffer.shape if isinstance(size, IntImm)) for buffer in (view, owner)
+    ]
+    return counts[0] <= counts[1]
+
+
+# ---------------------------------------------------------------------------------------------- groups
+
+
+def _grouped(lifetimes: _Lifetimes) -> list[list[_Storage]]:
+    """Allocations in groups that share memory; in each, one after the other."""
+    items = [s for s in lifetimes.storage.values() if s.shared and s.uses]
+    items.sort(key=lambda storage: storage.first)
+    groups: list[list[_Storage]] = []
+    for item in items:
+        free = [
+            group for group in groups if _follows(item, group[-1]) and _may_stand_together([*group, item])
+        ]
+        if free:
+            min(free, key=lambda group: abs(max(s.count for s in group) - item.count)).append(item)
+        else:
+            groups.append([item])
+    return groups
+
+
+def _common_depth(group: Sequence[_Storage]) -> int:
+    """The number of statements that stand around all of a group."""
+    paths = [member.path for member in group]
+    depth = 0
+    while depth < min(map(len, paths)) and all(path[depth] is paths[0][depth] for path in paths):
+        depth += 1
+    return depth
+
+
+def _may_stand_together(group: Sequence[_Storage]) -> bool:
+    """True unless a large allocation would be made where the program may not make it: outside of its branch or loop."""
+    depth = _common_depth(group)
+    return not any(
+        member.bytes > LARGE
+        and any(isinstance(stmt, (For, IfThenElse, While)) for stmt in member.path[depth:])
+        for member in group
+    )
+
+
+def _follows(later: _Storage, earlier: _Storage) -> bool:
+    """True if an allocation may take over the memory of another one."""
+    a, b = earlier.node.buffer, later.node.buffer
+    if a.dtype != b.dtype or a.scope != b.scope or earlier.region is not later.region:
+        return False
+    return earlier.last < later.first or _in_place(later, earlier)
+
+
+def _in_place(later: _Storage, earlier: _Storage) -> bool:
+    """True if all that both are used in is one store that reads and writes the same element in each iteration."""
+    start, end = later.first, earlier.last
+    old = [use for use in earlier.uses if start <= use.position <= end]
+    new = [use for use in later.uses if start <= use.position <= end]
+    if not old or len(new) != 1 or new[0].store is None:
+        return False
+    store = new[0].store
+    spans = [*map(earlier.span, old), later.span(new[0])]
+    if any(use.store is not store for use in old) or any((s.start, s.end) != (start, end) for s in spans):
+        return False
+    a, b = earlier.node.buffer, later.node.buffer
+    if store.buffer is not b or not structural_equal(a.shape, b.shape):
+        return False
+    for load in _loads_of(store, a.data):
+        if load.buffer is not a or not structural_equal(load.indices, store.indices):
+            return False
+    return _differ(store.indices, new[0].loops[later.loops :])
+
+
+def _loads_of(store: BufferStore, data: Var) -> list[BufferLoad]:
+    loads: list[BufferLoad] = []
+
+    def visit(node: Node) -> None:
+        if isinstance(node, BufferLoad) and node.buffer.data is data:
+            loads.append(node)
+
+    pre_order_visit(store, visit)
+    return loads
+
+
+def _differ(indices: tuple[PrimExpr, ...], loops: Sequence[_Span]) -> bool:
+    """True if indices are different in all iterations of nested loops."""
+    variables: dict[Var, PrimExpr] = {}
+    for span in loops:
+        if not isinstance(span.loop, For):
+            return False
+        variables[span.loop.loop_var] = span.loop.extent
+    rest = set(variables)
+    for index in indices:
+        used = free_vars(index) & set(variables)
+        if used and index.dtype.lanes == 1 and _separates(index, {v: variables[v] for v in used}):
+            rest -= used
+    return not rest
+
+
+def _separates(index: PrimExpr, variables: dict[Var, PrimExpr]) -> bool:
+    """True if an index has another value for all values of some loop variables: ``i * 16 + j`` for j below 16."""
+    if isinstance(index, Var):
+        return True
+    steps: list[tuple[int, int]] = []
+    for var, extent in variables.items():
+        step = simplify(substitute(index, {var: var + 1}) - index)
+        if not isinstance(step, IntImm) or not isinstance(extent, IntImm) or step.value == 0:
+            return False
+        steps.append((abs(step.value), extent.value))
+    reach = 0
+    for step, extent in sorted(steps):
+        if step <= reach:
+            return False
+        reach += step * max(extent - 1, 0)
+    return True
+
+
+# ---------------------------------------------------------------------------------------------- rewriting
+
+
+class _Sharing(StmtExprMutator):
+    def __init__(self, groups: list[list[_Storage]]) -> None:
+        super().__init__()
+        self.placed: dict[Stmt, list[AllocBuffer]] = {}
+        self.pointers: dict[Var, Var] = {}
+        self.views: dict[AllocBuffer, Buffer | None] = {}
+        """A view of shared storage for the buffer of an allocation; None: the storage itself stands for it."""
+        for group in groups:
+            self.plan(group)
+
+    def plan(self, group: list[_Storage]) -> None:
+        """Decide on the storage of a group, its place, and the views of its members."""
+        first = group[0].node
+        nodes = [member.node for member in group]
+        align = max(node.buffer.data_alignment for node in nodes)
+        if all(structural_equal(node.buffer.shape, first.buffer.shape) for node in nodes):
+            storage = first.buffer.replace(data_alignment=align)
+            for node in nodes:
+                self._buffers[node.buffer] = storage
+                self.views[node] = None
+        else:
+            count = IntImm("int64", max(member.count for member in group))
+            storage = first.buffer.replace(shape=(count,), data_alignment=align)
+            for node in nodes:
+                self.views[node] = node.buffer.replace(data=storage.data)
+        place = group[0].path[_common_depth(group) - 1]
+        self.placed.setdefault(place, []).append(AllocBuffer(storage, first.body))
+        self.pointers.update((node.buffer.data, storage.data) for node in nodes)
+
+    def visit(self, node: Any) -> Any:
+        made = super().visit(node)
+        for storage in self.placed.get(node, ()) if isinstance(node, Stmt) else ():
+            made = storage.replace(body=made)
+        return made
+
+    def visit_Var(self, node: Var) -> PrimExpr:
+        return self.pointers.get(node, node)
+
+    def visit_AllocBuffer(self, node: AllocBuffer) -> Stmt:
+        if node not in self.views:
+            return self.visit_children(node)
+        view = self.views[node]
+        if view is None:
+            return self.visit(node.body)
+        self._buffers[node.buffer] = view
+        return DeclBuffer(view, self.visit(node.body))
+
+
+StorageRewrite = prim_func_pass(storage_rewrite, "StorageRewrite")
+"""Pass: allocations that are not in use at the same time share memory."""
+
+__all__ = ["StorageRewrite", "storage_rewrite"]

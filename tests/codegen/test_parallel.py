@@ -1,0 +1,223 @@
+"""Parallel loops as calls of the thread pool: captures, ranges, chunks by estimated work, deployment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import relax
+from relax import codegen, runtime, tir
+from relax.codegen import worker
+from relax.codegen.module import kernel_texts
+from relax.codegen.object import machine_of
+from relax.ir import DiagnosticError
+from relax.runtime.threads import LAUNCH
+from relax.script import ir as I
+from relax.script import relax as R
+from relax.script import tir as T
+from relax.target import Target
+from relax.tir import interpret
+
+MANY = Target("llvm -num-cores=8")
+
+
+@pytest.fixture(autouse=True)
+def threads():
+    before = runtime.num_threads()
+    runtime.set_num_threads(4)
+    yield
+    runtime.set_num_threads(before)
+
+
+def text_of(func):
+    return codegen.build_module(func, MANY).get_source("ll")
+
+
+def check(func, *args, module=None):
+    """Compiled code, on one thread and on four, and the interpreter agree."""
+    built = codegen.build_module(func if module is None else module, MANY)
+    name = func.attrs.get("global_symbol", "main")
+    exact = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+    interpret(func, *exact, module=module)
+    for count in (1, 4):
+        runtime.set_num_threads(count)
+        compiled = [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+        built[name](*compiled)
+        for found, expected in zip(compiled, exact):
+            np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("n, m", [(0, 3), (1, 1), (5, 7), (64, 2048), (1000, 100), (3, 0)])
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_captures(n, m, dtype):
+    """Buffers of symbolic sizes, a view, scalars of several dtypes, and storage of an iteration's own."""
+
+    @T.prim_func
+    def f(a: T.handle, b: T.handle, scale: T.float32, shift: T.int8, flip: T.bool):
+        n, m = T.int64(), T.int64()
+        A = T.match_buffer(a, (n, m), "float32")
+        B = T.match_buffer(b, (n, m), "float32")
+        flat = T.decl_buffer((n * m,), data=A.data)
+        for i in T.parallel(T.Cast(dtype, n)):
+            row = T.alloc_buffer((m,), "float32")
+            for j in range(m):
+                row[j] = flat[i * m + j] * scale
+            for j in range(m):
+                B[i, j] = T.Select(flip, T.float32(0) - row[j], row[j]) + T.Cast("float32", shift)
+
+    a = np.random.default_rng(n).integers(-9, 9, (n, m)).astype("float32")
+    check(f, a, np.zeros_like(a), 0.5, -3, True)
+
+
+def test_a_small_loop_stays_serial():
+    @T.prim_func
+    def small(A: T.Buffer((64, 64), "float32")):
+        for i in T.parallel(64):
+            for j in range(64):
+                A[i, j] = A[i, j] + T.float32(1)
+
+    @T.prim_func
+    def large(A: T.Buffer((128, 512), "float32")):
+        for i in T.parallel(128):
+            for j in range(512):
+                A[i, j] = A[i, j] + T.float32(1)
+
+    assert LAUNCH not in text_of(small)
+    assert LAUNCH in text_of(large)
+    check(small, np.ones((64, 64), "float32"))
+    check(large, np.ones((128, 512), "float32"))
+
+
+def test_symbolic_work_is_estimated_when_the_loop_runs():
+    """The size of the inner loop decides: a loop of little work is one chunk, run by the calling thread."""
+
+    @T.prim_func
+    def f(a: T.handle, b: T.handle):
+        n, m = T.int64(), T.int64()
+        A = T.match_buffer(a, (n, m), "float32")
+        B = T.match_buffer(b, (n,), "uint64")
+        for i in T.parallel(n):
+            B[i] = T.call_extern("uint64", "pthread_self")
+            for j in range(m):
+                A[i, j] = A[i, j] + T.float32(1)
+
+    built = codegen.build_module(f, MANY)
+    small, large = np.zeros(64, "uint64"), np.zeros(64, "uint64")
+    built["f"](np.zeros((64, 4), "float32"), small)
+    assert len(set(small.tolist())) == 1
+    for _ in range(200):  # a worker that is still waking up takes no part
+        built["f"](np.zeros((64, 1 << 16), "float32"), large)
+        if len(set(large.tolist())) > 1:
+            break
+    assert len(set(large.tolist())) > 1
+
+
+def test_a_range_that_does_not_begin_at_0():
+    @I.ir_module
+    class Module:
+        @T.prim_func
+        def main(A: T.Buffer((100,), "int32")):
+            T.parallel_for(Module.part(T.int64(10), T.int64(90), A.data, T.int32(7)), 1)
+
+        @T.prim_func(private=True)
+        def part(begin: T.int64, end: T.int64, A: T.Buffer((100,), "int32"), x: T.int32):
+            for i in range(end - begin):
+                A[begin + i] = A[begin + i] + x
+
+    check(Module["main"], np.arange(100, dtype="int32"), module=Module)
+
+
+def test_two_loops_and_an_error_in_the_first():
+    @T.prim_func
+    def f(A: T.Buffer((64, 1024), "int32"), B: T.Buffer((64, 1024), "int32"), d: T.int32):
+        for i in T.parallel(64):
+            for j in range(1024):
+                A[i, j] = j // (d - i)
+        for i in T.parallel(64):
+            for j in range(1024):
+                B[i, j] = A[i, j] + 1
+
+    zeros = np.zeros((64, 1024), "int32")
+    check(f, zeros, zeros.copy(), 100)
+    b = zeros.copy()
+    with pytest.raises(ZeroDivisionError, match="f: "):
+        codegen.build_module(f, MANY)["f"](zeros.copy(), b, 5)
+    assert not b.any()
+
+
+def test_a_loop_bound_to_gpu_threads_is_refused():
+    @T.prim_func
+    def f(A: T.Buffer((8,), "float32")):
+        for i in T.thread_binding(8, thread="threadIdx.x"):
+            A[i] = T.float32(1)
+
+    with pytest.raises(DiagnosticError) as caught:
+        codegen.build_module(f)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.code == "E5906"
+    assert diagnostic.message == "loop i is bound to a GPU's threads; the target is a CPU"
+    assert diagnostic.hint == "make it T.serial or T.parallel"
+
+
+DEPLOYED = """
+import sys
+sys.modules["llvmlite"] = None  # a deployed model has no compiler
+import numpy as np
+from relax import runtime
+vm = runtime.VirtualMachine(runtime.load_executable(sys.argv[1]), runtime.cpu())
+runtime.set_num_threads(4)
+x = np.ones((512, 512), "float32")
+assert (vm["main"](runtime.nd.array(x)).numpy() == 3).all()
+print(runtime.num_threads())
+"""
+
+
+def test_a_deployed_model_has_its_pool(tmp_path):
+    @I.ir_module
+    class Model:
+        @T.prim_func(private=True)
+        def add(A: T.Buffer((512, 512), "float32"), B: T.Buffer((512, 512), "float32")):
+            for i in T.parallel(512):
+                for j in range(512):
+                    B[i, j] = A[i, j] + T.float32(2)
+
+        @R.function
+        def main(x: R.Tensor((512, 512), "float32")):
+            cls = Model
+            with R.dataflow():
+                y = R.call_tir(cls.add, (x,), R.Tensor((512, 512), "float32"))
+                R.output(y)
+            return y
+
+    path = str(tmp_path / "model.rlx")
+    relax.build(Model, MANY).save(path)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", DEPLOYED, path],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "4\n"), done.stderr
+
+
+def test_the_body_is_vectorised_in_its_region():
+    @T.prim_func
+    def f(A: T.Buffer((128, 512), "float32"), B: T.Buffer((1024, 1024), "float32")):
+        T.func_attr({"tir.noalias": True})
+        for i in T.parallel(128):
+            for j in range(512):
+                B[i, j] = A[i, j] * T.float32(3)
+
+    target = codegen.resolve("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v3 -num-cores=4")
+    lowered = tir.lower(relax.IRModule({"f": f}), target)
+    (kernel,) = kernel_texts({g.name_hint: func for g, func in lowered.items()}, target)
+    assembly = worker.emit_assembly(kernel.text, machine_of(target))
+    assert "vmulps" in assembly
+    assert "ymm" in assembly
