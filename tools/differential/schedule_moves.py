@@ -161,15 +161,6 @@ def scope(sch: Schedule, choices: Choices) -> str:
     return choices.pick(("global", "global", "local"))
 
 
-def written(sch: Schedule, choices: Choices) -> tuple[str, int]:
-    return choices.pick(("write", "read")), 0
-
-
-def swapped(sch: Schedule, choices: Choices) -> Any:
-    """A layout of two dimensions, or of one."""
-    return choices.pick((lambda i, j: (j, i), lambda i, j: (i, j // 2, j % 2), lambda i: (i // 4, i % 4)))
-
-
 MOVES: dict[str, Row] = {
     row.primitive: row
     for row in (
@@ -202,7 +193,6 @@ MOVES: dict[str, Row] = {
         Row("decompose_reduction", 5, {"block": block, "loop": loop}),
         Row("rfactor", 5, {"loop": loop, "factor_axis": first}),
         Row("blockize", 4, {"target": loop}),
-        Row("transform_layout", 4, {"block": block, "buffer": written, "index_map": swapped}),
         Row("set_scope", 1, {"block": block, "buffer_index": first, "storage_scope": scope}),
     )
     if row.primitive in PRIMITIVES
