@@ -497,3 +497,27 @@ def main(a: T.handle, b: T.handle):
     )
     data = np.arange(size * size, dtype="int32").reshape(size, size)
     check(func, data, np.full(size, 7, "int32"), reference=data.sum(axis=1))
+
+
+def test_fused_axes_over_nothing_are_at_their_start():
+    """f // 0 has no value, and is the start of an axis that has none."""
+    func = from_source(
+        """
+from relax.script import tir as T
+@T.prim_func
+def main(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (2, n), "int32")
+    B = T.match_buffer(b, (), "int32")
+    for f in range(2 * n):
+        with T.block("B"):
+            vi = T.axis.reduce(T.int64(2), f // n)
+            vk = T.axis.reduce(n, f % n)
+            with T.init():
+                B[()] = 0
+            B[()] = B[()] + A[vi, vk]
+"""
+    )
+    for size in (0, 1, 3):
+        data = np.arange(2 * size, dtype="int32").reshape(2, size)
+        check(func, data, np.array(7, "int32"), reference=data.sum())

@@ -149,6 +149,18 @@ def count(sch: Schedule, choices: Choices) -> int:
     return choices.integer(1, 3)
 
 
+def first(sch: Schedule, choices: Choices) -> int:
+    return 0
+
+
+def index(sch: Schedule, choices: Choices) -> int:
+    return choices.integer(0, 1)
+
+
+def scope(sch: Schedule, choices: Choices) -> str:
+    return choices.pick(("global", "global", "local"))
+
+
 MOVES: dict[str, Row] = {
     row.primitive: row
     for row in (
@@ -172,6 +184,16 @@ MOVES: dict[str, Row] = {
         Row("sample_partitioned_tile", 1, {"loop": loop, "n": count}),
         Row("sample_compute_location", 1, {"block": block}),
         Row("enter_postproc", 1, {}),
+        Row("compute_at", 6, {"block": block, "loop": loop}),
+        Row("reverse_compute_at", 6, {"block": block, "loop": loop}),
+        Row("compute_inline", 4, {"block": block}),
+        Row("reverse_compute_inline", 4, {"block": block}),
+        Row("cache_read", 4, {"block": block, "read_buffer_index": index, "storage_scope": scope}),
+        Row("cache_write", 4, {"block": block, "write_buffer_index": first, "storage_scope": scope}),
+        Row("decompose_reduction", 5, {"block": block, "loop": loop}),
+        Row("rfactor", 5, {"loop": loop, "factor_axis": first}),
+        Row("blockize", 4, {"target": loop}),
+        Row("set_scope", 1, {"block": block, "buffer_index": first, "storage_scope": scope}),
     )
     if row.primitive in PRIMITIVES
 }

@@ -359,17 +359,26 @@ class _Compiler(ExpressionCompiler):
                 return _let(var, self.expr(value), self.start_of(target, body, reducing))
             case BlockRealize(_, predicate, Block(init=init)) if init is not None:
                 kept = [self.expr(c) for c in conjuncts(predicate) if not reducing.intersection(free_vars(c))]
-                bind, start = self.block_variables(stmt), self.stmt(init)
-                starts = self.reduce_starts(stmt.block)
-
-                def run(env: Env) -> None:
-                    bind(env)
-                    if all(condition(env) for condition in kept) and starts(env):
-                        start(env)
-
-                return run
+                return self.start_of_block(stmt, kept, self.stmt(init))
             case _:
                 return _nothing
+
+    def start_of_block(self, stmt: BlockRealize, kept: list[Value], init: Run) -> Run:
+        """The init of a block where `kept` holds and the reduction axes, over nothing, are at their starts."""
+        rows: list[tuple[Var, Value]] = []
+        axes: list[tuple[Var, Value, Value]] = []
+        for iter_var, value in zip(stmt.block.iter_vars, stmt.iter_values, strict=True):
+            if iter_var.iter_type == "reduce" and iter_var.dom is not None:
+                axes.append((iter_var.var, self.expr(value), self.expr(iter_var.dom.min)))
+            else:
+                rows.append((iter_var.var, self.expr(value)))
+
+        def run(env: Env) -> None:
+            env.update([(var, value(env)) for var, value in rows])
+            if all(condition(env) for condition in kept) and all(_starts(env, *axis) for axis in axes):
+                init(env)
+
+        return run
 
     # ------------------------------------------------------------------ storage
 
@@ -518,6 +527,15 @@ def _plain_loop(var: Var, low: Callable[[Env], Any], extent: Callable[[Env], Any
             body(env)
 
     return run
+
+
+def _starts(env: Env, var: Var, value: Value, low: Value) -> bool:
+    """True if a reduction axis is at its start; it is if its digit of nothing, ``f // 0``, has no value."""
+    env[var] = low(env)
+    try:
+        return bool(value(env) == env[var])
+    except ZeroDivisionError:
+        return True
 
 
 def _loops_of(stmt: BlockRealize, kind: str) -> set[Var]:

@@ -175,3 +175,10 @@ def test_a_sum_over_nothing_is_still_started(parse, refuse):
         lambda sch: sch.fuse(*loops(sch)[1:]),
     )
     assert "fuse: loop k, over which block B sums up, may have no iteration" in text
+
+
+def test_loops_that_reduce_over_nothing(parse, check):
+    text = SUMS.replace("(n, m, 3)", "(n, 3, m)").replace(
+        "T.grid(n, m, T.int64(3))", "T.grid(n, T.int64(3), m)"
+    )
+    check(parse(text), lambda sch: sch.fuse(*loops(sch)[1:]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from relax import tir
 from relax.tir import Schedule
 
 ELEMENTWISE = """
@@ -92,3 +93,89 @@ def test_refusals(parse, refuse):
     text = refuse(func, lambda sch: sch.parallel(*sch.get_loops(sch.get_block("B"))), split_by(None, 4))
     assert "split: loop i is parallel" in text
     assert "for i in T.parallel(12):\n        ^^^^" in text
+
+
+def test_factors_of_the_wrong_kind(parse, refuse):
+    func = parse(STATIC)
+    for factors, message in (
+        (4, "factors must be a list, found 4"),
+        (["4", None], "a factor must be an integer or None, found '4'"),
+        ([True, None], "a factor must be an integer or None, found True"),
+        ([tir.Var("k", "int32"), None], "is not known to be 1 or more"),
+    ):
+        text = refuse(func, lambda sch, f=factors: sch.split(sch.get_loops(sch.get_block("B"))[0], f))
+        assert message in text or "the factor k mentions k, which is no size, parameter or loop" in text
+
+
+TRIANGLE = """
+@T.prim_func
+def main(A: T.Buffer((8, 8), "int32")):
+    for i in range(8):
+        for j in range(i + 1):
+            with T.block("A"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                A[vi, vj] = 1
+"""
+
+
+def test_extents_that_depend_on_a_loop(parse, check, refuse):
+    def inner(**options):
+        return lambda sch: sch.split(sch.get_loops(sch.get_block("A"))[1], [None, 4], **options)
+
+    check(parse(TRIANGLE), inner())
+    text = refuse(parse(TRIANGLE), inner(disable_predication=True))
+    assert "the extent i + 1 depends on a loop: no caller can answer for a multiple of 4" in text
+
+
+def test_the_outer_loop_of_a_triangle(parse, check):
+    check(parse(TRIANGLE), lambda sch: sch.split(sch.get_loops(sch.get_block("A"))[0], [3, None]))
+
+
+def test_symbolic_factors(parse, check):
+    """A size of the function in a factor is asked for by its name where the trace is replayed."""
+
+    def steps(sch):
+        (loop,) = sch.get_loops(sch.get_block("B"))
+        v = sch.sample_categorical([3, 4], [0.5, 0.5], decision=1)
+        assert sch.get(loop).extent is sch.get_size("n")
+        sch.split(loop, [None, sch.get_size("n") // 4 + v])
+        assert str(sch.trace).endswith('factors=[None, sch.get_size("n") // 4 + v2.astype("int64")])\n')
+
+    check(parse(ELEMENTWISE), steps)
+
+
+def test_symbolic_factors_on_another_function(parse, same_values):
+    sch, other = Schedule(parse(ELEMENTWISE)), Schedule(parse(ELEMENTWISE))
+    split_by(None, sch.get_size("n") // 4 + 1)(sch)
+    sch.trace.apply_to_schedule(other)
+    same_values(parse(ELEMENTWISE), other.mod["main"])
+    with pytest.raises(tir.ScheduleError, match="there is no size of the name 'n' in the module"):
+        sch.trace.apply_to_schedule(Schedule(parse(STATIC)))
+
+
+def test_around_several_and_nested_blocks(parse, check):
+    func = parse("""
+@T.prim_func
+def main(a: T.handle, b: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, 4), "int32")
+    B = T.match_buffer(b, (n, 4), "int32")
+    C = T.match_buffer(c, (n,), "int32")
+    for i in range(n):
+        with T.block("outer"):
+            vi = T.axis.spatial(n, i)
+            for j in range(4):
+                with T.block("inner"):
+                    vo = T.axis.spatial(n, vi)
+                    vj = T.axis.spatial(4, j)
+                    B[vo, vj] = A[vo, vj] + 1
+        with T.block("C"):
+            vi = T.axis.spatial(n, i)
+            C[vi] = B[vi, 0]
+""")
+
+    def steps(sch):
+        sch.split(sch.get_loops(sch.get_block("C"))[0], [None, 4])
+        sch.split(sch.get_loops(sch.get_block("inner"))[0], [None, 3])
+
+    check(func, steps)

@@ -8,8 +8,7 @@
 
 Random integers among the arguments arrive as their values. A primitive that raises leaves the program as it was. What
 one primitive does by calling others is one instruction of the trace. A primitive that samples sets `decision`; one that
-is given what a saved trace cannot hold, such as a Buffer or ``lambda *indices: …``, sets its form for the trace in
-`recorded`.
+is given what a saved trace cannot hold, a Buffer or ``lambda *indices: …``, sets its form for the trace in `recorded`.
 """
 
 from __future__ import annotations
@@ -17,13 +16,14 @@ from __future__ import annotations
 import functools
 import inspect
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from ...ir import DiagnosticError, IRModule, Node
 from ...prim import IntImm, PrimExpr, Var, const, free_vars, simplify, substitute
 from ..index_map import IndexMap
 from ..stmt import PrimFunc
+from ..usage import shape_vars_bound_by
 from ..well_formed import verify_well_formed
 from .error import ARGUMENT, EXPIRED, Level, ScheduleError
 from .instruction import PRIMITIVES, Instruction, InstructionKind, map_leaves
@@ -108,29 +108,53 @@ class ScheduleBase:
             raise ScheduleError(EXPIRED, f"the integer {expr} is not one of this schedule's")
         return result.value
 
+    def get_size(self, name: str, func_name: str | None = None) -> Var:
+        """The variable of a size or scalar parameter of a function, by its name: for factors such as ``n // 4``.
+
+        Without `func_name`, of the function that `work_on` named, or of the one in the module that has such a size.
+        """
+        function = func_name if func_name is not None else self.working_on
+        matched = {
+            var: None
+            for global_var, func in self.mod.functions.items()
+            if isinstance(func, PrimFunc) and function in (None, global_var.name_hint)
+            for var in sizes_of(func)
+            if var.name == name
+        }
+        if len(matched) != 1:
+            count = "no size" if not matched else f"{len(matched)} sizes"
+            raise ScheduleError(
+                EXPIRED, f"there is {count} of the name {name!r} in {function or 'the module'}"
+            )
+        return next(iter(matched))
+
     def evaluated(self, value: Any) -> Any:
         """An argument with the values of random integers in their places."""
         return map_leaves(value, self._evaluated_leaf)
 
     def _evaluated_leaf(self, value: Any) -> Any:
         if isinstance(value, PrimExpr):
-            return self.integer(value) if not self._integers.keys().isdisjoint(free_vars(value)) else value
+            return self._with_values(value, self._integers)
         if isinstance(value, (BlockRV, LoopRV)) and value in self._removed:
             raise ScheduleError(EXPIRED, f"{value!r} was removed", hint="ask for it again")
         return value
 
+    def _with_values(self, expr: PrimExpr, variables: Container[Var]) -> PrimExpr | int:
+        """An expression with the values of some of the random integers; a number if nothing else is in it."""
+        values = {
+            var: const(self._integers[var], var.dtype)
+            for var in free_vars(expr)
+            if var in variables and var in self._integers
+        }
+        if not values:
+            return expr
+        result = simplify(substitute(expr, values))
+        return result.value if isinstance(result, IntImm) else result
+
     def _for_trace(self, value: Any) -> Any:
         """An argument as an instruction has it: functions as index maps, integers of no instruction as numbers."""
         if isinstance(value, PrimExpr):
-            own = {
-                var: const(self._integers[var], var.dtype)
-                for var in free_vars(value)
-                if var in self._loose_integers
-            }
-            if not own:
-                return value
-            plain = simplify(substitute(value, own))
-            return plain.value if isinstance(plain, IntImm) else plain
+            return self._with_values(value, self._loose_integers)
         if callable(value) and not isinstance(value, (BlockRV, LoopRV, Node)):
             try:
                 return IndexMap.from_func(value)
@@ -226,6 +250,12 @@ def _method(function: F, is_pure: bool) -> F:
     return cast(F, method)
 
 
+def sizes_of(func: PrimFunc) -> list[Var]:
+    """The variables of the sizes and scalar parameters of a function."""
+    bound = [var for buffer in func.buffer_map.values() for var in shape_vars_bound_by(buffer)]
+    return list(dict.fromkeys([*(param for param in func.params if param not in func.buffer_map), *bound]))
+
+
 def _outputs(result: Any) -> tuple[Any, ...]:
     if result is None:
         return ()
@@ -246,4 +276,13 @@ def require_block(value: Any, name: str) -> BlockRV:
     return value
 
 
-__all__ = ["PRIMITIVES", "DebugMask", "ScheduleBase", "primitive", "query", "require_block", "require_loop"]
+__all__ = [
+    "PRIMITIVES",
+    "DebugMask",
+    "ScheduleBase",
+    "primitive",
+    "query",
+    "require_block",
+    "require_loop",
+    "sizes_of",
+]

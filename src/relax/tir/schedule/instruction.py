@@ -182,21 +182,12 @@ def _key(value: Any) -> Any:
     return value.var if isinstance(value, LoopRV) else value
 
 
-def random_vars(expr: PrimExpr, numbering: Numbering) -> dict[Var, str]:
-    """The names of the random integers in an expression. Raises ScheduleError for a variable that is none."""
-    names: dict[Var, str] = {}
-    for var in free_vars(expr):
-        name = numbering.name_of(var)
-        if name is None:
-            raise ScheduleError(
-                TRACE,
-                f"the argument {expr} mentions {var.name}, which no instruction of the trace gave",
-                hint="a saved trace knows random integers, no variables of one function",
-            )
-        names[var] = name
-    return names
+def variable_names(expr: PrimExpr, numbering: Numbering, size_name: Callable[[Var], str]) -> dict[Var, str]:
+    """The names of the variables in an expression: of random integers by their numbers, of sizes by `size_name`."""
+    names = {var: numbering.name_of(var) for var in free_vars(expr)}
+    return {var: size_name(var) if name is None else name for var, name in names.items()}
 
 
 __all__ = [
-    "PRIMITIVES", "Instruction", "InstructionKind", "Numbering", "camel_case", "leaves", "map_leaves", "random_vars",
+    "PRIMITIVES", "Instruction", "InstructionKind", "Numbering", "camel_case", "leaves", "map_leaves", "variable_names",
 ]  # fmt: skip

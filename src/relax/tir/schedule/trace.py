@@ -36,6 +36,8 @@ class Replayer(Protocol):
 
     def replay(self, kind: InstructionKind, arguments: dict[str, Any]) -> Any: ...
 
+    def get_size(self, name: str, func_name: str | None = None) -> Var: ...
+
 
 _Step: TypeAlias = "tuple[Instruction, Any]"
 
@@ -124,7 +126,7 @@ class Trace:
     @staticmethod
     def apply_json_to_schedule(json_obj: Any, sch: Replayer) -> None:
         """Apply a saved trace to a schedule. Raises ScheduleError if it is not one, or does not fit."""
-        for kind, arguments, outputs in read_json(json_obj):
+        for kind, arguments, outputs in read_json(json_obj, sch.get_size):
             result = sch.replay(kind, arguments())
             outputs(_as_tuple(result))
 
@@ -149,7 +151,8 @@ class Trace:
                     raise ScheduleError(TRACE, f"{value!r} is not an output of any instruction of the trace")
                 return counterparts[id(value)]
             if isinstance(value, PrimExpr) and free_vars(value):
-                return substitute(value, integers)
+                sizes = {var: sch.get_size(var.name) for var in free_vars(value) if var not in integers}
+                return substitute(value, {**integers, **sizes})
             return value
 
         for inst, recorded in self._until_postproc(remove_postproc):

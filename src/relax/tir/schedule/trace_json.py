@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeAlias, cast
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast
 
 from ...ir import GlobalVar, Node, load_json, save_json
 from ...prim import PrimExpr, free_vars, substitute
@@ -21,6 +22,9 @@ from .error import TRACE, ScheduleError
 from .instruction import Instruction, InstructionKind, Numbering
 from .rv import BlockRV, LoopRV
 from .trace_python import named
+
+_SIZE: Final = "size "
+"""Begins the names of variables, in saved expressions, that are sizes of the function."""
 
 Saved: TypeAlias = "tuple[InstructionKind, Callable[[], dict[str, Any]], Callable[[tuple[Any, ...]], None]]"
 """An instruction read: its kind, its arguments once those before it were applied, and what takes its results."""
@@ -59,7 +63,7 @@ def _encode(value: Any, numbering: Numbering) -> Any:
     if isinstance(value, GlobalVar):
         return value.name_hint
     if isinstance(value, PrimExpr) and free_vars(value):
-        return {"expr": json.loads(save_json(named(value, numbering)))}
+        return {"expr": json.loads(save_json(named(value, numbering, lambda var: f"{_SIZE}{var.name}")))}
     if isinstance(value, Node):
         return {"node": json.loads(save_json(value))}
     raise ScheduleError(
@@ -69,13 +73,16 @@ def _encode(value: Any, numbering: Numbering) -> Any:
     )
 
 
-def read_json(document: Any) -> Iterator[Saved]:
+def read_json(document: Any, size_named: Callable[[str], PrimExpr]) -> Iterator[Saved]:
     """The instructions of a saved trace, in order; each is to be applied before the next is asked for.
+
+    `size_named` gives the size of a name, of the function to which the trace is applied.
 
     Raises ScheduleError for values that `write_json` does not write.
     """
     insts, decisions = _parts(document)
     variables: dict[str, Any] = {}
+    reader = _Reader(variables, size_named)
     for number, record in enumerate(insts):
         kind, arguments, outputs = _record(record, number)
         if number in decisions:
@@ -84,7 +91,7 @@ def read_json(document: Any) -> Iterator[Saved]:
             arguments = {**arguments, "decision": decisions[number]}
 
         def decoded(values: dict[str, Any] = arguments) -> dict[str, Any]:
-            return {name: _decode(value, variables) for name, value in values.items()}
+            return {name: reader.decode(value) for name, value in values.items()}
 
         def take(results: tuple[Any, ...], names: list[str] = outputs, kind: InstructionKind = kind) -> None:
             if len(results) != len(names):
@@ -138,45 +145,54 @@ def _record(record: Any, number: int) -> tuple[InstructionKind, dict[str, Any], 
     return kind, arguments, [str(output) for output in outputs]
 
 
-def _decode(value: Any, variables: dict[str, Any]) -> Any:
-    if isinstance(value, list):
-        return [_decode(item, variables) for item in cast("list[Any]", value)]
-    if not isinstance(value, dict):
-        return value
-    items = list(cast("dict[str, Any]", value).items())
-    if len(items) != 1:
-        raise _unreadable(f"{value!r} is no value")
-    key, body = items[0]
-    try:
-        return _tagged(key, body, variables)
-    except ScheduleError:
-        raise
-    except (TypeError, ValueError, KeyError) as error:
-        raise _unreadable(f"{key}: {error}") from None
+@dataclass
+class _Reader:
+    """Saved values read: `variables` are the random variables that the instructions before gave."""
 
+    variables: dict[str, Any]
+    size_named: Callable[[str], PrimExpr]
 
-def _tagged(key: str, body: Any, variables: dict[str, Any]) -> Any:
-    match key:
-        case "rv":
-            if body not in variables:
-                raise _unreadable(f"no instruction gives {body!r}")
-            return variables[body]
-        case "float":
-            return float(body)
-        case "tuple":
-            return tuple(_decode(item, variables) for item in body)
-        case "dict":
-            return {_decode(k, variables): _decode(v, variables) for k, v in body}
-        case "node":
-            return load_json(json.dumps(body))
-        case "expr":
-            expr: PrimExpr = load_json(json.dumps(body))
-            for var in free_vars(expr):
-                if var.name not in variables:
-                    raise _unreadable(f"no instruction gives {var.name!r}")
-            return substitute(expr, {var: variables[var.name] for var in free_vars(expr)})
-        case _:
-            raise _unreadable(f"{key!r} is no kind of value")
+    def decode(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self.decode(item) for item in cast("list[Any]", value)]
+        if not isinstance(value, dict):
+            return value
+        items = list(cast("dict[str, Any]", value).items())
+        if len(items) != 1:
+            raise _unreadable(f"{value!r} is no value")
+        key, body = items[0]
+        try:
+            return self.tagged(key, body)
+        except ScheduleError:
+            raise
+        except (TypeError, ValueError, KeyError) as error:
+            raise _unreadable(f"{key}: {error}") from None
+
+    def tagged(self, key: str, body: Any) -> Any:
+        match key:
+            case "rv":
+                return self.variable(body)
+            case "float":
+                return float(body)
+            case "tuple":
+                return tuple(self.decode(item) for item in body)
+            case "dict":
+                return {self.decode(k): self.decode(v) for k, v in body}
+            case "node":
+                return load_json(json.dumps(body))
+            case "expr":
+                expr: PrimExpr = load_json(json.dumps(body))
+                return substitute(expr, {var: self.named(var.name) for var in free_vars(expr)})
+            case _:
+                raise _unreadable(f"{key!r} is no kind of value")
+
+    def named(self, name: str) -> Any:
+        return self.size_named(name.removeprefix(_SIZE)) if name.startswith(_SIZE) else self.variable(name)
+
+    def variable(self, name: Any) -> Any:
+        if name not in self.variables:
+            raise _unreadable(f"no instruction gives {name!r}")
+        return self.variables[name]
 
 
 def _unreadable(reason: str) -> ScheduleError:

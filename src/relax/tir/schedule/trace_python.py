@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
 from ...ir import GlobalVar, Node, save_json
@@ -16,7 +16,7 @@ from ...prim import FloatImm, IntImm, PrimExpr, StringImm, Var, free_vars, subst
 from ...prim.expr import Add, Cast, FloorDiv, FloorMod, Max, Min, Mul, Sub
 from ..index_map import IndexMap
 from .error import TRACE, ScheduleError
-from .instruction import Instruction, Numbering, random_vars
+from .instruction import Instruction, Numbering, variable_names
 from .rv import BlockRV, LoopRV
 
 
@@ -158,9 +158,14 @@ def _operand(expr: PrimExpr, other: PrimExpr, level: int) -> str:
     return text if own >= level else f"({text})"
 
 
-def named(expr: PrimExpr, numbering: Numbering) -> PrimExpr:
-    """An expression of random integers, over variables that have the names of the text."""
-    return substitute(expr, {v: Var(n, v.dtype) for v, n in random_vars(expr, numbering).items()})
+def named(
+    expr: PrimExpr,
+    numbering: Numbering,
+    size_name: Callable[[Var], str] = lambda var: f'sch.get_size("{var.name}")',
+) -> PrimExpr:
+    """An expression over variables that have the names of the text; a size of the function is asked for by its name."""
+    names = variable_names(expr, numbering, size_name)
+    return substitute(expr, {var: Var(name, var.dtype) for var, name in names.items()})
 
 
 def is_plain_map(value: IndexMap) -> bool:

@@ -37,7 +37,7 @@ from ..conditions import analyzer_at, blocks_below, bound_loops, loop_range, req
 from ..error import ARGUMENT, STRUCTURE, ScheduleError
 from ..rv import ExprRV, LoopRV
 from ..state import map_parts
-from .split import require_factors, require_plain
+from .split import require_factors, require_in_scope, require_plain
 
 
 @primitive
@@ -59,6 +59,8 @@ def loop_partition(
     node = sch.state.loop(loop)
     require_plain(node)
     analyzer = analyzer_at(sch.state, loop)
+    require_factors(factors)
+    require_in_scope(sch, loop, factors)
     extents = _extents(node, factors, analyzer)
     children = blocks_below(node)
     if not children:
@@ -89,7 +91,6 @@ def loop_partition(
 def _extents(node: For, factors: Sequence[int | ExprRV | None], analyzer: Analyzer) -> list[PrimExpr]:
     """The numbers of iterations of the parts."""
     dtype = node.loop_var.dtype
-    require_factors(factors)
     if not factors or sum(factor is None for factor in factors) > 1:
         raise ScheduleError(
             ARGUMENT, f"factors must be at least one extent, at most one of them None, found {list(factors)}"

@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from ....prim import Analyzer, IntImm, PrimExpr, Var, const, is_const, prove, simplify
+from ....prim import Analyzer, IntImm, PrimExpr, Var, const, free_vars, is_const, prove, simplify
 from ....prim.intrin import ceildiv, floormod
 from ...functor import substitute
 from ...statements import conjunction, conjuncts
 from ...stmt import BlockRealize, BufferStore, Evaluate, For, Precondition, Stmt, While
-from ..base import ScheduleBase, primitive, require_loop
+from ..base import ScheduleBase, primitive, require_loop, sizes_of
 from ..conditions import analyzer_at
 from ..error import ARGUMENT, STRUCTURE, ScheduleError
 from ..rv import ExprRV, LoopRV
@@ -52,6 +52,8 @@ def split(
     node = sch.state.loop(loop)
     require_plain(node)
     analyzer = analyzer_at(sch.state, loop)
+    require_factors(factors)
+    require_in_scope(sch, loop, factors)
     extents = _extents(node, factors, analyzer)
     variables = [Var(f"{node.loop_var.name}_{i}", node.loop_var.dtype) for i in range(len(extents))]
     value: PrimExpr = const(0, node.loop_var.dtype)
@@ -110,10 +112,26 @@ def require_factors(factors: Any) -> None:
             raise ScheduleError(ARGUMENT, f"a factor must be an integer or None, found {factor!r}")
 
 
+def require_in_scope(sch: ScheduleBase, loop: LoopRV, factors: Sequence[Any]) -> None:
+    """Raise if a factor mentions a variable that has no value where the loop stands."""
+    func = sch.state.func(loop.function)
+    present: set[Var] = set(sizes_of(func))
+    for stmt in sch.state.ancestors(loop):
+        bound = [stmt.loop_var] if isinstance(stmt, For) else [v.var for v in stmt.block.iter_vars]
+        present.update(bound)
+    for factor in factors:
+        outside = set[Var]() if not isinstance(factor, PrimExpr) else set(free_vars(factor)) - present
+        if outside:
+            name = min(var.name for var in outside)
+            raise ScheduleError(
+                ARGUMENT,
+                f"the factor {factor} mentions {name}, which is no size, parameter or loop around the loop",
+            )
+
+
 def _extents(node: For, factors: Sequence[int | ExprRV | None], analyzer: Analyzer) -> list[PrimExpr]:
     """The extents of the new loops, the one that is None worked out."""
     dtype = node.loop_var.dtype
-    require_factors(factors)
     open_places = [i for i, factor in enumerate(factors) if factor is None]
     if not factors or len(open_places) > 1:
         raise ScheduleError(
@@ -168,6 +186,14 @@ def _demand_division(sch: ScheduleBase, loop: LoopRV, node: For, extents: Sequen
     product = extents[-1]
     for extent in extents[1:-1]:
         product = product * extent
+    outer = {around.loop_var for around in sch.state.loops(loop)[:-1]}
+    if outer & {*free_vars(node.extent), *free_vars(product)}:
+        raise ScheduleError(
+            ARGUMENT,
+            f"the extent {node.extent} depends on a loop: no caller can answer for a multiple of {product}",
+            node,
+            hint="let the blocks have a condition: disable_predication=False",
+        )
     func = sch.state.func(loop.function)
     number = product.value if isinstance(product, IntImm) else product
     message = f"the extent {node.extent} of loop {node.loop_var.name} must be a multiple of {number}"
@@ -175,4 +201,4 @@ def _demand_division(sch: ScheduleBase, loop: LoopRV, node: For, extents: Sequen
     sch.state.replace_function(loop.function, func.replace(preconditions=(*func.preconditions, demand)))
 
 
-__all__ = ["guarded", "require_factors", "require_plain", "split"]
+__all__ = ["guarded", "require_factors", "require_in_scope", "require_plain", "split"]
