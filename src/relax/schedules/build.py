@@ -24,7 +24,7 @@ def loop(name: str, extent: int | PrimExpr, body: Body, kind: ForKind = ForKind.
 
 
 def let(name: str, value: PrimExpr, body: Body) -> Stmt:
-    """What `body` makes of a variable that stands for a value."""
+    """A let: `body` is told the variable that stands for the value."""
     var = Var(name, value.dtype)
     return LetStmt(var, value, body(var))
 
@@ -32,7 +32,7 @@ def let(name: str, value: PrimExpr, body: Body) -> Stmt:
 def alloc(
     name: str, shape: Iterable[int | PrimExpr], dtype: str, scope: str, body: Callable[[Buffer], Stmt]
 ) -> Stmt:
-    """What `body` makes of a new buffer, which lives as long."""
+    """An allocation: `body` is told the buffer, which lives as long as it runs."""
     buffer = decl_buffer([int64(size) for size in shape], dtype, name, scope=scope)
     return AllocBuffer(buffer, body(buffer))
 

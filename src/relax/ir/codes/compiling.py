@@ -57,8 +57,8 @@ declare(
 declare(
     "E4008",
     "a schedule rule that returns something else",
-    "A rule given to ApplyDefaultSchedule returned what is neither a PrimFunc, nor a Schedule, nor a list of schedules, "
-    "nor None.",
+    "A rule given to ApplyDefaultSchedule returned what is neither a PrimFunc, nor a Schedule, nor a list of "
+    "schedules, nor None.",
     "Return the arranged function, or None where the rule is not for it.",
 )
 declare(

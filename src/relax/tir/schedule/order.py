@@ -21,11 +21,11 @@ from .conditions import require_complete_or_reduction, require_parallel
 from .cover import covers, shared_loops
 from .error import BUFFER, COVER, ORDER, STRUCTURE, ScheduleError
 from .rv import BlockRV, LoopRV
-from .scope import Scope, accesses, scope_of
+from .scope import BlockScope, accesses, scope_of
 from .state import ScheduleState, parts_of
 
 
-def scope_at(state: ScheduleState, rv: BlockRV | LoopRV) -> Scope:
+def scope_at(state: ScheduleState, rv: BlockRV | LoopRV) -> BlockScope:
     """The facts about the scope that a block or loop is in."""
     return scope_of(state.scope(rv).block)
 
@@ -107,7 +107,7 @@ def _require_settled(
     state: ScheduleState,
     function: str,
     child: BlockRealize,
-    scope: Scope,
+    scope: BlockScope,
     seen: set[int],
     buffers: set[Buffer] | None,
 ) -> None:

@@ -49,7 +49,7 @@ class Accesses:
 
 _free: weakref.WeakKeyDictionary[Block, frozenset[Var]] = weakref.WeakKeyDictionary()
 _accesses: weakref.WeakKeyDictionary[Block, Accesses] = weakref.WeakKeyDictionary()
-_scopes: weakref.WeakKeyDictionary[Block, Scope] = weakref.WeakKeyDictionary()
+_scopes: weakref.WeakKeyDictionary[Block, BlockScope] = weakref.WeakKeyDictionary()
 
 
 def accesses(block: Block) -> Accesses:
@@ -98,7 +98,7 @@ def _is_opaque(block: Block) -> bool:
 
 
 @dataclass
-class Scope:
+class BlockScope:
     """The children of a block in the order of the program, and who writes and reads which buffer among them."""
 
     block: Block
@@ -158,14 +158,14 @@ class _Part:
 _parts: weakref.WeakKeyDictionary[Stmt, _Part] = weakref.WeakKeyDictionary()
 
 
-def scope_of(block: Block) -> Scope:
+def scope_of(block: Block) -> BlockScope:
     """The children of a block, and what they read and write.
 
     The facts about each loop nest are remembered with it; after a rewrite of one, those of the others are gathered.
     """
     result = _scopes.get(block)
     if result is None:
-        result = _scopes[block] = Scope(block)
+        result = _scopes[block] = BlockScope(block)
         for stmt in block.body.seq if isinstance(block.body, SeqStmt) else (block.body,):
             part = _parts.get(stmt)
             if part is None:

@@ -41,7 +41,7 @@ Key: TypeAlias = "Var | tuple[str, str]"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StatePlace:
     """The statement that a loop or block is at present, and the key of the one around it (None: the function)."""
 
     stmt: Placed
@@ -54,7 +54,7 @@ class ScheduleState:
 
     def __init__(self, mod: IRModule) -> None:
         self.mod = mod
-        self._places: dict[Key, Place] = {}
+        self._places: dict[Key, StatePlace] = {}
         self._shared = False
         """True if `_places` is also that of a copy: it is copied before the first change."""
         self._renamed: dict[tuple[str, str], str] = {}
@@ -94,7 +94,7 @@ class ScheduleState:
         self._shared = other._shared = True
 
     @property
-    def places(self) -> Mapping[Key, Place]:
+    def places(self) -> Mapping[Key, StatePlace]:
         """The places of all blocks and loops."""
         return self._places
 
@@ -201,11 +201,11 @@ class ScheduleState:
                 return LoopRV(place.function, key) if isinstance(key, Var) else BlockRV(*key)
         raise ScheduleError(EXPIRED, "the statement is not in the program of the schedule as it is now")
 
-    def _place(self, rv: BlockRV | LoopRV) -> Place:
+    def _place(self, rv: BlockRV | LoopRV) -> StatePlace:
         stmt = self.placed(rv)
         return self._places[_key(stmt, rv.function)]
 
-    def _around(self, place: Place) -> Iterator[Placed]:
+    def _around(self, place: StatePlace) -> Iterator[Placed]:
         while place.parent is not None:
             place = self._places[place.parent]
             yield place.stmt
@@ -264,7 +264,7 @@ class ScheduleState:
             place = places[parent]
             rebuilt = _rebuilt(place.stmt, old, current)
             old, current = place.stmt, rebuilt
-            places[parent] = Place(rebuilt, place.parent, function)
+            places[parent] = StatePlace(rebuilt, place.parent, function)
             parent = place.parent
         func = self.func(function)
         if not isinstance(current, BlockRealize):
@@ -284,7 +284,7 @@ class ScheduleState:
         places.update(added)
         self.mod = self.mod.with_function(function, func)
 
-    def _own_places(self) -> dict[Key, Place]:
+    def _own_places(self) -> dict[Key, StatePlace]:
         if self._shared:
             self._places, self._shared = dict(self._places), False
         return self._places
@@ -319,16 +319,16 @@ def _placed_below(stmt: Stmt) -> Iterator[Placed]:
         stack.extend(reversed(parts_of(node)))
 
 
-def _index(stmt: Stmt, parent: Key | None, function: str, places: dict[Key, Place]) -> dict[Key, Place]:
+def _index(stmt: Stmt, parent: Key | None, function: str, places: dict[Key, StatePlace]) -> dict[Key, StatePlace]:
     """The places of loops and blocks in a new statement; what `places` already has is not entered."""
-    result: dict[Key, Place] = {}
+    result: dict[Key, StatePlace] = {}
     stack: list[tuple[Stmt, Key | None]] = [(stmt, parent)]
     while stack:
         node, around = stack.pop()
         if isinstance(node, (For, BlockRealize)):
             key = _key(node, function)
             assert key not in result, f"{key} is there twice"
-            result[key] = Place(node, around, function)
+            result[key] = StatePlace(node, around, function)
             present = places.get(key)
             if present is not None and present.stmt is node:
                 continue  # shared with the program before: everything inside has its place
@@ -409,4 +409,4 @@ def map_parts(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
             return stmt
 
 
-__all__ = ["Key", "Place", "Placed", "ScheduleState", "map_parts", "parts_of", "replace_below"]
+__all__ = ["Key", "StatePlace", "Placed", "ScheduleState", "map_parts", "parts_of", "replace_below"]

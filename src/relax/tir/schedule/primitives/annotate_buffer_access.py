@@ -15,10 +15,11 @@ Refused: regions of which it is not proved that they hold all that the block acc
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from ....prim import PrimExpr, convert
+from ....prim import PrimExpr, Var, convert
 from ...buffer import BufferRegion, Range
 from ...index_map import IndexMap
 from ...stmt import Block, BlockRealize
@@ -53,16 +54,11 @@ def annotate_buffer_access(
     access = _access(buf_type, ("read", "write"))
     buffer = buffer_argument(sch, realize, buffer_index, access, "buffer_index")
     variables = [iter_var.var for iter_var in realize.block.iter_vars]
-    if isinstance(gen_new_ranges, IndexMap):
-        ends = gen_new_ranges.map_indices(variables)
-        ranges = tuple(Range(*pair) for pair in zip(ends[::2], ends[1::2], strict=True))
-    else:
-        items = _items(gen_new_ranges(*variables))
-        if len(items) == 2 * buffer.ndim:
-            items = list(zip(items[::2], items[1::2], strict=True))
-        ranges = tuple(_range(item) for item in items)
-        pairs = [end for item in ranges for end in (item.min, item.min + item.extent)]
-        sch.recorded["gen_new_ranges"] = IndexMap(tuple(variables), tuple(pairs))
+    if not isinstance(gen_new_ranges, IndexMap):
+        gen_new_ranges = _as_index_map(gen_new_ranges, len(variables), buffer.ndim)
+        sch.recorded["gen_new_ranges"] = gen_new_ranges
+    ends = gen_new_ranges.map_indices(variables)
+    ranges = tuple(Range(*pair) for pair in zip(ends[::2], ends[1::2], strict=True))
     if len(ranges) != buffer.ndim:
         raise ScheduleError(
             ARGUMENT,
@@ -109,6 +105,23 @@ def _access(value: Any, allowed: tuple[str, ...]) -> Access:
         shown = " or ".join(f'"{item}"' for item in allowed)
         raise ScheduleError(ARGUMENT, f"buf_type must be {shown}, found {value!r}")
     return cast(Access, value)
+
+
+def _as_index_map(function: Callable[..., Any], count: int, ndim: int) -> IndexMap:
+    """The begin and the end of each dimension, in turn, that a function gives of block variables."""
+
+    def ends(*variables: Var) -> list[PrimExpr]:
+        items = _items(function(*variables))
+        if len(items) == 2 * ndim:
+            items = list(zip(items[::2], items[1::2], strict=True))
+        return [end for item in map(_range, items) for end in (item.min, item.min + item.extent)]
+
+    names = [
+        p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_POSITIONAL
+    ]
+    names += [f"i{d}" for d in range(len(names), count)]
+    variables = tuple(Var(name, "int64") for name in names)
+    return IndexMap(variables, tuple(ends(*variables)))
 
 
 def _items(value: Any) -> list[Any]:

@@ -46,7 +46,7 @@ from ..coverage import require_copied_after_init, writes_all_of
 from ..error import ARGUMENT, BUFFER, COVER, ORDER, ScheduleError
 from ..regions import read_regions, written_regions
 from ..rv import BlockRV
-from ..scope import Scope, accesses, scope_of
+from ..scope import BlockScope, accesses, scope_of
 from ..sites import (
     Site,
     copy_nest,
@@ -183,7 +183,7 @@ def _consumers(
     return [reader for reader in readers if reader in result]
 
 
-def _require_read_only(facts: Scope, consumers: Sequence[BlockRealize], buffer: Buffer) -> None:
+def _require_read_only(facts: BlockScope, consumers: Sequence[BlockRealize], buffer: Buffer) -> None:
     """Raise if a block that shall read a copy writes the buffer itself, or a statement outside of blocks does."""
     for child in consumers:
         if written_regions(child, buffer):
@@ -201,7 +201,7 @@ def _require_read_only(facts: Scope, consumers: Sequence[BlockRealize], buffer: 
 
 
 def _site_of_read(
-    state: ScheduleState, scope: BlockRV, facts: Scope, consumers: Sequence[BlockRealize], buffer: Buffer
+    state: ScheduleState, scope: BlockRV, facts: BlockScope, consumers: Sequence[BlockRealize], buffer: Buffer
 ) -> tuple[Site, list[Any], list[str]]:
     """The place of a copy that is read, the boxes to be copied, and the dtypes of indices."""
     ways = paths(facts.block.body)
