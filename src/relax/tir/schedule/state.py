@@ -409,4 +409,4 @@ def map_parts(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
             return stmt
 
 
-__all__ = ["Key", "StatePlace", "Placed", "ScheduleState", "map_parts", "parts_of", "replace_below"]
+__all__ = ["Key", "Placed", "ScheduleState", "StatePlace", "map_parts", "parts_of", "replace_below"]
