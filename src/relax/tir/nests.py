@@ -17,16 +17,18 @@ from ..ir import walk
 from ..prim import Analyzer, PrimExpr, Var, is_const
 from ..prim.expr import INT64, cast
 from ..prim.traits import has_effects
-from .buffer import Buffer, BufferLoad, IterVar
+from .buffer import Buffer, BufferLoad, BufferRegion, IterVar
 from .functor import post_order_visit
 from .stmt import (
     Block,
     BlockRealize,
     BufferStore,
+    DeclBuffer,
     For,
     ForKind,
     IfThenElse,
     LetStmt,
+    MatchBufferRegion,
     PrimFunc,
     SeqStmt,
     Stmt,
@@ -190,17 +192,26 @@ def buffers_used(stmt: Stmt) -> tuple[frozenset[Var], frozenset[Var]]:
     reads: set[Var] = set()
     writes: set[Var] = set()
 
-    def visit(node: object) -> None:
+    def visit(node: object) -> bool:
         match node:
             case BufferLoad(buffer):
                 reads.add(buffer.data)
             case BufferStore(buffer):
                 writes.add(buffer.data)
+            case BufferRegion():
+                return False
+            case DeclBuffer(buffer):  # another view
+                reads.add(buffer.data)
+                writes.add(buffer.data)
+            case MatchBufferRegion(_, source):
+                reads.add(source.buffer.data)
+                writes.add(source.buffer.data)
             case Var() if node.dtype.is_handle:
                 reads.add(node)
                 writes.add(node)
             case _:
                 pass
+        return not isinstance(node, Buffer)
 
     walk(stmt, visit)
     return frozenset(reads), frozenset(writes)

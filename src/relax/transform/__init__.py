@@ -34,7 +34,7 @@ from .decorators import (
 )
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .fold_constant import FoldConstant
-from .fusion import AnnotateTIROpPattern, FuseOps
+from .fusion import AnnotateTIROpPattern, FuseOps, FuseTIR
 from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
 from .normalize import Normalize
@@ -64,6 +64,7 @@ __all__ = [
     "FuncPass",
     "FunctionPass",
     "FuseOps",
+    "FuseTIR",
     "LambdaLift",
     "LegalizeOps",
     "ModulePass",

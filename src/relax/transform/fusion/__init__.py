@@ -8,5 +8,6 @@ from __future__ import annotations
 
 from .annotate_tir_op_pattern import AnnotateTIROpPattern
 from .fuse_ops import FuseOps
+from .fuse_tir import FuseTIR
 
-__all__ = ["AnnotateTIROpPattern", "FuseOps"]
+__all__ = ["AnnotateTIROpPattern", "FuseOps", "FuseTIR"]

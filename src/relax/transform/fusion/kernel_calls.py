@@ -34,6 +34,7 @@ class KernelCall:
     outputs: tuple[tuple[Buffer, TensorStructInfo], ...]
     values: dict[Var, PrimExpr]
     """The values of sizes and scalar parameters."""
+    returns_tuple: bool
 
 
 def kernel_call(call: RelaxExpr, mod: IRModule) -> KernelCall | None:
@@ -49,7 +50,8 @@ def kernel_call(call: RelaxExpr, mod: IRModule) -> KernelCall | None:
         return None
     integers = rest[0].values if rest and isinstance(rest[0], ShapeExpr) else ()
     assert isinstance(callee, GlobalVar)
-    return _Match(func).matched(callee, args.fields, integers, outputs)
+    returns_tuple = isinstance(call.sinfo_args[0], TupleStructInfo)
+    return _Match(func).matched(callee, args.fields, integers, outputs, returns_tuple)
 
 
 def output_tensors(info: StructInfo) -> tuple[TensorStructInfo, ...] | None:
@@ -81,6 +83,7 @@ class _Match:
         inputs: tuple[RelaxExpr, ...],
         integers: tuple[PrimExpr, ...],
         outputs: tuple[TensorStructInfo, ...],
+        returns_tuple: bool,
     ) -> KernelCall | None:
         params = self.func.params
         if len(params) != len(inputs) + len(integers) + len(outputs):
@@ -106,7 +109,7 @@ class _Match:
         fits += [len(made) == len(outputs), *(self.tensor(b, info) for b, info in made)]
         if not all(fits) or not all(self.size_fits(size, dim) for size, dim in self.sizes):
             return None
-        return KernelCall(self.func, callee, tuple(tensors), tuple(made), self.values)
+        return KernelCall(self.func, callee, tuple(tensors), tuple(made), self.values, returns_tuple)
 
     def scalar(self, param: Var, value: PrimExpr) -> bool:
         """Bind a scalar parameter; False if the value may not fit."""
