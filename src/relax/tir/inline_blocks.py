@@ -9,8 +9,8 @@ Before   B = T.alloc_buffer((n,))                    After   for i in range(n):
 A nest is inlined if
 
 * it stores each element of an allocated buffer once, from expressions without effects (`relax.tir.nests`);
-* the buffer is read by later nests only, at indices that do not depend on data (an index out of range is an error, which
-  must not get lost);
+* the buffer is read by later nests only, at indices that do not depend on data (an index out of range is an error,
+  which must not get lost);
 * nothing in between writes what the nest reads;
 * no work is repeated: it is read by one spatial nest or one reduction, once for each element. A nest that does no more
   than move or convert elements is inlined into all its spatial readers.
@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 from ..ir import structural_equal
 from ..prim import Call, Cast, Let, Mul, PrimExpr, Select, Var, const, free_vars, is_const
 from .buffer import Buffer, BufferLoad
-from .functor import StmtExprMutator, substitute
+from .functor import StmtExprMutator, post_order_visit, substitute
 from .nests import Nest, buffers_used, loads_in, nest_of, root_of, same_size
 from .regions import complete_block
 from .renew import renew_bound_vars
@@ -85,9 +85,25 @@ def _may_read(nest: Nest, buffer: Buffer) -> bool:
     if any(load.buffer is buffer for part in outside for load in loads_in(part)):
         return False
     loads = loads_in(nest.block.body.value)
+    computed = _let_variables(nest.block.body.value)
     return not any(
-        inner for load in loads if load.buffer is buffer for index in load.indices for inner in loads_in(index)
+        loads_in(index) or not computed.isdisjoint(free_vars(index))
+        for load in loads
+        if load.buffer is buffer
+        for index in load.indices
     )
+
+
+def _let_variables(value: PrimExpr) -> set[Var]:
+    """The variables that an expression binds."""
+    found: set[Var] = set()
+
+    def visit(node: object) -> None:
+        if isinstance(node, Let):
+            found.add(node.var)
+
+    post_order_visit(value, visit)
+    return found
 
 
 # -------------------------------------------------------------------------------- is it worth it?
@@ -142,9 +158,7 @@ def _same_indices(a: BufferLoad, b: BufferLoad) -> bool:
 
 def _reads_each_once(nest: Nest, load: BufferLoad) -> bool:
     """True if no two iterations of a block read the same element, as far as the variables in the indices tell."""
-    varying = {
-        v.var for v in nest.block.iter_vars if v.dom is None or not is_const(v.dom.extent, 1)
-    }
+    varying = {v.var for v in nest.block.iter_vars if v.dom is None or not is_const(v.dom.extent, 1)}
     analyzer = nest.analyzer()
     indices = [analyzer.simplify(index) for index in load.indices]
     if nest.is_reduction and not all(isinstance(i, Var) or is_const(i) for i in indices):
@@ -156,7 +170,9 @@ def _is_always_read(nest: Nest, load: BufferLoad) -> bool:
     """True if a load may stand in front of the whole value of a block's store: it is in range in every iteration."""
     extents = {v.var: v.dom.extent for v in nest.block.iter_vars if v.dom is not None}
     return all(
-        is_const(index, 0) if not isinstance(index, Var) else index in extents and same_size(extents[index], size)
+        is_const(index, 0)
+        if not isinstance(index, Var)
+        else index in extents and same_size(extents[index], size)
         for index, size in zip(load.indices, load.buffer.shape, strict=True)
     )
 
@@ -169,7 +185,11 @@ def _rewritten(consumer: Nest, producer: Nest) -> Stmt:
     buffer = producer.stores[0].buffer
     store = consumer.stores[0]
     places = _places(consumer, buffer)
-    shared = len(places) == 1 and len(_loads_of(consumer, buffer)) > 1 and not _only_moves(producer.stores[0].value)
+    shared = (
+        len(places) == 1
+        and len(_loads_of(consumer, buffer)) > 1
+        and not _only_moves(producer.stores[0].value)
+    )
     if shared:
         var = Var(buffer.name, buffer.dtype)
         value = _Loads(buffer, lambda _: var).visit(store.value)

@@ -9,10 +9,10 @@ Before   with R.dataflow():                                      After   with R.
                                                                      R.func_attr({"Primitive": 1})
                                                                      with R.dataflow(): … as before
 
-The kinds of kernels are those that AnnotateTIROpPattern writes; a kernel without one is left alone. The groups are made by
-post-dominators (`relax.transform.fusion.groups`): chains and diamonds of elementwise, broadcasting and injective kernels,
-ending in a reduction perhaps, and reductions and contractions with the elementwise kernels behind them. A kernel with
-several outputs counts with the projections that take them out of its tuple. Constants become parameters.
+The kinds of kernels are those that AnnotateTIROpPattern writes; a kernel without one is left alone. Groups are made by
+post-dominators (`relax.transform.fusion.groups`): chains and diamonds of elementwise, broadcasting and injective
+kernels, with a reduction at the end perhaps; and reductions and contractions with the elementwise kernels behind them. A
+kernel with several outputs counts with the projections that take them out of its tuple. Constants become parameters.
 
 Dataflow blocks in branches and local functions are fused too. A size that only an output's struct info mentions is a
 dependency: the function gets it as R.Shape.
@@ -31,7 +31,7 @@ Left alone are
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, cast
 
 from ...analysis.effects import effects_of
 from ...analysis.properties import NORMAL_FORM, SHAPES_LOWERED
@@ -54,6 +54,8 @@ from ...expr import (
 from ...info.mapping import bound_in
 from ...ir import IRModule, RelaxExpr
 from ...ir.transform import PassContext
+from ...op import is_call_of
+from ...op.intrinsics import CallTIR
 from ...prim import PrimExpr, SizeVar
 from ...prim import Var as ShapeVar
 from ...rewrite import Rewriter, bindings_in
@@ -92,8 +94,7 @@ class _Fuser(Rewriter):
 
     def concerns(self, function: Function) -> bool:
         return not function.attrs.get(PRIMITIVE) and any(
-            isinstance(b.value, Call) and kernel_call(b.value, self.mod) is not None
-            for b in bindings_in(function)
+            isinstance(b.value, Call) and is_call_of(b.value, CallTIR) for b in bindings_in(function)
         )
 
     def block(self, block: BindingBlock) -> BindingBlock:
@@ -212,7 +213,9 @@ def grouped_function(
 ) -> tuple[Function, list[RelaxExpr], tuple[PrimExpr, ...]]:
     """The function that a group becomes, with the arguments of its call, and the sizes to pass as the last one."""
     bound = {binding.var for binding in group}
-    operands = [leaf for b in group for leaf in _operands(b.value) if not (isinstance(leaf, Var) and leaf in bound)]
+    operands = [
+        leaf for b in group for leaf in _operands(b.value) if not (isinstance(leaf, Var) and leaf in bound)
+    ]
     arguments = list(dict.fromkeys(operands))
     told = bound_in(*(argument.struct_info for argument in arguments))
     sizes = tuple(v for v in _sizes_in(group) if v not in told)
@@ -225,10 +228,12 @@ def grouped_function(
         params.append(param)
         if isinstance(argument, Var):
             rewrite.variables[argument] = param
-    constants = {a: p for a, p in zip(arguments, params, strict=True) if isinstance(a, Constant)}
+    constants: dict[RelaxExpr, Var] = {
+        a: p for a, p in zip(arguments, params, strict=True) if isinstance(a, Constant)
+    }
     bindings: list[Binding] = []
     for binding in group:
-        value = rewrite.node(_with_operands(binding.value, constants))
+        value = cast(RelaxExpr, rewrite.node(_with_operands(binding.value, constants)))
         info = rewrite.info(binding.var.struct_info)
         kind = Var if binding is group[-1] else DataflowVar
         var = kind(binding.var.name_hint, info, span=binding.span)

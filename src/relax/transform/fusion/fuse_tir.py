@@ -8,14 +8,14 @@ Before   gv = cls.fused_add_relu(x, y)              After   gv = R.call_tir(cls.
              … R.call_tir(cls.add, …)                               with T.block("relu"):
              … R.call_tir(cls.relu, …)                                  relu[v_i, v_j] = T.max(x[v_i, v_j] + y[v_j], 0)
 
-The kernels' bodies follow each other (`relax.transform.fusion.merge_kernels`); then elementwise and injective nests are
-inlined into those that read them (`relax.tir.inline_blocks`), so that intermediates of such chains vanish, and an elementwise
-end of a reduction is one nest behind it. A value keeps its dtype where it had been stored: it is rounded as before.
+The kernels' bodies follow each other (`relax.transform.fusion.merge_kernels`); then elementwise and injective nests
+are inlined into those that read them (`relax.tir.inline_blocks`), so that intermediates of such chains vanish, and the
+elementwise end of a reduction is one nest behind it. A value keeps the dtype it was stored in: it is rounded as before.
 
 Sizes that no tensor tells arrive by `tir_vars`. Kernels that nobody calls any more are dropped.
 
-Left alone, as Relax functions, are those with bindings other than calls of kernels and projections; with a parameter or a
-constant as a result; that are entry points, or used other than by calls with tensors of known shapes.
+Left alone, as Relax functions, are those with bindings other than calls of kernels and projections; those with a
+parameter or a constant as a result; entry points; and functions used other than by calls with tensors of known shapes.
 """
 
 from __future__ import annotations
@@ -37,48 +37,49 @@ from .merge_kernels import merged_kernel
 @module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED})
 def FuseTIR(mod: IRModule) -> IRModule:
     """Merge the kernels of every Primitive function; see the module's docstring."""
-    fused = {g: kernel for g in _candidates(mod) if (kernel := _fused(mod, g)) is not None}
+    fused = {name: kernel for name in _candidates(mod) if (kernel := _fused(mod, name)) is not None}
     if not fused:
         return mod
-    callees = {g: GlobalVar(g.name_hint, span=g.span) for g in fused}
-    merged = mod.with_functions({callees.get(g, g): fused.get(g, f) for g, f in mod.functions.items()})
+    callees = {name: GlobalVar(name) for name in fused}
+    merged = mod.with_functions(
+        {callees.get(g.name_hint, g): fused.get(g.name_hint, f) for g, f in mod.functions.items()}
+    )
     result = _Calls(merged, callees).module()
-    return _without_unused(result, {name for g in fused for name in _mentioned(mod[g])})
+    return _without_unused(result, {name for fused_name in fused for name in _mentioned(mod[fused_name])})
 
 
-def _fused(mod: IRModule, global_var: GlobalVar) -> PrimFunc | None:
-    function = mod[global_var]
+def _fused(mod: IRModule, name: str) -> PrimFunc | None:
+    function = mod[name]
     kernel = merged_kernel(function, mod) if isinstance(function, Function) else None
     return None if kernel is None else inline_blocks(kernel)
 
 
-def _candidates(mod: IRModule) -> list[GlobalVar]:
-    """The private Primitive functions that are only called, with what call_tir takes."""
-    primitive = {
-        g
+def _candidates(mod: IRModule) -> list[str]:
+    """The names of private Primitive functions that are only called, with what call_tir takes."""
+    primitive = [
+        g.name_hint
         for g, f in mod.functions.items()
         if isinstance(f, Function) and f.attrs.get(PRIMITIVE) and "global_symbol" not in f.attrs
-    }
-    declined: set[GlobalVar] = set()
+    ]
+    declined: set[str] = set()
 
     def visit(node: Node) -> bool | None:
         match node:
-            case Call(GlobalVar() as callee, args) if callee in primitive:
+            case Call(GlobalVar(name), args) if name in primitive:
                 if not _is_plain(node):
-                    declined.add(callee)
+                    declined.add(name)
                 for arg in args:
                     walk(arg, visit)
                 return False
-            case GlobalVar():
-                declined.add(node)
+            case GlobalVar(name):
+                declined.add(name)
             case _:
                 pass
         return None
 
-    for function in mod.functions.values():
-        if primitive:
-            walk(function, visit)
-    return [g for g in mod.functions if g in primitive and g not in declined]
+    for function in mod.functions.values() if primitive else ():
+        walk(function, visit)
+    return [name for name in primitive if name not in declined]
 
 
 def _is_plain(call: Call) -> bool:
@@ -91,15 +92,20 @@ def _is_plain(call: Call) -> bool:
 class _Calls(Rewriter):
     """Calls of functions that have become kernels."""
 
-    def __init__(self, mod: IRModule, callees: dict[GlobalVar, GlobalVar]) -> None:
+    def __init__(self, mod: IRModule, callees: dict[str, GlobalVar]) -> None:
         super().__init__(mod)
         self.callees = callees
 
+    def callee(self, value: RelaxExpr) -> GlobalVar | None:
+        """The kernel that a call's function has become; None for what is no such call."""
+        name = value.op.name_hint if isinstance(value, Call) and isinstance(value.op, GlobalVar) else ""
+        return self.callees.get(name)
+
     def concerns(self, function: Function) -> bool:
-        return any(isinstance(b.value, Call) and b.value.op in self.callees for b in bindings_in(function))
+        return any(self.callee(binding.value) is not None for binding in bindings_in(function))
 
     def call(self, call: Call) -> RelaxExpr:
-        callee = self.callees.get(call.op) if isinstance(call.op, GlobalVar) else None
+        callee = self.callee(call)
         if callee is None:
             return super().call(call)
         args = [self.rewrite(arg) for arg in call.args]

@@ -129,14 +129,14 @@ class _Partition:
     def allowed(
         self, kind: OpPatternKind, path: OpPatternKind, phase: int
     ) -> Callable[[OpPatternKind, bool], bool] | None:
-        """The condition on the kinds between a node and its post-dominator, that itself being last; None: do not join."""
+        """The condition on the kinds between a node and its post-dominator, which is last; None: they stay apart."""
         if kind in (Kind.COMM_REDUCE, Kind.OUT_ELEMWISE_FUSABLE):
             if phase == 0 and path == Kind.ELEMWISE:
                 return lambda between, is_last: between <= Kind.BROADCAST
         elif kind <= Kind.BROADCAST:
             if path <= Kind.COMM_REDUCE:
-                return lambda between, is_last: between <= (
-                    Kind.OUT_ELEMWISE_FUSABLE if is_last else Kind.INJECTIVE
+                return lambda between, is_last: (
+                    between <= (Kind.OUT_ELEMWISE_FUSABLE if is_last else Kind.INJECTIVE)
                 )
         elif kind == Kind.INJECTIVE and phase == 1:
             return lambda between, is_last: between <= Kind.INJECTIVE

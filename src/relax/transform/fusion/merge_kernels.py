@@ -7,8 +7,8 @@
             gv = R.call_tir(cls.relu, (lv,), …)              for i, j …: T_relu[v_i, v_j] = max(T_add[v_i, v_j], 0)
 
 Sizes of the kernels become those of the function. Block names are made unique, nests whose results nobody reads are
-dropped, preconditions of all kernels are kept. Parameters: tensors in their order, then the sizes of R.Shape parameters, then
-the outputs.
+dropped, preconditions of all kernels are kept. Parameters: tensors in their order, then the sizes of R.Shape parameters,
+then the outputs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...expr import Binding, Function, SeqExpr, Tuple, TupleGetItem, Var, VarBin
 from ...ir import IRModule, RelaxExpr, structural_equal
 from ...prim import IntImm, PrimExpr
 from ...prim import Var as PrimVar
-from ...struct_info import ShapeStructInfo
+from ...struct_info import ShapeStructInfo, TensorStructInfo
 from ...tir.buffer import Buffer, decl_buffer
 from ...tir.functor import StmtExprMutator, substitute
 from ...tir.nests import buffers_used, nest_of
@@ -29,13 +29,14 @@ from ...tir.stmt import Block, BlockRealize, Precondition, PrimFunc, SeqStmt, St
 from .kernel_calls import KernelCall, dims_of, kernel_call
 
 
-
 @dataclass
 class MergedKernel:
     """The parts of the PrimFunc while they are put together."""
 
     mod: IRModule
-    buffers: dict[Var, Buffer | tuple[Buffer, ...]] = field(default_factory=dict[Var, "Buffer | tuple[Buffer, ...]"])
+    buffers: dict[Var, Buffer | tuple[Buffer, ...]] = field(
+        default_factory=dict[Var, "Buffer | tuple[Buffer, ...]"]
+    )
     """What the variables of the function hold."""
     allocated: list[Buffer] = field(default_factory=list[Buffer])
     statements: list[Stmt] = field(default_factory=list[Stmt])
@@ -72,7 +73,7 @@ class MergedKernel:
 
     def call(self, call: KernelCall) -> Buffer | tuple[Buffer, ...] | None:
         """Add a kernel's body; its results. None if an operand is no buffer of the function."""
-        mapping: dict[Buffer | PrimVar, Buffer | PrimExpr] = dict(call.values)
+        mapping: dict[Buffer | PrimVar, Buffer | PrimExpr] = {**call.values}
         for buffer, operand in call.inputs:
             held = self.held(operand)
             if not isinstance(held, Buffer):
@@ -91,7 +92,9 @@ class MergedKernel:
 
     def add_body(self, body: Stmt) -> None:
         match body:
-            case BlockRealize((), IntImm(_, 1), Block((), init=None, match_buffers=(), annotations={}) as root):
+            case BlockRealize(
+                (), IntImm(_, 1), Block((), init=None, match_buffers=(), annotations={}) as root
+            ):
                 self.allocated += root.alloc_buffers
                 body = root.body
             case _:
@@ -143,19 +146,17 @@ def _parameters(function: Function, parts: MergedKernel) -> tuple[list[Buffer] |
     buffers: list[Buffer] = []
     sizes: list[PrimVar] = []
     for param in function.params:
-        info = param.struct_info_
-        dims = dims_of(info)
-        if isinstance(info, ShapeStructInfo) and info.values is not None:
-            for value in info.values:
-                if not isinstance(value, PrimVar) or value in sizes:
-                    return None, []
-                sizes.append(value)
-        elif dims is None or sizes:
-            return None, []
-        else:
-            buffer = decl_buffer(dims, info.dtype, param.name_hint)
-            parts.buffers[param] = buffer
-            buffers.append(buffer)
+        match param.struct_info_:
+            case ShapeStructInfo(values) if values is not None:
+                for value in values:
+                    if not isinstance(value, PrimVar) or value in sizes:
+                        return None, []
+                    sizes.append(value)
+            case TensorStructInfo() as info if dims_of(info) is not None and not sizes:
+                parts.buffers[param] = buffer = decl_buffer(dims_of(info), info.dtype, param.name_hint)
+                buffers.append(buffer)
+            case _:
+                return None, []
     return buffers, sizes
 
 
