@@ -1,16 +1,16 @@
 """The kind of a kernel for fusion, from the structure of its loop nests and never from its name.
 
     ELEMWISE               B[i, j] = f(A[i, j])               an operand is read where the result is written
-    BROADCAST              B[i, j] = f(A[j])                  operands are read at some of the result's indices, in order
+    BROADCAST              B[i, j] = f(A[j])                 operands are read at some indices of the result, in order
     INJECTIVE              B[i, j] = f(A[j, i // 2])          operands are read anywhere that the indices tell
     COMM_REDUCE            B[i] += A[i, k]                    each element of the operands is combined once
     OUT_ELEMWISE_FUSABLE   C[i, j] += A[i, k] * B[k, j]       elements are combined several times; softmax, pooling
     TUPLE                                                     of Relax tuples, not of kernels
     OPAQUE                                                    anything else
 
-A kernel of several nests is of the greatest kind among them. One with several reductions, or whose reduction is followed
-by more than elementwise nests, is OUT_ELEMWISE_FUSABLE. A kernel that changes its inputs, or has several outputs and a
-reduction, is OPAQUE.
+A kernel of several nests is of the greatest kind among them. One with several reductions, or whose reduction is
+followed by more than elementwise nests, is OUT_ELEMWISE_FUSABLE. A kernel that changes its inputs, or has several
+outputs and a reduction, is OPAQUE.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ Before   with R.dataflow():                                      After   with R.
 
 The kinds of kernels are those that AnnotateTIROpPattern writes; a kernel without one is left alone. Groups are made by
 post-dominators (`relax.transform.fusion.groups`): chains and diamonds of elementwise, broadcasting and injective
-kernels, with a reduction at the end perhaps; and reductions and contractions with the elementwise kernels behind them. A
-kernel with several outputs counts with the projections that take them out of its tuple. Constants become parameters.
+kernels, with a reduction at the end perhaps; and reductions and contractions with the elementwise kernels behind them.
+A kernel with several outputs counts with the projections that take them out of its tuple. Constants become parameters.
 
 Dataflow blocks in branches and local functions are fused too. A size that only an output's struct info mentions is a
 dependency: the function gets it as R.Shape.

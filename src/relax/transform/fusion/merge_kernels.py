@@ -7,8 +7,8 @@
             gv = R.call_tir(cls.relu, (lv,), …)              for i, j …: T_relu[v_i, v_j] = max(T_add[v_i, v_j], 0)
 
 Sizes of the kernels become those of the function. Block names are made unique, nests whose results nobody reads are
-dropped, preconditions of all kernels are kept. Parameters: tensors in their order, then the sizes of R.Shape parameters,
-then the outputs.
+dropped, preconditions of all kernels are kept. Parameters: tensors in their order, then the sizes of R.Shape
+parameters, then the outputs.
 """
 
 from __future__ import annotations
