@@ -145,7 +145,9 @@ def test_what_is_opaque(name):
 
 def test_the_attribute():
     func = te.create_prim_func([X, topi.exp(X)])
-    mod = relax.IRModule({"f": func, "g": func.with_attr("op_pattern", 8), "h": func.with_attr("tir.is_scheduled", True)})
+    mod = relax.IRModule(
+        {"f": func, "g": func.with_attr("op_pattern", 8), "h": func.with_attr("tir.is_scheduled", True)}
+    )
     after = AnnotateTIROpPattern()(mod)
     assert [after[name].attrs["op_pattern"] for name in "fgh"] == [0, 8, 8]
     assert after["g"] is mod["g"]

@@ -198,7 +198,9 @@ def test_nothing_is_fused_over_a_write():
             with R.dataflow():
                 z = R.call_tir(Mod.double, (x,), R.Tensor((4,), "float32"))
                 a = R.call_tir(Mod.double, (z,), R.Tensor((4,), "float32"))
-                b = R.call_tir_inplace(Mod.clear, (z,), inplace_indices=[0], out_sinfo=R.Tensor((4,), "float32"))
+                b = R.call_tir_inplace(
+                    Mod.clear, (z,), inplace_indices=[0], out_sinfo=R.Tensor((4,), "float32")
+                )
                 c = R.call_tir(Mod.add, (a, b), R.Tensor((4,), "float32"))
                 R.output(c)
             return c
@@ -264,7 +266,14 @@ def graph(kinds, edges, external=()):
     return nodes
 
 
-E, B, J, R3, C4, O = Kind.ELEMWISE, Kind.BROADCAST, Kind.INJECTIVE, Kind.COMM_REDUCE, Kind.OUT_ELEMWISE_FUSABLE, Kind.OPAQUE
+E, B, J, R3, C4, O = (
+    Kind.ELEMWISE,
+    Kind.BROADCAST,
+    Kind.INJECTIVE,
+    Kind.COMM_REDUCE,
+    Kind.OUT_ELEMWISE_FUSABLE,
+    Kind.OPAQUE,
+)
 
 
 @pytest.mark.parametrize(

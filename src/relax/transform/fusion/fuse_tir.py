@@ -31,7 +31,7 @@ from ...tir.stmt import PrimFunc
 from ..decorators import module_pass
 from .fuse_ops import PRIMITIVE
 from .kernel_calls import output_tensors
-from .merge_kernels import merged_kernel
+from .merge_kernels import merged_kernel, with_unique_block_names
 
 
 @module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED})
@@ -51,7 +51,7 @@ def FuseTIR(mod: IRModule) -> IRModule:
 def _fused(mod: IRModule, name: str) -> PrimFunc | None:
     function = mod[name]
     kernel = merged_kernel(function, mod) if isinstance(function, Function) else None
-    return None if kernel is None else inline_blocks(kernel)
+    return None if kernel is None else with_unique_block_names(inline_blocks(kernel))
 
 
 def _candidates(mod: IRModule) -> list[str]:

@@ -6,9 +6,9 @@
             lv = R.call_tir(cls.add, (x, y), …)              for i, j …: T_add[v_i, v_j] = x[v_i, v_j] + y[v_j]
             gv = R.call_tir(cls.relu, (lv,), …)              for i, j …: T_relu[v_i, v_j] = max(T_add[v_i, v_j], 0)
 
-Sizes of the kernels become those of the function. Block names are made unique, nests whose results nobody reads are
-dropped, preconditions of all kernels are kept. Parameters: tensors in their order, then the sizes of R.Shape
-parameters, then the outputs.
+Sizes of the kernels become those of the function. Nests whose results nobody reads are dropped, preconditions of all
+kernels are kept. Parameters: tensors in their order, then the sizes of R.Shape parameters, then the outputs. Blocks may
+have equal names: `with_unique_block_names` is run when the nests are final.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def merged_kernel(function: Function, mod: IRModule) -> PrimFunc | None:
         preconditions=tuple(parts.preconditions),
         attrs={"tir.noalias": True},
     )
-    return _BlockNames().visit(renew_bound_vars(func))
+    return renew_bound_vars(func)
 
 
 def _parameters(function: Function, parts: MergedKernel) -> tuple[list[Buffer] | None, list[PrimVar]]:
@@ -170,6 +170,11 @@ def _needed(statements: Sequence[Stmt], outputs: Sequence[Buffer]) -> list[Stmt]
             kept.append(stmt)
             read |= reads | writes
     return kept[::-1]
+
+
+def with_unique_block_names(func: PrimFunc) -> PrimFunc:
+    """The function with a name of its own for each block; itself if they have such names."""
+    return _BlockNames().visit(func)
 
 
 class _BlockNames(StmtExprMutator):
