@@ -34,7 +34,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, cast
 
 from ...analysis.effects import effects_of
-from ...analysis.properties import NORMAL_FORM, SHAPES_LOWERED
+from ...analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
 from ...derive.substitution import Substitution
 from ...expr import (
     Binding,
@@ -66,14 +66,14 @@ from ..decorators import module_pass
 from ..uses import Uses, uses_of
 from .annotate_tir_op_pattern import OP_PATTERN
 from .groups import FusionNode, fusion_groups
-from .kernel_calls import KernelCall, dims_of, kernel_call
+from .kernel_calls import KernelCall, KernelCalls, dims_of
 
 PRIMITIVE: Final = "Primitive"
 MAX_DEPTH: Final = "relax.FuseOps.max_depth"
 LONGEST_NAME: Final = 60
 
 
-@module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED})
+@module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED, PURITY_TRUSTED})
 def FuseOps(mod: IRModule, fuse_opt_level: int = -1) -> IRModule:
     """Group kernels into functions; see the module's docstring."""
     context = PassContext.current()
@@ -87,6 +87,7 @@ class _Fuser(Rewriter):
     def __init__(self, mod: IRModule, max_depth: int) -> None:
         super().__init__(mod)
         self.max_depth = max_depth
+        self.kernels = KernelCalls(mod)
         self.groups: dict[Var, list[VarBinding]] = {}
         """The groups of the blocks around, by the variable of the last member."""
         self.inner: set[Var] = set()
@@ -99,7 +100,7 @@ class _Fuser(Rewriter):
 
     def block(self, block: BindingBlock) -> BindingBlock:
         if isinstance(block, DataflowBlock):
-            for group in groups_of(block, self.mod, self.max_depth):
+            for group in groups_of(block, self.kernels, self.max_depth):
                 self.groups[group[-1].var] = group
                 self.inner.update(binding.var for binding in group[:-1])
         return super().block(block)
@@ -123,11 +124,11 @@ class _Fuser(Rewriter):
 # --------------------------------------------------------------------------------------- the graph
 
 
-def groups_of(block: DataflowBlock, mod: IRModule, max_depth: int) -> list[list[VarBinding]]:
+def groups_of(block: DataflowBlock, calls: KernelCalls, max_depth: int) -> list[list[VarBinding]]:
     """The groups of bindings to fuse in a block, each in order."""
     bindings = block.bindings
     numbers = {binding.var: number for number, binding in enumerate(bindings)}
-    kernels = [_fusable(binding, mod) for binding in bindings]
+    kernels = [_fusable(binding, calls) for binding in bindings]
     nodes: list[FusionNode] = []
     writes = 0
     for number, (binding, kernel) in enumerate(zip(bindings, kernels, strict=True)):
@@ -137,7 +138,7 @@ def groups_of(block: DataflowBlock, mod: IRModule, max_depth: int) -> list[list[
             kind = OpPatternKind(kernel.func.attrs[OP_PATTERN])
         elif source is not None:
             kind = OpPatternKind.ELEMWISE
-        if isinstance(binding.value, Call) and effects_of(binding.value, mod).may_change:
+        if isinstance(binding.value, Call) and effects_of(binding.value, calls.mod).may_change:
             writes += 1
         place = nodes[source].place if source is not None else (writes, _devices(kernel))
         nodes.append(FusionNode(kind, [], not isinstance(binding.var, DataflowVar), place))
@@ -149,8 +150,8 @@ def groups_of(block: DataflowBlock, mod: IRModule, max_depth: int) -> list[list[
     return [[b for b in map(bindings.__getitem__, group) if isinstance(b, VarBinding)] for group in chosen]
 
 
-def _fusable(binding: Binding, mod: IRModule) -> KernelCall | None:
-    kernel = kernel_call(binding.value, mod) if isinstance(binding, VarBinding) else None
+def _fusable(binding: Binding, calls: KernelCalls) -> KernelCall | None:
+    kernel = calls.of(binding.value) if isinstance(binding, VarBinding) else None
     if kernel is None or kernel.func.attrs.get(OP_PATTERN, OpPatternKind.OPAQUE) >= OpPatternKind.TUPLE:
         return None
     simple = all(isinstance(value, Var | Constant) for _, value in kernel.inputs)

@@ -30,14 +30,15 @@ from ...tir.inline_blocks import inline_blocks
 from ...tir.stmt import PrimFunc
 from ..decorators import module_pass
 from .fuse_ops import PRIMITIVE
-from .kernel_calls import output_tensors
+from .kernel_calls import KernelCalls, output_tensors
 from .merge_kernels import merged_kernel, with_unique_block_names
 
 
 @module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED})
 def FuseTIR(mod: IRModule) -> IRModule:
     """Merge the kernels of every Primitive function; see the module's docstring."""
-    fused = {name: kernel for name in _candidates(mod) if (kernel := _fused(mod, name)) is not None}
+    calls = KernelCalls(mod)
+    fused = {name: kernel for name in _candidates(mod) if (kernel := _fused(calls, name)) is not None}
     if not fused:
         return mod
     callees = {name: GlobalVar(name) for name in fused}
@@ -48,9 +49,9 @@ def FuseTIR(mod: IRModule) -> IRModule:
     return _without_unused(result, {name for fused_name in fused for name in _mentioned(mod[fused_name])})
 
 
-def _fused(mod: IRModule, name: str) -> PrimFunc | None:
-    function = mod[name]
-    kernel = merged_kernel(function, mod) if isinstance(function, Function) else None
+def _fused(calls: KernelCalls, name: str) -> PrimFunc | None:
+    function = calls.mod[name]
+    kernel = merged_kernel(function, calls) if isinstance(function, Function) else None
     return None if kernel is None else with_unique_block_names(inline_blocks(kernel))
 
 

@@ -37,21 +37,34 @@ class KernelCall:
     returns_tuple: bool
 
 
-def kernel_call(call: RelaxExpr, mod: IRModule) -> KernelCall | None:
-    """The call of a kernel; None if it is none, or is not proved to fit."""
-    if not isinstance(call, Call) or not is_call_of(call, CallTIR):
-        return None
-    callee, args, *rest = call.args
-    func = mod.get(callee) if isinstance(callee, GlobalVar) else None
-    if not isinstance(func, PrimFunc) or not isinstance(args, Tuple):
-        return None
-    outputs = output_tensors(call.sinfo_args[0])
-    if outputs is None or (rest and not isinstance(rest[0], ShapeExpr)):
-        return None
-    integers = rest[0].values if rest and isinstance(rest[0], ShapeExpr) else ()
-    assert isinstance(callee, GlobalVar)
-    returns_tuple = isinstance(call.sinfo_args[0], TupleStructInfo)
-    return _Match(func).matched(callee, args.fields, integers, outputs, returns_tuple)
+class KernelCalls:
+    """The calls of a module's kernels, with what is asked of each kernel again and again."""
+
+    def __init__(self, mod: IRModule) -> None:
+        self.mod = mod
+        self._written: dict[PrimFunc, frozenset[int]] = {}
+
+    def of(self, call: RelaxExpr) -> KernelCall | None:
+        """The call of a kernel; None if it is none, or is not proved to fit."""
+        if not isinstance(call, Call) or not is_call_of(call, CallTIR):
+            return None
+        callee, args, *rest = call.args
+        func = self.mod.get(callee) if isinstance(callee, GlobalVar) else None
+        if not isinstance(callee, GlobalVar) or not isinstance(func, PrimFunc) or not isinstance(args, Tuple):
+            return None
+        outputs = output_tensors(call.sinfo_args[0])
+        if outputs is None or (rest and not isinstance(rest[0], ShapeExpr)):
+            return None
+        integers = rest[0].values if rest and isinstance(rest[0], ShapeExpr) else ()
+        returns_tuple = isinstance(call.sinfo_args[0], TupleStructInfo)
+        match = _Match(func, self.written(func))
+        return match.matched(callee, args.fields, integers, outputs, returns_tuple)
+
+    def written(self, func: PrimFunc) -> frozenset[int]:
+        """The positions of the parameters that a kernel writes."""
+        if func not in self._written:
+            self._written[func] = written_params(func)
+        return self._written[func]
 
 
 def output_tensors(info: StructInfo) -> tuple[TensorStructInfo, ...] | None:
@@ -71,8 +84,9 @@ def dims_of(info: StructInfo | None) -> tuple[PrimExpr, ...] | None:
 class _Match:
     """Fits operands to the parameters of a function."""
 
-    def __init__(self, func: PrimFunc) -> None:
+    def __init__(self, func: PrimFunc, written: frozenset[int]) -> None:
         self.func = func
+        self.written = written
         self.values: dict[Var, PrimExpr] = {}
         self.sizes: list[tuple[PrimExpr, PrimExpr]] = []
         """Sizes of parameters, each with the dimension of the operand."""
@@ -92,8 +106,7 @@ class _Match:
         integers_last = bool(integers) and params[-1] not in self.func.buffer_map
         out_at = first if integers_last else first + len(integers)
         int_at = first + len(outputs) if integers_last else first
-        written = written_params(self.func)
-        if not written <= set(range(out_at, out_at + len(outputs))):
+        if not self.written <= set(range(out_at, out_at + len(outputs))):
             return None
         fits = [self.scalar(p, v) for p, v in zip(params[int_at:], integers, strict=False)]
         tensors: list[tuple[Buffer, RelaxExpr]] = []

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...expr import Binding, Function, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
-from ...ir import IRModule, RelaxExpr, structural_equal
+from ...ir import RelaxExpr, structural_equal
 from ...prim import IntImm, PrimExpr
 from ...prim import Var as PrimVar
 from ...struct_info import ShapeStructInfo, TensorStructInfo
@@ -26,14 +26,14 @@ from ...tir.functor import StmtExprMutator, substitute
 from ...tir.nests import buffers_used, nest_of
 from ...tir.renew import renew_bound_vars
 from ...tir.stmt import Block, BlockRealize, Precondition, PrimFunc, SeqStmt, Stmt
-from .kernel_calls import KernelCall, dims_of, kernel_call
+from .kernel_calls import KernelCall, KernelCalls, dims_of
 
 
 @dataclass
 class MergedKernel:
     """The parts of the PrimFunc while they are put together."""
 
-    mod: IRModule
+    calls: KernelCalls
     buffers: dict[Var, Buffer | tuple[Buffer, ...]] = field(
         default_factory=dict[Var, "Buffer | tuple[Buffer, ...]"]
     )
@@ -49,7 +49,7 @@ class MergedKernel:
         value = binding.value
         held = self.held(value)
         if held is None:
-            call = kernel_call(value, self.mod)
+            call = self.calls.of(value)
             held = None if call is None else self.call(call)
         if held is None:
             return False
@@ -110,9 +110,9 @@ class MergedKernel:
             self.preconditions.append(item)
 
 
-def merged_kernel(function: Function, mod: IRModule) -> PrimFunc | None:
+def merged_kernel(function: Function, calls: KernelCalls) -> PrimFunc | None:
     """The PrimFunc that a function of kernels is; None if it is more than that."""
-    parts = MergedKernel(mod)
+    parts = MergedKernel(calls)
     params, sizes = _parameters(function, parts)
     body = function.body
     if params is None or not isinstance(body, SeqExpr):
