@@ -135,6 +135,26 @@ def test_what_is_left_alone(check, name):
         check(FuseTIR(), module(MAIN, text, ADD, SQUARE))
 
 
+def test_a_function_with_two_results():
+    pair = ' -> R.Tuple(R.Tensor(("n", 4), "float16"), R.Tensor(("n", 4), "float16")):'
+    one = ' -> R.Tensor(("n", 4), "float16"):'
+    text = (
+        PRIMITIVE.replace(one, pair)
+        .replace("            lv =", "            both =")
+        .replace("(lv,)", "(both,)")
+    )
+    text = text.replace("R.output(gv)", "R.output(both, gv)").replace("return gv", "return (gv, both)")
+    before = module(MAIN.replace(one, pair), text, ADD, SQUARE)
+    after = FuseTIR()(before)
+    relax.analysis.assert_well_formed(after)
+    assert kernels(after) == ["fused"]
+    x, y = np.arange(8, dtype="float16").reshape(2, 4), np.ones(4, "float16")
+    for mod in (before, after):
+        gv, both = relax.interpret(mod, "main", x, y)
+        assert (gv.numpy() == (x + y) ** 2).all()
+        assert (both.numpy() == x + y).all()
+
+
 def test_functions_that_are_values_are_left_alone(check):
     closure = """
     @R.function
