@@ -87,7 +87,9 @@ def test_two_convolutions_of_symbolic_height_and_width(keeps):
             return b
 
     after = keeps(Mod, *[(data(1, 2, h, w), data(2, 2, 3, 3)) for h, w in [(1, 1), (5, 8)]], exact=False)
-    assert kernels(after) == ["fused_conv2d_relu", "fused_conv2d1_relu"]
+    first, second = kernels(after)
+    assert first == "fused_conv2d_relu"
+    assert second.startswith("fused_conv2d1_relu")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32", "int8"])
