@@ -37,7 +37,7 @@ class MergedKernel:
     buffers: dict[Var, Buffer | tuple[Buffer, ...]] = field(
         default_factory=dict[Var, "Buffer | tuple[Buffer, ...]"]
     )
-    """What the variables of the function hold."""
+    """The buffers that the variables of the function hold."""
     allocated: list[Buffer] = field(default_factory=list[Buffer])
     statements: list[Stmt] = field(default_factory=list[Stmt])
     preconditions: list[Precondition] = field(default_factory=list[Precondition])
