@@ -92,15 +92,16 @@ def machine(executable: relax.Executable) -> Callable[..., Any]:
     return relax.VirtualMachine(executable, [relax.cpu(0), relax.cpu(1)])["main"]
 
 
-def _machine(mod: IRModule, mode: str) -> Callable[..., Any]:
+def _machine(mod: IRModule, mode: str, pipeline: str = "default") -> Callable[..., Any]:
     with harness.quiet(), PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
-        return machine(relax.build(mod, "llvm", exec_mode=mode))
+        return machine(relax.build(mod, "llvm", pipeline=pipeline, exec_mode=mode))
 
 
 MODES: dict[str, Callable[[IRModule], Callable[..., Any]]] = {
     "bytecode": lambda mod: _machine(mod, "bytecode"),
+    "fused": lambda mod: _machine(mod, "bytecode", "fused"),
 }
-"""The execution modes: for each, how a module's main is made callable."""
+"""The execution modes: for each, how a module's main is made callable. In the last, kernels are fused."""
 
 
 def _attempt(kind: str, action: Callable[[], Any]) -> Any:
@@ -156,6 +157,9 @@ GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
         "LambdaLift",
         "LegalizeOps",
         "RewriteDataflowReshape",
+        "AnnotateTIROpPattern",
+        "FuseOps",
+        "FuseTIR",
         "RealizeVDevice",
         "CheckReuse",
     )
@@ -166,6 +170,9 @@ LOWERING: dict[str, Callable[[], Pass]] = {
     name: getattr(transform, name)
     for name in (
         "LegalizeOps",
+        "AnnotateTIROpPattern",
+        "FuseOps",
+        "FuseTIR",
         "ToNonDataflow",
         "RemovePurityChecking",
         "CallTIRRewrite",

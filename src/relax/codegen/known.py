@@ -17,6 +17,7 @@ FUNCTION_ATTRIBUTES: Final[Mapping[str, str]] = {
     "tir.noalias": "the memory of a parameter that is written does not overlap that of another parameter",
     "tir.is_host_func": "shape arithmetic of a Relax function: no name in messages, and overflow is an error",
     "tir.is_scheduled": "the loops are as they shall be: schedule rules leave the function alone",
+    "op_pattern": "kind of the kernel for fusion, see relax.tir.op_pattern; code does not depend on it",
     PARALLEL_BODY: "iterations of a parallel loop of the function of this name; called by T.parallel_for only",
 }
 

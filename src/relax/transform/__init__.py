@@ -34,6 +34,7 @@ from .decorators import (
 )
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .fold_constant import FoldConstant
+from .fusion import AnnotateTIROpPattern, FuseOps, FuseTIR
 from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
 from .normalize import Normalize
@@ -47,6 +48,7 @@ from .vm_builtin_lower import VMBuiltinLower
 from .vm_shape_lower import VMShapeLower
 
 __all__ = [
+    "AnnotateTIROpPattern",
     "BindParams",
     "BindSymbolicVars",
     "Bisection",
@@ -61,6 +63,8 @@ __all__ = [
     "FoldConstant",
     "FuncPass",
     "FunctionPass",
+    "FuseOps",
+    "FuseTIR",
     "LambdaLift",
     "LegalizeOps",
     "ModulePass",

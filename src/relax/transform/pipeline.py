@@ -13,6 +13,7 @@ from .check_reuse import CheckReuse
 from .dead_code_elimination import DeadCodeElimination
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .fold_constant import FoldConstant
+from .fusion import AnnotateTIROpPattern, FuseOps, FuseTIR
 from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
 from .normalize import Normalize
@@ -52,6 +53,16 @@ LOWER: tuple[Step, ...] = (
 )
 """From operators to calls of kernels and functions."""
 
+FUSE: tuple[Step, ...] = (
+    Step(AnnotateTIROpPattern, "kernels say what they can be fused with, while all of them are at hand"),
+    Step(
+        FuseOps,
+        "kernels that read each other's results are grouped, while dataflow blocks still say who sees what",
+    ),
+    Step(FuseTIR, "a group becomes one kernel, whose intermediate results need no tensors"),
+)
+"""After LegalizeOps: several kernels become one. Only the pipeline "fused" has these steps so far."""
+
 MACHINE: tuple[Step, ...] = (
     Step(VMBuiltinLower, "what operators are left become builtins of the machine"),
     Step(VMShapeLower, "shapes become values: matched at entry, computed in the shape heap"),
@@ -77,6 +88,7 @@ _PIPELINES: dict[str, Callable[..., Pass]] = {
     "graph": lambda: as_pass(GRAPH, "graph"),
     # TVM's name for the optimisations a program goes through before it is handed to build.
     "zero": lambda: as_pass((*GRAPH, LOWER[0]), "zero"),
+    "fused": lambda: as_pass((*GRAPH, LOWER[0], *FUSE, *LOWER[1:], *MACHINE), "fused"),
     "lower": lambda: as_pass(LOWER, "lower"),
 }
 

@@ -1,0 +1,236 @@
+"""Inline nests of a kernel into those that read them, so that what they wrote needs no memory.
+
+Before   B = T.alloc_buffer((n,))                    After   for i in range(n):
+         for i in range(n):                                      with T.block("C"):
+             with T.block("B"): B[v] = A[v] + 1.0                    C[v] = T.exp(A[v] + 1.0)
+         for i in range(n):
+             with T.block("C"): C[v] = T.exp(B[v])
+
+A nest is inlined if
+
+* it stores each element of an allocated buffer once, from expressions without effects (`relax.tir.nests`);
+* the buffer is read by later nests only, at indices that do not depend on data (an index out of range is an error,
+  which must not get lost);
+* nothing in between writes what the nest reads;
+* no work is repeated: it is read by one spatial nest or one reduction, once for each element. A nest that does no more
+  than move or convert elements is inlined into all its spatial readers.
+
+An operand that is read several times at the same place is computed once, in a Let. A product is not inlined where a
+reduction adds it up: code generation may fuse products into such sums, and the product of another operator is
+rounded first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..ir import structural_equal
+from ..prim import Call, Cast, Let, Mul, PrimExpr, Select, Var, const, free_vars, is_const
+from .buffer import Buffer, BufferLoad
+from .functor import StmtExprMutator, post_order_visit, substitute
+from .nests import Nest, buffers_used, loads_in, nest_of, root_of, same_size
+from .regions import complete_block
+from .renew import renew_bound_vars
+from .stmt import Block, BlockRealize, BufferStore, PrimFunc, SeqStmt, Stmt
+
+
+def inline_blocks(func: PrimFunc) -> PrimFunc:
+    """Inline what may be; see the module's docstring. The function itself if nothing is."""
+    allocated, statements = root_of(func)
+    if not allocated:
+        return func
+    current, kept = list(statements), list(allocated)
+    for position in reversed(range(len(statements))):
+        nest = nest_of(current[position])
+        if nest is None or nest.is_reduction or nest.stores[0].buffer not in kept:
+            continue
+        inlined = _inlined(nest, current[position + 1 :])
+        if inlined is not None:
+            current[position:] = inlined
+            kept.remove(nest.stores[0].buffer)
+    if len(kept) == len(allocated):
+        return func
+    assert isinstance(func.body, BlockRealize)
+    body = current[0] if len(current) == 1 else SeqStmt(tuple(current))
+    root = func.body.block.replace(body=body, alloc_buffers=tuple(kept))
+    return func.replace(body=func.body.replace(block=root))
+
+
+def _inlined(producer: Nest, later: Sequence[Stmt]) -> list[Stmt] | None:
+    """The statements behind a nest, with it inlined; None if it must stay."""
+    store = producer.stores[0]
+    sources = buffers_used(producer.stmt)[0]
+    consumers: list[Nest] = []
+    changed = False
+    for stmt in later:
+        reads, writes = buffers_used(stmt)
+        changed = changed or bool(writes & sources)
+        if store.buffer.data not in reads | writes:
+            continue
+        nest = nest_of(stmt)
+        if nest is None or changed or store.buffer.data in writes or not _may_read(nest, store.buffer):
+            return None
+        consumers.append(nest)
+    if not consumers or not _is_worth_it(producer, consumers):
+        return None
+    replaced = {id(nest.stmt): _rewritten(nest, producer) for nest in consumers}
+    return [replaced.get(id(stmt), stmt) for stmt in later]
+
+
+def _may_read(nest: Nest, buffer: Buffer) -> bool:
+    """True if the buffer is read in the value of the one store of a block, where no data tells."""
+    if len(nest.stores) != 1 or not isinstance(nest.block.body, BufferStore):
+        return False
+    outside = (*nest.block.body.indices, *([] if nest.block.init is None else [nest.block.init]))
+    if any(load.buffer is buffer for part in outside for load in loads_in(part)):
+        return False
+    loads = loads_in(nest.block.body.value)
+    computed = _let_variables(nest.block.body.value)
+    return not any(
+        loads_in(index) or not computed.isdisjoint(free_vars(index))
+        for load in loads
+        if load.buffer is buffer
+        for index in load.indices
+    )
+
+
+def _let_variables(value: PrimExpr) -> set[Var]:
+    """The variables that an expression binds."""
+    found: set[Var] = set()
+
+    def visit(node: object) -> None:
+        if isinstance(node, Let):
+            found.add(node.var)
+
+    post_order_visit(value, visit)
+    return found
+
+
+# -------------------------------------------------------------------------------- is it worth it?
+
+
+def _is_worth_it(producer: Nest, consumers: Sequence[Nest]) -> bool:
+    buffer, value = producer.stores[0].buffer, producer.stores[0].value
+    if _only_moves(value) and not any(nest.is_reduction for nest in consumers):
+        return True
+    if len(consumers) > 1:
+        return False
+    consumer = consumers[0]
+    if consumer.is_reduction and isinstance(value, Mul):
+        return False
+    places = _places(consumer, buffer)
+    if len(places) != 1 or not _reads_each_once(consumer, places[0]):
+        return False
+    return len(_loads_of(consumer, buffer)) == 1 or _is_always_read(consumer, places[0])
+
+
+def _only_moves(value: PrimExpr) -> bool:
+    """True for a value that is a constant, an element, a converted element, or one of several of these."""
+    match value:
+        case BufferLoad() | Var():
+            return True
+        case Cast(_, operand):
+            return _only_moves(operand)
+        case Select(_, a, b):
+            return _only_moves(a) and _only_moves(b)
+        case Call(_, _, (_, a, b)) if value.intrinsic == "if_then_else":
+            return _only_moves(a) and _only_moves(b)
+        case _:
+            return is_const(value)
+
+
+def _loads_of(nest: Nest, buffer: Buffer) -> list[BufferLoad]:
+    return [load for load in nest.loads() if load.buffer is buffer]
+
+
+def _places(nest: Nest, buffer: Buffer) -> list[BufferLoad]:
+    """The loads of a buffer at different indices."""
+    places: list[BufferLoad] = []
+    for load in _loads_of(nest, buffer):
+        if not any(_same_indices(load, other) for other in places):
+            places.append(load)
+    return places
+
+
+def _same_indices(a: BufferLoad, b: BufferLoad) -> bool:
+    return all(x is y or structural_equal(x, y) for x, y in zip(a.indices, b.indices, strict=True))
+
+
+def _reads_each_once(nest: Nest, load: BufferLoad) -> bool:
+    """True if no two iterations of a block read the same element, as far as the variables in the indices tell."""
+    varying = {v.var for v in nest.block.iter_vars if v.dom is None or not is_const(v.dom.extent, 1)}
+    analyzer = nest.analyzer()
+    indices = [analyzer.simplify(index) for index in load.indices]
+    if nest.is_reduction and not all(isinstance(i, Var) or is_const(i) for i in indices):
+        return False
+    return varying <= {var for index in indices for var in free_vars(index)}
+
+
+def _is_always_read(nest: Nest, load: BufferLoad) -> bool:
+    """True if a load may stand in front of the whole value of a block's store: it is in range in every iteration."""
+    extents = {v.var: v.dom.extent for v in nest.block.iter_vars if v.dom is not None}
+    return all(
+        is_const(index, 0)
+        if not isinstance(index, Var)
+        else index in extents and same_size(extents[index], size)
+        for index, size in zip(load.indices, load.buffer.shape, strict=True)
+    )
+
+
+# ---------------------------------------------------------------------------------------- rewriting
+
+
+def _rewritten(consumer: Nest, producer: Nest) -> Stmt:
+    """The consumer with the producer's value in the place of what it reads."""
+    buffer = producer.stores[0].buffer
+    store = consumer.stores[0]
+    places = _places(consumer, buffer)
+    shared = (
+        len(places) == 1
+        and len(_loads_of(consumer, buffer)) > 1
+        and not _only_moves(producer.stores[0].value)
+    )
+    if shared:
+        var = Var(buffer.name, buffer.dtype)
+        value = _Loads(buffer, lambda _: var).visit(store.value)
+        value = Let(var, _value_at(producer, places[0]), value)
+    else:
+        value = _Loads(buffer, lambda load: _value_at(producer, load)).visit(store.value)
+    block = complete_block(consumer.block.replace(body=store.replace(value=value), reads=(), writes=()))
+    return _Blocks(consumer.block, block).visit(consumer.stmt)
+
+
+def _value_at(producer: Nest, load: BufferLoad) -> PrimExpr:
+    """The value that the producer stores where the load reads; variables bound in it are new."""
+    store = producer.stores[0]
+    values: dict[Var, PrimExpr] = {v: const(0, v.dtype) for v in producer.variables}
+    for index, at in zip(store.indices, load.indices, strict=True):
+        if isinstance(index, Var):
+            values[index] = at.astype(index.dtype)
+    return renew_bound_vars(substitute(store.value, values))
+
+
+class _Loads(StmtExprMutator):
+    """Replaces the loads of one buffer."""
+
+    def __init__(self, buffer: Buffer, replacement: Callable[[BufferLoad], PrimExpr]) -> None:
+        super().__init__()
+        self.buffer = buffer
+        self.replacement = replacement
+
+    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
+        return self.replacement(node) if node.buffer is self.buffer else self.visit_children(node)
+
+
+class _Blocks(StmtExprMutator):
+    """Puts one block in the place of another."""
+
+    def __init__(self, old: Block, new: Block) -> None:
+        super().__init__()
+        self.old, self.new = old, new
+
+    def visit_Block(self, node: Block) -> Block:
+        return self.new if node is self.old else self.visit_children(node)
+
+
+__all__ = ["inline_blocks"]

@@ -1,0 +1,227 @@
+"""Loop nests as formulas make them: perfect loops around one block that stores one element in each iteration.
+
+    for i, k in T.grid(n, m):                       spatial: no init, no reduction; every element is stored once
+        with T.block("sum"):
+            v_i, v_k = T.axis.remap("SR", [i, k])   loops and block variables are the same, from 0 on
+            with T.init(): C[v_i] = 0.0
+            C[v_i] = C[v_i] + A[v_i, v_k]           one store (a reduction of several values has some)
+
+Fusion reads kernels as sequences of such nests; what is none of them is opaque.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir import walk
+from ..prim import Analyzer, PrimExpr, Var, is_const
+from ..prim.expr import INT64, cast
+from ..prim.traits import has_effects
+from .buffer import Buffer, BufferLoad, BufferRegion, IterVar
+from .functor import post_order_visit
+from .stmt import (
+    Block,
+    BlockRealize,
+    BufferStore,
+    DeclBuffer,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    MatchBufferRegion,
+    PrimFunc,
+    SeqStmt,
+    Stmt,
+)
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A statement of a kernel's root that is a nest; see the module's docstring."""
+
+    stmt: Stmt
+    block: Block
+    stores: tuple[BufferStore, ...]
+    """The stores of the block's body, those of its init aside."""
+
+    @property
+    def is_reduction(self) -> bool:
+        """True if the block combines values along some of its variables."""
+        return self.block.init is not None or any(v.iter_type == "reduce" for v in self.block.iter_vars)
+
+    @property
+    def variables(self) -> tuple[Var, ...]:
+        """The variables of the block."""
+        return tuple(v.var for v in self.block.iter_vars)
+
+    def analyzer(self) -> Analyzer:
+        """A prover that knows the domains of the block's variables."""
+        analyzer = Analyzer()
+        for iter_var in self.block.iter_vars:
+            if iter_var.dom is not None:
+                analyzer.bind(iter_var.var, iter_var.dom)
+        return analyzer
+
+    def loads(self) -> list[BufferLoad]:
+        """The loads in the block's body, those of what it stores to aside; equal objects once."""
+        own = {store.buffer for store in self.stores}
+        return [load for load in loads_in(self.block.body) if load.buffer not in own]
+
+
+def root_of(func: PrimFunc) -> tuple[tuple[Buffer, ...], tuple[Stmt, ...]]:
+    """The buffers that the root of a kernel allocates, and its statements, in order."""
+    match func.body:
+        case BlockRealize((), predicate, block) if is_const(predicate, 1) and _is_plain(block):
+            allocated, body = block.alloc_buffers, block.body
+        case body:
+            allocated = ()
+    return allocated, body.seq if isinstance(body, SeqStmt) else (body,)
+
+
+def _is_plain(block: Block) -> bool:
+    return not block.match_buffers and not block.annotations and block.init is None
+
+
+def nest_of(stmt: Stmt) -> Nest | None:
+    """A statement as a nest; None if it is anything else."""
+    loops: dict[Var, PrimExpr] = {}
+    body = stmt
+    while isinstance(body, For):
+        plain = body.kind is ForKind.SERIAL and not body.annotations and is_const(body.min, 0)
+        if not plain or body.loop_var in loops:
+            return None
+        loops[body.loop_var] = body.extent
+        body = body.body
+    if not isinstance(body, BlockRealize) or not is_const(body.predicate, 1):
+        return None
+    block = body.block
+    if block.alloc_buffers or block.match_buffers or not _is_trivial(body, loops):
+        return None
+    stores = _stores(block.body)
+    if not stores or not _is_pure(block):
+        return None
+    if any(v.iter_type not in ("spatial", "reduce") for v in block.iter_vars):
+        return None
+    nest = Nest(stmt, block, stores)
+    if nest.is_reduction:
+        return nest if block.init is not None and _stores(block.init) else None
+    return nest if len(stores) == 1 and isinstance(block.body, BufferStore) and _covers(nest) else None
+
+
+def _is_trivial(realize: BlockRealize, loops: dict[Var, PrimExpr]) -> bool:
+    """True if each block variable is a loop variable of its own, over the same range, or a constant 0."""
+    free = dict(loops)
+    for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        dom = iter_var.dom
+        if dom is None or not is_const(dom.min, 0):
+            return False
+        extent = free.pop(value, None) if isinstance(value, Var) else None
+        if extent is None:
+            if not is_const(value, 0) or not is_const(dom.extent, 1):
+                return False
+        elif not same_size(extent, dom.extent):
+            return False
+    return all(is_const(extent, 1) for extent in free.values())
+
+
+def same_size(a: PrimExpr, b: PrimExpr) -> bool:
+    """True if two sizes are proved to be equal."""
+    return a is b or Analyzer().can_prove_equal(cast(INT64, a), cast(INT64, b))
+
+
+def _stores(stmt: Stmt) -> tuple[BufferStore, ...]:
+    """The stores of a block's body; none if there is more to it than bindings and conditions around stores."""
+    match stmt:
+        case BufferStore():
+            return (stmt,)
+        case SeqStmt(seq):
+            parts = [_stores(part) for part in seq]
+            return tuple(store for part in parts for store in part) if all(parts) else ()
+        case LetStmt(_, _, body) | IfThenElse(_, body, None):
+            return _stores(body)
+        case _:
+            return ()
+
+
+def _is_pure(block: Block) -> bool:
+    """True if no expression of a block has effects, or uses memory but by loads."""
+    pure = True
+
+    def visit(node: object) -> None:
+        nonlocal pure
+        if isinstance(node, PrimExpr):
+            pure = pure and not has_effects(node) and not node.dtype.is_handle and node.dtype.lanes == 1
+
+    for stmt in (block.body,) if block.init is None else (block.init, block.body):
+        post_order_visit(stmt, lambda node: None if isinstance(node, Buffer) else visit(node))
+    return pure
+
+
+def _covers(nest: Nest) -> bool:
+    """True if the one store of a block reaches every element of its buffer once, and reads none of them."""
+    store = nest.stores[0]
+    extents: dict[Var, IterVar] = {v.var: v for v in nest.block.iter_vars}
+    for index, size in zip(store.indices, store.buffer.shape, strict=True):
+        iter_var = extents.pop(index, None) if isinstance(index, Var) else None
+        if iter_var is None:
+            if not is_const(index, 0) or not is_const(size, 1):
+                return False
+        elif iter_var.dom is None or not same_size(iter_var.dom.extent, size):
+            return False
+    rest_is_single = all(v.dom is not None and is_const(v.dom.extent, 1) for v in extents.values())
+    return rest_is_single and all(load.buffer is not store.buffer for load in loads_in(store))
+
+
+def loads_in(stmt: Stmt | PrimExpr) -> list[BufferLoad]:
+    """The loads below a node, each object once."""
+    found: list[BufferLoad] = []
+
+    def visit(node: object) -> None:
+        if isinstance(node, BufferLoad):
+            found.append(node)
+
+    post_order_visit(stmt, visit)
+    return found
+
+
+def buffers_used(stmt: Stmt) -> tuple[frozenset[Var], frozenset[Var]]:
+    """The data pointers of buffers that a statement may read, and of those it may write.
+
+    A pointer that stands by itself may be used for either.
+    """
+    reads: set[Var] = set()
+    writes: set[Var] = set()
+
+    def visit(node: object) -> bool:
+        match node:
+            case BufferLoad(buffer):
+                reads.add(buffer.data)
+            case BufferStore(buffer):
+                writes.add(buffer.data)
+            case BufferRegion():
+                return False
+            case DeclBuffer(buffer):  # another view
+                reads.add(buffer.data)
+                writes.add(buffer.data)
+            case MatchBufferRegion(_, source):
+                reads.add(source.buffer.data)
+                writes.add(source.buffer.data)
+            case Var() if node.dtype.is_handle:
+                reads.add(node)
+                writes.add(node)
+            case _:
+                pass
+        return not isinstance(node, Buffer)
+
+    walk(stmt, visit)
+    return frozenset(reads), frozenset(writes)
+
+
+def is_compact(buffer: Buffer) -> bool:
+    """True if a buffer is row-major from its pointer on, in ordinary memory."""
+    offset = buffer.elem_offset
+    plain_offset = offset is None or is_const(offset, 0)
+    return not buffer.strides and plain_offset and buffer.scope == "global"
+
+
+__all__ = ["Nest", "buffers_used", "is_compact", "loads_in", "nest_of", "root_of", "same_size"]

@@ -1,0 +1,282 @@
+"""Group kernels that are better one kernel: each group becomes a function of its own, which FuseTIR makes a kernel of.
+
+Before   with R.dataflow():                                      After   with R.dataflow():
+             lv = R.call_tir(cls.add, (x, y), …)                             gv = cls.fused_add_relu(x, y)
+             gv = R.call_tir(cls.relu, (lv,), …)                             R.output(gv)
+             R.output(gv)
+                                                                 @R.function(private=True)
+                                                                 def fused_add_relu(x, y):
+                                                                     R.func_attr({"Primitive": 1})
+                                                                     with R.dataflow(): … as before
+
+The kinds of kernels are those that AnnotateTIROpPattern writes; a kernel without one is left alone. Groups are made by
+post-dominators (`relax.transform.fusion.groups`): chains and diamonds of elementwise, broadcasting and injective
+kernels, with a reduction at the end perhaps; and reductions and contractions with the elementwise kernels behind them.
+A kernel with several outputs counts with the projections that take them out of its tuple. Constants become parameters.
+
+Dataflow blocks in branches and local functions are fused too. A size that only an output's struct info mentions is a
+dependency: the function gets it as R.Shape.
+
+Left alone are
+
+* calls that are not proved to fit their kernel (`relax.transform.fusion.kernel_calls`), calls in place, and calls of
+  anything but PrimFuncs;
+* kernels on two sides of a call that may write to a tensor, and on different virtual devices;
+* results that the block gives away, but as the last of a group.
+
+`fuse_opt_level`: 0 fuses nothing; -1 takes the level of the PassContext. The context's config entry
+`relax.FuseOps.max_depth` bounds the number of kernels in a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, cast
+
+from ...analysis.effects import effects_of
+from ...analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
+from ...derive.substitution import Substitution
+from ...expr import (
+    Binding,
+    BindingBlock,
+    Call,
+    Constant,
+    DataflowBlock,
+    DataflowVar,
+    Function,
+    SeqExpr,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from ...info.mapping import bound_in
+from ...ir import IRModule, RelaxExpr
+from ...ir.transform import PassContext
+from ...op import is_call_of
+from ...op.intrinsics import CallTIR
+from ...prim import PrimExpr, SizeVar
+from ...prim import Var as ShapeVar
+from ...rewrite import Rewriter, bindings_in
+from ...struct_info import ShapeStructInfo
+from ...tir.nests import same_size
+from ...tir.op_pattern import OpPatternKind
+from ..decorators import module_pass
+from ..uses import Uses, uses_of
+from .annotate_tir_op_pattern import OP_PATTERN
+from .groups import FusionNode, fusion_groups
+from .kernel_calls import KernelCall, KernelCalls, dims_of
+
+PRIMITIVE: Final = "Primitive"
+MAX_DEPTH: Final = "relax.FuseOps.max_depth"
+LONGEST_NAME: Final = 60
+
+
+@module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED, PURITY_TRUSTED})
+def FuseOps(mod: IRModule, fuse_opt_level: int = -1) -> IRModule:
+    """Group kernels into functions; see the module's docstring."""
+    context = PassContext.current()
+    level = context.opt_level if fuse_opt_level == -1 else fuse_opt_level
+    return mod if level == 0 else _Fuser(mod, int(context.config.get(MAX_DEPTH, 256))).module()
+
+
+class _Fuser(Rewriter):
+    """Puts a call in the place of each group."""
+
+    def __init__(self, mod: IRModule, max_depth: int) -> None:
+        super().__init__(mod)
+        self.max_depth = max_depth
+        self.kernels = KernelCalls(mod)
+        self.groups: dict[Var, list[VarBinding]] = {}
+        """The groups of the blocks around, by the variable of the last member."""
+        self.inner: set[Var] = set()
+        """The variables of the other members."""
+
+    def concerns(self, function: Function) -> bool:
+        return not function.attrs.get(PRIMITIVE) and any(
+            isinstance(b.value, Call) and is_call_of(b.value, CallTIR) for b in bindings_in(function)
+        )
+
+    def block(self, block: BindingBlock) -> BindingBlock:
+        if isinstance(block, DataflowBlock):
+            for group in groups_of(block, self.kernels, self.max_depth):
+                self.groups[group[-1].var] = group
+                self.inner.update(binding.var for binding in group[:-1])
+        return super().block(block)
+
+    def var_binding(self, binding: VarBinding) -> None:
+        if binding.var in self.inner:
+            return
+        group = self.groups.get(binding.var)
+        if group is None:
+            super().var_binding(binding)
+            return
+        function, arguments, sizes = grouped_function(group)
+        callee = self.builder.add_func(function, _name(group))
+        operands = [self.rewrite(argument) for argument in arguments]
+        if sizes:
+            operands.append(self.rewrite(ShapeExpr(sizes)))
+        call = Call(callee, tuple(operands), span=binding.value.span)
+        self.bind(binding, self.builder.normalize(call))
+
+
+# --------------------------------------------------------------------------------------- the graph
+
+
+def groups_of(block: DataflowBlock, calls: KernelCalls, max_depth: int) -> list[list[VarBinding]]:
+    """The groups of bindings to fuse in a block, each in order."""
+    bindings = block.bindings
+    numbers = {binding.var: number for number, binding in enumerate(bindings)}
+    kernels = [_fusable(binding, calls) for binding in bindings]
+    nodes: list[FusionNode] = []
+    writes = 0
+    for number, (binding, kernel) in enumerate(zip(bindings, kernels, strict=True)):
+        source = _projected(binding, numbers, nodes)
+        kind = OpPatternKind.OPAQUE
+        if kernel is not None:
+            kind = OpPatternKind(kernel.func.attrs[OP_PATTERN])
+        elif source is not None:
+            kind = OpPatternKind.ELEMWISE
+        if isinstance(binding.value, Call) and effects_of(binding.value, calls.mod).may_change:
+            writes += 1
+        place = nodes[source].place if source is not None else (writes, _devices(kernel))
+        nodes.append(FusionNode(kind, [], not isinstance(binding.var, DataflowVar), place))
+        for var in _used(binding):
+            if var in numbers and numbers[var] < number:
+                nodes[numbers[var]].consumers.append((number, _edge(var, kernel, kind)))
+    groups = fusion_groups(nodes, max_depth)
+    chosen = [group for group in groups if sum(kernels[i] is not None for i in group) > 1]
+    return [[b for b in map(bindings.__getitem__, group) if isinstance(b, VarBinding)] for group in chosen]
+
+
+def _fusable(binding: Binding, calls: KernelCalls) -> KernelCall | None:
+    kernel = calls.of(binding.value) if isinstance(binding, VarBinding) else None
+    if kernel is None or kernel.func.attrs.get(OP_PATTERN, OpPatternKind.OPAQUE) >= OpPatternKind.TUPLE:
+        return None
+    simple = all(isinstance(value, Var | Constant) for _, value in kernel.inputs)
+    sizes = _sizes_in([binding])
+    return kernel if simple and all(v.nonnegative and v.dtype == "int64" for v in sizes) else None
+
+
+def _sizes_in(bindings: Iterable[Binding]) -> list[ShapeVar]:
+    """The shape variables that members use, those in the signatures of the kernels aside."""
+    uses = Uses()
+    for binding in bindings:
+        uses.add_definition(binding.var)
+        match binding.value:
+            case Call(_, (_, *args), _, infos):
+                for item in (*args, *infos):
+                    uses.add(item)
+            case value:
+                uses.add(value)
+    return list(uses.shape_variables)
+
+
+def _projected(binding: Binding, numbers: dict[Var, int], nodes: Sequence[FusionNode]) -> int | None:
+    """The number of the kernel whose output a binding takes out of the tuple; None if it does not."""
+    match binding:
+        case VarBinding(_, TupleGetItem(Var() as source)) if source in numbers:
+            number = numbers[source]
+            return number if nodes[number].kind < OpPatternKind.TUPLE else None
+        case _:
+            return None
+
+
+def _devices(kernel: KernelCall | None) -> tuple[object, ...]:
+    infos = () if kernel is None else kernel.outputs
+    return tuple({id(info.vdevice): None for _, info in infos})
+
+
+def _used(binding: Binding) -> list[Var]:
+    uses = uses_of(binding)
+    uses.add_definition(binding.var)
+    return [var for var in uses.variables if var is not binding.var]
+
+
+def _edge(var: Var, kernel: KernelCall | None, kind: OpPatternKind) -> OpPatternKind:
+    """The kind of operand that a variable is: elementwise if it has the shape of an output."""
+    if kernel is None or kind > OpPatternKind.BROADCAST:
+        return kind
+    dims = dims_of(var.struct_info_)
+    for _, info in kernel.outputs if dims is not None else ():
+        other = dims_of(info) or ()
+        if dims is not None and len(dims) == len(other) and all(map(same_size, dims, other)):
+            return OpPatternKind.ELEMWISE
+    return OpPatternKind.BROADCAST
+
+
+# ------------------------------------------------------------------------------------- the function
+
+
+def grouped_function(
+    group: Sequence[VarBinding],
+) -> tuple[Function, list[RelaxExpr], tuple[PrimExpr, ...]]:
+    """The function that a group becomes, with the arguments of its call, and the sizes to pass as the last one."""
+    bound = {binding.var for binding in group}
+    operands = [
+        leaf for b in group for leaf in _operands(b.value) if not (isinstance(leaf, Var) and leaf in bound)
+    ]
+    arguments = list(dict.fromkeys(operands))
+    told = bound_in(*(argument.struct_info for argument in arguments))
+    sizes = tuple(v for v in _sizes_in(group) if v not in told)
+    renamed: dict[ShapeVar, PrimExpr] = {v: SizeVar(v.name, v.dtype) for v in (*told, *sizes)}
+    rewrite = Substitution({}, renamed)
+    params: list[Var] = []
+    for number, argument in enumerate(arguments):
+        name = argument.name_hint if isinstance(argument, Var) else f"param_{number}"
+        param = Var(name, rewrite.info(argument.struct_info), span=argument.span)
+        params.append(param)
+        if isinstance(argument, Var):
+            rewrite.variables[argument] = param
+    constants: dict[RelaxExpr, Var] = {
+        a: p for a, p in zip(arguments, params, strict=True) if isinstance(a, Constant)
+    }
+    bindings: list[Binding] = []
+    for binding in group:
+        value = cast(RelaxExpr, rewrite.node(_with_operands(binding.value, constants)))
+        info = rewrite.info(binding.var.struct_info)
+        kind = Var if binding is group[-1] else DataflowVar
+        var = kind(binding.var.name_hint, info, span=binding.span)
+        rewrite.variables[binding.var] = var
+        bindings.append(VarBinding(var, value, span=binding.span))
+    result = bindings[-1].var
+    if sizes:
+        values = [renamed[v] for v in sizes]
+        params.append(Var("sizes", ShapeStructInfo(values)))
+    body = SeqExpr([DataflowBlock(bindings)], result)
+    function = Function(params, body, result.struct_info, True, {PRIMITIVE: 1})
+    return function, list(arguments), sizes
+
+
+def _operands(value: RelaxExpr) -> tuple[RelaxExpr, ...]:
+    """The variables and constants that a member reads."""
+    match value:
+        case TupleGetItem(source):
+            return (source,)
+        case Call(_, (_, Tuple(fields), *_)):
+            return tuple(field for field in fields if isinstance(field, Var | Constant))
+        case _:
+            return ()
+
+
+def _with_operands(value: RelaxExpr, constants: dict[RelaxExpr, Var]) -> RelaxExpr:
+    """A member with parameters in the place of constants."""
+    match value:
+        case Call(_, (callee, Tuple(fields) as args, *rest)) if constants:
+            new = Tuple(tuple(constants.get(field, field) for field in fields), span=args.span)
+            return value.replace(args=(callee, new, *rest))
+        case _:
+            return value
+
+
+def _name(group: Sequence[VarBinding]) -> str:
+    """fused_ and the names of the kernels, as many as fit."""
+    name = "fused"
+    for binding in group:
+        match binding.value:
+            case Call(_, (callee, *_)) if len(name) < LONGEST_NAME:
+                name += f"_{getattr(callee, 'name_hint', '')}"
+            case _:
+                pass
+    return name

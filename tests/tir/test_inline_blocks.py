@@ -1,0 +1,161 @@
+"""inline_blocks: nests go into those that read them, where no work is repeated and no error is lost."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relax
+from relax import te, tir, topi
+from relax.ir import assert_structural_equal
+from relax.tir.inline_blocks import inline_blocks
+
+HEADER = "from relax.script import ir as I, tir as T\n\n@I.ir_module\nclass Module:\n    @T.prim_func\n"
+
+
+def parse(text):
+    """A function from its text, which is indented as in a module."""
+    return relax.script.from_source(HEADER + text, allow_extern=["f"])["main"]
+
+
+def blocks(func):
+    names = []
+    tir.stmt_functor.post_order_visit(
+        func.body, lambda node: names.append(node.name_hint) if isinstance(node, tir.Block) else None
+    )
+    return [name for name in names if name != "root"]
+
+
+def same(before, after, *shapes, dtype="float32", out=-1):
+    """Both functions write the same, bit for bit."""
+    values = [np.random.default_rng(i).normal(size=shape).astype(dtype) for i, shape in enumerate(shapes)]
+    copies = [value.copy() for value in values]
+    tir.interpret(before, *values)
+    tir.interpret(after, *copies)
+    assert values[out].tobytes() == copies[out].tobytes()
+
+
+CHAIN = """
+    def main(a: T.handle, c: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, 4), "float32")
+        C = T.match_buffer(c, (4, n), "float32")
+        B = T.alloc_buffer((n, 4), "float32")
+        for i, j in T.grid(n, T.int64(4)):
+            with T.block("B"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                B[v_i, v_j] = T.exp(A[v_i, v_j])
+        for i, j in T.grid(T.int64(4), n):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                C[v_i, v_j] = B[v_j, v_i] + T.float32(1)
+"""
+
+INLINED = """
+    def main(a: T.handle, c: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, 4), "float32")
+        C = T.match_buffer(c, (4, n), "float32")
+        for i, j in T.grid(T.int64(4), n):
+            with T.block("C"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                C[v_i, v_j] = T.exp(A[v_j, v_i]) + T.float32(1)
+"""
+
+
+def test_a_chain():
+    before = parse(CHAIN)
+    after = inline_blocks(before)
+    assert_structural_equal(after, parse(INLINED))
+    assert inline_blocks(after) is after
+    for n in (0, 1, 3):
+        same(before, after, (n, 4), (4, n))
+
+
+def test_what_is_read_twice_is_computed_once():
+    before = parse(CHAIN.replace("B[v_j, v_i] + T.float32(1)", "B[v_j, v_i] * B[v_j, v_i]"))
+    after = inline_blocks(before)
+    assert blocks(after) == ["C"]
+    assert after.script().count("T.exp(") == 1
+    same(before, after, (3, 4), (4, 3))
+
+
+STAYS = {
+    "read at two places": ("B[v_j, v_i] + T.float32(1)", "B[v_j, v_i] + B[v_j, 0]"),
+    "read many times": ("B[v_j, v_i] + T.float32(1)", "B[v_j, 0] + T.float32(1)"),
+    "read where data tells": ("B[v_j, v_i] + T.float32(1)", "B[v_j, T.Cast('int64', A[v_j, v_i])]"),
+    "a predicate": (
+        "                B[v_i, v_j] =",
+        "                T.where(j < 3)\n                B[v_i, v_j] =",
+    ),
+    "half of it": ("for i, j in T.grid(n, T.int64(4))", "for i, j in T.grid(n, T.int64(2))"),
+    "a view": (
+        "                C[v_i, v_j] = B[v_j, v_i]",
+        "                D = T.match_buffer(B[v_j, v_i], ())\n                C[v_i, v_j] = D[()]",
+    ),
+    "effects": ("T.exp(A[v_i, v_j])", 'T.call_extern("float32", "f", A[v_i, v_j])'),
+}
+
+
+@pytest.mark.parametrize("name", STAYS)
+def test_what_stays(name):
+    old, new = STAYS[name]
+    assert old in CHAIN
+    func = parse(CHAIN.replace(old, new))
+    assert inline_blocks(func) is func
+
+
+def test_what_is_overwritten_in_between_stays():
+    text = CHAIN.replace(
+        "        for i, j in T.grid(T.int64(4), n):",
+        """        for i in range(n):
+            with T.block("A"):
+                v_i = T.axis.spatial(n, i)
+                A[v_i, 0] = T.float32(0)
+        for i, j in T.grid(T.int64(4), n):""",
+    )
+    func = parse(text)
+    assert inline_blocks(func) is func
+
+
+X, Y, W = (
+    te.placeholder(shape, "float32", name) for name, shape in [("X", (3, 4)), ("Y", (3, 4)), ("W", (4, 5))]
+)
+
+FORMULAS = {
+    # name: (inputs, output, the blocks that stay)
+    "copies go into all readers": (
+        [X],
+        (lambda t: topi.add(t, topi.multiply(t, topi.add(t, t))))(topi.transpose(X)),
+        ["T_add_1"],
+    ),
+    "a sum of converted elements": ([X], topi.sum(topi.exp(X), axis=1), ["sum"]),
+    "a sum of products": ([X, Y], topi.sum(topi.multiply(X, Y), axis=1), ["T_multiply", "sum"]),
+    "an operand of a product is not repeated": (
+        [X, W],
+        topi.matmul(topi.exp(X), W),
+        ["T_exp", "matmul"],
+    ),
+    "what follows a reduction": (
+        [X, W],
+        topi.exp(topi.negative(topi.matmul(X, W))),
+        ["matmul", "T_exp"],
+    ),
+    "padding": ([X], topi.nn.pad(topi.exp(X), (1, 1), (1, 1)), ["PadInput"]),
+    "both parts of a concatenation": (
+        [X, Y],
+        topi.concatenate([topi.exp(X), topi.negative(Y)], axis=0),
+        ["T_concat"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_formulas(name):
+    inputs, output, expected = FORMULAS[name]
+    before = te.create_prim_func([*inputs, output])
+    after = inline_blocks(before)
+    assert blocks(after) == expected
+    assert inline_blocks(after) is after
+    shapes = [[int(size.value) for size in tensor.shape] for tensor in (*inputs, output)]
+    same(before, after, *shapes)

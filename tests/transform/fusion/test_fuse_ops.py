@@ -1,0 +1,308 @@
+"""FuseOps: kernels are grouped by post-dominators."""
+
+from __future__ import annotations
+
+import pytest
+
+import relax
+from relax.analysis import assert_well_formed
+from relax.script import ir as I
+from relax.script import relax as R
+from relax.script import tir as T
+from relax.tir.op_pattern import OpPatternKind as Kind
+from relax.transform import FuseOps, PassContext, VerifyInstrument
+from relax.transform.fusion.groups import FusionNode, fusion_groups, post_dominators
+
+from .conftest import legalized
+
+
+def grouped(mod, **options):
+    """The groups of a program, by the names of their functions and the calls that stay."""
+    with PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
+        before = legalized(mod)
+        after = FuseOps(**options)(before)
+        assert FuseOps(**options)(after) is after
+    called = []
+
+    def visit(node):
+        if isinstance(node, relax.Call):
+            first = node.op if isinstance(node.op, relax.GlobalVar) else node.args[0]
+            if isinstance(first, relax.GlobalVar):
+                called.append(first.name_hint)
+
+    relax.ir.walk(after["main"], visit)
+    return called
+
+
+KERNELS = """
+    @T.prim_func(private=True)
+    def add(a: T.handle, B: T.Buffer((4,), "float32"), c: T.handle):
+        T.func_attr({"op_pattern": 0})
+        n = T.int64()
+        A = T.match_buffer(a, (n, 4), "float32")
+        C = T.match_buffer(c, (n, 4), "float32")
+        for i, j in T.grid(n, T.int64(4)):
+            with T.block("add"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                C[v_i, v_j] = A[v_i, v_j] + B[v_j]
+
+    @T.prim_func(private=True)
+    def relu(a: T.handle, b: T.handle):
+        T.func_attr({"op_pattern": 0})
+        n = T.int64()
+        m = T.int64()
+        A = T.match_buffer(a, (n, m), "float32")
+        B = T.match_buffer(b, (n, m), "float32")
+        for i, j in T.grid(n, m):
+            with T.block("relu"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                B[v_i, v_j] = T.max(A[v_i, v_j], T.float32(0))
+"""
+
+BEFORE = """
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor((4,), "float32")) -> R.Tensor(("n", 4), "float32"):
+        n = T.int64()
+        with R.dataflow():
+            lv = R.call_tir(cls.add, (x, y), R.Tensor((n, 4), "float32"))
+            gv = R.call_tir(cls.relu, (lv,), R.Tensor((n, 4), "float32"))
+            R.output(gv)
+        return gv
+"""
+
+GROUPED = """
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor((4,), "float32")) -> R.Tensor(("n", 4), "float32"):
+        with R.dataflow():
+            gv = cls.fused_add_relu(x, y)
+            R.output(gv)
+        return gv
+"""
+
+FUNCTION = """
+    @R.function(private=True)
+    def fused_add_relu(
+        x: R.Tensor(("n", 4), "float32"), y: R.Tensor((4,), "float32")
+    ) -> R.Tensor(("n", 4), "float32"):
+        R.func_attr({"Primitive": 1})
+        n = T.int64()
+        with R.dataflow():
+            lv = R.call_tir(cls.add, (x, y), R.Tensor((n, 4), "float32"))
+            gv = R.call_tir(cls.relu, (lv,), R.Tensor((n, 4), "float32"))
+            R.output(gv)
+        return gv
+"""
+
+
+def module(*functions):
+    """A module from the text of its functions."""
+    imports = "from relax.script import ir as I, relax as R, tir as T\n\n"
+    return relax.script.from_source(imports + "@I.ir_module\nclass Module:" + "".join(functions))
+
+
+def test_a_chain_becomes_a_function(check):
+    before = module(BEFORE, KERNELS)
+    check(FuseOps(), before, module(GROUPED, KERNELS, FUNCTION))
+    check(FuseOps(fuse_opt_level=0), before)
+    with PassContext(opt_level=0):
+        assert FuseOps()(before) is before
+    with PassContext(config={"relax.FuseOps.max_depth": 1}):
+        assert FuseOps()(before) is before
+
+
+def test_a_size_that_no_tensor_tells_is_passed():
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor((4,), "float32"), s: R.Shape(["n"])):
+            n = T.int64()
+            with R.dataflow():
+                a = R.exp(R.broadcast_to(x, R.shape([n, 4])))
+                R.output(a)
+            return a
+
+    after = FuseOps()(legalized(Mod))
+    fused = after["fused_broadcast_to_exp"]
+    assert str(fused.params[-1].struct_info) == "R.Shape([n])"
+    assert str(after["main"].body.blocks[0].bindings[0].value.args[-1]) == "R.shape([n])"
+
+
+def test_what_a_diamond_and_a_residual_become():
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, 4), "float32")):
+            with R.dataflow():
+                a = R.exp(x)
+                b = R.negative(a)
+                c = R.sqrt(a)
+                d = R.add(b, c)
+                e = R.add(R.nn.relu(R.matmul(d, w)), d)
+                f = R.sum(e, axis=[1])
+                g = R.sin(f)
+                R.output(g)
+            return g
+
+    assert grouped(Mod) == ["fused_exp_negative_sqrt_add", "fused_matmul_relu_add", "fused_sum_sin"]
+
+
+def test_outputs_are_the_last_of_a_group():
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32")):
+            with R.dataflow():
+                a = R.exp(R.negative(x))
+                b = R.sqrt(R.abs(a))
+                t = (a, b)
+                R.output(t, b)
+            return (t, b)
+
+    assert grouped(Mod) == ["fused_negative_exp", "fused_abs_sqrt"]
+
+
+def test_reductions_do_not_join_each_other():
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor(("n", 4), "float32")):
+            with R.dataflow():
+                a = R.sum(R.exp(x), axis=[1])
+                b = R.max(a, axis=[0])
+                c = R.subtract(x, R.sum(x, axis=[1], keepdims=True))
+                R.output(b, c)
+            return (b, c)
+
+    assert grouped(Mod) == ["fused_exp_sum", "max", "sum1", "subtract"]
+
+
+def test_equal_groups_are_one_function():
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("m",), "float32")):
+            with R.dataflow():
+                a = R.exp(R.negative(x))
+                b = R.exp(R.negative(y))
+                R.output(a, b)
+            return (a, b)
+
+    assert grouped(Mod) == ["fused_negative_exp", "fused_negative_exp"]
+
+
+def test_nothing_is_fused_over_a_write():
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            with R.dataflow():
+                z = R.call_tir(Mod.double, (x,), R.Tensor((4,), "float32"))
+                a = R.call_tir(Mod.double, (z,), R.Tensor((4,), "float32"))
+                b = R.call_tir_inplace(
+                    Mod.clear, (z,), inplace_indices=[0], out_sinfo=R.Tensor((4,), "float32")
+                )
+                c = R.call_tir(Mod.add, (a, b), R.Tensor((4,), "float32"))
+                R.output(c)
+            return c
+
+        @T.prim_func(private=True)
+        def double(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+            for i in range(4):
+                with T.block("B"):
+                    v = T.axis.spatial(4, i)
+                    B[v] = A[v] * T.float32(2)
+
+        @T.prim_func(private=True)
+        def clear(A: T.Buffer((4,), "float32")):
+            for i in range(4):
+                with T.block("A"):
+                    v = T.axis.spatial(4, i)
+                    A[v] = T.float32(0)
+
+        @T.prim_func(private=True)
+        def add(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+            for i in range(4):
+                with T.block("C"):
+                    v = T.axis.spatial(4, i)
+                    C[v] = A[v] + B[v]
+
+    assert grouped(Mod) == ["double", "double", "clear", "add"]
+
+
+def test_calls_that_may_not_fit_are_left_alone():
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("m",), "float32")):
+            n = T.int64()
+            with R.dataflow():
+                a = R.call_tir(Mod.add, (x, y), R.Tensor((n,), "float32"))
+                b = R.call_tir(Mod.add, (a, x), R.Tensor((n,), "float32"))
+                c = R.call_tir(Mod.add, (b, b), R.Tensor((n,), "float32"))
+                R.output(c)
+            return c
+
+        @T.prim_func(private=True)
+        def add(a: T.handle, b: T.handle, c: T.handle):
+            n = T.int64()
+            A = T.match_buffer(a, (n,), "float32")
+            B = T.match_buffer(b, (n,), "float32")
+            C = T.match_buffer(c, (n,), "float32")
+            for i in range(n):
+                with T.block("C"):
+                    v = T.axis.spatial(n, i)
+                    C[v] = A[v] + B[v]
+
+    assert grouped(Mod) == ["add", "fused_add_add"]  # whether n is m is checked where the first is called
+
+
+# ------------------------------------------------------------------------------------------ groups
+
+
+def graph(kinds, edges, external=()):
+    nodes = [FusionNode(kind, [], i in external) for i, kind in enumerate(kinds)]
+    for source, target in edges:
+        nodes[source].consumers.append((target, kinds[target]))
+    return nodes
+
+
+E, B, J, R3, C4, O = (
+    Kind.ELEMWISE,
+    Kind.BROADCAST,
+    Kind.INJECTIVE,
+    Kind.COMM_REDUCE,
+    Kind.OUT_ELEMWISE_FUSABLE,
+    Kind.OPAQUE,
+)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "edges", "expected"),
+    [
+        ([E, E, E, E], [(0, 1), (0, 2), (1, 3), (2, 3)], [[0, 1, 2, 3]]),
+        ([E, O, E], [(0, 1), (0, 2), (1, 2)], []),
+        ([C4, E, C4, E], [(0, 1), (1, 3), (2, 3)], [[0, 1, 3]]),
+        ([J, J, E], [(0, 1), (1, 2)], [[0, 1, 2]]),
+        ([J, R3], [(0, 1)], []),
+        ([B, R3, E], [(0, 1), (1, 2)], [[0, 1, 2]]),
+        ([E, C4], [(0, 1)], []),
+        ([R3, B], [(0, 1)], []),
+        ([E, E], [], []),
+    ],
+)
+def test_groups(kinds, edges, expected):
+    nodes = graph(kinds, edges)
+    assert sorted(fusion_groups(nodes, 256)) == expected
+
+
+def test_post_dominators():
+    nodes = graph([E, E, E, E, E], [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)], external=[4])
+    assert [node.parent for node in post_dominators(nodes)] == [3, 3, 3, 4, None]
+    nodes = graph([E, E, E], [(0, 1), (0, 2)])
+    assert [node.parent for node in post_dominators(nodes)] == [None, None, None]
+
+
+def test_places_keep_nodes_apart():
+    nodes = graph([E, E], [(0, 1)])
+    nodes[1].place = 1
+    assert fusion_groups(nodes, 256) == []
