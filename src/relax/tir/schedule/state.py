@@ -319,7 +319,9 @@ def _placed_below(stmt: Stmt) -> Iterator[Placed]:
         stack.extend(reversed(parts_of(node)))
 
 
-def _index(stmt: Stmt, parent: Key | None, function: str, places: dict[Key, StatePlace]) -> dict[Key, StatePlace]:
+def _index(
+    stmt: Stmt, parent: Key | None, function: str, places: dict[Key, StatePlace]
+) -> dict[Key, StatePlace]:
     """The places of loops and blocks in a new statement; what `places` already has is not entered."""
     result: dict[Key, StatePlace] = {}
     stack: list[tuple[Stmt, Key | None]] = [(stmt, parent)]

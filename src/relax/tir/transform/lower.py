@@ -14,6 +14,7 @@ from ...ir import IRModule
 from ...ir.transform import Pass, Sequential, Step
 from ...target import Target
 from ..stmt import PrimFunc
+from .compact_buffer_allocation import CompactBufferAllocation
 from .convert_blocks_to_opaque import ConvertBlocksToOpaque
 from .interchange_reduction import InterchangeReduction
 from .lower_init_block import LowerInitBlock
@@ -35,6 +36,9 @@ FUNCTION_STEPS: tuple[Step, ...] = (
     Step(ConvertBlocksToOpaque, "block variables become what they stand for"),
     Step(LowerOpaqueBlock, "blocks become branches and allocations"),
     Step(PlanAndUpdateBufferAllocationLocation, "buffers live no longer than they are used"),
+    Step(
+        CompactBufferAllocation, "a buffer has the size of what is used while it lives: a tile, not a matrix"
+    ),
     Step(Simplify, "the bounds of loops decide conditions: the next steps see fewer of them"),
     Step(InterchangeReduction, "innermost loops run along memory before vectors are looked for"),
     Step(VectorizeLoop, "vectorised loops become operations on vectors, while loops still have their kinds"),
