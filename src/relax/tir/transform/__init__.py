@@ -27,6 +27,7 @@ from .remove_assume import RemoveAssume
 from .remove_no_op import RemoveNoOp
 from .renormalize_split_pattern import RenormalizeSplitPattern
 from .simplify import Simplify
+from .sink_allocations import SinkAllocations
 from .storage_rewrite import StorageRewrite
 from .unroll_loop import UnrollLoop
 from .vectorize_loop import NOT_VECTORIZED, VectorizeLoop
@@ -65,6 +66,7 @@ __all__ = [
     "RemoveNoOp",
     "RenormalizeSplitPattern",
     "Simplify",
+    "SinkAllocations",
     "StorageRewrite",
     "UnrollLoop",
     "VectorizeLoop",

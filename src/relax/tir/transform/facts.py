@@ -83,8 +83,13 @@ def without_likely(expr: PrimExpr) -> PrimExpr:
 
 
 def loop_facts(var: Var, low: PrimExpr, extent: PrimExpr) -> list[PrimExpr]:
-    """The conditions that hold in the body of a loop; none of them overflows where the loop runs."""
+    """The conditions that hold in the body of a loop; none of them overflows where the loop runs.
+
+    None of a loop whose bounds have another dtype than its variable: code generation refuses it.
+    """
     facts: list[PrimExpr] = []
+    if not var.dtype == low.dtype == extent.dtype:
+        return facts
     if not isinstance(extent, IntImm):
         facts.append(GE(extent, const(1, extent.dtype)))
     facts.append(GE(var, low))

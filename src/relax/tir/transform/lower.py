@@ -24,6 +24,7 @@ from .lower_preconditions import LowerPreconditions
 from .outline_parallel_loops import OutlineParallelLoops
 from .plan_buffer_allocation import PlanAndUpdateBufferAllocationLocation
 from .simplify import Simplify
+from .sink_allocations import SinkAllocations
 from .unroll_loop import UnrollLoop
 from .vectorize_loop import VectorizeLoop
 
@@ -31,6 +32,10 @@ T = TypeVar("T", IRModule, PrimFunc)
 
 FUNCTION_STEPS: tuple[Step, ...] = (
     Step(LowerPreconditions, "what a call must fulfil is checked before anything is written"),
+    Step(
+        SinkAllocations,
+        "what an iteration fills before it reads it is its own, while blocks say what they read",
+    ),
     Step(LowerInitBlock, "reductions start in front of their loops, while blocks still name their variables"),
     Step(LowerMatchBuffer, "views of regions become index arithmetic, which later steps simplify"),
     Step(ConvertBlocksToOpaque, "block variables become what they stand for"),

@@ -1,0 +1,93 @@
+"""Allocate a buffer inside of loops each iteration of which fills it before it reads it.
+
+    with T.block("root"):                             with T.block("root"):
+        t = T.alloc_buffer((64,))                         for i in range(16):
+        for i in range(16):                                   with T.allocate((64,)) as t:
+            for j in range(4):                                    for j in range(4):
+                with T.block("t"):                                    with T.block("t"):
+                    t[i * 4 + j] = A[i * 4 + j] * 2.0    gives              t[i * 4 + j] = A[i * 4 + j] * 2.0
+            for j in range(4):                                    for j in range(4):
+                with T.block("B"):                                    with T.block("B"):
+                    B[i * 4 + j] = t[i * 4 + j]                            B[i * 4 + j] = t[i * 4 + j]
+
+`CompactBufferAllocation` can then make it as small as what one iteration uses: a tile that stays in registers.
+
+Declines unless every block that uses the buffer is in the loop, and each block that reads it is proved to read, in
+each iteration, what another block has written in that iteration. That is known of blocks only: functions that are
+lowered stay as they are.
+"""
+
+from __future__ import annotations
+
+from ...ir import IRModule
+from ..buffer import Buffer
+from ..functor import post_order_visit
+from ..schedule.cover import covers, shared_loops, sums_up_over
+from ..schedule.rv import BlockRV
+from ..schedule.scope import BlockScope, accesses, scope_of
+from ..schedule.state import ScheduleState
+from ..stmt import AllocBuffer, Block, BlockRealize, For, ForKind, PrimFunc
+from .passes import prim_func_pass
+
+_NAME = "main"
+
+
+def sink_allocations(func: PrimFunc) -> PrimFunc:
+    """The function with buffers allocated in the loops that fill them anew in each iteration."""
+    if not any(block.alloc_buffers for block in _blocks(func)):
+        return func
+    state = ScheduleState(IRModule({_NAME: func}))
+    changed = False
+    for name in [item.block.name_hint for item in state.blocks(_NAME)]:
+        around = BlockRV(_NAME, name)
+        for buffer in state.block(around).alloc_buffers:
+            loop = _loop_of_its_own(state, scope_of(state.block(around)), buffer)
+            if loop is not None:
+                changed = True
+                state.replace(loop, loop.replace(body=AllocBuffer(buffer, loop.body)), _NAME)
+                realize = state.realize(around)
+                kept = tuple(item for item in realize.block.alloc_buffers if item is not buffer)
+                block = realize.block.replace(alloc_buffers=kept)
+                state.replace(realize, realize.replace(block=block), _NAME)
+    return state.func(_NAME) if changed else func
+
+
+def _blocks(func: PrimFunc) -> list[Block]:
+    blocks: list[Block] = []
+    post_order_visit(func.body, lambda node: blocks.append(node) if isinstance(node, Block) else None)
+    return blocks
+
+
+def _loop_of_its_own(state: ScheduleState, scope: BlockScope, buffer: Buffer) -> For | None:
+    """The innermost loop each iteration of which can have the buffer for itself; None if there is none."""
+    writers, readers = scope.writers.get(buffer, []), scope.readers.get(buffer, [])
+    users = [*writers, *readers]
+    shared = scope.by_pointer.get(buffer.data, set()) != {buffer}
+    if not writers or buffer in scope.loose or shared or any(accesses(u.block).opaque for u in users):
+        return None
+    nests = [state.loops(state.block_rv(user, _NAME)) for user in users]
+    depth = min(shared_loops(nests[0], nest) for nest in nests)
+    loops = nests[0][:depth]
+    while loops and (loops[-1].kind is ForKind.VECTORIZED or _is_summed_over(writers, loops)):
+        loops = loops[:-1]
+    if not loops or not all(_is_filled(state, writers, reader, buffer) for reader in readers):
+        return None
+    return loops[-1]
+
+
+def _is_summed_over(writers: list[BlockRealize], loops: list[For]) -> bool:
+    variables = {loop.loop_var for loop in loops}
+    return any(sums_up_over(writer, variables) for writer in writers)
+
+
+def _is_filled(
+    state: ScheduleState, writers: list[BlockRealize], reader: BlockRealize, buffer: Buffer
+) -> bool:
+    """True if another block writes all that a block reads, in the iterations of the loops that both are in."""
+    return any(writer is not reader and covers(state, _NAME, writer, reader, buffer) for writer in writers)
+
+
+SinkAllocations = prim_func_pass(sink_allocations, "SinkAllocations")
+"""Pass: buffers are allocated in the loops that fill them anew in each iteration."""
+
+__all__ = ["SinkAllocations", "sink_allocations"]
