@@ -311,6 +311,16 @@ class Module:
                 row = T.match_buffer(D[vi, 0:8], (8,))
                 for j in T.unroll(8):
                     C[vi, j] = row[j] + T.float32(1)
+        E = T.alloc_buffer((n, 8))
+        for i in range(n):
+            for j in range(8):
+                with T.block("double"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    E[vi, vj] = C[vi, vj] * T.float32(2)
+            for j in range(8):
+                with T.block("half"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = E[vi, vj] * T.float32(0.5)
 
     @T.prim_func
     def other(A: T.Buffer((8, 4), "float32")):
