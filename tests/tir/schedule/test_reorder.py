@@ -276,3 +276,38 @@ def test_variables_of_a_block(parse, check, refuse):
     for order in ((0, 1), (0, 1, 1), (0, 1, 3)):
         text = refuse(parse(MATMUL), permuted(*order))
         assert "new_order must have each of the numbers from 0 to 2 once" in text
+
+
+FUSED = """
+@T.prim_func
+def main(A: T.Buffer((4, 6), "float32"), C: T.Buffer((4,), "float32")):
+    for f in range(24):
+        with T.block("C"):
+            vj = T.axis.spatial(4, f // 6)
+            vk = T.axis.reduce(6, f % 6)
+            with T.init():
+                C[vj] = T.float32(0)
+            C[vj] = C[vj] + A[vj, vk]
+"""
+
+
+def split_by(*factors):
+    return lambda sch: sch.split(sch.get_loops(sch.get_block("C"))[0], list(factors))
+
+
+def interchange(sch):
+    sch.reorder(*reversed(sch.get_loops(sch.get_block("C"))))
+
+
+@pytest.mark.parametrize("factors", [(3, 8), (6, 4)])
+def test_a_sum_begins_with_its_first_term(parse, refuse, factors):
+    text = refuse(parse(FUSED), split_by(*factors), interchange)
+    assert "is bound to data-parallel and to reduction variables of block C" in text
+
+
+def test_digits_of_a_fused_loop_may_change_places(parse, check):
+    def steps(sch):
+        split_by(4, 6)(sch)
+        interchange(sch)
+
+    check(parse(FUSED), steps)

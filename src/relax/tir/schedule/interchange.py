@@ -89,6 +89,15 @@ def _require_own_order(nest: Nest, child: BlockRealize, order: Sequence[For], sc
         raise ScheduleError(KIND, f"block {name} is neither complete nor a reduction block: {problem}", child)
     _require_one_start(nest, child)
     reduced = reduction_loops(child, nest.chain)
+    mixed = _mixed_loops(nest, child) if child.block.init is not None else []
+    if mixed and not _keep_order([*mixed, *reduced], nest.chain, order):
+        raise ScheduleError(
+            ORDER,
+            f"loop {mixed[0].loop_var.name} is bound to data-parallel and to reduction variables of block {name}, so "
+            "that in another order a sum might not begin with its first term",
+            child,
+            hint="split the loop where the parts of its variables meet, or decompose the reduction first",
+        )
     if not _keep_order(reduced, nest.chain, order) and not is_order_free_update(child.block):
         names = ", ".join(loop.loop_var.name for loop in reduced)
         raise ScheduleError(
@@ -150,6 +159,15 @@ def reduction_loops(child: BlockRealize, chain: Sequence[For]) -> list[For]:
         if iter_var.iter_type != "spatial":
             used.update(free_vars(value))
     return [loop for loop in chain if loop.loop_var in used]
+
+
+def _mixed_loops(nest: Nest, child: BlockRealize) -> list[For]:
+    """The loops of a chain that data-parallel and reduction variables of a block are both bound to."""
+    analyzer = nest.analyzer_of(child)
+    used: dict[bool, set[Var]] = {True: set(), False: set()}
+    for iter_var, value in zip(child.block.iter_vars, child.iter_values, strict=True):
+        used[iter_var.iter_type == "spatial"].update(free_vars(analyzer.simplify(value)))
+    return [loop for loop in nest.chain if loop.loop_var in used[True] & used[False]]
 
 
 def is_order_free_update(block: Block) -> bool:
