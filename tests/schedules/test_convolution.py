@@ -38,13 +38,16 @@ def test_known_sizes(same, case):
     same(convolution(*case), Convolution(), shapes(*case))
 
 
-@pytest.mark.parametrize("case", [(4, 8, (3, 3), 1, 1), (16, 20, (1, 1), 1, 0), (3, 5, (2, 3), 2, 1)])
-def test_unknown_images(same, case):
-    ci, co, kernel, stride, pad = case
+def test_unknown_images_in_windows_of_one_element(same):
     n, h, w = (te.var(name, "int64") for name in "nhw")
-    func = convolution(n, ci, co, h, w, kernel, stride, pad)
     sizes = [(2, 6, 9), (1, 9, 33), (0, 5, 5), (1, 3, 70)]
-    same(func, Convolution(), *(shapes(n, ci, co, h, w, kernel, stride, pad) for n, h, w in sizes))
+    func = convolution(n, 16, 20, h, w, (1, 1))
+    same(func, Convolution(), *(shapes(n, 16, 20, h, w, (1, 1)) for n, h, w in sizes))
+
+
+def test_unknown_batches(same):
+    func = convolution(te.var("n", "int64"), 4, 8, 9, 9, (3, 3), 1, 1)
+    same(func, Convolution(), *(shapes(n, 4, 8, 9, 9, (3, 3), 1, 1) for n in (0, 1, 3)))
 
 
 def test_windows_of_one_element_are_not_copied_one_by_one(target):
@@ -66,5 +69,6 @@ def test_others_are_left_alone(target):
     depthwise = convolution(1, 32, 32, 16, 16, (3, 3), groups=32)
     x, k = te.placeholder((1, 16, 16, 8), "float32", "X"), te.placeholder((3, 3, 8, 8), "float32", "K")
     pixels_first = te.create_prim_func([x, k, topi.nn.conv(x, k, 1, 1, 1, 1, "NHWC", "HWIO")])
-    for func in (grouped, depthwise, pixels_first):
+    unknown = convolution(1, 32, 32, te.var("h", "int64"), 16, (3, 3), 1, 1)
+    for func in (grouped, depthwise, pixels_first, unknown):
         assert schedule(func, target, [Convolution()]) is func

@@ -88,7 +88,7 @@ def test_the_first_rule_that_fits_is_taken(target):
     few, many = (schedule(product(m, 512, 512), target, RULES).script() for m in (2, 64))
     assert "panel" not in few
     assert "panel = T.allocate((512, 64))" in many
-    assert 'acc = T.allocate((6, 64), scope="local")' in many
+    assert 'acc = T.allocate((4, 64), scope="local")' in many
 
 
 @pytest.mark.parametrize(

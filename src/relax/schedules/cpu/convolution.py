@@ -8,8 +8,9 @@
 The matrix of windows never exists: each panel of 64 pixels is gathered as the product packs it (see `product`), in runs
 along the last dimension. Where a window is one element (1×1, stride 1), the data is that matrix already.
 
-Refused: grouped and depthwise convolutions, weights whose dimensions are not the output channel and then those that are
-summed over, results in which pixels are not the last dimensions, and what `product` refuses.
+Refused: images of unknown size unless a window is one element, grouped and depthwise convolutions, weights whose
+dimensions are not the output channel and then those that are summed over, results in which pixels are not the last
+dimensions, and what `product` refuses.
 """
 
 from __future__ import annotations
@@ -95,8 +96,13 @@ def windows_of(block: Block) -> Windows | None:
     for weight, data in ((a, b), (b, a)):
         found = _windows(block, store, weight, data)
         if found is not None:
-            return found
+            return found if _is_worth_compiling(found) else None
     return None
+
+
+def _is_worth_compiling(windows: Windows) -> bool:
+    """False for windows of images of unknown size: proving that they are inside takes longer than all the rest."""
+    return all(isinstance(size_of(v), IntImm) for v in windows.pixels) or _is_pointwise(windows)
 
 
 def _windows(block: Block, store: BufferStore, weight: BufferLoad, data: BufferLoad) -> Windows | None:

@@ -9,7 +9,7 @@
                                                      C[row + p, jo * 64 + :] = acc[p, :]
 
 The tile has as many rows and columns as there are registers for (6 × 4 vectors with 32 of them). Rows are dealt out
-evenly where their number is known, 13 as 5 + 4 + 4; else those that are left are done three at a time. The
+evenly where their number is known, 13 as 5 + 4 + 4; else the last row stands for those that the last tile lacks. The
 last panel is padded with zeros, and its results go through memory. With few rows, copying costs more than it brings:
 the panels are read where they are. Register-blocked outer products over packed panels are those of K. Goto and
 R. van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, 2008, without cache blocking of k: a panel of 64
@@ -168,26 +168,22 @@ class _Writer:
     # ------------------------------------------------------------------ rows
 
     def row_blocks(self, panel: _Panel) -> Stmt:
-        """The loop over blocks of rows: of equal height if their number is known, else whole tiles and a rest."""
+        """The loop over blocks of rows, the last row standing for those that the last block lacks."""
         most = self.tile.rows
         blocks = simplify(ceildiv(self.rows, most))
-        if isinstance(self.rows, IntImm) and isinstance(blocks, IntImm):
-            return self._equal_blocks(panel, self.rows.value, blocks.value)
+        if isinstance(self.rows, IntImm):
+            return self._equal_blocks(panel, self.rows.value)
 
-        def rows_of(io: Var) -> Stmt:
-            first = simplify(io * most)
-            height = minimum(const(most, "int64"), self.rows - first)
-            whole = self.tile_of(panel, lambda p: first + p, most)
+        last = self.rows - 1
+        return loop(
+            "io", blocks, lambda io: self.tile_of(panel, lambda p: minimum(io * most + p, last), most)
+        )
 
-            def by_height(h: Var) -> Stmt:
-                return IfThenElse(h.equal(most), whole, self._last_rows(panel, first, h))
-
-            return let("height", height, by_height)
-
-        return loop("io", blocks, rows_of)
-
-    def _equal_blocks(self, panel: _Panel, rows: int, blocks: int) -> Stmt:
-        """Blocks of which the first are one row higher than the others."""
+    def _equal_blocks(self, panel: _Panel, rows: int) -> Stmt:
+        """Blocks of one height if there is one that divides the rows; else the first ones are one row higher."""
+        most = self.tile.rows
+        exact = next((h for h in range(most, most // 2, -1) if rows % h == 0), 0)
+        blocks = rows // exact if exact else -(-rows // most)
         if not blocks:
             return block([])
         height, higher = divmod(rows, blocks)
@@ -197,20 +193,10 @@ class _Writer:
             loop(
                 "io",
                 blocks - higher,
-                lambda io: self.tile_of(panel, lambda p: io * height + split + p, height),
+                lambda io: self.tile_of(panel, lambda p: simplify(io * height + split) + p, height),
             ),
         ]
         return block(parts if higher else parts[1:])
-
-    def _last_rows(self, panel: _Panel, first: PrimExpr, height: Var) -> Stmt:
-        """The rows that are left, in tiles of half the height; the last row stands for those that are missing."""
-        half = self.tile.rows // 2
-        last = self.rows - 1
-
-        def tile(to: Var) -> Stmt:
-            return self.tile_of(panel, lambda p: minimum(first + to * half + p, last), half)
-
-        return loop("to", ceildiv(height, half), tile)
 
     # ------------------------------------------------------------------ the register tile
 
