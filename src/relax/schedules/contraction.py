@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ..prim import Add, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
+from ..prim import Add, IntImm, Mul, PrimExpr, Var, const, is_const, mark_nonnegative, simplify
 from ..tir import (
     Block,
     BlockRealize,
@@ -194,23 +194,35 @@ def _ends_in_column(a: BufferLoad, b: BufferLoad, store: BufferStore) -> bool:
     )
 
 
-def with_merged_rows(product: Contraction) -> tuple[Contraction, tuple[Buffer, ...]]:
-    """The product with one variable for its rows, over views of its buffers, which the body must declare.
+Views = tuple[tuple[Buffer, ...], "tuple[tuple[Var, PrimExpr], ...]"]
+"""Views of buffers that a body must declare, inside of lets of the sizes that have names."""
+
+
+def with_merged_rows(product: Contraction) -> tuple[Contraction, Views]:
+    """The product with one variable for its rows, over views of its buffers.
+
+    The number of rows gets a name if it is a product: proofs about rows need not look at its factors.
 
     Rows merge where their variables index neighbouring dimensions, in the same order, of the result and of the left
     operand, so that rows that follow each other in one do in the other. Otherwise the product comes back as it is.
     """
     rows = product.rows
     if len(rows) < 2:
-        return product, ()
+        return product, ((), ())
     places = [_places(load.indices, rows) for load in (product.lhs, product.out)]
     if any(place is None for place in places):
-        return product, ()
+        return product, ((), ())
     extent: PrimExpr = const(1, "int64")
     for row in rows:
         assert row.dom is not None
         extent = extent * row.dom.extent.astype("int64")
-    merged = IterVar(Range.from_min_extent(const(0, "int64"), simplify(extent)), Var("row", "int64"))
+    extent = simplify(extent)
+    names: tuple[tuple[Var, PrimExpr], ...] = ()
+    if not isinstance(extent, (IntImm, Var)):
+        count = Var("rows", "int64")
+        mark_nonnegative(count)
+        names, extent = ((count, extent),), count
+    merged = IterVar(Range.from_min_extent(const(0, "int64"), extent), Var("row", "int64"))
     views: dict[Buffer, Buffer] = {}
     left = _merged(product.lhs.buffer, product.lhs.indices, places[0], len(rows), merged, views)
     out = _merged(product.out.buffer, product.out.indices, places[1], len(rows), merged, views)
@@ -220,7 +232,7 @@ def with_merged_rows(product: Contraction) -> tuple[Contraction, tuple[Buffer, .
         out=product.out.replace(buffer=out[0], indices=out[1]),
         rows=(merged,),
     )
-    return changed, tuple(views.values())
+    return changed, (tuple(views.values()), names)
 
 
 def _places(indices: tuple[PrimExpr, ...], rows: tuple[IterVar, ...]) -> int | None:

@@ -6,7 +6,18 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from ...prim import FloatImm, IntImm, PrimExpr, Var, const, substitute
-from ...tir import Block, Buffer, BufferLoad, BufferStore, DeclBuffer, ForKind, IfThenElse, IterVar, Stmt
+from ...tir import (
+    Block,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    DeclBuffer,
+    ForKind,
+    IfThenElse,
+    IterVar,
+    LetStmt,
+    Stmt,
+)
 from ..build import int64, loop
 from ..contraction import Contraction, Nest, contraction_of, with_merged_rows
 
@@ -83,7 +94,7 @@ class Operands:
     """A product, of which the last variable of the rows is the row; the others are loops around, as the batch's are."""
 
     def __init__(self, product: Contraction) -> None:
-        self.product, self._views = with_merged_rows(product)
+        self.product, (self._views, self._names) = with_merged_rows(product)
         product = self.product
         self.out: Buffer = product.out.buffer
         self.columns, self.depth = size_of(product.columns[0]), size_of(product.depth)
@@ -96,6 +107,8 @@ class Operands:
         result = self._batch((*self.product.batch, *self._outer), {}, body)
         for view in reversed(self._views):
             result = DeclBuffer(view, result)
+        for name, value in reversed(self._names):
+            result = LetStmt(name, value, result)
         return result
 
     def _batch(
