@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...prim import GE, LE, IntImm, Let, PrimExpr, Var, const, match_dtypes, simplify
+from ...prim import GE, LE, IntImm, Let, PrimExpr, Var, const, match_dtypes, post_order, simplify
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ..buffer import Buffer, BufferLoad, BufferRegion, Ramp, Range
@@ -46,12 +46,13 @@ def compact_buffer_allocation(func: PrimFunc, is_strict: bool = True) -> PrimFun
     accesses = _Accesses()
     accesses.visit(func.body)
     boxes = {b: box for b, box in accesses.boxes.items() if b not in accesses.opaque}
-    while True:
+    while boxes:
         compaction = _Compaction(func, boxes)
         made = compaction.run()
         if not compaction.refused:
             return made
         boxes = {buffer: box for buffer, box in boxes.items() if buffer not in compaction.refused}
+    return func
 
 
 class _Accesses(StmtExprVisitor):
@@ -193,6 +194,15 @@ class _Compaction(FactsMutator):
         self.boxes = boxes
         self.plans: dict[Buffer, _Plan] = {}
         self.refused: set[Buffer] = set()
+
+    def visit_under(self, condition: PrimExpr, expr: PrimExpr) -> PrimExpr:
+        """The expression where a condition holds; not entered if it reads no allocation, since parts may be shared."""
+        return super().visit_under(condition, expr) if self._reads_allocations(expr) else expr
+
+    def _reads_allocations(self, expr: PrimExpr) -> bool:
+        loads: list[BufferLoad] = []
+        post_order(expr, lambda part: loads.append(part) if isinstance(part, BufferLoad) else None)
+        return any(load.buffer in self.boxes for load in loads)
 
     # ------------------------------------------------------------------ storage
 

@@ -78,6 +78,8 @@ from ..usage import free_vars
 from .passes import prim_func_pass
 
 MAX_LANES = 128
+MAX_MASKS = 6
+"""Conditions inside each other. A part that is shared by both sides of each is written out for every combination."""
 VECTOR_BITS = 512
 """The bits of one vector of a loop that is longer than a vector; machines with shorter ones take several."""
 
@@ -249,6 +251,7 @@ class _Vectorizer:
         self.var, self.start, self.lanes, self.strict = var, start, lanes, strict
         self.ramp = Ramp(start, const(1, var.dtype), lanes)
         self.mask: PrimExpr | None = None
+        self.masks = 0
         """The iterations that run; None if all do."""
         self.lets: dict[Var, Var] = {}
         self.done: dict[PrimExpr, PrimExpr] = {}
@@ -274,12 +277,16 @@ class _Vectorizer:
     @contextmanager
     def where(self, condition: PrimExpr) -> Generator[None]:
         """A context in which only the iterations run for which a vector of conditions holds."""
+        if self.masks == MAX_MASKS:
+            raise _NoVectorFormError("conditions are nested too deeply")
         outside = self.mask, self.done
+        self.masks += 1
         self.mask = condition if self.mask is None else And(self.mask, condition)
         self.done = {}
         try:
             yield
         finally:
+            self.masks -= 1
             self.mask, self.done = outside
 
     def varies(self, node: Node) -> bool:
