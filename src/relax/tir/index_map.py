@@ -7,20 +7,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Final, cast, final
+from typing import Any, ClassVar, cast, final
 
 import numpy as np
 
 from ..ir import Node, binder, child, node
 from ..prim import (
-    Add,
     Analyzer,
-    FloorDiv,
-    FloorMod,
+    BinaryExpr,
     IntImm,
-    Mul,
     PrimExpr,
-    Sub,
     Var,
     const,
     dimensions,
@@ -245,20 +241,14 @@ def _retyped(expr: PrimExpr, table: dict[Var, Var], dtype: Any) -> PrimExpr:
     return map_expressions(expr, lambda part: _retyped(part, table, dtype))
 
 
-_NUMPY: Final[dict[type[PrimExpr], Callable[[Any, Any], Any]]] = {
-    Add: np.add, Sub: np.subtract, Mul: np.multiply, FloorDiv: np.floor_divide, FloorMod: np.mod,
-}  # fmt: skip
-
-
 def _evaluated(index: PrimExpr, places: dict[Var, Any]) -> Any:
     """The values of an index for arrays of places."""
     if isinstance(index, IntImm):
         return np.asarray(index.value)
     if isinstance(index, Var):
         return places[index]
-    function = _NUMPY[type(index)]
-    a, b = cast(Any, index).a, cast(Any, index).b
-    return function(_evaluated(a, places), _evaluated(b, places))
+    assert isinstance(index, BinaryExpr)
+    return index.functions.integers(_evaluated(index.a, places), _evaluated(index.b, places))
 
 
 def _parameters(function: Callable[..., Any], ndim: int | None) -> list[str]:

@@ -16,15 +16,14 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from ...ir import DataType
-from ...prim import EQ, GE, GT, LE, LT, NE, And, Call, CompareExpr, FloatImm, IntImm, Not, Or, PrimExpr, Var
+from ...prim import And, Call, CompareExpr, FloatImm, IntImm, Not, Or, PrimExpr, Var
 from ..functor import post_order_visit
 
 Number: TypeAlias = "int | float"
@@ -194,7 +193,7 @@ def _evaluated(expr: PrimExpr, env: Mapping[Var, Table]) -> Any:
         case Not(a):
             return ~_evaluated(a, env)
         case CompareExpr(a=a, b=b):
-            return _COMPARE[type(expr)](_evaluated(a, env), _evaluated(b, env))
+            return expr.functions.floats(_evaluated(a, env), _evaluated(b, env))
         case Call(args=(arg,)):
             return np.isnan(_evaluated(arg, env))
         case Var():
@@ -202,11 +201,6 @@ def _evaluated(expr: PrimExpr, env: Mapping[Var, Table]) -> Any:
         case _:
             number = _number(expr)
             return np.array(number, expr.dtype.numpy())
-
-
-_COMPARE: Final[dict[type[PrimExpr], Callable[[Any, Any], Any]]] = {
-    LT: operator.lt, LE: operator.le, GT: operator.gt, GE: operator.ge, EQ: operator.eq, NE: operator.ne,
-}  # fmt: skip
 
 
 __all__ = ["SelectionFacts", "selection_facts"]

@@ -190,17 +190,13 @@ def _negative(condition: PrimExpr) -> PrimExpr | None:
     """An expression that is negative where a comparison of integers holds, overflow aside; None for anything else."""
     if not isinstance(condition, CompareExpr) or not condition.a.dtype.is_int:
         return None
-    match condition:
-        case LT(a, b):
-            return a - b
-        case LE(a, b):
-            return a - b - 1
-        case GT(a, b):
-            return b - a
-        case GE(a, b):
-            return b - a - 1
-        case _:
-            return None
+    if isinstance(condition, (LT, LE)):
+        difference = condition.a - condition.b
+    elif isinstance(condition, (GT, GE)):
+        difference = condition.b - condition.a
+    else:
+        return None
+    return difference - 1 if isinstance(condition, (LE, GE)) else difference
 
 
 def _bound_in(loop: For) -> set[Var]:
