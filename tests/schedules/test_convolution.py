@@ -70,5 +70,11 @@ def test_others_are_left_alone(target):
     x, k = te.placeholder((1, 16, 16, 8), "float32", "X"), te.placeholder((3, 3, 8, 8), "float32", "K")
     pixels_first = te.create_prim_func([x, k, topi.nn.conv(x, k, 1, 1, 1, 1, "NHWC", "HWIO")])
     unknown = convolution(1, 32, 32, te.var("h", "int64"), 16, (3, 3), 1, 1)
-    for func in (grouped, depthwise, pixels_first, unknown):
+    a, b, k = (
+        te.placeholder((n := te.var("n", "int64"),), name="a"),
+        te.placeholder((n,), name="b"),
+        te.reduce_axis((0, n)),
+    )
+    dot = te.create_prim_func([a, b, te.compute((), lambda: te.sum(a[k] * b[k], axis=k), "dot")])
+    for func in (grouped, depthwise, pixels_first, unknown, dot):
         assert schedule(func, target, [Convolution()]) is func

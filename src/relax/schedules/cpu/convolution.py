@@ -91,7 +91,9 @@ def windows_of(block: Block) -> Windows | None:
     if sums is None:
         return None
     store, start, a, b = sums
-    if not is_large_float_sum(store, start, (a, b), block) or not isinstance(store.indices[-1], Var):
+    if not store.indices or not isinstance(store.indices[-1], Var):
+        return None
+    if not is_large_float_sum(store, start, (a, b), block):
         return None
     for weight, data in ((a, b), (b, a)):
         found = _windows(block, store, weight, data)
