@@ -159,7 +159,7 @@ class Runner:
         told = dict.fromkeys(str(w.message).strip() for w in warned if issubclass(w.category, RelaxWarning))
         parts = [printed.getvalue().rstrip(), *told, _error_text(error)]
         text = "\n\n".join(part for part in parts if part)
-        return Said(text.replace(f"{file.parent}/", ""), error)
+        return Said(re.sub(rf"{re.escape(str(self.folder))}/(\d+/)?", "", text), error)
 
     def _wrap(self) -> None:
         """The documents' `run` builds and calls; here it also interprets, and compares."""

@@ -73,6 +73,36 @@ def f(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4,), "float32")):
                 B[vi] = B[vi] + A[vi, vk]
 """,
 )
+case(  # a buffer of one iteration does not keep the init inside: a reduction over nothing still starts
+    "LowerInitBlock",
+    """
+@T.prim_func
+def f(A: T.Buffer(("m",), "float32"), B: T.Buffer((1,), "float32")):
+    m = T.int64()
+    for k in range(m):
+        t = T.allocate((1,), "float32", "local")
+        t[0] = A[k]
+        with T.block("B"):
+            vk = T.axis.reduce(m, k)
+            with T.init():
+                B[0] = T.float32(0)
+            B[0] = B[0] + t[0]
+""",
+    """
+@T.prim_func
+def f(A: T.Buffer(("m",), "float32"), B: T.Buffer((1,), "float32")):
+    m = T.int64()
+    B[0] = T.float32(0)
+    for k in range(m):
+        t = T.allocate((1,), "float32", "local")
+        t[0] = A[k]
+        with T.block("B"):
+            vk = T.axis.reduce(m, k)
+            T.reads(t[0])
+            T.writes(B[0])
+            B[0] = B[0] + t[0]
+""",
+)
 case(  # what is reduced into is read in the same loop: the init must stay with the block
     "LowerInitBlock",
     """

@@ -104,14 +104,15 @@ def test_copies(sch):
 
 
 @pytest.mark.parametrize(
-    "level, text", [("detail", "for i in range(16)"), ("fast", "may be less"), ("none", "split failed")]
+    "level, text", [("detail", "def main"), ("fast", "for i in range(16)"), ("none", "split failed")]
 )
 def test_levels_of_errors(parse, level, text):
     sch = Schedule(parse(FUNC), error_render_level=level)
     with pytest.raises(ScheduleError) as raised:
         sch.split(sch.get_loops(sch.get_block("B"))[0], [2, 2])
     assert text in str(raised.value)
-    assert ("for i" in str(raised.value)) is (level == "detail")
+    assert ("def main" in str(raised.value)) is (level == "detail")
+    assert ("for i" in str(raised.value)) is (level != "none")
 
 
 def test_arguments(parse):

@@ -1,6 +1,7 @@
 """The error of a refused primitive: what fails, what would help, and the program with the place underlined.
 
 error[E8003]: fuse: the second loop does not stand directly inside the first
+  --> kernel.py:12:5
 
     @T.prim_func
     def main(A: T.Buffer((8, 8), "float32")):
@@ -34,11 +35,13 @@ TRACE: Final = "E8107"
 class ScheduleError(DiagnosticError):
     """A primitive's refusal. The program is as it was before the primitive.
 
-    `places` are the loops, blocks or other nodes in question; they are underlined in the printed function.
+    `places` are the loops, blocks or other nodes in question; they are underlined in the printed function, and the span
+    of the first that has one is the error's.
     """
 
     def __init__(self, code: str, message: str, *places: Node, hint: str = "") -> None:
-        super().__init__(Diagnostic(code, message, hint=hint))
+        span = next((place.span for place in places if place.span is not None), None)
+        super().__init__(Diagnostic(code, message, span, hint=hint))
         self.places = places
         self.program = ""
         """The function as text, with the places underlined; filled in where the primitive is called."""
@@ -58,7 +61,10 @@ class ScheduleError(DiagnosticError):
         if not self.program:
             return super().__str__()
         diagnostic = self.diagnostics[0]
-        lines = [f"error[{diagnostic.code}]: {diagnostic.message}", ""]
+        lines = [f"error[{diagnostic.code}]: {diagnostic.message}"]
+        if diagnostic.span is not None:
+            lines.append(f"  --> {diagnostic.span.source.name}:{diagnostic.span.line}:{diagnostic.span.column}")
+        lines.append("")
         lines += [f"    {line}".rstrip() for line in self.program.splitlines()]
         if diagnostic.hint:
             lines += ["", f"  = help: {diagnostic.hint}"]

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ...ir import Node
 from ...prim import EQ, PrimExpr, Var, prove
@@ -25,6 +24,7 @@ from ..functor import StmtExprMutator, post_order_visit, pre_order_visit, substi
 from ..renew import renew_bound_vars
 from ..statements import conjunction, conjuncts, seq_of
 from ..stmt import (
+    AllocBuffer,
     Block,
     BlockRealize,
     BufferStore,
@@ -149,6 +149,8 @@ def _hoisting_point(realize: BlockRealize, path: Sequence[_Step]) -> int | None:
                     return None
             case SeqStmt():
                 pass
+            case AllocBuffer(buffer) if buffer not in _touched(block.init):
+                pass
             case _:
                 return None
     return start if _alone(realize, path[start].stmt) else None
@@ -175,16 +177,20 @@ def _mixes(condition: PrimExpr, reducing: set[Var], path: Sequence[_Step]) -> bo
 
 
 def _reads_memory(expr: PrimExpr) -> bool:
-    found: list[Any] = []
-    post_order_visit(expr, lambda node: found.append(node) if isinstance(node, Buffer) else None)
-    return bool(found)
+    return bool(_touched(expr))
+
+
+def _touched(node: Node) -> set[Buffer]:
+    """The buffers that a statement or expression reads or writes."""
+    found: set[Buffer] = set()
+    post_order_visit(node, lambda part: found.add(part) if isinstance(part, Buffer) else None)
+    return found
 
 
 def _alone(realize: BlockRealize, loop: Stmt) -> bool:
     """True if nothing in the loop but the block touches what its init writes, or writes what its init reads."""
     assert realize.block.init is not None
-    touched: set[Buffer] = set()
-    post_order_visit(realize.block.init, lambda n: touched.add(n) if isinstance(n, Buffer) else None)
+    touched = _touched(realize.block.init)
     others: set[Buffer] = set()
     written: set[Buffer] = set()
 
