@@ -77,7 +77,7 @@ class Schedule(ScheduleBase):
     mod : the module, or a lone PrimFunc, which becomes the function main.
     seed : of the random numbers of sampling primitives; None or -1 for a new one.
     debug_mask : "all" or a number other than 0 checks after every primitive that what it made is well-formed.
-    error_render_level : "detail" prints the function in errors, "fast" the message and its line, "none" the primitive's name.
+    error_render_level : of errors: "detail" prints the function, "fast" the message and its line, "none" the primitive.
     """
 
     def __init__(
