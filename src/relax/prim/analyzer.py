@@ -21,7 +21,7 @@ from typing import Any, ClassVar, TypeAlias, TypeGuard, TypeVar
 from ..ir import set_slot
 from ..ir.deep import run_deep
 from .bounds import Facts
-from .decide import assume, decide, decide_by_cases, where_defined
+from .decide import decide, decide_by_cases, where_defined
 from .expr import (
     EQ,
     GE,
@@ -44,8 +44,8 @@ from .expr import (
     nonnegative_epoch,
 )
 from .intervals import EVERYTHING, dtype_range
-from .learn import learn
 from .normal import Normalizer
+from .scopes import Statements, says_something
 from .simplify import Simplifier
 from .traits import has_effects
 
@@ -58,9 +58,6 @@ class Verdict(enum.IntEnum):
     YES = 2
 
 
-_State: TypeAlias = (
-    "tuple[Facts, tuple[PrimExpr, ...], Normalizer | None, Simplifier | None, Normalizer | None, int]"
-)
 _Decider: TypeAlias = "Callable[[Normalizer, CompareExpr], bool | None]"
 
 
@@ -92,27 +89,20 @@ class Analyzer:
     """
 
     def __init__(self, wraps: bool = False) -> None:
-        self._facts = Facts(wraps=wraps)
-        """The facts of the simplifier."""
-        self._conditions: tuple[PrimExpr, ...] = ()
-        self._given: Normalizer | None = None
-        self._simplifier: Simplifier | None = None
-        self._prover: Normalizer | None = None
-        self._learnt = 0
-        """The number of conditions that the prover has learnt."""
+        self._statements = Statements(Facts(wraps=wraps))
 
     # ------------------------------------------------------------------------------------------- facts
 
     @property
     def conditions(self) -> tuple[PrimExpr, ...]:
         """The conditions assumed, as they were given, oldest first."""
-        return self._conditions
+        return tuple(item for item in self._statements.items if isinstance(item, PrimExpr))
 
     def copy(self) -> Analyzer:
         """An analyzer that knows the same, and learns on its own from here."""
         other = Analyzer()
-        self._prove_with()
-        other._restore((self._facts.copy(), *self._state()[1:]))
+        self._statements.learnt()
+        other._statements = self._statements.copy()
         return other
 
     def bind(self, var: Var, expr: Any, override: bool = False) -> None:
@@ -120,13 +110,14 @@ class Analyzer:
 
         Raises ValueError if the variable is bound already, unless `override`.
         """
-        if not override and (var in self._facts.values or var in self._facts.ranges):
+        facts = self._statements.facts.copy()
+        if not override and (var in facts.values or var in facts.ranges):
             raise ValueError(
                 f"Analyzer.bind: {var.name} is bound already; pass override=True to bind it again"
             )
         if override:
-            self._facts.values.pop(var, None)
-            self._facts.ranges.pop(var, None)
+            facts.values.pop(var, None)
+            facts.ranges.pop(var, None)
         low, extent = getattr(expr, "min", None), getattr(expr, "extent", None)
         if low is None or extent is None:
             _, value = match_dtypes(var, expr)
@@ -134,33 +125,29 @@ class Analyzer:
                 raise TypeError(
                     f"Analyzer.bind: {var.name} has dtype {var.dtype!s}, its value {value.dtype!s}"
                 )
-            self._facts.values[var] = value
-            self._start_over()
+            facts.values[var] = value
+            self._statements.begin(facts)
             return
-        self._facts.ranges[var] = EVERYTHING
-        self._start_over()
+        facts.ranges[var] = EVERYTHING
+        self._statements.begin(facts)
         _, low = match_dtypes(var, low)
         self.assume(binary(GE, var, low))
         self.assume(binary(LT, var, low + extent))
 
     def update(self, var: Var, bound: ConstIntBound, override: bool = False) -> None:
         """Set the constant range of a variable."""
-        self._facts.ranges[var] = (
+        facts = self._statements.facts.copy()
+        facts.ranges[var] = (
             -math.inf if bound.min_value <= ConstIntBound.NEG_INF else bound.min_value,
             math.inf if bound.max_value >= ConstIntBound.POS_INF else bound.max_value,
         )
-        self._start_over()
+        self._statements.begin(facts)
 
     def assume(self, condition: Any) -> None:
         """Take a condition as true from here on."""
         condition = convert(condition)
-        facts = self._facts.copy()
-        if self._given is None:
-            self._given = Normalizer(self._facts, assume_defined=True)
-        self._given.bounds.budget.refill()
-        if assume(self._given, facts, condition):
-            self._facts, self._given, self._simplifier = facts, self._given.under(facts), None
-            self._conditions += (condition,)
+        if says_something(condition):
+            self._statements.items.append(condition)
 
     @contextmanager
     def limits_scope(self, limits: Iterable[tuple[PrimExpr, int]]) -> Generator[Analyzer]:
@@ -168,74 +155,42 @@ class Analyzer:
 
         What is no sum of products of sizes says nothing here. Inner expressions must come first.
         """
-        before, added = self._state(), tuple(limits)
-        if added:
-            self._facts = self._facts.copy()
-            self._facts.limits += added
-            self._start_over()
-        try:
+        added = tuple(limits)
+        with self._scope():
+            if added:
+                self._statements.items.append(added)
             yield self
-        finally:
-            self._restore(before)
 
     @contextmanager
     def constraint_scope(self, condition: Any) -> Generator[Analyzer]:
         """Take a condition as true inside the ``with``."""
-        before = self._state()
-        self.assume(condition)
-        try:
+        with self._scope():
+            self.assume(condition)
             yield self
+
+    @contextmanager
+    def _scope(self) -> Generator[None]:
+        count, facts = len(self._statements.items), self._statements.facts
+        try:
+            yield
         finally:
-            self._restore(before)
-
-    def _state(self) -> _State:
-        return (
-            self._facts,
-            self._conditions,
-            self._given,
-            self._simplifier,
-            self._prover,
-            self._learnt,
-        )
-
-    def _restore(self, state: _State) -> None:
-        (
-            self._facts,
-            self._conditions,
-            self._given,
-            self._simplifier,
-            self._prover,
-            self._learnt,
-        ) = state
-
-    def _start_over(self) -> None:
-        """Forget what was worked out: a value or a range was given anew."""
-        self._given = self._simplifier = self._prover = None
+            self._statements.forget(count, facts)
 
     def _prove_with(self) -> Normalizer:
         """The prover's normalizer, under all that is known."""
-        if self._prover is None:
-            given = self._facts
-            facts = Facts(
-                dict(given.values), ranges=dict(given.ranges), limits=given.limits, wraps=given.wraps
-            )
-            self._prover, self._learnt = Normalizer(facts, assume_defined=True), 0
-        for condition in self._conditions[self._learnt :]:
-            self._prover = learn(self._prover, condition)
-        self._learnt = len(self._conditions)
-        self._prover.bounds.budget.refill()
-        return self._prover
+        normalizer = self._statements.learnt()
+        normalizer.bounds.budget.refill()
+        return normalizer
 
     # --------------------------------------------------------------------------------------- questions
 
     def simplify(self, expr: Any, steps: int = 2) -> PrimExpr:
         """The expression at its simplest: same value, same failures; the very object if nothing was gained."""
-        if self._facts.empty:
+        if self._statements.empty:
             return simplify(expr)
-        if self._simplifier is None:
-            self._simplifier = Simplifier(self._facts)
-        self._simplifier.bounds.budget.refill()
-        return self._simplifier.simplify(convert(expr))
+        simplifier = self._statements.simplifier()
+        simplifier.bounds.budget.refill()
+        return simplifier.simplify(convert(expr))
 
     rewrite_simplify = canonical_simplify = simplify
 
@@ -520,9 +475,10 @@ def _prove_as_written(normalizer: Normalizer, condition: PrimExpr, decider: _Dec
             return None if None in (first, second) else not decisive
         if isinstance(expr, Call) and expr.intrinsic == "likely":
             return proved(expr.args[0])
-        known = decider(normalizer, expr) if _is_comparison(expr) else None
-        if known is None and normalizer.facts.truths:
-            known = normalizer.facts.truths.get(normalizer.key(expr))
+        truths = normalizer.facts.truths
+        known = truths.get(normalizer.key(expr)) if truths else None
+        if known is None and _is_comparison(expr):
+            known = decider(normalizer, expr)
         return known
 
     return proved(condition)

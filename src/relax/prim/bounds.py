@@ -68,14 +68,17 @@ EFFORT = 20_000
 class Budget:
     """The budget of a question that asks for many bounds, counted as `FUEL` is."""
 
-    __slots__ = ("left",)
+    __slots__ = ("left", "unsure")
 
     def __init__(self, terms: int = EFFORT) -> None:
         self.left = terms
+        self.unsure = False
+        """True if the question met something that is not known to fit its dtype."""
 
     def refill(self) -> None:
         """Begin the next question."""
         self.left = EFFORT
+        self.unsure = False
 
 
 @dataclass
@@ -258,6 +261,11 @@ class Bounds:
     def _stays(self, p: Poly, most: Bound, dtype: DataType) -> bool:
         if self._direct_upper(p) <= most:
             return True
+        stays = self._stays_with_effort(p, most, dtype)
+        self.budget.unsure = self.budget.unsure or not stays
+        return stays
+
+    def _stays_with_effort(self, p: Poly, most: Bound, dtype: DataType) -> bool:
         if dtype == "int64" and self.is_size(p):
             return True
         if not self._may_improve(p):

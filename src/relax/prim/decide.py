@@ -138,7 +138,8 @@ def _assume_comparison(normalizer: Normalizer, facts: Facts, condition: CompareE
     left, right = normalizer.normal(a), normalizer.normal(b)
     if kind is EQ:
         for var, value in ((a, b), (b, a)):
-            if isinstance(var, Var) and isinstance(value, IntImm):
+            # The value of one that stands for something else is said of that.
+            if isinstance(var, Var) and isinstance(value, IntImm) and var not in facts.solved:
                 facts.values.setdefault(var, value)
                 return
     bounds, difference = normalizer.bounds, add(left, right, -1)

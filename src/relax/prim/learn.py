@@ -4,6 +4,7 @@
     n % 4 == 1          n is 4·q + 1, for a new q
     n % m == 0          n is m·q; and m is not 0, or the condition would have had no value
     m <= n, n != 0      kept as they are, said in what the variables are by now
+    max(m, k) <= n      m <= n and k <= n as well
 
 An equation that cannot be solved for a variable is kept as two inequalities. A variable that was solved for
 occurs in no fact any more; what was known of its range is said of its value.
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from .bounds import Facts, assume_nonnegative
 from .cases import lone_variable, lone_variables, quotient_range
 from .decide import assume, where_defined
-from .expr import EQ, NE, And, Call, CompareExpr, FloorDiv, IntImm, Not, Or, PrimExpr, Var
+from .expr import EQ, NE, And, Call, CompareExpr, FloorDiv, IntImm, Max, Not, Or, PrimExpr, Var
 from .intervals import Interval, variable_range
 from .normal import Normalizer, Overgrown
 from .poly import Atom, Factor, Poly, add, constant, content, factors_of, multiply, scaled, value_of
@@ -51,6 +52,8 @@ def _learn(normalizer: Normalizer, condition: PrimExpr, holds: bool) -> Normaliz
     facts = normalizer.facts.copy()
     if not assume(normalizer, facts, condition, holds):
         return normalizer
+    for p in facts.nonnegative[len(normalizer.facts.nonnegative) :]:
+        _assume_arms(facts, p)
     solution = None if equation is None else _solution(normalizer, equation, facts.ranges)
     if solution is not None:
         try:
@@ -58,6 +61,16 @@ def _learn(normalizer: Normalizer, condition: PrimExpr, holds: bool) -> Normaliz
         except Overgrown:
             pass
     return normalizer.under(facts)
+
+
+def _assume_arms(facts: Facts, p: Poly) -> None:
+    """Add to p ≥ 0, where p has less of a maximum, that it holds with less of each operand."""
+    for monomial, coefficient in p.items():
+        factor = monomial[0] if len(monomial) == 1 else None
+        if isinstance(factor, Atom) and factor.kind is Max and factor.exact and coefficient < 0:
+            rest = {m: c for m, c in p.items() if m != monomial}
+            for arm in factor.args:
+                assume_nonnegative(facts, add(rest, arm, coefficient))
 
 
 def _equation(normalizer: Normalizer, condition: PrimExpr, holds: bool) -> Poly | None:

@@ -506,12 +506,14 @@ class Normalizer:
         return fails or any(self._fails(part) for part in sub_expressions(expr))
 
     def under(self, facts: Facts, budget: Budget | None = None) -> Normalizer:
-        """A normalizer with more facts, whose atoms are the same objects as this one's."""
+        """A normalizer with more facts, and perhaps limits, whose atoms are the same objects as this one's."""
         inner = Normalizer(facts, self.assume_defined, self.bounds.budget if budget is None else budget, self)
         inner._atoms = dict(self._atoms)
         inner.rank.update(self.rank)
         inner.bounds.limits.update(self.bounds.limits)
         inner.bounds.remainders += self.bounds.remainders
+        for expr, most in facts.limits[len(self.facts.limits) :]:
+            inner.bounds.limit(inner.normal(expr), most)
         return inner
 
     # --------------------------------------------------------------------------------------------- keys
