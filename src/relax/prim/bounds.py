@@ -23,7 +23,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, cast
+from operator import itemgetter
+from typing import Any, NamedTuple, cast
 
 from ..ir import DataType
 from . import intervals
@@ -175,6 +176,15 @@ def _ranged(monomial: Monomial) -> Var | None:
     return factor if isinstance(factor, Var) else None
 
 
+class _Term(NamedTuple):
+    """A term of a polynomial known to be ≥ 0."""
+
+    place: int
+    known: Poly
+    monomial: Monomial
+    coefficient: int
+
+
 class Bounds:
     """Bounds of polynomials under some facts."""
 
@@ -188,7 +198,11 @@ class Bounds:
         self.remainders: list[Poly] = []
         """Polynomials ≥ 0 that say of remainders by unknown divisors, of which nothing overflows, where they lie."""
         self._fuel = 0
-        self._fitting: dict[Any, bool] = {}
+        self._uppers: dict[Any, Bound] = {}
+        self._inequalities: dict[Factor, list[_Term]] = {}
+        self._indexed = 0
+        """The number of inequalities in `_inequalities`."""
+        self._variable_ranges: dict[Var, tuple[Interval | None, Interval]] = {}
         self._atom_ranges: dict[Atom, Interval] = {}
         self._product_ranges: dict[Monomial, Interval] = {}
         self._remainders: dict[Atom, Atom] = {}
@@ -201,13 +215,22 @@ class Bounds:
 
         It ends when the bound is `enough`.
         """
-        best: Bound = INF
+        best = self._direct_upper(p)
+        if best <= enough or not self._may_improve(p):
+            return best
+        # The laws of minima and maxima, and checks that an operation fits, ask the same again and again.
+        key = frozenset(p.items()), depth, fuel, enough, len(self.facts.nonnegative), len(self.remainders)
+        known = self._uppers.get(key)
+        if known is not None:
+            return known
         # Where what fits must be proved each time, short proofs are looked for first.
         for deep in range(1, depth + 1) if self.facts.wraps and enough > -INF else (depth,):
             self._fuel = fuel
             best = min(best, self._upper(p, deep, enough))
             if best <= enough:
                 break
+        if self.budget.left > 0:
+            self._uppers[key] = best
         return best
 
     def _upper(self, p: Poly, depth: int, enough: Bound) -> Bound:
@@ -272,11 +295,7 @@ class Bounds:
             return False
         if not self.facts.wraps:
             return self.upper(p, 2, 60) <= most
-        key = frozenset(p.items()), most
-        known = self._fitting.get(key)
-        if known is None:
-            known = self._fitting[key] = self.upper(p, enough=most) <= most
-        return known
+        return self.upper(p, enough=most) <= most
 
     def is_size(self, p: Poly) -> bool:
         """True if a polynomial is of sizes and indices alone, whose arithmetic does not overflow here."""
@@ -319,14 +338,19 @@ class Bounds:
         return self.variable_range(factor) if isinstance(factor, Var) else self._atom_range(factor)
 
     def variable_range(self, var: Var) -> Interval:
-        low, high = intervals.variable_range(var)
-        known = self.facts.ranges.get(var)
-        return (low, high) if known is None else (max(low, known[0]), min(high, known[1]))
+        given = self.facts.ranges.get(var)
+        known = self._variable_ranges.get(var)
+        if known is None or known[0] is not given:
+            low, high = intervals.variable_range(var)
+            both = (low, high) if given is None else (max(low, given[0]), min(high, given[1]))
+            known = self._variable_ranges[var] = given, both
+        return known[1]
 
     def monomial_range(self, monomial: Monomial) -> Interval:
         """The values of a product; of one with several factors it is computed once."""
         if len(monomial) == 1:
-            return self.factor_range(monomial[0])
+            factor = monomial[0]
+            return self.variable_range(factor) if type(factor) is Var else self.factor_range(factor)
         result = self._product_ranges.get(monomial)
         if result is None:
             result = (1, 1)
@@ -355,6 +379,10 @@ class Bounds:
                 extreme = high if coefficient > 0 else low
                 total += 0 if extreme == 0 else coefficient * extreme
         return total
+
+    def is_evident(self, p: Poly) -> bool:
+        """True if p ≥ 0 by the ranges of its terms."""
+        return self._direct_upper(scaled(p, -1)) <= 0
 
     def _direct(self, p: Poly) -> Interval:
         return -self._direct_upper(scaled(p, -1)), self._direct_upper(p)
@@ -472,19 +500,34 @@ class Bounds:
             yield [put(dividend if coefficient > 0 else least, others, number)], number
 
     def _with_inequalities(self, p: Poly) -> Iterator[tuple[list[Poly], int]]:
-        inequalities = (*self.remainders, *self.facts.nonnegative)
-        by_factor: dict[Factor, list[tuple[Monomial, int]]] = {}
-        for mine, a in p.items() if inequalities else ():
+        matches: list[tuple[int, int, _Term, Monomial, int]] = []
+        inequalities = self._by_leading_factor()
+        for place, (mine, a) in enumerate(p.items()) if inequalities else ():
             for factor in dict.fromkeys(mine):
-                by_factor.setdefault(factor, []).append((mine, a))
-        for known in inequalities:
-            for monomial, b in known.items():
-                for mine, a in by_factor.get(monomial[0], ()) if monomial else ():
-                    left = without(mine, monomial) if a * b < 0 else None
-                    if left is not None and self.monomial_range(left)[0] >= 0:
-                        common = math.gcd(a, b)
-                        times = times_monomial(known, left, abs(a) // common)
-                        yield [add(scaled(p, abs(b) // common), times)], abs(b) // common
+                for term in inequalities.get(factor, ()):
+                    if a * term.coefficient < 0:
+                        matches.append((term.place, place, term, mine, a))
+        matches.sort(key=_PLACES)
+        for _, _, term, mine, a in matches:
+            left = without(mine, term.monomial)
+            if left is not None and self.monomial_range(left)[0] >= 0:
+                common = math.gcd(a, term.coefficient)
+                times = times_monomial(term.known, left, abs(a) // common)
+                yield [add(scaled(p, abs(term.coefficient) // common), times)], abs(term.coefficient) // common
+
+    def _by_leading_factor(self) -> dict[Factor, list[_Term]]:
+        """The terms of known inequalities by their first factor; `place` is the order in which they are tried."""
+        inequalities = (*self.remainders, *self.facts.nonnegative)
+        if len(inequalities) != self._indexed:
+            self._inequalities, self._indexed = {}, len(inequalities)
+            place = 0
+            for known in inequalities:
+                for monomial, coefficient in known.items():
+                    place += 1
+                    if monomial:
+                        term = _Term(place, known, monomial, coefficient)
+                        self._inequalities.setdefault(monomial[0], []).append(term)
+        return self._inequalities
 
     def _shifted(self, p: Poly) -> Iterator[tuple[list[Poly], int]]:
         """p as polynomial of x' = x - least, for the variables with a least value above 0."""
@@ -507,5 +550,7 @@ class Bounds:
         if all(c <= 0 for m, c in result.items() if m):
             yield [{(): result.get((), 0)}], 1
 
+
+_PLACES = itemgetter(0, 1)
 
 _ELIMINATED = (FloorDiv, Max, Select)

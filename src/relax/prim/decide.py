@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .bounds import Facts, assume_nonnegative
+from .bounds import Bounds, Facts, assume_nonnegative
 from .cases import Claim, claim_by_cases
 from .expr import (
     EQ,
@@ -26,7 +26,7 @@ from .expr import (
 )
 from .functor import sub_expressions
 from .normal import DIVISIONS, Normalizer
-from .poly import add, scaled, value_of, vanishes
+from .poly import Poly, add, scaled, value_of, vanishes
 from .traits import has_effects, may_fail
 
 _OPPOSITE: dict[type[CompareExpr], type[CompareExpr]] = {EQ: NE, NE: EQ, LT: GE, GE: LT, GT: LE, LE: GT}
@@ -148,6 +148,12 @@ def _assume_comparison(normalizer: Normalizer, facts: Facts, condition: CompareE
     # What is said of the values is true of the polynomials where wrapping around makes the left no less, the right
     # no greater.
     if kind in (LT, LE, EQ) and bounds.is_at_least(left, dtype) and bounds.is_at_most(right, dtype):
-        assume_nonnegative(facts, add(scaled(difference, -1), {(): -1 if kind is LT else 0}))
+        _assume_news(bounds, facts, add(scaled(difference, -1), {(): -1 if kind is LT else 0}))
     if kind in (GT, GE, EQ) and bounds.is_at_most(left, dtype) and bounds.is_at_least(right, dtype):
-        assume_nonnegative(facts, add(difference, {(): -1 if kind is GT else 0}))
+        _assume_news(bounds, facts, add(difference, {(): -1 if kind is GT else 0}))
+
+
+def _assume_news(bounds: Bounds, facts: Facts, p: Poly) -> None:
+    """Add p ≥ 0, unless the ranges of its terms say so, or it was said before."""
+    if not bounds.is_evident(p) and p not in facts.nonnegative:
+        assume_nonnegative(facts, p)

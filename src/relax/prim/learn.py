@@ -4,7 +4,7 @@
     n % 4 == 1          n is 4·q + 1, for a new q
     n % m == 0          n is m·q; and m is not 0, or the condition would have had no value
     m <= n, n != 0      kept as they are, said in what the variables are by now
-    max(m, k) <= n      m <= n and k <= n as well
+    max(m, k) <= n      m <= n and k <= n as well, of a single maximum
 
 An equation that cannot be solved for a variable is kept as two inequalities. A variable that was solved for
 occurs in no fact any more; what was known of its range is said of its value.
@@ -64,13 +64,13 @@ def _learn(normalizer: Normalizer, condition: PrimExpr, holds: bool) -> Normaliz
 
 
 def _assume_arms(facts: Facts, p: Poly) -> None:
-    """Add to p ≥ 0, where p has less of a maximum, that it holds with less of each operand."""
-    for monomial, coefficient in p.items():
-        factor = monomial[0] if len(monomial) == 1 else None
-        if isinstance(factor, Atom) and factor.kind is Max and factor.exact and coefficient < 0:
-            rest = {m: c for m, c in p.items() if m != monomial}
-            for arm in factor.args:
-                assume_nonnegative(facts, add(rest, arm, coefficient))
+    """Add to p ≥ 0, where p has less of a maximum, and of no other, that it holds with less of each operand."""
+    atoms = [factor for factor in factors_of(p) if isinstance(factor, Atom) and factor.kind is Max]
+    coefficient = p.get((atoms[0],), 0) if len(atoms) == 1 and atoms[0].exact else 0
+    if coefficient < 0:
+        rest = {m: c for m, c in p.items() if m != (atoms[0],)}
+        for arm in atoms[0].args:
+            assume_nonnegative(facts, add(rest, arm, coefficient))
 
 
 def _equation(normalizer: Normalizer, condition: PrimExpr, holds: bool) -> Poly | None:
