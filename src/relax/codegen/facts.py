@@ -37,7 +37,7 @@ from ..prim import (
     post_order,
     same,
 )
-from ..prim.intervals import Interval, dtype_range, operation_range, within
+from ..prim.intervals import Interval, dtype_range, narrowed_by, operation_range, within
 from ..prim.intrin import is_pure
 from ..runtime.limits import DIMENSION_LIMIT
 from ..tir import Buffer, BufferLoad
@@ -58,6 +58,8 @@ class Knowledge:
         self._prover = Analyzer(wraps=True)
         self._scopes: list[AbstractContextManager[Analyzer]] = []
         """The prover's scopes: one for each assumption it has been told, which are the first of `_assumed`."""
+        self._narrowed: list[tuple[Var, Interval | None]] = []
+        """What the ranges of variables were before conditions narrowed them, latest last."""
         self._intervals: dict[PrimExpr, Interval] = {}
         """Answers under the present ranges: an expression may be shared by many others."""
         self._fits: dict[PrimExpr, bool] = {}
@@ -72,9 +74,12 @@ class Knowledge:
 
     @contextmanager
     def _scope(self, *conditions: PrimExpr) -> Generator[None]:
-        count = len(self._assumed)
-        self._assumed.extend(conditions)
+        count, narrowed = len(self._assumed), len(self._narrowed)
+        for condition in conditions:
+            self.assume(condition)
         yield
+        while len(self._narrowed) > narrowed:
+            self._set_range(*self._narrowed.pop())
         del self._assumed[count:]
         while len(self._scopes) > count:
             self._scopes.pop().__exit__(None, None, None)
@@ -89,7 +94,7 @@ class Knowledge:
         stable = not reads_memory(start) and not reads_memory(extent)
         if is_const(start, 0) and stable:
             self._sizes[var] = extent
-        limits = (GE(var, IntImm(var.dtype, low)), LE(var, IntImm(var.dtype, high))) if low <= high else ()
+        limits = [GE(var, IntImm(var.dtype, low)), LE(var, IntImm(var.dtype, high))] if low <= high else []
         runs = (GE(factor, IntImm(factor.dtype, 1)) for factor in self._factors(extent))
         # What is read from memory was read once; another load of the same place may give something else.
         inside = (
@@ -160,6 +165,11 @@ class Knowledge:
     def assume(self, condition: PrimExpr) -> None:
         """From here to the end of the scope: a condition that was checked, or is known from outside."""
         self._assumed.append(condition)
+        for var, (low, high) in narrowed_by(condition, self.interval):
+            least, most = self.interval(var)
+            if low > least or high < most:
+                self._narrowed.append((var, self._ranges.get(var)))
+                self._set_range(var, (max(low, least), min(high, most)))
 
     def _analyzer(self) -> Analyzer:
         """The prover under all that is assumed here; it is told what is new when it is asked."""
@@ -174,9 +184,10 @@ class Knowledge:
     def in_bounds(self, index: PrimExpr, size: PrimExpr) -> tuple[bool, bool]:
         """True if 0 ≤ index, and index < size, for certain. A size read from memory may have changed since."""
         low, high = self.interval(index)
-        above, below = low >= 0 and high < 2**63, high < self.interval(size)[0]
-        if not below and isinstance(index, Var) and index in self._sizes:
-            below = same(self._sizes[index], size)
+        above, below = (
+            low >= 0 and high < 2**63,
+            high < self.interval(size)[0] or self._plainly_below(index, size),
+        )
         # Compared in 64 bits, as where it is checked; an index that may wrap is then an unknown of its type's range.
         wide = cast(INT64, index)
         if not above:
@@ -184,6 +195,18 @@ class Knowledge:
         if not below and not reads_memory(size):
             below = self.holds(LT(wide, cast(INT64, size)))
         return above, below
+
+    def _plainly_below(self, index: PrimExpr, size: PrimExpr) -> bool:
+        """True if index < size as it is written: a loop variable up to the size, or a minimum of size - 1 and more."""
+        match index:
+            case Var():
+                return index in self._sizes and same(self._sizes[index], size)
+            case Min(a, b):
+                return self._plainly_below(a, size) or self._plainly_below(b, size)
+            case Sub(a, IntImm(_, value)):
+                return value > 0 and same(a, size) and self.fits(index)
+            case _:
+                return False
 
     def nonzero(self, expr: PrimExpr) -> bool:
         """True if an integer cannot be 0."""

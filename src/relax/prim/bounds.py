@@ -513,7 +513,10 @@ class Bounds:
             if left is not None and self.monomial_range(left)[0] >= 0:
                 common = math.gcd(a, term.coefficient)
                 times = times_monomial(term.known, left, abs(a) // common)
-                yield [add(scaled(p, abs(term.coefficient) // common), times)], abs(term.coefficient) // common
+                yield (
+                    [add(scaled(p, abs(term.coefficient) // common), times)],
+                    abs(term.coefficient) // common,
+                )
 
     def _by_leading_factor(self) -> dict[Factor, list[_Term]]:
         """The terms of known inequalities by their first factor; `place` is the order in which they are tried."""

@@ -7,16 +7,23 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
 from ..ir import DataType
 from ..runtime.limits import DIMENSION_LIMIT
 from .expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
     Add,
     BinaryExpr,
     Call,
     Cast,
+    CompareExpr,
     Div,
     FloorDiv,
     FloorMod,
@@ -25,6 +32,7 @@ from .expr import (
     Min,
     Mod,
     Mul,
+    Not,
     PrimExpr,
     Select,
     Sub,
@@ -78,6 +86,76 @@ def operation_range(expr: PrimExpr, operand: Callable[[PrimExpr], Interval]) -> 
             return _union(operand(expr.args[1]), operand(expr.args[2]))
         case _:
             return dtype_range(expr.dtype)
+
+
+def narrowed_by(
+    condition: PrimExpr, operand: Callable[[PrimExpr], Interval]
+) -> Iterator[tuple[Var, Interval]]:
+    """The intervals in which variables lie where a comparison of integers holds.
+
+    `operand` gives the values of any expression as it is computed, as for `operation_range`.
+    """
+    negated = isinstance(condition, Not)
+    comparison = condition.a if isinstance(condition, Not) else condition
+    sides = (_OPPOSITE_SIDES if negated else _SIDES).get(type(comparison))
+    if sides is None:
+        return
+    assert isinstance(comparison, CompareExpr)
+    a, b = comparison.a, comparison.b
+    if not a.dtype.is_integer or a.dtype.lanes != 1:
+        return
+    below, above, strict = sides
+    (low_a, high_a), (low_b, high_b) = operand(a), operand(b)
+    yield from _narrowed(a, (low_b + strict if above else -INF, high_b - strict if below else INF), operand)
+    yield from _narrowed(b, (low_a + strict if below else -INF, high_a - strict if above else INF), operand)
+
+
+_SIDES: Final[dict[type[PrimExpr], tuple[bool, bool, int]]] = {
+    LT: (True, False, 1),
+    LE: (True, False, 0),
+    GT: (False, True, 1),
+    GE: (False, True, 0),
+    EQ: (True, True, 0),
+}
+"""For a comparison that holds: is a ≤ b, is a ≥ b, and the least difference."""
+
+_OPPOSITE_SIDES: Final = {LT: _SIDES[GE], LE: _SIDES[GT], GT: _SIDES[LE], GE: _SIDES[LT], NE: _SIDES[EQ]}
+
+
+def _narrowed(
+    expr: PrimExpr, bounds: Interval, operand: Callable[[PrimExpr], Interval]
+) -> Iterator[tuple[Var, Interval]]:
+    """The intervals of variables where the value of an expression lies within bounds."""
+    if isinstance(expr, Var):
+        yield expr, bounds
+        return
+    if not isinstance(expr, _INVERTED) or not within(operation_range(expr, operand), expr.dtype):
+        return
+    (low, high), a, b = bounds, expr.a, expr.b
+    match expr:
+        case Add():
+            yield from _narrowed(a, _difference(bounds, operand(b)), operand)
+            yield from _narrowed(b, _difference(bounds, operand(a)), operand)
+        case Sub():
+            yield from _narrowed(a, _sum(bounds, operand(b)), operand)
+            yield from _narrowed(b, _difference(operand(a), bounds), operand)
+        case Mul() if isinstance(b, IntImm) and b.value > 0:
+            least = low if math.isinf(low) else -(-low // b.value)
+            yield from _narrowed(a, (least, high if math.isinf(high) else high // b.value), operand)
+        case FloorDiv() if isinstance(b, IntImm) and b.value > 0:
+            yield from _narrowed(a, (low * b.value, high * b.value + b.value - 1), operand)
+        case Min():
+            yield from _narrowed(a, (low, INF), operand)
+            yield from _narrowed(b, (low, INF), operand)
+        case Max():
+            yield from _narrowed(a, (-INF, high), operand)
+            yield from _narrowed(b, (-INF, high), operand)
+        case _:
+            return
+
+
+_INVERTED = (Add, Sub, Mul, FloorDiv, Min, Max)
+"""Operations whose result says something about their operands."""
 
 
 def interval_times(a: Interval, b: Interval) -> Interval:

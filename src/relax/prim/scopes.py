@@ -1,7 +1,7 @@
 """Statements that hold in scopes, and the normalizers that were told of them.
 
-A scope adds statements, which its end takes back. Nobody is told of a statement before a question is asked under it, and
-nobody is told twice: a chain holds a normalizer for each number of statements, as far as one was asked for.
+A scope adds statements, which its end takes back. Nobody is told of a statement before a question is asked under it, nor
+is anybody told twice: a chain holds a normalizer for each number of statements, as far as one was asked for.
 """
 
 from __future__ import annotations
@@ -48,7 +48,11 @@ class Statements:
         """The same statements, to which others will be added."""
         other = Statements(self.facts.copy())
         other.items = list(self.items)
-        other._given, other._limited, other._learnt = list(self._given), list(self._limited), list(self._learnt)
+        other._given, other._limited, other._learnt = (
+            list(self._given),
+            list(self._limited),
+            list(self._learnt),
+        )
         return other
 
     @property
