@@ -198,6 +198,8 @@ class Bounds:
         self.remainders: list[Poly] = []
         """Polynomials ≥ 0 that say of remainders by unknown divisors, of which nothing overflows, where they lie."""
         self._fuel = 0
+        self._cut = False
+        """True if the search ended where it might have gone deeper."""
         self._uppers: dict[Any, Bound] = {}
         self._inequalities: dict[Factor, list[_Term]] = {}
         self._indexed = 0
@@ -225,9 +227,9 @@ class Bounds:
             return known
         # Where what fits must be proved each time, short proofs are looked for first.
         for deep in range(1, depth + 1) if self.facts.wraps and enough > -INF else (depth,):
-            self._fuel = fuel
+            self._fuel, self._cut = fuel, False
             best = min(best, self._upper(p, deep, enough))
-            if best <= enough:
+            if best <= enough or not self._cut or self._fuel <= 0:
                 break
         if self.budget.left > 0:
             self._uppers[key] = best
@@ -235,9 +237,12 @@ class Bounds:
 
     def _upper(self, p: Poly, depth: int, enough: Bound) -> Bound:
         best = self._direct_upper(p)
-        if depth == 0 or len(p) > LARGE or degree(p) > DEEP or not self._may_improve(p):
+        if best <= enough or len(p) > LARGE or degree(p) > DEEP or not self._may_improve(p):
             return best
-        for relaxed, divisor in self._relaxations(p) if best > enough else ():
+        if depth == 0:
+            self._cut = True
+            return best
+        for relaxed, divisor in self._relaxations(p):
             if self._fuel <= 0 or self.budget.left <= 0:
                 break
             work = 1 + sum(map(len, relaxed))
@@ -265,7 +270,7 @@ class Bounds:
         divisor = math.gcd(*(c for m, c in p.items() if m))
         if divisor and p.get((), 0) % divisor:
             return True
-        if self.upper(p) < 0 or self.lower(p) > 0:
+        if self.upper(p, enough=-1) < 0 or self.lower(p, 1) > 0:
             return True
         return any(value_of(add(p, known, sign)) == 0 for known in self.facts.nonzero for sign in (1, -1))
 

@@ -62,7 +62,7 @@ _FOLLOWS: dict[Claim, Callable[[Bounds, Poly], bool]] = {
 
 
 def _nonpositive(bounds: Bounds, p: Poly) -> bool:
-    return bounds.upper(p) <= 0 or _is_below_one(bounds, p)
+    return bounds.upper(p, enough=0) <= 0 or _is_below_one(bounds, p)
 
 
 def _is_below_one(bounds: Bounds, p: Poly) -> bool:
@@ -70,7 +70,7 @@ def _is_below_one(bounds: Bounds, p: Poly) -> bool:
     for divisor in [
         f.args[1] for m in p for f in m if isinstance(f, Atom) and f.kind is FloorDiv and f.exact
     ]:
-        if value_of(divisor) is not None or bounds.lower(divisor) < 1:
+        if value_of(divisor) is not None or bounds.lower(divisor, 1) < 1:
             continue
         most = scaled(divisor, -1)
         for monomial, coefficient in p.items():
@@ -86,7 +86,7 @@ def _is_below_one(bounds: Bounds, p: Poly) -> bool:
                 most = add(most, dividend if coefficient > 0 else least, coefficient)
             else:
                 most = add(most, times_monomial(divisor, monomial), coefficient)
-        if bounds.upper(most) < 0:
+        if bounds.upper(most, enough=-1) < 0:
             return True
     return False
 
@@ -205,7 +205,7 @@ def _inside(normalizer: Normalizer, case: _Case) -> Normalizer | None:
     for known in case.nonnegative:
         assume_nonnegative(facts, known)
     inner = normalizer.under(facts)
-    if any(inner.bounds.upper(known) < 0 for known in case.nonnegative):
+    if any(inner.bounds.upper(known, enough=-1) < 0 for known in case.nonnegative):
         return None
     for known in outer.nonnegative:
         now = inner.exchange(known, case.images)
@@ -266,7 +266,7 @@ def _by_quotient(normalizer: Normalizer, atoms: list[Atom]) -> list[_Case]:
     """x over y: x = y·q + r, solved for a variable that stands alone in x."""
     bounds = normalizer.bounds
     for atom in atoms:
-        if atom.kind is not FloorDiv or bounds.lower(atom.args[1]) < 1:
+        if atom.kind is not FloorDiv or bounds.lower(atom.args[1], 1) < 1:
             continue
         x, y = atom.args
         variable = lone_variable(x, y)

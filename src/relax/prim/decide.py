@@ -46,7 +46,9 @@ def decide(normalizer: Normalizer, expr: CompareExpr) -> bool | None:
         if different:
             return kind is NE
         # Without facts, what bounds make 0 has the normal form 0 already.
-        equal = exact and not bounds.facts.empty and bounds.upper(difference) <= 0 <= bounds.lower(difference)
+        equal = exact and not bounds.facts.empty and (
+            bounds.upper(difference, enough=0) <= 0 <= bounds.lower(difference, 0)
+        )
         return kind is EQ if equal else None
     if kind in (GT, GE):
         left, right, difference = right, left, scaled(difference, -1)
@@ -93,7 +95,7 @@ def where_defined(normalizer: Normalizer, *exprs: PrimExpr) -> Normalizer:
         p = normalizer.normal(divisor)
         if normalizer.bounds.fits(p, divisor.dtype) and not normalizer.bounds.is_nonzero(p):
             facts.add_nonzero(p)
-            if normalizer.bounds.lower(p) >= 0:
+            if normalizer.bounds.lower(p, 0) >= 0:
                 for monomial, coefficient in p.items() if len(p) == 1 else ():
                     for factor in monomial if coefficient > 0 else ():
                         assume_nonnegative(facts, {(factor,): 1, (): -1})

@@ -213,8 +213,8 @@ class Normalizer:
         return result
 
     def _representable(self, p: Poly, target: DataType) -> bool:
-        low, high = self.bounds.interval(p)
-        return low >= target.min_value and high <= target.max_value
+        low, high = target.min_value, target.max_value
+        return self.bounds.lower(p, low) >= low and self.bounds.upper(p, enough=high) <= high
 
     def _converted(self, factor: Factor, target: DataType) -> Poly:
         """A factor in another dtype. Conversion respects sums and products, modulo the width."""
@@ -382,7 +382,7 @@ class Normalizer:
         lost: Poly = {}
         for i, operand in enumerate(operands):
             others = kept + operands[i + 1 :]
-            if any(self.bounds.upper(add(operand, other, -1)) <= 0 for other in others):
+            if any(self.bounds.upper(add(operand, other, -1), enough=0) <= 0 for other in others):
                 lost = add(lost, ghosts(operand))
             else:
                 kept.append(operand)
