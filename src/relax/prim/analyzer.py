@@ -43,7 +43,7 @@ from .expr import (
     match_dtypes,
     nonnegative_epoch,
 )
-from .intervals import EVERYTHING, dtype_range
+from .intervals import EVERYTHING, dtype_range, is_plainly_true
 from .normal import Normalizer
 from .scopes import Statements, says_something
 from .simplify import Simplifier
@@ -196,7 +196,10 @@ class Analyzer:
 
     def prove(self, condition: Any) -> bool | None:
         """True if a condition always holds, False if it never does, None if neither is known."""
-        return _prove(self._prove_with(), convert(condition))
+        condition = convert(condition)
+        if is_plainly_true(condition) and not has_effects(condition):  # without a look at what is known
+            return True
+        return _prove(self._prove_with(), condition)
 
     def can_prove(self, condition: Any, strength: int = 0) -> bool:
         """True if a condition is known to hold. (`strength` is TVM's: there is one prover here, the strongest.)"""
@@ -245,6 +248,8 @@ class Analyzer:
     def interval(self, expr: Any) -> tuple[int | float, int | float]:
         """Between which values an integer expression lies: integers, or ±inf."""
         value = convert(expr)
+        if isinstance(value, IntImm):
+            return value.value, value.value
         low, high = dtype_range(value.dtype)
         if value.dtype.is_bool:
             known = self.prove(value)

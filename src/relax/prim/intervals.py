@@ -88,6 +88,35 @@ def operation_range(expr: PrimExpr, operand: Callable[[PrimExpr], Interval]) -> 
             return dtype_range(expr.dtype)
 
 
+def plain_interval(expr: PrimExpr) -> Interval:
+    """The values of an integer expression as it is computed, if nothing is known of its variables but their dtypes."""
+    done: dict[int, Interval] = {}
+
+    def values(part: PrimExpr) -> Interval:
+        interval = done.get(id(part))
+        if interval is None:
+            interval = operation_range(part, values)
+            interval = interval if within(interval, part.dtype) else dtype_range(part.dtype)
+            done[id(part)] = interval
+        return interval
+
+    return values(expr)
+
+
+def is_plainly_true(condition: PrimExpr) -> bool:
+    """True for a comparison that holds whatever its variables are, as far as `plain_interval` tells."""
+    if type(condition) not in _SIDES or type(condition) is EQ:
+        return False
+    assert isinstance(condition, CompareExpr)
+    a, b = condition.a, condition.b
+    if not a.dtype.is_integer or a.dtype.lanes != 1:
+        return False
+    if isinstance(condition, (GT, GE)):
+        a, b = b, a
+    most, least = plain_interval(a)[1], plain_interval(b)[0]
+    return most < least if isinstance(condition, (LT, GT)) else most <= least
+
+
 def narrowed_by(
     condition: PrimExpr, operand: Callable[[PrimExpr], Interval]
 ) -> Iterator[tuple[Var, Interval]]:

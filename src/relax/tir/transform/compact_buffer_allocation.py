@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...prim import GE, LE, IntImm, Let, PrimExpr, Var, const, match_dtypes, post_order, simplify
+from ...prim import GE, LE, IntImm, Let, PrimExpr, Var, const, match_dtypes, post_order, same, simplify
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ..buffer import Buffer, BufferLoad, BufferRegion, Ramp, Range
@@ -174,6 +174,8 @@ def _union(a: Interval | None, b: Interval | None) -> Interval | None:
 def _extreme(a: PrimExpr, b: PrimExpr, least: bool) -> PrimExpr:
     """The smaller or greater of two bounds; one of them if they differ by a constant."""
     a, b = match_dtypes(a, b)
+    if same(a, b):
+        return a
     difference = simplify(a - b)
     if isinstance(difference, IntImm):
         return a if (difference.value <= 0) is least else b

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from ...ir import Node
 from ...prim import Analyzer, And, Call, IntImm, Not, PrimExpr, is_const
+from ...prim.intervals import plain_interval
 from ...prim.traits import may_fail
 from ..buffer import Buffer, BufferLoad
 from ..functor import StmtExprMutator, post_order_visit, substitute
@@ -86,17 +87,20 @@ class _Simplifier(StmtExprMutator):
 
     def in_range(self, loop: For, low: PrimExpr, extent: PrimExpr) -> PrimExpr:
         """The condition that holds in a loop's body. The end of its range may be no number of the variable's dtype."""
-        start, count = self.analyzer.interval(low), self.analyzer.interval(extent)
-        if start[1] + count[1] <= loop.loop_var.dtype.max_value:
+        if self.end_is_a_number(low, extent, loop.loop_var):
             return And(loop.loop_var >= low, loop.loop_var < low + extent)
         return And(loop.loop_var >= low, loop.loop_var <= low + (extent - 1))
 
     def loop_may_fail(self, low: PrimExpr, extent: PrimExpr) -> bool:
         """True if computing a loop's range may fail, or the range may leave the loop variable's dtype."""
-        if may_fail(low) or may_fail(extent):
+        return may_fail(low) or may_fail(extent) or not self.end_is_a_number(low, extent, low)
+
+    def end_is_a_number(self, low: PrimExpr, extent: PrimExpr, like: PrimExpr) -> bool:
+        """True if the end of a range is known to be a number of a dtype."""
+        most = like.dtype.max_value
+        if plain_interval(low)[1] + plain_interval(extent)[1] <= most:
             return True
-        start, count = self.analyzer.interval(low), self.analyzer.interval(extent)
-        return start[1] + count[1] > low.dtype.max_value
+        return self.analyzer.interval(low)[1] + self.analyzer.interval(extent)[1] <= most
 
     def visit_While(self, node: While) -> Stmt:
         condition = self.visit(node.condition)
