@@ -81,7 +81,7 @@ CLAIMS = [
     ("a maximum of three", EQ(top(top(n, m), k) * 2, top(top(2 * n, 2 * m), 2 * k)), True),
     ("a quotient that is truncated", EQ(Div(n * m + k, m), n + k // m), True),
     ("a maximum in one of three",
-     EQ(top(top(top(n, m) // 2, k), h) * 2, top(top(top(n, m) // 2 * 2, 2 * k), 2 * h)), None),
+     EQ(top(top(top(n, m) // 2, k), h) * 2, top(top(top(n, m) // 2 * 2, 2 * k), 2 * h)), True),
     ("a maximum among three", top(top(top(n, m) // 2, k), n) <= n + m + k, True),
     ("a maximum of three in a quotient", top(top(n, m), k) // 4 <= n + m + k, True),
     ("three times a quotient in one", (3 * (n // m)) // 4 <= 3 * n, True),

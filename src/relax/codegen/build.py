@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -20,7 +20,7 @@ from ..target import Target
 from ..tir import PrimFunc, lower
 from . import worker
 from .host import resolve
-from .module import KernelText, kernel_texts
+from .module import KernelText, kernel_texts, written_kernels
 from .object import compiled_objects, machine_of, pool_object, support_object
 from .wrapper import symbol_name
 
@@ -35,6 +35,7 @@ class CompileStatistics:
     llvm_runs: int = 0
     """Objects that LLVM compiled, since the cache did not have them."""
     seconds: float = 0.0
+    """Seconds in which modules became archives: to write their code, unless it was written before, and to compile it."""
 
     def reset(self) -> None:
         """Start counting anew."""
@@ -60,12 +61,12 @@ def compile_module(
     is no code for.
     """
     chosen = resolve(target)
-    return _compile(kernel_texts(funcs, chosen), chosen, jobs)
+    return _compile(written_kernels(funcs, chosen), chosen, jobs)
 
 
-def _compile(kernels: Sequence[KernelText], target: Target, jobs: int | None = None) -> bytes:
+def _compile(texts: Iterable[KernelText], target: Target, jobs: int | None = None) -> bytes:
     start = time.perf_counter()
-    objects, compiled = compiled_objects(kernels, target, jobs)
+    kernels, objects, compiled = compiled_objects(texts, target, jobs)
     support = support_object(machine_of(target))
     units = [(data, kernel.names, kernel.messages) for kernel, data in zip(kernels, objects, strict=True)]
     if any(LAUNCH in kernel.text for kernel in kernels):

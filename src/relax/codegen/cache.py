@@ -26,7 +26,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -167,25 +167,28 @@ def load_all(wanted: Mapping[Key, str]) -> dict[Key, bytes]:
 
     `wanted` says what to call each object in the log.
     """
+    return {key: data for key, data in load_each(wanted.items()) if data is not None}
+
+
+def load_each(wanted: Iterable[tuple[Key, str]]) -> Iterator[tuple[Key, bytes | None]]:
+    """The same one by one, while `wanted` is still being made; None for an object that there is not."""
     used = enabled()
-    loaded: dict[Key, bytes] = {}
-    absent: list[Key] = []
-    for key, what in wanted.items():
+    absent: dict[Key, str] = {}
+    for key, what in wanted:
         data, reason = _read(key) if used else (None, "the cache is switched off")
         if data is not None:
-            loaded[key] = data
             say("%s: found %s", what, key.name)
+            with _lock:
+                statistics.hits += 1
         elif reason:
             _missed(what, reason)
         else:
-            absent.append(key)
+            absent[key] = what
+        yield key, data
     sources = _sources() if absent else frozenset[str]()
-    for key in absent:
+    for key, what in absent.items():
         elsewhere = "it was compiled for another target or by another version"
-        _missed(wanted[key], elsewhere if key.source in sources else "this code was not compiled before")
-    with _lock:
-        statistics.hits += len(loaded)
-    return loaded
+        _missed(what, elsewhere if key.source in sources else "this code was not compiled before")
 
 
 def _missed(what: str, reason: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -76,25 +76,39 @@ def kernel_texts(
     With `mark_loops`, the instructions of loops end in ``!dbg !loop<number>``, which LLVM does not read as it stands.
     Raises DiagnosticError with all that was found wrong.
     """
+    return list(written_kernels(funcs, target, mark_loops=mark_loops))
+
+
+def written_kernels(
+    funcs: Mapping[str, PrimFunc], target: Target, *, mark_loops: bool = False
+) -> Iterator[KernelText]:
+    """The texts of `kernel_texts`, each when it is written; after something wrong, no more texts but the error."""
     diagnostics: list[Diagnostic] = []
     half = SmallFloats(target.has_half_conversion)
     symbols = frozenset(map(symbol_name, funcs))
     units = [Unit(ModuleBuilder(), target, half, group, symbols, diagnostics) for group in _groups(funcs)]
     for unit in units if mark_loops else ():
         unit.loops = []
-    homes = {name: unit for unit in units for name in unit.functions}
-    for name, func in funcs.items():
-        _write(homes[name], name, func)
-    if diagnostics:
-        raise DiagnosticError(diagnostics)
+    places = {name: place for place, name in enumerate(funcs)}
+    wrong: dict[str, list[Diagnostic]] = {}
+    for unit in units:
+        for name in sorted(unit.functions, key=places.__getitem__):
+            _write(unit, name, funcs[name])
+            if diagnostics:
+                wrong[name] = diagnostics[:]
+                diagnostics.clear()
+        if not wrong:
+            yield _text(unit, target)
+    if wrong:
+        raise DiagnosticError([d for name in sorted(wrong, key=places.__getitem__) for d in wrong[name]])
+
+
+def _text(unit: Unit, target: Target) -> KernelText:
     head = f'target triple = "{target.triple}"\n'
-    heads = [f"{IN_ORDER}\n{head}" if unit.module.in_order else head for unit in units]
-    return [
-        KernelText(
-            head + unit.module.text(), *_names(unit.functions), unit.module.messages, tuple(unit.loops or ())
-        )
-        for head, unit in zip(heads, units, strict=True)
-    ]
+    head = f"{IN_ORDER}\n{head}" if unit.module.in_order else head
+    return KernelText(
+        head + unit.module.text(), *_names(unit.functions), unit.module.messages, tuple(unit.loops or ())
+    )
 
 
 def _names(funcs: Mapping[str, PrimFunc]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from importlib.metadata import version
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import llvmlite.binding as llvm
 
@@ -36,21 +36,46 @@ def machine_of(target: Target) -> worker.Machine:
     return worker.Machine(target.triple, target.mcpu, target.features, target.opt_level)
 
 
+class CompiledObjects(NamedTuple):
+    """Kernels with their objects, and how many of those had to be compiled."""
+
+    kernels: list[KernelText]
+    objects: list[bytes]
+    compiled: int
+
+
 def compiled_objects(
-    kernels: Sequence[KernelText], target: Target, jobs: int | None = None
-) -> tuple[list[bytes], int]:
-    """The object of every kernel, and how many had to be compiled; `jobs` processes compile at once."""
+    kernels: Iterable[KernelText], target: Target, jobs: int | None = None
+) -> CompiledObjects:
+    """The object of every kernel; `jobs` processes compile at once, the first kernels while others are written."""
     machine = machine_of(target)
     environment = (*map(str, machine), compiler_version())
-    wanted = {kernel.text: ", ".join(kernel.names) for kernel in kernels}
-    keys = {text: cache.key_of(text, *environment) for text in wanted}
-    loaded = cache.load_all({keys[text]: names for text, names in wanted.items()})
-    objects = {text: loaded[key] for text, key in keys.items() if key in loaded}
-    missing = [text for text in wanted if text not in objects]
-    for text, data in zip(missing, accepted(lambda: emit_objects(missing, machine, jobs)), strict=True):
-        objects[text] = data
-        cache.store(keys[text], data)
-    return [objects[kernel.text] for kernel in kernels], len(missing)
+    written: list[KernelText] = []
+    texts: dict[cache.Key, str] = {}
+    objects: dict[str, bytes] = {}
+    missing: list[cache.Key] = []
+
+    def wanted() -> Iterator[tuple[cache.Key, str]]:
+        for kernel in kernels:
+            written.append(kernel)
+            key = cache.key_of(kernel.text, *environment)
+            if key not in texts:
+                texts[key] = kernel.text
+                yield key, ", ".join(kernel.names)
+
+    def missing_texts() -> Iterator[str]:
+        for key, data in cache.load_each(wanted()):
+            if data is not None:
+                objects[texts[key]] = data
+            else:
+                missing.append(key)
+                yield texts[key]
+
+    compiled = accepted(lambda: emit_objects(missing_texts(), machine, jobs))
+    for key, data in zip(missing, compiled, strict=True):
+        objects[texts[key]] = data
+        cache.store(key, data)
+    return CompiledObjects(written, [objects[kernel.text] for kernel in written], len(missing))
 
 
 @lru_cache(maxsize=8)

@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -41,15 +41,23 @@ def job_limit() -> int:
     return max(1, int(text)) if text.isascii() and text.isdigit() else host_cores()
 
 
-def emit_objects(texts: Sequence[str], machine: Machine, jobs: int | None = None) -> list[bytes]:
-    """The object of every text. Raises RuntimeError for the first text that LLVM does not accept."""
+def emit_objects(texts: Iterable[str], machine: Machine, jobs: int | None = None) -> list[bytes]:
+    """The object of every text. Raises RuntimeError for the first text that LLVM does not accept.
+
+    Helpers compile while this process still makes the texts; it compiles what they have not begun with after that.
+    """
     limit = job_limit() if jobs is None else max(1, jobs)
-    helpers = min(limit - 1, len(texts) // TEXTS_PER_HELPER) if _is_interpreter(sys.executable or "") else 0
-    shared = _Shared(texts, machine)
-    started = [_Helper(shared) for _ in range(helpers)]
+    limit = limit if _is_interpreter(sys.executable or "") else 1
+    shared = _Shared((), machine, complete=False)
+    started: list[_Helper] = []
     try:
+        for text in texts:
+            shared.add(text)
+            if len(started) < min(limit - 1, len(shared.texts) // TEXTS_PER_HELPER):
+                started.append(_Helper(shared))
+        shared.complete()
         for index in shared:
-            shared.objects[index] = worker.emit_object(texts[index], machine)
+            shared.objects[index] = worker.emit_object(shared.texts[index], machine)
     except BaseException:
         for helper in started:
             helper.kill()
@@ -58,7 +66,8 @@ def emit_objects(texts: Sequence[str], machine: Machine, jobs: int | None = None
         for helper in started:
             helper.finish()
     return [
-        data or worker.emit_object(text, machine) for text, data in zip(texts, shared.objects, strict=True)
+        data or worker.emit_object(text, machine)
+        for text, data in zip(shared.texts, shared.objects, strict=True)
     ]
 
 
@@ -68,26 +77,47 @@ def _is_interpreter(path: str) -> bool:
 
 
 class _Shared:
-    """The texts that nobody has begun with, and the objects made so far."""
+    """Texts, of which each is given out once, in order; and the objects made of them so far."""
 
-    def __init__(self, texts: Sequence[str], machine: Machine) -> None:
-        self.texts = texts
+    def __init__(self, texts: Sequence[str], machine: Machine, complete: bool = True) -> None:
+        self.texts = list(texts)
         self.machine = machine
         self.objects = [b""] * len(texts)
-        self._next = iter(range(len(texts)))
-        self._lock = threading.Lock()
+        self._next = 0
+        self._end: int | None = len(texts) if complete else None
+        """The number of texts to give out; None while more may come."""
+        self._changed = threading.Condition()
+
+    def add(self, text: str) -> None:
+        """Add a text."""
+        with self._changed:
+            self.texts.append(text)
+            self.objects.append(b"")
+            self._changed.notify()
+
+    def complete(self) -> None:
+        """Say that no more texts come."""
+        with self._changed:
+            self._end = len(self.texts)
+            self._changed.notify_all()
 
     def __iter__(self) -> _Shared:
         return self
 
     def __next__(self) -> int:
-        with self._lock:
-            return next(self._next)
+        """The number of a text that nobody has begun with; waits for one while more may come."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._end is not None or self._next < len(self.texts))
+            if self._next >= (len(self.texts) if self._end is None else self._end):
+                raise StopIteration
+            self._next += 1
+            return self._next - 1
 
     def close(self) -> None:
         """Give out no more texts."""
-        with self._lock:
-            self._next = iter(())
+        with self._changed:
+            self._end = 0
+            self._changed.notify_all()
 
 
 class _Helper:

@@ -46,8 +46,10 @@ def decide(normalizer: Normalizer, expr: CompareExpr) -> bool | None:
         if different:
             return kind is NE
         # Without facts, what bounds make 0 has the normal form 0 already.
-        equal = exact and not bounds.facts.empty and (
-            bounds.upper(difference, enough=0) <= 0 <= bounds.lower(difference, 0)
+        equal = (
+            exact
+            and not bounds.facts.empty
+            and (bounds.upper(difference, enough=0) <= 0 <= bounds.lower(difference, 0))
         )
         return kind is EQ if equal else None
     if kind in (GT, GE):
