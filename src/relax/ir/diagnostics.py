@@ -143,7 +143,7 @@ class DiagnosticError(ValueError, TypeError):
         return "\n" + text
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython and notebooks print for an uncaught error."""
+        """The lines that IPython and notebooks print for an uncaught error."""
         if tracebacks.shows_all_frames():
             return traceback.format_exception(self)
         return "".join(tracebacks.shortened(self)).splitlines()

@@ -24,7 +24,7 @@ Array: TypeAlias = Any
 
 
 def kinds_of(value: bool | str) -> Kinds | None:
-    """What to look for, from a user's word: True is "all", False nothing. Raises ValueError for other words."""
+    """The kinds that a user asks for: True is "all", False none. Raises ValueError for other words."""
     if isinstance(value, bool):
         return "all" if value else None
     if value not in ("nan", "all"):

@@ -35,7 +35,7 @@ from .decode import (
 from .devices import Device, cpu, is_cpu
 from .devices import device as named_device
 from .executable import Executable
-from .numerics import NumericsCheck, kinds_of
+from .numerics import Kinds, NumericsCheck, kinds_of
 from .registry import get_global_func
 from .timing import BenchmarkResult, Report, TracedCall, Tracer, measure
 from .values import RESULT, export_value, import_value
@@ -116,7 +116,7 @@ class VirtualMachine:
         self.executable = executable
         self.max_depth = max_depth
         self._profile = profile
-        self._numerics = kinds_of(check_numerics)
+        self._numerics: Kinds | None = kinds_of(check_numerics)
         self._codes = Linker(self, executable, self.devices).link()
         self._instrument: Instrument | None = None
         self._tracer: Tracer | None = None
