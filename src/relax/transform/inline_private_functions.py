@@ -10,9 +10,9 @@ Before   def main(x: R.Tensor(("n",))):            After   def main(x: R.Tensor(
              return z
 
 Functions inlined go, if nothing else names them. A call stays a call if its function is an entry point, calls itself
-through whatever others, or has attributes (a fused kernel is one, and stays one); if its arguments or its result must be
-checked against an annotation at run time, which is the call's to do; and, in a dataflow block, if the body has branches
-or local functions.
+through whatever others, or has attributes (a fused kernel is one, and stays one); if its arguments or its result must
+be checked against an annotation at run time, which is the call's to do; and, in a dataflow block, if the body has
+branches or local functions.
 """
 
 from __future__ import annotations
