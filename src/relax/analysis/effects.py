@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..derive.rules import is_pure_call
-from ..expr import Call, ExternFunc, Function, Tuple
-from ..ir import GlobalVar, IRModule, Node, Op, RelaxExpr, walk
+from ..expr import Call, ExternFunc, Function, Tuple, Var
+from ..ir import GlobalVar, IRModule, Node, Op, RelaxExpr, StructInfo, walk
 from ..op.base import operator_of
 from ..runtime.builtin_table import BUILTINS, UNKNOWN, Arguments, Effects, selects
 from ..tir import PrimFunc, written_params
@@ -83,7 +83,7 @@ def any_call(func: Function, holds: Callable[[CallEffects], bool]) -> bool:
     def visit(item: Node) -> bool:
         if isinstance(item, Call) and holds(effects_of(item)):
             found.append(item)
-        return not found
+        return not found and not isinstance(item, (Var, StructInfo))
 
     walk(func, visit)
     return bool(found)

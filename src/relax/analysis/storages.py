@@ -183,7 +183,7 @@ class StorageWalk:
 
     def use(self, expr: RelaxExpr) -> None:
         """Note the storages that an expression names."""
-        if isinstance(expr, TupleGetItem):
+        if isinstance(expr, (TupleGetItem, Var)):
             self.used(expr, flat(self.held(expr)))
         else:
             walk(expr, lambda item: self.used(item, flat(self.held(item))) if isinstance(item, Var) else None)

@@ -35,7 +35,7 @@ class CompileStatistics:
     llvm_runs: int = 0
     """Objects that LLVM compiled, since the cache did not have them."""
     seconds: float = 0.0
-    """Seconds in which modules became archives: to write their code, unless it was written before, and to compile it."""
+    """Seconds in which modules became archives: their code is compiled in them, and mostly written."""
 
     def reset(self) -> None:
         """Start counting anew."""

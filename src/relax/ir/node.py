@@ -287,12 +287,16 @@ def _collect(parts: tuple[Any, ...] | dict[Any, Any], found: list[Node]) -> None
 def map_children(value: NodeT, function: Callable[[Node], Node]) -> NodeT:
     """Rebuild a node with `function` applied to each node directly below; itself when none changed."""
     changes: dict[str, Any] = {}
-    for spec in value.__node_fields__:
-        if spec.kind != "label":
-            old = getattr(value, spec.name)
-            new = _map_value(old, function)
-            if new is not old:
-                changes[spec.name] = new
+    for name in value.__child_names__:
+        old = getattr(value, name)
+        if isinstance(old, Node):
+            new = function(old)
+        elif isinstance(old, (tuple, dict)):
+            new = _map_value(cast("tuple[Any, ...] | dict[Any, Any]", old), function)
+        else:
+            continue
+        if new is not old:
+            changes[name] = new
     return value.replace(**changes) if changes else value
 
 
@@ -301,8 +305,12 @@ def _map_value(value: Any, function: Callable[[Node], Node]) -> Any:
         return function(value)
     if isinstance(value, tuple):
         items = cast("tuple[Any, ...]", value)
-        mapped = tuple(_map_value(item, function) for item in items)
-        return items if all(a is b for a, b in zip(items, mapped, strict=True)) else mapped
+        same, mapped = True, list[Any]()
+        for item in items:
+            new = function(item) if isinstance(item, Node) else _map_value(item, function)
+            same = same and new is item
+            mapped.append(new)
+        return items if same else tuple(mapped)
     if isinstance(value, dict):
         table = cast("dict[Any, Any]", value)
         pairs = [(_map_value(k, function), _map_value(v, function)) for k, v in table.items()]

@@ -1,7 +1,7 @@
 """Statements that hold in scopes, and the normalizers that were told of them.
 
-A scope adds statements, which its end takes back. A normalizer is told of a statement when a question is asked under it,
-and only once: a chain holds a normalizer for each number of statements, as far as one was asked for.
+A scope adds statements, which its end takes back. A normalizer is told of a statement when a question is asked under
+it, and only once: a chain holds a normalizer for each number of statements, as far as one was asked for.
 """
 
 from __future__ import annotations

@@ -152,5 +152,11 @@ class _Lowering(Rewriter):
 
 def _has_dps_call(func: Function) -> bool:
     found: list[Node] = []
-    walk(func, lambda item: found.append(item) if is_call_of(item, DestinationPassing) else None)
+
+    def visit(item: Node) -> bool:
+        if is_call_of(item, DestinationPassing):
+            found.append(item)
+        return not found and not isinstance(item, (Var, StructInfo))
+
+    walk(func, visit)
     return bool(found)

@@ -16,7 +16,7 @@ from typing import cast
 from ..analysis.properties import NO_DATAFLOW, NORMAL_FORM
 from ..derive.substitution import Substitution
 from ..expr import Binding, BindingBlock, DataflowBlock, DataflowVar, Function, SeqExpr, Var
-from ..ir import IRModule, Node, walk
+from ..ir import IRModule, Node, StructInfo, walk
 from .decorators import function_pass
 from .rebuild import with_info
 
@@ -29,7 +29,13 @@ def ToNonDataflow(func: Function, mod: IRModule) -> Function:
 
 def _has_dataflow(func: Function) -> bool:
     found: list[Node] = []
-    walk(func, lambda item: found.append(item) if isinstance(item, DataflowBlock) else None)
+
+    def visit(item: Node) -> bool:
+        if isinstance(item, DataflowBlock):
+            found.append(item)
+        return not found and not isinstance(item, (Var, StructInfo))
+
+    walk(func, visit)
     return bool(found)
 
 

@@ -59,15 +59,14 @@ from ..ir import (
     BaseFunc,
     GlobalVar,
     IRModule,
-    Node,
     RelaxExpr,
     Span,
     StructInfo,
     listed_vdevices,
-    walk,
 )
 from ..prim import FloatImm, IntImm, PrimExpr, free_vars
 from ..prim import Var as PrimVar
+from ..rewrite.rewriter import bindings_in
 from ..runtime.match import ASSERT_IMM, ASSERT_SLOT, IGNORE, LOAD_SLOT, STORE, STORE_SIZE
 from ..runtime.sizes import is_size
 from ..struct_info import (
@@ -115,16 +114,13 @@ def _captured(mod: IRModule) -> dict[str, int]:
     """For functions that closures are made of, how many parameters, the last ones, hold what is captured."""
     found: dict[str, int] = {}
 
-    def visit(item: Node) -> None:
-        match item:
-            case Call(ExternFunc("vm.builtin.make_closure"), (GlobalVar(name), *values)):
-                found[name] = max(len(values), found.get(name, 0))
-            case _:
-                pass
-
     for function in mod.functions.values():
-        if isinstance(function, Function):
-            walk(function, visit)
+        for binding in bindings_in(function) if isinstance(function, Function) else ():
+            match binding.value:
+                case Call(ExternFunc("vm.builtin.make_closure"), (GlobalVar(name), *values)):
+                    found[name] = max(len(values), found.get(name, 0))
+                case _:
+                    pass
     return found
 
 
