@@ -36,7 +36,7 @@ from ...regions import complete_block
 from ...renew import renew_bound_vars
 from ...statements import conjunction, conjuncts, seq_of
 from ...stmt import Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt
-from ..base import ScheduleBase, primitive, require_loop
+from ..base import ScheduleBase, primitive
 from ..conditions import analyzer_at, blocks_below, loop_range, require_reduction
 from ..error import ARGUMENT, BINDING, KIND, MATCH, STRUCTURE, ScheduleError
 from ..reducers import Combination, NoCombination, combination_of
@@ -59,7 +59,7 @@ def rfactor(sch: ScheduleBase, loop: LoopRV, factor_axis: int) -> BlockRV:
     Raises ScheduleError as the docstring of the module says.
     """
     state = sch.state
-    factored = _Factored(state, require_loop(loop, "loop"))
+    factored = _Factored(state, loop)
     axis = factored.axis(factor_axis)
     parts = [_part_buffer(buffer, factored.loop, axis) for buffer in factored.combination.buffers]
     name = state.fresh_name(loop.function, f"{factored.realize.block.name_hint}_rf")
@@ -191,7 +191,7 @@ class _Factored:
     def axis(self, factor_axis: int) -> int:
         """The place of the new dimension, counted from the first."""
         ndim = len(self.combination.indices)
-        if not isinstance(factor_axis, int) or not -ndim - 1 <= factor_axis <= ndim:  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not -ndim - 1 <= factor_axis <= ndim:
             raise ScheduleError(
                 ARGUMENT, f"factor_axis must be from {-ndim - 1} to {ndim}, found {factor_axis}", self.realize
             )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...buffer import Buffer
-from ..base import ScheduleBase, primitive, require_block
+from ..base import ScheduleBase, primitive
 from ..buffers import either_buffer
 from ..error import BUFFER, ScheduleError
 from ..rv import BlockRV
@@ -32,7 +32,7 @@ def set_axis_separator(
 
     Raises ScheduleError for any separator.
     """
-    realize = sch.state.realize(require_block(block, "block"))
+    realize = sch.state.realize(block)
     target = either_buffer(sch, realize, buffer)
     if axis_separators:
         raise ScheduleError(

@@ -20,7 +20,7 @@ from ....prim import PrimExpr
 from ...buffer import Buffer, BufferLoad, decl_buffer
 from ...functor import StmtExprMutator, post_order_visit, substitute
 from ...stmt import Block, BufferStore, DeclBuffer, MatchBufferRegion
-from ..base import ScheduleBase, primitive, require_block
+from ..base import ScheduleBase, primitive
 from ..buffers import allocating_block, buffer_argument, require_accesses_only, require_scope_name
 from ..error import ARGUMENT, ScheduleError
 from ..rv import BlockRV
@@ -38,7 +38,7 @@ def set_scope(
 
     Raises ScheduleError for a buffer that no block allocates.
     """
-    realize = sch.state.realize(require_block(block, "block"))
+    realize = sch.state.realize(block)
     buffer = buffer_argument(sch, realize, buffer_index, "write", "buffer_index")
     storage_scope = require_scope_name(storage_scope)
     around = allocating_block(sch.state, block, buffer)
@@ -79,7 +79,7 @@ def unsafe_set_dtype(sch: ScheduleBase, block: BlockRV, buffer_index: int | str 
 
     Raises ScheduleError for a buffer that no block allocates, or that is used in other ways than by its elements.
     """
-    realize = sch.state.realize(require_block(block, "block"))
+    realize = sch.state.realize(block)
     buffer = buffer_argument(sch, realize, buffer_index, "write", "buffer_index")
     try:
         kind = DataType(dtype)

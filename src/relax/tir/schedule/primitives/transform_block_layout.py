@@ -28,7 +28,7 @@ from ...index_map import IndexMap
 from ...regions import complete_block
 from ...statements import TRUE, conjunction, conjuncts
 from ...stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt
-from ..base import ScheduleBase, primitive, require_block
+from ..base import ScheduleBase, primitive
 from ..buffers import demand_apart
 from ..conditions import analyzer_at, require_complete_or_reduction
 from ..error import ARGUMENT, BINDING, STRUCTURE, ScheduleError
@@ -50,7 +50,7 @@ def transform_block_layout(sch: ScheduleBase, block: BlockRV, index_map: Mapping
 
     Raises ScheduleError as the docstring of the module says.
     """
-    state, realize = sch.state, sch.state.realize(require_block(block, "block"))
+    state, realize = sch.state, sch.state.realize(block)
     require_complete_or_reduction(realize, state.scope(block).block)
     loops = _own_loops(state, block, realize)
     mapping = index_map_argument(sch, index_map, len(realize.block.iter_vars))

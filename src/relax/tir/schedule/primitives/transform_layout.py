@@ -29,7 +29,7 @@ from ...statements import seq_of
 from ...stmt import BufferStore, PrimFunc
 from ...usage import shape_vars_bound_by
 from ...written import written_params
-from ..base import ScheduleBase, primitive, require_block
+from ..base import ScheduleBase, primitive
 from ..buffers import allocating_block, demand_apart, either_buffer, is_parameter, require_accesses_only
 from ..error import ARGUMENT, BUFFER, ScheduleError
 from ..regions import read_regions, written_regions
@@ -64,7 +64,7 @@ def transform_layout(
     Raises ScheduleError as the docstring of the module says.
     """
     del assume_injective_transform
-    state, realize = sch.state, sch.state.realize(require_block(block, "block"))
+    state, realize = sch.state, sch.state.realize(block)
     old = either_buffer(sch, realize, buffer)
     regions = [*written_regions(realize, old), *read_regions(realize, old)]
     mapping = index_map_argument(sch, index_map, old.ndim).with_dtype(
