@@ -19,8 +19,8 @@ from ..buffer import Buffer, BufferLoad, Ramp, element_count, strides_of
 from ..functor import pre_order_visit
 from ..stmt import AllocBuffer, BlockRealize, BufferStore, DeclBuffer, PrimFunc, Stmt
 from ..usage import undefined_buffers
+from .each_prim_func import each_prim_func
 from .facts import FactsMutator
-from .passes import prim_func_pass
 
 
 def flatten_buffer(func: PrimFunc) -> PrimFunc:
@@ -123,7 +123,7 @@ def _flat(buffer: Buffer) -> Buffer:
     return buffer.replace(shape=(simplify(element_count(buffer)),))
 
 
-FlattenBuffer = prim_func_pass(flatten_buffer, "FlattenBuffer")
+FlattenBuffer = each_prim_func(flatten_buffer, "FlattenBuffer")
 """Pass: buffers have one dimension."""
 
 __all__ = ["FlattenBuffer", "flatten_buffer"]

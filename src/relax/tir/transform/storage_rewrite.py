@@ -45,7 +45,7 @@ from ..stmt import (
     While,
 )
 from ..usage import free_vars
-from .passes import prim_func_pass
+from .each_prim_func import each_prim_func
 
 SMALL = 32
 """Storage of no more bits is for a register."""
@@ -379,7 +379,7 @@ class _Sharing(StmtExprMutator):
         return DeclBuffer(view, self.visit(node.body))
 
 
-StorageRewrite = prim_func_pass(storage_rewrite, "StorageRewrite")
+StorageRewrite = each_prim_func(storage_rewrite, "StorageRewrite")
 """Pass: allocations that are not in use at the same time share memory."""
 
 __all__ = ["StorageRewrite", "storage_rewrite"]
