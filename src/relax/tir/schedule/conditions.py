@@ -152,8 +152,8 @@ def require_parallel(state: ScheduleState, loop: LoopRV) -> None:
     """Raise unless the iterations of a loop may run in any order, and at the same time.
 
     Every block below is a complete or a reduction block, or would be one if no other block wrote its buffers; the loop
-    is bound to data-parallel variables only; a block that touches what another one below the loop writes touches it in the
-    iteration that wrote it: the loop's variable cuts the buffer into slabs, or each iteration writes first what it
+    is bound to data-parallel variables only; a block that touches what another one below the loop writes touches it in
+    the iteration that wrote it: the loop's variable cuts the buffer into slabs, or each iteration writes first what it
     reads of a buffer used in it only. Bindings need not be affine: a complete block that runs twice for the same
     values writes the same, and a reduction block needs slabs.
     """
