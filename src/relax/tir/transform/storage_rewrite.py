@@ -353,7 +353,7 @@ class _Sharing(StmtExprMutator):
                 self.views[node] = None
         else:
             count = IntImm("int64", max(member.count for member in group))
-            storage = first.buffer.replace(shape=(count,), data_alignment=align)
+            storage = first.buffer.replace(shape=(count,), data_alignment=align, axis_separators=())
             for node in nodes:
                 self.views[node] = node.buffer.replace(data=storage.data)
         place = group[0].path[_common_depth(group) - 1]

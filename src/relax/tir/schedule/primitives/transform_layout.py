@@ -76,7 +76,9 @@ def transform_layout(
     if callable(pad_value):
         pad_value = sch.recorded["pad_value"] = as_index_map(pad_value, len(mapping.final_indices))
     padding = Padding(mapping, old, pad_value)
-    new = old.replace(data=Var(old.data.name, "handle"), shape=mapped_shape(mapping, old.shape))
+    new = old.replace(
+        data=Var(old.data.name, "handle"), shape=mapped_shape(mapping, old.shape), axis_separators=()
+    )
     change = Relayout(old, new, partial(moved_indices, mapping))
     if is_parameter(state.func(block.function), old):
         func = _with_parameter(state.func(block.function), old, new, change)
@@ -109,7 +111,11 @@ def as_index_map(value: Any, ndim: int) -> IndexMap:
                 )
             value, separators = IndexMap.from_func_with_separators(value, ndim)
             if separators:
-                raise ScheduleError(ARGUMENT, "axis separators are of no use: memory has one dimension")
+                raise ScheduleError(
+                    ARGUMENT,
+                    "index_map must have no axis separators",
+                    hint="set_axis_separator takes them, after transform_layout",
+                )
         if len(value.initial_indices) != ndim:
             raise ValueError(f"the index map takes {len(value.initial_indices)} indices, expected {ndim}")
     except (ValueError, TypeError) as error:
