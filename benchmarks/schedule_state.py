@@ -98,7 +98,13 @@ def schedule(mod: IRModule) -> dict[str, float]:
         fused = clock("fuse", sch.fuse, outer, i)
         clock("get_consumers", sch.get_consumers, block)
         clock("parallel", sch.parallel, fused)
-        clock("copy", sch.copy)
+        other = clock("copy", sch.copy)
+        clock("cache_read", other.cache_read, block, 0, "global")
+        if number == ROUNDS - 1:
+            continue  # the last block writes a parameter
+        clock("set_scope", other.set_scope, block, 0, "local")
+        clock("transform_layout", other.transform_layout, block, ("write", 0), lambda i, j: (j, i))
+        clock("compute_inline", other.compute_inline, block)
     clock("trace", lambda: str(sch.trace))
     return clock.rows()
 

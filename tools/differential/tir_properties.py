@@ -3,6 +3,8 @@
 interprets   tir.interpret gives what the oracle gives: values, or the same sort of error
 compiles     compiled code does, and writes nothing outside of its buffers
 steps_keep   the interpreter does too after Simplify and after each step of lowering
+passes_keep  it does after each pass of tir.transform, before lowering and after it, and after all of them in a row; what a
+             pass makes is well-formed, and a second time the pass changes nothing
 prints       printing and parsing is the identity, before lowering and after it
 """
 
@@ -14,10 +16,13 @@ from typing import Any
 import numpy as np
 
 from relax import codegen, tir
-from relax.ir import IRModule, Node, assert_structural_equal
+from relax.ir import DiagnosticError, IRModule, Node, assert_structural_equal, structural_equal
+from relax.ir.transform import Pass, PassContext
 from relax.script import from_source
+from relax.tir import transform
 from relax.tir.transform import Simplify
 from relax.tir.transform.lower import lowering_steps
+from relax.tir.well_formed import verify_well_formed
 
 from . import harness
 from .generator import HEADER
@@ -26,7 +31,27 @@ from .rounding import FORMATS
 from .tir_numbers import Undefined
 from .tir_oracle import FAULTS, Oracle
 
-PARTS = ("interprets", "compiles", "steps_keep", "prints")
+PARTS = ("interprets", "compiles", "steps_keep", "passes_keep", "prints")
+PASSES: dict[str, Callable[[], Pass]] = {
+    "CommonSubexprElimTIR": transform.CommonSubexprElimTIR,
+    "CompactBufferAllocation": transform.CompactBufferAllocation,
+    "ConvertForLoopsToSerial": transform.ConvertForLoopsToSerial,
+    "ConvertSSA": transform.ConvertSSA,
+    "FlattenBuffer": transform.FlattenBuffer,
+    "HoistExpression": transform.HoistExpression,
+    "HoistIfThenElse": transform.HoistIfThenElse,
+    "InterchangeReduction": transform.InterchangeReduction,
+    "LoopPartition": transform.LoopPartition,
+    "NarrowDataType(16)": lambda: transform.NarrowDataType(16),
+    "NarrowDataType(32)": lambda: transform.NarrowDataType(32),
+    "RemoveNoOp": transform.RemoveNoOp,
+    "RenormalizeSplitPattern": transform.RenormalizeSplitPattern,
+    "Simplify": transform.Simplify,
+    "StorageRewrite": transform.StorageRewrite,
+    "UnrollLoop": transform.UnrollLoop,
+    "VectorizeLoop": transform.VectorizeLoop,
+}
+CONFIG = {"tir.LoopPartition": {"partition_const_loop": True}}
 MARGIN = 256
 """So many bytes on both sides of a buffer are watched."""
 CANARY = 0xA5
@@ -168,6 +193,39 @@ def steps_keep(func: tir.PrimFunc, known: list[tuple[Case, Outcome]]) -> None:
         before = after
 
 
+def passes_keep(func: tir.PrimFunc, known: list[tuple[Case, Outcome]]) -> None:
+    """Each pass keeps what the function does, and so do all of them, one after the other."""
+    with PassContext(config=CONFIG):
+        for form, start in (
+            ("", IRModule({"main": func})),
+            (" lowered", IRModule({"main": tir.lower(func)})),
+        ):
+            row = start
+            for name, make in PASSES.items():
+                after = _after_pass(f"{name}{form}", make(), start)
+                if after is not start:
+                    _compare_module(f"{name}{form}", known, after)
+                row = _after_pass(f"{name}{form} in a row", make(), row)
+            _compare_module(f"all passes{form}", known, row)
+
+
+def _after_pass(part: str, made: Pass, before: IRModule) -> IRModule:
+    """The module after a pass, which must be well-formed, and stay as it is the second time."""
+    after = made(before)
+    if after is before:
+        return before
+    main = after["main"]
+    assert isinstance(main, tir.PrimFunc)
+    try:
+        verify_well_formed(main)
+    except DiagnosticError as error:
+        raise Failure(f"{part}: ill-formed", str(error)) from error
+    again = made(after)
+    if not structural_equal(again, after):
+        raise Failure(f"{part}: changes twice", f"{after.script()}\n{again.script()}")
+    return after
+
+
 def _compare_module(part: str, known: list[tuple[Case, Outcome]], module: IRModule) -> None:
     main = module["main"]
     assert isinstance(main, tir.PrimFunc)
@@ -207,6 +265,7 @@ def tir_agrees(
         "interprets": lambda: interprets(func, known),
         "compiles": lambda: compiles(func, known, call),
         "steps_keep": lambda: steps_keep(func, known),
+        "passes_keep": lambda: passes_keep(func, known),
         "prints": lambda: prints(func),
     }
     for part in parts:

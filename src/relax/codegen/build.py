@@ -16,6 +16,7 @@ from ..runtime.archive import write_archive
 from ..runtime.native import NativeLibrary, load_object
 from ..runtime.tensor import tensor_of_numpy
 from ..runtime.threads import LAUNCH
+from ..runtime.timing import BenchmarkResult, measure
 from ..target import Target
 from ..tir import PrimFunc, lower
 from . import worker
@@ -134,6 +135,33 @@ class CompiledModule:
             known = ", ".join(self._names) or "none"
             raise KeyError(f"the module has no function {name!r} (it has: {known})")
         return CompiledFunction(name, self.library.get_function(symbol_name(name)))
+
+    def time_evaluator(
+        self,
+        func_name: str,
+        dev: object = None,
+        number: int = 10,
+        repeat: int = 1,
+        min_repeat_ms: float = 0,
+        cooldown_interval_ms: float = 0,
+        repeats_to_cooldown: int = 1,
+        f_preproc: str = "",
+    ) -> Callable[..., BenchmarkResult]:
+        """A function that, called with arguments of `func_name`, runs it `repeat` times `number` times.
+
+        The conversion of the arguments is not measured.
+        """
+        del dev, f_preproc
+        function = self[func_name]
+
+        def evaluate(*args: Any) -> BenchmarkResult:
+            values = [_argument(func_name, i, arg) for i, arg in enumerate(args)]
+            return measure(
+                lambda: function.packed(*values),
+                number, repeat, min_repeat_ms, cooldown_interval_ms, repeats_to_cooldown,
+            )  # fmt: skip
+
+        return evaluate
 
     def get_source(self, kind: str = "ll") -> str:
         """The code as text: ``ll``, LLVM IR as it was written; ``opt``, optimised; ``asm``, the assembly."""

@@ -9,7 +9,8 @@ Reduce(combiner, sources, axes, condition, value_index)        only in tensor ex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, cast, final
 
 from ..ir import DataType, Node, binder, child, label, node, set_slot, structural_equal
@@ -79,6 +80,8 @@ class Buffer(Node):
     """An array in memory. `data` is the pointer's variable; no strides means compact row-major.
 
     `elem_offset` counts elements from `data` (None: zero). `scope` is where it lives: global or local.
+    `axis_separators` divide the dimensions into groups, each of which `FlattenBuffer` makes one dimension: (1, 3) of a
+    shape (a, b, c, d) gives (a, b * c, d). Memory of a CPU holds all of them one after the other.
     """
 
     __is_variable__: ClassVar[bool] = True
@@ -92,6 +95,7 @@ class Buffer(Node):
     scope: str = child(default="global")
     data_alignment: int = child(default=64)
     offset_factor: int = child(default=1)
+    axis_separators: tuple[int, ...] = child(default=(), converter=tuple)
 
     @property
     def ndim(self) -> int:
@@ -136,7 +140,7 @@ class Buffer(Node):
         """The same memory as a buffer of one dimension; itself if it has one, and no strides."""
         if self.ndim == 1 and not self.strides:
             return self
-        return self.replace(shape=(simplify(memory_extent(self)),), strides=())
+        return self.replace(shape=(simplify(memory_extent(self)),), strides=(), axis_separators=())
 
     def access_ptr(
         self,
@@ -186,11 +190,14 @@ def _lanes_from(begin: Any, lanes: int) -> tuple[PrimExpr, ...]:
 
 def strides_of(buffer: Buffer) -> tuple[PrimExpr, ...]:
     """The strides in elements along each dimension; compact row-major unless it says otherwise."""
-    if buffer.strides:
-        return buffer.strides
+    return buffer.strides or row_major(buffer.shape)
+
+
+def row_major(shape: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
+    """The strides in elements of a compact array of a shape."""
     strides: list[PrimExpr] = []
     step: PrimExpr = const(1, "int64")
-    for size in reversed(buffer.shape):
+    for size in reversed(shape):
         strides.append(step)
         step = size if is_const(step, 1) else step * size
     return tuple(reversed(strides))
@@ -207,10 +214,21 @@ def element_offset(buffer: Buffer, indices: tuple[PrimExpr, ...]) -> PrimExpr:
 
 def element_count(buffer: Buffer) -> PrimExpr:
     """The number of elements of a compact buffer of this shape."""
+    return product(buffer.shape)
+
+
+def product(sizes: Iterable[PrimExpr]) -> PrimExpr:
+    """The product of sizes."""
     count: PrimExpr = const(1, "int64")
-    for size in buffer.shape:
+    for size in sizes:
         count = size if is_const(count, 1) else count * size
     return count
+
+
+def axis_groups(buffer: Buffer) -> list[range]:
+    """The dimensions between the axis separators of a buffer."""
+    ends = [0, *buffer.axis_separators, buffer.ndim]
+    return [range(first, end) for first, end in itertools.pairwise(ends)]
 
 
 def memory_extent(buffer: Buffer) -> PrimExpr:
@@ -234,6 +252,7 @@ def decl_buffer(
     scope: str = "global",
     data_alignment: int = 64,
     offset_factor: int = 1,
+    axis_separators: Iterable[int] | None = None,
 ) -> Buffer:
     """A new buffer; its data variable is made unless given."""
     pointer = data if data is not None else Var(name, "handle")
@@ -249,6 +268,7 @@ def decl_buffer(
         scope or "global",
         data_alignment,
         offset_factor,
+        tuple(axis_separators or ()),
     )
 
 

@@ -48,6 +48,23 @@ def main(A: T.Buffer((128,), "float32"), B: T.Buffer((128,), "float32")):
                 B[vi] = A[vi] * T.float32(2)
 """
 
+STAGES = """
+@T.prim_func
+def main(a: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, 4), "int32")
+    C = T.match_buffer(c, (n, 4), "int32")
+    B = T.alloc_buffer((n, 4), "int32")
+    for i, j in T.grid(n, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] * 2
+    for i, j in T.grid(n, 4):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + 1
+"""
+
 
 def on(name, method, *args):
     return lambda sch: getattr(sch, method)(sch.get_block(name), *args)
@@ -208,6 +225,12 @@ def main(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
 
 
 def test_axis_separators(parse, check, refuse):
-    check(parse(ROWS), on("B", "set_axis_separator", ("write", 0), []), parse(ROWS))
-    text = refuse(parse(ROWS), on("B", "set_axis_separator", ("write", 0), [1]))
-    assert "buffer B cannot have axis separators: memory has one dimension" in text
+    func = parse(STAGES)
+    check(func, on("B", "set_axis_separator", ("write", 0), []), func)
+    for name, places in (("B", ("write", 0)), ("B", ("read", 0)), ("C", ("read", 0))):
+        after = check(func, on(name, "set_axis_separator", places, [1]))
+        assert ", axis_separators=[1])" in after.script()
+        check(after, on(name, "set_axis_separator", places, None), func)
+    for wrong in ([2], [0], [1, 1], [-1]):
+        text = refuse(func, on("B", "set_axis_separator", ("write", 0), wrong))
+        assert f"axis_separators must be increasing numbers from 1 to 1, found {wrong}" in text

@@ -334,10 +334,9 @@ def test_refused_arguments(parse, refuse):
     text = refuse(func, read("B", "B"))
     assert "block B reads no buffer called B" in text
     assert "it reads A" in text
-    assert "read_buffer_index must be an index, a name or a Buffer, found float" in refuse(
-        func, read("B", 1.5)
-    )
-    assert "storage_scope must be the name of a scope, found 3" in refuse(func, read("B", 0, 3))
+    assert "read_buffer_index must be an index, a name or a Buffer, found 1.5" in refuse(func, read("B", 1.5))
+    assert "storage_scope must be a string, found 3" in refuse(func, read("B", 0, 3))
+    assert "storage_scope must be the name of a scope, found ''" in refuse(func, read("B", 0, ""))
     text = refuse(parse(FUSED), read("C", "B", consumer_blocks=["B"]))
     assert "block B does not read buffer B in the scope of block C" in text
     assert "C, D reads it there" in text

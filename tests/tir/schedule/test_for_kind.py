@@ -89,7 +89,7 @@ def test_rows_are_independent_of_each_other(parse, check, refuse, method):
     [
         ("A[vi] = i", "its body uses the loop variable i itself (bind a variable of the block to it)"),
         ("A[0] = vi", "two values of its variable vi may write the same element of A"),
-        ("A[vi] = A[vi] + 1", "it reads buffer A, which it also writes"),
+        ("A[vi] = A[7 - vi] + 1", "it reads elements of buffer A other than the one that it writes"),
         ("T.evaluate(T.call_extern('int32', 'f', vi))", "it calls a function with effects"),
     ],
 )
@@ -103,6 +103,50 @@ def main(A: T.Buffer((8,), "int32")):
             {body}
 """)
     assert message in refuse(func, lambda sch: sch.parallel(loops(sch)[0]))
+
+
+def test_elements_that_change_in_place(parse, check):
+    """Each iteration reads the element that it writes, and no other."""
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((8,), "int32")):
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            A[vi] = A[vi] + 1
+""")
+    check(func, lambda sch: sch.parallel(loops(sch)[0]))
+    check(func, lambda sch: sch.vectorize(loops(sch)[0]))
+
+
+@pytest.mark.parametrize("method", ["parallel", "vectorize"])
+def test_a_reduction_whose_start_is_a_block_of_its_own(parse, check, refuse, method):
+    func = parse("""
+@T.prim_func
+def main(a: T.handle, c: T.handle):
+    n, m = T.int64(), T.int64()
+    A = T.match_buffer(a, (n, m), "int32")
+    C = T.match_buffer(c, (n,), "int32")
+    for i, k in T.grid(n, m):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = 0
+            C[vi] = C[vi] + A[vi, vk]
+""")
+
+    def decompose(sch):
+        return sch.decompose_reduction(sch.get_block("C"), sch.get_loops(sch.get_block("C"))[0])
+
+    def each(sch):
+        init = decompose(sch)
+        for block in (init, sch.get_block("C_update")):
+            getattr(sch, method)(sch.get_loops(block)[0])
+
+    if method == "parallel":
+        check(func, each)
+    text = refuse(func, decompose, lambda sch: getattr(sch, method)(loops(sch, "C_update")[1]))
+    assert "loop k is bound to vk of block C_update, over which it sums up" in text
 
 
 def test_a_reduction_that_reads_its_neighbour(parse, refuse):

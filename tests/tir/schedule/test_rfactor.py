@@ -322,3 +322,39 @@ def test_no_init_is_refused(parse, refuse):
         parse(ROWS), decomposed, lambda sch: sch.rfactor(sch.get_loops(sch.get_block("B_update"))[1], 0)
     )
     assert "block B_update is not a reduction block: it has no init" in text
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_loops_around_both_blocks(parse, check, which):
+    def steps(sch):
+        _, k = sch.get_loops(sch.get_block("B"))
+        loops = sch.split(k, [None, 4])
+        parts = sch.rfactor(loops[which], 1, merge_loops=True)
+        assert sch.get(sch.get_loops(parts)[0]) is sch.get(sch.get_loops(sch.get_block("B"))[0])
+
+    check(parse(ROWS), steps)
+
+
+def test_loops_around_both_blocks_of_a_tile(parse, check):
+    """Those in front of the first that reduces; the others are split up."""
+    func = parse("""
+@T.prim_func
+def main(A: T.Buffer((10, 8), "int32"), B: T.Buffer((10,), "int32")):
+    for i, k in T.grid(10, 8):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = 0
+            B[vi] = B[vi] + A[vi, vk]
+""")
+
+    def steps(sch):
+        i, k = sch.get_loops(sch.get_block("B"))
+        io, ii = sch.split(i, [None, 4])
+        ko, ki = sch.split(k, [None, 3])
+        sch.reorder(io, ko, ii, ki)
+        sch.parallel(io)
+        sch.rfactor(ki, 0, merge_loops=True)
+
+    after = check(func, steps)
+    assert after.script().count("T.parallel") == 1

@@ -151,7 +151,7 @@ def test_marks():
         (lambda s: s.sample_categorical([1, 2], [0, 0]), "probs must be 0 or more, one of them more than 0"),
         (lambda s: s.sample_categorical([1, 2], [2, -1]), "probs must be 0 or more"),
         (lambda s: s.sample_categorical([1, 2], [1, float("nan")]), "probs must be 0 or more"),
-        (lambda s: s.sample_categorical([1, 2], [1, "a"]), "a probability must be a number, found 'a'"),
+        (lambda s: s.sample_categorical([1, 2], [1, "a"]), "probs[1] must be a number, found 'a'"),
         (
             lambda s: s.sample_categorical([1, 2], [1, 1], decision=2),
             "the decision 2 is no index of 2 candidates",

@@ -99,8 +99,8 @@ def test_factors_of_the_wrong_kind(parse, refuse):
     func = parse(STATIC)
     for factors, message in (
         (4, "factors must be a list, found 4"),
-        (["4", None], "a factor must be an integer or None, found '4'"),
-        ([True, None], "a factor must be an integer or None, found True"),
+        (["4", None], "factors[0] must be an integer, an expression or None, found '4'"),
+        ([True, None], "factors[0] must be an integer, an expression or None, found True"),
         ([tir.Var("k", "int32"), None], "is not known to be 1 or more"),
     ):
         text = refuse(func, lambda sch, f=factors: sch.split(sch.get_loops(sch.get_block("B"))[0], f))

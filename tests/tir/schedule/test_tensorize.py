@@ -416,7 +416,14 @@ def test_a_name_that_is_not_registered(parse, refuse):
     text = refuse(func, lambda sch: sch.tensorize(sch.get_loops(sch.get_block("C"))[2], "no.such"))
     assert "tensorize: tensor intrinsic no.such: no intrinsic of this name is registered" in text
     text = refuse(func, lambda sch: sch.tensorize(sch.get_loops(sch.get_block("C"))[2], func))
-    assert "tensor_intrin must be the name of a registered intrinsic, found PrimFunc" in text
+    assert "tensor_intrin must be a TensorIntrin or the name of a registered one, found PrimFunc" in text
+
+
+def test_intrinsic_that_is_not_registered(parse, check):
+    """The trace holds its functions."""
+    intrin = TensorIntrin(parse(DOT), parse(DOT_VECTOR), "nowhere")
+    expected = check(parse(MATMUL_T), tensorized(registered(parse, DOT, DOT_VECTOR)))
+    check(parse(MATMUL_T), tensorized(intrin), expected)
 
 
 def test_what_cannot_be_an_intrinsic(parse):

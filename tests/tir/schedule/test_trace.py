@@ -260,7 +260,10 @@ def test_values_of_the_wrong_kind_are_refused_by_primitives(func):
         ({"loop": rv("b0"), "factors": [2, None]}, "split: loop must be a loop, found BlockRV"),
         ({"loop": rv("l1"), "factors": [0, None]}, "the factor 0 is not known to be 1 or more"),
         ({"loop": rv("l1"), "factors": 3}, "split: factors must be a list, found 3"),
-        ({"loop": rv("l1"), "factors": ["a"]}, "split: a factor must be an integer or None, found 'a'"),
+        (
+            {"loop": rv("l1"), "factors": ["a"]},
+            "split: factors\\[0\\] must be an integer, an expression or None, found 'a'",
+        ),
     ):
         with pytest.raises(ScheduleError, match=message):
             Trace.apply_json_to_schedule(

@@ -188,7 +188,7 @@ def test_a_promise_that_parameters_are_apart(parse):
         ),
         (relayout("B", "B", lambda i, j: (i, j // 5, j % 5)), "has places to which nothing moves, where"),
         (relayout("B", "B", lambda i: i), "the index map takes 1 indices, expected 2"),
-        (relayout("B", "B", 3), "index_map must be an IndexMap or a function, found int"),
+        (relayout("B", "B", 3), "index_map must be an IndexMap or a function, found 3"),
         (
             relayout("B", 0, lambda i, j: (j, i)),
             "an index alone does not say whether reads or writes are meant",

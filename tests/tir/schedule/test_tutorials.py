@@ -1,7 +1,5 @@
 """The steps of TVM's tutorials on TensorIR, with its names: creating programs, schedules of matmul and of elementwise
-functions, tensor intrinsics, layouts.
-
-A test marked with `needs` runs where the schedule has these primitives.
+functions, programs of any size, tensor intrinsics, layouts.
 """
 
 from __future__ import annotations
@@ -13,12 +11,6 @@ import relax
 from relax import te, tir
 from relax.script import ir as I
 from relax.script import tir as T
-
-
-def needs(*primitives):
-    """Leaves a test out where a primitive is not there."""
-    missing = [name for name in primitives if not hasattr(tir.Schedule, name)]
-    return pytest.mark.skipif(bool(missing), reason=f"there is no {', '.join(missing)}")
 
 
 def compiled(mod):
@@ -74,7 +66,6 @@ def test_a_loop_is_split():
     assert add_one(sch.mod) == add_one(AddOne)
 
 
-@needs("reorder")
 def test_loops_change_places_and_are_bound_to_threads():
     sch = tir.Schedule(AddOne)
     block_b = sch.get_block("B")
@@ -131,7 +122,6 @@ def test_a_reduction_is_decomposed():
     np.testing.assert_array_equal(found, np.maximum(expected, 0))
 
 
-@needs("reorder", "reverse_compute_at")
 def test_a_tiled_matmul_with_its_relu_inside():
     sch = tir.Schedule(MatmulRelu)
     block_Y = sch.get_block("Y", func_name="main")
@@ -146,7 +136,6 @@ def test_a_tiled_matmul_with_its_relu_inside():
     np.testing.assert_array_equal(found, np.maximum(expected, 0))
 
 
-@needs("reorder", "cache_write", "reverse_compute_at", "fuse")
 def test_a_blocked_matmul_with_a_cache():
     sch = tir.Schedule(MatmulRelu)
     block = sch.get_block("Y")
@@ -178,6 +167,79 @@ def test_a_sum_in_parts():
     b = relax.nd.array(np.zeros(4, "float32"))
     compiled(sch.mod)["main"](relax.nd.array(a), b)
     assert b.numpy().tolist() == a.sum(1).tolist()
+
+
+def test_the_time_of_each_step_is_measured():
+    sch = tir.Schedule(MatmulRelu)
+    arguments = [relax.nd.array(np.ones((16, 16), "float32")) for _ in range(3)]
+    _, j, _ = sch.get_loops(sch.get_block("Y"))
+    for factor in (2, 4):
+        copy = sch.copy()
+        copy.split(j, factors=[None, factor])
+        evaluator = compiled(copy.mod).time_evaluator("main", relax.cpu(), number=1, repeat=2)
+        assert len(evaluator(*arguments).results) == 2
+    assert sch.get(j).extent.value == 16
+
+
+# ------------------------------------------------------------------------------------------ any size
+
+
+@I.ir_module
+class AnySize:
+    @T.prim_func
+    def main(a: T.handle, b: T.handle, c: T.handle):
+        T.func_attr({"global_symbol": "main"})
+        M, N, K = T.int32(), T.int32(), T.int32()
+        A = T.match_buffer(a, [M, K], dtype="float32")
+        B = T.match_buffer(b, [K, N], dtype="float32")
+        C = T.match_buffer(c, [M, N], dtype="float32")
+        Y = T.alloc_buffer((M, N), "float32")
+        for i, j, k in T.grid(M, N, K):
+            with T.block("Y"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    Y[vi, vj] = T.float32(0)
+                Y[vi, vj] = Y[vi, vj] + A[vi, vk] * B[vk, vj]
+        for i, j in T.grid(M, N):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = T.max(Y[vi, vj], T.float32(0))
+
+
+def run_sizes(mod, m, n, k):
+    generator = np.random.default_rng(0)
+    a = generator.integers(-4, 5, (m, k)).astype("float32")
+    b = generator.integers(-4, 5, (k, n)).astype("float32")
+    c = relax.nd.array(np.zeros((m, n), "float32"))
+    compiled(mod)["main"](relax.nd.array(a), relax.nd.array(b), c)
+    np.testing.assert_array_equal(c.numpy(), np.maximum(a @ b, 0))
+
+
+def test_a_program_of_any_size_is_scheduled():
+    sch = tir.Schedule(AnySize)
+    block = sch.get_block("Y")
+    _, j, k = sch.get_loops(block)
+    j0, j1 = sch.split(j, factors=[None, 4])
+    sch.reorder(j0, k, j1)
+    sch.vectorize(j1)
+    for sizes in ((4, 4, 4), (16, 13, 7), (1, 3, 0), (0, 2, 2)):
+        run_sizes(AnySize, *sizes)
+        run_sizes(sch.mod, *sizes)
+
+
+def test_tensor_expressions_of_any_size():
+    m, n, k = te.var("m"), te.var("n"), te.var("k")
+    A, B = te.placeholder((m, k), "float32", name="A"), te.placeholder((k, n), "float32", name="B")
+    r = te.reduce_axis((0, k), "r")
+    Y = te.compute((m, n), lambda i, j: te.sum(A[i, r] * B[r, j], axis=r), name="Y")
+    C = te.compute((m, n), lambda i, j: te.max(Y[i, j], T.float32(0)), name="C")
+    func = te.create_prim_func([A, B, C]).with_attr({"global_symbol": "main"})
+    sch = tir.Schedule(relax.IRModule({"main": func}))
+    i, _ = sch.get_loops(sch.get_block("C"))
+    sch.compute_at(sch.get_block("Y"), i)
+    sch.parallel(i)
+    for sizes in ((4, 4, 4), (5, 3, 7), (2, 3, 0)):
+        run_sizes(sch.mod, *sizes)
 
 
 # ------------------------------------------------------------------------------------------ tensor intrinsics
@@ -276,7 +338,6 @@ def test_rows_are_multiplied_by_an_intrinsic(call):
         np.testing.assert_array_equal(out.numpy(), c)
 
 
-@needs("reorder")
 def test_a_tile_of_a_matmul_becomes_a_block():
     sch = tir.Schedule(MatmulRelu)
     block = sch.get_block("C")
@@ -293,7 +354,6 @@ def test_a_tile_of_a_matmul_becomes_a_block():
 # ------------------------------------------------------------------------------------------ layouts
 
 
-@needs("transform_layout")
 def test_an_intermediate_gets_another_layout():
     sch = tir.Schedule(MatmulRelu)
     block = sch.get_block("Y")
@@ -303,7 +363,6 @@ def test_an_intermediate_gets_another_layout():
     np.testing.assert_array_equal(found, np.maximum(expected, 0))
 
 
-@needs("transform_layout", "cache_read", "reorder")
 def test_a_packed_operand():
     sch = tir.Schedule(MatmulRelu)
     block = sch.get_block("Y")
@@ -315,3 +374,40 @@ def test_a_packed_operand():
     sch.decompose_reduction(block, k)
     found, expected = run_matmul(sch.mod)
     np.testing.assert_array_equal(found, np.maximum(expected, 0))
+
+
+def test_a_convolution_by_blocks_of_channels():
+    """The channels of its input, weights and output are divided into blocks of four: NCHW4c."""
+    x = te.placeholder((1, 8, 6, 6), name="X")
+    w = te.placeholder((8, 8, 3, 3), name="W")
+    rc, ry, rx = (te.reduce_axis((0, n), name) for n, name in ((8, "rc"), (3, "ry"), (3, "rx")))
+    y = te.compute(
+        (1, 8, 4, 4),
+        lambda n, f, h, v: te.sum(x[n, rc, h + ry, v + rx] * w[f, rc, ry, rx], axis=[rc, ry, rx]),
+        "Y",
+    )
+    func = te.create_prim_func([x, w, y])
+    sch = tir.Schedule(func)
+    block = sch.get_block("Y")
+    for which, layout in (
+        (("read", 0), lambda n, c, h, v: (n, c // 4, h, v, c % 4)),
+        (("read", 1), lambda f, c, h, v: (f // 4, c // 4, h, v, c % 4, f % 4)),
+    ):
+        sch.cache_read(block, which[1], "global")
+        sch.transform_layout(block, which, layout)
+    sch.cache_write(block, 0, "global")
+    sch.transform_layout(block, ("write", 0), lambda n, f, h, v: (n, f // 4, h, v, f % 4))
+    sch.transform_block_layout(
+        block,
+        lambda n, f, h, v, c, r, s: (n, f // 4, h, v, f % 4, c // 4, r, s, c % 4),
+    )
+    loops = sch.get_loops(block)
+    assert [sch.get(loop).extent.value for loop in loops] == [1, 2, 4, 4, 4, 2, 3, 3, 4]
+    sch.reorder(*loops[:4], *loops[5:], loops[4])
+    sch.vectorize(sch.get_loops(block)[-1])
+    generator = np.random.default_rng(0)
+    image, weights = (generator.integers(-4, 5, p.shape).astype("float32") for p in (x, w))
+    results = [np.zeros((1, 8, 4, 4), "float32") for _ in range(2)]
+    compiled(func)["main"](image, weights, results[0])
+    compiled(sch.mod)["main"](image, weights, results[1])
+    np.testing.assert_array_equal(*results)

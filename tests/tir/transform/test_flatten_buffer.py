@@ -33,6 +33,25 @@ def test_parameters_and_storage(check):
     check(FlattenBuffer, HEAD + before, HEAD + after, *RUNS)
 
 
+def test_axis_separators_divide_the_dimensions(check):
+    before = """
+    with T.allocate((4, 2, 8), "int32", axis_separators=[1]) as t:
+        for i, j, k in T.grid(4, 2, 8):
+            t[i, j, k] = B[i, j * 8 + k]
+        for i, j, k in T.grid(4, 2, 8):
+            B[i, j * 8 + k] = t[i, 1 - j, k] + m
+"""
+    after = """
+    B1 = T.decl_buffer((64,), "int32", data=B.data)
+    with T.allocate((4, 16), "int32", axis_separators=[1]) as t:
+        for i, j, k in T.grid(4, 2, 8):
+            t[i, j * 8 + k] = B1[i * 16 + j * 8 + k]
+        for i, j, k in T.grid(4, 2, 8):
+            B1[i * 16 + j * 8 + k] = t[i, k - j * 8 + 8] + m
+"""
+    check(FlattenBuffer, HEAD + before, HEAD + after, *RUNS)
+
+
 def test_accesses_that_may_be_outside_keep_their_shape(check):
     before = """
     with T.allocate((4, 16), "int32") as t:

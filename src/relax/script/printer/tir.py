@@ -68,6 +68,8 @@ def buffer_type(p: Printer, buffer: Buffer, dtype: bool = False, scope: bool = F
         parts.append(f"align={buffer.data_alignment}")
     if buffer.offset_factor != 1:
         parts.append(f"offset_factor={buffer.offset_factor}")
+    if buffer.axis_separators:
+        parts.append(f"axis_separators={list(buffer.axis_separators)}")
     return ", ".join(parts)
 
 

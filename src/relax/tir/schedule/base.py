@@ -17,6 +17,7 @@ import functools
 import inspect
 import random
 from collections.abc import Callable, Container, Mapping
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from ...ir import DiagnosticError, IRModule, Node
@@ -25,6 +26,7 @@ from ..index_map import IndexMap
 from ..stmt import PrimFunc
 from ..usage import shape_vars_bound_by
 from ..well_formed import verify_well_formed
+from .argument_types import ArgumentType, plain
 from .error import ARGUMENT, EXPIRED, Level, ScheduleError
 from .instruction import PRIMITIVES, Instruction, InstructionKind, map_leaves
 from .rv import BlockRV, LoopRV
@@ -52,6 +54,8 @@ class ScheduleBase:
         """Integers that no instruction of the trace gave: it records their values."""
         self._removed: frozenset[BlockRV | LoopRV] = frozenset()
         self._depth = 0
+        self._family = object()
+        """The mark of the schedule and its copies on the blocks and loops that their primitives give."""
         self.working_on: str | None = None
         """The function in which blocks are looked for; None: the only one, or main."""
         self.decision: Any = None
@@ -135,9 +139,22 @@ class ScheduleBase:
     def _evaluated_leaf(self, value: Any) -> Any:
         if isinstance(value, PrimExpr):
             return self._with_values(value, self._integers)
-        if isinstance(value, (BlockRV, LoopRV)) and value in self._removed:
-            raise ScheduleError(EXPIRED, f"{value!r} was removed", hint="ask for it again")
+        if isinstance(value, (BlockRV, LoopRV)):
+            if value in self._removed:
+                raise ScheduleError(EXPIRED, f"{value!r} was removed", hint="ask for it again")
+            if value.family not in (None, self._family):
+                raise ScheduleError(
+                    EXPIRED,
+                    f"{value!r} is of another schedule",
+                    hint="ask this schedule for it, or apply the other one's trace to this one",
+                )
         return value
+
+    def _owned(self, value: Any) -> Any:
+        """A result of a primitive: blocks and loops know that they are of this schedule and its copies."""
+        if not isinstance(value, (BlockRV, LoopRV)) or value.family is self._family:
+            return value
+        return replace(value, family=self._family)
 
     def _with_values(self, expr: PrimExpr, variables: Container[Var]) -> PrimExpr | int:
         """An expression with the values of some of the random integers; a number if nothing else is in it."""
@@ -176,15 +193,17 @@ class ScheduleBase:
 
     def apply(self, kind: InstructionKind, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Apply a primitive, or leave everything as it was and raise."""
-        bound = kind.signature.bind(self, *args, **options)
-        bound.apply_defaults()
+        bound = self._bound(kind, args, options)
         if self._depth:
             return self._run(kind, bound)
+        for name, value in list(bound.arguments.items())[1:]:
+            bound.arguments[name] = map_leaves(value, plain)
         given = dict(list(bound.arguments.items())[1:])
         before, outer, working_on = self.state.copy(), self.mod, self.working_on
         self._depth, self.decision, self.recorded = 1, None, {}
         try:
-            result = self._run(kind, bound)
+            self._require_types(kind, bound)
+            result = map_leaves(self._run(kind, bound), self._owned)
             self._verify(outer)
         except ScheduleError as error:
             self.state.restore(before)
@@ -199,6 +218,27 @@ class ScheduleBase:
             self._depth = 0
         self._record(kind, given, result)
         return result
+
+    def _bound(
+        self, kind: InstructionKind, args: tuple[Any, ...], options: dict[str, Any]
+    ) -> inspect.BoundArguments:
+        """The arguments by their names. Raises TypeError if there are too few or too many."""
+        try:
+            bound = kind.signature.bind(self, *args, **options)
+        except TypeError as error:
+            raise TypeError(f"{kind.method}: {error}; the arguments are {kind.usage}") from None
+        bound.apply_defaults()
+        return bound
+
+    def _require_types(self, kind: InstructionKind, bound: inspect.BoundArguments) -> None:
+        """Put the values of random integers in, and raise ScheduleError for arguments of a wrong type."""
+        for name, expected in kind.argument_types.items():
+            value = self.evaluated(bound.arguments[name])
+            if kind.signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:
+                value = tuple(_require_one(expected, name, item) for item in value)
+            else:
+                value = expected.require(name, value)
+            bound.arguments[name] = value
 
     def _run(self, kind: InstructionKind, bound: inspect.BoundArguments) -> Any:
         for name, value in list(bound.arguments.items())[1:]:
@@ -256,24 +296,18 @@ def sizes_of(func: PrimFunc) -> list[Var]:
     return list(dict.fromkeys([*(param for param in func.params if param not in func.buffer_map), *bound]))
 
 
+def _require_one(expected: ArgumentType, name: str, value: Any) -> Any:
+    """One of the arguments of ``*loops``."""
+    if isinstance(value, (list, tuple)):
+        message = f"{name} must be given one by one, not as a list"
+        raise ScheduleError(ARGUMENT, message, hint=f"write a star before the list: *{name}")
+    return expected.require(name, value)
+
+
 def _outputs(result: Any) -> tuple[Any, ...]:
     if result is None:
         return ()
     return tuple(cast("list[Any]", result)) if isinstance(result, (list, tuple)) else (result,)
-
-
-def require_loop(value: Any, name: str) -> LoopRV:
-    """An argument that must be a loop."""
-    if not isinstance(value, LoopRV):
-        raise ScheduleError(ARGUMENT, f"{name} must be a loop, found {value!r}")
-    return value
-
-
-def require_block(value: Any, name: str) -> BlockRV:
-    """An argument that must be a block."""
-    if not isinstance(value, BlockRV):
-        raise ScheduleError(ARGUMENT, f"{name} must be a block, found {value!r}")
-    return value
 
 
 __all__ = [
@@ -282,7 +316,5 @@ __all__ = [
     "ScheduleBase",
     "primitive",
     "query",
-    "require_block",
-    "require_loop",
     "sizes_of",
 ]

@@ -104,9 +104,9 @@ def either_buffer(sch: ScheduleBase, realize: BlockRealize, argument: Any) -> Bu
     return buffer
 
 
-def require_scope_name(storage_scope: Any) -> str:
-    """The name of a storage scope, which must be text."""
-    if not isinstance(storage_scope, str) or not storage_scope:
+def require_scope_name(storage_scope: str) -> str:
+    """The name of a storage scope, which must not be empty."""
+    if not storage_scope:
         raise ScheduleError(
             ARGUMENT,
             f"storage_scope must be the name of a scope, found {storage_scope!r}",

@@ -151,16 +151,17 @@ def require_only_blocks(stmt: Placed) -> None:
 def require_parallel(state: ScheduleState, loop: LoopRV) -> None:
     """Raise unless the iterations of a loop may run in any order, and at the same time.
 
-    Every block below is complete or a reduction block; the loop is bound to data-parallel variables only; a block that
-    reads what another one below the loop writes reads it in the iteration that wrote it: the loop's variable cuts the
-    buffer into slabs, or each iteration writes first what it reads of a buffer used in it only. Bindings need not be
-    affine: a complete block that runs twice for the same values writes the same, and a reduction block needs slabs.
+    Every block below is a complete or a reduction block, or would be one if no other block wrote its buffers; the loop
+    is bound to data-parallel variables only; a block that touches what another one below the loop writes touches it in
+    the iteration that wrote it: the loop's variable cuts the buffer into slabs, or each iteration writes first what it
+    reads of a buffer used in it only. Bindings need not be affine: a complete block that runs twice for the same
+    values writes the same, and a reduction block needs slabs.
     """
     node = state.loop(loop)
     scope = state.scope(loop).block
     require_only_blocks(node)
     for child in blocks_below(node):
-        require_complete_or_reduction(child, scope)
+        _require_order_free(child, scope)
         for iter_var, value in zip(child.block.iter_vars, child.iter_values, strict=True):
             if iter_var.iter_type != "spatial" and loop.var in set(free_vars(value)):
                 raise ScheduleError(
@@ -171,6 +172,17 @@ def require_parallel(state: ScheduleState, loop: LoopRV) -> None:
                     hint="rfactor the reduction, or choose a loop of a data-parallel variable",
                 )
     _require_separate(state, loop, node, scope)
+
+
+def _require_order_free(child: BlockRealize, scope: Block) -> None:
+    """Raise unless instances of a block for different data-parallel variables do not depend on each other."""
+    if complete_problem(child, scope, alone=False) is None:
+        return
+    problem = reduction_problem(child, scope, alone=False, initialised=True)
+    if problem is not None:
+        raise ScheduleError(
+            KIND, f"block {child.block.name_hint} is neither complete nor a reduction block: {problem}", child
+        )
 
 
 def _require_separate(state: ScheduleState, loop: LoopRV, node: For, scope: Block) -> None:

@@ -8,12 +8,14 @@ attributes all other arguments, the outputs l3 and l4. Random variables are thos
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from ...prim import PrimExpr, Var, free_vars
+from .argument_types import ArgumentType, argument_type
 from .error import TRACE, ScheduleError
 from .rv import BlockRV, LoopRV
 
@@ -43,6 +45,18 @@ class InstructionKind:
     def name(self) -> str:
         """TVM's name: ``SamplePerfectTile`` for ``sample_perfect_tile``."""
         return camel_case(self.method)
+
+    @functools.cached_property
+    def argument_types(self) -> dict[str, ArgumentType]:
+        """The types of its arguments by their names."""
+        parameters = list(self.signature.parameters.values())[1:]
+        return {p.name: argument_type("Any" if p.annotation is p.empty else p.annotation) for p in parameters}
+
+    @property
+    def usage(self) -> str:
+        """The arguments of a call as the declaration has them: ``(loop, n, max_innermost_factor=16)``."""
+        parameters = [p.replace(annotation=p.empty) for p in list(self.signature.parameters.values())[1:]]
+        return str(inspect.Signature(parameters))
 
     @property
     def is_postproc(self) -> bool:

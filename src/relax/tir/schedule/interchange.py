@@ -16,18 +16,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...ir import structural_equal
-from ...prim import Add, Analyzer, Max, Min, Mul, PrimExpr, Var, free_vars, substitute
-from ...prim.expr import And, Or
+from ...prim import Analyzer, PrimExpr, Var, free_vars, substitute
 from ...prim.iter_map import IterMapLevel, detect_iter_map
-from ..buffer import Buffer, BufferLoad, BufferRegion
-from ..stmt import Block, BlockRealize, BufferStore, For, SeqStmt
+from ..buffer import BufferRegion
+from ..stmt import Block, BlockRealize, For
 from .conditions import analyzer_at, loop_range
 from .error import KIND, ORDER, ScheduleError
 from .regions import in_own_slab, read_regions, relaxed_box, written_regions
 from .rv import LoopRV
-from .scope import accesses, complete_problem, nodes_of, reduction_problem
+from .scope import accesses, complete_problem, reduction_problem
 from .state import ScheduleState
+from .updates import is_order_free_update
 
 
 @dataclass
@@ -170,37 +169,6 @@ def _mixed_loops(nest: Nest, child: BlockRealize) -> list[For]:
     return [loop for loop in nest.chain if loop.loop_var in used[True] & used[False]]
 
 
-def is_order_free_update(block: Block) -> bool:
-    """True if a block combines into each element by sums, extrema, or products of integers, in no order of its own."""
-    stores = block.body.seq if isinstance(block.body, SeqStmt) else (block.body,)
-    targets = [store.buffer for store in stores if isinstance(store, BufferStore)]
-    if len(targets) < len(stores) or len(set(targets)) < len(targets):
-        return False
-    return all(isinstance(store, BufferStore) and _combines(store, set(targets)) for store in stores)
-
-
-def _combines(store: BufferStore, targets: set[Buffer]) -> bool:
-    """True for ``C[i] = C[i] + x`` and the like, where x and the indices read none of `targets`."""
-    value = store.value
-    if not isinstance(value, (Add, Min, Max, Mul, And, Or)):
-        return False
-    if isinstance(value, Mul) and not store.buffer.dtype.is_integer:
-        return False
-    for own, term in ((value.a, value.b), (value.b, value.a)):
-        is_own = (
-            isinstance(own, BufferLoad)
-            and own.buffer is store.buffer
-            and structural_equal(own.indices, store.indices)
-        )
-        if is_own and not any(_reads(expr, targets) for expr in (term, *store.indices)):
-            return True
-    return False
-
-
-def _reads(expr: PrimExpr, buffers: set[Buffer]) -> bool:
-    return any(load.buffer in buffers for load in nodes_of(expr, BufferLoad))
-
-
 # ------------------------------------------------------------------------------------------ between blocks
 
 
@@ -247,7 +215,6 @@ def separates(
 __all__ = [
     "Nest",
     "accumulation_problem",
-    "is_order_free_update",
     "reduction_loops",
     "require_order_free",
     "separates",

@@ -12,66 +12,35 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias, TypeVar, cast
+from typing import TypeVar, cast
 
-from ...ir import DataType, Node, structural_equal
+from ...ir import Node, structural_equal
 from ...prim import (
-    Add,
     Analyzer,
-    And,
     Call,
-    Max,
-    Min,
-    Mul,
     Not,
-    Or,
     PrimExpr,
     Select,
-    Sub,
     Var,
-    const,
     free_vars,
 )
-from ...prim.intrin import bitwise_and, bitwise_or, bitwise_xor
 from ..buffer import Buffer, BufferLoad
-from ..functor import StmtExprMutator, post_order_visit, substitute
-from ..reduction import max as max_reducer
-from ..reduction import min as min_reducer
-from ..stmt import Block, BufferStore, IfThenElse, LetStmt, SeqStmt, Stmt
+from ..functor import StmtExprMutator, substitute
+from ..stmt import Block
 from .selection import selection_facts
+from .updates import (
+    KINDS,
+    Kind,
+    NoCombination,
+    Values,
+    loads_of,
+    operation_of,
+    reads_any,
+    stored_values,
+    unconditional,
+)
 
 N = TypeVar("N", bound=Node)
-Combine: TypeAlias = "Callable[[PrimExpr, PrimExpr], PrimExpr]"
-Values: TypeAlias = "tuple[PrimExpr, ...]"
-
-
-@dataclass(frozen=True)
-class Kind:
-    """An operation that may be applied in any order, with the value that changes nothing."""
-
-    name: str
-    combine: Combine
-    identity: Callable[[DataType], PrimExpr]
-
-
-KINDS: Final = {
-    kind.name: kind
-    for kind in (
-        Kind("sum", lambda x, y: x + y, lambda dtype: const(0, dtype)),
-        Kind("product", lambda x, y: x * y, lambda dtype: const(1, dtype)),
-        Kind("maximum", Max, max_reducer.fidentity),
-        Kind("minimum", Min, min_reducer.fidentity),
-        Kind("conjunction", And, lambda dtype: const(1, dtype)),
-        Kind("disjunction", Or, lambda dtype: const(0, dtype)),
-        Kind("bitwise and", bitwise_and, lambda dtype: const(-1 if dtype.is_int else dtype.max_value, dtype)),
-        Kind("bitwise or", bitwise_or, lambda dtype: const(0, dtype)),
-        Kind("bitwise xor", bitwise_xor, lambda dtype: const(0, dtype)),
-    )
-}
-_NODES: Final[dict[type[PrimExpr], str]] = {
-    Add: "sum", Sub: "sum", Mul: "product", Max: "maximum", Min: "minimum", And: "conjunction", Or: "disjunction",
-}  # fmt: skip
-_CALLS: Final = {"bitwise_and": "bitwise and", "bitwise_or": "bitwise or", "bitwise_xor": "bitwise xor"}
 
 
 @dataclass(frozen=True)
@@ -89,20 +58,13 @@ class Combination:
     """False if elements must be combined in their order."""
 
 
-class NoCombination(Exception):
-    """The reason for which an init and an update are no combination that is known."""
-
-
 def combination_of(block: Block) -> Combination:
     """The combination that a block does. Raises NoCombination with the reason if it is none that is known."""
     assert block.init is not None
-    body, conditions = block.body, list[PrimExpr]()
-    while isinstance(body, IfThenElse) and body.else_case is None:
-        conditions.append(body.condition)
-        body = body.then_case
-    starts, updates = _stores(block.init, "its init"), _stores(body, "its body")
+    body, conditions = unconditional(block.body)
+    starts, updates = stored_values(block.init, "its init"), stored_values(body, "its body")
     buffers = tuple(updates)
-    if any(_reads(condition, buffers) for condition in conditions):
+    if any(reads_any(condition, buffers) for condition in conditions):
         raise NoCombination("the condition in its body reads a result")
     if set(starts) != set(buffers):
         raise NoCombination("its init and its body write different buffers")
@@ -117,32 +79,6 @@ def combination_of(block: Block) -> Combination:
     return simple if simple is not None else _selection(block, buffers, indices, results, values, identity)
 
 
-def _stores(stmt: Stmt, where: str) -> dict[Buffer, tuple[Values, PrimExpr]]:
-    """The indices and the value that a statement stores in each buffer, over the buffers as they were before it."""
-    lets: dict[Var, PrimExpr] = {}
-    while isinstance(stmt, LetStmt):
-        lets[stmt.var] = substitute(stmt.value, lets)
-        stmt = stmt.body
-    result: dict[Buffer, tuple[Values, PrimExpr]] = {}
-    for part in stmt.seq if isinstance(stmt, SeqStmt) else (stmt,):
-        if not isinstance(part, BufferStore) or part.predicate is not None or part.buffer in result:
-            raise NoCombination(f"{where} is more than one store into each result")
-        if any(load.buffer in result for load in _loads(part.value)):
-            raise NoCombination(f"{where} reads a result that it has just stored")
-        result[part.buffer] = (part.indices, substitute(part.value, lets))
-    return result
-
-
-def _loads(expr: PrimExpr) -> list[BufferLoad]:
-    loads: list[BufferLoad] = []
-    post_order_visit(expr, lambda part: loads.append(part) if isinstance(part, BufferLoad) else None)
-    return loads
-
-
-def _reads(expr: PrimExpr, buffers: Sequence[Buffer]) -> bool:
-    return any(load.buffer in set(buffers) for load in _loads(expr))
-
-
 # ------------------------------------------------------------------------------------------ one by one
 
 
@@ -151,7 +87,7 @@ def _componentwise(
 ) -> Combination | None:
     kinds: list[Kind] = []
     for result, value in zip(results, values, strict=True):
-        name = _kind_of(value, result, buffers)
+        name = operation_of(value, result, buffers)
         if name is None or name == "same":
             return None
         kinds.append(KINDS[name])
@@ -161,36 +97,6 @@ def _componentwise(
 
     identity = tuple(kind.identity(buffer.dtype) for kind, buffer in zip(kinds, buffers, strict=True))
     return Combination(buffers, indices, identity, combine, True)
-
-
-def _kind_of(value: PrimExpr, result: PrimExpr, buffers: Sequence[Buffer]) -> str | None:
-    """The operation that takes a result to its next value; "same" for the result itself, None for no operation."""
-    if structural_equal(value, result):
-        return "same"
-    if isinstance(value, Select) or (isinstance(value, Call) and value.intrinsic == "if_then_else"):
-        condition, *branches = value.args if isinstance(value, Call) else (
-            value.condition, value.true_value, value.false_value,
-        )  # fmt: skip
-        if _reads(condition, buffers):
-            return None
-        kinds = {_kind_of(branch, result, buffers) for branch in branches} - {"same"}
-        return kinds.pop() if len(kinds) == 1 else None
-    parts, name = _operation(value)
-    if name is None:
-        return None
-    reading = [i for i, part in enumerate(parts) if _reads(part, buffers)]
-    if len(reading) != 1 or (isinstance(value, Sub) and reading == [1]):
-        return None
-    inner = _kind_of(parts[reading[0]], result, buffers)
-    return name if inner in (name, "same") else None
-
-
-def _operation(value: PrimExpr) -> tuple[Values, str | None]:
-    """The operands of an operation, and its name in KINDS."""
-    if isinstance(value, Call):
-        return value.args, _CALLS.get(value.intrinsic)
-    name = _NODES.get(type(value))
-    return ((value.a, value.b), name) if name is not None else ((), None)  # type: ignore[attr-defined]
 
 
 # ------------------------------------------------------------------------------------------ selections
@@ -211,7 +117,7 @@ def _selection(
     sources: list[PrimExpr] = []
     for result, value in zip(results, values, strict=True):
         choice = _choice(value, result)
-        if choice is None or _reads(choice[1], buffers):
+        if choice is None or reads_any(choice[1], buffers):
             raise unknown
         if keep is not None and not structural_equal(keep, choice[0]):
             raise unknown
@@ -222,7 +128,7 @@ def _selection(
     rhs = [Var(f"y{i}", result.dtype) for i, result in enumerate(results)]
     condition = _Named([*results, *sources], [*lhs, *rhs]).visit(keep)
     variables = {*lhs, *rhs}
-    if _loads(condition) or any(var not in variables for var in free_vars(condition)):
+    if loads_of(condition) or any(var not in variables for var in free_vars(condition)):
         raise unknown
     facts = selection_facts(condition, lhs, rhs, identity, [_bounds(source, block) for source in sources])
     if not facts.associative:

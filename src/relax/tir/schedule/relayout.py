@@ -13,6 +13,7 @@ from ..index_map import IndexMap
 from ..regions import block_access_region, whole_range
 from ..stmt import Block, BufferStore, For
 from .error import BUFFER, ScheduleError
+from .scope import touches
 
 Indices = Sequence[PrimExpr]
 N = TypeVar("N", For, Block)
@@ -82,6 +83,8 @@ class Relayout(StmtExprMutator):
         return self.inside([(node.loop_var, Range.from_min_extent(node.min, node.extent))], node)
 
     def visit_Block(self, node: Block) -> Block:
+        if not touches(node, self.old):
+            return node
         domains = [(v.var, v.dom) for v in node.iter_vars if v.dom is not None]
         changed = self.inside(domains, node)
         if changed is node or not any(r.buffer is self.old for r in (*node.reads, *node.writes)):

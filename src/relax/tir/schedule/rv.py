@@ -22,6 +22,8 @@ class BlockRV:
 
     function: str
     name: str
+    family: object | None = None
+    """The mark of the schedule, and its copies, that gave it to its user; None for one inside of a primitive."""
 
     def __repr__(self) -> str:
         return f"BlockRV({self.name} in {self.function})"
@@ -33,6 +35,8 @@ class LoopRV:
 
     function: str
     var: Var
+    family: object | None = None
+    """The mark of the schedule, and its copies, that gave it to its user; None for one inside of a primitive."""
 
     def __repr__(self) -> str:
         return f"LoopRV({self.var.name} in {self.function})"

@@ -18,6 +18,7 @@ from typing import Any, Final
 from ...ir import GlobalVar, IRModule
 from ...ir.printing import show
 from ..stmt import Block, For, PrimFunc
+from .argument_types import plain
 from .base import DebugMask, ScheduleBase
 from .error import ARGUMENT, Level, ScheduleError
 from .primitives.add_unit_loop import add_unit_loop
@@ -128,7 +129,7 @@ class Schedule(ScheduleBase):
         """The For that a LoopRV stands for, the Block of a BlockRV, the number of an ExprRV."""
         if isinstance(rand_var_or_sref, StmtSRef):
             return rand_var_or_sref.stmt
-        value = self.evaluated(rand_var_or_sref)
+        value = self.evaluated(plain(rand_var_or_sref))
         if isinstance(value, LoopRV):
             return self.state.loop(value)
         if isinstance(value, BlockRV):
@@ -139,7 +140,12 @@ class Schedule(ScheduleBase):
         """A lasting reference to a block or loop: given by its random variable, or as the statement that it is now."""
         if isinstance(rand_var_or_stmt, (For, Block)):
             return StmtSRef(self.state, self.state.rv_of_stmt(rand_var_or_stmt))
-        self.state.placed(rand_var_or_stmt)
+        if not isinstance(rand_var_or_stmt, (BlockRV, LoopRV)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ScheduleError(
+                ARGUMENT,
+                f"get_sref takes a block or a loop, as a random variable or a statement, found {rand_var_or_stmt!r}",
+            )
+        self.state.placed(self.evaluated(rand_var_or_stmt))
         return StmtSRef(self.state, rand_var_or_stmt)
 
     def show(self, *args: Any, **options: Any) -> None:

@@ -73,6 +73,11 @@ def free_variables(block: Block) -> frozenset[Var]:
     return result
 
 
+def touches(block: Block, buffer: Buffer) -> bool:
+    """True if a block allocates, accesses, views or hands on a buffer. A rewrite of its uses may skip other blocks."""
+    return any(item is buffer for item in block.alloc_buffers) or buffer.data in free_variables(block)
+
+
 class _Effects(StmtExprVisitor):
     def __init__(self) -> None:
         super().__init__()

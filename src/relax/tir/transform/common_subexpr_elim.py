@@ -37,7 +37,7 @@ from ...prim.functor import FreeVars
 from ...prim.traits import cost, may_fail
 from ..functor import StmtExprMutator, StmtExprVisitor, pre_order_visit
 from ..stmt import AssertStmt, AttrStmt, BlockRealize, For, LetStmt, PrimFunc, Stmt
-from .passes import prim_func_pass
+from .each_prim_func import each_prim_func
 
 
 def common_subexpr_elim(
@@ -222,7 +222,7 @@ class _Replacement(StmtExprMutator):
         return node.replace(body=self.visit(node.body))
 
 
-CommonSubexprElimTIR = prim_func_pass(common_subexpr_elim, "CommonSubexprElimTIR")
+CommonSubexprElimTIR = each_prim_func(common_subexpr_elim, "CommonSubexprElimTIR")
 """Pass: expressions that occur several times are computed once."""
 
 __all__ = ["CommonSubexprElimTIR", "common_subexpr_elim"]

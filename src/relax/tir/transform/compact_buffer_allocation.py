@@ -37,8 +37,8 @@ from ..stmt import (
     PrimFunc,
     Stmt,
 )
+from .each_prim_func import each_prim_func
 from .facts import FactsMutator, reads_memory
-from .passes import prim_func_pass
 
 
 def compact_buffer_allocation(func: PrimFunc, is_strict: bool = True) -> PrimFunc:
@@ -324,7 +324,7 @@ class _Compaction(FactsMutator):
         return BufferRegion(plan.buffer, tuple(region), span=node.span)
 
 
-CompactBufferAllocation = prim_func_pass(compact_buffer_allocation, "CompactBufferAllocation")
+CompactBufferAllocation = each_prim_func(compact_buffer_allocation, "CompactBufferAllocation")
 """Pass: allocations are as small as what is accessed in them."""
 
 __all__ = ["CompactBufferAllocation", "compact_buffer_allocation"]

@@ -13,7 +13,7 @@ from ...ir import Diagnostic, DiagnosticError
 from ...prim import PrimExpr, Var
 from ..functor import StmtExprMutator
 from ..stmt import BlockRealize, PrimFunc
-from .passes import prim_func_pass
+from .each_prim_func import each_prim_func
 
 
 def convert_blocks_to_opaque(func: PrimFunc) -> PrimFunc:
@@ -46,5 +46,5 @@ class _Conversion(StmtExprMutator):
         )
 
 
-ConvertBlocksToOpaque = prim_func_pass(convert_blocks_to_opaque, "ConvertBlocksToOpaque")
+ConvertBlocksToOpaque = each_prim_func(convert_blocks_to_opaque, "ConvertBlocksToOpaque")
 """Pass: the values of block variables stand in their place."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..functor import StmtExprMutator
 from ..stmt import For, ForKind, PrimFunc, Stmt
-from .passes import prim_func_pass
+from .each_prim_func import each_prim_func
 
 
 def convert_for_loops_to_serial(func: PrimFunc) -> PrimFunc:
@@ -22,7 +22,7 @@ class _Conversion(StmtExprMutator):
         return made.replace(kind=ForKind.SERIAL) if made.kind is ForKind.PARALLEL else made
 
 
-ConvertForLoopsToSerial = prim_func_pass(convert_for_loops_to_serial, "ConvertForLoopsToSerial")
+ConvertForLoopsToSerial = each_prim_func(convert_for_loops_to_serial, "ConvertForLoopsToSerial")
 """Pass: parallel loops are serial."""
 
 __all__ = ["ConvertForLoopsToSerial", "convert_for_loops_to_serial"]

@@ -8,19 +8,20 @@
 
 A parameter keeps its shape, which callers see: its accesses go through a flat view. An access that is not proven to be
 inside of every dimension stays as it is, with a buffer of the old shape, so that it fails as before. Buffers with
-strides stay as they are, and so do functions that still have blocks: lower them first.
+strides stay as they are, and so do functions that still have blocks: lower them first. A buffer with axis separators
+keeps a dimension for each group of dimensions between them.
 """
 
 from __future__ import annotations
 
 from ...ir import DataType, Node
 from ...prim import IntImm, PrimExpr, const, simplify
-from ..buffer import Buffer, BufferLoad, Ramp, element_count, strides_of
+from ..buffer import Buffer, BufferLoad, Ramp, axis_groups, product, row_major
 from ..functor import pre_order_visit
 from ..stmt import AllocBuffer, BlockRealize, BufferStore, DeclBuffer, PrimFunc, Stmt
 from ..usage import undefined_buffers
+from .each_prim_func import each_prim_func
 from .facts import FactsMutator
-from .passes import prim_func_pass
 
 
 def flatten_buffer(func: PrimFunc) -> PrimFunc:
@@ -39,7 +40,7 @@ class _Flattening(FactsMutator):
     def run(self) -> PrimFunc:
         parameters = dict.fromkeys(self.func.buffer_map.values())
         for buffer in parameters:
-            if buffer.ndim != 1 and not buffer.strides:
+            if _has_flat_form(buffer):
                 self.flat[buffer] = _flat(buffer)
         made = super().run()
         body = made.body
@@ -52,7 +53,7 @@ class _Flattening(FactsMutator):
 
     def open(self, buffer: Buffer) -> None:
         """Give a buffer in scope its flat form, if it needs and may have one."""
-        if buffer.ndim != 1 and not buffer.strides and not self.allocation_can_fail(buffer):
+        if _has_flat_form(buffer) and not self.allocation_can_fail(buffer):
             flat = _flat(buffer)
             if not self.allocation_can_fail(flat):
                 self.flat[buffer] = flat
@@ -88,42 +89,56 @@ class _Flattening(FactsMutator):
         flat = self.flat_form(node.buffer, node.indices)
         if flat is None:
             return node.replace(indices=indices)
-        return BufferLoad(flat, (self.position(node.buffer, indices, flat),), span=node.span)
+        return BufferLoad(flat, self.place(node.buffer, indices, flat), span=node.span)
 
     def visit_BufferStore(self, node: BufferStore) -> Stmt:
         value, indices = self.visit(node.value), self.visit_all(node.indices)
         flat = self.flat_form(node.buffer, node.indices)
         if flat is None:
             return node.replace(value=value, indices=indices)
-        return BufferStore(flat, value, (self.position(node.buffer, indices, flat),), span=node.span)
+        return BufferStore(flat, value, self.place(node.buffer, indices, flat), span=node.span)
 
     def flat_form(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> Buffer | None:
         """The flat form of a buffer, if an access is proven to be inside."""
         flat = self.flat.get(buffer)
         return flat if flat is not None and self.inside(buffer, indices) else None
 
-    def position(self, buffer: Buffer, indices: tuple[PrimExpr, ...], flat: Buffer) -> PrimExpr:
-        """The index in the flat form. It is computed in the dtype of the indices if that has all positions."""
+    def place(self, buffer: Buffer, indices: tuple[PrimExpr, ...], flat: Buffer) -> tuple[PrimExpr, ...]:
+        """The indices in the flat form: one for each group of dimensions."""
+        return tuple(
+            self.position(buffer.shape[group.start : group.stop], indices[group.start : group.stop], size)
+            for group, size in zip(axis_groups(buffer), flat.shape, strict=True)
+        )
+
+    def position(
+        self, shape: tuple[PrimExpr, ...], indices: tuple[PrimExpr, ...], size: PrimExpr
+    ) -> PrimExpr:
+        """The index of an element of a shape. It is computed in the dtype of the indices if that has all positions."""
         if not indices:
             return const(0, "int64")
         *outer, last = indices
-        (size,) = flat.shape
         kinds = {index.dtype.element_of for index in indices}
         fits = len(kinds) == 1 and isinstance(size, IntImm) and size.value <= last.dtype.element_of.max_value
         dtype = last.dtype.element_of if fits else DataType("int64")
         base = last.base if isinstance(last, Ramp) else last
         total: PrimExpr = const(0, dtype)
-        for index, stride in zip((*outer, base), strides_of(buffer), strict=True):
+        for index, stride in zip((*outer, base), row_major(shape), strict=True):
             total = total + index.astype(dtype) * stride.astype(dtype)
         total = self.analyzer.simplify(total)
         return Ramp(total, last.stride.astype(dtype), last.lanes) if isinstance(last, Ramp) else total
 
 
+def _has_flat_form(buffer: Buffer) -> bool:
+    return not buffer.strides and any(len(group) != 1 for group in axis_groups(buffer))
+
+
 def _flat(buffer: Buffer) -> Buffer:
-    return buffer.replace(shape=(simplify(element_count(buffer)),))
+    groups = axis_groups(buffer)
+    shape = (simplify(product(buffer.shape[group.start : group.stop])) for group in groups)
+    return buffer.replace(shape=tuple(shape), axis_separators=tuple(range(1, len(groups))))
 
 
-FlattenBuffer = prim_func_pass(flatten_buffer, "FlattenBuffer")
+FlattenBuffer = each_prim_func(flatten_buffer, "FlattenBuffer")
 """Pass: buffers have one dimension."""
 
 __all__ = ["FlattenBuffer", "flatten_buffer"]

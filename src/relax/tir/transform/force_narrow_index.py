@@ -14,7 +14,7 @@ from __future__ import annotations
 from ...ir import Diagnostic, DiagnosticError
 from ..dtypes import force_index_dtype
 from ..stmt import PrimFunc
-from .passes import prim_func_pass
+from .each_prim_func import each_prim_func
 
 
 def force_narrow_index_to_int32(func: PrimFunc) -> PrimFunc:
@@ -27,7 +27,7 @@ def force_narrow_index_to_int32(func: PrimFunc) -> PrimFunc:
         raise DiagnosticError(Diagnostic("E5022", message, func.span, hint=hint)) from None
 
 
-ForceNarrowIndexToInt32 = prim_func_pass(force_narrow_index_to_int32, "ForceNarrowIndexToInt32")
+ForceNarrowIndexToInt32 = each_prim_func(force_narrow_index_to_int32, "ForceNarrowIndexToInt32")
 """Pass: every index has 32 bits."""
 
 __all__ = ["ForceNarrowIndexToInt32", "force_narrow_index_to_int32"]

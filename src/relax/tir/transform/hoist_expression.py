@@ -24,8 +24,8 @@ from ...ir.transform import PassContext
 from ...prim import Call, Let, PrimExpr, map_expressions, post_order
 from ..renew import renew_bound_vars
 from ..stmt import BufferStore, For, IfThenElse, LetStmt, PrimFunc, Stmt
+from .each_prim_func import each_prim_func
 from .hoist_if_then_else import Hoisting
-from .passes import prim_func_pass
 
 
 class HoistedConditionals(enum.Flag):
@@ -119,7 +119,7 @@ def _with(expr: PrimExpr, old: PrimExpr, new: PrimExpr) -> PrimExpr:
     return visit(expr)
 
 
-HoistExpression = prim_func_pass(hoist_expression, "HoistExpression")
+HoistExpression = each_prim_func(hoist_expression, "HoistExpression")
 """Pass: conditions and lets that do not change in a loop stand outside of it."""
 
 __all__ = ["HoistExpression", "HoistedConditionals", "HoistedLetBindings", "hoist_expression"]

@@ -20,8 +20,8 @@ from ...prim import PrimExpr
 from ..renew import renew_bound_vars
 from ..stmt import For, ForKind, IfThenElse, PrimFunc, Stmt
 from ..usage import free_vars
+from .each_prim_func import each_prim_func
 from .facts import FactsMutator, reads_memory
-from .passes import prim_func_pass
 
 
 def hoist_if_then_else(func: PrimFunc) -> PrimFunc:
@@ -56,7 +56,7 @@ class Hoisting(FactsMutator):
         return not reads_memory(expr) and not self.can_fail(expr)
 
 
-_hoist = prim_func_pass(hoist_if_then_else, "HoistIfThenElse")
+_hoist = each_prim_func(hoist_if_then_else, "HoistIfThenElse")
 
 
 def HoistIfThenElse(variant: Any = None) -> Pass:

@@ -27,7 +27,7 @@ from ..functor import StmtExprMutator, post_order_visit, substitute
 from ..statements import seq_of
 from ..stmt import BufferStore, For, ForKind, IfThenElse, PrimFunc, SeqStmt, Stmt
 from ..usage import free_vars
-from .passes import prim_func_pass
+from .each_prim_func import each_prim_func
 
 SHORT = 16
 """A reduction loop of fewer iterations is no match for a vector, even if it runs along memory."""
@@ -158,7 +158,7 @@ def _interchanged(loop: For, nest: _Nest) -> Stmt:
     return seq_of([loop.replace(body=seq_of(nest.starts)), body]) if nest.starts else body
 
 
-InterchangeReduction = prim_func_pass(interchange_reduction, "InterchangeReduction")
+InterchangeReduction = each_prim_func(interchange_reduction, "InterchangeReduction")
 """Pass: the innermost loops of reductions run along memory."""
 
 __all__ = ["InterchangeReduction", "interchange_reduction"]

@@ -48,8 +48,8 @@ from ..renew import renew_bound_vars
 from ..statements import conjunction, conjuncts, seq_of
 from ..stmt import For, ForKind, IfThenElse, LetStmt, PrimFunc, Stmt
 from ..usage import free_vars
+from .each_prim_func import each_prim_func
 from .facts import FactsMutator, loop_facts, reads_memory, without_likely
-from .passes import prim_func_pass
 
 HINT = "pragma_loop_partition_hint"
 
@@ -277,7 +277,7 @@ class _Settled(StmtExprMutator):
         return node if same else node.replace(args=(condition, yes, no))
 
 
-LoopPartition = prim_func_pass(loop_partition, "LoopPartition")
+LoopPartition = each_prim_func(loop_partition, "LoopPartition")
 """Pass: loops are split where likely conditions start and cease to hold."""
 
 __all__ = ["LoopPartition", "loop_partition"]

@@ -36,7 +36,7 @@ from ..stmt import (
     Stmt,
 )
 from ..usage import free_vars
-from .passes import prim_func_pass
+from .each_prim_func import each_prim_func
 
 
 def lower_init_block(func: PrimFunc) -> PrimFunc:
@@ -213,5 +213,5 @@ def _stores(stmt: Stmt) -> list[BufferStore]:
     return found
 
 
-LowerInitBlock = prim_func_pass(lower_init_block, "LowerInitBlock")
+LowerInitBlock = each_prim_func(lower_init_block, "LowerInitBlock")
 """Pass: the `init` of reduction blocks becomes a statement of its own."""

@@ -19,7 +19,7 @@ from ...prim import Call, PrimExpr, Var, const
 from ..buffer import Broadcast, Buffer, BufferLoad, BufferRegion, Ramp, Range, element_offset, strides_of
 from ..functor import StmtExprMutator
 from ..stmt import Block, BufferStore, MatchBufferRegion, PrimFunc, Stmt
-from .passes import prim_func_pass
+from .each_prim_func import each_prim_func
 
 
 def lower_match_buffer(func: PrimFunc) -> PrimFunc:
@@ -143,5 +143,5 @@ def _error(message: str) -> DiagnosticError:
     return DiagnosticError(Diagnostic("E5010", f"match_buffer: {message}", hint=hint))
 
 
-LowerMatchBuffer = prim_func_pass(lower_match_buffer, "LowerMatchBuffer")
+LowerMatchBuffer = each_prim_func(lower_match_buffer, "LowerMatchBuffer")
 """Pass: views of regions become accesses to the buffers behind them."""

@@ -14,7 +14,7 @@ from ...ir import Diagnostic, DiagnosticError
 from ...prim import is_const
 from ..functor import StmtExprMutator
 from ..stmt import AllocBuffer, BlockRealize, IfThenElse, PrimFunc, Stmt
-from .passes import prim_func_pass
+from .each_prim_func import each_prim_func
 
 
 def lower_opaque_block(func: PrimFunc) -> PrimFunc:
@@ -40,5 +40,5 @@ class _Lowering(StmtExprMutator):
         return body if is_const(node.predicate, 1) else IfThenElse(self.visit(node.predicate), body)
 
 
-LowerOpaqueBlock = prim_func_pass(lower_opaque_block, "LowerOpaqueBlock")
+LowerOpaqueBlock = each_prim_func(lower_opaque_block, "LowerOpaqueBlock")
 """Pass: blocks become branches and allocations."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from ...prim import is_const
 from ..statements import seq_of
 from ..stmt import AssertStmt, BlockRealize, PrimFunc, SeqStmt, Stmt
-from .passes import prim_func_pass
+from .each_prim_func import each_prim_func
 
 
 def lower_preconditions(func: PrimFunc) -> PrimFunc:
@@ -32,5 +32,5 @@ def _after(checks: Sequence[Stmt], body: Stmt) -> Stmt:
     return seq_of([*checks, body])
 
 
-LowerPreconditions = prim_func_pass(lower_preconditions, "LowerPreconditions")
+LowerPreconditions = each_prim_func(lower_preconditions, "LowerPreconditions")
 """Pass: preconditions become assertions ahead of the body."""

@@ -34,8 +34,8 @@ from ...prim.traits import has_effects
 from ..buffer import BufferLoad, Ramp
 from ..functor import pre_order_visit
 from ..stmt import BlockRealize, BufferStore, For, LetStmt, PrimFunc, Stmt
+from .each_prim_func import each_prim_func
 from .facts import FactsMutator
-from .passes import prim_func_pass
 
 _ARITHMETIC = (Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Min, Max)
 
@@ -161,7 +161,7 @@ class _Narrowing(FactsMutator):
         return self.visit_children(node)
 
 
-NarrowDataType = prim_func_pass(narrow_data_type, "NarrowDataType")
+NarrowDataType = each_prim_func(narrow_data_type, "NarrowDataType")
 """Pass: indices have no more bits than they need, and no less than `target_bits`."""
 
 __all__ = ["NarrowDataType", "narrow_data_type"]

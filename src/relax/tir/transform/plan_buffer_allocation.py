@@ -35,7 +35,7 @@ from ..stmt import (
     Stmt,
 )
 from ..usage import buffer_expressions, free_vars
-from .passes import prim_func_pass
+from .each_prim_func import each_prim_func
 
 
 def plan_buffer_allocation(func: PrimFunc) -> PrimFunc:
@@ -147,7 +147,7 @@ def _is_private(buffer: Buffer, loop: For) -> bool:
     return not shared
 
 
-PlanAndUpdateBufferAllocationLocation = prim_func_pass(
+PlanAndUpdateBufferAllocationLocation = each_prim_func(
     plan_buffer_allocation, "PlanAndUpdateBufferAllocationLocation"
 )
 """Pass: allocations move to the smallest scope that holds all uses."""

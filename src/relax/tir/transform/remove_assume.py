@@ -12,7 +12,7 @@ from ...prim import Call
 from ..functor import StmtExprMutator
 from ..statements import NOTHING, is_nothing, seq_of
 from ..stmt import Evaluate, PrimFunc, SeqStmt, Stmt
-from .passes import prim_func_pass
+from .each_prim_func import each_prim_func
 
 
 def remove_assume(func: PrimFunc) -> PrimFunc:
@@ -30,7 +30,7 @@ class _Removal(StmtExprMutator):
         return made if made is node else seq_of(part for part in made.seq if not is_nothing(part))
 
 
-RemoveAssume = prim_func_pass(remove_assume, "RemoveAssume")
+RemoveAssume = each_prim_func(remove_assume, "RemoveAssume")
 """Pass: assumptions are removed."""
 
 __all__ = ["RemoveAssume", "remove_assume"]

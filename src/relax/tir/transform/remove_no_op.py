@@ -35,8 +35,8 @@ from ..stmt import (
     While,
 )
 from ..usage import free_vars, undefined_buffers
+from .each_prim_func import each_prim_func
 from .facts import FactsMutator, reads_memory
-from .passes import prim_func_pass
 
 
 def remove_no_op(func: PrimFunc) -> PrimFunc:
@@ -147,7 +147,7 @@ def _uses(stmt: Stmt, buffer: Buffer) -> bool:
     return buffer in undefined_buffers(stmt)
 
 
-RemoveNoOp = prim_func_pass(remove_no_op, "RemoveNoOp")
+RemoveNoOp = each_prim_func(remove_no_op, "RemoveNoOp")
 """Pass: statements that do nothing are removed."""
 
 __all__ = ["RemoveNoOp", "remove_no_op"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ...prim import FloorDiv, FloorMod, IntImm, PrimExpr
 from ..functor import StmtExprMutator
 from ..stmt import PrimFunc
-from .passes import prim_func_pass
+from .each_prim_func import each_prim_func
 
 
 def renormalize_split_pattern(func: PrimFunc) -> PrimFunc:
@@ -31,7 +31,7 @@ class _Renormalization(StmtExprMutator):
                 return made
 
 
-RenormalizeSplitPattern = prim_func_pass(renormalize_split_pattern, "RenormalizeSplitPattern")
+RenormalizeSplitPattern = each_prim_func(renormalize_split_pattern, "RenormalizeSplitPattern")
 """Pass: quotients of remainders are written as remainders of quotients."""
 
 __all__ = ["RenormalizeSplitPattern", "renormalize_split_pattern"]

@@ -31,7 +31,7 @@ from ..stmt import (
     Stmt,
     While,
 )
-from .passes import prim_func_pass
+from .each_prim_func import each_prim_func
 
 
 def simplify_func(func: PrimFunc) -> PrimFunc:
@@ -158,5 +158,5 @@ def _reads_memory(condition: PrimExpr) -> bool:
     return bool(found)
 
 
-Simplify = prim_func_pass(simplify_func, "Simplify")
+Simplify = each_prim_func(simplify_func, "Simplify")
 """Pass: expressions and statements simplified by what is known where they stand."""

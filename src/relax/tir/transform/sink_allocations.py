@@ -27,7 +27,7 @@ from ..schedule.rv import BlockRV
 from ..schedule.scope import BlockScope, accesses, scope_of
 from ..schedule.state import ScheduleState
 from ..stmt import AllocBuffer, Block, BlockRealize, For, ForKind, PrimFunc
-from .passes import prim_func_pass
+from .each_prim_func import each_prim_func
 
 _NAME = "main"
 
@@ -87,7 +87,7 @@ def _is_filled(
     return any(writer is not reader and covers(state, _NAME, writer, reader, buffer) for writer in writers)
 
 
-SinkAllocations = prim_func_pass(sink_allocations, "SinkAllocations")
+SinkAllocations = each_prim_func(sink_allocations, "SinkAllocations")
 """Pass: buffers are allocated in the loops that fill them anew in each iteration."""
 
 __all__ = ["SinkAllocations", "sink_allocations"]

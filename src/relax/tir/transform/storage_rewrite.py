@@ -45,7 +45,7 @@ from ..stmt import (
     While,
 )
 from ..usage import free_vars
-from .passes import prim_func_pass
+from .each_prim_func import each_prim_func
 
 SMALL = 32
 """Storage of no more bits is for a register."""
@@ -353,7 +353,7 @@ class _Sharing(StmtExprMutator):
                 self.views[node] = None
         else:
             count = IntImm("int64", max(member.count for member in group))
-            storage = first.buffer.replace(shape=(count,), data_alignment=align)
+            storage = first.buffer.replace(shape=(count,), data_alignment=align, axis_separators=())
             for node in nodes:
                 self.views[node] = node.buffer.replace(data=storage.data)
         place = group[0].path[_common_depth(group) - 1]
@@ -379,7 +379,7 @@ class _Sharing(StmtExprMutator):
         return DeclBuffer(view, self.visit(node.body))
 
 
-StorageRewrite = prim_func_pass(storage_rewrite, "StorageRewrite")
+StorageRewrite = each_prim_func(storage_rewrite, "StorageRewrite")
 """Pass: allocations that are not in use at the same time share memory."""
 
 __all__ = ["StorageRewrite", "storage_rewrite"]

@@ -15,7 +15,7 @@ from ..functor import StmtExprMutator, substitute
 from ..renew import renew_bound_vars
 from ..statements import seq_of
 from ..stmt import For, ForKind, PrimFunc, SeqStmt, Stmt
-from .passes import prim_func_pass
+from .each_prim_func import each_prim_func
 
 LIMIT = 256
 
@@ -47,5 +47,5 @@ def _ends_within(start: PrimExpr, count: int) -> bool:
     return count <= 1 or (isinstance(start, IntImm) and start.value + count - 1 <= start.dtype.max_value)
 
 
-UnrollLoop = prim_func_pass(unroll_loop, "UnrollLoop")
+UnrollLoop = each_prim_func(unroll_loop, "UnrollLoop")
 """Pass: unrolled loops are written out."""

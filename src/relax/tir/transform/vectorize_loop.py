@@ -75,7 +75,7 @@ from ..stmt import (
     Stmt,
 )
 from ..usage import free_vars
-from .passes import prim_func_pass
+from .each_prim_func import each_prim_func
 
 MAX_LANES = 128
 MAX_MASKS = 6
@@ -528,5 +528,5 @@ def _may_fail(expr: PrimExpr) -> bool:
     return bool(risky)
 
 
-VectorizeLoop = prim_func_pass(vectorize_loop, "VectorizeLoop")
+VectorizeLoop = each_prim_func(vectorize_loop, "VectorizeLoop")
 """Pass: vectorised loops become operations on vectors."""

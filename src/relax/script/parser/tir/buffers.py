@@ -58,6 +58,7 @@ def make_buffer(
         scope or "global",
         align if align > 0 else 64,
         offset_factor or 1,
+        axis_separators,
     )
 
 
@@ -178,13 +179,16 @@ def allocate(
     elem_offset: Any = None,
     align: int = 0,
     offset_factor: int = 0,
+    axis_separators: Any = None,
 ) -> EnclosingStmt:
     """Storage for the statements that follow, or for the body of a ``with``."""
     if condition is not None and not (isinstance(condition, (bool, IntImm)) and bool(condition)):
         raise ValueError("an allocation under a condition is not supported; put it inside an `if`")
     state = parser()
     (name,) = state.take_names(1)
-    buffer = make_buffer(name, extents, dtype, None, strides, elem_offset, scope, align, offset_factor)
+    buffer = make_buffer(
+        name, extents, dtype, None, strides, elem_offset, scope, align, offset_factor, "", axis_separators
+    )
     state.declare(buffer)
     notes = dict(annotations or {})
     return EnclosingStmt(lambda body, span: AllocBuffer(buffer, body, notes, span=span), buffer)
@@ -205,7 +209,19 @@ def decl_buffer_(
     """Another view of existing storage; without `data`, new storage."""
     state = parser()
     (name,) = state.take_names(1)
-    buffer = make_buffer(name, shape, dtype, data, strides, elem_offset, scope, align, offset_factor)
+    buffer = make_buffer(
+        name,
+        shape,
+        dtype,
+        data,
+        strides,
+        elem_offset,
+        scope,
+        align,
+        offset_factor,
+        buffer_type,
+        axis_separators,
+    )
     state.declare(buffer)
     if data is None:
         return EnclosingStmt(lambda body, span: AllocBuffer(buffer, body, span=span), buffer)

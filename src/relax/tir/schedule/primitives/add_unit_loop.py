@@ -14,15 +14,13 @@ from __future__ import annotations
 from ....prim import Var, const
 from ...stmt import For, ForKind
 from ..base import ScheduleBase, primitive
-from ..error import ARGUMENT, STRUCTURE, ScheduleError
+from ..error import STRUCTURE, ScheduleError
 from ..rv import BlockRV, LoopRV
 
 
 @primitive
 def add_unit_loop(sch: ScheduleBase, block_or_loop: BlockRV | LoopRV) -> LoopRV:
     """Put a loop of one iteration around a block or loop, and return it. Raises ScheduleError for the root block."""
-    if not isinstance(block_or_loop, (BlockRV, LoopRV)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ScheduleError(ARGUMENT, f"block_or_loop must be a block or a loop, found {block_or_loop!r}")
     node = sch.state.placed(block_or_loop)
     if sch.state.parent(block_or_loop) is None:
         raise ScheduleError(STRUCTURE, "no loop can stand around the root block", node)

@@ -23,8 +23,6 @@ from ..rv import BlockRV, LoopRV
 @primitive
 def annotate(sch: ScheduleBase, block_or_loop: BlockRV | LoopRV, ann_key: str, ann_val: Any) -> None:
     """Add a note to a block or loop. Raises ScheduleError if it has one of this key, or for a value that is no note."""
-    if not isinstance(ann_key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ScheduleError(ARGUMENT, f"ann_key must be a string, found {ann_key!r}")
     notes = _notes(sch, block_or_loop)
     for item in leaves(ann_val):
         if not isinstance(item, (bool, int, float, str, IntImm, FloatImm, StringImm, Node)):
@@ -54,8 +52,6 @@ def unannotate(sch: ScheduleBase, block_or_loop: BlockRV | LoopRV, ann_key: str)
 
 
 def _notes(sch: ScheduleBase, rv: BlockRV | LoopRV) -> dict[str, Any]:
-    if not isinstance(rv, (BlockRV, LoopRV)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ScheduleError(ARGUMENT, f"block_or_loop must be a block or a loop, found {rv!r}")
     node = sch.state.placed(rv)
     return node.annotations if isinstance(node, For) else node.block.annotations
 

@@ -23,7 +23,7 @@ from ....prim import PrimExpr, Var, convert
 from ...buffer import BufferRegion, Range
 from ...index_map import IndexMap
 from ...stmt import Block, BlockRealize
-from ..base import ScheduleBase, primitive, require_block
+from ..base import ScheduleBase, primitive
 from ..buffers import Access, buffer_argument
 from ..conditions import analyzer_at
 from ..error import ARGUMENT, COVER, ScheduleError
@@ -50,7 +50,7 @@ def annotate_buffer_access(
 
     Raises ScheduleError for a region that may not hold all that the block accesses.
     """
-    realize = sch.state.realize(require_block(block, "block"))
+    realize = sch.state.realize(block)
     access = _access(buf_type, ("read", "write"))
     buffer = buffer_argument(sch, realize, buffer_index, access, "buffer_index")
     variables = [iter_var.var for iter_var in realize.block.iter_vars]
@@ -84,7 +84,7 @@ def unsafe_hide_buffer_access(
 
     Raises ScheduleError for an index that there is not.
     """
-    realize = sch.state.realize(require_block(block, "block"))
+    realize = sch.state.realize(block)
     access = _access(buf_type, ("read", "write", "opaque"))
     changes: dict[str, tuple[BufferRegion, ...]] = {}
     for name in {"read": ("reads",), "write": ("writes",), "opaque": ("reads", "writes")}[access]:

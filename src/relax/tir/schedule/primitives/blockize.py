@@ -47,7 +47,7 @@ from ...regions import bounds_of, complete_block
 from ...renew import renew_bound_vars
 from ...statements import TRUE, conjunction, conjuncts, seq_of
 from ...stmt import Block, BlockRealize, For, SeqStmt, Stmt
-from ..base import ScheduleBase, primitive, require_block
+from ..base import ScheduleBase, primitive
 from ..conditions import analyzer_at, loop_range
 from ..error import ARGUMENT, BINDING, ORDER, STRUCTURE, ScheduleError
 from ..reductions import bound_loops, require_single_start, start_predicate
@@ -77,7 +77,7 @@ def blockize(
     blocks = [target] if isinstance(target, BlockRV) else list(target)
     if not blocks:
         raise ScheduleError(ARGUMENT, "target must be a loop, or a list of one block or more")
-    return _blockize_blocks(state, [require_block(block, "target") for block in blocks], preserve_unit_iters)
+    return _blockize_blocks(state, blocks, preserve_unit_iters)
 
 
 def _blockize_loop(state: ScheduleState, target: LoopRV, preserve: bool) -> BlockRV:

@@ -39,7 +39,7 @@ from ...buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buf
 from ...functor import StmtExprMutator, StmtExprVisitor
 from ...regions import block_access_region
 from ...stmt import BlockRealize, BufferStore, Stmt
-from ..base import ScheduleBase, primitive, require_block
+from ..base import ScheduleBase, primitive
 from ..buffers import require_scope_name
 from ..error import ARGUMENT, ScheduleError
 from ..rv import BlockRV
@@ -60,7 +60,7 @@ def cache_index(sch: ScheduleBase, block: BlockRV, storage_scope: str, cse_thres
 
     Raises ScheduleError as the docstring of the module says.
     """
-    state, realize = sch.state, sch.state.realize(require_block(block, "block"))
+    state, realize = sch.state, sch.state.realize(block)
     storage_scope = require_scope_name(storage_scope)
     indices = _indices(realize, cse_thresh)
     if not indices:

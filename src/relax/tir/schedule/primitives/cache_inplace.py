@@ -22,7 +22,7 @@ a parallel loop around the copies that would no longer be one.
 from __future__ import annotations
 
 from ...buffer import Buffer
-from ..base import ScheduleBase, primitive, require_block
+from ..base import ScheduleBase, primitive
 from ..buffers import buffer_argument, require_accesses_only, require_scope_name, stored_outside_blocks
 from ..coverage import require_copied_after_init
 from ..error import BUFFER, ORDER, ScheduleError
@@ -45,7 +45,7 @@ def cache_inplace(
 
     Raises ScheduleError as the docstring of the module says.
     """
-    state, realize = sch.state, sch.state.realize(require_block(block, "block"))
+    state, realize = sch.state, sch.state.realize(block)
     buffer = buffer_argument(sch, realize, read_buffer_index, "read", "read_buffer_index")
     storage_scope = require_scope_name(storage_scope)
     require_accesses_only(state, block.function, buffer)

@@ -32,7 +32,7 @@ from ...functor import substitute
 from ...regions import complete_block
 from ...statements import seq_of
 from ...stmt import Block, BlockRealize, Stmt
-from ..base import ScheduleBase, primitive, require_block
+from ..base import ScheduleBase, primitive
 from ..buffers import (
     buffer_argument,
     demand_apart,
@@ -78,7 +78,7 @@ def cache_read(
 
     Raises ScheduleError as the docstring of the module says.
     """
-    state, realize = sch.state, sch.state.realize(require_block(block, "block"))
+    state, realize = sch.state, sch.state.realize(block)
     buffer = buffer_argument(sch, realize, read_buffer_index, "read", "read_buffer_index")
     storage_scope = require_scope_name(storage_scope)
     scope = BlockRV(block.function, state.scope(block).block.name_hint)
@@ -113,7 +113,7 @@ def cache_write(
 
     Raises ScheduleError as the docstring of the module says.
     """
-    state, realize = sch.state, sch.state.realize(require_block(block, "block"))
+    state, realize = sch.state, sch.state.realize(block)
     buffer = buffer_argument(sch, realize, write_buffer_index, "write", "write_buffer_index")
     storage_scope = require_scope_name(storage_scope)
     scope = BlockRV(block.function, state.scope(block).block.name_hint)
@@ -170,7 +170,7 @@ def _consumers(
     """The blocks that were named, which must be among those of the scope that read the buffer."""
     result: list[BlockRealize] = []
     for item in named or ():
-        name = item if isinstance(item, str) else require_block(item, "consumer_blocks").name
+        name = item if isinstance(item, str) else item.name
         matched = [reader for reader in readers if reader.block.name_hint == name]
         if not matched:
             there = ", ".join(reader.block.name_hint for reader in readers) or "no block"

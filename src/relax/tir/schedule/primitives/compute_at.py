@@ -31,7 +31,7 @@ from ....prim import Analyzer
 from ...buffer import Buffer
 from ...statements import NOTHING, seq_of
 from ...stmt import BlockRealize
-from ..base import ScheduleBase, primitive, require_block, require_loop
+from ..base import ScheduleBase, primitive
 from ..conditions import require_complete_or_reduction
 from ..domains import require_whole_domain
 from ..error import STRUCTURE, ScheduleError
@@ -78,8 +78,6 @@ def compute_at(
     Raises ScheduleError as the docstring of the module says.
     """
     state = sch.state
-    require_block(block, "block")
-    require_loop(loop, "loop")
     require_same_scope(state, block, loop)
     realize = state.realize(block)
     require_complete_or_reduction(realize, state.scope(block).block)

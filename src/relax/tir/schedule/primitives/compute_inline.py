@@ -24,7 +24,7 @@ from ....prim import PrimExpr, Var
 from ...functor import substitute
 from ...renew import renew_bound_vars
 from ...stmt import BlockRealize, BufferStore
-from ..base import ScheduleBase, primitive, require_block
+from ..base import ScheduleBase, primitive
 from ..conditions import require_complete
 from ..cover import covers, stays_in_domain
 from ..error import BINDING, COVER, ORDER, STRUCTURE, ScheduleError
@@ -49,7 +49,6 @@ from ..state import ScheduleState
 def compute_inline(sch: ScheduleBase, block: BlockRV) -> None:
     """Compute the elements of a producer where they are read. Raises ScheduleError as the module's docstring says."""
     state = sch.state
-    require_block(block, "block")
     realize = state.realize(block)
     require_complete(state, block)
     store = single_store(realize)

@@ -40,7 +40,7 @@ from ...regions import complete_block
 from ...renew import renew_bound_vars
 from ...statements import conjunction, conjuncts, seq_of
 from ...stmt import BlockRealize, BufferStore, For, ForKind, Stmt
-from ..base import ScheduleBase, primitive, require_block, require_loop
+from ..base import ScheduleBase, primitive
 from ..conditions import has_own_storage, require_complete
 from ..error import KIND, ORDER, STRUCTURE, ScheduleError
 from ..facts import analyzer_at
@@ -59,8 +59,6 @@ def decompose_padding(sch: ScheduleBase, block: BlockRV, loop: LoopRV) -> BlockR
     Returns the filling block. Raises ScheduleError as the docstring of the module says.
     """
     state = sch.state
-    require_block(block, "block")
-    require_loop(loop, "loop")
     realize = state.realize(block)
     require_complete(state, block)
     require_only_loops_around(state, block)

@@ -30,7 +30,7 @@ from ...regions import complete_block
 from ...statements import seq_of
 from ...stmt import Block, BlockRealize, For, SeqStmt, Stmt
 from ...usage import undefined_buffers
-from ..base import ScheduleBase, primitive, require_block, require_loop
+from ..base import ScheduleBase, primitive
 from ..conditions import analyzer_at, blocks_below, loop_range, require_reduction
 from ..error import ORDER, STRUCTURE, ScheduleError
 from ..reductions import (
@@ -54,8 +54,7 @@ def decompose_reduction(sch: ScheduleBase, block: BlockRV, loop: LoopRV) -> Bloc
     Raises ScheduleError as the docstring of the module says.
     """
     state = sch.state
-    require_block(block, "block")
-    realize, node = state.realize(block), state.loop(require_loop(loop, "loop"))
+    realize, node = state.realize(block), state.loop(loop)
     inside = _loops_from(state, block, loop)
     require_reduction(state, block)
     kinds = bound_loops(realize, inside)

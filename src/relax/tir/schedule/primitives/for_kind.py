@@ -13,7 +13,7 @@ from typing import Final
 
 from ...buffer import IterVar
 from ...stmt import For, ForKind
-from ..base import ScheduleBase, primitive, require_loop
+from ..base import ScheduleBase, primitive
 from ..conditions import require_parallel
 from ..error import ARGUMENT, ScheduleError
 from ..rv import LoopRV
@@ -39,7 +39,7 @@ def vectorize(sch: ScheduleBase, loop: LoopRV) -> None:
 @primitive
 def unroll(sch: ScheduleBase, loop: LoopRV) -> None:
     """Write the iterations of a loop out, one after the other."""
-    node = sch.state.loop(require_loop(loop, "loop"))
+    node = sch.state.loop(loop)
     sch.state.replace(node, node.replace(kind=ForKind.UNROLLED, thread_binding=""), loop.function)
 
 
@@ -57,7 +57,7 @@ def bind(sch: ScheduleBase, loop: LoopRV, thread_axis: str | IterVar) -> None:
 
 
 def _set_kind(sch: ScheduleBase, loop: LoopRV, kind: ForKind, thread: str = "") -> None:
-    node: For = sch.state.loop(require_loop(loop, "loop"))
+    node: For = sch.state.loop(loop)
     require_parallel(sch.state, loop)
     sch.state.replace(node, node.replace(kind=kind, thread_binding=thread), loop.function)
 

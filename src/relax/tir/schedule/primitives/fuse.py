@@ -22,7 +22,7 @@ from ....prim import PrimExpr, Var, const, free_vars, is_const
 from ....prim.intrin import floordiv, floormod
 from ...functor import substitute as substitute_in_stmt
 from ...stmt import For, ForKind, Stmt
-from ..base import ScheduleBase, primitive, require_loop
+from ..base import ScheduleBase, primitive
 from ..conditions import (
     analyzer_at,
     blocks_below,
@@ -48,7 +48,7 @@ def fuse(sch: ScheduleBase, *loops: LoopRV, preserve_unit_iters: bool = True) ->
     """
     if not loops:
         raise ScheduleError(ARGUMENT, "fuse takes at least one loop")
-    nodes = require_chain(sch.state, [require_loop(loop, "loops") for loop in loops])
+    nodes = require_chain(sch.state, list(loops))
     require_box(nodes)
     for node in nodes:
         require_plain(node)

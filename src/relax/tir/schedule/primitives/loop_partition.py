@@ -32,12 +32,12 @@ from ...renew import renew_bound_vars
 from ...statements import TRUE, seq_of
 from ...stmt import Block, BlockRealize, For, ForKind, Stmt
 from ...usage import free_vars as variables_used
-from ..base import ScheduleBase, primitive, require_loop
+from ..base import ScheduleBase, primitive
 from ..conditions import analyzer_at, blocks_below, bound_loops, loop_range, require_started
 from ..error import ARGUMENT, STRUCTURE, ScheduleError
 from ..rv import ExprRV, LoopRV
 from ..state import map_parts
-from .split import require_factors, require_in_scope, require_plain
+from .split import require_in_scope, require_plain
 
 
 @primitive
@@ -55,11 +55,9 @@ def loop_partition(
 
     Returns the new loops. Raises ScheduleError as the docstring of the module says.
     """
-    require_loop(loop, "loop")
     node = sch.state.loop(loop)
     require_plain(node)
     analyzer = analyzer_at(sch.state, loop)
-    require_factors(factors)
     require_in_scope(sch, loop, factors)
     extents = _extents(node, factors, analyzer)
     children = blocks_below(node)

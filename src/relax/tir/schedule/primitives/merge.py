@@ -23,7 +23,7 @@ from ....prim import PrimExpr, Var
 from ...functor import substitute
 from ...statements import seq_of
 from ...stmt import BlockRealize, For, SeqStmt, Stmt
-from ..base import ScheduleBase, primitive, require_loop
+from ..base import ScheduleBase, primitive
 from ..conditions import analyzer_at, blocks_below, require_only_blocks
 from ..error import ARGUMENT, KIND, ORDER, STRUCTURE, ScheduleError
 from ..interchange import Nest, separates
@@ -40,7 +40,7 @@ def merge(sch: ScheduleBase, *loops: LoopRV) -> LoopRV:
 
     Raises ScheduleError as the docstring of the module says.
     """
-    nodes = [sch.state.loop(require_loop(loop, "loops")) for loop in loops]
+    nodes = [sch.state.loop(loop) for loop in loops]
     if len({node.loop_var for node in nodes}) < 2 or len({node.loop_var for node in nodes}) < len(nodes):
         raise ScheduleError(ARGUMENT, "merge takes two or more different loops", *nodes)
     function = loops[0].function

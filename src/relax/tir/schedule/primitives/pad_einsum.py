@@ -40,7 +40,7 @@ from ...functor import substitute
 from ...regions import complete_block
 from ...statements import TRUE, conjunction, seq_of
 from ...stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt
-from ..base import ScheduleBase, primitive, require_block
+from ..base import ScheduleBase, primitive
 from ..conditions import require_reduction
 from ..error import ARGUMENT, BINDING, KIND, STRUCTURE, ScheduleError
 from ..order import require_only_loops_around
@@ -55,7 +55,6 @@ def pad_einsum(sch: ScheduleBase, block: BlockRV, padding: Sequence[int]) -> Non
     `padding` has a number for each variable of the block. Raises ScheduleError as the docstring of the module says.
     """
     state = sch.state
-    require_block(block, "block")
     realize = state.realize(block)
     require_reduction(state, block)
     require_only_loops_around(state, block)

@@ -9,7 +9,7 @@ import difflib
 
 from ....ir import GlobalVar
 from ...stmt import BlockRealize, PrimFunc, Stmt
-from ..base import ScheduleBase, primitive, query, require_block
+from ..base import ScheduleBase, primitive, query
 from ..error import ARGUMENT, EXPIRED, ScheduleError
 from ..rv import BlockRV, LoopRV
 from ..scope import accesses, scope_of
@@ -64,7 +64,6 @@ def work_on(sch: ScheduleBase, func_name: str) -> None:
 @query
 def get_loops(sch: ScheduleBase, block: BlockRV) -> list[LoopRV]:
     """The loops around a block, within its scope, the outermost first."""
-    require_block(block, "block")
     return [LoopRV(block.function, loop.loop_var) for loop in sch.state.loops(block)]
 
 
@@ -85,7 +84,6 @@ def _children(node: Stmt) -> list[BlockRealize]:
 @query
 def get_producers(sch: ScheduleBase, block: BlockRV) -> list[BlockRV]:
     """The blocks of the same scope that write, before the block, what it reads or writes."""
-    require_block(block, "block")
     scope = scope_of(sch.state.scope(block).block)
     return [
         BlockRV(block.function, item.block.name_hint) for item in scope.producers(sch.state.realize(block))
@@ -95,7 +93,6 @@ def get_producers(sch: ScheduleBase, block: BlockRV) -> list[BlockRV]:
 @query
 def get_consumers(sch: ScheduleBase, block: BlockRV) -> list[BlockRV]:
     """The blocks of the same scope that read or write, behind the block, what it writes."""
-    require_block(block, "block")
     scope = scope_of(sch.state.scope(block).block)
     return [
         BlockRV(block.function, item.block.name_hint) for item in scope.consumers(sch.state.realize(block))
@@ -105,7 +102,6 @@ def get_consumers(sch: ScheduleBase, block: BlockRV) -> list[BlockRV]:
 @query
 def get_output_blocks(sch: ScheduleBase, scope_block: BlockRV) -> list[BlockRV]:
     """The blocks in a scope that write a buffer which the scope does not allocate: what it hands to the outside."""
-    require_block(scope_block, "scope_block")
     block = sch.state.block(scope_block)
     own = set(block.alloc_buffers)
     return [

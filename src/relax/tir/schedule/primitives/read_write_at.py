@@ -26,7 +26,7 @@ from ....prim import PrimExpr, Var, const, free_vars, is_const, substitute
 from ...buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range
 from ...statements import conjunction
 from ...stmt import Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, Stmt
-from ..base import ScheduleBase, primitive, require_block, require_loop
+from ..base import ScheduleBase, primitive
 from ..buffers import buffer_argument, is_allocated_in, require_accesses_only, require_scope_name
 from ..conditions import loop_range, require_complete_or_reduction
 from ..coverage import require_copied_after_init, writes_all_of
@@ -57,11 +57,11 @@ def read_at(
 
     Raises ScheduleError as the docstring of the module says.
     """
-    state, realize = sch.state, sch.state.realize(require_block(block, "block"))
+    state, realize = sch.state, sch.state.realize(block)
     buffer = buffer_argument(sch, realize, read_buffer_index, "read", "read_buffer_index")
     storage_scope = require_scope_name(storage_scope)
     require_accesses_only(state, block.function, buffer)
-    site = _site(state, require_loop(loop, "loop"), block)
+    site = _site(state, loop, block)
     ways = paths(scope_of(state.block(site.scope)).block.body)
     below = blocks_in(site.anchor)
     for child in below:
@@ -99,11 +99,11 @@ def write_at(
 
     Raises ScheduleError as the docstring of the module says.
     """
-    state, realize = sch.state, sch.state.realize(require_block(block, "block"))
+    state, realize = sch.state, sch.state.realize(block)
     buffer = buffer_argument(sch, realize, write_buffer_index, "write", "write_buffer_index")
     storage_scope = require_scope_name(storage_scope)
     require_accesses_only(state, block.function, buffer)
-    site = _site(state, require_loop(loop, "loop"), block)
+    site = _site(state, loop, block)
     scope = state.block(site.scope)
     require_complete_or_reduction(realize, scope)
     for child in blocks_in(site.anchor):

@@ -28,7 +28,7 @@ from ...buffer import Buffer, BufferLoad, BufferRegion, IterVar, Range, decl_buf
 from ...functor import post_order_visit
 from ...index_map import IndexMap
 from ...stmt import BlockRealize, BufferStore, Stmt
-from ..base import ScheduleBase, primitive, require_block
+from ..base import ScheduleBase, primitive
 from ..buffers import (
     Access,
     buffer_argument,
@@ -60,7 +60,7 @@ def reindex(sch: ScheduleBase, block: BlockRV, buffer: tuple[str, int] | str | B
 
     Raises ScheduleError as the docstring of the module says.
     """
-    realize = sch.state.realize(require_block(block, "block"))
+    realize = sch.state.realize(block)
     old = either_buffer(sch, realize, buffer)
     access: Access = "write" if written_regions(realize, old) else "read"
     return _reindexed(sch, block, old, access, None, old.scope, "reindex")
@@ -83,7 +83,7 @@ def reindex_cache_read(
 
     Returns the block that copies. Raises ScheduleError as the docstring of the module says.
     """
-    realize = sch.state.realize(require_block(block, "block"))
+    realize = sch.state.realize(block)
     old = buffer_argument(sch, realize, read_buffer_index, "read", "read_buffer_index")
     if written_regions(realize, old):
         raise ScheduleError(
@@ -113,7 +113,7 @@ def reindex_cache_write(
 
     Returns the block that copies. Raises ScheduleError as the docstring of the module says.
     """
-    realize = sch.state.realize(require_block(block, "block"))
+    realize = sch.state.realize(block)
     old = buffer_argument(sch, realize, write_buffer_index, "write", "write_buffer_index")
     mapping = index_map_argument(sch, index_map, len(realize.block.iter_vars))
     scope = require_scope_name(storage_scope)

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from ....prim import free_vars
 from ...stmt import For, ForKind, Stmt
-from ..base import ScheduleBase, primitive, require_block, require_loop
+from ..base import ScheduleBase, primitive
 from ..conditions import blocks_below, require_chain, require_only_blocks, require_parallel
 from ..error import ARGUMENT, STRUCTURE, ScheduleError
 from ..interchange import Nest, require_order_free
@@ -35,7 +35,7 @@ def reorder(sch: ScheduleBase, *ordered_loops: LoopRV) -> None:
     """
     if not ordered_loops:
         raise ScheduleError(ARGUMENT, "reorder takes at least one loop")
-    wanted = [sch.state.loop(require_loop(loop, "ordered_loops")) for loop in ordered_loops]
+    wanted = [sch.state.loop(loop) for loop in ordered_loops]
     if len({node.loop_var for node in wanted}) < len(wanted):
         raise ScheduleError(ARGUMENT, "a loop is given twice", *wanted)
     chain = _chain(sch, ordered_loops)
@@ -101,7 +101,7 @@ def reorder_block_iter_var(sch: ScheduleBase, block: BlockRV, new_order: Sequenc
 
     Raises ScheduleError if it is no permutation.
     """
-    realize = sch.state.realize(require_block(block, "block"))
+    realize = sch.state.realize(block)
     order = [sch.integer(index) for index in new_order]
     count = len(realize.iter_values)
     if sorted(order) != list(range(count)):

@@ -24,7 +24,7 @@ from __future__ import annotations
 from ....prim import Analyzer
 from ...statements import NOTHING, seq_of
 from ...stmt import BlockRealize, For
-from ..base import ScheduleBase, primitive, require_block, require_loop
+from ..base import ScheduleBase, primitive
 from ..conditions import require_complete_or_reduction
 from ..cover import domain_points, fresh_points, implied, shared_loops, sums_once
 from ..error import BINDING, ORDER, STRUCTURE, ScheduleError
@@ -71,8 +71,6 @@ def reverse_compute_at(
     Raises ScheduleError as the docstring of the module says.
     """
     state = sch.state
-    require_block(block, "block")
-    require_loop(loop, "loop")
     require_same_scope(state, block, loop)
     realize = state.realize(block)
     require_complete_or_reduction(realize, state.scope(block).block)

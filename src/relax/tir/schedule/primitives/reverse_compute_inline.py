@@ -29,7 +29,7 @@ from ...regions import complete_block
 from ...renew import renew_bound_vars
 from ...statements import conjunction, conjuncts
 from ...stmt import BlockRealize, BufferStore
-from ..base import ScheduleBase, primitive, require_block
+from ..base import ScheduleBase, primitive
 from ..conditions import is_complete, require_complete
 from ..cover import (
     covers,
@@ -62,7 +62,6 @@ from ..state import ScheduleState
 def reverse_compute_inline(sch: ScheduleBase, block: BlockRV) -> None:
     """Compute a consumer where its producer writes. Raises ScheduleError as the module's docstring says."""
     state = sch.state
-    require_block(block, "block")
     realize = state.realize(block)
     require_complete(state, block)
     store = single_store(realize)

@@ -13,6 +13,14 @@
                                                                 B[vi] = 0.0
                                                             B[vi] = B[vi] + B_rf[vko, vi]
 
+With ``merge_loops=True`` the loops in front of the first that reduces stay around both blocks:
+
+    for i in range(n):
+        for ko, ki in T.grid(8, 4):
+            with T.block("B_rf"): ...
+        for ko in range(8):
+            with T.block("B"): ...
+
 The parts are stored in a new buffer for each result, which has one dimension more, at `factor_axis`. The order in which
 elements are combined changes: sums and products of floats are rounded differently. Selections that do not ask for NaN
 (``V[i] >= A[i, k]``) may take another element where there are NaNs.
@@ -25,7 +33,8 @@ bounds of loops that depend on each other; a condition on loops of both kinds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +45,7 @@ from ...regions import complete_block
 from ...renew import renew_bound_vars
 from ...statements import conjunction, conjuncts, seq_of
 from ...stmt import Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt
-from ..base import ScheduleBase, primitive, require_loop
+from ..base import ScheduleBase, primitive
 from ..conditions import analyzer_at, blocks_below, loop_range, require_reduction
 from ..error import ARGUMENT, BINDING, KIND, MATCH, STRUCTURE, ScheduleError
 from ..reducers import Combination, NoCombination, combination_of
@@ -46,7 +55,7 @@ from ..state import ScheduleState
 
 
 @primitive
-def rfactor(sch: ScheduleBase, loop: LoopRV, factor_axis: int) -> BlockRV:
+def rfactor(sch: ScheduleBase, loop: LoopRV, factor_axis: int, merge_loops: bool = False) -> BlockRV:
     """Factor a reduction by a loop: each iteration's part goes into a new buffer, and a second block combines them.
 
     The block that computes the parts is returned; the block's own random variable stands for the one that combines.
@@ -55,11 +64,12 @@ def rfactor(sch: ScheduleBase, loop: LoopRV, factor_axis: int) -> BlockRV:
     ----------
     loop : the loop, bound to reduction variables of the only block inside.
     factor_axis : the place of the new dimension in the buffers of parts; negative numbers count from the end.
+    merge_loops : keep the loops in front of the first that reduces around both blocks.
 
     Raises ScheduleError as the docstring of the module says.
     """
     state = sch.state
-    factored = _Factored(state, require_loop(loop, "loop"))
+    factored = _Factored(state, loop, merge_loops)
     axis = factored.axis(factor_axis)
     parts = [_part_buffer(buffer, factored.loop, axis) for buffer in factored.combination.buffers]
     name = state.fresh_name(loop.function, f"{factored.realize.block.name_hint}_rf")
@@ -92,7 +102,7 @@ class _Iteration:
 class _Factored:
     """A reduction block and the loops around it from the outermost one that has nothing else inside."""
 
-    def __init__(self, state: ScheduleState, loop: LoopRV) -> None:
+    def __init__(self, state: ScheduleState, loop: LoopRV, merge_loops: bool) -> None:
         self.state = state
         self.loop = state.loop(loop)
         self.realize = self.only_block()
@@ -109,6 +119,9 @@ class _Factored:
             )
         self.kinds = bound_loops(self.realize, around)
         self.require_bindings(around)
+        if merge_loops:
+            self.loops = _from_reduction(self.loops, self.kinds.reduce)
+            self.top = self.loops[0]
         self.analyzer = analyzer_at(state, LoopRV(loop.function, self.top.loop_var))
         for item in self.loops:
             if item.loop_var not in self.kinds.reduce:
@@ -191,7 +204,7 @@ class _Factored:
     def axis(self, factor_axis: int) -> int:
         """The place of the new dimension, counted from the first."""
         ndim = len(self.combination.indices)
-        if not isinstance(factor_axis, int) or not -ndim - 1 <= factor_axis <= ndim:  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not -ndim - 1 <= factor_axis <= ndim:
             raise ScheduleError(
                 ARGUMENT, f"factor_axis must be from {-ndim - 1} to {ndim}, found {factor_axis}", self.realize
             )
@@ -340,6 +353,11 @@ def _chain(around: Sequence[For], realize: BlockRealize) -> list[For]:
         result.append(item)
         inner = item
     return result[::-1]
+
+
+def _from_reduction(loops: Sequence[For], reducing: Container[Var]) -> list[For]:
+    """The loops of a chain from the first one that reduces on."""
+    return list(itertools.dropwhile(lambda item: item.loop_var not in reducing, loops))
 
 
 def _iter_var(loop: For, kind: str) -> IterVar:

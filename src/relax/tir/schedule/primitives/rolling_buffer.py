@@ -32,7 +32,7 @@ from ...functor import StmtExprMutator, substitute
 from ...regions import complete_block
 from ...statements import conjunction, conjuncts
 from ...stmt import Block, BlockRealize, BufferStore, For, ForKind
-from ..base import ScheduleBase, primitive, require_block
+from ..base import ScheduleBase, primitive
 from ..conditions import require_complete_or_reduction
 from ..cover import shared_loops
 from ..error import ARGUMENT, BINDING, BUFFER, ORDER, STRUCTURE, ScheduleError
@@ -74,7 +74,7 @@ def rolling_buffer(sch: ScheduleBase, block: BlockRV, write_buffer_index: int) -
     docstring of the module says.
     """
     state = sch.state
-    realize = state.realize(require_block(block, "block"))
+    realize = state.realize(block)
     require_complete_or_reduction(realize, state.scope(block).block)
     writes = realize.block.writes
     if not 0 <= write_buffer_index < len(writes):

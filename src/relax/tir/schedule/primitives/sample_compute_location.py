@@ -13,7 +13,7 @@ Refused: a decision that is not among the choices.
 from __future__ import annotations
 
 from ...stmt import For
-from ..base import PRIMITIVES, ScheduleBase, query, require_block
+from ..base import PRIMITIVES, ScheduleBase, query
 from ..error import ARGUMENT, ScheduleError
 from ..rv import BlockRV, LoopRV
 from ..scope import scope_of
@@ -24,7 +24,6 @@ ROOT, INLINE = -1, -2
 @query
 def sample_compute_location(sch: ScheduleBase, block: BlockRV, decision: int | None = None) -> LoopRV:
     """A loop at which a block may be computed, drawn with equal chances. Raises ScheduleError for a wrong decision."""
-    require_block(block, "block")
     choices = _choices(sch, block)
     place = sch.random.choice(list(choices)) if decision is None else sch.integer(decision)
     if place not in choices:

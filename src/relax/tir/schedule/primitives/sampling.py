@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from ....prim import IntImm
-from ..base import ScheduleBase, query, require_loop
+from ..base import ScheduleBase, query
 from ..error import ARGUMENT, ScheduleError
 from ..rv import ExprRV, LoopRV
 
@@ -35,7 +35,7 @@ def sample_categorical(
     Raises ScheduleError for probabilities that do not fit the candidates.
     """
     numbers = [sch.integer(value) for value in candidates]
-    weights = [_weight(value) for value in probs]
+    weights = [float(value) for value in probs]
     if not numbers or len(numbers) != len(weights):
         raise ScheduleError(
             ARGUMENT,
@@ -49,13 +49,6 @@ def sample_categorical(
         raise ScheduleError(ARGUMENT, f"the decision {place} is no index of {len(numbers)} candidates")
     sch.decision = place
     return sch.new_integer(numbers[place])
-
-
-def _weight(value: Any) -> float:
-    number = getattr(value, "value", value)
-    if not isinstance(number, (int, float)):
-        raise ScheduleError(ARGUMENT, f"a probability must be a number, found {value!r}")
-    return float(number)
 
 
 @query
@@ -132,7 +125,7 @@ def sample_partitioned_tile(
 
 
 def _extent(sch: ScheduleBase, loop: LoopRV) -> int:
-    node = sch.state.loop(require_loop(loop, "loop"))
+    node = sch.state.loop(loop)
     if not isinstance(node.extent, IntImm) or node.extent.value < 1:
         raise ScheduleError(
             ARGUMENT,

@@ -1,9 +1,13 @@
 """set_axis_separator: the dimensions of a buffer that together are one dimension of memory.
 
-The memory of a CPU has one dimension, in which all dimensions of a buffer lie one after the other:
-``set_axis_separator(block, ("write", 0), [])`` says so and changes nothing.
+    B = T.alloc_buffer((16, 8, 4))       B = T.alloc_buffer((16, 8, 4), axis_separators=[1])
 
-Refused: separators, which divide the dimensions among several of memory.
+    after set_axis_separator(block, ("write", 0), [1])
+
+`FlattenBuffer` makes one dimension of those between separators: B becomes a buffer of (16, 32). Memory of a CPU
+has one dimension, in which all of them lie one after the other: nothing else changes.
+
+Refused: separators that do not increase from 1 to the last dimension; buffers that are viewed as others.
 """
 
 from __future__ import annotations
@@ -11,10 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...buffer import Buffer
-from ..base import ScheduleBase, primitive, require_block
-from ..buffers import either_buffer
-from ..error import BUFFER, ScheduleError
+from ...functor import StmtExprMutator
+from ...stmt import Block
+from ..base import ScheduleBase, primitive
+from ..buffers import allocating_block, either_buffer, is_parameter, require_accesses_only
+from ..error import ARGUMENT, ScheduleError
 from ..rv import BlockRV
+from ..scope import touches
 
 
 @primitive
@@ -24,23 +31,54 @@ def set_axis_separator(
     buffer: tuple[str, int] | str | Buffer,
     axis_separators: Sequence[int] | None,
 ) -> None:
-    """Say where the dimensions of a buffer are divided among those of memory: nowhere.
+    """Say where the dimensions of a buffer are divided among those of memory.
 
     Parameters
     ----------
     buffer : ``("read", index)``, ``("write", index)``, a name, or a Buffer.
+    axis_separators : the number of dimensions before each place of division; none, or None, for one dimension.
 
-    Raises ScheduleError for any separator.
+    Raises ScheduleError as the docstring of the module says.
     """
-    realize = sch.state.realize(require_block(block, "block"))
-    target = either_buffer(sch, realize, buffer)
-    if axis_separators:
+    state, realize = sch.state, sch.state.realize(block)
+    old = either_buffer(sch, realize, buffer)
+    separators = tuple(axis_separators or ())
+    if sorted({*separators} & {*range(1, old.ndim)}) != list(separators):
         raise ScheduleError(
-            BUFFER,
-            f"buffer {target.name} cannot have axis separators: memory has one dimension",
+            ARGUMENT,
+            f"axis_separators must be increasing numbers from 1 to {old.ndim - 1}, found {list(separators)}",
             realize,
-            hint="transform_layout changes the order of elements in memory",
+            hint=f"buffer {old.name} has {old.ndim} dimensions",
         )
+    if separators == old.axis_separators:
+        return
+    require_accesses_only(state, block.function, old)
+    change = _Exchange(old, old.replace(axis_separators=separators))
+    func = state.func(block.function)
+    if is_parameter(func, old):
+        buffers = {param: change.visit(item) for param, item in func.buffer_map.items()}
+        state.replace_function(block.function, func.replace(buffer_map=buffers, body=change.visit(func.body)))
+    else:
+        around = allocating_block(state, block, old)
+        state.replace(around, around.replace(block=change.visit(around.block)), block.function)
+
+
+class _Exchange(StmtExprMutator):
+    """One buffer in the place of another."""
+
+    def __init__(self, old: Buffer, new: Buffer) -> None:
+        super().__init__()
+        self.old, self.new = old, new
+
+    def define_buffer(self, buffer: Buffer) -> None:
+        if buffer is not self.old:
+            super().define_buffer(buffer)
+
+    def visit_Buffer(self, node: Buffer) -> Buffer:
+        return self.new if node is self.old else super().visit_Buffer(node)
+
+    def visit_Block(self, node: Block) -> Block:
+        return self.visit_children(node) if touches(node, self.old) else node
 
 
 __all__ = ["set_axis_separator"]

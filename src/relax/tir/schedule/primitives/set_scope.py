@@ -15,15 +15,24 @@ Refused: buffers of parameters; for another dtype also those whose pointer is ha
 
 from __future__ import annotations
 
-from ....ir import DataType, Node
+from collections.abc import Mapping
+
+from ....ir import DataType
 from ....prim import PrimExpr
 from ...buffer import Buffer, BufferLoad, decl_buffer
-from ...functor import StmtExprMutator, post_order_visit, substitute
+from ...functor import StmtExprMutator
 from ...stmt import Block, BufferStore, DeclBuffer, MatchBufferRegion
-from ..base import ScheduleBase, primitive, require_block
-from ..buffers import allocating_block, buffer_argument, require_accesses_only, require_scope_name
+from ..base import ScheduleBase, primitive
+from ..buffers import (
+    allocating_block,
+    buffer_argument,
+    require_accesses_only,
+    require_scope_name,
+    viewed_pointers,
+)
 from ..error import ARGUMENT, ScheduleError
 from ..rv import BlockRV
+from ..scope import nodes_of, touches
 
 
 @primitive
@@ -38,29 +47,29 @@ def set_scope(
 
     Raises ScheduleError for a buffer that no block allocates.
     """
-    realize = sch.state.realize(require_block(block, "block"))
+    realize = sch.state.realize(block)
     buffer = buffer_argument(sch, realize, buffer_index, "write", "buffer_index")
     storage_scope = require_scope_name(storage_scope)
     around = allocating_block(sch.state, block, buffer)
     if buffer.scope == storage_scope:
         return
     moved = {item: item.replace(scope=storage_scope) for item in [buffer, *_views_of(around.block, buffer)]}
-    changed: Block = substitute(around.block, moved)
+    changed = _Moved(moved).visit(around.block)
     sch.state.replace(around, around.replace(block=changed), block.function)
 
 
 def _views_of(block: Block, buffer: Buffer) -> list[Buffer]:
     """The buffers that view a buffer, or a view of it, in a block."""
+    if buffer.data not in viewed_pointers(block):
+        return []
     views: dict[Buffer, Buffer] = {}
     same_pointer: list[Buffer] = []
 
-    def visit(node: Node) -> None:
-        if isinstance(node, MatchBufferRegion):
-            views[node.buffer] = node.source.buffer
-        elif isinstance(node, DeclBuffer) and node.buffer.data is buffer.data:
+    for node in nodes_of(block, MatchBufferRegion):
+        views[node.buffer] = node.source.buffer
+    for node in nodes_of(block, DeclBuffer):
+        if node.buffer.data is buffer.data:
             same_pointer.append(node.buffer)
-
-    post_order_visit(block, visit)
     reached = {buffer, *same_pointer}
     while True:
         more = {view for view, source in views.items() if source in reached} - reached
@@ -79,7 +88,7 @@ def unsafe_set_dtype(sch: ScheduleBase, block: BlockRV, buffer_index: int | str 
 
     Raises ScheduleError for a buffer that no block allocates, or that is used in other ways than by its elements.
     """
-    realize = sch.state.realize(require_block(block, "block"))
+    realize = sch.state.realize(block)
     buffer = buffer_argument(sch, realize, buffer_index, "write", "buffer_index")
     try:
         kind = DataType(dtype)
@@ -96,6 +105,25 @@ def unsafe_set_dtype(sch: ScheduleBase, block: BlockRV, buffer_index: int | str 
     sch.state.replace(around, around.replace(block=changed), block.function)
 
 
+class _Moved(StmtExprMutator):
+    """Buffers in other scopes, whose pointers stay the same."""
+
+    def __init__(self, moved: Mapping[Buffer, Buffer]) -> None:
+        super().__init__()
+        self.moved = moved
+
+    def define_buffer(self, buffer: Buffer) -> None:
+        if buffer not in self.moved:
+            super().define_buffer(buffer)
+
+    def visit_Buffer(self, node: Buffer) -> Buffer:
+        return self.moved.get(node, node)
+
+    def visit_Block(self, node: Block) -> Block:
+        touched = any(touches(node, buffer) for buffer in self.moved)
+        return self.visit_children(node) if touched else node
+
+
 class _Converting(StmtExprMutator):
     """Accesses to one buffer become casts of accesses to another."""
 
@@ -109,6 +137,9 @@ class _Converting(StmtExprMutator):
 
     def visit_Buffer(self, node: Buffer) -> Buffer:
         return self.new if node is self.old else super().visit_Buffer(node)
+
+    def visit_Block(self, node: Block) -> Block:
+        return self.visit_children(node) if touches(node, self.old) else node
 
     def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
         indices = tuple(self.visit(index) for index in node.indices)

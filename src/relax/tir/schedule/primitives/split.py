@@ -17,14 +17,14 @@ demands of its caller that the factors divide the extent.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from ....prim import Analyzer, IntImm, PrimExpr, Var, const, free_vars, is_const, prove, simplify
 from ....prim.intrin import ceildiv, floormod
 from ...functor import substitute
 from ...statements import conjunction, conjuncts
 from ...stmt import BlockRealize, BufferStore, Evaluate, For, Precondition, Stmt, While
-from ..base import ScheduleBase, primitive, require_loop, sizes_of
+from ..base import ScheduleBase, primitive, sizes_of
 from ..conditions import analyzer_at
 from ..error import ARGUMENT, STRUCTURE, ScheduleError
 from ..rv import ExprRV, LoopRV
@@ -48,11 +48,9 @@ def split(
 
     Returns the new loops. Raises ScheduleError as the docstring of the module says.
     """
-    require_loop(loop, "loop")
     node = sch.state.loop(loop)
     require_plain(node)
     analyzer = analyzer_at(sch.state, loop)
-    require_factors(factors)
     require_in_scope(sch, loop, factors)
     extents = _extents(node, factors, analyzer)
     variables = [Var(f"{node.loop_var.name}_{i}", node.loop_var.dtype) for i in range(len(extents))]
@@ -100,16 +98,6 @@ def require_plain(node: For) -> None:
 
 def _is_one(extent: PrimExpr) -> bool:
     return prove(extent.equal(1)) is True
-
-
-def require_factors(factors: Any) -> None:
-    """Raise unless an argument is a list of integers, expressions and None."""
-    if not isinstance(factors, (list, tuple)):
-        raise ScheduleError(ARGUMENT, f"factors must be a list, found {factors!r}")
-    for factor in cast("list[Any]", factors):
-        is_size = isinstance(factor, PrimExpr) and factor.dtype.is_integer
-        if not (factor is None or is_size or (isinstance(factor, int) and not isinstance(factor, bool))):
-            raise ScheduleError(ARGUMENT, f"a factor must be an integer or None, found {factor!r}")
 
 
 def require_in_scope(sch: ScheduleBase, loop: LoopRV, factors: Sequence[Any]) -> None:
@@ -201,4 +189,4 @@ def _demand_division(sch: ScheduleBase, loop: LoopRV, node: For, extents: Sequen
     sch.state.replace_function(loop.function, func.replace(preconditions=(*func.preconditions, demand)))
 
 
-__all__ = ["guarded", "require_factors", "require_in_scope", "require_plain", "split"]
+__all__ = ["guarded", "require_in_scope", "require_plain", "split"]

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ...buffer import Buffer
-from ..base import ScheduleBase, primitive, require_block
+from ..base import ScheduleBase, primitive
 from ..buffers import allocating_block, buffer_argument
 from ..error import ARGUMENT, ScheduleError
 from ..rv import BlockRV
@@ -36,7 +36,7 @@ def storage_align(
 
     Raises ScheduleError for a buffer that no block allocates, and for an axis that it does not have.
     """
-    realize = sch.state.realize(require_block(block, "block"))
+    realize = sch.state.realize(block)
     buffer = buffer_argument(sch, realize, buffer_index, "write", "buffer_index")
     allocating_block(sch.state, block, buffer)
     place = axis + buffer.ndim if axis < 0 else axis

@@ -40,25 +40,28 @@ from .blockize import blockize
 def tensorize(
     sch: ScheduleBase,
     block_or_loop: BlockRV | LoopRV,
-    tensor_intrin: str,
+    tensor_intrin: str | TensorIntrin,
     preserve_unit_iters: bool = True,
 ) -> None:
     """Let a block, or a loop with all that is inside, be done by a tensor intrinsic.
 
     Parameters
     ----------
-    tensor_intrin : the name under which the intrinsic is registered (`TensorIntrin.register`).
+    tensor_intrin : the name under which the intrinsic is registered (`TensorIntrin.register`), or the intrinsic itself,
+        whose functions the trace then holds.
     preserve_unit_iters : for a loop, as in `blockize`.
 
     Raises ScheduleError as the docstring of the module says.
     """
-    intrin = _registered(tensor_intrin)
+    if isinstance(tensor_intrin, TensorIntrin):
+        intrin = tensor_intrin
+        sch.recorded["tensor_intrin"] = (intrin.desc, intrin.impl, intrin.name)
+    else:
+        intrin = _registered(tensor_intrin)
     if isinstance(block_or_loop, LoopRV):
         rv = blockize(sch, block_or_loop, preserve_unit_iters)
-    elif isinstance(block_or_loop, BlockRV):  # pyright: ignore[reportUnnecessaryIsInstance]
-        rv = block_or_loop
     else:
-        raise ScheduleError(ARGUMENT, f"block_or_loop must be a block or a loop, found {block_or_loop!r}")
+        rv = block_or_loop
     realize = sch.state.realize(rv)
     analyzer = analyzer_at(sch.state, rv, inclusive=True)
     new = _Tensorized(realize, intrin, analyzer).block()
@@ -68,12 +71,6 @@ def tensorize(
 
 def _registered(name: str) -> TensorIntrin:
     """The intrinsic of a name. Raises ScheduleError if there is none."""
-    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ScheduleError(
-            ARGUMENT,
-            f"tensor_intrin must be the name of a registered intrinsic, found {type(name).__name__}",
-            hint="register it with TensorIntrin.register, so that traces can name it",
-        )
     try:
         intrin = TensorIntrin.get(name)
     except DiagnosticError as error:

@@ -22,13 +22,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ....prim import LE, LT, Analyzer, IntImm, Or, PrimExpr, Var, const, free_vars, intrin, is_const, simplify
-from ...buffer import BufferLoad, IterVar, Range
+from ...buffer import BufferLoad, BufferRegion, IterVar, Range
 from ...functor import StmtExprMutator, substitute
 from ...index_map import IndexMap
 from ...regions import complete_block
 from ...statements import TRUE, conjunction, conjuncts
 from ...stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt
-from ..base import ScheduleBase, primitive, require_block
+from ..base import ScheduleBase, primitive
 from ..buffers import demand_apart
 from ..conditions import analyzer_at, require_complete_or_reduction
 from ..error import ARGUMENT, BINDING, STRUCTURE, ScheduleError
@@ -50,7 +50,7 @@ def transform_block_layout(sch: ScheduleBase, block: BlockRV, index_map: Mapping
 
     Raises ScheduleError as the docstring of the module says.
     """
-    state, realize = sch.state, sch.state.realize(require_block(block, "block"))
+    state, realize = sch.state, sch.state.realize(block)
     require_complete_or_reduction(realize, state.scope(block).block)
     loops = _own_loops(state, block, realize)
     mapping = index_map_argument(sch, index_map, len(realize.block.iter_vars))
@@ -126,7 +126,7 @@ class _Plan:
         """The loops around the block."""
         old = realize.block.replace(iter_vars=())
         block: Block = substitute(old, self.table).replace(iter_vars=tuple(self.iter_vars))
-        block = block.replace(body=_Simplified(self.iter_vars).visit(block.body))
+        block = _Simplified(self.iter_vars).visit_children(block)
         if not accesses(realize.block).opaque:
             block = complete_block(block)
         result: Stmt = BlockRealize(tuple(self.loop_vars), self.condition, block)
@@ -137,7 +137,7 @@ class _Plan:
 
 
 class _Simplified(StmtExprMutator):
-    """Indices of buffers are simplified for the domains of variables."""
+    """Indices and regions of buffers are simplified for the domains of variables."""
 
     def __init__(self, iter_vars: Sequence[IterVar]) -> None:
         super().__init__()
@@ -152,6 +152,12 @@ class _Simplified(StmtExprMutator):
     def visit_BufferStore(self, node: BufferStore) -> BufferStore:
         changed = self.visit_children(node)
         return changed.replace(indices=tuple(map(self.analyzer.simplify, changed.indices)))
+
+    def visit_BufferRegion(self, node: BufferRegion) -> BufferRegion:
+        changed = self.visit_children(node)
+        simplify = self.analyzer.simplify
+        ranges = tuple(Range.from_min_extent(simplify(r.min), simplify(r.extent)) for r in changed.region)
+        return changed.replace(region=ranges)
 
 
 def _plan(realize: BlockRealize, mapping: IndexMap) -> _Plan:

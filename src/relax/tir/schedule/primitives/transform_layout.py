@@ -29,7 +29,7 @@ from ...statements import seq_of
 from ...stmt import BufferStore, PrimFunc
 from ...usage import shape_vars_bound_by
 from ...written import written_params
-from ..base import ScheduleBase, primitive, require_block
+from ..base import ScheduleBase, primitive
 from ..buffers import allocating_block, demand_apart, either_buffer, is_parameter, require_accesses_only
 from ..error import ARGUMENT, BUFFER, ScheduleError
 from ..regions import read_regions, written_regions
@@ -64,7 +64,7 @@ def transform_layout(
     Raises ScheduleError as the docstring of the module says.
     """
     del assume_injective_transform
-    state, realize = sch.state, sch.state.realize(require_block(block, "block"))
+    state, realize = sch.state, sch.state.realize(block)
     old = either_buffer(sch, realize, buffer)
     regions = [*written_regions(realize, old), *read_regions(realize, old)]
     mapping = index_map_argument(sch, index_map, old.ndim).with_dtype(
@@ -76,7 +76,9 @@ def transform_layout(
     if callable(pad_value):
         pad_value = sch.recorded["pad_value"] = as_index_map(pad_value, len(mapping.final_indices))
     padding = Padding(mapping, old, pad_value)
-    new = old.replace(data=Var(old.data.name, "handle"), shape=mapped_shape(mapping, old.shape))
+    new = old.replace(
+        data=Var(old.data.name, "handle"), shape=mapped_shape(mapping, old.shape), axis_separators=()
+    )
     change = Relayout(old, new, partial(moved_indices, mapping))
     if is_parameter(state.func(block.function), old):
         func = _with_parameter(state.func(block.function), old, new, change)
@@ -109,7 +111,11 @@ def as_index_map(value: Any, ndim: int) -> IndexMap:
                 )
             value, separators = IndexMap.from_func_with_separators(value, ndim)
             if separators:
-                raise ScheduleError(ARGUMENT, "axis separators are of no use: memory has one dimension")
+                raise ScheduleError(
+                    ARGUMENT,
+                    "index_map must have no axis separators",
+                    hint="set_axis_separator takes them, after transform_layout",
+                )
         if len(value.initial_indices) != ndim:
             raise ValueError(f"the index map takes {len(value.initial_indices)} indices, expected {ndim}")
     except (ValueError, TypeError) as error:

@@ -12,7 +12,7 @@ from ...ir.transform import Pass, module_pass
 from ..stmt import PrimFunc
 
 
-def prim_func_pass(rewrite: Callable[..., PrimFunc], name: str) -> Callable[..., Pass]:
+def each_prim_func(rewrite: Callable[..., PrimFunc], name: str) -> Callable[..., Pass]:
     """A pass factory that runs `rewrite` on every PrimFunc of a module; errors of all functions are raised together.
 
     The parameters of `rewrite` after the function are the pass's options.
@@ -48,4 +48,4 @@ def _placed(diagnostic: Diagnostic, name: str, func: PrimFunc) -> Diagnostic:
     return replace(diagnostic, span=diagnostic.span or func.span, label=label)
 
 
-__all__ = ["prim_func_pass"]
+__all__ = ["each_prim_func"]

@@ -1,0 +1,155 @@
+"""Updates of elements: the operation by which a block takes an element that it has stored to its next value.
+
+    B[i] = B[i] + A[i, k]        B[i] = T.max(A[i, k], B[i])      B[i] = T.if_then_else(c, B[i] * x, B[i])
+
+Each new value is a sum, product, maximum, minimum, conjunction or disjunction of the element and of a term that reads
+no buffer which the block stores. Such updates may be done in any order. `reducers` recognises what a reduction with
+an init combines, `interchange` which updates may change places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from ...ir import DataType, structural_equal
+from ...prim import Add, And, Call, Max, Min, Mul, Or, PrimExpr, Select, Sub, Var, const
+from ...prim.intrin import bitwise_and, bitwise_or, bitwise_xor
+from ..buffer import Buffer, BufferLoad
+from ..functor import post_order_visit, substitute
+from ..reduction import max as max_reducer
+from ..reduction import min as min_reducer
+from ..stmt import Block, BufferStore, IfThenElse, LetStmt, SeqStmt, Stmt
+
+Combine: TypeAlias = "Callable[[PrimExpr, PrimExpr], PrimExpr]"
+Values: TypeAlias = "tuple[PrimExpr, ...]"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An operation that may be applied in any order, with the value that changes nothing."""
+
+    name: str
+    combine: Combine
+    identity: Callable[[DataType], PrimExpr]
+
+
+KINDS: Final = {
+    kind.name: kind
+    for kind in (
+        Kind("sum", lambda x, y: x + y, lambda dtype: const(0, dtype)),
+        Kind("product", lambda x, y: x * y, lambda dtype: const(1, dtype)),
+        Kind("maximum", Max, max_reducer.fidentity),
+        Kind("minimum", Min, min_reducer.fidentity),
+        Kind("conjunction", And, lambda dtype: const(1, dtype)),
+        Kind("disjunction", Or, lambda dtype: const(0, dtype)),
+        Kind("bitwise and", bitwise_and, lambda dtype: const(-1 if dtype.is_int else dtype.max_value, dtype)),
+        Kind("bitwise or", bitwise_or, lambda dtype: const(0, dtype)),
+        Kind("bitwise xor", bitwise_xor, lambda dtype: const(0, dtype)),
+    )
+}
+_NODES: Final[dict[type[PrimExpr], str]] = {
+    Add: "sum", Sub: "sum", Mul: "product", Max: "maximum", Min: "minimum", And: "conjunction", Or: "disjunction",
+}  # fmt: skip
+_CALLS: Final = {"bitwise_and": "bitwise and", "bitwise_or": "bitwise or", "bitwise_xor": "bitwise xor"}
+
+
+class NoCombination(Exception):
+    """The reason for which statements are no update, or an init and an update no combination, that is known."""
+
+
+def stored_values(stmt: Stmt, where: str) -> dict[Buffer, tuple[Values, PrimExpr]]:
+    """The indices and the value that a statement stores in each buffer, over the buffers as they were before it."""
+    lets: dict[Var, PrimExpr] = {}
+    while isinstance(stmt, LetStmt):
+        lets[stmt.var] = substitute(stmt.value, lets)
+        stmt = stmt.body
+    result: dict[Buffer, tuple[Values, PrimExpr]] = {}
+    for part in stmt.seq if isinstance(stmt, SeqStmt) else (stmt,):
+        if not isinstance(part, BufferStore) or part.predicate is not None or part.buffer in result:
+            raise NoCombination(f"{where} is more than one store into each result")
+        if any(load.buffer in result for load in loads_of(part.value)):
+            raise NoCombination(f"{where} reads a result that it has just stored")
+        result[part.buffer] = (part.indices, substitute(part.value, lets))
+    return result
+
+
+def loads_of(expr: PrimExpr) -> list[BufferLoad]:
+    """The loads in an expression."""
+    loads: list[BufferLoad] = []
+    post_order_visit(expr, lambda part: loads.append(part) if isinstance(part, BufferLoad) else None)
+    return loads
+
+
+def reads_any(expr: PrimExpr, buffers: Iterable[Buffer]) -> bool:
+    """True if an expression reads one of some buffers."""
+    return any(load.buffer in set(buffers) for load in loads_of(expr))
+
+
+def operation_of(value: PrimExpr, result: PrimExpr, buffers: Iterable[Buffer]) -> str | None:
+    """The operation that takes a result to its next value; "same" for the result itself, None for no operation."""
+    if structural_equal(value, result):
+        return "same"
+    if isinstance(value, Select) or (isinstance(value, Call) and value.intrinsic == "if_then_else"):
+        condition, *branches = value.args if isinstance(value, Call) else (
+            value.condition, value.true_value, value.false_value,
+        )  # fmt: skip
+        if reads_any(condition, buffers):
+            return None
+        kinds = {operation_of(branch, result, buffers) for branch in branches} - {"same"}
+        return kinds.pop() if len(kinds) == 1 else None
+    parts, name = _operation(value)
+    if name is None:
+        return None
+    reading = [i for i, part in enumerate(parts) if reads_any(part, buffers)]
+    if len(reading) != 1 or (isinstance(value, Sub) and reading == [1]):
+        return None
+    inner = operation_of(parts[reading[0]], result, buffers)
+    return name if inner in (name, "same") else None
+
+
+def _operation(value: PrimExpr) -> tuple[Values, str | None]:
+    """The operands of an operation, and its name in KINDS."""
+    if isinstance(value, Call):
+        return value.args, _CALLS.get(value.intrinsic)
+    name = _NODES.get(type(value))
+    return ((value.a, value.b), name) if name is not None else ((), None)  # type: ignore[attr-defined]
+
+
+def unconditional(stmt: Stmt) -> tuple[Stmt, list[PrimExpr]]:
+    """A statement without the conditions around it, and the conditions."""
+    conditions: list[PrimExpr] = []
+    while isinstance(stmt, IfThenElse) and stmt.else_case is None:
+        conditions.append(stmt.condition)
+        stmt = stmt.then_case
+    return stmt, conditions
+
+
+def is_order_free_update(block: Block) -> bool:
+    """True if a block updates each element that it stores by an operation that may be done in any order.
+
+    Products are of integers: those of floating-point numbers may leave the range of the dtype in one order, and not in
+    another.
+    """
+    body, conditions = unconditional(block.body)
+    try:
+        updates = stored_values(body, "its body")
+    except NoCombination:
+        return False
+    targets = tuple(updates)
+    if any(reads_any(condition, targets) for condition in conditions):
+        return False
+    for buffer, (indices, value) in updates.items():
+        name = operation_of(value, BufferLoad(buffer, indices), targets)
+        if name is None or name == "same" or any(reads_any(index, targets) for index in indices):
+            return False
+        if name == "product" and not buffer.dtype.is_integer:
+            return False
+    return True
+
+
+__all__ = [
+    "KINDS", "Kind", "NoCombination", "Values", "is_order_free_update", "loads_of", "operation_of", "reads_any",
+    "stored_values", "unconditional",
+]  # fmt: skip
