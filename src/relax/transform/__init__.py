@@ -37,6 +37,7 @@ from .fold_constant import FoldConstant
 from .fusion import AnnotateTIROpPattern, FuseOps, FuseTIR
 from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
+from .memory import StaticPlanBlockMemory
 from .normalize import Normalize
 from .realize_vdevice import RealizeVDevice
 from .remove_purity_checking import RemovePurityChecking
@@ -81,6 +82,7 @@ __all__ = [
     "RemoveUnusedFunctions",
     "RewriteDataflowReshape",
     "Sequential",
+    "StaticPlanBlockMemory",
     "TimingInstrument",
     "ToNonDataflow",
     "UpdateVDevice",

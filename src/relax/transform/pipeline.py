@@ -16,6 +16,7 @@ from .fold_constant import FoldConstant
 from .fusion import AnnotateTIROpPattern, FuseOps, FuseTIR
 from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
+from .memory import StaticPlanBlockMemory
 from .normalize import Normalize
 from .realize_vdevice import RealizeVDevice
 from .remove_purity_checking import RemovePurityChecking
@@ -50,6 +51,7 @@ LOWER: tuple[Step, ...] = (
     Step(CanonicalizeBindings, "a result and the allocation it was written to are one value again"),
     Step(LambdaLift, "the machine knows global functions and closures of them"),
     Step(RemoveUnusedFunctions, "only what an entry point reaches is compiled"),
+    Step(StaticPlanBlockMemory, "tensors that nobody keeps share one storage, while aliases still have names"),
 )
 """From operators to calls of kernels and functions."""
 
