@@ -65,7 +65,7 @@ def _device_argument(index: RelaxExpr) -> tuple[RelaxExpr, ...]:
 
 
 class EndOfLife(Intrinsic):
-    """The base of remarks that a value is not used any more. The machine finds that out itself, in the bytecode."""
+    """The base of remarks that a value is not used any more. VMBuiltinLower drops them: bytecode says it by itself."""
 
     __slots__ = ()
 

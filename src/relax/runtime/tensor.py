@@ -127,6 +127,12 @@ def check_shape(shape: Sequence[int], dtype: str) -> int:
     return nbytes
 
 
+@functools.lru_cache(maxsize=4096)
+def tensor_bytes(shape: tuple[int, ...], dtype: str) -> int:
+    """The same as `check_shape`, remembered."""
+    return check_shape(shape, dtype)
+
+
 def _stride_bytes(dtype: str) -> int:
     """The greater of an element's bytes and its stride."""
     return max(itemsize(dtype), stride_unit(dtype))
@@ -160,6 +166,15 @@ def new_tensor(shape: Sequence[int], dtype: str, device: Device | None = None) -
     return tvm_ffi.from_dlpack(_capsule_new(address, b"dltensor", None))
 
 
+@functools.lru_cache(maxsize=4096)
+def _view_layout(shape: tuple[int, ...], dtype: str) -> tuple[int, int, int, Any, int]:
+    """For a view: rank, type code, bits, shape and strides in memory, and where that is."""
+    code, bits = DLPACK_CODES[dtype]
+    ndim = len(shape)
+    dims = (ctypes.c_int64 * (2 * ndim))(*shape, *compact_strides(shape, stride_unit(dtype)))
+    return ndim, code, bits, dims, ctypes.addressof(dims)
+
+
 def view_tensor(
     source: tvm_ffi.Tensor, shape: Sequence[int], dtype: str | None = None, byte_offset: int = 0
 ) -> tvm_ffi.Tensor:
@@ -170,12 +185,10 @@ def view_tensor(
     if not source.__chandle__():
         source = copy_tensor(source)
     name = canonical_dtype(source.dtype) if dtype is None else dtype
-    code, bits = DLPACK_CODES[name]
-    ndim = len(shape)
-    dims = (ctypes.c_int64 * (2 * ndim))(*shape, *compact_strides(shape, stride_unit(name)))
-    at = ctypes.addressof(dims)
+    ndim, code, bits, dims, at = _view_layout(tuple(shape), name)
     data = source.data_ptr() + byte_offset
     prototype = _DLTENSOR.pack(data, _CPU, source.device.index, ndim, code, bits, 1, at, at + 8 * ndim, 0)
+    del dims
     view, managed = ctypes.c_void_p(), ctypes.c_void_p()
     if _create_view(source.__chandle__(), prototype, ctypes.byref(view)):
         raise MemoryError("out of memory: cannot make a view of a tensor")

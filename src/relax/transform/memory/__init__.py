@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .kill_after_last_use import KillAfterLastUse
+from .lower_alloc_tensor import LowerAllocTensor
 from .static_plan_block_memory import StaticPlanBlockMemory
 
-__all__ = ["StaticPlanBlockMemory"]
+__all__ = ["KillAfterLastUse", "LowerAllocTensor", "StaticPlanBlockMemory"]
