@@ -37,7 +37,7 @@ from .fold_constant import FoldConstant
 from .fusion import AnnotateTIROpPattern, FuseOps, FuseTIR
 from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
-from .memory import StaticPlanBlockMemory
+from .memory import KillAfterLastUse, LowerAllocTensor, StaticPlanBlockMemory
 from .normalize import Normalize
 from .realize_vdevice import RealizeVDevice
 from .remove_purity_checking import RemovePurityChecking
@@ -45,7 +45,7 @@ from .remove_unused_functions import RemoveUnusedFunctions
 from .rewrite_dataflow_reshape import RewriteDataflowReshape
 from .to_non_dataflow import ToNonDataflow
 from .update_vdevice import UpdateVDevice
-from .vm_builtin_lower import VMBuiltinLower
+from .vm_builtin_lower import LowerRuntimeBuiltin, VMBuiltinLower
 from .vm_shape_lower import VMShapeLower
 
 __all__ = [
@@ -66,8 +66,11 @@ __all__ = [
     "FunctionPass",
     "FuseOps",
     "FuseTIR",
+    "KillAfterLastUse",
     "LambdaLift",
     "LegalizeOps",
+    "LowerAllocTensor",
+    "LowerRuntimeBuiltin",
     "ModulePass",
     "Normalize",
     "Pass",

@@ -73,6 +73,10 @@ def VMBuiltinLower(mod: IRModule) -> IRModule:
     return _BuiltinLowering(mod).module()
 
 
+LowerRuntimeBuiltin = VMBuiltinLower
+"""TVM's later name of the pass."""
+
+
 class _BuiltinLowering(Rewriter):
     def concerns(self, function: Function) -> bool:
         calls = (binding.value for binding in bindings_in(function))

@@ -14,13 +14,12 @@ An allocation joins an arena if
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final
 
 from ...analysis.alias import Aliases
 from ...analysis.effects import effects_of
-from ...analysis.purity import detect_recursion
 from ...expr import (
     Binding,
     Call,
@@ -92,9 +91,12 @@ class Arena:
         return self.variables.issuperset(table.variables(block.size))
 
 
-def arenas_of(func: Function, mod: IRModule, aliases: Aliases, table: SizeTable) -> list[Arena]:
-    """The arenas of a function, in order of allocation, each with its tensors in order of birth."""
-    walk = _ArenaWalk(func, mod, aliases, table)
+def arenas_of(func: Function, mod: IRModule, recursive: Set[str], table: SizeTable) -> list[Arena]:
+    """The arenas of a function, in order of allocation, each with its tensors in order of birth.
+
+    `recursive` has the names of the functions that may come to call themselves.
+    """
+    walk = _ArenaWalk(func, mod, recursive, table)
     assert isinstance(func.body, SeqExpr)
     walk.sequence(func.body, ())
     return walk.arenas
@@ -108,18 +110,19 @@ def is_allocation(value: object) -> bool:
 class _ArenaWalk:
     """Walks a function in order of evaluation, and puts each allocation into an arena."""
 
-    def __init__(self, func: Function, mod: IRModule, aliases: Aliases, table: SizeTable) -> None:
+    def __init__(self, func: Function, mod: IRModule, recursive: Set[str], table: SizeTable) -> None:
         self.mod = mod
-        self.aliases = aliases
+        self.aliases = Aliases(func, mod)
         self.table = table
-        self.ranges = aliases.live_ranges()
+        self.ranges = self.aliases.live_ranges()
         self.arenas: list[Arena] = []
         self.variables = {v for param in func.params if param.struct_info_ for v in bound_in(param.struct_info_)}
         self.seen: dict[Monomial, int] = {}
         """The greatest coefficient of each term among the tensors in memory so far."""
-        recursive = {g.name_hint for group in detect_recursion(mod) for g in group}
         self.entries = [
-            aliases.position(binding) for binding in bindings_of(func.body) if _may_enter(binding, recursive)
+            self.aliases.position(binding)
+            for binding in bindings_of(func.body)
+            if _may_enter(binding, recursive)
         ]
         """The numbers of the bindings that may call this function again."""
         for param in func.params:
@@ -205,7 +208,7 @@ def bindings_of(expr: RelaxExpr) -> Iterable[Binding]:
                 yield from bindings_of(binding.value.false_branch)
 
 
-def _may_enter(binding: Binding, recursive: set[str]) -> bool:
+def _may_enter(binding: Binding, recursive: Set[str]) -> bool:
     """True if a binding calls a recursive function of the module, or a function value."""
     call = binding.value if isinstance(binding, VarBinding) else None
     if not isinstance(call, Call):

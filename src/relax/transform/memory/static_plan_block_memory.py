@@ -32,31 +32,39 @@ Sizes that leave 64 bits are errors where the storage is allocated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
 
-from ...analysis.alias import Aliases
 from ...analysis.properties import NO_DATAFLOW, NORMAL_FORM, SHAPES_LOWERED, STORAGE_EXPLICIT
+from ...analysis.purity import detect_recursion
 from ...expr import Call, Function, PrimValue, ShapeExpr, Var, VarBinding
-from ...ir import IRModule
+from ...ir import BaseFunc, GlobalVar, IRModule
 from ...op import memory
 from ...prim import PrimExpr
 from ...rewrite import Rewriter, bindings_in
-from ..decorators import function_pass
+from ..decorators import module_pass
 from .arenas import Arena, Block, arenas_of, is_allocation
 from .packing import Lives, below, best_order
 from .sizes import GROUND, Height, SizeTable, padded, raised
 
 
-@function_pass(needs={NORMAL_FORM, NO_DATAFLOW, STORAGE_EXPLICIT}, breaks={SHAPES_LOWERED})
-def StaticPlanBlockMemory(func: Function, mod: IRModule) -> Function:
+@module_pass(needs={NORMAL_FORM, NO_DATAFLOW, STORAGE_EXPLICIT}, breaks={SHAPES_LOWERED})
+def StaticPlanBlockMemory(mod: IRModule) -> IRModule:
     """Cut tensors from storages whose layout is planned; see the module's docstring."""
+    recursive = {g.name_hint for group in detect_recursion(mod) for g in group}
+    functions: dict[GlobalVar, BaseFunc] = {}
+    for global_var, func in mod.functions.items():
+        functions[global_var] = _planned(func, mod, recursive) if isinstance(func, Function) else func
+    return mod.with_functions(functions)
+
+
+def _planned(func: Function, mod: IRModule, recursive: Set[str]) -> Function:
     if not any(is_allocation(binding.value) for binding in bindings_in(func)):
         return func
     table = SizeTable()
-    arenas = arenas_of(func, mod, Aliases(func, mod), table)
+    arenas = arenas_of(func, mod, recursive, table)
     return _Planning(mod, [plan(arena, table) for arena in arenas]).rewrite_function(func)
 
 
