@@ -37,7 +37,7 @@ from .fold_constant import FoldConstant
 from .fusion import AnnotateTIROpPattern, FuseOps, FuseTIR
 from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
-from .memory import KillAfterLastUse, LowerAllocTensor, StaticPlanBlockMemory
+from .memory import DataflowUseInplaceCalls, KillAfterLastUse, LowerAllocTensor, StaticPlanBlockMemory
 from .normalize import Normalize
 from .realize_vdevice import RealizeVDevice
 from .remove_purity_checking import RemovePurityChecking
@@ -58,6 +58,7 @@ __all__ = [
     "CheckReuse",
     "ConvertToDataflow",
     "DataflowBlockPass",
+    "DataflowUseInplaceCalls",
     "DeadCodeElimination",
     "DumpInstrument",
     "EliminateCommonSubexpr",
