@@ -12,6 +12,7 @@ from .devices import Device, cpu, device
 from .exec_builder import ExecBuilder
 from .executable import Executable, ExecutableError, load_executable, load_module
 from .nd import NDArray
+from .numerics import NumericsError
 from .registry import get_global_func, register_func, remove_global_func
 from .tensor import numpy_view, tensor_of
 from .threads import num_threads, set_num_threads
@@ -29,6 +30,7 @@ __all__ = [
     "LinkError",
     "MemoryStats",
     "NDArray",
+    "NumericsError",
     "PackedFunc",
     "Report",
     "ShapeTuple",
