@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ..expr import Call, DataTypeImm, PrimValue, StringImm
+from ..expr import Call, DataTypeImm, PrimValue, ShapeExpr, StringImm
 from ..ir import DataType, RelaxExpr, StructInfo, VDevice
 from ..prim import IntImm
 from ..runtime.builtin_table import VIEW, Effects
@@ -62,6 +62,11 @@ def _device_argument(index: RelaxExpr) -> tuple[RelaxExpr, ...]:
     """The index of a device, unless it is that of the first, which needs no mention."""
     first = isinstance(index, PrimValue) and isinstance(index.value, IntImm) and index.value.value == 0
     return () if first else (index,)
+
+
+def _count(size: RelaxExpr) -> RelaxExpr:
+    """The size of a storage as a number where it is one: a number may be larger than the dimensions of shapes."""
+    return PrimValue(size.values[0]) if isinstance(size, ShapeExpr) and len(size.values) == 1 else size
 
 
 class EndOfLife(Intrinsic):
@@ -146,7 +151,7 @@ class MemoryAllocStorage(Intrinsic):
 
     def builtin_arguments(self, call: Call, lowering: Lowering) -> Sequence[RelaxExpr]:
         size, device, _, dtype = call.args
-        return size, dtype, *_device_argument(device)
+        return _count(size), dtype, *_device_argument(device)
 
     def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
         size, device, _, dtype = values
@@ -222,7 +227,7 @@ class VMAllocStorage(Intrinsic):
 
     def builtin_arguments(self, call: Call, lowering: Lowering) -> Sequence[RelaxExpr]:
         size, device, dtype, _ = call.args
-        return size, dtype, *_device_argument(device)
+        return _count(size), dtype, *_device_argument(device)
 
     def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
         size, device, dtype, _ = values

@@ -39,7 +39,7 @@ from .sizes import check_dimensions
 ALIGNMENT: Final = 64
 """Fresh memory starts at a multiple of this many bytes."""
 
-_MAX_BYTES: Final = 1 << 47  # more than any user address space: refused before the allocator is asked
+MAX_BYTES: Final = 1 << 47  # more than any user address space: refused before the allocator is asked
 _MAX_NDIM: Final = 1 << 16
 
 # DLManagedTensor: data, device (type, id), ndim, dtype (code, bits, lanes), shape, strides, byte_offset;
@@ -122,7 +122,7 @@ def check_shape(shape: Sequence[int], dtype: str) -> int:
     nbytes = math.prod(shape) * itemsize(dtype)
     if not nbytes and math.prod(extent or 1 for extent in shape) * _stride_bytes(dtype) >= 1 << 63:
         raise MemoryError(f"a {dtype} tensor of shape {_tuple(shape)} has strides of more than 64 bits")
-    if nbytes > _MAX_BYTES:
+    if nbytes > MAX_BYTES:
         raise MemoryError(f"a {dtype} tensor of shape {_tuple(shape)} needs {nbytes} bytes")
     return nbytes
 

@@ -37,7 +37,7 @@ def in_place(func: PrimFunc, source: int) -> PrimFunc | None:
     if body is None:
         return None
     params = tuple(param for i, param in enumerate(func.params) if i != position)
-    table = {param: buffer for param, buffer in func.buffer_map.items() if param in params}
+    table = {param: buffer for param, buffer in func.buffer_map.items() if buffer is not target}
     return func.replace(params=params, buffer_map=table, body=substitute(body, {target: old}))
 
 

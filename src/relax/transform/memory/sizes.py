@@ -172,7 +172,7 @@ class SizeTable:
             chance = random.Random(0)
             envs = [dict.fromkeys(variables, value) for value in SAMPLES]
             if len(variables) > 1:
-                envs += [{v: chance.choice(SAMPLES) for v in variables} for _ in range(2 * len(SAMPLES))]
+                envs += [{v: chance.choice(SAMPLES) for v in variables} for _ in range(4 * len(SAMPLES))]
             values = [[max(int(evaluate(factor, env)), 0) for env in envs] for factor in self.factors]
             self._sampled = np.array(values, "float64")
         return self._sampled
