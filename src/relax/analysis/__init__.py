@@ -6,6 +6,7 @@ from ..rewrite.visitor import post_order_visit
 from .compile_time import computable_at_compile_time
 from .derived import check_derived
 from .nodes import check_nodes
+from .memory import MemoryPlan, estimate_memory_usage, memory_plan
 from .normal_form import check_normal_form, is_normal_form
 from .purity import contains_impure_call, detect_recursion, find_impure_call
 from .struct_info import (
@@ -40,6 +41,7 @@ from .well_formed import assert_well_formed, check_normalized, check_well_formed
 
 __all__ = [
     "BaseCheckResult",
+    "MemoryPlan",
     "all_bindings",
     "all_global_vars",
     "all_symbolic_vars",
@@ -61,6 +63,7 @@ __all__ = [
     "derive_func_ret_struct_info",
     "detect_recursion",
     "erase_to_well_defined",
+    "estimate_memory_usage",
     "find_impure_call",
     "free_symbolic_vars",
     "free_vars",
@@ -68,6 +71,7 @@ __all__ = [
     "get_var2val",
     "has_symbolic_shape",
     "is_normal_form",
+    "memory_plan",
     "name_to_binding",
     "post_order_visit",
     "shape_vars",

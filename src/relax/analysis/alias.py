@@ -20,6 +20,8 @@ from dataclasses import dataclass
 
 from ..expr import Binding, Call, Function, If, MatchCast, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
 from ..ir import IRModule, Node, RelaxExpr, walk
+from ..op import is_call_of
+from ..op.storage import MemoryAllocTensor, VMAllocTensor
 from .effects import CallEffects, effects_of
 from .storages import Storage, Storages, StorageWalk, Value, flat
 
@@ -38,8 +40,16 @@ class LiveRange:
 class Aliases:
     """Answers about the values of one function, outside of its local functions; see the module's docstring."""
 
-    def __init__(self, func: Function, mod: IRModule | None = None) -> None:
-        self._walk = _AliasWalk(mod)
+    def __init__(self, func: Function, mod: IRModule | None = None, *, tensors_apart: bool = False) -> None:
+        """Analyse a function.
+
+        Parameters
+        ----------
+        tensors_apart
+            True: tensors cut from one storage (memory.alloc_tensor) count as storages of their own, as if each had
+            memory to itself. That is how a plan of memory is judged.
+        """
+        self._walk = _AliasWalk(mod, tensors_apart)
         gone = flat(self._walk.function(func)) | self._walk.foreign
         last = self._walk.last
         self._ranges = {
@@ -107,9 +117,10 @@ class Aliases:
 class _AliasWalk(StorageWalk):
     """Collects what `Aliases` answers from."""
 
-    def __init__(self, mod: IRModule | None) -> None:
+    def __init__(self, mod: IRModule | None, tensors_apart: bool) -> None:
         super().__init__()
         self.mod = mod
+        self.tensors_apart = tensors_apart
         self.count = 0
         """Bindings seen so far."""
         self.positions: dict[Var, int] = {}
@@ -148,6 +159,8 @@ class _AliasWalk(StorageWalk):
         return storage is binding.var or (own is not None and storage in flat(own))
 
     def aliased(self, call: Call) -> Iterable[RelaxExpr]:
+        if self.tensors_apart and is_call_of(call, MemoryAllocTensor, VMAllocTensor):
+            return ()
         effects = self.effects(call)
         return [arg for arg in effects.aliases if arg not in effects.keeps]
 

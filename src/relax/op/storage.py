@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ..expr import Call, DataTypeImm, PrimValue, StringImm
+from ..expr import Call, DataTypeImm, PrimValue, ShapeExpr, StringImm
 from ..ir import DataType, RelaxExpr, StructInfo, VDevice
 from ..prim import IntImm
 from ..runtime.builtin_table import VIEW, Effects
@@ -64,8 +64,13 @@ def _device_argument(index: RelaxExpr) -> tuple[RelaxExpr, ...]:
     return () if first else (index,)
 
 
+def _count(size: RelaxExpr) -> RelaxExpr:
+    """The size of a storage as a number where it is one: a number may be larger than the dimensions of shapes."""
+    return PrimValue(size.values[0]) if isinstance(size, ShapeExpr) and len(size.values) == 1 else size
+
+
 class EndOfLife(Intrinsic):
-    """The base of remarks that a value is not used any more. The machine finds that out itself, in the bytecode."""
+    """The base of remarks that a value is not used any more. VMBuiltinLower drops them: bytecode says it by itself."""
 
     __slots__ = ()
 
@@ -146,7 +151,7 @@ class MemoryAllocStorage(Intrinsic):
 
     def builtin_arguments(self, call: Call, lowering: Lowering) -> Sequence[RelaxExpr]:
         size, device, _, dtype = call.args
-        return size, dtype, *_device_argument(device)
+        return _count(size), dtype, *_device_argument(device)
 
     def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
         size, device, _, dtype = values
@@ -222,7 +227,7 @@ class VMAllocStorage(Intrinsic):
 
     def builtin_arguments(self, call: Call, lowering: Lowering) -> Sequence[RelaxExpr]:
         size, device, dtype, _ = call.args
-        return size, dtype, *_device_argument(device)
+        return _count(size), dtype, *_device_argument(device)
 
     def execute(self, machine: Machine, call: Call, *values: Any) -> Any:
         size, device, dtype, _ = values

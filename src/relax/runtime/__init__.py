@@ -6,6 +6,7 @@ This package stands alone on NumPy and tvm-ffi: it imports no other part of rela
 from __future__ import annotations
 
 from . import nd
+from .allocator import MemoryStats
 from .closure import Closure
 from .devices import Device, cpu, device
 from .exec_builder import ExecBuilder
@@ -27,6 +28,7 @@ __all__ = [
     "Executable",
     "ExecutableError",
     "LinkError",
+    "MemoryStats",
     "NDArray",
     "NumericsError",
     "PackedFunc",

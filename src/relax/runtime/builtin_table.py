@@ -73,6 +73,8 @@ class Builtin:
     """Position of the argument that is the number of a device. The machine puts the device itself in its place."""
     first_device: bool
     """True if a call without that argument is given the machine's first device."""
+    pooled: bool
+    """True if the machine gives its allocator as the keyword `allocator`."""
     enters: bool
     """True if a call is one of the function value that is its first argument, with the other arguments."""
     program_errors: bool
@@ -91,6 +93,7 @@ def builtin(
     trusted: bool = True,
     device: int | None = None,
     first_device: bool = False,
+    pooled: bool = False,
     enters: bool = False,
     program_errors: bool = False,
 ) -> Callable[[FunctionT], FunctionT]:
@@ -107,7 +110,7 @@ def builtin(
         if name in BUILTINS:
             raise ValueError(f"there is a builtin {name} already")
         BUILTINS[name] = Builtin(
-            name, function, what, pure, trusted, device, first_device, enters, program_errors
+            name, function, what, pure, trusted, device, first_device, pooled, enters, program_errors
         )
         return function
 

@@ -23,7 +23,7 @@ messages begin ("main: parameter w"). Slots and codes are integers; see ``match`
 Values (passes: VMBuiltinLower, the bytecode generator)
 
     vm.builtin.alloc_tensor(shape, dtype, device?) -> tensor    fresh memory
-    vm.builtin.alloc_storage(shape, dtype, device?) -> storage  memory to be cut into tensors
+    vm.builtin.alloc_storage(size, dtype, device?) -> storage   memory to be cut into tensors; a number or a shape
     vm.builtin.alloc_tensor_in(storage, byte_offset, shape, dtype) -> tensor
     vm.builtin.copy(v) -> v                                     the same value
     vm.builtin.copy_tensor(t) -> t                              a fresh tensor with its contents
@@ -63,10 +63,11 @@ from . import ngrams as ngrams  # registers its builtins
 from . import ops
 from . import sequences as sequences  # registers its builtins
 from . import strings as strings  # registers its builtins
+from .allocator import Allocator
 from .builtin_table import UNKNOWN, VIEW, Effects, builtin
 from .closure import Closure
 from .devices import Device
-from .dtypes import canonical_dtype
+from .dtypes import canonical_dtype, itemsize
 from .heap import ShapeHeap
 from .info import (
     FuncInfo,
@@ -81,7 +82,7 @@ from .info import (
     variables,
 )
 from .sizes import is_size, shape_value
-from .tensor import check_shape, copy_tensor, new_tensor, view_tensor
+from .tensor import MAX_BYTES, check_shape, copy_tensor, new_tensor, tensor_bytes, view_tensor
 from .tensor import to_device as tensor_to_device
 from .values import describe_shape, import_result, import_value, is_tuple, kind_of
 
@@ -106,10 +107,20 @@ def alloc_tensor(shape: tuple[int, ...], dtype: str, device: Device | None = Non
     return new_tensor(shape, dtype, device)
 
 
-@builtin("vm.builtin.alloc_storage", device=2, first_device=True)
-def alloc_storage(size: tuple[int, ...], dtype: str, device: Device | None = None) -> tvm_ffi.Tensor:
-    """Memory for a shape's number of elements of `dtype`; it lives as long as a tensor in it does."""
-    return new_tensor((check_shape(size, str(dtype)),), "uint8", device)
+@builtin("vm.builtin.alloc_storage", device=2, first_device=True, pooled=True)
+def alloc_storage(
+    size: tuple[int, ...] | int,
+    dtype: str,
+    device: Device | None = None,
+    allocator: Allocator | None = None,
+) -> tvm_ffi.Tensor:
+    """Memory for so many elements of `dtype`, or a shape's number; it lives as long as a tensor in it does."""
+    count = size if isinstance(size, int) else math.prod(size)
+    nbytes = count * itemsize(str(dtype))
+    if nbytes > MAX_BYTES:
+        raise MemoryError(f"out of memory: a storage of {nbytes} bytes is asked for")
+    check_shape((nbytes,), "uint8")
+    return new_tensor((nbytes,), "uint8", device) if allocator is None else allocator.take(nbytes, device)
 
 
 @builtin("vm.builtin.alloc_tensor_in", VIEW)
@@ -117,12 +128,13 @@ def alloc_tensor_in(
     storage: tvm_ffi.Tensor, offset: int, shape: tuple[int, ...], dtype: str
 ) -> tvm_ffi.Tensor:
     """A tensor in a storage, `offset` bytes from its start."""
-    nbytes = check_shape(shape, str(dtype))
+    dims, name = tuple(shape), str(dtype)
+    nbytes = tensor_bytes(dims, name)
     size = storage.numel()
     if offset < 0 or offset + nbytes > size:
         what = f"a {dtype} tensor of shape {describe_shape(shape)}"
         raise ValueError(f"{what} at {offset} lies outside its storage of {size} bytes")
-    return view_tensor(storage, shape, str(dtype), offset)
+    return view_tensor(storage, dims, name, offset)
 
 
 @builtin("vm.builtin.copy", VIEW, trusted=False)

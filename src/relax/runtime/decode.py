@@ -7,6 +7,7 @@ call are picked by one ``itemgetter``.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 import tvm_ffi
 
+from .allocator import Allocator
 from .builtin_table import BUILTINS
 from .builtins import invoke_foreign
 from .bytecode import (
@@ -98,10 +100,13 @@ def _picker(indices: Sequence[int]) -> Callable[[list[Any]], Sequence[Any]]:
 class Linker:
     """Resolves an executable's function table for one machine, and decodes its functions."""
 
-    def __init__(self, machine: Machine, executable: Executable, devices: Sequence[Device]) -> None:
+    def __init__(
+        self, machine: Machine, executable: Executable, devices: Sequence[Device], allocator: Allocator
+    ) -> None:
         self.machine = machine
         self.executable = executable
         self.devices = devices
+        self.allocator = allocator
         self.library = executable.library()
         self.codes = {name: Code(function) for name, function in executable.functions.items()}
         self.targets = self._resolve_all()
@@ -144,9 +149,12 @@ class Linker:
         found = BUILTINS.get(name)
         if found is None:
             return tvm_ffi.get_global_func(name, True)
+        function = found.function
+        if found.pooled:
+            function = functools.partial(function, allocator=self.allocator)
         if found.first_device and self.devices[0] != cpu():
-            return _on_device(found.function, self.devices[0])
-        return found.function
+            function = _on_device(function, self.devices[0])
+        return function
 
     # --------------------------------------------------------------------------------- decoding
 

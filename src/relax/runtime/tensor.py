@@ -39,7 +39,7 @@ from .sizes import check_dimensions
 ALIGNMENT: Final = 64
 """Fresh memory starts at a multiple of this many bytes."""
 
-_MAX_BYTES: Final = 1 << 47  # more than any user address space: refused before the allocator is asked
+MAX_BYTES: Final = 1 << 47  # more than any user address space: refused before the allocator is asked
 _MAX_NDIM: Final = 1 << 16
 
 # DLManagedTensor: data, device (type, id), ndim, dtype (code, bits, lanes), shape, strides, byte_offset;
@@ -122,9 +122,15 @@ def check_shape(shape: Sequence[int], dtype: str) -> int:
     nbytes = math.prod(shape) * itemsize(dtype)
     if not nbytes and math.prod(extent or 1 for extent in shape) * _stride_bytes(dtype) >= 1 << 63:
         raise MemoryError(f"a {dtype} tensor of shape {_tuple(shape)} has strides of more than 64 bits")
-    if nbytes > _MAX_BYTES:
+    if nbytes > MAX_BYTES:
         raise MemoryError(f"a {dtype} tensor of shape {_tuple(shape)} needs {nbytes} bytes")
     return nbytes
+
+
+@functools.lru_cache(maxsize=4096)
+def tensor_bytes(shape: tuple[int, ...], dtype: str) -> int:
+    """The same as `check_shape`, remembered."""
+    return check_shape(shape, dtype)
 
 
 def _stride_bytes(dtype: str) -> int:
@@ -160,6 +166,15 @@ def new_tensor(shape: Sequence[int], dtype: str, device: Device | None = None) -
     return tvm_ffi.from_dlpack(_capsule_new(address, b"dltensor", None))
 
 
+@functools.lru_cache(maxsize=4096)
+def _view_layout(shape: tuple[int, ...], dtype: str) -> tuple[int, int, int, Any, int]:
+    """For a view: rank, type code, bits, shape and strides in memory, and where that is."""
+    code, bits = DLPACK_CODES[dtype]
+    ndim = len(shape)
+    dims = (ctypes.c_int64 * (2 * ndim))(*shape, *compact_strides(shape, stride_unit(dtype)))
+    return ndim, code, bits, dims, ctypes.addressof(dims)
+
+
 def view_tensor(
     source: tvm_ffi.Tensor, shape: Sequence[int], dtype: str | None = None, byte_offset: int = 0
 ) -> tvm_ffi.Tensor:
@@ -170,12 +185,10 @@ def view_tensor(
     if not source.__chandle__():
         source = copy_tensor(source)
     name = canonical_dtype(source.dtype) if dtype is None else dtype
-    code, bits = DLPACK_CODES[name]
-    ndim = len(shape)
-    dims = (ctypes.c_int64 * (2 * ndim))(*shape, *compact_strides(shape, stride_unit(name)))
-    at = ctypes.addressof(dims)
+    ndim, code, bits, dims, at = _view_layout(tuple(shape), name)
     data = source.data_ptr() + byte_offset
     prototype = _DLTENSOR.pack(data, _CPU, source.device.index, ndim, code, bits, 1, at, at + 8 * ndim, 0)
+    del dims
     view, managed = ctypes.c_void_p(), ctypes.c_void_p()
     if _create_view(source.__chandle__(), prototype, ctypes.byref(view)):
         raise MemoryError("out of memory: cannot make a view of a tensor")

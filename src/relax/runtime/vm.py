@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
+from .allocator import Allocator, MemoryStats
 from .builtins import invoke_foreign
 from .calling import bind_arguments, check_count, import_arguments
 from .closure import Closure
@@ -84,7 +85,7 @@ class VirtualMachine:
         self,
         executable: Executable,
         device: Device | Sequence[Device] | None = None,
-        memory_cfg: object = None,
+        memory_cfg: str | Mapping[Any, str] | None = None,
         profile: bool = False,
         *,
         max_depth: int = MAX_DEPTH,
@@ -99,7 +100,9 @@ class VirtualMachine:
             module's order: ``[relax.cpu(0), relax.cpu(1)]``. By default what they are called: ``"llvm:1"`` is
             ``relax.cpu(1)``.
         memory_cfg
-            Taken for compatibility; there is one kind of allocator.
+            What becomes of the memory that functions lay out their own tensors in: ``"pooled"``, the default, keeps
+            it for the next call, ``"naive"`` gives it back. TVM's dictionary from devices is taken too, if it says
+            the same of all of them: the host's devices share one memory.
         profile
             Whether ``profile`` may be called.
         max_depth
@@ -111,13 +114,13 @@ class VirtualMachine:
         """
         if not isinstance(executable, Executable):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"expected a relax.Executable, found {type(executable).__name__}")
-        del memory_cfg
+        self._allocator = Allocator(_memory_policy(memory_cfg))
         self.devices = _devices(executable, device)
         self.executable = executable
         self.max_depth = max_depth
         self._profile = profile
         self._numerics: Kinds | None = kinds_of(check_numerics)
-        self._codes = Linker(self, executable, self.devices).link()
+        self._codes = Linker(self, executable, self.devices, self._allocator).link()
         self._instrument: Instrument | None = None
         self._tracer: Tracer | None = None
         self._saved: dict[str, Callable[..., Any]] = {}
@@ -214,6 +217,16 @@ class VirtualMachine:
     def get_function_param_name(self, func_name: str, index: int) -> str:
         """The name of a function's parameter."""
         return self._entry(func_name).target.function.params[index]
+
+    # ---------------------------------------------------------------------------------- memory
+
+    def memory_stats(self) -> MemoryStats:
+        """Bytes of the storages of this machine: in use, held, and at most in use so far."""
+        return self._allocator.stats()
+
+    def release_memory(self) -> int:
+        """Give back the memory kept for the next calls; its bytes."""
+        return self._allocator.release()
 
     # ------------------------------------------------------------------------------- measuring
 
@@ -341,6 +354,10 @@ class VirtualMachine:
                     pc = op.jump
         except Exception as error:
             _locate(error, code, pc, frames)
+            # The traceback keeps this call's variables: no tensor is to live as long as somebody looks at the error.
+            for frame in frames:
+                frame.registers.clear()
+            registers.clear()
             raise
 
     def _callee(
@@ -437,6 +454,16 @@ def _devices(executable: Executable, given: Device | Sequence[Device] | None) ->
         if not is_cpu(dev):
             raise ValueError(f"this runtime runs on cpu only, not on {dev}")
     return known
+
+
+def _memory_policy(config: str | Mapping[Any, str] | None) -> str:
+    """The allocator's policy; ValueError if devices are to have different ones."""
+    if config is None or isinstance(config, str):
+        return config or "pooled"
+    policies = set(config.values()) or {"pooled"}
+    if len(policies) > 1:
+        raise ValueError(f"memory_cfg: all devices of this runtime share one memory, found {dict(config)}")
+    return policies.pop()
 
 
 def _parameter_names(closure: Closure) -> tuple[str, ...] | None:

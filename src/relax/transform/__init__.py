@@ -38,6 +38,7 @@ from .fusion import AnnotateTIROpPattern, FuseOps, FuseTIR
 from .inline_private_functions import InlinePrivateFunctions
 from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
+from .memory import DataflowUseInplaceCalls, KillAfterLastUse, LowerAllocTensor, StaticPlanBlockMemory
 from .normalize import Normalize
 from .realize_vdevice import RealizeVDevice
 from .remove_purity_checking import RemovePurityChecking
@@ -45,7 +46,7 @@ from .remove_unused_functions import RemoveUnusedFunctions
 from .rewrite_dataflow_reshape import RewriteDataflowReshape
 from .to_non_dataflow import ToNonDataflow
 from .update_vdevice import UpdateVDevice
-from .vm_builtin_lower import VMBuiltinLower
+from .vm_builtin_lower import LowerRuntimeBuiltin, VMBuiltinLower
 from .vm_shape_lower import VMShapeLower
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "CheckReuse",
     "ConvertToDataflow",
     "DataflowBlockPass",
+    "DataflowUseInplaceCalls",
     "DeadCodeElimination",
     "DumpInstrument",
     "EliminateCommonSubexpr",
@@ -67,8 +69,11 @@ __all__ = [
     "FuseOps",
     "FuseTIR",
     "InlinePrivateFunctions",
+    "KillAfterLastUse",
     "LambdaLift",
     "LegalizeOps",
+    "LowerAllocTensor",
+    "LowerRuntimeBuiltin",
     "ModulePass",
     "Normalize",
     "Pass",
@@ -83,6 +88,7 @@ __all__ = [
     "RemoveUnusedFunctions",
     "RewriteDataflowReshape",
     "Sequential",
+    "StaticPlanBlockMemory",
     "TimingInstrument",
     "ToNonDataflow",
     "UpdateVDevice",

@@ -16,6 +16,7 @@ from .fold_constant import FoldConstant
 from .fusion import AnnotateTIROpPattern, FuseOps, FuseTIR
 from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
+from .memory import DataflowUseInplaceCalls, StaticPlanBlockMemory
 from .normalize import Normalize
 from .realize_vdevice import RealizeVDevice
 from .remove_purity_checking import RemovePurityChecking
@@ -44,12 +45,14 @@ LOWER: tuple[Step, ...] = (
     Step(
         RewriteDataflowReshape, "copying kernels become views, while dataflow blocks still say who sees what"
     ),
+    Step(DataflowUseInplaceCalls, "results take the place of inputs that are used no more, likewise"),
     Step(ToNonDataflow, "from here on the order of effects is the order of bindings"),
     Step(RemovePurityChecking, "allocations are written to, which pure functions would not be allowed"),
     Step(CallTIRRewrite, "outputs are allocated, kernels called with them"),
     Step(CanonicalizeBindings, "a result and the allocation it was written to are one value again"),
     Step(LambdaLift, "the machine knows global functions and closures of them"),
     Step(RemoveUnusedFunctions, "only what an entry point reaches is compiled"),
+    Step(StaticPlanBlockMemory, "tensors that nobody keeps share one storage, while aliases still have names"),
 )
 """From operators to calls of kernels and functions."""
 

@@ -37,6 +37,7 @@ from ..expr import (
     Tuple,
     TupleGetItem,
     Var,
+    VarBinding,
 )
 from ..ir import (
     DiagnosticError,
@@ -72,6 +73,10 @@ def VMBuiltinLower(mod: IRModule) -> IRModule:
     return _BuiltinLowering(mod).module()
 
 
+LowerRuntimeBuiltin = VMBuiltinLower
+"""TVM's later name of the pass."""
+
+
 class _BuiltinLowering(Rewriter):
     def concerns(self, function: Function) -> bool:
         calls = (binding.value for binding in bindings_in(function))
@@ -82,6 +87,12 @@ class _BuiltinLowering(Rewriter):
         new = super().function(forced)
         return function if new is forced else new
 
+    def var_binding(self, binding: VarBinding) -> None:
+        if not is_call_of(binding.value, EndOfLife):  # the machine sees by itself when a register is read last
+            super().var_binding(binding)
+        else:
+            self.variables[binding.var] = Tuple(())
+
     def call(self, call: Call) -> RelaxExpr:
         call = self.parts(call)
         if isinstance(call.op, Var):
@@ -89,8 +100,6 @@ class _BuiltinLowering(Rewriter):
         if not isinstance(call.op, Op):
             return call
         operator = operator_of(call)
-        if isinstance(operator, EndOfLife):
-            return Tuple(())
         if isinstance(operator, PackedCall | CallBuiltinWithCtx):
             callee, *args = operator.builtin_arguments(call, self)
             return self._direct(call, callee, args)

@@ -144,6 +144,8 @@ class _FunctionLowering:
         """Slots that hold their values at the current place."""
         self.shapes: NodeTable[Var] = NodeTable()
         """Shape values made already, and visible here."""
+        self.scalars: NodeTable[Var] = NodeTable()
+        """Scalar values, likewise."""
         self.bindings: list[Binding] = []
         self.span: Span | None = None
         """The span of the binding being lowered."""
@@ -273,11 +275,11 @@ class _FunctionLowering:
     def _branch(self, seq: SeqExpr) -> SeqExpr:
         """Lower a branch; slots it computes are forgotten after it."""
         outer, self.bindings = self.bindings, []
-        ready, shapes = set(self.ready), self.shapes.copy()
+        ready, shapes, scalars = set(self.ready), self.shapes.copy(), self.scalars.copy()
         self._blocks(seq)
         body = self._leaf(seq.body)
         block = BindingBlock(tuple(self.bindings))
-        self.bindings, self.ready, self.shapes = outer, ready, shapes
+        self.bindings, self.ready, self.shapes, self.scalars = outer, ready, shapes, scalars
         new = SeqExpr((block,) if block.bindings else (), body, span=seq.span)
         return with_info(new, seq.struct_info_ or _OBJECT)
 
@@ -315,6 +317,9 @@ class _FunctionLowering:
 
     def _prim_value(self, expr: PrimValue) -> Var:
         value = expr.value
+        known = self.scalars.get(value)
+        if known is not None:
+            return known
         self.compute([value])
         args = [
             self.heap,
@@ -322,7 +327,9 @@ class _FunctionLowering:
             PrimValue(self.slot_of(value)),
             DataTypeImm(value.dtype),
         ]
-        return self.call("vm.builtin.make_prim_value", args, PrimStructInfo(value=value), "value")
+        var = self.call("vm.builtin.make_prim_value", args, PrimStructInfo(value=value), "value")
+        self.scalars.put(value, var)
+        return var
 
     # ------------------------------------------------------------------------------------- slots
 

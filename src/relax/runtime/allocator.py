@@ -1,0 +1,150 @@
+"""The memory of storages: blocks that a machine uses again once nobody refers to them.
+
+    allocator = Allocator()
+    storage = allocator.take(1000)     a uint8 tensor; tensors cut from it keep it busy
+    allocator.stats()                  bytes in use, kept, at most in use so far
+    allocator.release()                gives back what is not in use
+
+A block is in use as long as the storage, or a tensor cut from it, is alive, wherever that is: the allocator holds one
+reference and asks tvm-ffi whether there are others. A request takes the smallest free block that is large enough, but
+none that is far too large; else the largest free one is given back, and a block of just the size is allocated. So
+there are never more blocks than were in use at once, whatever sizes are asked for. A block that many requests passed
+over is given back too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import Final, NamedTuple
+
+import tvm_ffi
+
+from .devices import Device
+from .tensor import new_tensor, view_tensor
+
+FITS: Final = 16
+"""A block serves requests down to this part of its size."""
+SMALL: Final = 1 << 16
+"""Blocks of up to so many bytes serve any request that they can take."""
+PATIENCE: Final = 256
+"""A block that so many requests in a row did not use is given back."""
+POLICIES: Final = ("pooled", "naive")
+
+
+class MemoryStats(NamedTuple):
+    """Bytes of storages of a machine, in which its functions lay out the tensors that they need themselves.
+
+    Tensors that a function returns, or others may keep, are allocated one by one, and not counted.
+    """
+
+    in_use: int
+    """Bytes asked for by storages that are alive."""
+    reserved: int
+    """Bytes held, in use or not."""
+    peak: int
+    """The most bytes that were in use at once."""
+    allocations: int
+    """How often memory was asked of the operating system."""
+    requests: int
+    """How often a storage was asked for."""
+
+
+class _Block:
+    """Memory, and the size of the request it serves or served last."""
+
+    __slots__ = ("_references", "capacity", "idle", "place", "size", "tensor")
+
+    def __init__(self, size: int, device: Device | None) -> None:
+        self.tensor = new_tensor((size,), "uint8", device)
+        self.capacity = self.size = size
+        self.place = 0 if device is None else device.index
+        self.idle = 0
+        """Requests since it was used last."""
+        # The count of strong references stands first in an object of tvm-ffi; all of Python's are one.
+        self._references = ctypes.c_uint32.from_address(self.tensor.__chandle__())
+
+    def is_free(self) -> bool:
+        """True if no storage and no tensor cut from it is alive."""
+        return self._references.value == 1
+
+    def serves(self, size: int, place: int) -> bool:
+        """True if the block is large enough for a request on a device, and not far too large."""
+        fits = size <= self.capacity <= max(FITS * size, SMALL)
+        return fits and self.place == place and self.is_free()
+
+
+class Allocator:
+    """The storages of one machine; it may be used from several threads."""
+
+    def __init__(self, policy: str = "pooled") -> None:
+        """Make an allocator.
+
+        Parameters
+        ----------
+        policy
+            ``"pooled"`` keeps memory for the next request, ``"naive"`` gives it back before the next.
+        """
+        if policy not in POLICIES:
+            raise ValueError(f"memory_cfg {policy!r} is not known; there are: {', '.join(POLICIES)}")
+        self._keeps = policy == "pooled"
+        self._lock = threading.Lock()
+        self._blocks: list[_Block] = []
+        self._peak = 0
+        self._allocations = 0
+        self._requests = 0
+
+    def take(self, size: int, device: Device | None = None) -> tvm_ffi.Tensor:
+        """A storage of `size` bytes, aligned to 64 bytes. Raises MemoryError."""
+        with self._lock:
+            self._requests += 1
+            block = self._block(size, device)
+            block.size, block.idle = size, 0
+            storage = view_tensor(block.tensor, (size,), "uint8")
+            self._peak = max(self._peak, self._in_use())
+        return storage
+
+    def stats(self) -> MemoryStats:
+        """Counts of bytes, now and so far."""
+        with self._lock:
+            reserved = sum(block.capacity for block in self._blocks)
+            return MemoryStats(self._in_use(), reserved, self._peak, self._allocations, self._requests)
+
+    def release(self) -> int:
+        """Give back the memory that is not in use; its bytes."""
+        with self._lock:
+            before = sum(block.capacity for block in self._blocks)
+            self._drop([block for block in self._blocks if block.is_free()])
+            return before - sum(block.capacity for block in self._blocks)
+
+    def _in_use(self) -> int:
+        return sum([block.size for block in self._blocks if not block.is_free()])
+
+    def _block(self, size: int, device: Device | None) -> _Block:
+        place = 0 if device is None else device.index
+        best: _Block | None = None
+        expired = False
+        for block in self._blocks:
+            block.idle += 1
+            expired = expired or block.idle > PATIENCE
+            if (best is None or block.capacity < best.capacity) and block.serves(size, place):
+                best = block
+        if expired:
+            self._drop([b for b in self._blocks if b.idle > PATIENCE and b is not best and b.is_free()])
+        return best if best is not None and self._keeps else self._allocate(size, device)
+
+    def _allocate(self, size: int, device: Device | None) -> _Block:
+        free = sorted((b for b in self._blocks if b.is_free()), key=lambda block: block.capacity)
+        self._drop(free[-1:] if self._keeps else free)
+        try:
+            block = _Block(size, device)
+        except MemoryError:
+            self._drop(free)
+            block = _Block(size, device)
+        self._allocations += 1
+        self._blocks.append(block)
+        return block
+
+    def _drop(self, blocks: list[_Block]) -> None:
+        if blocks:
+            self._blocks = [block for block in self._blocks if block not in blocks]

@@ -1,0 +1,50 @@
+"""Give every allocated tensor a storage of its own.
+
+Before   a = R.builtin.alloc_tensor(R.shape([n, 4]), R.dtype("float32"), R.prim_value(0), R.str("global"))
+After    storage = R.memory.alloc_storage(R.shape([n * 16]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+         a = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([n, 4]), R.dtype("float32"))
+
+For back ends that know storages only: the machine allocates tensors itself, and the default pipeline does without. It is
+run after StaticPlanBlockMemory, on what that has left. A tensor stays as it is if its dimensions are not written out,
+or if it is on a named device.
+"""
+
+from __future__ import annotations
+
+from ...analysis.properties import NO_DATAFLOW, NORMAL_FORM, SHAPES_LOWERED
+from ...expr import Call, Function, PrimValue, ShapeExpr, VarBinding
+from ...ir import IRModule
+from ...op import memory
+from ...prim import Mul, PrimExpr, const, simplify
+from ...rewrite import Rewriter, bindings_in
+from ...runtime.dtypes import itemsize
+from ...struct_info import TensorStructInfo
+from ..decorators import function_pass
+from .arenas import is_allocation
+
+
+@function_pass(needs={NORMAL_FORM, NO_DATAFLOW}, breaks={SHAPES_LOWERED})
+def LowerAllocTensor(func: Function, mod: IRModule) -> Function:
+    """Replace builtin.alloc_tensor by memory.alloc_storage and memory.alloc_tensor; see the module's docstring."""
+    return _Storages(mod).rewrite_function(func)
+
+
+class _Storages(Rewriter):
+    def concerns(self, function: Function) -> bool:
+        return any(is_allocation(binding.value) for binding in bindings_in(function))
+
+    def var_binding(self, binding: VarBinding) -> None:
+        value, info = binding.value, binding.var.struct_info_
+        if isinstance(value, Call) and is_allocation(value) and isinstance(info, TensorStructInfo):
+            if isinstance(info.shape, ShapeExpr) and info.vdevice is None:
+                binding = binding.replace(value=self.tensor(value, info.shape, itemsize(str(info.dtype))))
+        super().var_binding(binding)
+
+    def tensor(self, call: Call, shape: ShapeExpr, bytes_each: int) -> Call:
+        """A tensor at the start of a storage of its size."""
+        size: PrimExpr = const(bytes_each, "int64")
+        for dim in shape.values:
+            size = Mul(dim, size)
+        made = memory.alloc_storage(ShapeExpr((simplify(size),)), *call.args[2:], "uint8")
+        storage = self.builder.emit(made.replace(span=call.span), "storage")
+        return memory.alloc_tensor(storage, PrimValue(0), *call.args[:2]).replace(span=call.span)
