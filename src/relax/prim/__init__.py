@@ -5,7 +5,7 @@ The intrinsics' builders, whose names are those of Python's builtins or of `math
 
 from __future__ import annotations
 
-from . import instructions, intrin
+from . import cells, instructions, intrin
 from .analyzer import (
     Analyzer,
     ConstIntBound,
@@ -135,6 +135,7 @@ __all__ = [
     "facts_in_scope",
     "free_vars",
     "implies",
+    "cells",
     "instructions",
     "intrin",
     "inverse_affine_iter_map",

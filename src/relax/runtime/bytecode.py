@@ -112,7 +112,10 @@ class FunctionCode:
 
 @dataclass(frozen=True)
 class FunctionEntry:
-    """A name in the function table. `kind` is ``"vm"``, ``"kernel"`` or ``"packed"``."""
+    """A name in the function table. `kind` is ``"vm"``, ``"compiled"``, ``"kernel"`` or ``"packed"``.
+
+    A compiled function is the machine code behind a function of the executable, whose only instruction calls it.
+    """
 
     kind: str
     name: str
@@ -120,7 +123,7 @@ class FunctionEntry:
     """A kernel's signature, for when it is passed around as a value."""
 
 
-FUNCTION_KINDS: Final = ("vm", "kernel", "packed")
+FUNCTION_KINDS: Final = ("vm", "compiled", "kernel", "packed")
 
 
 class BytecodeError(ValueError):
@@ -135,6 +138,8 @@ class Program:
     """Machine values: tensors, shapes, strings, dtypes, numbers, None; and Infos for checks of closures."""
     entries: list[FunctionEntry] = field(default_factory=list[FunctionEntry])
     functions: dict[str, FunctionCode] = field(default_factory=dict[str, FunctionCode])
+    table: tuple[Operand, ...] = ()
+    """What compiled functions name: constants, functions and, as integers, devices (see `relax.runtime.compiled`)."""
     devices: list[str] = field(default_factory=list[str])
     """The devices that integers in calls of builtins count, as ``"cpu:1"``: the module's virtual devices."""
 
@@ -149,6 +154,10 @@ def verify(program: Program) -> None:
             raise BytecodeError(f"function table: {entry.name} is of kind {entry.kind!r}")
         if entry.kind == "vm" and entry.name not in program.functions:
             raise BytecodeError(f"function table: there is no function {entry.name}")
+    limits = {Const: len(program.constants), Func: len(program.entries)}
+    for operand in program.table:
+        if isinstance(operand, Reg) or (not isinstance(operand, Imm) and operand.index >= limits[type(operand)]):
+            raise BytecodeError(f"the table of compiled functions: there is no {operand_text(operand)}")
     for name, function in program.functions.items():
         if name != function.name:
             raise BytecodeError(f"function {function.name} is filed as {name}")

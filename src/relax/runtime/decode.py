@@ -32,6 +32,14 @@ from .bytecode import (
     dead_after,
 )
 from .closure import Closure, Machine
+from .compiled import (
+    COMPILED_PREFIX,
+    CompiledFunction,
+    bytecode_cell,
+    callee_cell,
+    compiled_functions,
+    table_values,
+)
 from .devices import Device, cpu
 from .executable import Executable
 from .values import import_result
@@ -61,7 +69,7 @@ class Op:
     jump: int = 0
     """IF: where to go if false; GOTO: where to go."""
     tail: bool = False
-    """CALL_VM, INVOKE: the result is what the function returns, so its frame is not needed any more."""
+    """The call is of a Relax function, whose result is what this one returns, so its frame is not needed any more."""
     name: str = ""
     """The function called, as messages and hooks call it."""
     foreign: bool = False
@@ -76,6 +84,8 @@ class Code:
     registers: list[Any] = field(default_factory=list[Any])
     """The list a frame starts with: empty registers, then operands."""
     ops: list[Op] = field(default_factory=list[Op])
+    compiled: CompiledFunction | None = None
+    """The function's machine code, which its only instruction calls, if it has been compiled."""
 
     def enter(self, args: Sequence[Any]) -> list[Any]:
         """The register list of a new frame."""
@@ -105,6 +115,7 @@ class Linker:
         self.library = executable.library()
         self.codes = {name: Code(function) for name, function in executable.functions.items()}
         self.targets = self._resolve_all()
+        self._link_compiled()
 
     def link(self) -> dict[str, Code]:
         """All functions, ready to run. Raises LinkError."""
@@ -137,6 +148,8 @@ class Linker:
         """Kernels of the executable, then its functions, then the machine's builtins, then the process."""
         if kind != "vm" and self.library is not None and name in self.library:
             return self.library.get_function(name)
+        if kind == "compiled":
+            return COMPILED_PREFIX if self.library is not None and name in self.library else None
         if kind == "kernel":
             return None
         if name in self.codes:
@@ -147,6 +160,30 @@ class Linker:
         if found.first_device and self.devices[0] != cpu():
             return _on_device(found.function, self.devices[0])
         return found.function
+
+    def _link_compiled(self) -> None:
+        """Make the table of compiled functions, and give each to the function it is the machine code of."""
+        entries = self.executable.program.entries
+        names = [e.name.removeprefix(COMPILED_PREFIX) for e in entries if e.kind == "compiled"]
+        if not names or self.library is None:
+            return
+        operands, constants = self.executable.program.table, self.executable.constants
+        cells = table_values(operands, constants, self._cell, self.devices)
+        functions = compiled_functions(names, self.library, cells, self.devices[0])
+        for index, entry in enumerate(entries):
+            if entry.kind == "compiled":
+                name = entry.name.removeprefix(COMPILED_PREFIX)
+                self.targets[index] = functions[name]
+                if name in self.codes:
+                    self.codes[name].compiled = functions[name]
+
+    def _cell(self, index: int) -> tvm_ffi.Function:
+        """What compiled functions call for an entry of the function table."""
+        target = self.targets[index]
+        if not isinstance(target, Code):
+            return callee_cell(target)
+        name, info = target.function.name, target.function.info
+        return bytecode_cell(self.machine, lambda machine: Closure(machine, name, target, (), info))
 
     # --------------------------------------------------------------------------------- decoding
 
@@ -192,8 +229,12 @@ class Linker:
         drop = tuple(register for register in dead if register != call.dst)
         tail = isinstance(following, Ret) and following.src == Reg(call.dst)
         pick = _picker(indices)
+        if isinstance(target, Code) and target.compiled is not None:
+            return Op(CALL, dst, target.compiled, pick, drop, tail=tail, name=entry.name)
         if isinstance(target, Code):
             return Op(CALL_VM, dst, target, pick, drop, tail=tail, name=entry.name)
+        if isinstance(target, CompiledFunction):
+            return Op(CALL, dst, target, pick, drop, tail=tail, name=entry.name)
         if target is invoke_foreign:
             return Op(INVOKE, dst, target, pick, drop, tail=tail, name=entry.name)
         kernel = self.library is not None and entry.name in self.library
@@ -244,6 +285,7 @@ def devices_used(program: Program) -> list[int]:
                 operand = None if at is None else instruction.args[at]
                 if isinstance(operand, Imm):
                     used.add(operand.value)
+    used |= {operand.value for operand in program.table if isinstance(operand, Imm)}
     return sorted(used)
 
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 from .builtins import invoke_foreign
 from .calling import bind_arguments, check_count, import_arguments
 from .closure import Closure
+from .compiled import CompiledFunction, passed
 from .decode import (
     CALL,
     CALL_VM,
@@ -35,14 +36,14 @@ from .decode import (
 from .devices import Device, cpu, is_cpu
 from .devices import device as named_device
 from .executable import Executable
+from .places import Place, annotate
 from .registry import get_global_func
 from .timing import BenchmarkResult, Report, TracedCall, Tracer, measure
-from .values import RESULT, export_value, import_value
+from .values import export_value, import_value
 
 __all__ = ["LinkError", "VMInstrumentReturnKind", "VirtualMachine"]
 
 MAX_DEPTH: Final = 100_000
-_SHOWN_FRAMES: Final = 8
 
 
 class VMInstrumentReturnKind(enum.IntEnum):
@@ -153,6 +154,9 @@ class VirtualMachine:
 
     def _call(self, closure: Closure, values: Sequence[Any]) -> Any:
         if isinstance(closure.target, Code) and closure.machine is self:
+            compiled = closure.target.compiled
+            if compiled is not None and self._instrument is None and self._tracer is None:
+                return compiled.run((*values, *closure.captured))
             return self._run(closure.target, (*values, *closure.captured))
         if closure.machine is not self:
             return import_value(closure.machine.call_raw(closure, values))
@@ -333,8 +337,10 @@ class VirtualMachine:
                     assert kind == GOTO
                     pc = op.jump
         except Exception as error:
-            _locate(error, code, pc, frames)
-            raise
+            located = _locate(error, code, pc, frames)
+            if located is error:
+                raise
+            raise located from None
 
     def _callee(
         self, op: Op, args: Sequence[Any], observe: _Observer | None, place: _Place
@@ -430,37 +436,20 @@ def _check_count(closure: Closure, found: int) -> None:
     check_count(closure, _parameter_names(closure), found)
 
 
-def _locate(error: Exception, code: Code, pc: int, frames: Sequence[_Frame]) -> None:
-    """Say in the error where in the program it happened.
-
-    Messages of the machine and of kernels begin with the function's name; to those of packed functions,
-    which are their own, the place is added as a note.
-    """
+def _locate(error: Exception, code: Code, pc: int, frames: Sequence[_Frame]) -> Exception:
+    """Say in the error where in the program it happened; the error itself, or what it was before it passed machine code."""
     op = code.ops[min(pc, len(code.ops) - 1)]
-    name = code.function.name
-    message = error.args[0] if len(error.args) == 1 and isinstance(error.args[0], str) else None
-    own = not op.foreign or (message is not None and message.startswith(RESULT))
-    if message is not None and own and not message.startswith(f"{name}: "):
-        message = f"{name}: {message}"
-        error.args = (message,)
-        error.__dict__.pop("__tvm_ffi_error__", None)  # it carries the old message across the C ABI
-    calling = f", calling {op.name}" if op.name and not op.name.startswith("vm.builtin.") else ""
-    located = any(code.function.locations[pc : pc + 1])
-    places = [_place(code, pc, calling)] if op.foreign or frames or located else []
-    places += [_place(frame.code, frame.pc - 1, "") for frame in reversed(frames[-_SHOWN_FRAMES:])]
-    if len(frames) > _SHOWN_FRAMES:
-        places.append(f"… and {len(frames) - _SHOWN_FRAMES} more calls")
-    note = "\n".join(places)
-    add_note = getattr(error, "add_note", None)
-    if not note:
-        return
-    if add_note is not None:
-        add_note(note)
-    elif message is not None and op.foreign:  # Python 3.10 has no notes
-        error.args = (f"{message}\n{note}",)
+    places: list[Place] = []
+    if isinstance(op.target, CompiledFunction):
+        error, places = passed(error)
+    if not (places and (op.tail or code.compiled is not None)):
+        shown = "" if op.name.startswith("vm.builtin.") or places else op.name
+        places.append(Place(code.function.name, _location(code, pc), shown, op.foreign))
+    places += [Place(frame.code.function.name, _location(frame.code, frame.pc - 1)) for frame in reversed(frames)]
+    annotate(error, places)
+    return error
 
 
-def _place(code: Code, pc: int, doing: str) -> str:
+def _location(code: Code, pc: int) -> str:
     locations = code.function.locations
-    at = f" ({locations[pc]})" if 0 <= pc < len(locations) and locations[pc] else ""
-    return f"  in Relax function {code.function.name}{at}{doing}"
+    return locations[pc] if 0 <= pc < len(locations) else ""

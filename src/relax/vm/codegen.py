@@ -10,7 +10,7 @@ evaluation makes a fresh copy, since whoever gets it may change it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 from ..derive.context import prim_func_struct_info
@@ -50,15 +50,22 @@ NOT_LOWERED = "E4102"
 """An expression that bytecode has nothing for: a pass that should have removed it did not run."""
 
 
-def generate(builder: ExecBuilder, mod: IRModule) -> None:
-    """Add every Relax function of a module to an executable under construction.
+def generate(
+    builder: ExecBuilder,
+    mod: IRModule,
+    compiled: Collection[str] = (),
+    constants: dict[int, tuple[Constant, Operand]] | None = None,
+) -> None:
+    """Add every Relax function of a module to an executable under construction, but for those that are compiled.
+
+    `constants` are those that are part of the executable already, by identity.
 
     Raises DiagnosticError, with all that was found, for what is not lowered.
     """
     builder.set_devices([device_name(vdevice) for vdevice in listed_vdevices(mod)])
-    generator = _Generator(builder, mod)
+    generator = _Generator(builder, mod, constants)
     for global_var, function in mod.functions.items():
-        if isinstance(function, Function):
+        if isinstance(function, Function) and global_var.name_hint not in compiled:
             generator.function(global_var.name_hint, function)
     if generator.errors:
         raise DiagnosticError(generator.errors)
@@ -67,7 +74,12 @@ def generate(builder: ExecBuilder, mod: IRModule) -> None:
 class _Generator:
     """Generates the functions of a module, one at a time."""
 
-    def __init__(self, builder: ExecBuilder, mod: IRModule) -> None:
+    def __init__(
+        self,
+        builder: ExecBuilder,
+        mod: IRModule,
+        constants: dict[int, tuple[Constant, Operand]] | None = None,
+    ) -> None:
         self.builder = builder
         self.mod = mod
         self.errors: list[Diagnostic] = []
@@ -75,7 +87,7 @@ class _Generator:
         self._values: dict[Var, Operand] = {}
         self._uses: Mapping[Var, int] = {}
         self._next = 0
-        self._constants: dict[int, tuple[Constant, Operand]] = {}
+        self._constants = {} if constants is None else constants
         self._written: dict[str, frozenset[int]] = {}
 
     def function(self, name: str, func: Function) -> None:
