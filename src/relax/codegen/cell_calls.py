@@ -150,7 +150,12 @@ def _payload(cx: Context, call: Call) -> Val:
 def _fits(cx: Context, call: Call) -> Val:
     value, ndim, dtype, device = call.args
     rank = cast(IntImm, ndim).value
-    operands = [f"ptr {cell(cx, value)}", f"i32 {rank}", f"i32 {_dtype_word(dtype)}", f"ptr {cell(cx, device)}"]
+    operands = [
+        f"ptr {cell(cx, value)}",
+        f"i32 {rank}",
+        f"i32 {_dtype_word(dtype)}",
+        f"ptr {cell(cx, device)}",
+    ]
     return Val(cx.b, "i1", 1, _support(cx, "fits", *operands))
 
 
@@ -166,7 +171,12 @@ def _question(name: str, type_: str) -> Callable[[Context, Call], Val]:
 
 def _alloc(cx: Context, call: Call) -> Val:
     to, device, dtype, *dims = call.args
-    operands = [f"ptr {cell(cx, to)}", f"ptr {cell(cx, device)}", f"i32 {_dtype_word(dtype)}", *_dims(cx, dims)]
+    operands = [
+        f"ptr {cell(cx, to)}",
+        f"ptr {cell(cx, device)}",
+        f"i32 {_dtype_word(dtype)}",
+        *_dims(cx, dims),
+    ]
     return Val(cx.b, "i1", 1, _support(cx, "alloc", *operands))
 
 

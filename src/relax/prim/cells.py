@@ -1,8 +1,8 @@
 """Intrinsics of compiled Relax functions: cells, which hold values of Relax, and calls of functions on them.
 
 A cell holds a value of any kind (a TVMFFIAny of tvm-ffi's C ABI), which it owns. A compiled function has its cells in
-lists: `r`, its registers, and `c`, the table of what the program names. A cell is given as `anylist_getitem(list, index)`.
-The names that begin with `anylist` are those of TVM's compiled mode.
+lists: `r`, its registers, and `c`, the table of what the program names. A cell is given as
+`anylist_getitem(list, index)`. The names that begin with `anylist` are those of TVM's compiled mode.
 
     anylist_getitem(list, i)                                  the cell; as an argument, its value
     anylist_resetitem(list, i)                                let go of the value
@@ -12,7 +12,8 @@ The names that begin with `anylist` are those of TVM's compiled mode.
     cell_value(kind, payload)                                 a scalar as an argument: type index and bits
 
     cell_kind(x)   cell_payload(x)                            type index and bits
-    cell_fits(x, ndim, dtype, device)                         a tensor of a rank (-1: any), dtype ("": any), device (0: any)
+    cell_fits(x, ndim, dtype, device)                         a tensor of that rank (-1: any), dtype ("": any) and
+                                                              device (0: any)
     cell_plain(x)                                             a value that kernels can take as it is
     cell_rank(x)   cell_dim(x, axis)                          of a tensor or shape; -1 if there is none
     cell_count(x)                                             fields of a tuple; -1 if it is none
@@ -22,7 +23,8 @@ Those that make a value into a cell give false, and change nothing, where the bu
 
     cell_alloc(to, device, dtype, *dims)                      a fresh tensor
     cell_view(to, storage, offset, dtype, *dims)              a tensor in a storage, `offset` bytes from its start
-    cell_reshape(to, x, *dims)   cell_copy(to, x)             a view under another shape; a fresh tensor with its contents
+    cell_reshape(to, x, *dims)                                a view under another shape
+    cell_copy(to, x)                                          a fresh tensor with the contents of one
     cell_shape(to, *dims)                                     a shape value
     cell_field(to, x, index)                                  a field of a tuple
 """
@@ -65,9 +67,10 @@ MEMBERS: Final = {name: _builder(name) for name in _RESULTS}
 """The builders by name, for the namespace ``T``."""
 
 REGISTERS: Final = "relax.registers"
-"""Attribute of a PrimFunc that is a compiled Relax function: how many registers it has. Its parameters are `r` and `c`."""
+"""Attribute of a PrimFunc that is a compiled Relax function: the number of registers. It takes `r` and `c`."""
 PARAMETERS: Final = "relax.parameters"
-"""The names of the Relax function's parameters, which arrive in the first registers; the result leaves in the next one."""
+"""Attribute: the names of the Relax function's parameters, which arrive in the first registers. The result leaves in
+the next one."""
 PLACE: Final = "relax.place"
 """Attribute of statements: the place, for notes in errors, of the calls in them (see `relax.runtime.compiled`)."""
 

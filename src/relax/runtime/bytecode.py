@@ -156,7 +156,9 @@ def verify(program: Program) -> None:
             raise BytecodeError(f"function table: there is no function {entry.name}")
     limits = {Const: len(program.constants), Func: len(program.entries)}
     for operand in program.table:
-        if isinstance(operand, Reg) or (not isinstance(operand, Imm) and operand.index >= limits[type(operand)]):
+        if isinstance(operand, Reg) or (
+            not isinstance(operand, Imm) and operand.index >= limits[type(operand)]
+        ):
             raise BytecodeError(f"the table of compiled functions: there is no {operand_text(operand)}")
     for name, function in program.functions.items():
         if name != function.name:

@@ -194,6 +194,6 @@ def _kept_aside(function: Callable[..., Any]) -> tvm_ffi.Function:
 @builtin("vm.builtin.on_heap", Effects(writes="all"), pure=False)
 def on_heap(name: str, position: int, slots: Any, size: int, notes: str, *args: Any) -> Any:
     """Call the builtin `name` with a shape heap, over memory of compiled code, as its argument at `position`."""
-    address = slots.value if isinstance(slots, ctypes.c_void_p) else int(slots)
+    address = slots.value or 0 if isinstance(slots, ctypes.c_void_p) else int(slots)
     heap = ShapeHeap.at(address, size, tuple(str(notes).split(NOTES_END)))
     return BUILTINS[str(name)].function(*args[:position], heap, *args[position:])

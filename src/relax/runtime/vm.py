@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import tvm_ffi
+
 from .builtins import invoke_foreign
 from .calling import bind_arguments, check_count, import_arguments
 from .closure import Closure
@@ -35,6 +37,7 @@ from .decode import (
 )
 from .devices import Device, cpu, is_cpu
 from .devices import device as named_device
+from .entry_point import EntryPoint
 from .executable import Executable
 from .places import Place, annotate
 from .registry import get_global_func
@@ -139,11 +142,27 @@ class VirtualMachine:
             names = ", ".join([*self.executable.entry_points, *self._saved]) or "none"
             what = "is private" if code is not None else "does not exist"
             raise AttributeError(f"function {name!r} {what}; the entry points are: {names}")
+        if code.compiled is not None:
+            return EntryPoint(self, name, code, code.function.info)
         return Closure(self, name, code, (), code.function.info)
+
+    @property
+    def is_watched(self) -> bool:
+        """True while an instrument or a tracer is set."""
+        return self._instrument is not None or self._tracer is not None
+
+    def get_function(self, name: str) -> tvm_ffi.Function:
+        """An entry point under tvm-ffi's C ABI, for callers that pass ``tvm_ffi.Tensor`` and handle errors themselves.
+
+        Of a compiled function it is the machine code. It refers to the machine where that runs functions in bytecode.
+        """
+        entry = self._entry(name)
+        compiled = entry.target.compiled
+        return entry.__tvm_ffi_object__() if compiled is None else compiled.function
 
     def invoke_closure(self, closure: Closure, *args: Any, **kwargs: Any) -> Any:
         """Call a function with Python values: arrays, numbers, tuples, shapes, functions, …"""
-        values = self._bind(closure, args, kwargs)
+        values = self.bind_arguments(closure, args, kwargs)
         return export_value(self._call(closure, values))
 
     def call_raw(self, closure: Closure, args: Sequence[Any]) -> Any:
@@ -155,7 +174,7 @@ class VirtualMachine:
     def _call(self, closure: Closure, values: Sequence[Any]) -> Any:
         if isinstance(closure.target, Code) and closure.machine is self:
             compiled = closure.target.compiled
-            if compiled is not None and self._instrument is None and self._tracer is None:
+            if compiled is not None and not self.is_watched:
                 return compiled.run((*values, *closure.captured))
             return self._run(closure.target, (*values, *closure.captured))
         if closure.machine is not self:
@@ -163,7 +182,8 @@ class VirtualMachine:
         kernel: Any = closure.target
         return kernel(*values, *closure.captured)
 
-    def _bind(self, closure: Closure, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    def bind_arguments(self, closure: Closure, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+        """The arguments of a call, in order, as values of the machine. Raises TypeError and ValueError."""
         return bind_arguments(closure, _parameter_names(closure), args, kwargs)
 
     # ------------------------------------------------------------------------------ state kept
@@ -178,7 +198,7 @@ class VirtualMachine:
         if saved_name in self:
             raise ValueError(f"save_function: there is a function {saved_name!r} already")
         closure = self._entry(func_name)
-        values = self._bind(closure, args, kwargs)
+        values = self.bind_arguments(closure, args, kwargs)
 
         def saved() -> Any:
             result = self._call(closure, values)
@@ -188,7 +208,7 @@ class VirtualMachine:
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
         """Set the arguments of the next ``invoke_stateful`` of a function."""
-        self._inputs[func_name] = self._bind(self._entry(func_name), args, kwargs)
+        self._inputs[func_name] = self.bind_arguments(self._entry(func_name), args, kwargs)
 
     def invoke_stateful(self, func_name: str) -> None:
         """Run a function on the arguments of ``set_input`` and keep its result for ``get_outputs``."""
@@ -235,7 +255,7 @@ class VirtualMachine:
             run = self._saved.get(func_name)
             if run is None:
                 closure = self._entry(func_name)
-                values = self._bind(closure, args, kwargs)
+                values = self.bind_arguments(closure, args, kwargs)
                 run = lambda: self._call(closure, values)  # noqa: E731
             return measure(run, number, repeat, min_repeat_ms, cooldown_interval_ms, repeats_to_cooldown)
 
@@ -246,7 +266,7 @@ class VirtualMachine:
         if not self._profile:
             raise ValueError("make the machine with VirtualMachine(..., profile=True) to profile")
         closure = self._entry(func_name)
-        values = self._bind(closure, args, kwargs)
+        values = self.bind_arguments(closure, args, kwargs)
         report = Report()
         start = time.perf_counter()
         self._run(closure.target, values, report)
@@ -437,7 +457,7 @@ def _check_count(closure: Closure, found: int) -> None:
 
 
 def _locate(error: Exception, code: Code, pc: int, frames: Sequence[_Frame]) -> Exception:
-    """Say in the error where in the program it happened; the error itself, or what it was before it passed machine code."""
+    """The error, or what it was before it passed machine code, with the places of the program where it happened."""
     op = code.ops[min(pc, len(code.ops) - 1)]
     places: list[Place] = []
     if isinstance(op.target, CompiledFunction):
@@ -445,7 +465,9 @@ def _locate(error: Exception, code: Code, pc: int, frames: Sequence[_Frame]) -> 
     if not (places and (op.tail or code.compiled is not None)):
         shown = "" if op.name.startswith("vm.builtin.") or places else op.name
         places.append(Place(code.function.name, _location(code, pc), shown, op.foreign))
-    places += [Place(frame.code.function.name, _location(frame.code, frame.pc - 1)) for frame in reversed(frames)]
+    places += [
+        Place(frame.code.function.name, _location(frame.code, frame.pc - 1)) for frame in reversed(frames)
+    ]
     annotate(error, places)
     return error
 

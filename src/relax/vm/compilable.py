@@ -1,4 +1,4 @@
-"""The Relax functions that can be compiled: those of first order that do not call themselves, not even by way of others.
+"""The Relax functions that can be compiled: those of first order that do not reach themselves by calls.
 
     compiled    values are tensors, shapes, scalars and tuples of them, or pass through; calls are of kernels, of other
                 Relax functions, of packed functions and builtins

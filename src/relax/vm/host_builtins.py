@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 from ..expr import Call, DataTypeImm, PrimValue, StringImm
 from ..ir import RelaxExpr
-from ..prim import EQ, GE, LT, And, FloatImm, IntImm, Or, PrimExpr, cast as prim_cast
+from ..prim import EQ, GE, LT, NE, And, FloatImm, IntImm, Or, PrimExpr
 from ..prim import StringImm as TextImm
+from ..prim import cast as prim_cast
 from ..prim.cells import cell_call
 from ..runtime.dtypes import itemsize
 from ..runtime.limits import DIMENSION_LIMIT
@@ -196,7 +197,9 @@ def _heap_floats(f: HostFunction, call: Call) -> HostValue:
 
 def _make_shape(f: HostFunction, call: Call) -> HostValue:
     codes = [_integer(arg) for arg in call.args[2:]]
-    loaded = [f.slot(operand) for code, operand in zip(codes[::2], codes[1::2], strict=True) if code == LOAD_SLOT]
+    loaded = [
+        f.slot(operand) for code, operand in zip(codes[::2], codes[1::2], strict=True) if code == LOAD_SLOT
+    ]
     dims = [
         f.slot(operand) if code == LOAD_SLOT else _i64(operand)
         for code, operand in zip(codes[::2], codes[1::2], strict=True)
@@ -218,7 +221,7 @@ def _make_prim(f: HostFunction, call: Call) -> HostValue:
         return f.operand(call.args[2])
     slot = f.slot(_integer(call.args[2]))
     if dtype.is_bool:
-        return Number(_BOOL, prim_cast("int64", slot.not_equal(0)))
+        return Number(_BOOL, prim_cast("int64", NE(slot, _i64(0))))
     return Number(_FLOAT if dtype.is_float else _INT, slot)
 
 
@@ -272,7 +275,12 @@ def _alloc_tensor_in(f: HostFunction, call: Call) -> HostValue:
         return f.call_packed(name, args)
     to = f.registers.take()
     made = cell_call(
-        "cell_view", f.at(to), f.cell(storage), prim_cast("int64", offset.payload), TextImm(dtype), *shape.dims
+        "cell_view",
+        f.at(to),
+        f.cell(storage),
+        prim_cast("int64", offset.payload),
+        TextImm(dtype),
+        *shape.dims,
     )
     f.otherwise(made, lambda: f.packed(name, args, to))
     return Register(to)

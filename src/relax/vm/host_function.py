@@ -222,7 +222,9 @@ class HostFunction:
             return source.fields[index]
         to = self.registers.take()
         fetched = cell_call("cell_field", self.at(to), self.cell(source), index)
-        self.otherwise(fetched, lambda: self.packed("vm.builtin.tuple_getitem", [source, self.integer(index)], to))
+        self.otherwise(
+            fetched, lambda: self.packed("vm.builtin.tuple_getitem", [source, self.integer(index)], to)
+        )
         return Register(to)
 
     def _if(self, value: If, tail: bool) -> HostValue:
@@ -251,7 +253,9 @@ class HostFunction:
     # -------------------------------------------------------------------------------------- calls
 
     def _call(self, call: Call, tail: bool) -> HostValue:
-        name = call.op.name_hint if isinstance(call.op, GlobalVar) else cast(ExternFunc, call.op).global_symbol
+        name = (
+            call.op.name_hint if isinstance(call.op, GlobalVar) else cast(ExternFunc, call.op).global_symbol
+        )
         callee = self.mod.get(name)
         if isinstance(callee, ExternFunc):
             name, callee = callee.global_symbol, self.mod.get(callee.global_symbol)
