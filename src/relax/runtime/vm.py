@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import tvm_ffi
 
@@ -39,6 +39,7 @@ from .devices import Device, cpu, is_cpu
 from .devices import device as named_device
 from .entry_point import EntryPoint
 from .executable import Executable
+from .numerics import Kinds, NumericsCheck, kinds_of
 from .places import Place, annotate
 from .registry import get_global_func
 from .timing import BenchmarkResult, Report, TracedCall, Tracer, measure
@@ -91,6 +92,7 @@ class VirtualMachine:
         profile: bool = False,
         *,
         max_depth: int = MAX_DEPTH,
+        check_numerics: bool | Literal["nan", "all"] = False,
     ) -> None:
         """Load an executable. Raises LinkError if it calls functions nobody here has.
 
@@ -106,6 +108,10 @@ class VirtualMachine:
             Whether ``profile`` may be called.
         max_depth
             How many calls of Relax functions may be under way at once.
+        check_numerics
+            "nan" raises NumericsError, a FloatingPointError, at the first call that gives NaN, "all" or True also at
+            infinities; the error names the call, its place in the source and its operands. Each result is read once
+            more.
         """
         if not isinstance(executable, Executable):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"expected a relax.Executable, found {type(executable).__name__}")
@@ -114,6 +120,7 @@ class VirtualMachine:
         self.executable = executable
         self.max_depth = max_depth
         self._profile = profile
+        self._numerics: Kinds | None = kinds_of(check_numerics)
         self._codes = Linker(self, executable, self.devices).link()
         self._instrument: Instrument | None = None
         self._tracer: Tracer | None = None
@@ -148,8 +155,8 @@ class VirtualMachine:
 
     @property
     def is_watched(self) -> bool:
-        """True while an instrument or a tracer is set."""
-        return self._instrument is not None or self._tracer is not None
+        """True while calls are looked at: by an instrument, a tracer or a check of numerics."""
+        return not (self._instrument is None and self._tracer is None and self._numerics is None)
 
     def get_function(self, name: str) -> tvm_ffi.Function:
         """An entry point under tvm-ffi's C ABI, for callers that pass ``tvm_ffi.Tensor`` and handle errors themselves.
@@ -295,7 +302,7 @@ class VirtualMachine:
     def _run(self, code: Code, args: Sequence[Any], report: Report | None = None) -> Any:
         """The interpreter's loop."""
         frames: list[_Frame] = []
-        observe = self._observer(report)
+        observe = self._observer(report, args)
         registers, ops, pc = code.enter(args), code.ops, 0
         del args
         try:
@@ -380,8 +387,22 @@ class VirtualMachine:
             target, values = invoke_foreign, args
         return None, target(*values) if observe is None else observe(target, name, values, place)
 
-    def _observer(self, report: Report | None) -> _Observer | None:
-        """The function that calls go through while they are watched or timed."""
+    def _observer(self, report: Report | None, inputs: Sequence[Any]) -> _Observer | None:
+        """The function that calls go through while they are watched, checked or timed."""
+        if self._numerics is None:
+            return self._plain_observer(report)
+        inner = self._plain_observer(report)
+        check = NumericsCheck(self._numerics, [*inputs, *self.executable.constants])
+
+        def checked(target: Any, name: str, args: Sequence[Any], place: _Place) -> Any:
+            value = target(*args) if inner is None else inner(target, name, args, place)
+            code, pc, _ = place
+            check(name, "".join(code.function.locations[pc : pc + 1]), args, value)
+            return value
+
+        return checked
+
+    def _plain_observer(self, report: Report | None) -> _Observer | None:
         if report is not None:
 
             def timed(target: Any, name: str, args: Sequence[Any], place: _Place) -> Any:
