@@ -11,7 +11,7 @@ The code is one object, which a process loads once and keeps, since tensors made
     object of a tensor   header of tvm-ffi (24 bytes), DLTensor (48), the object whose memory it views, or null (8),
                          sizes, strides; then, at a multiple of 64, its elements
     object of a shape    header, pointer to the sizes, their number; the sizes
-    table                number of references, number of cells; the cells. Functions hold references
+    table                number of references, number of cells and `TABLE_MARK`; the cells. Functions hold references
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ..runtime.native import CELLS
 from .builder import ModuleBuilder
 from .support import ANY_TYPE, OBJECT_HEADER, TENSOR_TYPE
 
-SHAPE, ARRAY = 69, 71
-"""Type indices of tvm-ffi."""
+TABLE_MARK: Final = 0x52454C58
+"""The upper half of a table's second word: no object of tvm-ffi has it there."""
 _RAW: Final = 8
 _OWNER: Final = 72
 _DIMS: Final = 80
@@ -773,9 +773,10 @@ define internal void @<P>drop(ptr %table) nounwind {
   br i1 %last, label %end, label %done
 end:
   %count_at = getelementptr i8, ptr %table, i64 8
-  %count = load i64, ptr %count_at
+  %count = load i32, ptr %count_at
+  %n = zext i32 %count to i64
   %cells = getelementptr i8, ptr %table, i64 16
-  call void @<P>leave(ptr %cells, i64 %count)
+  call void @<P>leave(ptr %cells, i64 %n)
   call void @free(ptr %table)
   br label %done
 done:
@@ -793,7 +794,9 @@ entry:
 fill:
   store i64 1, ptr %table
   %count_at = getelementptr i8, ptr %table, i64 8
-  store i64 %n, ptr %count_at
+  store i32 %count, ptr %count_at
+  %mark_at = getelementptr i8, ptr %table, i64 12
+  store i32 <MARK>, ptr %mark_at
   %cells = getelementptr i8, ptr %table, i64 16
   call void @llvm.memset.p0.i64(ptr align 8 %cells, i8 0, i64 %bytes, i1 false)
   br label %test
@@ -882,6 +885,7 @@ def cells_text() -> str:
         "DIMS": str(_DIMS),
         "LIMIT": str(DIMENSION_LIMIT),
         "MOST": str(_MOST_BYTES),
+        "MARK": str(TABLE_MARK),
         "RAW": str(_RAW),
         "VALUE_ERROR": module.string("ValueError"),
         "MEMORY_ERROR": module.string("MemoryError"),
@@ -901,4 +905,4 @@ def cell_function(module: ModuleBuilder, name: str) -> tuple[str, str]:
     return result, module.declare(f"{CELLS}{name}", result, parameters)
 
 
-__all__ = ["ARRAY", "FUNCTIONS", "SHAPE", "cell_function", "cells_text"]
+__all__ = ["FUNCTIONS", "TABLE_MARK", "cell_function", "cells_text"]

@@ -16,7 +16,7 @@ from ..prim.cells import PARAMETERS, REGISTERS
 from ..runtime.combine import FUNCTION
 from .builder import FunctionBuilder
 from .calls import inner_symbol
-from .cells import cell_function
+from .cells import TABLE_MARK, cell_function
 from .context import Context, Rule, Unit, escaped
 from .formula import Val
 from .support import ANY_TYPE
@@ -34,9 +34,11 @@ def write_entry(unit: Unit, name: str, attrs: Mapping[str, Any], rules: Mapping[
     title = escaped(str(attrs["global_symbol"]))
     params = [str(param) for param in cast("list[Any]", attrs[PARAMETERS])]
     registers, given = max(int(attrs[REGISTERS]), len(params) + 1), len(params)
-    self_ = Val(b, "ptr", 1, "%self")
-    known = Val(b, "i1", 1, b.op(f"icmp ne ptr {self_.ref}, null"))
-    cx.fail_unless(known, "ValueError", f"{title}: is part of a program, and called through a machine")
+    # A function that was made of the address alone is called with itself, or with nothing.
+    lonely = f"{title}: is part of a program, and called through a machine"
+    cx.fail_unless(Val(b, "i1", 1, b.op("icmp ne ptr %self, null")), "ValueError", lonely)
+    mark = b.op(f"load i32, ptr {b.op('getelementptr i8, ptr %self, i64 12')}")
+    cx.fail_unless(Val(b, "i32", 1, mark).eq(TABLE_MARK), "ValueError", lonely)
     noun = "argument" if given == 1 else "arguments"
     message = f"{title}: expected {given} {noun} ({escaped(', '.join(params))}), found %lld"
     count = Val(b, "i32", 1, "%count")

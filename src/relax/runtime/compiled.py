@@ -22,7 +22,7 @@ import ctypes
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import tvm_ffi
 
@@ -38,7 +38,7 @@ from .values import import_result, import_value
 COMPILED_PREFIX: Final = "__vmtir__"
 """The prefix of the names of compiled functions in a library, before those of the Relax functions."""
 FIRST_DEVICE, IMPORT_RESULT, FIRST_CELL = 2, 3, 4
-NOTES_END: Final = "\x1f"
+NOTES_END: Final = "\t"
 """The character between the notes of a shape heap in one string, and between the parts of a place."""
 
 
@@ -165,7 +165,15 @@ def callee_cell(target: Any) -> tvm_ffi.Function:
     return _kept_aside(call)
 
 
-def bytecode_cell(machine: Machine, make: Callable[[Machine], Closure]) -> tvm_ffi.Function:
+class MachineOfFunctions(Machine, Protocol):
+    """The part of the virtual machine by which compiled code calls its functions."""
+
+    def function_value(self, name: str) -> Closure:
+        """A function of the machine's executable, also a private one."""
+        ...
+
+
+def bytecode_cell(machine: MachineOfFunctions, name: str) -> tvm_ffi.Function:
     """What compiled code calls for a bytecode function of a machine."""
     weak = weakref.ref(machine)
 
@@ -173,7 +181,7 @@ def bytecode_cell(machine: Machine, make: Callable[[Machine], Closure]) -> tvm_f
         alive = weak()
         if alive is None:
             raise RuntimeError("the machine of a compiled function is gone; keep the VirtualMachine")
-        return alive.call_raw(make(alive), args)
+        return alive.call_raw(alive.function_value(name), args)
 
     return _kept_aside(call)
 

@@ -31,10 +31,11 @@ from .bytecode import (
     Ret,
     dead_after,
 )
-from .closure import Closure, Machine
+from .closure import Closure
 from .compiled import (
     COMPILED_PREFIX,
     CompiledFunction,
+    MachineOfFunctions,
     bytecode_cell,
     callee_cell,
     compiled_functions,
@@ -108,7 +109,9 @@ def _picker(indices: Sequence[int]) -> Callable[[list[Any]], Sequence[Any]]:
 class Linker:
     """Resolves an executable's function table for one machine, and decodes its functions."""
 
-    def __init__(self, machine: Machine, executable: Executable, devices: Sequence[Device]) -> None:
+    def __init__(
+        self, machine: MachineOfFunctions, executable: Executable, devices: Sequence[Device]
+    ) -> None:
         self.machine = machine
         self.executable = executable
         self.devices = devices
@@ -182,8 +185,7 @@ class Linker:
         target = self.targets[index]
         if not isinstance(target, Code):
             return callee_cell(target)
-        name, info = target.function.name, target.function.info
-        return bytecode_cell(self.machine, lambda machine: Closure(machine, name, target, (), info))
+        return bytecode_cell(self.machine, target.function.name)
 
     # --------------------------------------------------------------------------------- decoding
 

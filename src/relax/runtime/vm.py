@@ -153,6 +153,11 @@ class VirtualMachine:
             return EntryPoint(self, name, code, code.function.info)
         return Closure(self, name, code, (), code.function.info)
 
+    def function_value(self, name: str) -> Closure:
+        """A function of the executable as a value, also a private one."""
+        code = self._codes[name]
+        return Closure(self, name, code, (), code.function.info)
+
     @property
     def is_watched(self) -> bool:
         """True while calls are looked at: by an instrument, a tracer or a check of numerics."""

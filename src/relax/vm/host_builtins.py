@@ -18,6 +18,7 @@ from ..prim.cells import cell_call
 from ..runtime.dtypes import itemsize
 from ..runtime.limits import DIMENSION_LIMIT
 from ..runtime.match import ASSERT_SLOT, IGNORE, LOAD_SLOT, STORE, STORE_SIZE
+from ..runtime.sizes import is_size
 from ..tir.statements import conjunction
 from .host_values import Dims, Fields, HostValue, Number, Register
 
@@ -128,6 +129,7 @@ def _match_shape(f: HostFunction, call: Call) -> HostValue:
     def store() -> None:
         for slot, dim in stores:
             f.store(slot, dim)
+            f.sizes.add(slot)
 
     def ask() -> None:
         if any(code in (STORE, ASSERT_SLOT) for code in codes[::2]):
@@ -135,7 +137,10 @@ def _match_shape(f: HostFunction, call: Call) -> HostValue:
         else:
             f.packed("vm.builtin.match_shape", [value, f.integer(0), *rest], -1)
 
-    f.choose(conjunction(conditions), store, ask)
+    if stores:
+        f.choose(conjunction(conditions), store, ask)
+    else:
+        f.otherwise(conjunction(conditions), ask)
     return f.null()
 
 
@@ -196,23 +201,27 @@ def _heap_floats(f: HostFunction, call: Call) -> HostValue:
 
 
 def _make_shape(f: HostFunction, call: Call) -> HostValue:
-    codes = [_integer(arg) for arg in call.args[2:]]
-    loaded = [
-        f.slot(operand) for code, operand in zip(codes[::2], codes[1::2], strict=True) if code == LOAD_SLOT
-    ]
-    dims = [
-        f.slot(operand) if code == LOAD_SLOT else _i64(operand)
-        for code, operand in zip(codes[::2], codes[1::2], strict=True)
+    numbers = [_integer(arg) for arg in call.args[2:]]
+    codes = list(zip(numbers[::2], numbers[1::2], strict=True))
+    dims = [f.slot(operand) if code == LOAD_SLOT else _i64(operand) for code, operand in codes]
+    unsure = [
+        dim for dim, (code, operand) in zip(dims, codes, strict=True) if not _surely_size(f, code, operand)
     ]
     rest = [f.operand(arg) for arg in call.args[1:]]
-    written = [operand for code, operand in zip(codes[::2], codes[1::2], strict=True) if code != LOAD_SLOT]
-    sizes = all(0 <= operand < DIMENSION_LIMIT for operand in written)
-    condition = conjunction([*map(_is_size, loaded), *([] if sizes else [IntImm("bool", 0)])])
-    if loaded:
-        f.otherwise(condition, lambda: f.on_heap("vm.builtin.make_shape", 0, rest))
-    elif not sizes:
-        f.packed("vm.builtin.make_shape", [f.integer(0), *rest], -1)
+
+    def ask() -> None:
+        if any(code == LOAD_SLOT for code, _ in codes):
+            f.on_heap("vm.builtin.make_shape", 0, rest)
+        else:
+            f.packed("vm.builtin.make_shape", [f.integer(0), *rest], -1)
+
+    if unsure:
+        f.otherwise(conjunction([_is_size(dim) for dim in unsure]), ask)
     return Dims(tuple(dims))
+
+
+def _surely_size(f: HostFunction, code: int, operand: int) -> bool:
+    return operand in f.sizes if code == LOAD_SLOT else is_size(operand)
 
 
 def _make_prim(f: HostFunction, call: Call) -> HostValue:

@@ -12,7 +12,7 @@ After    def __vmtir__main(r: T.handle, c: T.handle):
              heap = T.alloc_buffer((1,), "int64")
              if not T.cell_fits(r[0], 1, "float32", 0):
                  T.anylist_setitem_call_packed(…, "vm.builtin.check_tensor_info", …)
-             if T.cell_rank(r[0]) == 1 and 0 <= T.cell_dim(r[0], 0) < 2**48:
+             if T.cell_rank(r[0]) == 1 and (T.cell_dim(r[0], 0) >= 0 and T.cell_dim(r[0], 0) < 2**48):
                  heap[0] = T.cell_dim(r[0], 0)
              else:
                  T.anylist_setitem_call_packed(…, "vm.builtin.on_heap", …)
@@ -143,6 +143,8 @@ class HostFunction:
         self.floats: Buffer | None = None
         self.heap_var: Var | None = None
         self.notes = -1
+        self.sizes: set[int] = set()
+        """The slots of the heap that hold sizes of arguments."""
         self.registers = Registers(0)
         self._values: dict[Var, HostValue] = {}
         self._out: list[Stmt] = []
