@@ -309,9 +309,8 @@ class Cycle:
 
 def test_modes_mix():
     vm = machine(Mixed)
-    text = vm.executable.as_text()
-    assert "call  %1 = __vmtir__main(%0)" in text
-    assert "vm.builtin.invoke_closure" in text
+    assert vm.executable.compiled_functions == ["main", "checked", "with_closure_inner"]
+    assert "# compiled: main, checked, with_closure_inner\n" in vm.executable.as_text()
     np.testing.assert_allclose(vm["main"](x3).numpy(), (4 * x3) ** 2, rtol=1e-6)
     with pytest.raises(ValueError, match=r"^checked: match_cast of x: dimension 0 is 5, expected 3") as info:
         vm["main"](x5)
@@ -500,10 +499,14 @@ class Chain:
     np.testing.assert_array_equal(machine(mod)["main"](np.ones(2, "float32")).numpy(), [2.0**40] * 2)
 
 
-def test_an_instrument_sees_entry_points_as_calls():
+def test_calls_that_are_looked_at_are_bytecode():
     vm = machine(Mixed)
     names: list[str] = []
     vm.set_instrument(lambda func, name, before, ret, *args: names.append(name) if before else None)
     vm["main"](x3)
-    assert names[0] == "__vmtir__main"  # what machine code calls in it is not seen
-    assert "vm.builtin.make_closure" in names
+    seen = [name for name in names if not name.startswith("vm.builtin.")]
+    assert seen == ["add", "with_closure", "with_closure_inner", "add", "checked", "multiply"]
+    vm.set_instrument(None)
+    names.clear()
+    vm["main"](x3)
+    assert names == []

@@ -112,10 +112,7 @@ class FunctionCode:
 
 @dataclass(frozen=True)
 class FunctionEntry:
-    """A name in the function table. `kind` is ``"vm"``, ``"compiled"``, ``"kernel"`` or ``"packed"``.
-
-    A compiled function is the machine code behind a function of the executable, whose only instruction calls it.
-    """
+    """A name in the function table. `kind` is ``"vm"``, ``"kernel"`` or ``"packed"``."""
 
     kind: str
     name: str
@@ -123,7 +120,7 @@ class FunctionEntry:
     """A kernel's signature, for when it is passed around as a value."""
 
 
-FUNCTION_KINDS: Final = ("vm", "compiled", "kernel", "packed")
+FUNCTION_KINDS: Final = ("vm", "kernel", "packed")
 
 
 class BytecodeError(ValueError):
@@ -138,6 +135,8 @@ class Program:
     """Machine values: tensors, shapes, strings, dtypes, numbers, None; and Infos for checks of closures."""
     entries: list[FunctionEntry] = field(default_factory=list[FunctionEntry])
     functions: dict[str, FunctionCode] = field(default_factory=dict[str, FunctionCode])
+    compiled: tuple[str, ...] = ()
+    """The functions that have machine code as well, which runs unless somebody looks at their calls."""
     table: tuple[Operand, ...] = ()
     """What compiled functions name: constants, functions and, as integers, devices (see `relax.runtime.compiled`)."""
     devices: list[str] = field(default_factory=list[str])
@@ -154,6 +153,9 @@ def verify(program: Program) -> None:
             raise BytecodeError(f"function table: {entry.name} is of kind {entry.kind!r}")
         if entry.kind == "vm" and entry.name not in program.functions:
             raise BytecodeError(f"function table: there is no function {entry.name}")
+    for name in program.compiled:
+        if name not in program.functions:
+            raise BytecodeError(f"compiled functions: there is no function {name}")
     limits = {Const: len(program.constants), Func: len(program.entries)}
     for operand in program.table:
         if isinstance(operand, Reg) or (

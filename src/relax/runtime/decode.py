@@ -70,7 +70,7 @@ class Op:
     jump: int = 0
     """IF: where to go if false; GOTO: where to go."""
     tail: bool = False
-    """The call is of a Relax function, whose result is what this one returns, so its frame is not needed any more."""
+    """CALL_VM, INVOKE: the result is what the function returns, so its frame is not needed any more."""
     name: str = ""
     """The function called, as messages and hooks call it."""
     foreign: bool = False
@@ -86,7 +86,7 @@ class Code:
     """The list a frame starts with: empty registers, then operands."""
     ops: list[Op] = field(default_factory=list[Op])
     compiled: CompiledFunction | None = None
-    """The function's machine code, which its only instruction calls, if it has been compiled."""
+    """The function's machine code, if it has been compiled; the instructions do the same, for who looks at calls."""
 
     def enter(self, args: Sequence[Any]) -> list[Any]:
         """The register list of a new frame."""
@@ -151,8 +151,6 @@ class Linker:
         """Kernels of the executable, then its functions, then the machine's builtins, then the process."""
         if kind != "vm" and self.library is not None and name in self.library:
             return self.library.get_function(name)
-        if kind == "compiled":
-            return COMPILED_PREFIX if self.library is not None and name in self.library else None
         if kind == "kernel":
             return None
         if name in self.codes:
@@ -166,19 +164,18 @@ class Linker:
 
     def _link_compiled(self) -> None:
         """Make the table of compiled functions, and give each to the function it is the machine code of."""
-        entries = self.executable.program.entries
-        names = [e.name.removeprefix(COMPILED_PREFIX) for e in entries if e.kind == "compiled"]
-        if not names or self.library is None:
+        program = self.executable.program
+        if not program.compiled:
             return
-        operands, constants = self.executable.program.table, self.executable.constants
-        cells = table_values(operands, constants, self._cell, self.devices)
-        functions = compiled_functions(names, self.library, cells, self.devices[0])
-        for index, entry in enumerate(entries):
-            if entry.kind == "compiled":
-                name = entry.name.removeprefix(COMPILED_PREFIX)
-                self.targets[index] = functions[name]
-                if name in self.codes:
-                    self.codes[name].compiled = functions[name]
+        missing = [
+            n for n in program.compiled if self.library is None or f"{COMPILED_PREFIX}{n}" not in self.library
+        ]
+        if self.library is None or missing:
+            raise LinkError(f"the executable has no machine code of compiled functions: {', '.join(missing)}")
+        cells = table_values(program.table, program.constants, self._cell, self.devices)
+        functions = compiled_functions(program.compiled, self.library, cells, self.devices[0])
+        for name, function in functions.items():
+            self.codes[name].compiled = function
 
     def _cell(self, index: int) -> tvm_ffi.Function:
         """What compiled functions call for an entry of the function table."""
@@ -231,12 +228,8 @@ class Linker:
         drop = tuple(register for register in dead if register != call.dst)
         tail = isinstance(following, Ret) and following.src == Reg(call.dst)
         pick = _picker(indices)
-        if isinstance(target, Code) and target.compiled is not None:
-            return Op(CALL, dst, target.compiled, pick, drop, tail=tail, name=entry.name)
         if isinstance(target, Code):
             return Op(CALL_VM, dst, target, pick, drop, tail=tail, name=entry.name)
-        if isinstance(target, CompiledFunction):
-            return Op(CALL, dst, target, pick, drop, tail=tail, name=entry.name)
         if target is invoke_foreign:
             return Op(INVOKE, dst, target, pick, drop, tail=tail, name=entry.name)
         kernel = self.library is not None and entry.name in self.library

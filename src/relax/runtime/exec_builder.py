@@ -36,7 +36,6 @@ from .bytecode import (
     Ret,
     default_info,
 )
-from .compiled import COMPILED_PREFIX
 from .executable import Executable
 from .info import FuncInfo, Info, ObjectInfo
 from .sizes import check_dimensions
@@ -160,29 +159,9 @@ class ExecBuilder:
             tuple(draft.locations) if any(draft.locations) else (),
         )
 
-    def compiled_function(
-        self,
-        name: str,
-        params: Sequence[str],
-        param_infos: Sequence[Info],
-        ret_info: Info,
-        *,
-        pure: bool,
-        exported: bool,
-    ) -> None:
-        """A function whose machine code is in the library, by its name behind `COMPILED_PREFIX`."""
-        count, symbol = len(params), f"{COMPILED_PREFIX}{name}"
-        self.declare_function(symbol, "compiled")
-        self.location = ""
-        with self.function(
-            name, params=params, param_infos=param_infos, ret_info=ret_info, pure=pure, exported=exported
-        ):
-            self.emit_call(symbol, [Reg(i) for i in range(count)], Reg(count))
-            self.emit_ret(Reg(count))
-
-    def set_table(self, operands: Iterable[Operand]) -> None:
-        """What compiled functions name, in the order of their cells."""
-        self._program.table = tuple(operands)
+    def set_compiled(self, names: Iterable[str], table: Iterable[Operand]) -> None:
+        """Say which functions have machine code in the library, and what it names, in the order of the cells."""
+        self._program.compiled, self._program.table = tuple(names), tuple(table)
 
     @property
     def position(self) -> int:

@@ -485,6 +485,9 @@ def write_functions(w: Writer, program: Program) -> None:
         for instruction in f.code:
             _write_instruction(w, instruction)
         _write_locations(w, f.locations)
+    w.uint(len(program.compiled))
+    for name in program.compiled:
+        w.text(name)
     w.uint(len(program.table))
     for operand in program.table:
         _write_operand(w, operand)
@@ -530,7 +533,7 @@ def read_functions(r: Reader) -> Program:
     """Take the function table and the code."""
     entries = list(r.many(_read_entry))
     functions = {f.name: f for f in r.many(_read_function)}
-    return Program([], entries, functions, r.many(_read_operand))
+    return Program([], entries, functions, r.many(Reader.text), r.many(_read_operand))
 
 
 # -------------------------------------------------------------------------------------- container

@@ -21,7 +21,7 @@ import tvm_ffi
 from .builtins import invoke_foreign
 from .calling import bind_arguments, check_count, import_arguments
 from .closure import Closure
-from .compiled import CompiledFunction, passed
+from .compiled import passed
 from .decode import (
     CALL,
     CALL_VM,
@@ -379,6 +379,8 @@ class VirtualMachine:
     ) -> tuple[Code | None, Any]:
         """The function to enter and its arguments; or None and the result, if it is not one of ours."""
         if op.kind == CALL_VM:
+            if observe is None and op.target.compiled is not None:
+                return None, op.target.compiled(*args)
             return op.target, args
         function, values = args[0], args[1:]
         name = op.name
@@ -386,7 +388,8 @@ class VirtualMachine:
             _check_count(function, len(values))
             values = (*values, *function.captured)
             if isinstance(function.target, Code):
-                return function.target, values
+                compiled = function.target.compiled
+                return (function.target, values) if compiled is None or observe else (None, compiled(*values))
             target, name = function.target, function.name
         else:
             target, values = invoke_foreign, args
@@ -486,9 +489,9 @@ def _locate(error: Exception, code: Code, pc: int, frames: Sequence[_Frame]) -> 
     """The error, or what it was before it passed machine code, with the places of the program where it happened."""
     op = code.ops[min(pc, len(code.ops) - 1)]
     places: list[Place] = []
-    if isinstance(op.target, CompiledFunction):
+    if op.kind in _CALLS:
         error, places = passed(error)
-    if not (places and (op.tail or code.compiled is not None)):
+    if not (places and op.tail):
         shown = "" if op.name.startswith("vm.builtin.") or places else op.name
         places.append(Place(code.function.name, _location(code, pc), shown, op.foreign))
     places += [

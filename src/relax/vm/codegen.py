@@ -10,7 +10,7 @@ evaluation makes a fresh copy, since whoever gets it may change it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ..derive.context import prim_func_struct_info
@@ -53,10 +53,9 @@ NOT_LOWERED = "E4102"
 def generate(
     builder: ExecBuilder,
     mod: IRModule,
-    compiled: Collection[str] = (),
     constants: dict[int, tuple[Constant, Operand]] | None = None,
 ) -> None:
-    """Add every Relax function of a module to an executable under construction, but for those that are compiled.
+    """Add every Relax function of a module to an executable under construction.
 
     `constants` are those that are part of the executable already, by identity.
 
@@ -65,7 +64,7 @@ def generate(
     builder.set_devices([device_name(vdevice) for vdevice in listed_vdevices(mod)])
     generator = _Generator(builder, mod, constants)
     for global_var, function in mod.functions.items():
-        if isinstance(function, Function) and global_var.name_hint not in compiled:
+        if isinstance(function, Function):
             generator.function(global_var.name_hint, function)
     if generator.errors:
         raise DiagnosticError(generator.errors)

@@ -124,8 +124,8 @@ def _compile(mod: IRModule, target: Target, compiled: bool) -> Executable:
     kernels = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
     if compiled:
         program = compile_functions(builder, mod)
-        generate(builder, mod, program.functions, program.constants)
-        kernels = {n: f for n, f in kernels.items() if n not in program.inlined} | program.prim_funcs
+        generate(builder, mod, program.constants)
+        kernels |= program.prim_funcs
     else:
         generate(builder, mod)
     native = compile_module(kernels, target) if kernels else b""

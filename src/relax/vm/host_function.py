@@ -135,8 +135,6 @@ class HostFunction:
         self.mod = mod
         self.table = table
         self.compiled = frozenset(compiled)
-        self.inlined: set[str] = set()
-        """The shape functions whose code has become part of this one."""
         self.name = ""
         self.r, self.c = PrimVar("r", "handle"), PrimVar("c", "handle")
         self.heap: Buffer | None = None
@@ -278,7 +276,6 @@ class HostFunction:
 
     def _kernel(self, call: Call, name: str, kernel: PrimFunc) -> HostValue:
         if kernel.attrs.get("tir.is_host_func") and call.args and call.args[0] is self.heap_var:
-            self.inlined.add(name)
             buffers = list(kernel.buffer_map.values())
             own = dict(zip(buffers, (self.heap, self.floats), strict=False))
             with self.placed(name):
