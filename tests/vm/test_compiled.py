@@ -64,6 +64,12 @@ def fail(x):
     raise KeyError(f"no key for shape {x.shape}")
 
 
+@register_func("test.compiled.fill", override=True)
+def fill(a, x):
+    a[:] = x
+    calls.append(a.shape)
+
+
 @register_func("test.compiled.rows", override=True)
 def rows(x):
     return np.asfortranarray(x.numpy()[::2])
@@ -172,6 +178,17 @@ def main(x: R.Tensor(("n",), "float32")):
     n = T.int64()
     return R.full(R.shape([n * 1000000000, 1000000000]), R.const(2.0, "float32"), "float32")
 """,
+    "planned memory": """
+@R.function(pure=False)
+def main(x: R.Tensor(("n",), "float32"), offset: R.Prim(value="k")):
+    n, k = T.int64(), T.int64()
+    s = R.memory.alloc_storage(R.shape([64]), 0, "global", "uint8")
+    a = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([n]), "float32")
+    _ = R.call_packed("test.compiled.fill", a, x, sinfo_args=R.Tuple())
+    b = R.memory.alloc_tensor(s, R.prim_value(k), R.shape([n, 1]), "float32")
+    _ = R.call_packed("test.compiled.fill", b, R.reshape(x, R.shape([n, 1])), sinfo_args=R.Tuple())
+    return R.add(a, a), b
+""",
     "assertion": """
 @R.function(pure=False)
 def main(x: R.Tensor(("n",), "float32"), b: R.Tensor((), "bool")):
@@ -233,6 +250,7 @@ ARGUMENTS = {
     "data-dependent shapes": [(np.array([3, 1, 3]),), (np.array([], "int64"),)],
     "negative size": [(x5,), (x3,), (floats(2),)],
     "too much memory": [(x3,), (floats(0),)],
+    "planned memory": [(floats(8), 32), (floats(8), 0), (floats(8), 36), (floats(8), -4), (floats(0), 64), (floats(20), 0)],
     "assertion": [(x3, np.array(True)), (x3, np.array(False))],
     "closures": [(x3,), (x5,)],
     "recursion": [(np.array(5),), (np.array(0),), (np.array(300),)],
