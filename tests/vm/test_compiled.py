@@ -398,6 +398,16 @@ def test_an_entry_point_speaks_the_c_abi():
         main(x)
 
 
+def test_an_error_nobody_asked_about_leaves_no_trace():
+    vm = machine(Mixed)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="dimension 0 is 5"):
+            vm.get_function("main")(tvm_ffi.from_dlpack(floats(5)))
+    with pytest.raises(ValueError, match="dimension 0 is 5") as info:
+        vm["main"](x5)
+    assert "\n".join(info.value.__notes__).count("in Relax function main") == 1
+
+
 def test_code_without_its_program_refuses():
     library = relax.build(Twice, "llvm", exec_mode="compiled").library()
     with pytest.raises(ValueError, match="main: is part of a program"):

@@ -189,7 +189,7 @@ done:
 define void @<P>locate(ptr %table, ptr %messages, i32 %index) cold nounwind {
 entry:
   %raised = alloca ptr, align 8
-  %arg = alloca <ANY>, align 8
+  %arg = alloca [2 x <ANY>], align 8
   %to = getelementptr <ANY>, ptr %table, i64 1
   %kind = load i32, ptr %to
   %callable = icmp eq i32 %kind, 68
@@ -207,14 +207,18 @@ skip:
   br label %find
 tell:
   call void @TVMFFIErrorMoveFromRaised(ptr %raised)
-  store i64 <RAW>, ptr %arg
-  %text = getelementptr i8, ptr %arg, i64 8
-  store ptr %text_at, ptr %text
-  call i32 @<P>call(ptr %to, ptr %arg, i32 1, ptr null)
   %error = load ptr, ptr %raised
   %there = icmp ne ptr %error, null
   br i1 %there, label %again, label %done
 again:
+  store i64 <RAW>, ptr %arg
+  %text = getelementptr i8, ptr %arg, i64 8
+  store ptr %text_at, ptr %text
+  %second = getelementptr i8, ptr %arg, i64 16
+  store i64 67, ptr %second
+  %object = getelementptr i8, ptr %arg, i64 24
+  store ptr %error, ptr %object
+  call i32 @<P>call(ptr %to, ptr %arg, i32 2, ptr null)
   call void @TVMFFIErrorSetRaised(ptr %error)
   call i32 @TVMFFIObjectDecRef(ptr %error)
   br label %done

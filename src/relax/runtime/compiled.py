@@ -49,10 +49,13 @@ def place_text(function: str, location: str, callee: str, foreign: bool) -> str:
 
 
 class _OnItsWay(threading.local):
-    """The error that is passing machine code on this thread."""
+    """The error that is passing machine code on this thread, or did so last."""
 
     def __init__(self) -> None:
-        self.error: Exception | None = None
+        self.exception: Exception | None = None
+        """The exception of Python that it was at first."""
+        self.error: Any = None
+        """The error as tvm-ffi has it. It is kept, so that no other one has its address."""
         self.places: list[Place] = []
 
 
@@ -60,19 +63,26 @@ _passing = _OnItsWay()
 _MOST_PLACES: Final = 4096
 
 
-def _note_place(text: str) -> None:
+def _note_place(text: str, error: Any) -> None:
+    """Note that an error passes a place. Another error than before starts anew: nobody asked about that one."""
+    error = getattr(error, "__tvm_ffi_error__", error)
+    if not _same(_passing.error, error):
+        _passing.error, _passing.places = error, []
     function, location, callee, foreign = str(text).split(NOTES_END)
     if len(_passing.places) < _MOST_PLACES:
         _passing.places.append(Place(function, location, callee, bool(foreign)))
 
 
+def _same(a: Any, b: Any) -> bool:
+    return a is not None and b is not None and a.__chandle__() == b.__chandle__()
+
+
 def passed(error: Exception) -> tuple[Exception, list[Place]]:
     """The exception that an error out of machine code was at first, and the places it has passed since."""
-    original, places = _passing.error, _passing.places
-    _passing.error, _passing.places = None, []
-    if original is not None and str(original) == str(error):
-        return original, places
-    return error, places
+    exception = _passing.exception
+    places = _passing.places if _same(_passing.error, getattr(error, "__tvm_ffi_error__", None)) else []
+    _passing.exception, _passing.error, _passing.places = None, None, []
+    return (error if exception is None or str(exception) != str(error) else exception), places
 
 
 class CompiledFunction:
@@ -193,7 +203,7 @@ def _kept_aside(function: Callable[..., Any]) -> tvm_ffi.Function:
         try:
             return function(*args)
         except Exception as error:
-            _passing.error = error
+            _passing.exception = error
             raise
 
     return tvm_ffi.convert_func(call)

@@ -50,35 +50,25 @@ NOT_LOWERED = "E4102"
 """An expression that bytecode has nothing for: a pass that should have removed it did not run."""
 
 
-def generate(
-    builder: ExecBuilder,
-    mod: IRModule,
-    constants: dict[int, tuple[Constant, Operand]] | None = None,
-) -> None:
-    """Add every Relax function of a module to an executable under construction.
-
-    `constants` are those that are part of the executable already, by identity.
+def generate(builder: ExecBuilder, mod: IRModule) -> dict[int, tuple[Constant, Operand]]:
+    """Add every Relax function of a module to an executable under construction; its tensor constants, by identity.
 
     Raises DiagnosticError, with all that was found, for what is not lowered.
     """
     builder.set_devices([device_name(vdevice) for vdevice in listed_vdevices(mod)])
-    generator = _Generator(builder, mod, constants)
+    generator = _Generator(builder, mod)
     for global_var, function in mod.functions.items():
         if isinstance(function, Function):
             generator.function(global_var.name_hint, function)
     if generator.errors:
         raise DiagnosticError(generator.errors)
+    return generator.constants
 
 
 class _Generator:
     """Generates the functions of a module, one at a time."""
 
-    def __init__(
-        self,
-        builder: ExecBuilder,
-        mod: IRModule,
-        constants: dict[int, tuple[Constant, Operand]] | None = None,
-    ) -> None:
+    def __init__(self, builder: ExecBuilder, mod: IRModule) -> None:
         self.builder = builder
         self.mod = mod
         self.errors: list[Diagnostic] = []
@@ -86,7 +76,7 @@ class _Generator:
         self._values: dict[Var, Operand] = {}
         self._uses: Mapping[Var, int] = {}
         self._next = 0
-        self._constants = {} if constants is None else constants
+        self.constants: dict[int, tuple[Constant, Operand]] = {}
         self._written: dict[str, frozenset[int]] = {}
 
     def function(self, name: str, func: Function) -> None:
@@ -269,9 +259,9 @@ class _Generator:
                 return 0
 
     def _constant(self, expr: Constant, shared: bool) -> Operand:
-        known = self._constants.get(id(expr))
+        known = self.constants.get(id(expr))
         if known is None:
-            known = self._constants[id(expr)] = expr, self.builder.convert_constant(nd.array(expr.data))
+            known = self.constants[id(expr)] = expr, self.builder.convert_constant(nd.array(expr.data))
         if shared:
             return known[1]
         dst = self._register()

@@ -16,26 +16,26 @@ from .host_function import HostFunction, ProgramTable
 
 @dataclass(frozen=True)
 class CompiledProgram:
-    """The functions of a module that are compiled, and what they are made of."""
+    """The functions of a module that are compiled."""
 
     functions: tuple[str, ...]
     prim_funcs: dict[str, PrimFunc]
     """Their compiled forms, by the names of those."""
-    constants: dict[int, tuple[Constant, Operand]]
-    """The constants they have put into the executable, by identity."""
 
 
-def compile_functions(builder: ExecBuilder, mod: IRModule) -> CompiledProgram:
+def compile_functions(
+    builder: ExecBuilder, mod: IRModule, constants: dict[int, tuple[Constant, Operand]] | None = None
+) -> CompiledProgram:
     """Compile what can be compiled of a lowered module, and declare it to the executable.
 
-    The functions are part of the executable as bytecode as well: see `relax.vm.codegen`.
+    The functions are part of the executable as bytecode as well (`relax.vm.codegen`), whose constants they share.
     """
     names = compilable_functions(mod)
-    table = ProgramTable(builder)
+    table = ProgramTable(builder, {} if constants is None else constants)
     prim_funcs: dict[str, PrimFunc] = {}
     for name in names:
         function = mod[name]
         assert isinstance(function, Function)
         prim_funcs[f"{COMPILED_PREFIX}{name}"] = HostFunction(mod, table, names).compile(name, function)
     builder.set_compiled(names, table.cells)
-    return CompiledProgram(tuple(names), prim_funcs, table.constants)
+    return CompiledProgram(tuple(names), prim_funcs)

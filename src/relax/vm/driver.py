@@ -122,12 +122,9 @@ def _lowering(
 def _compile(mod: IRModule, target: Target, compiled: bool) -> Executable:
     builder = ExecBuilder()
     kernels = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
+    constants = generate(builder, mod)
     if compiled:
-        program = compile_functions(builder, mod)
-        generate(builder, mod, program.constants)
-        kernels |= program.prim_funcs
-    else:
-        generate(builder, mod)
+        kernels |= compile_functions(builder, mod, constants).prim_funcs
     native = compile_module(kernels, target) if kernels else b""
     features = [word[1:] for word in target.features.split(",") if word.startswith("+")]
     return builder.get(native, target.triple, features)

@@ -93,10 +93,10 @@ _MAKE_ARRAY: Final = "ffi.Array"
 class ProgramTable:
     """The table that all compiled functions of a program share: its cells, by operand."""
 
-    def __init__(self, builder: ExecBuilder) -> None:
+    def __init__(self, builder: ExecBuilder, constants: dict[int, tuple[Constant, Operand]]) -> None:
         self.builder = builder
-        self.constants: dict[int, tuple[Constant, Operand]] = {}
-        """The constants of the program, by identity, which bytecode shares."""
+        self.constants = constants
+        """The tensor constants of the program, by identity."""
         self._cells: dict[tuple[str, Operand], int] = {}
 
     @property
