@@ -138,7 +138,7 @@ class Program:
     compiled: tuple[str, ...] = ()
     """The functions that have machine code as well, which runs unless somebody looks at their calls."""
     table: tuple[Operand, ...] = ()
-    """What compiled functions name: constants, functions and, as integers, devices (see `relax.runtime.compiled`)."""
+    """The operands that compiled functions name; an integer is a device (see `relax.runtime.compiled`)."""
     devices: list[str] = field(default_factory=list[str])
     """The devices that integers in calls of builtins count, as ``"cpu:1"``: the module's virtual devices."""
 

@@ -32,7 +32,7 @@ from .closure import Closure, Machine, closure_of
 from .devices import Device
 from .heap import ShapeHeap
 from .native import NativeLibrary, cells_function
-from .places import Place, annotate
+from .places import CallSite, annotate
 from .values import import_result, import_value
 
 COMPILED_PREFIX: Final = "__vmtir__"
@@ -56,7 +56,7 @@ class _OnItsWay(threading.local):
         """The exception of Python that it was at first."""
         self.error: Any = None
         """The error as tvm-ffi has it. It is kept, so that no other one has its address."""
-        self.places: list[Place] = []
+        self.places: list[CallSite] = []
 
 
 _passing = _OnItsWay()
@@ -70,14 +70,14 @@ def _note_place(text: str, error: Any) -> None:
         _passing.error, _passing.places = error, []
     function, location, callee, foreign = str(text).split(NOTES_END)
     if len(_passing.places) < _MOST_PLACES:
-        _passing.places.append(Place(function, location, callee, bool(foreign)))
+        _passing.places.append(CallSite(function, location, callee, bool(foreign)))
 
 
 def _same(a: Any, b: Any) -> bool:
     return a is not None and b is not None and a.__chandle__() == b.__chandle__()
 
 
-def passed(error: Exception) -> tuple[Exception, list[Place]]:
+def passed(error: Exception) -> tuple[Exception, list[CallSite]]:
     """The exception that an error out of machine code was at first, and the places it has passed since."""
     exception = _passing.exception
     places = _passing.places if _same(_passing.error, getattr(error, "__tvm_ffi_error__", None)) else []
@@ -165,7 +165,7 @@ def table_values(
 
 
 def callee_cell(target: Any) -> tvm_ffi.Function:
-    """What compiled code calls for a function of the process or a builtin."""
+    """The packed function by which compiled code calls a function of the process or a builtin."""
     if isinstance(target, tvm_ffi.Function):
         return target
 
@@ -184,7 +184,7 @@ class MachineOfFunctions(Machine, Protocol):
 
 
 def bytecode_cell(machine: MachineOfFunctions, name: str) -> tvm_ffi.Function:
-    """What compiled code calls for a bytecode function of a machine."""
+    """The packed function by which compiled code calls a bytecode function of a machine."""
     weak = weakref.ref(machine)
 
     def call(*args: Any) -> Any:

@@ -178,7 +178,7 @@ class Linker:
             self.codes[name].compiled = function
 
     def _cell(self, index: int) -> tvm_ffi.Function:
-        """What compiled functions call for an entry of the function table."""
+        """The packed function by which compiled functions call an entry of the function table."""
         target = self.targets[index]
         if not isinstance(target, Code):
             return callee_cell(target)

@@ -15,7 +15,7 @@ SHOWN_FRAMES: Final = 8
 _LOCATED: Final = "__relax_located__"
 
 
-class Place(NamedTuple):
+class CallSite(NamedTuple):
     """A call in a Relax function."""
 
     function: str
@@ -27,7 +27,7 @@ class Place(NamedTuple):
     """True if the callee's messages are its own."""
 
 
-def annotate(error: Exception, places: Sequence[Place]) -> None:
+def annotate(error: Exception, places: Sequence[CallSite]) -> None:
     """Say in an error where it happened; `places` are the calls under way, the innermost first.
 
     An error that passed another machine, or a function of this one in another mode, knows the inner ones already.
@@ -66,6 +66,6 @@ def _add_note(error: Exception, note: str, message: str | None) -> None:
         error.args = (f"{message}\n{note}",)
 
 
-def _line(place: Place, doing: str) -> str:
+def _line(place: CallSite, doing: str) -> str:
     at = f" ({place.location})" if place.location else ""
     return f"  in Relax function {place.function}{at}{doing}"

@@ -40,7 +40,7 @@ from .devices import device as named_device
 from .entry_point import EntryPoint
 from .executable import Executable
 from .numerics import Kinds, NumericsCheck, kinds_of
-from .places import Place, annotate
+from .places import CallSite, annotate
 from .registry import get_global_func
 from .timing import BenchmarkResult, Report, TracedCall, Tracer, measure
 from .values import export_value, import_value
@@ -488,14 +488,14 @@ def _check_count(closure: Closure, found: int) -> None:
 def _locate(error: Exception, code: Code, pc: int, frames: Sequence[_Frame]) -> Exception:
     """The error, or what it was before it passed machine code, with the places of the program where it happened."""
     op = code.ops[min(pc, len(code.ops) - 1)]
-    places: list[Place] = []
+    places: list[CallSite] = []
     if op.kind in _CALLS:
         error, places = passed(error)
     if not (places and op.tail):
         shown = "" if op.name.startswith("vm.builtin.") or places else op.name
-        places.append(Place(code.function.name, _location(code, pc), shown, op.foreign))
+        places.append(CallSite(code.function.name, _location(code, pc), shown, op.foreign))
     places += [
-        Place(frame.code.function.name, _location(frame.code, frame.pc - 1)) for frame in reversed(frames)
+        CallSite(frame.code.function.name, _location(frame.code, frame.pc - 1)) for frame in reversed(frames)
     ]
     annotate(error, places)
     return error
