@@ -629,7 +629,7 @@ def test_saved_programs_run_without_the_compiler(tmp_path):
 
 
 def test_build_arguments():
-    with pytest.raises(ValueError, match="exec_mode 'magic' is not known; there is: bytecode"):
+    with pytest.raises(ValueError, match="exec_mode 'magic' is not known; there is: bytecode, compiled"):
         build(Affine, "llvm", exec_mode="magic")
     with pytest.raises(TypeError, match="build: expected an IRModule, found str"):
         build("main")

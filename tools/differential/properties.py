@@ -100,8 +100,10 @@ def _machine(mod: IRModule, mode: str, pipeline: str = "default") -> Callable[..
 MODES: dict[str, Callable[[IRModule], Callable[..., Any]]] = {
     "bytecode": lambda mod: _machine(mod, "bytecode"),
     "fused": lambda mod: _machine(mod, "bytecode", "fused"),
+    "compiled": lambda mod: _machine(mod, "compiled"),
+    "compiled and fused": lambda mod: _machine(mod, "compiled", "fused"),
 }
-"""The execution modes: for each, how a module's main is made callable. In the last, kernels are fused."""
+"""The execution modes: for each, how a module's main is made callable."""
 
 
 def _attempt(kind: str, action: Callable[[], Any]) -> Any:

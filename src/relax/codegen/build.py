@@ -13,7 +13,7 @@ import tvm_ffi
 
 from ..ir import BaseFunc, Diagnostic, DiagnosticError, IRModule
 from ..runtime.archive import write_archive
-from ..runtime.native import NativeLibrary, load_object
+from ..runtime.native import CELLS, NativeLibrary, load_object
 from ..runtime.tensor import tensor_of_numpy
 from ..runtime.threads import LAUNCH
 from ..runtime.timing import BenchmarkResult, measure
@@ -22,7 +22,7 @@ from ..tir import PrimFunc, lower
 from . import worker
 from .host import resolve
 from .module import KernelText, kernel_texts, written_kernels
-from .object import compiled_objects, machine_of, pool_object, support_object
+from .object import cells_object, compiled_objects, machine_of, pool_object, support_object
 from .wrapper import symbol_name
 
 
@@ -72,6 +72,8 @@ def _compile(texts: Iterable[KernelText], target: Target, jobs: int | None = Non
     units = [(data, kernel.names, kernel.messages) for kernel, data in zip(kernels, objects, strict=True)]
     if any(LAUNCH in kernel.text for kernel in kernels):
         units.append((pool_object(machine_of(target)), (), ()))
+    if any(CELLS in kernel.text for kernel in kernels):
+        units.append((cells_object(machine_of(target)), (), ()))
     data = write_archive([(support, (), ()), *units])
     with _lock:
         statistics.modules += 1

@@ -86,9 +86,13 @@ class ModuleBuilder:
 
     def support(self, name: str, result: str, parameters: str) -> Operand:
         """A function of the support code, which the loader links to the module."""
-        self._globals["@relax.messages"] = "external hidden constant i8"
+        self.uses_messages()
         self._declarations[f"@{name}"] = f"declare hidden {result} @{name}({parameters})"
         return f"@{name}"
+
+    def uses_messages(self) -> None:
+        """Declare the messages of the module, which the loader binds."""
+        self._globals["@relax.messages"] = "external hidden constant i8"
 
     def helper(self, name: str, write: Callable[[], None]) -> Operand:
         """A function of this module that `write` defines when it is first asked for."""
@@ -141,6 +145,7 @@ class FunctionBuilder:
         self._lines: list[str] = []
         self._cold: list[str] = []
         self._count = 0
+        self._scratch: dict[str, Operand] = {}
         self.block = "entry"
         self.terminated = False
         self.mark = ""
@@ -163,6 +168,14 @@ class FunctionBuilder:
         name = f"%v{self._count}"
         self._entry.append(f"  {name} = alloca {type_}, align {align}")
         return name
+
+    def scratch(self, type_: str, count: int) -> Operand:
+        """Space on the stack for `count` elements or a few more, which each user of the function may write over."""
+        size = 1 << max(count - 1, 3).bit_length()
+        key = f"[{size} x {type_}]"
+        if key not in self._scratch:
+            self._scratch[key] = self.alloca(key, 16)
+        return self._scratch[key]
 
     def label(self, hint: str) -> str:
         """A fresh label."""
@@ -205,11 +218,12 @@ class FunctionBuilder:
     def apart(self) -> Generator[list[str]]:
         """Write the lines of another function, whose values and labels are called as none of ours; then go on."""
         lines: list[str] = []
-        outside = self._entry, self._lines, self._cold, self.block, self.terminated
+        outside = self._entry, self._lines, self._cold, self.block, self.terminated, self._scratch
         self._entry, self._lines, self._cold, self.block, self.terminated = [], [], [], "entry", False
+        self._scratch = {}
         yield lines
         lines += [*self._entry, *self._lines, *self._cold]
-        self._entry, self._lines, self._cold, self.block, self.terminated = outside
+        self._entry, self._lines, self._cold, self.block, self.terminated, self._scratch = outside
 
     def call(self, result: str, function: Operand, arguments: str) -> Operand:
         return self.op(f"call {result} {function}({arguments})")

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from ..ir import Diagnostic, DiagnosticError, GlobalVar, Node, walk
+from ..prim.cells import REGISTERS
 from ..target import Target
 from ..tir import PrimFunc
 from ..tir.transform import PARALLEL_BODY
@@ -16,6 +17,7 @@ from . import expr, intrinsics, memory
 from .builder import FunctionBuilder, ModuleBuilder, quoted
 from .calls import inner_symbol
 from .context import Context, MarkedLoop, Rule, Unit
+from .entry import write_entry
 from .floats import SmallFloats
 from .formula import Val
 from .known import FUNCTION_ATTRIBUTES, LOWER_FIRST, UNKNOWN, unknown_among
@@ -145,7 +147,9 @@ def _write(unit: Unit, name: str, func: PrimFunc) -> None:
     try:
         known = signature(unit, name, func)
         _write_inner(unit, name, func, known)
-        if PARALLEL_BODY not in func.attrs:
+        if REGISTERS in func.attrs:
+            write_entry(unit, name, func.attrs, _RULES)
+        elif PARALLEL_BODY not in func.attrs:
             Wrapper(unit, name, known, _RULES).write()
     except DiagnosticError as error:
         for diagnostic in error.diagnostics:

@@ -13,6 +13,7 @@ import llvmlite.binding as llvm
 from ..ir import Diagnostic, DiagnosticError
 from ..target import Target
 from . import cache, worker
+from .cells import cells_text
 from .module import KernelText
 from .parallel import emit_objects
 from .pool import pool_text
@@ -88,13 +89,23 @@ def support_object(machine: worker.Machine) -> bytes:
 @lru_cache(maxsize=8)
 def pool_object(machine: worker.Machine) -> bytes:
     """The object of the thread pool: from the cache, or compiled."""
-    text = f'target triple = "{machine.triple}"\n{pool_text(machine.triple)}'
+    return _shared_object("the thread pool", pool_text(machine.triple), machine)
+
+
+@lru_cache(maxsize=8)
+def cells_object(machine: worker.Machine) -> bytes:
+    """The object of the support code of compiled Relax functions: from the cache, or compiled."""
+    return _shared_object("support code of compiled functions", cells_text(), machine)
+
+
+def _shared_object(name: str, code: str, machine: worker.Machine) -> bytes:
+    text = f'target triple = "{machine.triple}"\n{code}'
     key = cache.key_of(text, *map(str, machine), compiler_version())
-    found = cache.load_all({key: "the thread pool"}).get(key)
-    if found is None:
-        found = accepted(lambda: worker.emit_object(text, machine))
-        cache.store(key, found)
-    return found
+    cached = cache.load_all({key: name}).get(key)
+    if cached is None:
+        cached = accepted(lambda: worker.emit_object(text, machine))
+        cache.store(key, cached)
+    return cached
 
 
 def accepted(compile_: Callable[[], _T]) -> _T:

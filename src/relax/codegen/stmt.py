@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 from ..ir import DiagnosticError, GlobalVar, Node, structural_equal, walk
 from ..prim import Add, Call, IntImm, Mul, PrimExpr, Sub, Var, const, is_const
+from ..prim.cells import PLACE
 from ..prim.intervals import dtype_range
 from ..tir import (
     AllocBuffer,
@@ -38,6 +39,7 @@ from ..tir.assertion import shown_sizes
 from ..tir.transform import PARALLEL_RANGE
 from .allocate import allocate
 from .calls import call_function
+from .cell_calls import located_at
 from .context import Context, escaped
 from .formula import Val
 from .index import index
@@ -293,6 +295,10 @@ def _attr(cx: Context, stmt: AttrStmt) -> None:
             f"{stmt.node.name} is a thread of a GPU ({stmt.node.thread_tag}); the target is a CPU",
             hint="make it a loop: T.serial or T.parallel",
         )
+        return
+    if stmt.attr_key == PLACE:
+        with located_at(cx, stmt.value):
+            write(cx, stmt.body)
         return
     cx.report(UNKNOWN, f"code generation does not know the attribute {stmt.attr_key}", hint="remove it")
     write(cx, stmt.body)

@@ -5,7 +5,7 @@ The intrinsics' builders, whose names are those of Python's builtins or of `math
 
 from __future__ import annotations
 
-from . import instructions, intrin
+from . import cells, instructions, intrin
 from .analyzer import (
     Analyzer,
     ConstIntBound,
@@ -125,6 +125,7 @@ __all__ = [
     "Var",
     "Verdict",
     "cast",
+    "cells",
     "const",
     "const_int_bound",
     "convert",

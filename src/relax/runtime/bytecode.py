@@ -135,6 +135,10 @@ class Program:
     """Machine values: tensors, shapes, strings, dtypes, numbers, None; and Infos for checks of closures."""
     entries: list[FunctionEntry] = field(default_factory=list[FunctionEntry])
     functions: dict[str, FunctionCode] = field(default_factory=dict[str, FunctionCode])
+    compiled: tuple[str, ...] = ()
+    """The functions that have machine code as well, which runs unless somebody looks at their calls."""
+    table: tuple[Operand, ...] = ()
+    """The operands that compiled functions name; an integer is a device (see `relax.runtime.compiled`)."""
     devices: list[str] = field(default_factory=list[str])
     """The devices that integers in calls of builtins count, as ``"cpu:1"``: the module's virtual devices."""
 
@@ -149,6 +153,15 @@ def verify(program: Program) -> None:
             raise BytecodeError(f"function table: {entry.name} is of kind {entry.kind!r}")
         if entry.kind == "vm" and entry.name not in program.functions:
             raise BytecodeError(f"function table: there is no function {entry.name}")
+    for name in program.compiled:
+        if name not in program.functions:
+            raise BytecodeError(f"compiled functions: there is no function {name}")
+    limits = {Const: len(program.constants), Func: len(program.entries)}
+    for operand in program.table:
+        if isinstance(operand, Reg) or (
+            not isinstance(operand, Imm) and operand.index >= limits[type(operand)]
+        ):
+            raise BytecodeError(f"the table of compiled functions: there is no {operand_text(operand)}")
     for name, function in program.functions.items():
         if name != function.name:
             raise BytecodeError(f"function {function.name} is filed as {name}")

@@ -1,7 +1,7 @@
 """Several objects as one, which is then linked as any other: sections and symbols one after the other, renumbered.
 
 A kernel of a unit becomes a global symbol under its own name. All else that an object defines is found by the other
-units, and by nobody outside.
+units, and by nobody outside. Units may also call each other's kernels, by these names.
 """
 
 from __future__ import annotations
@@ -102,6 +102,7 @@ def _place(into: _Combined, unit: Unit, obj: ObjectFile, prefix: str) -> tuple[l
             if symbol.kind != STT_FUNC or symbol.section in (SHN_ABS, SHN_COMMON):
                 raise ObjectFileError(f"the kernel {name.removeprefix(prefix)} is no function")
             symbols.append(into.add(replace(_moved(symbol, sections), name=name, binding=STB_GLOBAL)))
+            into.defined[name] = symbols[-1]
         else:
             if symbol.name in into.defined:
                 raise ObjectFileError(f"two units define {symbol.name}")

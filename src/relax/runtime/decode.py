@@ -33,7 +33,16 @@ from .bytecode import (
     Ret,
     dead_after,
 )
-from .closure import Closure, Machine
+from .closure import Closure
+from .compiled import (
+    COMPILED_PREFIX,
+    CompiledFunction,
+    MachineOfFunctions,
+    bytecode_cell,
+    callee_cell,
+    compiled_functions,
+    table_values,
+)
 from .devices import Device, cpu
 from .executable import Executable
 from .values import import_result
@@ -78,6 +87,8 @@ class Code:
     registers: list[Any] = field(default_factory=list[Any])
     """The list a frame starts with: empty registers, then operands."""
     ops: list[Op] = field(default_factory=list[Op])
+    compiled: CompiledFunction | None = None
+    """The function's machine code, if it has been compiled; the instructions do the same, for who looks at calls."""
 
     def enter(self, args: Sequence[Any]) -> list[Any]:
         """The register list of a new frame."""
@@ -101,7 +112,11 @@ class Linker:
     """Resolves an executable's function table for one machine, and decodes its functions."""
 
     def __init__(
-        self, machine: Machine, executable: Executable, devices: Sequence[Device], allocator: Allocator
+        self,
+        machine: MachineOfFunctions,
+        executable: Executable,
+        devices: Sequence[Device],
+        allocator: Allocator,
     ) -> None:
         self.machine = machine
         self.executable = executable
@@ -110,6 +125,7 @@ class Linker:
         self.library = executable.library()
         self.codes = {name: Code(function) for name, function in executable.functions.items()}
         self.targets = self._resolve_all()
+        self._link_compiled()
 
     def link(self) -> dict[str, Code]:
         """All functions, ready to run. Raises LinkError."""
@@ -155,6 +171,28 @@ class Linker:
         if found.first_device and self.devices[0] != cpu():
             function = _on_device(function, self.devices[0])
         return function
+
+    def _link_compiled(self) -> None:
+        """Make the table of compiled functions, and give each to the function it is the machine code of."""
+        program = self.executable.program
+        if not program.compiled:
+            return
+        missing = [
+            n for n in program.compiled if self.library is None or f"{COMPILED_PREFIX}{n}" not in self.library
+        ]
+        if self.library is None or missing:
+            raise LinkError(f"the executable has no machine code of compiled functions: {', '.join(missing)}")
+        cells = table_values(program.table, program.constants, self._cell, self.devices)
+        functions = compiled_functions(program.compiled, self.library, cells, self.devices[0])
+        for name, function in functions.items():
+            self.codes[name].compiled = function
+
+    def _cell(self, index: int) -> tvm_ffi.Function:
+        """The packed function by which compiled functions call an entry of the function table."""
+        target = self.targets[index]
+        if not isinstance(target, Code):
+            return callee_cell(target)
+        return bytecode_cell(self.machine, target.function.name)
 
     # --------------------------------------------------------------------------------- decoding
 
@@ -252,6 +290,7 @@ def devices_used(program: Program) -> list[int]:
                 operand = None if at is None else instruction.args[at]
                 if isinstance(operand, Imm):
                     used.add(operand.value)
+    used |= {operand.value for operand in program.table if isinstance(operand, Imm)}
     return sorted(used)
 
 

@@ -159,6 +159,10 @@ class ExecBuilder:
             tuple(draft.locations) if any(draft.locations) else (),
         )
 
+    def set_compiled(self, names: Iterable[str], table: Iterable[Operand]) -> None:
+        """Say which functions have machine code in the library, and what it names, in the order of the cells."""
+        self._program.compiled, self._program.table = tuple(names), tuple(table)
+
     @property
     def position(self) -> int:
         """The number of the next instruction."""

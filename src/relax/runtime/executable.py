@@ -99,6 +99,11 @@ class Executable:
         return [f.name for f in self.functions.values() if f.exported]
 
     @property
+    def compiled_functions(self) -> list[str]:
+        """Names of the functions that are machine code."""
+        return list(self.program.compiled)
+
+    @property
     def kernels(self) -> list[str]:
         """Names of the compiled kernels the program calls."""
         return self._names("kernel")
@@ -129,6 +134,8 @@ class Executable:
         ]
         if self.devices:
             lines.append(f"# devices: {', '.join(self.devices)}")
+        if self.program.compiled:
+            lines.append(f"# compiled: {', '.join(self.program.compiled)}")
         lines += [f"c{i} = {constant_text(value)}" for i, value in enumerate(self.constants)]
         for function in self.functions.values():
             lines += ["", *self._function_text(function)]
@@ -184,6 +191,11 @@ class Executable:
             f"  constants         {len(self.constants)}, of which {tensors} tensors with {nbytes} bytes",
             f"  instructions      {len(instructions)}, of which {sum(calls.values())} calls",
             f"  kernels           {len(self.kernels)}, {len(self.native)} bytes of native code",
+            *(
+                [f"  compiled          {len(self.program.compiled)} functions"]
+                if self.program.compiled
+                else []
+            ),
             f"  packed functions  {len(self.packed_functions)}",
             f"  most called       {favourites}",
         ]

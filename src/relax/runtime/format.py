@@ -44,7 +44,7 @@ from .sizes import shape_value
 from .tensor import ALIGNMENT, check_shape, new_tensor, numpy_view
 
 MAGIC: Final = b"\x89RELAX\r\n"  # the \r\n shows a file mangled by a text-mode transfer
-VERSION: Final = 3
+VERSION: Final = 4
 
 _HEADER = struct.Struct("<8sIIQ32s")
 _ENTRY = struct.Struct("<4sIQQ")
@@ -485,6 +485,12 @@ def write_functions(w: Writer, program: Program) -> None:
         for instruction in f.code:
             _write_instruction(w, instruction)
         _write_locations(w, f.locations)
+    w.uint(len(program.compiled))
+    for name in program.compiled:
+        w.text(name)
+    w.uint(len(program.table))
+    for operand in program.table:
+        _write_operand(w, operand)
 
 
 def _write_locations(w: Writer, locations: tuple[str, ...]) -> None:
@@ -526,7 +532,8 @@ def _read_function(r: Reader) -> FunctionCode:
 def read_functions(r: Reader) -> Program:
     """Take the function table and the code."""
     entries = list(r.many(_read_entry))
-    return Program([], entries, {f.name: f for f in r.many(_read_function)})
+    functions = {f.name: f for f in r.many(_read_function)}
+    return Program([], entries, functions, r.many(Reader.text), r.many(_read_operand))
 
 
 # -------------------------------------------------------------------------------------- container

@@ -47,6 +47,14 @@ class ShapeHeap:
         made.slots = (ctypes.c_int64 * found.shape[0]).from_address(made.tensor.data_ptr())
         return made
 
+    @staticmethod
+    def at(address: int, size: int, notes: Sequence[str]) -> ShapeHeap:
+        """A heap over memory of compiled code, for the time of one call: it has no tensor."""
+        heap = object.__new__(ShapeHeap)
+        heap.slots = (ctypes.c_int64 * size).from_address(address)
+        heap.notes = notes
+        return heap
+
     def __tvm_ffi_object__(self) -> tvm_ffi.Tensor:
         return self.tensor
 

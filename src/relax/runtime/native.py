@@ -23,16 +23,21 @@ from typing import Any, Final
 
 import tvm_ffi
 
-from .archive import Archive, is_archive, read_archive
+from .archive import Archive, Unit, is_archive, read_archive
 from .combine import combine
 from .elf import AARCH64, MACHINES, SHN_UNDEF, STT_FUNC, X86_64, ObjectFileError, parse_object
 from .linker import defined_symbols, link, plan_layout, undefined_symbols
 from .threads import LAUNCH, pool_symbols
 
-__all__ = ["NativeLibrary", "ObjectFileError", "host_machine", "load_object", "register_symbol"]
+__all__ = [
+    "CELLS", "NativeLibrary", "ObjectFileError", "cells_function", "host_machine", "load_object", "register_symbol",
+]  # fmt: skip
 
 PACKED_PREFIX: Final = "__tvm_ffi_"
 """The prefix that tvm-ffi's convention puts before a packed function's name to make its symbol."""
+CELLS: Final = "relax.cells.v1."
+"""The prefix of the support code of compiled Relax functions (`relax.codegen.cells`). A process keeps one copy: values
+made by it are freed by it, whoever holds them. The number changes with the meaning of a function."""
 
 _PROTECTION: Final = {
     "rx": mmap.PROT_READ | mmap.PROT_EXEC,
@@ -122,14 +127,14 @@ def load_object(data: bytes, name: str = "object") -> NativeLibrary:
 def _load(data: bytes, name: str) -> tuple[int, int, dict[str, tuple[int, int]]]:
     """Address and size of the linked, protected image, and the offsets of its symbols."""
     try:
-        archive, pool = _apart(read_archive(data)) if is_archive(data) else (None, None)
+        archive, shared = _apart(read_archive(data)) if is_archive(data) else (None, [])
         obj = parse_object(data) if archive is None else combine(archive, PACKED_PREFIX)
         host = host_machine()
         if obj.machine != host:
             this = MACHINES.get(host, f"{platform.machine()} ({sys.platform}), which cannot load objects")
             raise ObjectFileError(f"it is for {MACHINES[obj.machine]}, this machine is {this}")
-        if pool is not None:
-            _load_pool(pool)
+        for resident in shared:
+            _load_resident(resident)
         layout = plan_layout(obj)
         external = {symbol: _resolve(symbol) for symbol in undefined_symbols(obj)}
         missing = [symbol for symbol, address in external.items() if address is None]
@@ -151,26 +156,52 @@ def _load(data: bytes, name: str) -> tuple[int, int, dict[str, tuple[int, int]]]
         raise ObjectFileError(f"cannot load {name}: {error}") from None
 
 
-def _apart(archive: Archive) -> tuple[Archive, bytes | None]:
-    """An archive without the object of the thread pool, and that object."""
+def _apart(archive: Archive) -> tuple[Archive, list[bytes]]:
+    """An archive without the objects of which a process keeps one copy, and those objects."""
+    shared: list[bytes] = []
+    units: list[Unit] = []
     for unit in archive.units:
         data = archive.objects[unit.object]
-        if not unit.names and LAUNCH.encode() in data:
+        if not unit.names and _resident_symbol(data):
+            shared.append(data)
+        else:
+            units.append(unit)
+    return (Archive(archive.objects, tuple(units)), shared) if shared else (archive, [])
+
+
+def _resident_symbol(data: bytes) -> str:
+    """The symbol by which an object is known that a process keeps; empty for any other object."""
+    for marker in (LAUNCH, f"{CELLS}table"):
+        if marker.encode() in data:
             symbols = parse_object(data).symbols
-            if any(symbol.name == LAUNCH and symbol.section != SHN_UNDEF for symbol in symbols):
-                units = tuple(other for other in archive.units if other is not unit)
-                return Archive(archive.objects, units), data
-    return archive, None
+            if any(symbol.name == marker and symbol.section != SHN_UNDEF for symbol in symbols):
+                return marker
+    return ""
 
 
-def _load_pool(data: bytes) -> None:
-    """Load the thread pool, for good: its threads stay in its code. All libraries share the first one."""
+def _load_resident(data: bytes) -> None:
+    """Load the thread pool or the support code of compiled functions, for good. All libraries share the first one.
+
+    The pool's threads stay in its code, and tensors are freed by the other's, which may be at any time.
+    """
+    marker = _resident_symbol(data)
     with _pool_lock:
-        if LAUNCH not in _symbols:
-            for symbol, address in pool_symbols().items():
-                register_symbol(symbol, address)
-            address, _, offsets = _load(data, "the thread pool")
-            register_symbol(LAUNCH, address + offsets[LAUNCH][0])
+        if marker in _symbols:
+            return
+        for symbol, address in pool_symbols().items() if marker == LAUNCH else ():
+            register_symbol(symbol, address)
+        address, _, offsets = _load(data, "the thread pool" if marker == LAUNCH else "support code")
+        for symbol, (offset, kind) in offsets.items():
+            if kind == STT_FUNC and symbol != marker:
+                register_symbol(symbol, address + offset)
+        register_symbol(marker, address + offsets[marker][0])
+
+
+def cells_function(name: str) -> tvm_ffi.Function:
+    """A packed function of the support code of compiled functions, which a library has brought."""
+    with _lock:
+        address = _symbols[f"{CELLS}{name}"]
+    return tvm_ffi.Function.__from_extern_c__(address)
 
 
 def _map(size: int) -> int:

@@ -16,10 +16,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
+import tvm_ffi
+
 from .allocator import Allocator, MemoryStats
 from .builtins import invoke_foreign
 from .calling import bind_arguments, check_count, import_arguments
 from .closure import Closure
+from .compiled import passed
 from .decode import (
     CALL,
     CALL_VM,
@@ -35,16 +38,17 @@ from .decode import (
 )
 from .devices import Device, cpu, is_cpu
 from .devices import device as named_device
+from .entry_point import EntryPoint
 from .executable import Executable
 from .numerics import Kinds, NumericsCheck, kinds_of
+from .places import CallSite, annotate
 from .registry import get_global_func
 from .timing import BenchmarkResult, Report, TracedCall, Tracer, measure
-from .values import RESULT, export_value, import_value
+from .values import export_value, import_value
 
 __all__ = ["LinkError", "VMInstrumentReturnKind", "VirtualMachine"]
 
 MAX_DEPTH: Final = 100_000
-_SHOWN_FRAMES: Final = 8
 
 
 class VMInstrumentReturnKind(enum.IntEnum):
@@ -148,11 +152,32 @@ class VirtualMachine:
             names = ", ".join([*self.executable.entry_points, *self._saved]) or "none"
             what = "is private" if code is not None else "does not exist"
             raise AttributeError(f"function {name!r} {what}; the entry points are: {names}")
+        if code.compiled is not None:
+            return EntryPoint(self, name, code, code.function.info)
         return Closure(self, name, code, (), code.function.info)
+
+    def function_value(self, name: str) -> Closure:
+        """A function of the executable as a value, also a private one."""
+        code = self._codes[name]
+        return Closure(self, name, code, (), code.function.info)
+
+    @property
+    def is_watched(self) -> bool:
+        """True while calls are looked at: by an instrument, a tracer or a check of numerics."""
+        return not (self._instrument is None and self._tracer is None and self._numerics is None)
+
+    def get_function(self, name: str) -> tvm_ffi.Function:
+        """An entry point under tvm-ffi's C ABI, for callers that pass ``tvm_ffi.Tensor`` and handle errors themselves.
+
+        Of a compiled function it is the machine code. It refers to the machine where that runs functions in bytecode.
+        """
+        entry = self._entry(name)
+        compiled = entry.target.compiled
+        return entry.__tvm_ffi_object__() if compiled is None else compiled.function
 
     def invoke_closure(self, closure: Closure, *args: Any, **kwargs: Any) -> Any:
         """Call a function with Python values: arrays, numbers, tuples, shapes, functions, …"""
-        values = self._bind(closure, args, kwargs)
+        values = self.bind_arguments(closure, args, kwargs)
         return export_value(self._call(closure, values))
 
     def call_raw(self, closure: Closure, args: Sequence[Any]) -> Any:
@@ -163,13 +188,17 @@ class VirtualMachine:
 
     def _call(self, closure: Closure, values: Sequence[Any]) -> Any:
         if isinstance(closure.target, Code) and closure.machine is self:
+            compiled = closure.target.compiled
+            if compiled is not None and not self.is_watched:
+                return compiled.run((*values, *closure.captured))
             return self._run(closure.target, (*values, *closure.captured))
         if closure.machine is not self:
             return import_value(closure.machine.call_raw(closure, values))
         kernel: Any = closure.target
         return kernel(*values, *closure.captured)
 
-    def _bind(self, closure: Closure, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    def bind_arguments(self, closure: Closure, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+        """The arguments of a call, in order, as values of the machine. Raises TypeError and ValueError."""
         return bind_arguments(closure, _parameter_names(closure), args, kwargs)
 
     # ------------------------------------------------------------------------------ state kept
@@ -184,7 +213,7 @@ class VirtualMachine:
         if saved_name in self:
             raise ValueError(f"save_function: there is a function {saved_name!r} already")
         closure = self._entry(func_name)
-        values = self._bind(closure, args, kwargs)
+        values = self.bind_arguments(closure, args, kwargs)
 
         def saved() -> Any:
             result = self._call(closure, values)
@@ -194,7 +223,7 @@ class VirtualMachine:
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
         """Set the arguments of the next ``invoke_stateful`` of a function."""
-        self._inputs[func_name] = self._bind(self._entry(func_name), args, kwargs)
+        self._inputs[func_name] = self.bind_arguments(self._entry(func_name), args, kwargs)
 
     def invoke_stateful(self, func_name: str) -> None:
         """Run a function on the arguments of ``set_input`` and keep its result for ``get_outputs``."""
@@ -251,7 +280,7 @@ class VirtualMachine:
             run = self._saved.get(func_name)
             if run is None:
                 closure = self._entry(func_name)
-                values = self._bind(closure, args, kwargs)
+                values = self.bind_arguments(closure, args, kwargs)
                 run = lambda: self._call(closure, values)  # noqa: E731
             return measure(run, number, repeat, min_repeat_ms, cooldown_interval_ms, repeats_to_cooldown)
 
@@ -262,7 +291,7 @@ class VirtualMachine:
         if not self._profile:
             raise ValueError("make the machine with VirtualMachine(..., profile=True) to profile")
         closure = self._entry(func_name)
-        values = self._bind(closure, args, kwargs)
+        values = self.bind_arguments(closure, args, kwargs)
         report = Report()
         start = time.perf_counter()
         self._run(closure.target, values, report)
@@ -353,18 +382,22 @@ class VirtualMachine:
                     assert kind == GOTO
                     pc = op.jump
         except Exception as error:
-            _locate(error, code, pc, frames)
+            located = _locate(error, code, pc, frames)
             # The traceback keeps this call's variables: no tensor is to live as long as somebody looks at the error.
             for frame in frames:
                 frame.registers.clear()
             registers.clear()
-            raise
+            if located is error:
+                raise
+            raise located from None
 
     def _callee(
         self, op: Op, args: Sequence[Any], observe: _Observer | None, place: _Place
     ) -> tuple[Code | None, Any]:
         """The function to enter and its arguments; or None and the result, if it is not one of ours."""
         if op.kind == CALL_VM:
+            if observe is None and op.target.compiled is not None:
+                return None, op.target.compiled(*args)
             return op.target, args
         function, values = args[0], args[1:]
         name = op.name
@@ -372,7 +405,8 @@ class VirtualMachine:
             _check_count(function, len(values))
             values = (*values, *function.captured)
             if isinstance(function.target, Code):
-                return function.target, values
+                compiled = function.target.compiled
+                return (function.target, values) if compiled is None or observe else (None, compiled(*values))
             target, name = function.target, function.name
         else:
             target, values = invoke_foreign, args
@@ -478,37 +512,22 @@ def _check_count(closure: Closure, found: int) -> None:
     check_count(closure, _parameter_names(closure), found)
 
 
-def _locate(error: Exception, code: Code, pc: int, frames: Sequence[_Frame]) -> None:
-    """Say in the error where in the program it happened.
-
-    Messages of the machine and of kernels begin with the function's name; to those of packed functions,
-    which are their own, the place is added as a note.
-    """
+def _locate(error: Exception, code: Code, pc: int, frames: Sequence[_Frame]) -> Exception:
+    """The error, or what it was before it passed machine code, with the places of the program where it happened."""
     op = code.ops[min(pc, len(code.ops) - 1)]
-    name = code.function.name
-    message = error.args[0] if len(error.args) == 1 and isinstance(error.args[0], str) else None
-    own = not op.foreign or (message is not None and message.startswith(RESULT))
-    if message is not None and own and not message.startswith(f"{name}: "):
-        message = f"{name}: {message}"
-        error.args = (message,)
-        error.__dict__.pop("__tvm_ffi_error__", None)  # it carries the old message across the C ABI
-    calling = f", calling {op.name}" if op.name and not op.name.startswith("vm.builtin.") else ""
-    located = any(code.function.locations[pc : pc + 1])
-    places = [_place(code, pc, calling)] if op.foreign or frames or located else []
-    places += [_place(frame.code, frame.pc - 1, "") for frame in reversed(frames[-_SHOWN_FRAMES:])]
-    if len(frames) > _SHOWN_FRAMES:
-        places.append(f"… and {len(frames) - _SHOWN_FRAMES} more calls")
-    note = "\n".join(places)
-    add_note = getattr(error, "add_note", None)
-    if not note:
-        return
-    if add_note is not None:
-        add_note(note)
-    elif message is not None and op.foreign:  # Python 3.10 has no notes
-        error.args = (f"{message}\n{note}",)
+    places: list[CallSite] = []
+    if op.kind in _CALLS:
+        error, places = passed(error)
+    if not (places and op.tail):
+        shown = "" if op.name.startswith("vm.builtin.") or places else op.name
+        places.append(CallSite(code.function.name, _location(code, pc), shown, op.foreign))
+    places += [
+        CallSite(frame.code.function.name, _location(frame.code, frame.pc - 1)) for frame in reversed(frames)
+    ]
+    annotate(error, places)
+    return error
 
 
-def _place(code: Code, pc: int, doing: str) -> str:
+def _location(code: Code, pc: int) -> str:
     locations = code.function.locations
-    at = f" ({locations[pc]})" if 0 <= pc < len(locations) and locations[pc] else ""
-    return f"  in Relax function {code.function.name}{at}{doing}"
+    return locations[pc] if 0 <= pc < len(locations) else ""

@@ -50,8 +50,8 @@ NOT_LOWERED = "E4102"
 """An expression that bytecode has nothing for: a pass that should have removed it did not run."""
 
 
-def generate(builder: ExecBuilder, mod: IRModule) -> None:
-    """Add every Relax function of a module to an executable under construction.
+def generate(builder: ExecBuilder, mod: IRModule) -> dict[int, tuple[Constant, Operand]]:
+    """Add every Relax function of a module to an executable under construction; its tensor constants, by identity.
 
     Raises DiagnosticError, with all that was found, for what is not lowered.
     """
@@ -62,6 +62,7 @@ def generate(builder: ExecBuilder, mod: IRModule) -> None:
             generator.function(global_var.name_hint, function)
     if generator.errors:
         raise DiagnosticError(generator.errors)
+    return generator.constants
 
 
 class _Generator:
@@ -75,7 +76,7 @@ class _Generator:
         self._values: dict[Var, Operand] = {}
         self._uses: Mapping[Var, int] = {}
         self._next = 0
-        self._constants: dict[int, tuple[Constant, Operand]] = {}
+        self.constants: dict[int, tuple[Constant, Operand]] = {}
         self._written: dict[str, frozenset[int]] = {}
 
     def function(self, name: str, func: Function) -> None:
@@ -258,9 +259,9 @@ class _Generator:
                 return 0
 
     def _constant(self, expr: Constant, shared: bool) -> Operand:
-        known = self._constants.get(id(expr))
+        known = self.constants.get(id(expr))
         if known is None:
-            known = self._constants[id(expr)] = expr, self.builder.convert_constant(nd.array(expr.data))
+            known = self.constants[id(expr)] = expr, self.builder.convert_constant(nd.array(expr.data))
         if shared:
             return known[1]
         dst = self._register()

@@ -7,7 +7,7 @@ y = relax.VirtualMachine(ex, relax.cpu())["main"](x)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from ..analysis import assert_well_formed
 from ..codegen import CompiledKernels, compile_module, executes, resolve
@@ -26,6 +26,10 @@ from ..transform.pipeline import get_pipeline
 from ..transform.vm_builtin_lower import VMBuiltinLower
 from ..transform.vm_shape_lower import VMShapeLower
 from .codegen import generate
+from .compiled import compile_functions
+
+EXEC_MODES: Final = ("bytecode", "compiled")
+"""The execution modes."""
 
 NO_ENTRY = "E4103"
 """A module without a Relax function that can be called from outside."""
@@ -52,12 +56,13 @@ def build(
         What lowers the module: a registered name, a pass, or any function from module to module. None: it is
         lowered already, as far as the machine's own passes (VMBuiltinLower, VMShapeLower) do not do it.
     exec_mode
-        How Relax functions run: ``"bytecode"``.
+        How Relax functions run: ``"bytecode"``, by the machine's interpreter, or ``"compiled"``, as machine code where
+        they can (`relax.vm.compilable`).
 
     Raises DiagnosticError for an error in the program.
     """
-    if exec_mode != "bytecode":
-        raise ValueError(f"exec_mode {exec_mode!r} is not known; there is: bytecode")
+    if exec_mode not in EXEC_MODES:
+        raise ValueError(f"exec_mode {exec_mode!r} is not known; there is: {', '.join(EXEC_MODES)}")
     module = IRModule.from_expr(mod) if isinstance(mod, Function | PrimFunc) else mod
     if not isinstance(module, IRModule):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"build: expected an IRModule, found {type(module).__name__}")
@@ -71,7 +76,7 @@ def build(
         with where:
             with PassContext.configured(EVALUATE, kernels):  # FoldConstant folds as the program would compute
                 module = _lowering(pipeline, where)(module)
-            return _compile(module, where)
+            return _compile(module, where, exec_mode == "compiled")
     except RecursionError:
         raise DiagnosticError(nested_too_deeply("the program", "compiled", module.span)) from None
 
@@ -114,10 +119,12 @@ def _lowering(
     return lambda mod: own(first(mod))
 
 
-def _compile(mod: IRModule, target: Target) -> Executable:
+def _compile(mod: IRModule, target: Target, compiled: bool) -> Executable:
     builder = ExecBuilder()
-    generate(builder, mod)
     kernels = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, PrimFunc)}
+    constants = generate(builder, mod)
+    if compiled:
+        kernels |= compile_functions(builder, mod, constants).prim_funcs
     native = compile_module(kernels, target) if kernels else b""
     features = [word[1:] for word in target.features.split(",") if word.startswith("+")]
     return builder.get(native, target.triple, features)

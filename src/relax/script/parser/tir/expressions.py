@@ -32,6 +32,7 @@ from ....prim import (
     Select,
     StringImm,
     Sub,
+    cells,
     convert,
     instructions,
     intrin,
@@ -194,6 +195,7 @@ def expression_members() -> dict[str, Any]:
     """The members of the namespace that make expressions."""
     members: dict[str, Any] = {name: getattr(intrin, name) for name in intrin.__all__ if name != "is_pure"}
     members.update(instructions.MEMBERS)
+    members.update(cells.MEMBERS)
     for name in ("floor", "ceil", "trunc", "round", "nearbyint", "isnan", "isinf", "isfinite", "abs", "fabs"):
         members[name] = _unfolded("abs" if name == "fabs" else name, getattr(intrin, name))
     members.update({name: _binary_member(name, cls) for name, cls in _BINARY.items()})

@@ -1,0 +1,236 @@
+"""The intrinsics of compiled Relax functions (`relax.prim.cells`), most of which call the support code (`cells`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Final, cast
+
+from ..ir import DataType
+from ..prim import Call, IntImm, PrimExpr, StringImm
+from ..runtime.native import PACKED_PREFIX
+from .builder import Operand, quoted
+from .cells import cell_function
+from .context import Context
+from .formula import Val
+from .support import ANY_TYPE, BOOL, FLOAT, INT, MESSAGES, POINTER
+from .types import dlpack_code
+
+_RAW_STRING: Final = 8
+
+
+def cell(cx: Context, expr: PrimExpr) -> Operand:
+    """The address of a cell; that of nothing for the number 0."""
+    if isinstance(expr, IntImm):
+        return "null"
+    call = cast(Call, expr)
+    if not isinstance(expr, Call) or call.intrinsic != "anylist_getitem":
+        cx.report("E5903", "expected a cell: T.anylist_getitem(list, index)", expr)
+        return "null"
+    return _at(cx, cx.value(call.args[0]).ref, cast(IntImm, call.args[1]).value)
+
+
+def _at(cx: Context, base: Operand, number: int) -> Operand:
+    return base if number == 0 else cx.b.op(f"getelementptr {ANY_TYPE}, ptr {base}, i64 {number}")
+
+
+def _support(cx: Context, name: str, *operands: Operand) -> Operand:
+    """A call of the support code; the operands have their types. Empty for one without a result."""
+    result, symbol = cell_function(cx.b.module, name)
+    text = f"call {result} {symbol}({', '.join(operands)})"
+    if result == "void":
+        cx.b.do(text)
+        return ""
+    return cx.b.op(text)
+
+
+def _dtype_word(name: PrimExpr) -> int:
+    """A dtype as the 32 bits of DLPack; 0 for any."""
+    text = cast(StringImm, name).value
+    if not text:
+        return 0
+    code, bits = dlpack_code(DataType(text))
+    return code | bits << 8 | 1 << 16
+
+
+def _dims(cx: Context, dims: Sequence[PrimExpr]) -> list[Operand]:
+    """Sizes in memory, as their number and address."""
+    at = cx.b.scratch("i64", len(dims))
+    for i, dim in enumerate(dims):
+        place = at if i == 0 else cx.b.op(f"getelementptr i64, ptr {at}, i64 {i}")
+        cx.b.do(f"store i64 {cx.value(dim).to('i64').ref}, ptr {place}")
+    return [f"i32 {len(dims)}", f"ptr {at}"]
+
+
+def _arguments(cx: Context, args: Sequence[PrimExpr]) -> list[Operand]:
+    """The arguments of a packed call in memory, as their address and number."""
+    values = [_argument(cx, arg) for arg in args]
+    at = cx.b.scratch(ANY_TYPE, len(args))
+    for i, (kind, payload) in enumerate(values):
+        place = _at(cx, at, i)
+        if kind is None:
+            cx.b.do(f"store i128 {payload}, ptr {place}, align 8")
+            continue
+        cx.b.do(f"store i64 {kind}, ptr {place}")
+        behind = cx.b.op(f"getelementptr i8, ptr {place}, i64 8")
+        cx.b.do(f"store {payload}, ptr {behind}")
+    return [f"ptr {at}", f"i32 {len(args)}"]
+
+
+def _argument(cx: Context, arg: PrimExpr) -> tuple[int | None, Operand]:
+    """The type index of an argument, and its payload with its type; or None and all of it."""
+    if isinstance(arg, StringImm):
+        return _RAW_STRING, f"ptr {cx.b.module.string(arg.value)}"
+    if isinstance(arg, Call) and arg.intrinsic == "anylist_getitem":
+        return None, cx.b.op(f"load i128, ptr {cell(cx, arg)}, align 8")
+    if isinstance(arg, Call) and arg.intrinsic == "cell_value":
+        return cast(IntImm, arg.args[0]).value, f"i64 {cx.value(arg.args[1]).to('i64').ref}"
+    value = cx.value(arg)
+    if arg.dtype.is_handle:
+        return POINTER, f"ptr {value.ref}"
+    if arg.dtype.is_float:
+        return FLOAT, f"double {value.to('double').ref}"
+    if arg.dtype.is_bool:
+        return BOOL, f"i64 {value.to('i64', signed=False).ref}"
+    return INT, f"i64 {value.to('i64', signed=not arg.dtype.is_uint).ref}"
+
+
+def _result(cx: Context, list_: PrimExpr, index: PrimExpr) -> Operand:
+    number = cast(IntImm, index).value
+    return "null" if number < 0 else _at(cx, cx.value(list_).ref, number)
+
+
+def _call_packed(cx: Context, call: Call) -> Val:
+    list_, index, function, _, *args = call.args
+    operands = _arguments(cx, args)
+    callee, to = cell(cx, function), _result(cx, list_, index)
+    cx.leave_unless_zero(_support(cx, "call", f"ptr {callee}", *operands, f"ptr {to}"))
+    return cx.i64(0)
+
+
+def _call_compiled(cx: Context, call: Call) -> Val:
+    """The callee's own code is called, with the table as its context; see `Entry`."""
+    list_, index, table, name, *args = call.args
+    at, count = _arguments(cx, args)
+    symbol = quoted(f"{PACKED_PREFIX}{cast(StringImm, name).value}")
+    cx.b.module.declare(f"{PACKED_PREFIX}{cast(StringImm, name).value}", "i32", "ptr, ptr, i32, ptr")
+    context = cx.b.op(f"getelementptr i8, ptr {cx.value(table).ref}, i64 -16")
+    result = cx.b.scratch("i128", 1)
+    cx.b.do(f"store i128 0, ptr {result}, align 8")
+    cx.leave_unless_zero(cx.b.op(f"call i32 {symbol}(ptr {context}, {at}, {count}, ptr {result})"))
+    to = _result(cx, list_, index)
+    _support(cx, "reset", f"ptr {result if to == 'null' else to}")
+    if to != "null":
+        all_ = cx.b.op(f"load i128, ptr {result}, align 8")
+        cx.b.do(f"store i128 {all_}, ptr {to}, align 8")
+    return cx.i64(0)
+
+
+def _reset(cx: Context, call: Call) -> Val:
+    _support(cx, "reset", f"ptr {_result(cx, *call.args)}")
+    return cx.i64(0)
+
+
+def _set(cx: Context, call: Call) -> Val:
+    list_, index, value = call.args
+    at, _ = _arguments(cx, [value])
+    _support(cx, "set", f"ptr {_result(cx, list_, index)}", at)
+    return cx.i64(0)
+
+
+def _kind(cx: Context, call: Call) -> Val:
+    return Val(cx.b, "i32", 1, cx.b.op(f"load i32, ptr {cell(cx, call.args[0])}"))
+
+
+def _payload(cx: Context, call: Call) -> Val:
+    at = cx.b.op(f"getelementptr i8, ptr {cell(cx, call.args[0])}, i64 8")
+    return Val(cx.b, "i64", 1, cx.b.op(f"load i64, ptr {at}"))
+
+
+def _fits(cx: Context, call: Call) -> Val:
+    value, ndim, dtype, device = call.args
+    rank = cast(IntImm, ndim).value
+    operands = [
+        f"ptr {cell(cx, value)}",
+        f"i32 {rank}",
+        f"i32 {_dtype_word(dtype)}",
+        f"ptr {cell(cx, device)}",
+    ]
+    return Val(cx.b, "i1", 1, _support(cx, "fits", *operands))
+
+
+def _question(name: str, type_: str) -> Callable[[Context, Call], Val]:
+    """A question about a cell; further arguments are int64 numbers."""
+
+    def write(cx: Context, call: Call) -> Val:
+        numbers = [f"i64 {cx.value(arg).to('i64').ref}" for arg in call.args[1:]]
+        return Val(cx.b, type_, 1, _support(cx, name, f"ptr {cell(cx, call.args[0])}", *numbers))
+
+    return write
+
+
+def _alloc(cx: Context, call: Call) -> Val:
+    to, device, dtype, *dims = call.args
+    operands = [
+        f"ptr {cell(cx, to)}",
+        f"ptr {cell(cx, device)}",
+        f"i32 {_dtype_word(dtype)}",
+        *_dims(cx, dims),
+    ]
+    return Val(cx.b, "i1", 1, _support(cx, "alloc", *operands))
+
+
+def _view(cx: Context, call: Call) -> Val:
+    to, storage, offset, dtype, *dims = call.args
+    start = cx.value(offset).to("i64").ref
+    cells = [f"ptr {cell(cx, to)}", f"ptr {cell(cx, storage)}"]
+    operands = [*cells, f"i64 {start}", f"i32 {_dtype_word(dtype)}", *_dims(cx, dims)]
+    return Val(cx.b, "i1", 1, _support(cx, "view", *operands))
+
+
+def _reshape(cx: Context, call: Call) -> Val:
+    to, source, *dims = call.args
+    cells = [f"ptr {cell(cx, to)}", f"ptr {cell(cx, source)}"]
+    return Val(cx.b, "i1", 1, _support(cx, "reshape", *cells, *_dims(cx, dims)))
+
+
+def _copy(cx: Context, call: Call) -> Val:
+    cells = [f"ptr {cell(cx, arg)}" for arg in call.args]
+    return Val(cx.b, "i1", 1, _support(cx, "copy", *cells))
+
+
+def _shape(cx: Context, call: Call) -> Val:
+    to, *dims = call.args
+    return Val(cx.b, "i1", 1, _support(cx, "shape", f"ptr {cell(cx, to)}", *_dims(cx, dims)))
+
+
+def _field(cx: Context, call: Call) -> Val:
+    to, source, index = call.args
+    operands = [f"ptr {cell(cx, to)}", f"ptr {cell(cx, source)}", f"i64 {cast(IntImm, index).value}"]
+    return Val(cx.b, "i1", 1, _support(cx, "field", *operands))
+
+
+@contextmanager
+def located_at(cx: Context, place: PrimExpr) -> Generator[None]:
+    """Write statements whose errors are noted, before they go on, to have passed a place of the program."""
+    outside, inside = cx.error_label, cx.b.label("at")
+    table = cx.vars[cx.unit.functions[cx.name].params[1]].ref
+    number = cx.b.module.message(cast(StringImm, place).value, "")
+    cx.error_label = inside
+    yield
+    cx.error_label = outside
+    with cx.b.cold(inside):
+        cx.b.module.uses_messages()
+        _support(cx, "locate", f"ptr {table}", f"ptr {MESSAGES}", f"i32 {2 * int(number)}")
+        cx.b.end(f"br label %{outside}")
+
+
+TABLE: Final[dict[str, Callable[[Context, Call], Val]]] = {
+    "anylist_resetitem": _reset, "anylist_setitem": _set, "anylist_setitem_call_packed": _call_packed,
+    "anylist_setitem_call_cpacked": _call_compiled, "cell_kind": _kind, "cell_payload": _payload,
+    "cell_fits": _fits, "cell_plain": _question("plain", "i1"), "cell_rank": _question("rank", "i32"),
+    "cell_dim": _question("dim", "i64"), "cell_count": _question("count", "i64"),
+    "cell_truth": _question("truth", "i32"), "cell_alloc": _alloc, "cell_view": _view, "cell_reshape": _reshape,
+    "cell_copy": _copy, "cell_shape": _shape, "cell_field": _field,
+}  # fmt: skip
+"""The functions that write the code of these intrinsics, by name."""

@@ -1,0 +1,77 @@
+"""Intrinsics of compiled Relax functions: cells, which hold values of Relax, and calls of functions on them.
+
+A cell holds a value of any kind (a TVMFFIAny of tvm-ffi's C ABI), which it owns. A compiled function has its cells in
+lists: `r`, its registers, and `c`, the table of what the program names. A cell is given as
+`anylist_getitem(list, index)`. The names that begin with `anylist` are those of TVM's compiled mode.
+
+    anylist_getitem(list, i)                                  the cell; as an argument, its value
+    anylist_resetitem(list, i)                                let go of the value
+    anylist_setitem(list, i, value)                           hold another value
+    anylist_setitem_call_packed(list, i, f, "name", *args)    call the function in the cell f; i = -1: drop the result
+    anylist_setitem_call_cpacked(list, i, c, "name", *args)   call a function of the compiled program
+    cell_value(kind, payload)                                 a scalar as an argument: type index and bits
+
+    cell_kind(x)   cell_payload(x)                            type index and bits
+    cell_fits(x, ndim, dtype, device)                         a tensor of that rank (-1: any), dtype ("": any) and
+                                                              device (0: any)
+    cell_plain(x)                                             a value that kernels can take as it is
+    cell_rank(x)   cell_dim(x, axis)                          of a tensor or shape; -1 if there is none
+    cell_count(x)                                             fields of a tuple; -1 if it is none
+    cell_truth(x)                                             0 or 1; 2 if it is no condition
+
+Those that make a value into a cell give false, and change nothing, where the builtin of that purpose must decide:
+
+    cell_alloc(to, device, dtype, *dims)                      a fresh tensor
+    cell_view(to, storage, offset, dtype, *dims)              a tensor in a storage, `offset` bytes from its start
+    cell_reshape(to, x, *dims)                                a view under another shape
+    cell_copy(to, x)                                          a fresh tensor with the contents of one
+    cell_shape(to, *dims)                                     a shape value
+    cell_field(to, x, index)                                  a field of a tuple
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ..ir import register_op
+from .expr import Call, PrimExpr, convert
+
+#: names and dtypes of the results
+_RESULTS: Final = {
+    "anylist_getitem": "handle", "anylist_resetitem": "int32", "anylist_setitem": "int32",
+    "anylist_setitem_call_packed": "int32", "anylist_setitem_call_cpacked": "int32", "cell_value": "handle",
+    "cell_kind": "int32", "cell_payload": "int64", "cell_fits": "bool", "cell_plain": "bool", "cell_rank": "int32",
+    "cell_dim": "int64", "cell_count": "int64", "cell_truth": "int32", "cell_alloc": "bool", "cell_view": "bool",
+    "cell_reshape": "bool", "cell_copy": "bool", "cell_shape": "bool", "cell_field": "bool",
+}  # fmt: skip
+
+for _name in _RESULTS:
+    register_op(f"tir.{_name}", effect="opaque", total=False, numpy=None)
+
+
+def cell_call(name: str, *args: Any) -> PrimExpr:
+    """A call of one of these intrinsics."""
+    return Call(_RESULTS[name], f"tir.{name}", tuple(map(convert, args)))
+
+
+def _builder(name: str) -> Callable[..., PrimExpr]:
+    def build(*args: Any) -> PrimExpr:
+        return cell_call(name, *args)
+
+    build.__name__ = build.__qualname__ = name
+    return build
+
+
+MEMBERS: Final = {name: _builder(name) for name in _RESULTS}
+"""The builders by name, for the namespace ``T``."""
+
+REGISTERS: Final = "relax.registers"
+"""Attribute of a PrimFunc that is a compiled Relax function: the number of registers. It takes `r` and `c`."""
+PARAMETERS: Final = "relax.parameters"
+"""Attribute: the names of the Relax function's parameters, which arrive in the first registers. The result leaves in
+the next one."""
+PLACE: Final = "relax.place"
+"""Attribute of statements: the place, for notes in errors, of the calls in them (see `relax.runtime.compiled`)."""
+
+__all__ = ["MEMBERS", "PARAMETERS", "PLACE", "REGISTERS", "cell_call"]

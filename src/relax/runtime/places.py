@@ -1,0 +1,71 @@
+"""Places of a program in errors: which Relax functions were under way, and where in the source.
+
+Messages of the machine and of kernels begin with the name of the function that ran; to those of packed functions, which
+are their own, the place is added as a note. The functions that waited for it follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from .values import RESULT
+
+SHOWN_FRAMES: Final = 8
+_LOCATED: Final = "__relax_located__"
+
+
+class CallSite(NamedTuple):
+    """A call in a Relax function."""
+
+    function: str
+    location: str
+    """The place in the source, empty if it is not known."""
+    callee: str = ""
+    """The function called, if it is worth saying."""
+    foreign: bool = False
+    """True if the callee's messages are its own."""
+
+
+def annotate(error: Exception, places: Sequence[CallSite]) -> None:
+    """Say in an error where it happened; `places` are the calls under way, the innermost first.
+
+    An error that passed another machine, or a function of this one in another mode, knows the inner ones already.
+    """
+    if not places:
+        return
+    inside = places[0]
+    located = getattr(error, _LOCATED, False)
+    message = error.args[0] if len(error.args) == 1 and isinstance(error.args[0], str) else None
+    own = not located and (not inside.foreign or (message is not None and message.startswith(RESULT)))
+    if message is not None and own and not message.startswith(f"{inside.function}: "):
+        message = f"{inside.function}: {message}"
+        error.args = (message,)
+        error.__dict__.pop("__tvm_ffi_error__", None)  # it carries the old message across the C ABI
+    waiting = places if located else places[1:]
+    lines: list[str] = []
+    if not located and (inside.foreign or waiting or inside.location):
+        doing = f", calling {inside.callee}" if inside.callee else ""
+        lines.append(_line(inside, doing))
+    lines += [_line(place, "") for place in waiting[:SHOWN_FRAMES]]
+    if len(waiting) > SHOWN_FRAMES:
+        lines.append(f"… and {len(waiting) - SHOWN_FRAMES} more calls")
+    if lines:
+        _add_note(error, "\n".join(lines), message if inside.foreign else None)
+    setattr(error, _LOCATED, True)
+
+
+def _add_note(error: Exception, note: str, message: str | None) -> None:
+    notes: list[str] = getattr(error, "__notes__", [])
+    add_note = getattr(error, "add_note", None)
+    if getattr(error, _LOCATED, False) and notes:
+        notes[-1] += f"\n{note}"
+    elif add_note is not None:
+        add_note(note)
+    elif message is not None:  # Python 3.10 has no notes
+        error.args = (f"{message}\n{note}",)
+
+
+def _line(place: CallSite, doing: str) -> str:
+    at = f" ({place.location})" if place.location else ""
+    return f"  in Relax function {place.function}{at}{doing}"

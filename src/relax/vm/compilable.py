@@ -1,0 +1,115 @@
+"""The Relax functions that can be compiled: those of first order that do not reach themselves by calls.
+
+    compiled    values are tensors, shapes, scalars and tuples of them, or pass through; calls are of kernels, of other
+                Relax functions, of packed functions and builtins
+    bytecode    functions that make or call closures, that pass functions on, or that lie on a cycle of calls (their
+                depth is bounded by the machine's `max_depth`, and calls at their end take no room); tensors of strings
+                as constants, and scalars of uint64, which tvm-ffi's C ABI cannot hold
+
+Either kind calls the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..expr import Call, Constant, ExternFunc, Function, MatchCast, SeqExpr, Tuple, Var, VarBinding
+from ..ir import GlobalVar, IRModule, Node, RelaxExpr, StructInfo, walk
+from ..runtime.builtin_table import BUILTINS
+from ..struct_info import FuncStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
+
+_HIGHER_ORDER = frozenset({"vm.builtin.make_closure", "vm.builtin.check_func_info"})
+
+
+def compilable_functions(mod: IRModule) -> list[str]:
+    """The names of a lowered module's functions that can be compiled, in their order."""
+    functions = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, Function)}
+    calls = {name: _called(function) & functions.keys() for name, function in functions.items()}
+    return [
+        name
+        for name, function in functions.items()
+        if name not in _reached(name, calls) and _is_first_order(function)
+    ]
+
+
+def _called(function: Function) -> set[str]:
+    """The global functions that a function mentions."""
+    names: set[str] = set()
+
+    def visit(node: Node) -> None:
+        if isinstance(node, GlobalVar):
+            names.add(node.name_hint)
+        elif isinstance(node, ExternFunc):
+            names.add(node.global_symbol)
+
+    walk(function.body, visit)
+    return names
+
+
+def _reached(name: str, calls: Mapping[str, set[str]]) -> set[str]:
+    """The functions that are called when this one is."""
+    reached: set[str] = set()
+    pending = list(calls[name])
+    while pending:
+        callee = pending.pop()
+        if callee not in reached:
+            reached.add(callee)
+            pending += calls[callee]
+    return reached
+
+
+def _is_first_order(function: Function) -> bool:
+    first_order = True
+
+    def visit(node: Node) -> bool:
+        nonlocal first_order
+        passed_on = any(isinstance(operand, GlobalVar | ExternFunc | Function) for operand in _operands(node))
+        odd = isinstance(node, Constant | Var) and _is_odd(node.struct_info_)
+        called = not isinstance(node, Call) or _is_plain_callee(node.op)
+        first_order = first_order and called and not passed_on and not odd
+        return first_order
+
+    walk(function, visit)
+    return first_order
+
+
+def _operands(node: Node) -> tuple[RelaxExpr, ...]:
+    """The expressions whose values a node uses, its callee apart."""
+    match node:
+        case Call(_, args):
+            return args
+        case Tuple(fields):
+            return fields
+        case VarBinding(_, value) | MatchCast(_, value):
+            return (value,)
+        case SeqExpr():
+            return (node.body,)
+        case _:
+            return ()
+
+
+def _is_plain_callee(op: Node) -> bool:
+    if isinstance(op, GlobalVar):
+        return True
+    if not isinstance(op, ExternFunc) or op.global_symbol in _HIGHER_ORDER:
+        return False
+    builtin = BUILTINS.get(op.global_symbol)
+    return builtin is None or not builtin.enters
+
+
+def _is_odd(info: StructInfo | None) -> bool:
+    """True for values that cannot be compiled."""
+    match info:
+        case TensorStructInfo(_, dtype):
+            return dtype == "string"
+        case PrimStructInfo(dtype):
+            return dtype == "uint64"
+        case FuncStructInfo():
+            return True
+        case TupleStructInfo(fields):
+            return any(map(_is_odd, fields))
+        case _:
+            return False
+
+
+__all__ = ["compilable_functions"]

@@ -1,0 +1,525 @@
+"""From a lowered Relax function to one PrimFunc of the host: its compiled form.
+
+Before   def main(x):
+             heap = R.call_packed("vm.builtin.alloc_shape_heap", 1, "n bound by x, dimension 0")
+             _ = R.call_packed("vm.builtin.check_tensor_info", x, 1, R.dtype("float32"), "main: parameter x")
+             _ = R.call_packed("vm.builtin.match_shape", x, heap, 1, 1, 0, "main: parameter x")
+             s = R.call_packed("vm.builtin.make_shape", heap, 1, 1, 0)
+             alloc = R.call_packed("vm.builtin.alloc_tensor", s, R.dtype("float32"))
+             _ = cls.relu(x, alloc)
+             return alloc
+After    def __vmtir__main(r: T.handle, c: T.handle):
+             heap = T.alloc_buffer((1,), "int64")
+             if not T.cell_fits(r[0], 1, "float32", 0):
+                 T.anylist_setitem_call_packed(…, "vm.builtin.check_tensor_info", …)
+             if T.cell_rank(r[0]) == 1 and (T.cell_dim(r[0], 0) >= 0 and T.cell_dim(r[0], 0) < 2**48):
+                 heap[0] = T.cell_dim(r[0], 0)
+             else:
+                 T.anylist_setitem_call_packed(…, "vm.builtin.on_heap", …)
+             if not T.cell_alloc(r[2], c[2], "float32", heap[0]):
+                 T.anylist_setitem_call_packed(r, 2, …, "vm.builtin.alloc_tensor", …)
+             T.anylist_setitem_call_cpacked(r, -1, c, "relu", r[0], r[2])
+             T.anylist_setitem(r, 1, r[2])
+
+(`r[0]` stands for ``T.anylist_getitem(r, 0)``.) The registers `r` hold the parameters, then the result, then what is
+computed on the way; each is emptied once nobody reads it. The table `c` holds what the program names.
+
+The function does what the bytecode does, in its order. A call of a builtin that has a form of its own here
+(`host_builtins`) is a condition under which the builtin would do nothing more, or a cell intrinsic of the same effect;
+where that declines, the builtin itself is called, and decides. So errors are the same, in text and kind. Every other
+function is called in packed form. Calls of kernels and of other compiled functions go straight to their code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, cast
+
+from ..expr import (
+    Call,
+    Constant,
+    DataTypeImm,
+    ExternFunc,
+    Function,
+    If,
+    MatchCast,
+    PrimValue,
+    SeqExpr,
+    ShapeExpr,
+    StringImm,
+    Tuple,
+    TupleGetItem,
+    Var,
+    VarBinding,
+)
+from ..ir import GlobalVar, IRModule, Node, RelaxExpr, walk
+from ..prim import NE, FloatImm, IntImm, Not, PrimExpr
+from ..prim import StringImm as TextImm
+from ..prim import Var as PrimVar
+from ..prim import cast as prim_cast
+from ..prim.cells import PARAMETERS, PLACE, REGISTERS, cell_call
+from ..prim.intrin import address_of
+from ..runtime import ExecBuilder, nd
+from ..runtime.builtin_table import BUILTINS, UNKNOWN
+from ..runtime.bytecode import Imm, Operand
+from ..runtime.compiled import COMPILED_PREFIX, FIRST_CELL, FIRST_DEVICE, IMPORT_RESULT, NOTES_END, place_text
+from ..runtime.dtypes import ffi_dtype
+from ..runtime.rounding import round_number
+from ..tir import (
+    AllocBuffer,
+    AttrStmt,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    IfThenElse,
+    PrimFunc,
+    Stmt,
+    written_params,
+)
+from ..tir.functor import substitute
+from ..tir.statements import seq_of
+from .host_builtins import FORMS
+from .host_values import Dims, Fields, HostValue, Number, Register, Registers, TableCell
+
+_Bound = VarBinding | MatchCast
+HEAP_BUILTIN: Final = "vm.builtin.on_heap"
+_MAKE_ARRAY: Final = "ffi.Array"
+
+
+class ProgramTable:
+    """The table that all compiled functions of a program share: its cells, by operand."""
+
+    def __init__(self, builder: ExecBuilder, constants: dict[int, tuple[Constant, Operand]]) -> None:
+        self.builder = builder
+        self.constants = constants
+        """The tensor constants of the program, by identity."""
+        self._cells: dict[tuple[str, Operand], int] = {}
+
+    @property
+    def cells(self) -> tuple[Operand, ...]:
+        """The operands, in the order of their cells. An integer is the number of a device."""
+        return tuple(operand for _, operand in self._cells)
+
+    def constant(self, value: Any) -> int:
+        """The cell of a constant."""
+        operand = self.builder.convert_constant(value)
+        assert not isinstance(operand, Imm)
+        return self._cell("value", operand)
+
+    def tensor(self, expr: Constant) -> int:
+        """The cell of a tensor constant."""
+        if id(expr) not in self.constants:
+            self.constants[id(expr)] = expr, self.builder.convert_constant(nd.array(expr.data))
+        return self._cell("value", self.constants[id(expr)][1])
+
+    def function(self, name: str) -> int:
+        """The cell of a function."""
+        return self._cell("value", self.builder.f(name))
+
+    def device(self, number: int) -> int:
+        """The cell of a device of the program."""
+        return self._cell("device", Imm(number))
+
+    def _cell(self, kind: str, operand: Operand) -> int:
+        return self._cells.setdefault((kind, operand), FIRST_CELL + len(self._cells))
+
+
+class HostFunction:
+    """Compiles one function. The forms of builtins (`host_builtins`) write by the methods without underscore."""
+
+    def __init__(self, mod: IRModule, table: ProgramTable, compiled: Sequence[str]) -> None:
+        self.mod = mod
+        self.table = table
+        self.compiled = frozenset(compiled)
+        self.name = ""
+        self.r, self.c = PrimVar("r", "handle"), PrimVar("c", "handle")
+        self.heap: Buffer | None = None
+        self.floats: Buffer | None = None
+        self.heap_var: Var | None = None
+        self.notes = -1
+        self.sizes: set[int] = set()
+        """The slots of the heap that hold sizes of arguments."""
+        self.registers = Registers(0)
+        self._values: dict[Var, HostValue] = {}
+        self._out: list[Stmt] = []
+        self._location = ""
+        self._written: dict[str, frozenset[int]] = {}
+
+    def compile(self, name: str, func: Function) -> PrimFunc:
+        """The compiled form of a lowered function."""
+        self.name = name
+        count = len(func.params)
+        self.registers = Registers(count + 1)
+        for index, param in enumerate(func.params):
+            self._values[param] = Register(index)
+            self.registers.hold(Register(index))
+        body = cast(SeqExpr, func.body)
+        self._sequence(body, lambda value: self.set(count, value), True, func.params)
+        stmt = seq_of(self._out)
+        if self.floats is not None:
+            stmt = DeclBuffer(self.floats, stmt)
+        if self.heap is not None:
+            stmt = AllocBuffer(self.heap, stmt)
+        attrs = {
+            "global_symbol": name,
+            "tir.is_host_func": True,
+            REGISTERS: self.registers.count,
+            PARAMETERS: [param.name_hint for param in func.params],
+        }
+        return PrimFunc((self.r, self.c), body=stmt, attrs=attrs, span=func.span)
+
+    # ------------------------------------------------------------------------- sequences, bindings
+
+    def _sequence(
+        self, seq: SeqExpr, finish: Callable[[HostValue], None], tail: bool, params: Sequence[Var] = ()
+    ) -> None:
+        """The bindings, then what `finish` does with the value; variables are let go of after their last use."""
+        bindings = [cast("_Bound", binding) for block in seq.blocks for binding in block.bindings]
+        ends = _ends(bindings, seq.body, params)
+        for i, binding in enumerate(bindings):
+            span = binding.value.span or binding.span
+            self._location = "" if span is None else str(span)
+            fresh = self.registers.begin()
+            if isinstance(binding.value, Call) and _is_heap(binding.value):
+                self.heap_var = binding.var
+            value = self._value(binding.value, tail and i == len(bindings) - 1 and binding.var is seq.body)
+            self._values[binding.var] = value
+            self.registers.hold(value)
+            self._empty(self.registers.settle(fresh))
+            for var in ends[i]:
+                self._empty(self.registers.drop(self._values[var]))
+        self._location = "" if seq.body.span is None else str(seq.body.span)
+        fresh = self.registers.begin()
+        with self.placed(""):
+            finish(self._operand(seq.body))
+        self._empty(self.registers.settle(fresh))
+        for var in ends[-1]:
+            self._empty(self.registers.drop(self._values[var]))
+
+    def _empty(self, registers: Sequence[int]) -> None:
+        for index in registers:
+            self.emit(cell_call("anylist_resetitem", self.r, index))
+
+    def _value(self, value: RelaxExpr, tail: bool) -> HostValue:
+        match value:
+            case If():
+                return self._if(value, tail)
+            case Call():
+                return self._call(value, tail)
+            case TupleGetItem(source, index):
+                with self.placed("vm.builtin.tuple_getitem"):
+                    return self._field(self._operand(source), index)
+            case _:
+                with self.placed(""):
+                    return self._operand(value)
+
+    def _field(self, source: HostValue, index: int) -> HostValue:
+        if isinstance(source, Fields) and index < len(source.fields):
+            return source.fields[index]
+        to = self.registers.take()
+        fetched = cell_call("cell_field", self.at(to), self.cell(source), index)
+        self.otherwise(
+            fetched, lambda: self.packed("vm.builtin.tuple_getitem", [source, self.integer(index)], to)
+        )
+        return Register(to)
+
+    def _if(self, value: If, tail: bool) -> HostValue:
+        to = self.registers.take()
+        with self.placed("vm.builtin.read_if_cond"):
+            test = self._truth(self._operand(value.cond, shared=True))
+        arms: list[Stmt] = []
+        for branch in (value.true_branch, value.false_branch):
+            with self.apart() as out:
+                self._sequence(cast(SeqExpr, branch), lambda branch_value: self.set(to, branch_value), tail)
+            arms.append(seq_of(out))
+        self._out.append(IfThenElse(test, *arms))
+        return Register(to)
+
+    def _truth(self, cond: HostValue) -> PrimExpr:
+        if isinstance(cond, Number) and cond.kind is None and cond.payload.dtype.is_bool:
+            return cond.payload
+        held = self.cell(cond)
+        to = self.registers.take()
+        truth = prim_cast("int64", cell_call("cell_truth", held))
+        self.emit(cell_call("anylist_setitem", self.r, to, cell_call("cell_value", 1, truth)))
+        clear = NE(cell_call("cell_payload", self.at(to)), IntImm("int64", 2))
+        self.otherwise(clear, lambda: self.packed("vm.builtin.read_if_cond", [cond], to))
+        return NE(cell_call("cell_payload", self.at(to)), IntImm("int64", 0))
+
+    # -------------------------------------------------------------------------------------- calls
+
+    def _call(self, call: Call, tail: bool) -> HostValue:
+        name = (
+            call.op.name_hint if isinstance(call.op, GlobalVar) else cast(ExternFunc, call.op).global_symbol
+        )
+        callee = self.mod.get(name)
+        if isinstance(callee, ExternFunc):
+            name, callee = callee.global_symbol, self.mod.get(callee.global_symbol)
+        if isinstance(callee, PrimFunc):
+            return self._kernel(call, name, callee)
+        if isinstance(callee, Function):
+            args = [self._operand(arg) for arg in call.args]
+            with self.placed("", known=not tail):
+                return self._relax(name, args)
+        form = FORMS.get(name)
+        effects = BUILTINS[name].effects if name in BUILTINS else UNKNOWN
+        foreign = BUILTINS[name].program_errors if name in BUILTINS else True
+        with self.placed(name, foreign):
+            if form is not None:
+                return form(self, call)
+            args = [self._operand(arg, effects.only_reads(i)) for i, arg in enumerate(call.args)]
+            return self.call_packed(name, self.with_device(name, call, args), imported=name not in BUILTINS)
+
+    def _kernel(self, call: Call, name: str, kernel: PrimFunc) -> HostValue:
+        if kernel.attrs.get("tir.is_host_func") and call.args and call.args[0] is self.heap_var:
+            buffers = list(kernel.buffer_map.values())
+            own = dict(zip(buffers, (self.heap, self.floats), strict=False))
+            with self.placed(name):
+                self._out.append(cast(Stmt, substitute(kernel.body, own)))
+            return self.null()
+        if name not in self._written:
+            self._written[name] = written_params(kernel)
+        written = self._written[name]
+        with self.placed(name):
+            args = [self._operand(arg, shared=i not in written) for i, arg in enumerate(call.args)]
+            self.straight(name, args, -1)
+        return self.null()
+
+    def _relax(self, name: str, args: Sequence[HostValue]) -> HostValue:
+        to = self.registers.take()
+        if name in self.compiled:
+            self.straight(f"{COMPILED_PREFIX}{name}", args, to)
+        else:
+            self.packed(name, args, to)
+        return Register(to)
+
+    def straight(self, symbol: str, args: Sequence[HostValue], to: int) -> None:
+        """Call code of the program."""
+        passed = [self.argument(arg) for arg in args]
+        self.emit(cell_call("anylist_setitem_call_cpacked", self.r, to, self.c, TextImm(symbol), *passed))
+
+    def packed(self, name: str, args: Sequence[HostValue], to: int) -> None:
+        """Call a function in packed form; its result goes to a register (-1: to nobody)."""
+        passed = [self.argument(arg) for arg in args]
+        function = cell_call("anylist_getitem", self.c, self.table.function(name))
+        self.emit(cell_call("anylist_setitem_call_packed", self.r, to, function, TextImm(name), *passed))
+
+    def call_packed(self, name: str, args: Sequence[HostValue], imported: bool = False) -> HostValue:
+        """Call a function in packed form. What comes from outside of the program is made a value of the machine."""
+        to = self.registers.take()
+        self.packed(name, args, to)
+        if imported:
+            function = cell_call("anylist_getitem", self.c, IMPORT_RESULT)
+            text = TextImm("import_result")
+            call = cell_call("anylist_setitem_call_packed", self.r, to, function, text, self.at(to))
+            self.otherwise(cell_call("cell_plain", self.at(to)), lambda: self.emit(call))
+        return Register(to)
+
+    def on_heap(self, name: str, position: int, args: Sequence[HostValue], to: int = -1) -> None:
+        """Call a builtin of which the argument at `position` is the shape heap."""
+        assert self.heap is not None
+        heap = [
+            self.text(name),
+            self.integer(position),
+            Number(None, address_of(BufferLoad(self.heap, (IntImm("int64", 0),)))),
+            self.integer(cast(IntImm, self.heap.shape[0]).value),
+            TableCell(self.notes),
+        ]
+        self.packed(HEAP_BUILTIN, [*heap, *args], to)
+
+    def with_device(self, name: str, call: Call, args: Sequence[HostValue]) -> list[HostValue]:
+        """The arguments of a builtin, with the device in place of its number."""
+        changed = list(args)
+        at = BUILTINS[name].device if name in BUILTINS else None
+        if at is not None and at < len(call.args):
+            number = call.args[at]
+            if isinstance(number, PrimValue) and isinstance(number.value, IntImm):
+                changed[at] = TableCell(self.table.device(number.value.value))
+        return changed
+
+    def device(self, call: Call, position: int) -> PrimExpr:
+        """The cell of the device that an allocation is given, or of the machine's first one."""
+        if position >= len(call.args):
+            return cell_call("anylist_getitem", self.c, FIRST_DEVICE)
+        number = cast(IntImm, cast(PrimValue, call.args[position]).value).value
+        return cell_call("anylist_getitem", self.c, self.table.device(number))
+
+    # ---------------------------------------------------------------------------------- statements
+
+    def emit(self, call: PrimExpr) -> None:
+        """Add a call as a statement."""
+        self._out.append(Evaluate(call))
+
+    def make_heap(self, size: int, notes: Sequence[str]) -> None:
+        """Give the function a shape heap, with a note on each slot."""
+        self.heap = Buffer(PrimVar("heap", "handle"), "int64", (size,), name="heap")
+        self.notes = self.table.constant(NOTES_END.join(notes))
+
+    def make_floats(self) -> None:
+        """Give the function a view of its shape heap as float64."""
+        assert self.heap is not None
+        self.floats = Buffer(self.heap.data, "float64", self.heap.shape, name="floats")
+
+    def store(self, slot: int, value: PrimExpr) -> None:
+        """Store a number into a slot of the shape heap."""
+        assert self.heap is not None
+        self._out.append(BufferStore(self.heap, value, (IntImm("int64", slot),)))
+
+    def slot(self, slot: int) -> PrimExpr:
+        """The number in a slot of the shape heap."""
+        assert self.heap is not None
+        return BufferLoad(self.heap, (IntImm("int64", slot),))
+
+    def otherwise(self, condition: PrimExpr, write: Callable[[], None]) -> None:
+        """Run what `write` writes unless the condition holds."""
+        with self.apart() as out:
+            write()
+        self._out.append(IfThenElse(Not(condition), seq_of(out)))
+
+    def choose(self, condition: PrimExpr, yes: Callable[[], None], no: Callable[[], None]) -> None:
+        """Run what one of two functions writes."""
+        arms: list[Stmt] = []
+        for write in (yes, no):
+            with self.apart() as out:
+                write()
+            arms.append(seq_of(out))
+        self._out.append(IfThenElse(condition, *arms))
+
+    @contextmanager
+    def apart(self) -> Generator[list[Stmt]]:
+        """Collect the statements written inside of the ``with``."""
+        outside, self._out = self._out, []
+        yield self._out
+        self._out = outside
+
+    @contextmanager
+    def placed(self, callee: str, foreign: bool = False, known: bool = True) -> Generator[None]:
+        """Note the present place in errors of the statements written inside; not if it is not `known`: of a call at a
+        function's end, in whose place the callee's are.
+        """
+        with self.apart() as out:
+            yield
+        if not out:
+            return
+        if not known:
+            self._out += out
+            return
+        text = place_text(self.name, self._location, callee, foreign)
+        self._out.append(AttrStmt(0, PLACE, TextImm(text), seq_of(out)))
+
+    # ------------------------------------------------------------------------------------ operands
+
+    def at(self, register: int) -> PrimExpr:
+        """A register as a cell."""
+        return cell_call("anylist_getitem", self.r, register)
+
+    def set(self, register: int, value: HostValue) -> None:
+        """Have a register hold a value."""
+        self.emit(cell_call("anylist_setitem", self.r, register, self.argument(value)))
+
+    def cell(self, value: HostValue) -> PrimExpr:
+        """The cell that holds a value; one is made for a value that is in none."""
+        if isinstance(value, Register):
+            return self.at(value.index)
+        if isinstance(value, TableCell):
+            return cell_call("anylist_getitem", self.c, value.index)
+        to = self.registers.take()
+        if isinstance(value, Number):
+            self.set(to, value)
+        elif isinstance(value, Dims):
+            self._make_shape(value, to)
+        else:
+            self.packed(_MAKE_ARRAY, value.fields, to)
+        return self.at(to)
+
+    def _make_shape(self, value: Dims, to: int) -> None:
+        codes = [self.integer(len(value.dims))]
+        for dim in value.dims:
+            codes += [self.integer(0), Number(None, dim)]
+        made = cell_call("cell_shape", self.at(to), *value.dims)
+        self.otherwise(made, lambda: self.packed("vm.builtin.make_shape", [self.integer(0), *codes], to))
+
+    def argument(self, value: HostValue) -> PrimExpr:
+        """A value as an argument of a call."""
+        if not isinstance(value, Number):
+            return self.cell(value)
+        return value.payload if value.kind is None else cell_call("cell_value", value.kind, value.payload)
+
+    def held(self, value: HostValue) -> HostValue:
+        """The value in a cell, to be looked at several times."""
+        if isinstance(value, Register | TableCell):
+            return value
+        index = cast(Call, self.cell(value)).args[1]
+        return Register(cast(IntImm, cast(Any, index)).value)
+
+    def integer(self, value: int) -> HostValue:
+        """An integer."""
+        return Number(None, IntImm("int64", value))
+
+    def text(self, value: str) -> HostValue:
+        """A string."""
+        return TableCell(self.table.constant(value))
+
+    def null(self) -> HostValue:
+        """The null object."""
+        return TableCell(self.table.constant(None))
+
+    def operand(self, expr: RelaxExpr, shared: bool = True) -> HostValue:
+        """The value of an argument of a builtin, which only reads it unless `shared` is False."""
+        return self._operand(expr, shared)
+
+    def _operand(self, expr: RelaxExpr, shared: bool = False) -> HostValue:
+        """The value of a leaf; constants are copied unless `shared`."""
+        match expr:
+            case Var():
+                return self._values[expr]
+            case Constant():
+                return self._constant(expr, shared)
+            case Tuple(fields):
+                return Fields(tuple(self._operand(field) for field in fields))
+            case ShapeExpr(values):
+                return Dims(tuple(IntImm("int64", cast(IntImm, value).value) for value in values))
+            case PrimValue(IntImm(dtype, number)):
+                return Number(None, IntImm("bool" if dtype.is_bool else "int64", number))
+            case PrimValue(FloatImm(dtype, number)):
+                return Number(None, FloatImm("float64", round_number(number, dtype)))
+            case StringImm(value):
+                return self.text(str(value))
+            case DataTypeImm(value):
+                return TableCell(self.table.constant(ffi_dtype(str(value))))
+            case _:
+                raise AssertionError(f"{self.name}: {type(expr).__name__} is no value of a lowered function")
+
+    def _constant(self, expr: Constant, shared: bool) -> HostValue:
+        held = TableCell(self.table.tensor(expr))
+        if shared:
+            return held
+        to = self.registers.take()
+        copied = cell_call("cell_copy", self.at(to), self.cell(held))
+        self.otherwise(copied, lambda: self.packed("vm.builtin.copy_tensor", [held], to))
+        return Register(to)
+
+
+def _is_heap(call: Call) -> bool:
+    return isinstance(call.op, ExternFunc) and call.op.global_symbol == "vm.builtin.alloc_shape_heap"
+
+
+def _ends(bindings: Sequence[_Bound], result: RelaxExpr, params: Sequence[Var]) -> list[list[Var]]:
+    """The variables of a sequence that nobody reads any more: after each binding, and after the result."""
+    last = dict.fromkeys(params, 0)
+    last |= {binding.var: i for i, binding in enumerate(bindings)}
+
+    def visit(index: int, node: Node) -> None:
+        if isinstance(node, Var) and node in last:
+            last[node] = index
+
+    for i, part in enumerate((*(binding.value for binding in bindings), result)):
+        walk(part, partial(visit, i))
+    ends: list[list[Var]] = [[] for _ in range(len(bindings) + 1)]
+    for var, index in last.items():
+        ends[index].append(var)
+    return ends

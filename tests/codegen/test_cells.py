@@ -1,0 +1,52 @@
+"""Cells of compiled Relax functions: the intrinsics in TVMScript, and what code generation refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from relax.codegen import resolve
+from relax.codegen.cells import FUNCTIONS, cells_text
+from relax.codegen.module import module_text
+from relax.ir import DiagnosticError
+from relax.script import tir as T
+
+
+@T.prim_func
+def first(r: T.handle, c: T.handle):
+    T.func_attr({"relax.registers": 2, "relax.parameters": ["x"], "tir.is_host_func": True})
+    with T.attr(0, "relax.place", "first\tmodel.py:1:2\t\t"):
+        if not T.cell_fits(T.anylist_getitem(r, 0), 1, "float32", 0):
+            T.anylist_setitem_call_packed(
+                r, -1, T.anylist_getitem(c, 4), "test.refuse", T.anylist_getitem(r, 0)
+            )
+    T.anylist_setitem(r, 1, T.anylist_getitem(r, 0))
+
+
+def test_a_check_is_a_branch_to_the_call_that_refuses():
+    text = module_text({"first": first}, resolve("llvm")).split("define i32 @__tvm_ffi_first")[0]
+    assert text.count("@relax.cells.v1.fits(ptr %p0, i32 1, i32 73730, ptr null)") == 1
+    assert text.index("@relax.cells.v1.fits(ptr %p0") < text.index("call i32 @relax.cells.v1.call(")
+    assert "call void @relax.cells.v1.locate(ptr %p1, ptr @relax.messages, i32 0)" in text
+
+
+def test_the_entry_releases_registers_on_every_way_out():
+    text = module_text({"first": first}, resolve("llvm")).split("define i32 @__tvm_ffi_first")[1]
+    leave = text.index("call void @relax.cells.v1.leave(")
+    assert text.index("call i32 @relax.body.first(") < leave
+    assert text.count("ret i32") == 2  # after that, and before anything is held
+
+
+def test_an_operand_must_be_a_cell():
+    @T.prim_func
+    def wrong(r: T.handle, c: T.handle):
+        T.func_attr({"relax.registers": 1, "relax.parameters": [], "tir.is_host_func": True})
+        T.cell_reshape(r, T.anylist_getitem(r, 0))
+
+    with pytest.raises(DiagnosticError, match=r"E5903.*expected a cell: T.anylist_getitem\(list, index\)"):
+        module_text({"wrong": wrong}, resolve("llvm"))
+
+
+def test_the_support_code_defines_what_is_called():
+    text = cells_text()
+    missing = [name for name in FUNCTIONS if f"@relax.cells.v1.{name}(" not in text]
+    assert missing == []
