@@ -10,21 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ..prim import Add, IntImm, Mul, PrimExpr, Var, const, is_const, mark_nonnegative, simplify
-from ..tir import (
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    For,
-    ForKind,
-    IterVar,
-    PrimFunc,
-    Range,
-    SeqStmt,
-    Stmt,
-)
+from ..tir import Block, BlockRealize, Buffer, BufferLoad, BufferStore, IterVar, PrimFunc, Range, Stmt
 from ..tir.buffer import decl_buffer
+from ..tir.nests import Nest, nest_of, root_of
 from ..tir.statements import seq_of
 
 
@@ -43,64 +31,27 @@ class Contraction:
     depth: IterVar
 
 
-@dataclass(frozen=True)
-class Nest:
-    """Loops directly inside each other around one block, of which each variable is a loop over its whole domain."""
-
-    loops: tuple[For, ...]
-    realize: BlockRealize
-
-    @property
-    def block(self) -> Block:
-        return self.realize.block
-
-
 def rewritten_nests(func: PrimFunc, rewrite: Callable[[Nest], Stmt | None]) -> PrimFunc | None:
     """The function with other statements for those of its nests that `rewrite` has one for; None if it has none."""
-    root = func.body
-    around = root if isinstance(root, BlockRealize) and not root.block.iter_vars else None
-    body = root if around is None else around.block.body
-    stmts = body.seq if isinstance(body, SeqStmt) else (body,)
+    _, stmts = root_of(func)
     results: list[Stmt] = []
     for stmt in stmts:
-        nest = perfect_nest(stmt)
+        nest = nest_of(stmt)
         changed = None if nest is None else rewrite(nest)
         results.append(stmt if changed is None else changed)
     if all(a is b for a, b in zip(results, stmts, strict=True)):
         return None
-    arranged = seq_of(results)
-    if around is not None:
-        arranged = around.replace(block=around.block.replace(body=arranged))
+    return with_root(func, results)
+
+
+def with_root(func: PrimFunc, stmts: Sequence[Stmt], unused: Sequence[Buffer] = ()) -> PrimFunc:
+    """The function with other statements in its root (see `root_of`), which no longer allocates the unused buffers."""
+    body, arranged = func.body, seq_of(stmts)
+    if isinstance(body, BlockRealize) and not body.block.iter_vars:
+        kept = tuple(buffer for buffer in body.block.alloc_buffers if buffer not in unused)
+        root = body.block.replace(body=arranged, alloc_buffers=kept)
+        return func.replace(body=body.replace(block=root))
     return func.replace(body=arranged)
-
-
-def perfect_nest(stmt: Stmt) -> Nest | None:
-    """The loops and the block of a statement that consists of nothing else; None for another one."""
-    loops: list[For] = []
-    while isinstance(stmt, For):
-        if stmt.kind is not ForKind.SERIAL or stmt.annotations or not is_const(stmt.min, 0):
-            return None
-        loops.append(stmt)
-        stmt = stmt.body
-    if not isinstance(stmt, BlockRealize) or not is_const(stmt.predicate, 1):
-        return None
-    block = stmt.block
-    own = block.alloc_buffers or block.match_buffers or block.annotations
-    return None if own or not _walks_domain(stmt, loops) else Nest(tuple(loops), stmt)
-
-
-def _walks_domain(realize: BlockRealize, loops: Sequence[For]) -> bool:
-    """True if each variable of the block is one loop, and runs over its whole domain."""
-    loop_vars = {loop.loop_var: loop for loop in loops}
-    for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        if iter_var.dom is None or not is_const(iter_var.dom.min, 0):
-            return False
-        if isinstance(value, Var) and value in loop_vars:
-            if not _same(loop_vars.pop(value).extent, iter_var.dom.extent):
-                return False
-        elif not (is_const(value, 0) and is_const(iter_var.dom.extent, 1)):
-            return False
-    return all(is_const(loop.extent, 1) for loop in loop_vars.values())
 
 
 def _same(a: PrimExpr, b: PrimExpr) -> bool:
@@ -265,6 +216,6 @@ def _merged(
 
 
 __all__ = [
-    "Contraction", "Nest", "contraction_of", "perfect_nest", "plain", "rewritten_nests", "sum_of_products",
-    "with_merged_rows",
+    "Contraction", "Nest", "contraction_of", "plain", "rewritten_nests", "sum_of_products", "with_merged_rows",
+    "with_root",
 ]  # fmt: skip
