@@ -1,19 +1,23 @@
 """Products of matrices, of float32 or float64: register tiles over packed panels.
 
-    for i, j, k in T.grid(M, N, K):          for jo in T.parallel(ceildiv(N, 64)):        panels of 64 columns
+    for i, j, k in T.grid(M, N, K):          for task in T.parallel(groups * panels):     a panel of 64 columns and rows
         with T.block("C"):                       P = T.alloc_buffer((K, 64))              copied
             with T.init():                       for io in range(blocks):                 rows, six at a time
                 C[i, j] = 0                          acc = T.alloc_buffer((6, 64), scope="local")      in registers
             C[i, j] += A[i, k] * B[k, j]             for k in range(K):
                                                          acc[p, :] += A[row + p, k] * P[k, :]   for p in 0 .. 5
-                                                     C[row + p, jo * 64 + :] = acc[p, :]
+    for i, j in T.grid(M, N):                        D[row + p, jo * 64 + :] = f(acc[p, :])
+        with T.block("D"):
+            D[i, j] = f(C[i, j])             C is no longer in memory
 
-The tile has as many rows and columns as there are registers for (6 × 4 vectors with 32 of them). Rows are dealt out
-evenly where their number is known, 13 as 5 + 4 + 4; else the last row stands for those that the last tile lacks. The
-last panel is padded with zeros, and its results go through memory. With few rows, copying costs more than it brings:
-the panels are read where they are. Register-blocked outer products over packed panels are those of K. Goto and
-R. van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, 2008, without cache blocking of k: a panel of 64
-columns stays in the second-level cache for the depths that occur.
+The tile has as many rows and columns as there are registers for (6 × 4 vectors with 32 of them); `tiling` deals rows
+and columns out among tiles and threads. The last panel is filled up with zeros, and only its columns in the matrix are
+stored. With few rows, copying costs more than it brings: the panels are read where they are. What a tile reads and
+writes are views (`tile_view`), so that only their places depend on sizes, and not each index.
+
+Register-blocked outer products over packed panels are those of K. Goto and R. van de Geijn, *Anatomy of
+High-Performance Matrix Multiplication*, 2008, without cache blocking of k: a panel of 64 columns stays in the
+second-level cache for the depths that occur.
 
 Refused: other dtypes, a function that does not promise that its arguments are apart (tir.noalias), several variables
 for the columns, and products that are small.
@@ -21,50 +25,26 @@ for the columns, and products that are small.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from ...prim import Add, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
-from ...prim.intrin import ceildiv, floormod
+from ...prim import LT, Add, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
+from ...prim.intrin import floordiv, floormod
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import (
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    ForKind,
-    IfThenElse,
-    PrimFunc,
-    Stmt,
-)
-from ..build import alloc, block, let, loop, spread, vector_load, vector_store
-from ..contraction import Nest, rewritten_nests
+from ...tir import Buffer, BufferLoad, DeclBuffer, ForKind, IfThenElse, LetStmt, PrimFunc, Stmt
+from ..build import alloc, block, digits, int64, let, loop, named, ramp, spread, vector_load, vector_store
+from ..contraction import size_of
 from ..rule import ScheduleRule
-from .operands import Matrices, Operands, float_product_of
+from .operands import Matrices, Results, Values, rewritten_products, tile_view
+from .tiling import FEW_ROWS, Segment, Tile, blocks, groups, tile_for, with_panels
 
 UNPACKED_ROWS: Final = 24
 """With fewer rows than this, copying a panel takes longer than it saves."""
-
-
-@dataclass(frozen=True)
-class Tile:
-    """The shape of a register tile: rows, vectors to a row, and elements to a vector."""
-
-    rows: int
-    vectors: int
-    lanes: int
-
-    @property
-    def columns(self) -> int:
-        return self.vectors * self.lanes
-
-
-def tile_for(target: Target, bits: int) -> Tile:
-    """The tile for which a machine has registers: rows × vectors accumulators, a row of vectors, one broadcast."""
-    machine = target.machine
-    lanes = max(machine.vector_bits // bits, 1)
-    return Tile(6, 4, lanes) if machine.vector_registers >= 32 else Tile(6, 2, lanes)
+ROWS_OF_A_GROUP: Final = 96
+"""The rows that share a copy of a panel: copying it takes a few hundredths of the time of their tiles."""
 
 
 class Product(ScheduleRule):
@@ -72,208 +52,277 @@ class Product(ScheduleRule):
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
-        if not func.attrs.get("tir.noalias"):
-            return None
-
-        def rewrite(nest: Nest) -> Stmt | None:
-            product = float_product_of(nest)
-            return None if product is None else tiled(Operands(product), target)
-
-        return rewritten_nests(func, rewrite)
+        return rewritten_products(func, lambda operands: tiled(operands, target))
 
 
 def tiled(operands: Matrices, target: Target) -> Stmt:
     """A product in register tiles."""
-    writer = _Writer(operands, tile_for(target, operands.out.dtype.bits))
-    return operands.batches(writer.panels)
+    return _Writer(operands, tile_for(target, operands.total.dtype.bits), target.num_cores).tasks()
 
 
 @dataclass(frozen=True)
 class _Panel:
-    """A panel of columns: for which values of the batch, from which column on, how many are in the matrix, its copy."""
+    """Columns, for values of the batch: the first one, how many are in the matrix, their vectors, and what is read."""
 
-    values: dict[Var, PrimExpr]
+    values: Values
     start: PrimExpr
-    left: Var | None
-    """The columns that are in the matrix; None: all."""
-    copy: Buffer | None
-    """The packed columns; None: the matrix itself is read."""
+    inside: PrimExpr | None
+    """None: all."""
+    vectors: int
+    source: Buffer
+    """The columns, (depth, width): a copy, or a view of the matrix."""
+    is_copy: bool
 
 
-Row = Callable[[PrimExpr], PrimExpr]
-"""The row of the matrix that is a given row of a tile."""
+@dataclass(frozen=True)
+class _Group:
+    """Blocks of rows: from which of the whole ones on, up to which; and a condition for those behind the whole ones."""
+
+    begin: PrimExpr
+    end: PrimExpr
+    is_last: PrimExpr | None
+    """None: always."""
 
 
 class _Writer:
     """Writes the loops of one product."""
 
-    def __init__(self, operands: Matrices, tile: Tile) -> None:
-        self.operands, self.tile = operands, tile
-        self.out = operands.out
-        self.dtype = str(self.out.dtype)
+    def __init__(self, operands: Matrices, tile: Tile, cores: int) -> None:
+        self.operands, self.tile, self.cores = operands, tile, cores
+        self.dtype = str(operands.total.dtype)
+        self.vector = str(operands.total.dtype.with_lanes(tile.lanes))
         self.rows, self.columns, self.depth = operands.rows, operands.columns, operands.depth
-        self.vectors = _vectors_of_a_panel(self.columns, tile)
-        self.width = self.vectors * tile.lanes
+        few = isinstance(self.rows, IntImm) and self.rows.value < FEW_ROWS
+        self.whole = int64(0) if few else simplify(floordiv(self.rows, tile.rows))
+        """The number of blocks of the tile's full height, which groups share."""
+        self.is_exact = is_const(simplify(floormod(self.columns, tile.lanes)), 0)
+        """True if no vector reaches beyond the last column."""
+
+    # ------------------------------------------------------------------ tasks
+
+    def tasks(self) -> Stmt:
+        """The parallel loop over the batch, groups of rows, and panels of columns."""
+        batch = [size_of(v) for v in self.operands.batch]
+        names = [*(v.var.name for v in self.operands.batch), "go", "jo"]
+
+        def counted(segments: list[Segment], count: PrimExpr) -> Stmt:
+            others = _product([*batch, count])
+            number = groups(self.whole, others, ROWS_OF_A_GROUP // self.tile.rows, self.cores)
+            return named("groups", number, lambda number: parallel(segments, [*batch, number, count]))
+
+        def parallel(segments: list[Segment], sizes: list[PrimExpr]) -> Stmt:
+            def task(var: Var) -> Stmt:
+                return digits(var, names, sizes, lambda parts: self._task(segments, parts, sizes[-2]))
+
+            return loop("task", _product(sizes), task, ForKind.PARALLEL)
+
+        return self.operands.declared(with_panels(self.columns, self.tile, counted))
+
+    def _task(self, segments: list[Segment], parts: list[PrimExpr], number: PrimExpr) -> Stmt:
+        """A group of rows of one panel."""
+        *outer, go, jo = parts
+        values = dict(zip((v.var for v in self.operands.batch), outer, strict=True))
+
+        def panel(group: _Group) -> Stmt:
+            first, *rest = segments
+            result = self._panel(values, first, jo, group)
+            for segment in rest:
+                other = self._panel(values, segment, jo - first.count, group)
+                result = IfThenElse(LT(jo, first.count), result, other)
+            return result
+
+        if not segments:
+            return block([])
+        if is_const(number, 1):
+            return panel(_Group(int64(0), self.whole, None))
+        share = floordiv(self.whole + (number - 1), number)
+        return let("share", share, lambda share: let(
+            "begin", minimum(go * share, self.whole), lambda begin: let(
+                "end", minimum(begin + share, self.whole), lambda end: panel(
+                    _Group(begin, end, go.equal(number - 1))))))  # fmt: skip
 
     # ------------------------------------------------------------------ panels
 
-    def panels(self, values: dict[Var, PrimExpr]) -> Stmt:
-        """The loop over panels of columns."""
-        width = self.width
-        exact = is_const(simplify(floormod(self.columns, width)), 0)
+    def _panel(self, values: Values, segment: Segment, jo: PrimExpr, group: _Group) -> Stmt:
+        """All rows of a group, after the panel is copied unless they are few."""
+        lanes, vectors = self.tile.lanes, segment.size
+        width = int64(vectors * lanes)
+        start = simplify((segment.start + jo * vectors) * lanes)
 
-        def panel(jo: Var) -> Stmt:
-            start = simplify(jo * width)
-            if exact:
-                return self.panel(values, start, None)
-            columns = minimum(const(width, "int64"), self.columns - start)
-            return let("columns", columns, lambda left: self.panel(values, start, left))
+        def inside(number: PrimExpr | None) -> Stmt:
+            if self._reads_in_place():
+                return self._in_place(
+                    values, start, vectors, width if number is None else number, number, group
+                )
 
-        kind = ForKind.SERIAL if values else ForKind.PARALLEL
-        return loop("jo", simplify(ceildiv(self.columns, width)), panel, kind)
+            def copied(buffer: Buffer) -> Stmt:
+                panel = _Panel(values, start, number, vectors, buffer, True)
+                return block([self._pack(panel), self._rows(panel, group)])
 
-    def panel(self, values: dict[Var, PrimExpr], start: PrimExpr, left: Var | None) -> Stmt:
-        """All rows of a panel, copied first unless the rows are few."""
+            return alloc("panel", (self.depth, width), self.dtype, "global", copied)
 
-        def copied(buffer: Buffer) -> Stmt:
-            panel = _Panel(values, start, left, buffer)
-            return block([self.pack(panel, buffer), self.row_blocks(panel)])
+        if self.is_exact:
+            return inside(None)
+        return named("inside", simplify(minimum(width, self.columns - start)), inside)
 
-        packed = alloc("panel", (self.depth, self.width), self.dtype, "global", copied)
-        low = isinstance(self.rows, IntImm) and self.rows.value < UNPACKED_ROWS
-        if not low or not self.operands.b_is_contiguous():
-            return packed
-        direct = self.row_blocks(_Panel(values, start, None, None))
-        return direct if left is None else IfThenElse(left.equal(self.width), direct, packed)
+    def _reads_in_place(self) -> bool:
+        """True if the rows are too few for copies, and vectors of columns can be read where they are."""
+        right = self.operands.right
+        contiguous = right is not None and right.indices[-1] is self.operands.column
+        return contiguous and isinstance(self.rows, IntImm) and self.rows.value < UNPACKED_ROWS
 
-    def pack(self, panel: _Panel, buffer: Buffer) -> Stmt:
+    def _in_place(
+        self, values: Values, start: PrimExpr, vectors: int, width: PrimExpr, inside: PrimExpr | None, group: _Group
+    ) -> Stmt:  # fmt: skip
+        view = self._columns_of_right(values, start, width)
+        panel = _Panel(values, start, inside, vectors, view, False)
+        return DeclBuffer(view, self._rows(panel, group))
+
+    def _columns_of_right(self, values: Values, start: PrimExpr, width: PrimExpr) -> Buffer:
+        operands = self.operands
+        assert operands.right is not None
+        return tile_view(
+            operands.right,
+            {**values, operands.column: start},
+            ((operands.k, self.depth), (operands.column, width)),
+        )
+
+    def _pack(self, panel: _Panel) -> Stmt:
         """Copy the columns of a panel; those beyond the matrix become 0."""
-        if not self.operands.b_is_contiguous():
-            return self.operands.pack(panel.values, buffer, panel.start, panel.left)
-        whole = loop("k", self.depth, lambda k: self._pack_row(panel, buffer, k))
-        if panel.left is None:
-            return whole
-        part = self.operands.pack(panel.values, buffer, panel.start, panel.left)
-        return IfThenElse(panel.left.equal(self.width), whole, part)
+        right = self.operands.right
+        if right is None or right.indices[-1] is not self.operands.column:
+            return self.operands.pack(panel.values, panel.source, panel.start, panel.inside)
+        width = panel.source.shape[1] if panel.inside is None else panel.inside
+        view = self._columns_of_right(panel.values, panel.start, width)
 
-    def _pack_row(self, panel: _Panel, buffer: Buffer, k: Var) -> Stmt:
-        lanes = self.tile.lanes
+        def copied(k: Var) -> Stmt:
+            return self._each_vector(panel, lambda c: vector_store(
+                panel.source, (k, c), self._loaded(view, (k, c), panel.inside)))  # fmt: skip
 
-        def copy(v: Var) -> Stmt:
-            source = self.operands.b(panel.values, k, panel.start + v * lanes)
-            return vector_store(buffer, (k, v * lanes), vector_load(source.buffer, source.indices, lanes))
+        return DeclBuffer(view, loop("k", self.depth, copied))
 
-        return loop("v", self.vectors, copy, ForKind.UNROLLED)
+    def _each_vector(self, panel: _Panel, body: Callable[[PrimExpr], Stmt]) -> Stmt:
+        """A statement for each vector of a panel, told its first column."""
+        return loop("v", panel.vectors, lambda v: body(v * self.tile.lanes), ForKind.UNROLLED)
+
+    def _loaded(self, buffer: Buffer, place: tuple[PrimExpr, PrimExpr], inside: PrimExpr | None) -> PrimExpr:
+        """A vector of sums' dtype, 0 in the columns that are not in the matrix."""
+        loaded = vector_load(buffer, place, self.tile.lanes, self._mask(place[1], inside))
+        return loaded.astype(self.vector)
+
+    def _mask(self, column: PrimExpr, inside: PrimExpr | None) -> PrimExpr | None:
+        """The lanes of a vector that are in the matrix."""
+        return None if inside is None else LT(ramp(column, self.tile.lanes), spread(inside, self.tile.lanes))
 
     # ------------------------------------------------------------------ rows
 
-    def row_blocks(self, panel: _Panel) -> Stmt:
-        """The loop over blocks of rows, the last row standing for those that the last block lacks."""
-        most = self.tile.rows
-        blocks = simplify(ceildiv(self.rows, most))
+    def _rows(self, panel: _Panel, group: _Group) -> Stmt:
+        """The tiles of a group of rows."""
         if isinstance(self.rows, IntImm):
-            return self._equal_blocks(panel, self.rows.value)
-
-        last = self.rows - 1
-        return loop(
-            "io", blocks, lambda io: self.tile_of(panel, lambda p: minimum(io * most + p, last), most)
-        )
-
-    def _equal_blocks(self, panel: _Panel, rows: int) -> Stmt:
-        """Blocks of one height if there is one that divides the rows; else the first ones are one row higher."""
+            segments = blocks(self.rows.value, self.tile)
+            if group.is_last is None:
+                return block(self._blocks(panel, s.start, s.count, s.size) for s in segments)
+            tail = [self._blocks(panel, s.start, s.count, s.size) for s in segments[1:]]
+        else:
+            tail = [self._tail(panel)]
         most = self.tile.rows
-        exact = next((h for h in range(most, most // 2, -1) if rows % h == 0), 0)
-        blocks = rows // exact if exact else -(-rows // most)
-        if not blocks:
-            return block([])
-        height, higher = divmod(rows, blocks)
-        split = higher * (height + 1)
-        parts = [
-            loop("io", higher, lambda io: self.tile_of(panel, lambda p: io * (height + 1) + p, height + 1)),
-            loop(
-                "io",
-                blocks - higher,
-                lambda io: self.tile_of(panel, lambda p: simplify(io * height + split) + p, height),
-            ),
-        ]
-        return block(parts if higher else parts[1:])
+        whole = self._blocks(panel, group.begin * most, group.end - group.begin, most)
+        if tail and group.is_last is not None:
+            tail = [IfThenElse(group.is_last, block(tail))]
+        return block([whole, *tail])
+
+    def _blocks(self, panel: _Panel, start: PrimExpr, count: PrimExpr, height: int) -> Stmt:
+        """Blocks of one height that follow each other."""
+        return loop("io", simplify(count), lambda io: let(
+            "first", simplify(start + io * height), lambda first: self._tile(panel, first, height)))  # fmt: skip
+
+    def _tail(self, panel: _Panel) -> Stmt:
+        """The rows behind the last whole block, of an unknown number: for each bit of it a tile.
+
+        A narrow panel, of which there are few, takes them one by one: less to compile.
+        """
+        first, stmts = simplify(self.whole * self.tile.rows), list[Stmt]()
+        left = floormod(self.rows, self.tile.rows)
+        if panel.vectors < self.tile.vectors:
+            return self._blocks(panel, first, left, 1)
+        for height in (4, 2, 1):
+            rest = left if height == 4 else floormod(left, 2 * height)
+            tile = let("first", first, partial(self._tile, panel, height=height))
+            stmts.append(IfThenElse(rest >= height, tile))
+            first = first + floordiv(rest, height) * height
+        return block(stmts)
 
     # ------------------------------------------------------------------ the register tile
 
-    def tile_of(self, panel: _Panel, row: Row, height: int) -> Stmt:
-        """The sums of some rows and a panel's columns, kept in registers over the whole depth."""
+    def _tile(self, panel: _Panel, first: PrimExpr, height: int) -> Stmt:
+        """The results of some rows and a panel's columns; the sums are kept in registers over the whole depth."""
+        operands, lanes = self.operands, self.tile.lanes
+        width = panel.vectors * lanes
+        at = {**panel.values, operands.row: first, operands.column: panel.start}
+        left = tile_view(operands.left, at, ((operands.row, int64(height)), (operands.k, self.depth)))
 
         def body(acc: Buffer) -> Stmt:
-            zero = spread(const(0, self.dtype), self.tile.lanes)
-            init = self._each(height, lambda p, c: vector_store(acc, (p, c), zero))
-            sums = loop("k", self.depth, lambda k: self._step(panel, acc, row, height, k))
-            return block([init, sums, self._results(panel, acc, row, height)])
+            zero = spread(const(0, self.dtype), lanes)
+            init = self._each_row(
+                height, lambda p: self._each_vector(panel, lambda c: vector_store(acc, (p, c), zero))
+            )
+            sums = alloc("right", (width,), self.dtype, "local", lambda right: loop(
+                "k", self.depth, lambda k: self._step(panel, acc, left, right, k, height)))  # fmt: skip
+            return block([init, DeclBuffer(left, sums), self._results(panel, acc, at, height)])
 
-        return alloc("acc", (height, self.width), self.dtype, "local", body)
+        return alloc("acc", (height, width), self.dtype, "local", body)
 
-    def _each(self, height: int, body: Callable[[Var, PrimExpr], Stmt]) -> Stmt:
-        """A statement for each vector of a tile, told its row and its first column; written out."""
+    def _each_row(self, height: int, body: Callable[[Var], Stmt]) -> Stmt:
+        return loop("p", height, body, ForKind.UNROLLED)
+
+    def _step(self, panel: _Panel, acc: Buffer, left: Buffer, right: Buffer, k: Var, height: int) -> Stmt:
+        """One rank-one update of the tile: the vectors of the panel stay in registers, then row after row."""
         lanes = self.tile.lanes
-
-        def row(p: Var) -> Stmt:
-            return loop("v", self.vectors, lambda v: body(p, v * lanes), ForKind.UNROLLED)
-
-        return loop("p", height, row, ForKind.UNROLLED)
-
-    def _step(self, panel: _Panel, acc: Buffer, row: Row, height: int, k: Var) -> Stmt:
-        """One rank-one update of the tile."""
-        lanes = self.tile.lanes
-
-        def update(p: Var, c: PrimExpr) -> Stmt:
-            left = spread(self.operands.a(panel.values, row(p), k), lanes)
-            if panel.copy is not None:
-                right = vector_load(panel.copy, (k, c), lanes)
-            else:
-                element = self.operands.b(panel.values, k, panel.start + c)
-                right = vector_load(element.buffer, element.indices, lanes)
-            return vector_store(acc, (p, c), Add(vector_load(acc, (p, c), lanes), Mul(left, right)))
-
-        return self._each(height, update)
-
-    def _results(self, panel: _Panel, acc: Buffer, row: Row, height: int) -> Stmt:
-        """Store the tile; of a panel that is not whole, through memory, as many columns as there are."""
-        lanes = self.tile.lanes
-
-        def store(p: Var, c: PrimExpr) -> Stmt:
-            place = self.operands.place(panel.values, row(p), panel.start + c)
-            return vector_store(self.out, place, vector_load(acc, (p, c), lanes))
-
-        whole = self._each(height, store)
-        if panel.left is None:
-            return whole
-        return IfThenElse(
-            panel.left.equal(self.width), whole, self._edge(panel, panel.left, acc, row, height)
+        inside = None if panel.is_copy else panel.inside
+        rights = self._each_vector(
+            panel, lambda c: vector_store(right, (c,), self._loaded(panel.source, (k, c), inside))
         )
 
-    def _edge(self, panel: _Panel, left: Var, acc: Buffer, row: Row, height: int) -> Stmt:
+        def row(p: Var) -> Stmt:
+            element = Var("a", self.vector)
+            value = spread(BufferLoad(left, (p, k)).astype(self.dtype), lanes)
+
+            def update(c: PrimExpr) -> Stmt:
+                term = Mul(element, vector_load(right, (c,), lanes))
+                return vector_store(acc, (p, c), Add(vector_load(acc, (p, c), lanes), term))
+
+            return LetStmt(element, value, self._each_vector(panel, update))
+
+        return block([rights, self._each_row(height, row)])
+
+    def _results(self, panel: _Panel, acc: Buffer, at: Values, height: int) -> Stmt:
+        """Store the columns of a tile that are in the matrix."""
         lanes = self.tile.lanes
+        width = int64(panel.vectors * lanes) if panel.inside is None else panel.inside
+        result = Results(self.operands, at, int64(height), width)
 
-        def copy(edge: Buffer, p: Var, c: Var) -> Stmt:
-            place = self.operands.place(panel.values, row(p), panel.start + c)
-            return BufferStore(self.out, BufferLoad(edge, (p, c)), place)
+        def plain(p: Var, c: PrimExpr) -> Stmt:
+            mask = self._mask(c, panel.inside)
+            return vector_store(result.out, result.place(p, c), vector_load(acc, (p, c), lanes), mask)
 
-        def body(edge: Buffer) -> Stmt:
-            def spill(p: Var, c: PrimExpr) -> Stmt:
-                return vector_store(edge, (p, c), vector_load(acc, (p, c), lanes))
+        def made(p: Var, c: PrimExpr) -> Stmt:
+            def lane(x: Var) -> Stmt:
+                stored = result.made(p, c + x, BufferLoad(acc, (p, c + x)))
+                return stored if panel.inside is None else IfThenElse(c + x < panel.inside, stored)
 
-            copies = loop("p", height, lambda p: loop("c", left, lambda c: copy(edge, p, c)))
-            return block([self._each(height, spill), copies])
+            return loop("x", lanes, lane, ForKind.VECTORIZED)
 
-        return alloc("edge", (height, self.width), self.dtype, "global", body)
-
-
-def _vectors_of_a_panel(columns: PrimExpr, tile: Tile) -> int:
-    """The vectors to a row of a panel: if the columns are known, as few as share them out evenly."""
-    if not isinstance(columns, IntImm):
-        return tile.vectors
-    vectors = max(-(-columns.value // tile.lanes), 1)
-    panels = -(-vectors // tile.vectors)
-    return -(-vectors // panels)
+        store = plain if result.is_sum else made
+        return result.declared(
+            self._each_row(height, lambda p: self._each_vector(panel, lambda c: store(p, c)))
+        )
 
 
-__all__ = ["Product", "Tile", "tile_for"]
+def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
+    total: PrimExpr = int64(1)
+    for size in sizes:
+        total = total * size
+    return simplify(total)
+
+
+__all__ = ["Product", "Tile", "tile_for", "tiled"]
