@@ -6,7 +6,19 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..prim import IntImm, PrimExpr, Var, const, is_const, mark_nonnegative
 from ..prim.intrin import floordiv, floormod
-from ..tir import AllocBuffer, Broadcast, Buffer, BufferLoad, BufferStore, For, ForKind, LetStmt, Ramp, Stmt
+from ..tir import (
+    AllocBuffer,
+    Broadcast,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    DeclBuffer,
+    For,
+    ForKind,
+    LetStmt,
+    Ramp,
+    Stmt,
+)
 from ..tir.buffer import decl_buffer
 from ..tir.statements import seq_of
 
@@ -36,6 +48,19 @@ def alloc(
     """An allocation: `body` is told the buffer, which lives as long as it runs."""
     buffer = decl_buffer([int64(size) for size in shape], dtype, name, scope=scope)
     return AllocBuffer(buffer, body(buffer))
+
+
+def scratch(name: str, shape: Iterable[int], dtype: str, body: Callable[[Buffer], Stmt]) -> Stmt:
+    """An allocation of known size, used through a view: passes do not make it as small as what is used of it.
+
+    The sizes of what is used are not known, and an index is proven to be below a number at once.
+    """
+
+    def viewed(buffer: Buffer) -> Stmt:
+        view = decl_buffer(buffer.shape, dtype, name, data=buffer.data)
+        return DeclBuffer(view, body(view))
+
+    return alloc(f"{name}_memory", shape, dtype, "global", viewed)
 
 
 def ramp(start: int | PrimExpr, lanes: int) -> PrimExpr:
@@ -104,5 +129,6 @@ def digits(
 
 
 __all__ = [
-    "alloc", "block", "digits", "int64", "let", "loop", "named", "ramp", "spread", "vector_load", "vector_store",
+    "alloc", "block", "digits", "int64", "let", "loop", "named", "ramp", "scratch", "spread", "vector_load",
+    "vector_store",
 ]  # fmt: skip

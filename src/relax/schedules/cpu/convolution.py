@@ -167,6 +167,7 @@ class WindowOperands:
         outer = (v.var for v in windows.batch)
         self.store = BufferStore(self._out, self.total, (*outer, self.row, self.column))
         self.right = self._matrix()
+        self.packed: BufferLoad | None = None
 
     def _matrix(self) -> BufferLoad | None:
         """The data, where windows are single elements and one variable is summed over."""

@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from ...ir import DataType
-from ...prim import FloatImm, IntImm, PrimExpr, Var, const, is_const, simplify
+from ...prim import FloatImm, IntImm, PrimExpr, Var, is_const, simplify
 from ...tir import (
     Block,
     Buffer,
     BufferLoad,
     BufferStore,
     DeclBuffer,
-    IfThenElse,
     IterVar,
     LetStmt,
     PrimFunc,
@@ -22,7 +21,7 @@ from ...tir import (
 from ...tir.buffer import decl_buffer
 from ...tir.functor import StmtExprMutator, substitute
 from ...tir.nests import Nest, buffers_used, is_compact, loads_in, nest_of, root_of
-from ..build import int64, loop
+from ..build import int64
 from ..contraction import Contraction, contraction_of, size_of, with_finish, with_merged_rows, with_root
 
 SMALL: Final = 8192
@@ -79,7 +78,7 @@ def _finished(product: Contraction, behind: Sequence[Stmt]) -> Contraction | Non
     finished = with_finish(product, nest)
     if finished is None or not finished.out.indices or finished.out.buffer.dtype.lanes != 1:
         return None
-    return finished if finished.out.indices[-1] is product.columns[0].var else None
+    return finished if finished.out.indices[-1] is product.out.indices[-1] else None
 
 
 def _is_used(buffer: Buffer, stmts: Sequence[Stmt]) -> bool:
@@ -87,11 +86,11 @@ def _is_used(buffer: Buffer, stmts: Sequence[Stmt]) -> bool:
 
 
 def float_product_of(nest: Nest) -> Contraction | None:
-    """The product of a nest, if it is one of floats, not small, with one variable of columns, the result's last."""
+    """The product of a nest, if it is one of floats, not small, with columns that are the result's last dimension."""
     product = contraction_of(nest)
-    if product is None or len(product.columns) != 1 or _is_small(nest.block) or not _is_zero(product.start):
+    if product is None or _is_small(nest.block) or not _is_zero(product.start) or not product.out.indices:
         return None
-    if not product.out.indices or product.out.indices[-1] is not product.columns[0].var:
+    if product.out.indices[-1] not in {v.var for v in product.columns}:
         return None
     dtypes = (product.lhs.dtype, product.rhs.dtype)
     wide = product.sum_dtype
@@ -141,31 +140,43 @@ class Matrices(Protocol):
     """The store of a result; its last index is the column."""
     total: Var
     """The variable in the value of the store that stands for the sum."""
+    packed: BufferLoad | None
+    """The panels of the right operand one after the other, for values of the batch; None if they are not."""
 
     def declared(self, body: Stmt) -> Stmt:
         """A statement with the views and sizes around it that it uses."""
         ...
 
     def pack(self, values: Values, buffer: Buffer, start: PrimExpr, left: PrimExpr | None) -> Stmt:
-        """Copy the columns from `start` on into a buffer (depth, width); those from `left` on, if given, become 0."""
+        """Copy the columns from `start` on into a buffer (depth, width); those from `left` on, if given, become 0.
+
+        Only for a right operand that is no matrix in memory.
+        """
         ...
 
 
 class Operands:
-    """A product, of which the last variable of the rows is the row; the others count as the batch's."""
+    """A product, of which the last variable of the rows is the row, and that of the result's last index the column.
+
+    Others of the rows and the columns count as the batch's.
+    """
 
     def __init__(self, product: Contraction) -> None:
         product, (self._views, self._names) = with_merged_rows(product)
-        self.columns, self.depth = size_of(product.columns[0]), size_of(product.depth)
-        self.batch: tuple[IterVar, ...] = (*product.batch, *product.rows[:-1])
+        last = product.out.indices[-1]
+        column = next(v for v in product.columns if v.var is last)
+        others = tuple(v for v in product.columns if v is not column)
+        self.columns, self.depth = size_of(column), size_of(product.depth)
+        self.batch: tuple[IterVar, ...] = (*product.batch, *product.rows[:-1], *others)
         self.rows = size_of(product.rows[-1]) if product.rows else int64(1)
         self.row = product.rows[-1].var if product.rows else Var("row", "int64")
-        self.column, self.k = product.columns[0].var, product.depth.var
+        self.column, self.k = column.var, product.depth.var
         self.left = product.lhs
         self.right: BufferLoad | None = product.rhs
         self.total = Var("total", product.sum_dtype) if product.total is None else product.total
         out = product.out
         self.store = out if product.total is not None else out.replace(value=self.total)
+        self.packed: BufferLoad | None = None
         self.right_is_contiguous = product.rhs.indices[-1] is self.column
         """True if neighbouring columns of the right operand are neighbours in memory."""
 
@@ -178,24 +189,8 @@ class Operands:
         return body
 
     def pack(self, values: Values, buffer: Buffer, start: PrimExpr, left: PrimExpr | None) -> Stmt:
-        """Copy the columns from `start` on into a buffer (depth, width); those from `left` on, if given, become 0."""
-        assert self.right is not None
-        right, dtype = self.right, str(buffer.dtype)
-        inside = simplify(buffer.shape[1] if left is None else left)
-        view = tile_view(right, {**values, self.column: start}, ((self.k, self.depth), (self.column, inside)))
-
-        def column(c: Var) -> Stmt:
-            copy = loop(
-                "k", self.depth, lambda k: BufferStore(buffer, BufferLoad(view, (k, c)).astype(dtype), (k, c))
-            )
-            if left is None:
-                return copy
-            zero = const(0, dtype)
-            return IfThenElse(
-                c < left, copy, loop("k", self.depth, lambda k: BufferStore(buffer, zero, (k, c)))
-            )
-
-        return DeclBuffer(view, loop("c", buffer.shape[1], column))
+        """Never asked: the right operand is a matrix in memory."""
+        raise NotImplementedError
 
 
 def tile_view(

@@ -1,50 +1,84 @@
-"""Products of matrices, of float32 or float64: register tiles over packed panels.
+"""Products of matrices, of float32 or float64: register tiles over packed blocks.
 
-    for i, j, k in T.grid(M, N, K):          for task in T.parallel(groups * panels):     a panel of 64 columns and rows
-        with T.block("C"):                       P = T.alloc_buffer((K, 64))              copied
-            with T.init():                       for io in range(blocks):                 rows, six at a time
-                C[i, j] = 0                          acc = T.alloc_buffer((6, 64), scope="local")      in registers
-            C[i, j] += A[i, k] * B[k, j]             for k in range(K):
-                                                         acc[p, :] += A[row + p, k] * P[k, :]   for p in 0 .. 5
-    for i, j in T.grid(M, N):                        D[row + p, jo * 64 + :] = f(acc[p, :])
-        with T.block("D"):
-            D[i, j] = f(C[i, j])             C is no longer in memory
+    for i, j, k in T.grid(M, N, K):          for task in T.parallel(groups * panels):     64 columns, a group of rows
+        with T.block("C"):                       for ch in range(chunks):                 240 rows at a time
+            with T.init():                           sums[0:240, 0:64] = 0
+                C[i, j] = 0                          for ko in range(ceildiv(K, 128)):
+            C[i, j] += A[i, k] * B[k, j]                 panel[0:128, 0:64] = B[…]        copied
+                                                         for io in range(40):             rows, six at a time
+    for i, j in T.grid(M, N):                                acc = sums[io * 6 + …]       in registers
+        with T.block("D"):                                   for k in range(128):
+            D[i, j] = f(C[i, j])                                 acc[p, :] += A[row + p, k] * panel[k, :]   p in 0 .. 5
+                                                             sums[io * 6 + …] = acc
+                                                     D[…] = f(sums[…])                    C is no longer in memory
 
 The tile has as many rows and columns as there are registers for (6 × 4 vectors with 32 of them); `tiling` deals rows
-and columns out among tiles and threads. The last panel is filled up with zeros, and only its columns in the matrix are
-stored. With few rows, copying costs more than it brings: the panels are read where they are. What a tile reads and
-writes are views (`tile_view`), so that only their places depend on sizes, and not each index.
+and columns out among tiles and threads. The copy of a block of B stays in the first-level cache while all rows of a
+chunk go over it. The last panel is filled up with zeros, and only its columns in the matrix are stored. A product whose
+depth is known and one block needs no sums in memory: each tile stores its results. What tiles read and write are views
+(`tile_view`), so that only their places depend on sizes, and not each index.
 
 Register-blocked outer products over packed panels are those of K. Goto and R. van de Geijn, *Anatomy of
-High-Performance Matrix Multiplication*, 2008, without cache blocking of k: a panel of 64 columns stays in the
-second-level cache for the depths that occur.
+High-Performance Matrix Multiplication*, 2008, with blocks for the first-level cache instead of the second.
 
-Refused: other dtypes, a function that does not promise that its arguments are apart (tir.noalias), several variables
-for the columns, and products that are small.
+Refused: other dtypes, a function that does not promise that its arguments are apart (tir.noalias), results whose last
+dimension is not that of columns, and products that are small.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from ...prim import LT, Add, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
+from ...prim import LT, Add, And, IntImm, Mul, PrimExpr, Select, Var, const, is_const, simplify
+from ...prim.instructions import prefetch
 from ...prim.intrin import floordiv, floormod
+from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import Buffer, BufferLoad, DeclBuffer, ForKind, IfThenElse, LetStmt, PrimFunc, Stmt
-from ..build import alloc, block, digits, int64, let, loop, named, ramp, spread, vector_load, vector_store
+from ...tir import (
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    PrimFunc,
+    Stmt,
+)
+from ...tir.buffer import decl_buffer
+from ..build import (
+    alloc,
+    block,
+    digits,
+    int64,
+    let,
+    loop,
+    named,
+    ramp,
+    scratch,
+    spread,
+    vector_load,
+    vector_store,
+)
 from ..contraction import size_of
-from ..rule import ScheduleRule
+from ..rule import PackedFunction, ScheduleRule
 from .operands import Matrices, Results, Values, rewritten_products, tile_view
+from .packed_panels import packed_products
 from .tiling import FEW_ROWS, Segment, Tile, blocks, groups, tile_for, with_panels
 
-UNPACKED_ROWS: Final = 24
-"""With fewer rows than this, copying a panel takes longer than it saves."""
-ROWS_OF_A_GROUP: Final = 96
+QUARTERS: Final = 4
+"""The tiles that together ask for the next block of packed panels: each for one line in a step."""
+CHUNK: Final = 40
+"""The blocks of rows whose sums are in memory at a time."""
+ROWS_OF_A_COPY: Final = 96
 """The rows that share a copy of a panel: copying it takes a few hundredths of the time of their tiles."""
+ROWS_OF_A_GROUP: Final = 24
+"""The rows of a task where panels are not copied: what they read of a panel is read from the second-level cache."""
 
 
 class Product(ScheduleRule):
@@ -54,49 +88,78 @@ class Product(ScheduleRule):
         del tunable
         return rewritten_products(func, lambda operands: tiled(operands, target))
 
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+        return packed_products(func, target, constants, lambda operands: tiled(operands, target))
+
 
 def tiled(operands: Matrices, target: Target) -> Stmt:
     """A product in register tiles."""
-    return _Writer(operands, tile_for(target, operands.total.dtype.bits), target.num_cores).tasks()
+    return _Writer(operands, target).tasks()
+
+
+def depth_of_block(target: Target, tile: Tile, bits: int) -> int:
+    """The rows of a panel that fill two thirds of the first-level cache."""
+    rows = target.machine.caches.l1 * 2 // 3 // (tile.columns * bits // 8)
+    return max(rows // 32 * 32, 32)
 
 
 @dataclass(frozen=True)
 class _Panel:
-    """Columns, for values of the batch: the first one, how many are in the matrix, their vectors, and what is read."""
+    """Columns, for values of the batch: the first one, how many are in the matrix, and their vectors."""
 
     values: Values
     start: PrimExpr
     inside: PrimExpr | None
     """None: all."""
     vectors: int
-    source: Buffer
-    """The columns, (depth, width): a copy, or a view of the matrix."""
-    is_copy: bool
+    whole: Buffer | None = None
+    """A copy of them, (depth, width), of an operand that is no matrix in memory."""
 
 
 @dataclass(frozen=True)
-class _Group:
-    """Blocks of rows: from which of the whole ones on, up to which; and a condition for those behind the whole ones."""
+class _Block:
+    """A part of the depth of a panel: from which k on, how many, and the copied columns, (depth, width)."""
 
-    begin: PrimExpr
-    end: PrimExpr
-    is_last: PrimExpr | None
-    """None: always."""
+    panel: _Panel
+    start: PrimExpr
+    depth: PrimExpr
+    source: Buffer
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows that go over a block: the first, the number of whole tiles, the number of rows behind them, if any."""
+
+    first: PrimExpr
+    tiles: PrimExpr
+    tail: PrimExpr | None
+    sums: Buffer | None
+    """Their sums; None: each tile stores its results."""
+
+    def count(self, height: int) -> PrimExpr:
+        """The number of rows, of tiles of some height."""
+        return self.tiles * height + (0 if self.tail is None else self.tail)
 
 
 class _Writer:
     """Writes the loops of one product."""
 
-    def __init__(self, operands: Matrices, tile: Tile, cores: int) -> None:
-        self.operands, self.tile, self.cores = operands, tile, cores
+    def __init__(self, operands: Matrices, target: Target) -> None:
+        bits = operands.total.dtype.bits
+        self.operands, self.tile, self.cores = operands, tile_for(target, bits), target.num_cores
+        tile = self.tile
         self.dtype = str(operands.total.dtype)
         self.vector = str(operands.total.dtype.with_lanes(tile.lanes))
         self.rows, self.columns, self.depth = operands.rows, operands.columns, operands.depth
-        few = isinstance(self.rows, IntImm) and self.rows.value < FEW_ROWS
-        self.whole = int64(0) if few else simplify(floordiv(self.rows, tile.rows))
+        self.few = isinstance(self.rows, IntImm) and self.rows.value < FEW_ROWS
+        self.whole = int64(0) if self.few else simplify(floordiv(self.rows, tile.rows))
         """The number of blocks of the tile's full height, which groups share."""
         self.is_exact = is_const(simplify(floormod(self.columns, tile.lanes)), 0)
         """True if no vector reaches beyond the last column."""
+        self.block = depth_of_block(target, tile, bits)
+        is_sum = operands.store.value is operands.total
+        self.direct = is_sum and isinstance(self.depth, IntImm) and self.depth.value <= self.block
+        """True if each tile stores its results."""
 
     # ------------------------------------------------------------------ tasks
 
@@ -107,7 +170,8 @@ class _Writer:
 
         def counted(segments: list[Segment], count: PrimExpr) -> Stmt:
             others = _product([*batch, count])
-            number = groups(self.whole, others, ROWS_OF_A_GROUP // self.tile.rows, self.cores)
+            rows = ROWS_OF_A_COPY if self.operands.packed is None else ROWS_OF_A_GROUP
+            number = groups(self.whole, others, rows // self.tile.rows, self.cores)
             return named("groups", number, lambda number: parallel(segments, [*batch, number, count]))
 
         def parallel(segments: list[Segment], sizes: list[PrimExpr]) -> Stmt:
@@ -123,165 +187,254 @@ class _Writer:
         *outer, go, jo = parts
         values = dict(zip((v.var for v in self.operands.batch), outer, strict=True))
 
-        def panel(group: _Group) -> Stmt:
+        def group(begin: PrimExpr, end: PrimExpr, is_last: PrimExpr | None) -> Stmt:
             first, *rest = segments
-            result = self._panel(values, first, jo, group)
+            result = self._panel(values, first, jo, lambda panel: self._chunks(panel, begin, end, is_last))
             for segment in rest:
-                other = self._panel(values, segment, jo - first.count, group)
+                other = self._panel(
+                    values, segment, jo - first.count, lambda panel: self._chunks(panel, begin, end, is_last)
+                )
                 result = IfThenElse(LT(jo, first.count), result, other)
             return result
 
         if not segments:
             return block([])
         if is_const(number, 1):
-            return panel(_Group(int64(0), self.whole, None))
+            return group(int64(0), self.whole, None)
         share = floordiv(self.whole + (number - 1), number)
         return let("share", share, lambda share: let(
             "begin", minimum(go * share, self.whole), lambda begin: let(
-                "end", minimum(begin + share, self.whole), lambda end: panel(
-                    _Group(begin, end, go.equal(number - 1))))))  # fmt: skip
+                "end", minimum(begin + share, self.whole), lambda end: group(
+                    begin, end, go.equal(number - 1)))))  # fmt: skip
 
-    # ------------------------------------------------------------------ panels
-
-    def _panel(self, values: Values, segment: Segment, jo: PrimExpr, group: _Group) -> Stmt:
-        """All rows of a group, after the panel is copied unless they are few."""
-        lanes, vectors = self.tile.lanes, segment.size
-        width = int64(vectors * lanes)
-        start = simplify((segment.start + jo * vectors) * lanes)
-
-        def inside(number: PrimExpr | None) -> Stmt:
-            if self._reads_in_place():
-                return self._in_place(
-                    values, start, vectors, width if number is None else number, number, group
-                )
-
-            def copied(buffer: Buffer) -> Stmt:
-                panel = _Panel(values, start, number, vectors, buffer, True)
-                return block([self._pack(panel), self._rows(panel, group)])
-
-            return alloc("panel", (self.depth, width), self.dtype, "global", copied)
-
+    def _panel(self, values: Values, segment: Segment, jo: PrimExpr, body: Callable[[_Panel], Stmt]) -> Stmt:
+        """`body` of a panel."""
+        width = segment.size * self.tile.lanes
+        start = simplify((segment.start + jo * segment.size) * self.tile.lanes)
         if self.is_exact:
-            return inside(None)
-        return named("inside", simplify(minimum(width, self.columns - start)), inside)
+            return body(_Panel(values, start, None, segment.size))
+        inside = simplify(minimum(int64(width), self.columns - start))
+        return named("inside", inside, lambda number: body(_Panel(values, start, number, segment.size)))
 
-    def _reads_in_place(self) -> bool:
-        """True if the rows are too few for copies, and vectors of columns can be read where they are."""
-        right = self.operands.right
-        contiguous = right is not None and right.indices[-1] is self.operands.column
-        return contiguous and isinstance(self.rows, IntImm) and self.rows.value < UNPACKED_ROWS
+    # ------------------------------------------------------------------ rows
 
-    def _in_place(
-        self, values: Values, start: PrimExpr, vectors: int, width: PrimExpr, inside: PrimExpr | None, group: _Group
-    ) -> Stmt:  # fmt: skip
-        view = self._columns_of_right(values, start, width)
-        panel = _Panel(values, start, inside, vectors, view, False)
-        return DeclBuffer(view, self._rows(panel, group))
+    def _chunks(self, panel: _Panel, begin: PrimExpr, end: PrimExpr, is_last: PrimExpr | None) -> Stmt:
+        """The rows of a group of blocks, so many at a time."""
+        if self.few:
+            return self._chunk(panel, int64(0), int64(0), None)
+        left = simplify(floormod(self.rows, self.tile.rows))
 
-    def _columns_of_right(self, values: Values, start: PrimExpr, width: PrimExpr) -> Buffer:
-        operands = self.operands
-        assert operands.right is not None
-        return tile_view(
-            operands.right,
-            {**values, operands.column: start},
-            ((operands.k, self.depth), (operands.column, width)),
+        def chunk(ch: PrimExpr) -> Stmt:
+            return let("block", begin + ch * CHUNK, lambda first: named(
+                "tiles", minimum(int64(CHUNK), maximum(end - first, int64(0))), partial(tiles, first)))  # fmt: skip
+
+        def tiles(first: Var, count: PrimExpr) -> Stmt:
+            if is_const(left, 0):
+                return self._chunk(panel, first, count, None)
+            behind = (first + count).equal(end)
+            behind = behind if is_last is None else And(is_last, behind)
+            return let("tail", Select(behind, left, int64(0)), partial(self._chunk, panel, first, count))
+
+        number = simplify(end - begin)
+        if isinstance(number, IntImm) and number.value <= CHUNK:
+            return self._chunk(panel, begin, number, None if is_const(left, 0) else left)
+        chunks = maximum(int64(1), floordiv(number + (CHUNK - 1), CHUNK))
+        return loop("ch", simplify(chunks), chunk)
+
+    def _chunk(self, panel: _Panel, first: PrimExpr, tiles: PrimExpr, tail: PrimExpr | None) -> Stmt:
+        """The rows of some blocks and those behind them, over the whole depth."""
+        height, width = self.tile.rows, panel.vectors * self.tile.lanes
+        row = simplify(first * height)
+        if self.operands.right is None and self.operands.packed is None and panel.whole is None:
+            return alloc("columns", (self.depth, width), self.dtype, "global", lambda whole: block([
+                self.operands.pack(panel.values, whole, panel.start, panel.inside),
+                self._chunk(replace(panel, whole=whole), first, tiles, tail)]))  # fmt: skip
+        if self.direct:
+            return self._blocks(panel, _Rows(row, tiles, tail, None))
+        most = self.rows.value if self.few and isinstance(self.rows, IntImm) else height * (CHUNK + 2)
+
+        def summed(sums: Buffer) -> Stmt:
+            rows = _Rows(row, tiles, tail, sums)
+            count = self.rows if self.few else simplify(rows.count(height))
+            return named("count", count, partial(made, rows))
+
+        def made(rows: _Rows, count: PrimExpr) -> Stmt:
+            return block(
+                [
+                    self._cleared(rows, panel, count),
+                    self._blocks(panel, rows),
+                    self._results(panel, rows, count),
+                ]
+            )
+
+        return scratch("sums", (most, width), self.dtype, summed)
+
+    def _cleared(self, rows: _Rows, panel: _Panel, count: PrimExpr) -> Stmt:
+        sums, zero = rows.sums, spread(const(0, self.dtype), self.tile.lanes)
+        assert sums is not None
+        return loop(
+            "r", count, lambda r: self._each_vector(panel, lambda c: vector_store(sums, (r, c), zero))
         )
 
-    def _pack(self, panel: _Panel) -> Stmt:
-        """Copy the columns of a panel; those beyond the matrix become 0."""
-        right = self.operands.right
-        if right is None or right.indices[-1] is not self.operands.column:
-            return self.operands.pack(panel.values, panel.source, panel.start, panel.inside)
-        width = panel.source.shape[1] if panel.inside is None else panel.inside
-        view = self._columns_of_right(panel.values, panel.start, width)
+    def _blocks(self, panel: _Panel, rows: _Rows) -> Stmt:
+        """All rows over one block of the depth after the other."""
+        if isinstance(self.depth, IntImm) and self.depth.value <= self.block:
+            return self._block(panel, rows, int64(0), self.depth)
+        blocks = simplify(floordiv(self.depth + (self.block - 1), self.block))
+        if is_const(simplify(floormod(self.depth, self.block)), 0):
+            return loop("ko", blocks, lambda ko: self._block(panel, rows, ko * self.block, int64(self.block)))
+        return loop("ko", blocks, lambda ko: let(
+            "depth", minimum(int64(self.block), self.depth - ko * self.block), lambda depth: self._block(
+                panel, rows, ko * self.block, depth)))  # fmt: skip
 
-        def copied(k: Var) -> Stmt:
-            return self._each_vector(panel, lambda c: vector_store(
-                panel.source, (k, c), self._loaded(view, (k, c), panel.inside)))  # fmt: skip
+    def _block(self, panel: _Panel, rows: _Rows, start: PrimExpr, depth: PrimExpr) -> Stmt:
+        """All rows over a part of the depth, whose columns are copied first unless they are packed."""
+        width = panel.vectors * self.tile.lanes
+        if panel.whole is not None or self.operands.packed is not None:
+            view = self._packed_block(panel, start, depth)
+            return DeclBuffer(view, self._tiles(_Block(panel, start, depth, view), rows))
 
-        return DeclBuffer(view, loop("k", self.depth, copied))
+        def copied(buffer: Buffer) -> Stmt:
+            part = _Block(panel, start, depth, buffer)
+            return block([self._pack(part), self._tiles(part, rows)])
+
+        most = self.depth.value if isinstance(self.depth, IntImm) else self.block
+        return scratch("panel", (min(most, self.block), width), self.dtype, copied)
+
+    def _packed_block(self, panel: _Panel, start: PrimExpr, depth: PrimExpr) -> Buffer:
+        """A part of a panel that is packed."""
+        column, width = self.operands.column, int64(panel.vectors * self.tile.lanes)
+        if panel.whole is not None:
+            data, dtype, offset = panel.whole.data, self.dtype, start * width
+        else:
+            assert self.operands.packed is not None
+            at = {**panel.values, column: simplify(panel.start * self.depth + start * width)}
+            view = tile_view(self.operands.packed, at, ((column, depth * width),))
+            data, dtype, offset = view.data, str(view.dtype), view.elem_offset
+        return decl_buffer((depth, width), dtype, "panel", data=data, elem_offset=offset)
+
+    def _pack(self, part: _Block) -> Stmt:
+        """Copy a part of a panel; columns beyond the matrix become 0."""
+        panel, operands, lanes = part.panel, self.operands, self.tile.lanes
+        assert operands.right is not None
+        width = int64(panel.vectors * lanes)
+        at = {**panel.values, operands.k: part.start, operands.column: panel.start}
+        inside = width if panel.inside is None else panel.inside
+        view = tile_view(operands.right, at, ((operands.k, part.depth), (operands.column, inside)))
+
+        def vectors(k: Var) -> Stmt:
+            return self._each_vector(panel, lambda c: vector_store(part.source, (k, c), vector_load(
+                view, (k, c), lanes, self._mask(c, panel.inside)).astype(self.vector)))  # fmt: skip
+
+        def column(c: Var) -> Stmt:
+            """One after the other: what is contiguous is the depth."""
+            copy = loop("k", part.depth, lambda k: BufferStore(
+                part.source, BufferLoad(view, (k, c)).astype(self.dtype), (k, c)))  # fmt: skip
+            if panel.inside is None:
+                return copy
+            zero = const(0, self.dtype)
+            rest = loop("k", part.depth, lambda k: BufferStore(part.source, zero, (k, c)))
+            return IfThenElse(c < panel.inside, copy, rest)
+
+        if operands.right.indices[-1] is operands.column:
+            return DeclBuffer(view, loop("k", part.depth, vectors))
+        return DeclBuffer(view, loop("c", width, column))
 
     def _each_vector(self, panel: _Panel, body: Callable[[PrimExpr], Stmt]) -> Stmt:
         """A statement for each vector of a panel, told its first column."""
         return loop("v", panel.vectors, lambda v: body(v * self.tile.lanes), ForKind.UNROLLED)
 
-    def _loaded(self, buffer: Buffer, place: tuple[PrimExpr, PrimExpr], inside: PrimExpr | None) -> PrimExpr:
-        """A vector of sums' dtype, 0 in the columns that are not in the matrix."""
-        loaded = vector_load(buffer, place, self.tile.lanes, self._mask(place[1], inside))
-        return loaded.astype(self.vector)
-
     def _mask(self, column: PrimExpr, inside: PrimExpr | None) -> PrimExpr | None:
         """The lanes of a vector that are in the matrix."""
         return None if inside is None else LT(ramp(column, self.tile.lanes), spread(inside, self.tile.lanes))
 
-    # ------------------------------------------------------------------ rows
+    # ------------------------------------------------------------------ tiles
 
-    def _rows(self, panel: _Panel, group: _Group) -> Stmt:
-        """The tiles of a group of rows."""
-        if isinstance(self.rows, IntImm):
+    def _tiles(self, part: _Block, rows: _Rows) -> Stmt:
+        """The tiles of some rows."""
+        if isinstance(self.rows, IntImm) and self.few:
             segments = blocks(self.rows.value, self.tile)
-            if group.is_last is None:
-                return block(self._blocks(panel, s.start, s.count, s.size) for s in segments)
-            tail = [self._blocks(panel, s.start, s.count, s.size) for s in segments[1:]]
-        else:
-            tail = [self._tail(panel)]
-        most = self.tile.rows
-        whole = self._blocks(panel, group.begin * most, group.end - group.begin, most)
-        if tail and group.is_last is not None:
-            tail = [IfThenElse(group.is_last, block(tail))]
-        return block([whole, *tail])
+            return block(self._tiles_of(part, rows, s.start, s.count, s.size) for s in segments)
+        height = self.tile.rows
+        whole = self._tiles_of(part, rows, int64(0), rows.tiles, height)
+        return block([whole, *([] if rows.tail is None else [self._tail(part, rows, rows.tail)])])
 
-    def _blocks(self, panel: _Panel, start: PrimExpr, count: PrimExpr, height: int) -> Stmt:
-        """Blocks of one height that follow each other."""
-        return loop("io", simplify(count), lambda io: let(
-            "first", simplify(start + io * height), lambda first: self._tile(panel, first, height)))  # fmt: skip
+    def _tiles_of(self, part: _Block, rows: _Rows, start: PrimExpr, count: PrimExpr, height: int) -> Stmt:
+        """Tiles of one height that follow each other, the first of which begins `start` rows behind the first row."""
+        return loop("io", simplify(count), lambda io: self._tile(
+            part, rows, simplify(start + io * height), height, io))  # fmt: skip
 
-    def _tail(self, panel: _Panel) -> Stmt:
-        """The rows behind the last whole block, of an unknown number: for each bit of it a tile.
+    def _tail(self, part: _Block, rows: _Rows, tail: PrimExpr) -> Stmt:
+        """The rows behind the whole tiles: for each bit of an unknown number a tile.
 
         A narrow panel, of which there are few, takes them one by one: less to compile.
         """
-        first, stmts = simplify(self.whole * self.tile.rows), list[Stmt]()
-        left = floormod(self.rows, self.tile.rows)
-        if panel.vectors < self.tile.vectors:
-            return self._blocks(panel, first, left, 1)
+        left, first = simplify(floormod(self.rows, self.tile.rows)), rows.tiles * self.tile.rows
+        if isinstance(left, IntImm):
+            tile = self._tile(part, rows, simplify(first), left.value)
+            return tile if isinstance(tail, IntImm) else IfThenElse(tail > 0, tile)
+        if part.panel.vectors < self.tile.vectors:
+            return self._tiles_of(part, rows, first, tail, 1)
+        stmts: list[Stmt] = []
         for height in (4, 2, 1):
-            rest = left if height == 4 else floormod(left, 2 * height)
-            tile = let("first", first, partial(self._tile, panel, height=height))
-            stmts.append(IfThenElse(rest >= height, tile))
+            rest = tail if height == 4 else floormod(tail, 2 * height)
+            stmts.append(IfThenElse(rest >= height, self._tile(part, rows, first, height)))
             first = first + floordiv(rest, height) * height
         return block(stmts)
 
-    # ------------------------------------------------------------------ the register tile
+    def _tile(
+        self, part: _Block, rows: _Rows, first: PrimExpr, height: int, ahead: PrimExpr | None = None
+    ) -> Stmt:
+        """Some rows, from `first` on behind those before, over a block; their sums are in registers.
 
-    def _tile(self, panel: _Panel, first: PrimExpr, height: int) -> Stmt:
-        """The results of some rows and a panel's columns; the sums are kept in registers over the whole depth."""
+        `ahead` is the number of a tile that asks for a quarter of the next block, if panels are packed.
+        """
         operands, lanes = self.operands, self.tile.lanes
-        width = panel.vectors * lanes
-        at = {**panel.values, operands.row: first, operands.column: panel.start}
-        left = tile_view(operands.left, at, ((operands.row, int64(height)), (operands.k, self.depth)))
+        width = part.panel.vectors * lanes
+        at = {**part.panel.values, operands.row: rows.first + first, operands.k: part.start}
+        left = tile_view(operands.left, at, ((operands.row, int64(height)), (operands.k, part.depth)))
 
-        def body(acc: Buffer) -> Stmt:
-            zero = spread(const(0, self.dtype), lanes)
-            init = self._each_row(
-                height, lambda p: self._each_vector(panel, lambda c: vector_store(acc, (p, c), zero))
-            )
+        def each(body: Callable[[Var, PrimExpr], Stmt]) -> Stmt:
+            return loop("p", height, lambda p: self._each_vector(
+                part.panel, lambda c: body(p, c)), ForKind.UNROLLED)  # fmt: skip
+
+        def tile(acc: Buffer) -> Stmt:
             sums = alloc("right", (width,), self.dtype, "local", lambda right: loop(
-                "k", self.depth, lambda k: self._step(panel, acc, left, right, k, height)))  # fmt: skip
-            return block([init, DeclBuffer(left, sums), self._results(panel, acc, at, height)])
+                "k", part.depth, lambda k: self._step(part, acc, left, right, k, height, ahead)))  # fmt: skip
+            zero = spread(const(0, self.dtype), lanes)
+            old, new = each(lambda p, c: vector_store(acc, (p, c), zero)), None
+            if rows.sums is None:
+                new = self._stored(part.panel, acc, rows.first + first, height)
+            else:
+                old = each(
+                    lambda p, c: vector_store(acc, (p, c), vector_load(rows.sums, (first + p, c), lanes))
+                )
+                new = each(
+                    lambda p, c: vector_store(rows.sums, (first + p, c), vector_load(acc, (p, c), lanes))
+                )
+            return block([old, DeclBuffer(left, sums), new])
 
-        return alloc("acc", (height, width), self.dtype, "local", body)
+        return alloc("acc", (height, width), self.dtype, "local", tile)
 
-    def _each_row(self, height: int, body: Callable[[Var], Stmt]) -> Stmt:
-        return loop("p", height, body, ForKind.UNROLLED)
-
-    def _step(self, panel: _Panel, acc: Buffer, left: Buffer, right: Buffer, k: Var, height: int) -> Stmt:
+    def _step(
+        self,
+        part: _Block,
+        acc: Buffer,
+        left: Buffer,
+        right: Buffer,
+        k: Var,
+        height: int,
+        ahead: PrimExpr | None,
+    ) -> Stmt:
         """One rank-one update of the tile: the vectors of the panel stay in registers, then row after row."""
         lanes = self.tile.lanes
-        inside = None if panel.is_copy else panel.inside
-        rights = self._each_vector(
-            panel, lambda c: vector_store(right, (c,), self._loaded(panel.source, (k, c), inside))
-        )
+        asked: list[Stmt] = []
+        if ahead is not None and self.operands.packed is not None:
+            quarter = floordiv(part.depth, QUARTERS) * floormod(ahead, QUARTERS)
+            line = BufferLoad(part.source, (part.depth + quarter, k * lanes))
+            asked.append(Evaluate(prefetch(line, locality=2)))
+        rights = self._each_vector(part.panel, lambda c: vector_store(
+            right, (c,), vector_load(part.source, (k, c), lanes).astype(self.vector)))  # fmt: skip
 
         def row(p: Var) -> Stmt:
             element = Var("a", self.vector)
@@ -291,31 +444,50 @@ class _Writer:
                 term = Mul(element, vector_load(right, (c,), lanes))
                 return vector_store(acc, (p, c), Add(vector_load(acc, (p, c), lanes), term))
 
-            return LetStmt(element, value, self._each_vector(panel, update))
+            return LetStmt(element, value, self._each_vector(part.panel, update))
 
-        return block([rights, self._each_row(height, row)])
+        return block([*asked, rights, loop("p", height, row, ForKind.UNROLLED)])
 
-    def _results(self, panel: _Panel, acc: Buffer, at: Values, height: int) -> Stmt:
-        """Store the columns of a tile that are in the matrix."""
-        lanes = self.tile.lanes
-        width = int64(panel.vectors * lanes) if panel.inside is None else panel.inside
-        result = Results(self.operands, at, int64(height), width)
+    # ------------------------------------------------------------------ results
 
-        def plain(p: Var, c: PrimExpr) -> Stmt:
+    def _stored(self, panel: _Panel, acc: Buffer, row: PrimExpr, height: int) -> Stmt:
+        """Store the sums of a tile in the columns that are in the matrix."""
+        result = self._results_of(panel, row, int64(height))
+
+        def each(p: Var) -> Stmt:
+            return self._each_vector(panel, lambda c: vector_store(
+                result.out, result.place(p, c), vector_load(acc, (p, c), self.tile.lanes),
+                self._mask(c, panel.inside)))  # fmt: skip
+
+        return result.declared(loop("p", height, each, ForKind.UNROLLED))
+
+    def _results(self, panel: _Panel, rows: _Rows, count: PrimExpr) -> Stmt:
+        """Store what is made of the sums of some rows, in the columns that are in the matrix."""
+        lanes, sums = self.tile.lanes, rows.sums
+        assert sums is not None
+        result = self._results_of(panel, rows.first, count)
+
+        def plain(r: Var, c: PrimExpr) -> Stmt:
             mask = self._mask(c, panel.inside)
-            return vector_store(result.out, result.place(p, c), vector_load(acc, (p, c), lanes), mask)
+            return vector_store(result.out, result.place(r, c), vector_load(sums, (r, c), lanes), mask)
 
-        def made(p: Var, c: PrimExpr) -> Stmt:
+        def made(r: Var, c: PrimExpr) -> Stmt:
             def lane(x: Var) -> Stmt:
-                stored = result.made(p, c + x, BufferLoad(acc, (p, c + x)))
+                stored = result.made(r, c + x, BufferLoad(sums, (r, c + x)))
                 return stored if panel.inside is None else IfThenElse(c + x < panel.inside, stored)
 
             return loop("x", lanes, lane, ForKind.VECTORIZED)
 
-        store = plain if result.is_sum else made
-        return result.declared(
-            self._each_row(height, lambda p: self._each_vector(panel, lambda c: store(p, c)))
-        )
+        if result.is_sum:
+            each = loop("r", count, lambda r: self._each_vector(panel, lambda c: plain(r, c)))
+        else:
+            each = loop("r", count, lambda r: loop("v", panel.vectors, lambda v: made(r, v * lanes)))
+        return result.declared(each)
+
+    def _results_of(self, panel: _Panel, row: PrimExpr, height: PrimExpr) -> Results:
+        width = int64(panel.vectors * self.tile.lanes) if panel.inside is None else panel.inside
+        at = {**panel.values, self.operands.row: row, self.operands.column: panel.start}
+        return Results(self.operands, at, height, width)
 
 
 def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:

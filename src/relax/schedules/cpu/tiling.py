@@ -59,6 +59,18 @@ class Segment:
     count: PrimExpr
     size: int
 
+    @property
+    def number(self) -> int:
+        """The number of pieces, where it is known."""
+        assert isinstance(self.count, IntImm)
+        return self.count.value
+
+
+def panels(columns: int, tile: Tile) -> list[Segment]:
+    """The panels of a known number of columns, the last of which may be filled up."""
+    vectors = -(-columns // tile.lanes)
+    return even_pieces(vectors, -(-vectors // tile.vectors))
+
 
 def with_panels(columns: PrimExpr, tile: Tile, body: Callable[[list[Segment], PrimExpr], Stmt]) -> Stmt:
     """`body` of the panels of a number of columns, the last of which may be filled up, and of how many they are.
@@ -66,9 +78,9 @@ def with_panels(columns: PrimExpr, tile: Tile, body: Callable[[list[Segment], Pr
     Sizes that are not known have names around the body: proofs about them need not look at what they are.
     """
     most, vectors = tile.vectors, simplify(ceildiv(columns, tile.lanes))
-    if isinstance(vectors, IntImm):
-        count = -(-vectors.value // most)
-        return body(even_pieces(vectors.value, count), _int64(count))
+    if isinstance(columns, IntImm):
+        segments = panels(columns.value, tile)
+        return body(segments, simplify(sum((segment.count for segment in segments), _int64(0))))
 
     def of_width(count: PrimExpr, wide: PrimExpr) -> Stmt:
         narrow = Segment(wide * most, count - wide, most - 1)
@@ -112,4 +124,14 @@ def _int64(value: int) -> PrimExpr:
     return const(value, "int64")
 
 
-__all__ = ["FEW_ROWS", "Segment", "Tile", "blocks", "even_pieces", "groups", "tile_for", "with_panels"]
+__all__ = [
+    "FEW_ROWS",
+    "Segment",
+    "Tile",
+    "blocks",
+    "even_pieces",
+    "groups",
+    "panels",
+    "tile_for",
+    "with_panels",
+]
