@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-onnx coverage others fuzz check format clean
+.PHONY: help venv demo test test-onnx coverage others fuzz bench-kernels check format clean
 
 help:
 	@echo "make demo     run the examples"
@@ -15,6 +15,7 @@ help:
 	@echo "make test-onnx ONNX's own 2,024 test cases through compiled code; fails if fewer than AT_LEAST=1950 pass"
 	@echo "make others   all other tests"
 	@echo "make fuzz     random programs against the interpreter and exact numbers, for SECONDS=1800"
+	@echo "make bench-kernels  kernels against ONNX Runtime, by family; FAMILY=products for one of them"
 	@echo "make check    lint, check formatting, types and the order of the rooms"
 	@echo "make format   format the sources and apply the safe fixes"
 	@echo "make venv     only make .venv, with everything a developer needs"
@@ -62,6 +63,9 @@ SECONDS ?= 1800
 
 fuzz: $(VENV)/.installed-test
 	$(BIN)/python tools/fuzz.py --seconds $(SECONDS)
+
+bench-kernels: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/kernels.py $(FAMILY)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check

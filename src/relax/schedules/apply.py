@@ -7,6 +7,8 @@ Keeps    functions that are scheduled already, and those that no rule is for
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from ..ir import IRModule
 from ..ir.transform import Pass, module_pass
 from ..target import Target
@@ -37,7 +39,8 @@ def _check_rule(rule: object) -> None:
     if isinstance(rule, type) and issubclass(rule, ScheduleRule):
         name = rule.__name__
         raise TypeError(f"ApplyDefaultSchedule: {name} is a class of rules; pass an instance, {name}()")
-    raise TypeError(f"ApplyDefaultSchedule: expected instances of ScheduleRule, found {type(rule).__name__}")
+    found = type(cast(Any, rule)).__name__
+    raise TypeError(f"ApplyDefaultSchedule: expected instances of ScheduleRule, found {found}")
 
 
 __all__ = ["ApplyDefaultSchedule"]

@@ -129,7 +129,7 @@ class _Calls(Rewriter):
 
     def call(self, call: Call) -> RelaxExpr:
         whole = self.parts(call)
-        if not isinstance(whole, Call) or not isinstance(whole.op, GlobalVar):
+        if not isinstance(whole.op, GlobalVar):
             return whole
         variant = self.packer.variants.get((whole.op.name_hint, constant_positions(whole)))
         if variant is None:

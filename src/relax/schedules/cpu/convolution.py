@@ -175,7 +175,8 @@ class WindowOperands:
         if self._flat is None or len(several) != 1:
             return None
         leading = self.windows.data.indices[: self._flat.ndim - 1]
-        at = {v.var: const(0, v.var.dtype) for v in self.windows.taps if _is_unit(v)} | {several[0]: self.k}
+        at: dict[Var, PrimExpr] = {several[0]: self.k}
+        at.update({v.var: const(0, v.var.dtype) for v in self.windows.taps if _is_unit(v)})
         indices = [self._index(index, at) for index in leading]
         if not all(isinstance(index, Var) or is_const(index, 0) for index in indices):
             return None

@@ -234,9 +234,9 @@ class Results:
         self._axes = ((operands.row, height), (operands.column, width))
         self._views: dict[BufferLoad, Buffer] = {}
         self.out = self._view(operands.store)
-        for load in {} if self.is_sum else loads_in(operands.store.value):
-            if self._is_plain(load):
-                self._views[load] = self._view(load)
+        if not self.is_sum:
+            loads = filter(self._is_plain, loads_in(operands.store.value))
+            self._views.update({load: self._view(load) for load in loads})
 
     def _is_plain(self, load: BufferLoad) -> bool:
         variables = [id(index) for index in load.indices if isinstance(index, Var)]

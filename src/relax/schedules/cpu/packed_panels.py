@@ -39,13 +39,11 @@ class PanelPacking:
     """The columns of each panel."""
 
     def __call__(self, array: Array) -> Array:
-        matrices = array.reshape(self.shape).transpose(self.order)
-        *batch, depth, columns = matrices.shape
+        *batch, depth, columns = (self.shape[i] for i in self.order)
         filled = np.zeros((*batch, depth, sum(self.widths)), array.dtype)
-        filled[..., :columns] = matrices
-        ends = np.cumsum(self.widths)[:-1]
-        parts = np.split(filled, ends, axis=-1)
-        return np.concatenate([part.reshape(*batch, -1) for part in parts], axis=-1)
+        filled[..., :columns] = np.transpose(np.reshape(array, self.shape), self.order)
+        parts = np.split(filled, np.cumsum(self.widths)[:-1], axis=-1)
+        return np.concatenate([np.reshape(part, (*batch, -1)) for part in parts], axis=-1)
 
 
 def packed_products(

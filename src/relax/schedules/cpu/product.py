@@ -401,17 +401,14 @@ class _Writer:
         def tile(acc: Buffer) -> Stmt:
             sums = alloc("right", (width,), self.dtype, "local", lambda right: loop(
                 "k", part.depth, lambda k: self._step(part, acc, left, right, k, height, ahead)))  # fmt: skip
-            zero = spread(const(0, self.dtype), lanes)
-            old, new = each(lambda p, c: vector_store(acc, (p, c), zero)), None
-            if rows.sums is None:
+            kept = rows.sums
+            if kept is None:
+                zero = spread(const(0, self.dtype), lanes)
+                old = each(lambda p, c: vector_store(acc, (p, c), zero))
                 new = self._stored(part.panel, acc, rows.first + first, height)
             else:
-                old = each(
-                    lambda p, c: vector_store(acc, (p, c), vector_load(rows.sums, (first + p, c), lanes))
-                )
-                new = each(
-                    lambda p, c: vector_store(rows.sums, (first + p, c), vector_load(acc, (p, c), lanes))
-                )
+                old = each(lambda p, c: vector_store(acc, (p, c), vector_load(kept, (first + p, c), lanes)))
+                new = each(lambda p, c: vector_store(kept, (first + p, c), vector_load(acc, (p, c), lanes)))
             return block([old, DeclBuffer(left, sums), new])
 
         return alloc("acc", (height, width), self.dtype, "local", tile)
