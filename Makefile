@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-onnx coverage others fuzz bench check format clean
+.PHONY: help venv demo test test-onnx coverage others fuzz bench bench-kernels check format clean
 
 help:
 	@echo "make demo     run the examples"
@@ -16,6 +16,7 @@ help:
 	@echo "make others   all other tests"
 	@echo "make fuzz     random programs against the interpreter and exact numbers, for SECONDS=1800"
 	@echo "make bench    whole models beside ONNX Runtime and OpenVINO (QUICK=--quick: some of them, in few rounds)"
+	@echo "make bench-kernels  kernels against ONNX Runtime, by family; FAMILY=products for one of them"
 	@echo "make check    lint, check formatting, types and the order of the rooms"
 	@echo "make format   format the sources and apply the safe fixes"
 	@echo "make venv     only make .venv, with everything a developer needs"
@@ -66,6 +67,9 @@ bench: $(VENV)/.installed-bench
 
 fuzz: $(VENV)/.installed-test
 	$(BIN)/python tools/fuzz.py --seconds $(SECONDS)
+
+bench-kernels: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/kernels.py $(FAMILY)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check

@@ -51,7 +51,7 @@ def same(target: Target) -> Callable[..., None]:
         for given in shapes:
             expected, interpreted, native = (_arguments(given, dtype) for _ in range(3))
             plain(*expected)
-            tir.interpret(arranged, *interpreted)
+            tir.interpret(arranged, *interpreted, reverse_parallel=True)
             compiled(*native)
             np.testing.assert_array_equal(interpreted[-1], expected[-1])
             np.testing.assert_array_equal(native[-1], expected[-1])

@@ -69,6 +69,19 @@ def test_a_rule_that_returns_something_else(target):
         ApplyDefaultSchedule(Wrong(), target=target)(IRModule({"main": scaled()}))
 
 
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (42, "expected instances of ScheduleRule, found int"),
+        (Unrolled, r"Unrolled is a class of rules; pass an instance, Unrolled\(\)"),
+        ([Unrolled()], "expected instances of ScheduleRule, found list"),
+    ],
+)
+def test_what_is_no_rule(target, rule, message):
+    with pytest.raises(TypeError, match=message):
+        ApplyDefaultSchedule(rule, target=target)
+
+
 def test_the_default_build_arranges_products():
     @R.function
     def main(x: R.Tensor(("m", 96), "float32"), w: R.Tensor((96, 80), "float32")):

@@ -52,7 +52,7 @@ def test_unknown_batches(same):
 
 def test_windows_of_one_element_are_not_copied_one_by_one(target):
     func = schedule(convolution(1, 64, 64, 8, 16, (1, 1)), target, [Convolution()])
-    assert "panel[k, T.Ramp(v * 16, T.int64(1), 16)] = X_pixels[" in func.script()
+    assert "panel[k, T.Ramp(v * 16, T.int64(1), 16)] = X_pixels_tile[k, T.Ramp(" in func.script()
 
 
 def test_one_and_three_dimensions(same):

@@ -87,8 +87,10 @@ def test_streams_of_unknown_width_and_depth(same):
 def test_the_first_rule_that_fits_is_taken(target):
     few, many = (schedule(product(m, 512, 512), target, RULES).script() for m in (2, 64))
     assert "panel" not in few
-    assert "panel = T.allocate((512, 64))" in many
-    assert 'acc = T.allocate((4, 64), scope="local")' in many
+    assert (
+        "panel_memory = T.allocate((64, 64))" in many
+    )  # as much of 512 rows as the first-level cache of 32 KiB has room for
+    assert 'acc = T.allocate((6, 64), scope="local")' in many
 
 
 @pytest.mark.parametrize(
@@ -110,3 +112,76 @@ def test_others_are_left_alone(target, func):
 def test_a_scheduled_function_stays(target):
     func = product(64, 64, 64).with_attr("tir.is_scheduled", True)
     assert schedule(func, target, RULES) is func
+
+
+@pytest.mark.parametrize("rows", [1, 5, 241, 245])
+def test_chunks_of_rows_and_blocks_of_the_depth(same, rows):
+    """Of this target, a block has 64 rows of a panel, and a chunk 240 rows of the result."""
+    m, k = te.var("m", "int64"), te.var("k", "int64")
+    for n, depth in ((70, 127), (70, 129)) if rows < 241 else ((20, 2),):
+        same(product(rows, n, depth), Product(), shapes(rows, n, depth))
+        same(product(m, n, k), Product(), shapes(rows, n, depth))
+
+
+def test_few_panels_are_shared_by_groups_of_rows(same, target):
+    func = product(te.var("m", "int64"), 16, 2)
+    same(func, Product(), *(shapes(m, 16, 2) for m in (191, 192, 197, 400)))
+    arranged = schedule(func, target, [Product()]).script()
+    assert "groups: T.int64 = " in arranged
+    assert "for task in T.parallel(groups):" in arranged
+
+
+def with_bias(m, n, k, batch=None):
+    """``max(x @ w + bias, 0) + r``, the product in memory of its own, as fusion makes it."""
+    lead = () if batch is None else (batch,)
+    x, w = te.placeholder((*lead, m, k), name="X"), te.placeholder((k, n), name="W")
+    bias, r = te.placeholder((n,), name="bias"), te.placeholder((*lead, m, n), name="Q")
+    axis = te.reduce_axis((0, k), "k")
+    y = te.compute((*lead, m, n), lambda *at: te.sum(x[(*at[:-1], axis)] * w[axis, at[-1]], axis=axis), "Y")
+    z = te.compute(
+        (*lead, m, n), lambda *at: te.max(y[at] + bias[at[-1]], te.const(0, "float32")) + r[at], "Z"
+    )
+    return te.create_prim_func([x, w, bias, r, z])
+
+
+@pytest.mark.parametrize("rule", [Product(), StreamedProduct()])
+def test_what_follows_is_part_of_the_store(same, target, rule):
+    m = 3 if isinstance(rule, StreamedProduct) else 13
+    func = with_bias(m, 40, 70)
+    same(func, rule, [(m, 70), (70, 40), (40,), (m, 40), (m, 40)])
+    assert "alloc_buffer" not in schedule(func, target, [rule]).script()
+
+
+def test_what_follows_rows_of_several_dimensions(same, target):
+    func = with_bias(te.var("m", "int64"), 40, te.var("k", "int64"), te.var("b", "int64"))
+    cases = [(2, 3, 5), (1, 7, 65), (0, 3, 4), (2, 3, 0)]
+    same(func, Product(), *([(b, m, k), (k, 40), (40,), (b, m, 40), (b, m, 40)] for b, m, k in cases))
+    assert "T.decl_buffer((rows, 40), data=Q.data)" in schedule(func, target, [Product()]).script()
+
+
+def test_a_product_that_is_read_twice_stays_in_memory(same, target):
+    a, b = te.placeholder((16, 32), name="A"), te.placeholder((32, 32), name="B")
+    k = te.reduce_axis((0, 32), "k")
+    c = te.compute((16, 32), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), "C")
+    d = te.compute((16, 32), lambda i, j: c[i, j] + c[15 - i, j], "D")
+    func = te.create_prim_func([a, b, d])
+    same(func, Product(), [(16, 32), (32, 32), (16, 32)])
+    assert "alloc_buffer((16, 32))" in schedule(func, target, [Product()]).script()
+
+
+def test_narrow_floats_are_summed_in_wide_ones(same):
+    a, b = te.placeholder((13, 70), "float16", "A"), te.placeholder((70, 40), "float16", "B")
+    k = te.reduce_axis((0, 70), "k")
+    wide = te.compute(
+        (13, 40), lambda i, j: te.sum(a[i, k].astype("float32") * b[k, j].astype("float32"), axis=k), "C"
+    )
+    func = te.create_prim_func([a, b, te.compute((13, 40), lambda i, j: wide[i, j].astype("float16"), "D")])
+    same(func, Product(), [(13, 70), (70, 40), (13, 40)], dtype="float16")
+
+
+def test_batches_of_which_operands_have_a_part(same):
+    a, b = te.placeholder((2, 1, 7, 20), name="A"), te.placeholder((3, 20, 17), name="B")
+    k = te.reduce_axis((0, 20), "k")
+    func = te.create_prim_func([a, b, te.compute(
+        (2, 3, 7, 17), lambda u, v, i, j: te.sum(a[u, 0, i, k] * b[v, k, j], axis=k), "C")])  # fmt: skip
+    same(func, Product(), [(2, 1, 7, 20), (3, 20, 17), (2, 3, 7, 17)])

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from ..ir import DataType
+from ..ir import DataType, structural_equal
 from ..prim import (
+    LT,
     BinaryExpr,
     Cast,
     IntImm,
@@ -19,6 +20,7 @@ from ..prim import (
     const,
     post_order,
 )
+from ..prim.intervals import dtype_range
 from ..tir import Broadcast, Buffer, BufferLoad, BufferStore, Ramp
 from .builder import Operand, splat, vector
 from .context import Context, Rule, Storage, escaped
@@ -185,6 +187,8 @@ class _Mask:
 
     def proves_inside(self, cx: Context, expr: PrimExpr, size: PrimExpr) -> bool:
         """True if the index of every active lane is within [0, size), as far as can be proven."""
+        if self._says_below(cx, expr, size):
+            return True
         dtype = expr.dtype.element_of
         lane = Var("lane", dtype)
         condition, at = _of_lane(self.predicate, lane), _of_lane(expr, lane)
@@ -193,6 +197,16 @@ class _Mask:
         lanes = cx.facts.loop(lane, const(0, dtype), const(self.value.lanes, dtype))
         with lanes, cx.facts.condition(condition):
             return all(cx.facts.in_bounds(at, size))
+
+    def _says_below(self, cx: Context, expr: PrimExpr, size: PrimExpr) -> bool:
+        """True if the predicate is the very comparison of a rising index with the size: nothing needs a proof."""
+        match self.predicate, expr:
+            case LT(Ramp() as compared, Broadcast(bound)), Ramp(base, IntImm(_, stride), lanes):
+                low, high = cx.facts.interval(base)
+                rises = low >= 0 and stride >= 0 and high + stride * (lanes - 1) <= dtype_range(base.dtype)[1]
+                return rises and bound is size and structural_equal(compared, expr)
+            case _:
+                return False
 
 
 def _of_lane(expr: PrimExpr, lane: Var) -> PrimExpr | None:

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from . import cpu
 from .apply import ApplyDefaultSchedule
-from .rule import IS_SCHEDULED, ScheduleRule, schedule
+from .packing import PACKED_CONSTANTS, PackConstants
+from .rule import IS_SCHEDULED, PackedFunction, ScheduleRule, schedule
 
-__all__ = ["IS_SCHEDULED", "ApplyDefaultSchedule", "ScheduleRule", "cpu", "schedule"]
+__all__ = [
+    "IS_SCHEDULED", "PACKED_CONSTANTS", "ApplyDefaultSchedule", "PackConstants", "PackedFunction", "ScheduleRule",
+    "cpu", "schedule",
+]  # fmt: skip

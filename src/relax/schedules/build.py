@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from ..prim import PrimExpr, Var, const
-from ..tir import AllocBuffer, Broadcast, Buffer, BufferLoad, BufferStore, For, ForKind, LetStmt, Ramp, Stmt
+from ..prim import IntImm, PrimExpr, Var, const, is_const, mark_nonnegative
+from ..prim.intrin import floordiv, floormod
+from ..tir import (
+    AllocBuffer,
+    Broadcast,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    DeclBuffer,
+    For,
+    ForKind,
+    LetStmt,
+    Ramp,
+    Stmt,
+)
 from ..tir.buffer import decl_buffer
 from ..tir.statements import seq_of
 
@@ -37,22 +50,39 @@ def alloc(
     return AllocBuffer(buffer, body(buffer))
 
 
+def scratch(name: str, shape: Iterable[int], dtype: str, body: Callable[[Buffer], Stmt]) -> Stmt:
+    """An allocation of known size, used through a view: passes do not make it as small as what is used of it.
+
+    The sizes of what is used are not known, and an index is proven to be below a number at once.
+    """
+
+    def viewed(buffer: Buffer) -> Stmt:
+        view = decl_buffer(buffer.shape, dtype, name, data=buffer.data)
+        return DeclBuffer(view, body(view))
+
+    return alloc(f"{name}_memory", shape, dtype, "global", viewed)
+
+
 def ramp(start: int | PrimExpr, lanes: int) -> PrimExpr:
     """The indices start, start + 1, …"""
     return Ramp(int64(start), const(1, "int64"), lanes) if lanes > 1 else int64(start)
 
 
-def vector_load(buffer: Buffer, indices: Iterable[int | PrimExpr], lanes: int) -> PrimExpr:
-    """Neighbouring elements, the first of which has these indices."""
+def vector_load(
+    buffer: Buffer, indices: Iterable[int | PrimExpr], lanes: int, mask: PrimExpr | None = None
+) -> PrimExpr:
+    """Neighbouring elements, the first of which has these indices; 0 in the lanes that a mask leaves out."""
     *outer, last = indices
-    return BufferLoad(buffer, (*map(int64, outer), ramp(last, lanes)))
+    return BufferLoad(buffer, (*map(int64, outer), ramp(last, lanes)), mask)
 
 
-def vector_store(buffer: Buffer, indices: Iterable[int | PrimExpr], value: PrimExpr) -> Stmt:
-    """Store a vector into neighbouring elements, the first of which has these indices."""
+def vector_store(
+    buffer: Buffer, indices: Iterable[int | PrimExpr], value: PrimExpr, mask: PrimExpr | None = None
+) -> Stmt:
+    """Store a vector into neighbouring elements, the first of which has these indices, or the lanes of a mask."""
     *outer, last = indices
     lanes = value.dtype.lanes
-    return BufferStore(buffer, value, (*map(int64, outer), ramp(last, lanes)))
+    return BufferStore(buffer, value, (*map(int64, outer), ramp(last, lanes)), mask)
 
 
 def spread(value: PrimExpr, lanes: int) -> PrimExpr:
@@ -65,4 +95,40 @@ def block(stmts: Iterable[Stmt]) -> Stmt:
     return seq_of(stmts)
 
 
-__all__ = ["alloc", "block", "int64", "let", "loop", "ramp", "spread", "vector_load", "vector_store"]
+def named(name: str, value: PrimExpr, body: Callable[[PrimExpr], Stmt]) -> Stmt:
+    """`body` of a size, which has a name unless it is a number or a variable: proofs need not look at what it is."""
+    if isinstance(value, (IntImm, Var)):
+        return body(value)
+    var = Var(name, "int64")
+    mark_nonnegative(var)
+    return LetStmt(var, value, body(var))
+
+
+def digits(
+    index: PrimExpr, names: Sequence[str], sizes: Sequence[PrimExpr], body: Callable[[list[PrimExpr]], Stmt]
+) -> Stmt:
+    """`body` of the digits of an index in mixed radix, of which the last one counts fastest."""
+    several = [i for i, size in enumerate(sizes) if not is_const(size, 1)]
+    parts: list[PrimExpr] = [int64(0) for _ in sizes]
+    values: list[tuple[Var, PrimExpr]] = []
+    for i in reversed(several):
+        if i == several[0]:
+            value, index = index, int64(0)
+        else:
+            value, index = floormod(index, sizes[i]), floordiv(index, sizes[i])
+        if isinstance(value, Var):
+            parts[i] = value
+        else:
+            parts[i] = var = Var(names[i], "int64")
+            mark_nonnegative(var)
+            values.append((var, value))
+    result = body(parts)
+    for var, value in reversed(values):
+        result = LetStmt(var, value, result)
+    return result
+
+
+__all__ = [
+    "alloc", "block", "digits", "int64", "let", "loop", "named", "ramp", "scratch", "spread", "vector_load",
+    "vector_store",
+]  # fmt: skip

@@ -9,23 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ..prim import Add, IntImm, Mul, PrimExpr, Var, const, is_const, mark_nonnegative, simplify
-from ..tir import (
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    For,
-    ForKind,
-    IterVar,
-    PrimFunc,
-    Range,
-    SeqStmt,
-    Stmt,
-)
+from ..ir import DataType
+from ..prim import Add, Cast, IntImm, Mul, PrimExpr, Var, const, is_const, mark_nonnegative, simplify
+from ..tir import Block, BlockRealize, Buffer, BufferLoad, BufferStore, IterVar, PrimFunc, Range, Stmt
 from ..tir.buffer import decl_buffer
+from ..tir.functor import StmtExprMutator, substitute
+from ..tir.nests import Nest, is_compact, nest_of, root_of, same_size
 from ..tir.statements import seq_of
+from ..tir.usage import free_vars
+from .build import int64
 
 
 @dataclass(frozen=True)
@@ -33,6 +25,7 @@ class Contraction:
     """A product of two buffers, summed over one variable."""
 
     out: BufferStore
+    """The store of a result: that of the sum itself, or of what a function makes of the sum."""
     start: PrimExpr
     """The value from which the sum begins."""
     lhs: BufferLoad
@@ -41,66 +34,32 @@ class Contraction:
     rows: tuple[IterVar, ...]
     columns: tuple[IterVar, ...]
     depth: IterVar
-
-
-@dataclass(frozen=True)
-class Nest:
-    """Loops directly inside each other around one block, of which each variable is a loop over its whole domain."""
-
-    loops: tuple[For, ...]
-    realize: BlockRealize
-
-    @property
-    def block(self) -> Block:
-        return self.realize.block
+    sum_dtype: DataType
+    total: Var | None = None
+    """The variable in the value of `out` that stands for the sum; None if the sum is the result."""
 
 
 def rewritten_nests(func: PrimFunc, rewrite: Callable[[Nest], Stmt | None]) -> PrimFunc | None:
     """The function with other statements for those of its nests that `rewrite` has one for; None if it has none."""
-    root = func.body
-    around = root if isinstance(root, BlockRealize) and not root.block.iter_vars else None
-    body = root if around is None else around.block.body
-    stmts = body.seq if isinstance(body, SeqStmt) else (body,)
+    _, stmts = root_of(func)
     results: list[Stmt] = []
     for stmt in stmts:
-        nest = perfect_nest(stmt)
+        nest = nest_of(stmt)
         changed = None if nest is None else rewrite(nest)
         results.append(stmt if changed is None else changed)
     if all(a is b for a, b in zip(results, stmts, strict=True)):
         return None
-    arranged = seq_of(results)
-    if around is not None:
-        arranged = around.replace(block=around.block.replace(body=arranged))
+    return with_root(func, results)
+
+
+def with_root(func: PrimFunc, stmts: Sequence[Stmt], unused: Sequence[Buffer] = ()) -> PrimFunc:
+    """The function with other statements in its root (see `root_of`), which no longer allocates the unused buffers."""
+    body, arranged = func.body, seq_of(stmts)
+    if isinstance(body, BlockRealize) and not body.block.iter_vars:
+        kept = tuple(buffer for buffer in body.block.alloc_buffers if buffer not in unused)
+        root = body.block.replace(body=arranged, alloc_buffers=kept)
+        return func.replace(body=body.replace(block=root))
     return func.replace(body=arranged)
-
-
-def perfect_nest(stmt: Stmt) -> Nest | None:
-    """The loops and the block of a statement that consists of nothing else; None for another one."""
-    loops: list[For] = []
-    while isinstance(stmt, For):
-        if stmt.kind is not ForKind.SERIAL or stmt.annotations or not is_const(stmt.min, 0):
-            return None
-        loops.append(stmt)
-        stmt = stmt.body
-    if not isinstance(stmt, BlockRealize) or not is_const(stmt.predicate, 1):
-        return None
-    block = stmt.block
-    own = block.alloc_buffers or block.match_buffers or block.annotations
-    return None if own or not _walks_domain(stmt, loops) else Nest(tuple(loops), stmt)
-
-
-def _walks_domain(realize: BlockRealize, loops: Sequence[For]) -> bool:
-    """True if each variable of the block is one loop, and runs over its whole domain."""
-    loop_vars = {loop.loop_var: loop for loop in loops}
-    for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        if iter_var.dom is None or not is_const(iter_var.dom.min, 0):
-            return False
-        if isinstance(value, Var) and value in loop_vars:
-            if not _same(loop_vars.pop(value).extent, iter_var.dom.extent):
-                return False
-        elif not (is_const(value, 0) and is_const(iter_var.dom.extent, 1)):
-            return False
-    return all(is_const(loop.extent, 1) for loop in loop_vars.values())
 
 
 def _same(a: PrimExpr, b: PrimExpr) -> bool:
@@ -128,17 +87,20 @@ def sum_of_products(block: Block) -> tuple[BufferStore, PrimExpr, BufferLoad, Bu
 
 
 def _factors(store: BufferStore) -> tuple[BufferLoad, BufferLoad] | None:
-    """The two factors of ``C[...] = C[...] + A[...] * B[...]``."""
+    """The two factors of ``C[...] = C[...] + A[...] * B[...]``, which may be converted to the sum's dtype."""
     match store.value:
-        case Add(BufferLoad() as sum_, Mul(BufferLoad() as a, BufferLoad() as b)):
+        case Add(BufferLoad() as sum_, Mul(a, b)):
             pass
-        case Add(Mul(BufferLoad() as a, BufferLoad() as b), BufferLoad() as sum_):
+        case Add(Mul(a, b), BufferLoad() as sum_):
             pass
         case _:
             return None
     if sum_.buffer is not store.buffer or not _equal(sum_.indices, store.indices):
         return None
-    return None if store.buffer in {a.buffer, b.buffer} else (a, b)
+    first, second = (part.value if isinstance(part, Cast) else part for part in (a, b))
+    if not isinstance(first, BufferLoad) or not isinstance(second, BufferLoad):
+        return None
+    return None if store.buffer in {first.buffer, second.buffer} else (first, second)
 
 
 def _equal(a: tuple[PrimExpr, ...], b: tuple[PrimExpr, ...]) -> bool:
@@ -179,7 +141,58 @@ def _classified(
     if len(groups["depth"]) != 1:
         return None
     batch, rows, columns = (tuple(groups[kind]) for kind in ("batch", "rows", "columns"))
-    return Contraction(store, start, a, b, batch, rows, columns, groups["depth"][0])
+    return Contraction(store, start, a, b, batch, rows, columns, groups["depth"][0], store.buffer.dtype)
+
+
+def with_finish(product: Contraction, nest: Nest) -> Contraction | None:
+    """The product with a nest that maps each sum to one result; None if the nest does anything else.
+
+    for i, j in T.grid(M, N):                   each result is a function of the sum with the same indices,
+        D[i, j] = f(C[i, j], bias[j])           and other buffers
+    """
+    sums, store = product.out, nest.block.body
+    if nest.is_reduction or not isinstance(store, BufferStore):
+        return None
+    loads = [load for load in nest.loads() if load.buffer is sums.buffer]
+    if not loads or not plain(sums.buffer, loads[0].indices, nest.block):
+        return None
+    if not all(_equal(load.indices, loads[0].indices) for load in loads):
+        return None
+    extents = {v.var: v for v in nest.block.iter_vars}
+    names: dict[Var, PrimExpr] = {}
+    for there, index, size in zip(loads[0].indices, sums.indices, sums.buffer.shape, strict=True):
+        if isinstance(there, Var):
+            if not same_size(size_of(extents.pop(there)), int64(size)) or there.dtype != index.dtype:
+                return None
+            names[there] = index
+        elif not is_const(size, 1):
+            return None
+    if not all(is_const(size_of(v), 1) for v in extents.values()):
+        return None
+    names.update({var: const(0, var.dtype) for var in extents})
+    total = Var("total", sums.buffer.dtype)
+    value = _Replaced(loads, total).visit(store.value)
+    out = store.replace(
+        value=substitute(value, names), indices=tuple(substitute(index, names) for index in store.indices)
+    )
+    return replace(product, out=out, total=total)
+
+
+class _Replaced(StmtExprMutator):
+    """Puts a variable in the place of loads of one buffer."""
+
+    def __init__(self, loads: Sequence[BufferLoad], var: Var) -> None:
+        super().__init__()
+        self.buffer, self.var = loads[0].buffer, var
+
+    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
+        return self.var if node.buffer is self.buffer else self.visit_children(node)
+
+
+def size_of(iter_var: IterVar) -> PrimExpr:
+    """The number of values of a variable, as an index."""
+    assert iter_var.dom is not None
+    return int64(iter_var.dom.extent)
 
 
 def _variables(indices: tuple[PrimExpr, ...]) -> set[int]:
@@ -203,19 +216,16 @@ def with_merged_rows(product: Contraction) -> tuple[Contraction, Views]:
 
     The number of rows gets a name if it is a product: proofs about rows need not look at its factors.
 
-    Rows merge where their variables index neighbouring dimensions, in the same order, of the result and of the left
-    operand, so that rows that follow each other in one do in the other. Otherwise the product comes back as it is.
+    Rows merge where their variables index neighbouring dimensions, in the same order, of the result, of the left
+    operand and of whatever else the result is made of, so that rows that follow each other in one do in all.
+    Otherwise the product comes back as it is.
     """
     rows = product.rows
     if len(rows) < 2:
         return product, ((), ())
-    places = [_places(load.indices, rows) for load in (product.lhs, product.out)]
-    if any(place is None for place in places):
-        return product, ((), ())
     extent: PrimExpr = const(1, "int64")
     for row in rows:
-        assert row.dom is not None
-        extent = extent * row.dom.extent.astype("int64")
+        extent = extent * size_of(row)
     extent = simplify(extent)
     names: tuple[tuple[Var, PrimExpr], ...] = ()
     if not isinstance(extent, (IntImm, Var)):
@@ -223,48 +233,54 @@ def with_merged_rows(product: Contraction) -> tuple[Contraction, Views]:
         mark_nonnegative(count)
         names, extent = ((count, extent),), count
     merged = IterVar(Range.from_min_extent(const(0, "int64"), extent), Var("row", "int64"))
-    views: dict[Buffer, Buffer] = {}
-    left = _merged(product.lhs.buffer, product.lhs.indices, places[0], len(rows), merged, views)
-    out = _merged(product.out.buffer, product.out.indices, places[1], len(rows), merged, views)
-    changed = replace(
-        product,
-        lhs=BufferLoad(*left),
-        out=product.out.replace(buffer=out[0], indices=out[1]),
-        rows=(merged,),
-    )
-    return changed, (tuple(views.values()), names)
+    merger = _RowMerger(rows, merged)
+    left, out = merger.visit(product.lhs), merger.visit(product.out)
+    rest = {id(var) for part in (left, out) for var in free_vars(part)}
+    if any(id(row.var) in rest for row in rows):
+        return product, ((), ())
+    assert isinstance(left, BufferLoad)
+    changed = replace(product, lhs=left, out=out, rows=(merged,))
+    return changed, (tuple(merger.views.values()), names)
 
 
-def _places(indices: tuple[PrimExpr, ...], rows: tuple[IterVar, ...]) -> int | None:
-    """The dimension from which on the variables of rows are the indices, in their order; None if they are not."""
-    first = next((d for d, index in enumerate(indices) if index is rows[0].var), None)
-    if first is None:
-        return None
-    there = indices[first : first + len(rows)]
-    same = len(there) == len(rows) and all(i is v.var for i, v in zip(there, rows, strict=True))
-    return first if same else None
+class _RowMerger(StmtExprMutator):
+    """Replaces accesses whose indices have the variables of the rows, one after the other, by accesses of views."""
 
+    def __init__(self, rows: tuple[IterVar, ...], merged: IterVar) -> None:
+        super().__init__()
+        self.rows, self.merged = rows, merged
+        self.views: dict[tuple[Buffer, int], Buffer] = {}
 
-def _merged(
-    buffer: Buffer,
-    indices: tuple[PrimExpr, ...],
-    first: int | None,
-    count: int,
-    row: IterVar,
-    views: dict[Buffer, Buffer],
-) -> tuple[Buffer, tuple[PrimExpr, ...]]:
-    """A view of a compact buffer in which the dimensions of the rows are one, and its indices."""
-    assert first is not None
-    assert row.dom is not None
-    behind = first + count
-    shape = (*buffer.shape[:first], row.dom.extent, *buffer.shape[behind:])
-    view = views.get(buffer)
-    if view is None:
-        view = views[buffer] = decl_buffer(shape, str(buffer.dtype), f"{buffer.name}_rows", data=buffer.data)
-    return view, (*indices[:first], row.var, *indices[behind:])
+    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
+        place = self._place(node.buffer, node.indices)
+        return self.visit_children(node) if place is None else BufferLoad(*place)
+
+    def visit_BufferStore(self, node: BufferStore) -> Stmt:
+        changed = self.visit_children(node)
+        assert isinstance(changed, BufferStore)
+        place = self._place(node.buffer, node.indices)
+        return changed if place is None else changed.replace(buffer=place[0], indices=place[1])
+
+    def _place(
+        self, buffer: Buffer, indices: tuple[PrimExpr, ...]
+    ) -> tuple[Buffer, tuple[PrimExpr, ...]] | None:
+        """A view of a compact buffer in which the dimensions of the rows are one, and its indices."""
+        first = next((d for d, index in enumerate(indices) if index is self.rows[0].var), None)
+        if first is None or not is_compact(buffer):
+            return None
+        behind = first + len(self.rows)
+        there = indices[first:behind]
+        if len(there) < len(self.rows) or any(i is not v.var for i, v in zip(there, self.rows, strict=True)):
+            return None
+        view = self.views.get((buffer, first))
+        if view is None:
+            shape = (*buffer.shape[:first], size_of(self.merged), *buffer.shape[behind:])
+            view = decl_buffer(shape, str(buffer.dtype), f"{buffer.name}_rows", data=buffer.data)
+            self.views[buffer, first] = view
+        return view, (*indices[:first], self.merged.var, *indices[behind:])
 
 
 __all__ = [
-    "Contraction", "Nest", "contraction_of", "perfect_nest", "plain", "rewritten_nests", "sum_of_products",
-    "with_merged_rows",
+    "Contraction", "Nest", "contraction_of", "plain", "rewritten_nests", "size_of", "sum_of_products",
+    "with_finish", "with_merged_rows", "with_root",
 ]  # fmt: skip

@@ -11,8 +11,11 @@ A function that is scheduled has the attribute ``tir.is_scheduled``; no rule is 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
-from typing import Any, Final, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast
+
+import numpy as np
 
 from ..ir import Diagnostic, DiagnosticError, IRModule
 from ..target import Target
@@ -20,6 +23,19 @@ from ..tir import PrimFunc, Schedule
 
 IS_SCHEDULED: Final = "tir.is_scheduled"
 """The attribute of functions whose loops are as they shall be."""
+
+
+Packing: TypeAlias = Callable[["np.ndarray[Any, Any]"], "np.ndarray[Any, Any]"]
+"""A constant's elements in another order. Equal packings are equal, so that equal constants need be packed once."""
+
+
+@dataclass(frozen=True)
+class PackedFunction:
+    """A function with its loops arranged, of which some parameters have their elements in another order."""
+
+    func: PrimFunc
+    packings: Mapping[int, Packing]
+    """By the position of the parameter."""
 
 
 class ScheduleRule:
@@ -31,6 +47,14 @@ class ScheduleRule:
 
         `target` is resolved. `tunable` is True where several schedules to choose from may be returned.
         """
+
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+        """The function for constants in another order; None if the rule has none, as most.
+
+        `constants` are the positions of parameters whose arguments are known while compiling. See `packing`.
+        """
+        del func, target, constants
+        return None
 
     def __repr__(self) -> str:
         return type(self).__name__
@@ -70,4 +94,4 @@ def schedule_module(mod: IRModule, target: Target, rules: Iterable[ScheduleRule]
     )
 
 
-__all__ = ["IS_SCHEDULED", "ScheduleRule", "schedule", "schedule_module"]
+__all__ = ["IS_SCHEDULED", "PackedFunction", "Packing", "ScheduleRule", "schedule", "schedule_module"]

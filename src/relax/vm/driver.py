@@ -16,7 +16,7 @@ from ..ir import Diagnostic, DiagnosticError, IRModule
 from ..ir.deep import nested_too_deeply
 from ..ir.transform import Pass, PassContext, Sequential
 from ..runtime import ExecBuilder, Executable
-from ..schedules import ApplyDefaultSchedule, cpu
+from ..schedules import ApplyDefaultSchedule, PackConstants, cpu
 from ..target import Target
 from ..tir import PrimFunc
 from ..tir.transform import LowerTIR
@@ -114,8 +114,8 @@ def _lowering(
         first: Callable[[IRModule], IRModule] = lambda mod: mod  # noqa: E731
     else:
         first = get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
-    arranged = ApplyDefaultSchedule(*cpu.RULES, target=target)
-    own = Sequential([VMBuiltinLower(), VMShapeLower(), arranged, LowerTIR(target)], name="to_machine")
+    kernels = (PackConstants(*cpu.RULES, target=target), ApplyDefaultSchedule(*cpu.RULES, target=target))
+    own = Sequential([VMBuiltinLower(), VMShapeLower(), *kernels, LowerTIR(target)], name="to_machine")
     return lambda mod: own(first(mod))
 
 

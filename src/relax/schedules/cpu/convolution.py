@@ -41,7 +41,6 @@ from ...tir import (
     BufferLoad,
     BufferStore,
     DeclBuffer,
-    ForKind,
     IfThenElse,
     IterVar,
     LetStmt,
@@ -49,10 +48,11 @@ from ...tir import (
     Stmt,
 )
 from ...tir.buffer import decl_buffer
+from ...tir.nests import Nest
 from ..build import block, int64, let, loop
-from ..contraction import Nest, plain, rewritten_nests, sum_of_products
+from ..contraction import plain, rewritten_nests, size_of, sum_of_products
 from ..rule import ScheduleRule
-from .operands import is_large_float_sum, size_of
+from .operands import Values, is_large_float_sum
 from .product import tiled
 
 
@@ -154,21 +154,41 @@ class WindowOperands:
         weight, result, data = windows.weight.buffer, windows.out.buffer, windows.data.buffer
         self._weight = _view(weight, (weight.shape[0], self.depth), "matrix")
         leading = result.shape[: len(windows.batch) + 1]
-        self.out = _view(result, (*leading, self.columns), "pixels")
+        self._out = _view(result, (*leading, self.columns), "pixels")
         self._flat: Buffer | None = None
         """The data with its pixels as one dimension, if a window is one element."""
         kept = data.ndim - len(windows.pixels)
         if _is_pointwise(windows):
             self._flat = _view(data, (*data.shape[:kept], self.columns), "pixels")
+        self.batch = windows.batch
+        self.row, self.column, self.k = (Var(name, "int64") for name in ("row", "column", "k"))
+        self.total = Var("total", result.dtype)
+        self.left = BufferLoad(self._weight, (self.row, self.k))
+        outer = (v.var for v in windows.batch)
+        self.store = BufferStore(self._out, self.total, (*outer, self.row, self.column))
+        self.right = self._matrix()
+        self.packed: BufferLoad | None = None
 
-    def batches(self, body: Callable[[dict[Var, PrimExpr]], Stmt]) -> Stmt:
-        """Loops over the batch around a product of matrices."""
-        result = self._batch(self.windows.batch, {}, body)
-        for view in (self.out, self._weight, self._flat):
-            result = result if view is None else DeclBuffer(view, result)
+    def _matrix(self) -> BufferLoad | None:
+        """The data, where windows are single elements and one variable is summed over."""
+        several = [v.var for v in self.windows.taps if not _is_unit(v)]
+        if self._flat is None or len(several) != 1:
+            return None
+        leading = self.windows.data.indices[: self._flat.ndim - 1]
+        at: dict[Var, PrimExpr] = {several[0]: self.k}
+        at.update({v.var: const(0, v.var.dtype) for v in self.windows.taps if _is_unit(v)})
+        indices = [self._index(index, at) for index in leading]
+        if not all(isinstance(index, Var) or is_const(index, 0) for index in indices):
+            return None
+        return BufferLoad(self._flat, (*indices, self.column))
+
+    def declared(self, body: Stmt) -> Stmt:
+        """A statement with the views and sizes around it that it uses."""
+        for view in (self._out, self._weight, self._flat):
+            body = body if view is None else DeclBuffer(view, body)
         for name, value in reversed(self._names):
-            result = LetStmt(name, value, result)
-        return result
+            body = LetStmt(name, value, body)
+        return body
 
     def _named(self, name: str, size: PrimExpr) -> PrimExpr:
         """A size by a name of its own, unless it is a number or a variable."""
@@ -180,43 +200,7 @@ class WindowOperands:
         self._names.append((var, size))
         return var
 
-    def _batch(
-        self,
-        outer: Sequence[IterVar],
-        values: dict[Var, PrimExpr],
-        body: Callable[[dict[Var, PrimExpr]], Stmt],
-    ) -> Stmt:
-        if not outer:
-            return body(values)
-        first, *rest = outer
-        kind = ForKind.SERIAL if values else ForKind.PARALLEL
-        return loop(
-            first.var.name, size_of(first), lambda v: self._batch(rest, {**values, first.var: v}, body), kind
-        )
-
-    def a(self, values: dict[Var, PrimExpr], row: PrimExpr, k: PrimExpr) -> PrimExpr:
-        """A weight."""
-        del values
-        return BufferLoad(self._weight, (row, k))
-
-    def b(self, values: dict[Var, PrimExpr], k: PrimExpr, column: PrimExpr) -> BufferLoad:
-        """An element of the data, where windows are single elements."""
-        assert self._flat is not None
-        leading = self.windows.data.indices[: self._flat.ndim - 1]
-        at = {**values, **dict(zip((v.var for v in self.windows.taps), self._digits(k), strict=True))}
-        return BufferLoad(self._flat, (*(self._index(index, at) for index in leading), column))
-
-    def b_is_contiguous(self) -> bool:
-        """True if the data is the matrix of windows."""
-        return self._flat is not None
-
-    def place(self, values: dict[Var, PrimExpr], row: PrimExpr, column: PrimExpr) -> list[PrimExpr]:
-        """The indices of an element of the result."""
-        return [*(int64(values[v.var]) for v in self.windows.batch), row, column]
-
-    def pack(
-        self, values: dict[Var, PrimExpr], buffer: Buffer, start: PrimExpr, left: PrimExpr | None
-    ) -> Stmt:
+    def pack(self, values: Values, buffer: Buffer, start: PrimExpr, left: PrimExpr | None) -> Stmt:
         """Gather the windows of the pixels from `start` on; columns from `left` on, if given, become 0."""
         width = buffer.shape[1]
         end = simplify(start + (width if left is None else left))
@@ -248,7 +232,7 @@ class WindowOperands:
             rest, {**at, first.var: v}, simplify(k * size + v), body))  # fmt: skip
 
     def _gathered(
-        self, values: dict[Var, PrimExpr], buffer: Buffer, line: PrimExpr, start: PrimExpr, end: PrimExpr
+        self, values: Values, buffer: Buffer, line: PrimExpr, start: PrimExpr, end: PrimExpr
     ) -> Stmt:
         """The pixels of a panel that are on one line of the image: for each tap a run of elements, a stride apart."""
         *outer, last = self.windows.pixels
@@ -290,15 +274,6 @@ class WindowOperands:
             if not prove(condition):
                 body = AssertStmt(condition, "a window is inside of the data", body)
         return body
-
-    def _digits(self, k: PrimExpr) -> list[PrimExpr]:
-        """The values of the variables summed over at a position in the depth."""
-        several = [v for v in self.windows.taps if not _is_unit(v)]
-        digits: dict[Var, PrimExpr] = {}
-        for v in reversed(several):
-            digits[v.var] = k if v is several[0] else floormod(k, size_of(v))
-            k = floordiv(k, size_of(v))
-        return [digits.get(v.var, const(0, "int64")) for v in self.windows.taps]
 
     def _index(self, index: PrimExpr, at: dict[Var, PrimExpr]) -> PrimExpr:
         return int64(simplify(substitute(index, at)))

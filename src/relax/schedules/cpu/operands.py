@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol, TypeAlias
 
-from ...prim import FloatImm, IntImm, PrimExpr, Var, const, substitute
+from ...ir import DataType
+from ...prim import FloatImm, IntImm, PrimExpr, Var, is_const, simplify
 from ...tir import (
     Block,
     Buffer,
     BufferLoad,
     BufferStore,
     DeclBuffer,
-    ForKind,
-    IfThenElse,
     IterVar,
     LetStmt,
+    PrimFunc,
     Stmt,
 )
-from ..build import int64, loop
-from ..contraction import Contraction, Nest, contraction_of, with_merged_rows
+from ...tir.buffer import decl_buffer
+from ...tir.functor import StmtExprMutator, substitute
+from ...tir.nests import Nest, buffers_used, is_compact, loads_in, nest_of, root_of
+from ..build import int64
+from ..contraction import Contraction, contraction_of, size_of, with_finish, with_merged_rows, with_root
 
 SMALL: Final = 8192
 """Multiplications for which arranging the loops is not worth the time to compile them."""
+
+Values: TypeAlias = Mapping[Var, PrimExpr]
+"""The values of the batch's variables."""
 
 
 def is_large_float_sum(
@@ -31,17 +37,75 @@ def is_large_float_sum(
     """True for sums from 0 of products, all float32 or float64, unless they are known to be few."""
     dtype = store.buffer.dtype
     same = all(factor.dtype == dtype for factor in factors)
-    from_zero = isinstance(start, FloatImm) and start.value == 0
-    return dtype in ("float32", "float64") and same and from_zero and not _is_small(block)
+    return dtype in ("float32", "float64") and same and _is_zero(start) and not _is_small(block)
+
+
+def rewritten_products(func: PrimFunc, write: Callable[[Operands], Stmt | None]) -> PrimFunc | None:
+    """The function with other statements for those of its products that `write` has one for; None if it has none.
+
+    A nest behind a product that maps each sum to one result is part of it, if nothing else reads the sums.
+    """
+    if not func.attrs.get("tir.noalias"):
+        return None
+    allocated, stmts = root_of(func)
+    results: list[Stmt] = []
+    unused: list[Buffer] = []
+    waiting = list(stmts)
+    while waiting:
+        stmt = waiting.pop(0)
+        nest = nest_of(stmt)
+        product = None if nest is None else float_product_of(nest)
+        if product is None:
+            results.append(stmt)
+            continue
+        sums = product.out.buffer
+        finished = _finished(product, waiting) if sums in allocated and not _is_used(sums, results) else None
+        written = write(Operands(finished or product))
+        results.append(stmt if written is None else written)
+        if written is not None and finished is not None:
+            waiting.pop(0)
+            unused.append(sums)
+    if len(results) == len(stmts) and all(a is b for a, b in zip(results, stmts, strict=True)):
+        return None
+    return with_root(func, results, unused)
+
+
+def _finished(product: Contraction, behind: Sequence[Stmt]) -> Contraction | None:
+    """The product with the statement behind it, if that is all that reads the sums."""
+    nest = nest_of(behind[0]) if behind else None
+    if nest is None or _is_used(product.out.buffer, behind[1:]):
+        return None
+    finished = with_finish(product, nest)
+    if finished is None or not finished.out.indices or finished.out.buffer.dtype.lanes != 1:
+        return None
+    return finished if finished.out.indices[-1] is product.out.indices[-1] else None
+
+
+def _is_used(buffer: Buffer, stmts: Sequence[Stmt]) -> bool:
+    return any(buffer.data in used for stmt in stmts for used in buffers_used(stmt))
 
 
 def float_product_of(nest: Nest) -> Contraction | None:
-    """The product of a nest, if it is one of float32 or float64, not small, with one variable of columns."""
+    """The product of a nest, if it is one of floats, not small, with columns that are the result's last dimension."""
     product = contraction_of(nest)
-    if product is None or len(product.columns) != 1:
+    if product is None or _is_small(nest.block) or not _is_zero(product.start) or not product.out.indices:
         return None
-    factors = (product.lhs, product.rhs)
-    return product if is_large_float_sum(product.out, product.start, factors, nest.block) else None
+    if product.out.indices[-1] not in {v.var for v in product.columns}:
+        return None
+    dtypes = (product.lhs.dtype, product.rhs.dtype)
+    wide = product.sum_dtype
+    if wide not in ("float32", "float64") or not all(_is_float_up_to(dtype, wide) for dtype in dtypes):
+        return None
+    return product
+
+
+def _is_float_up_to(dtype: DataType, wide: DataType) -> bool:
+    """True for a dtype whose values all are values of another one, into which vectors of them are converted."""
+    return dtype == wide or (wide == "float32" and dtype in ("float16", "bfloat16"))
+
+
+def _is_zero(start: PrimExpr) -> bool:
+    return isinstance(start, FloatImm) and start.value == 0
 
 
 def _is_small(block: Block) -> bool:
@@ -56,126 +120,176 @@ def _is_small(block: Block) -> bool:
 
 
 class Matrices(Protocol):
-    """A product of matrices, several of them for the values of the batch's variables, as `product` writes it."""
+    """A product of matrices, several of them for the values of the batch's variables, as `product` writes it.
+
+    Operands and results are accesses of whole buffers, whose indices are variables, each at most once, and zeros.
+    """
 
     rows: PrimExpr
     columns: PrimExpr
     depth: PrimExpr
-    out: Buffer
+    batch: tuple[IterVar, ...]
+    """The variables of the batch, the outermost first."""
+    row: Var
+    column: Var
+    k: Var
+    left: BufferLoad
+    right: BufferLoad | None
+    """None if the right operand is no matrix in memory: `pack` copies it."""
+    store: BufferStore
+    """The store of a result; its last index is the column."""
+    total: Var
+    """The variable in the value of the store that stands for the sum."""
+    packed: BufferLoad | None
+    """The panels of the right operand one after the other, for values of the batch; None if they are not."""
 
-    def batches(self, body: Callable[[dict[Var, PrimExpr]], Stmt]) -> Stmt:
-        """Loops over the batch around what `body` makes of the values of its variables."""
+    def declared(self, body: Stmt) -> Stmt:
+        """A statement with the views and sizes around it that it uses."""
         ...
 
-    def a(self, values: dict[Var, PrimExpr], row: PrimExpr, k: PrimExpr) -> PrimExpr:
-        """An element of the left operand."""
-        ...
+    def pack(self, values: Values, buffer: Buffer, start: PrimExpr, left: PrimExpr | None) -> Stmt:
+        """Copy the columns from `start` on into a buffer (depth, width); those from `left` on, if given, become 0.
 
-    def b(self, values: dict[Var, PrimExpr], k: PrimExpr, column: PrimExpr) -> BufferLoad:
-        """An element of the right operand, if its columns are contiguous."""
-        ...
-
-    def b_is_contiguous(self) -> bool:
-        """True if neighbouring columns of the right operand are neighbours in memory."""
-        ...
-
-    def place(self, values: dict[Var, PrimExpr], row: PrimExpr, column: PrimExpr) -> list[PrimExpr]:
-        """The indices of an element of the result."""
-        ...
-
-    def pack(
-        self, values: dict[Var, PrimExpr], buffer: Buffer, start: PrimExpr, left: PrimExpr | None
-    ) -> Stmt:
-        """Copy the columns from `start` on into a buffer (depth, width); those from `left` on, if given, become 0."""
+        Only for a right operand that is no matrix in memory.
+        """
         ...
 
 
 class Operands:
-    """A product, of which the last variable of the rows is the row; the others are loops around, as the batch's are."""
+    """A product, of which the last variable of the rows is the row, and that of the result's last index the column.
+
+    Others of the rows and the columns count as the batch's.
+    """
 
     def __init__(self, product: Contraction) -> None:
-        self.product, (self._views, self._names) = with_merged_rows(product)
-        product = self.product
-        self.out: Buffer = product.out.buffer
-        self.columns, self.depth = size_of(product.columns[0]), size_of(product.depth)
-        self._outer: tuple[IterVar, ...] = product.rows[:-1]
-        self._row: IterVar | None = product.rows[-1] if product.rows else None
-        self.rows = const(1, "int64") if self._row is None else size_of(self._row)
-
-    def batches(self, body: Callable[[dict[Var, PrimExpr]], Stmt]) -> Stmt:
-        """Loops over the batch and the outer variables of the rows, the outermost parallel, around a product."""
-        result = self._batch((*self.product.batch, *self._outer), {}, body)
-        for view in reversed(self._views):
-            result = DeclBuffer(view, result)
-        for name, value in reversed(self._names):
-            result = LetStmt(name, value, result)
-        return result
-
-    def _batch(
-        self,
-        outer: Sequence[IterVar],
-        values: dict[Var, PrimExpr],
-        body: Callable[[dict[Var, PrimExpr]], Stmt],
-    ) -> Stmt:
-        if not outer:
-            return body(values)
-        first, *rest = outer
-        kind = ForKind.SERIAL if values else ForKind.PARALLEL
-        return loop(
-            first.var.name,
-            size_of(first),
-            lambda var: self._batch(rest, {**values, first.var: var}, body),
-            kind,
-        )
-
-    def a(self, values: dict[Var, PrimExpr], row: PrimExpr, k: PrimExpr) -> PrimExpr:
-        """An element of the left operand."""
-        at = {**values, self.product.depth.var: k}
-        if self._row is not None:
-            at[self._row.var] = row
-        return self._load(self.product.lhs, at)
-
-    def b(self, values: dict[Var, PrimExpr], k: PrimExpr, column: PrimExpr) -> BufferLoad:
-        """An element of the right operand."""
-        return self._load(
-            self.product.rhs, {**values, self.product.depth.var: k, self.product.columns[0].var: column}
-        )
-
-    def _load(self, load: BufferLoad, at: dict[Var, PrimExpr]) -> BufferLoad:
-        return BufferLoad(load.buffer, tuple(int64(substitute(index, at)) for index in load.indices))
-
-    def b_is_contiguous(self) -> bool:
+        product, (self._views, self._names) = with_merged_rows(product)
+        last = product.out.indices[-1]
+        column = next(v for v in product.columns if v.var is last)
+        others = tuple(v for v in product.columns if v is not column)
+        self.columns, self.depth = size_of(column), size_of(product.depth)
+        self.batch: tuple[IterVar, ...] = (*product.batch, *product.rows[:-1], *others)
+        self.rows = size_of(product.rows[-1]) if product.rows else int64(1)
+        self.row = product.rows[-1].var if product.rows else Var("row", "int64")
+        self.column, self.k = column.var, product.depth.var
+        self.left = product.lhs
+        self.right: BufferLoad | None = product.rhs
+        self.total = Var("total", product.sum_dtype) if product.total is None else product.total
+        out = product.out
+        self.store = out if product.total is not None else out.replace(value=self.total)
+        self.packed: BufferLoad | None = None
+        self.right_is_contiguous = product.rhs.indices[-1] is self.column
         """True if neighbouring columns of the right operand are neighbours in memory."""
-        return self.product.rhs.indices[-1] is self.product.columns[0].var
 
-    def place(self, values: dict[Var, PrimExpr], row: PrimExpr, column: PrimExpr) -> list[PrimExpr]:
-        """The indices of an element of the result."""
-        at = {**values, self.product.columns[0].var: column}
-        if self._row is not None:
-            at[self._row.var] = row
-        return [int64(substitute(index, at)) for index in self.product.out.indices]
+    def declared(self, body: Stmt) -> Stmt:
+        """A statement with the views and sizes around it that it uses."""
+        for view in reversed(self._views):
+            body = DeclBuffer(view, body)
+        for name, value in reversed(self._names):
+            body = LetStmt(name, value, body)
+        return body
 
-    def pack(
-        self, values: dict[Var, PrimExpr], buffer: Buffer, start: PrimExpr, left: PrimExpr | None
-    ) -> Stmt:
-        """Copy the columns from `start` on into a buffer (depth, width); those from `left` on, if given, become 0."""
-
-        def column(c: Var) -> Stmt:
-            copy = loop("k", self.depth, lambda k: BufferStore(buffer, self.b(values, k, start + c), (k, c)))
-            if left is None:
-                return copy
-            zero = const(0, str(buffer.dtype))
-            return IfThenElse(
-                c < left, copy, loop("k", self.depth, lambda k: BufferStore(buffer, zero, (k, c)))
-            )
-
-        return loop("c", buffer.shape[1], column)
+    def pack(self, values: Values, buffer: Buffer, start: PrimExpr, left: PrimExpr | None) -> Stmt:
+        """Never asked: the right operand is a matrix in memory."""
+        raise NotImplementedError
 
 
-def size_of(iter_var: IterVar) -> PrimExpr:
-    """The number of values of a variable, as an index."""
-    assert iter_var.dom is not None
-    return int64(iter_var.dom.extent)
+def tile_view(
+    access: BufferLoad | BufferStore, values: Values, axes: Sequence[tuple[Var, PrimExpr]]
+) -> Buffer:
+    """A part of a compact buffer: so many values of some variables of an access, from the given ones on.
+
+    Variables without a value begin at 0. Whether the part is inside of the buffer is checked where it is declared,
+    once: indices into it are compared with the sizes of the part, which are numbers.
+    """
+    buffer = access.buffer
+    strides: list[PrimExpr] = []
+    stride: PrimExpr = int64(1)
+    for size in reversed(buffer.shape):
+        strides.insert(0, stride)
+        stride = simplify(stride * int64(size))
+    offset: PrimExpr = int64(0)
+    steps = {var: int64(0) for var, _ in axes}
+    for index, step in zip(access.indices, strides, strict=True):
+        if isinstance(index, Var):
+            offset = offset + int64(values.get(index, 0)) * step
+            if index in steps:
+                steps[index] = step
+    shape = [int64(size) for _, size in axes]
+    return decl_buffer(
+        shape, str(buffer.dtype), f"{buffer.name}_tile", data=buffer.data, strides=list(steps.values()),
+        elem_offset=simplify(offset),
+    )  # fmt: skip
 
 
-__all__ = ["Operands", "float_product_of", "is_large_float_sum", "size_of"]
+class Results:
+    """The results of a tile, as views of what their stores read and write.
+
+    An access whose indices are variables, each at most once, becomes one of a view; others stay as they are.
+    """
+
+    def __init__(self, operands: Matrices, at: Values, height: PrimExpr, width: PrimExpr) -> None:
+        self.operands, self.at = operands, at
+        self.is_sum = operands.store.value is operands.total
+        """True if the results are the sums."""
+        self._axes = ((operands.row, height), (operands.column, width))
+        self._views: dict[BufferLoad, Buffer] = {}
+        self.out = self._view(operands.store)
+        if not self.is_sum:
+            loads = filter(self._is_plain, loads_in(operands.store.value))
+            self._views.update({load: self._view(load) for load in loads})
+
+    def _is_plain(self, load: BufferLoad) -> bool:
+        variables = [id(index) for index in load.indices if isinstance(index, Var)]
+        rest = [index for index in load.indices if not isinstance(index, Var)]
+        plain = len(set(variables)) == len(variables) and all(is_const(index, 0) for index in rest)
+        return plain and is_compact(load.buffer) and load.predicate is None
+
+    def _used(self, access: BufferLoad | BufferStore) -> list[tuple[Var, PrimExpr]]:
+        used = {id(index) for index in access.indices}
+        return [(var, size) for var, size in self._axes if id(var) in used]
+
+    def _view(self, access: BufferLoad | BufferStore) -> Buffer:
+        return tile_view(access, self.at, self._used(access))
+
+    def declared(self, body: Stmt) -> Stmt:
+        """A statement with the views around it."""
+        for view in (*self._views.values(), self.out):
+            body = DeclBuffer(view, body)
+        return body
+
+    def place(self, p: PrimExpr, c: PrimExpr) -> list[PrimExpr]:
+        """The indices of a result in `out`."""
+        return self._indices(self.operands.store, p, c)
+
+    def _indices(self, access: BufferLoad | BufferStore, p: PrimExpr, c: PrimExpr) -> list[PrimExpr]:
+        return [p if var is self.operands.row else c for var, _ in self._used(access)]
+
+    def made(self, p: PrimExpr, c: PrimExpr, total: PrimExpr) -> Stmt:
+        """The store of the result made of a sum."""
+        operands = self.operands
+        value = _Viewed(
+            {load: (view, self._indices(load, p, c)) for load, view in self._views.items()}
+        ).visit(operands.store.value)
+        at: dict[Var, PrimExpr] = dict(self.at)
+        at[operands.row] = at[operands.row] + p
+        at[operands.column] = at[operands.column] + c
+        typed = {var: index.astype(str(var.dtype)) for var, index in at.items()}
+        return BufferStore(self.out, substitute(value, {**typed, operands.total: total}), self.place(p, c))
+
+
+class _Viewed(StmtExprMutator):
+    """Replaces loads by loads of views."""
+
+    def __init__(self, views: Mapping[BufferLoad, tuple[Buffer, Sequence[PrimExpr]]]) -> None:
+        super().__init__()
+        self.views = views
+
+    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
+        place = self.views.get(node)
+        return self.visit_children(node) if place is None else BufferLoad(*place)
+
+
+__all__ = [
+    "Matrices", "Operands", "Results", "Values", "float_product_of", "is_large_float_sum", "rewritten_products",
+    "size_of", "tile_view",
+]  # fmt: skip

@@ -1,70 +1,84 @@
-"""Products of matrices, of float32 or float64: register tiles over packed panels.
+"""Products of matrices, of float32 or float64: register tiles over packed blocks.
 
-    for i, j, k in T.grid(M, N, K):          for jo in T.parallel(ceildiv(N, 64)):        panels of 64 columns
-        with T.block("C"):                       P = T.alloc_buffer((K, 64))              copied
-            with T.init():                       for io in range(blocks):                 rows, six at a time
-                C[i, j] = 0                          acc = T.alloc_buffer((6, 64), scope="local")      in registers
-            C[i, j] += A[i, k] * B[k, j]             for k in range(K):
-                                                         acc[p, :] += A[row + p, k] * P[k, :]   for p in 0 .. 5
-                                                     C[row + p, jo * 64 + :] = acc[p, :]
+    for i, j, k in T.grid(M, N, K):          for task in T.parallel(groups * panels):     64 columns, a group of rows
+        with T.block("C"):                       for ch in range(chunks):                 240 rows at a time
+            with T.init():                           sums[0:240, 0:64] = 0
+                C[i, j] = 0                          for ko in range(ceildiv(K, 128)):
+            C[i, j] += A[i, k] * B[k, j]                 panel[0:128, 0:64] = B[…]        copied
+                                                         for io in range(40):             rows, six at a time
+    for i, j in T.grid(M, N):                                acc = sums[io * 6 + …]       in registers
+        with T.block("D"):                                   for k in range(128):
+            D[i, j] = f(C[i, j])                                 acc[p, :] += A[row + p, k] * panel[k, :]   p in 0 .. 5
+                                                             sums[io * 6 + …] = acc
+                                                     D[…] = f(sums[…])                    C is no longer in memory
 
-The tile has as many rows and columns as there are registers for (6 × 4 vectors with 32 of them). Rows are dealt out
-evenly where their number is known, 13 as 5 + 4 + 4; else the last row stands for those that the last tile lacks. The
-last panel is padded with zeros, and its results go through memory. With few rows, copying costs more than it brings:
-the panels are read where they are. Register-blocked outer products over packed panels are those of K. Goto and
-R. van de Geijn, *Anatomy of High-Performance Matrix Multiplication*, 2008, without cache blocking of k: a panel of 64
-columns stays in the second-level cache for the depths that occur.
+The tile has as many rows and columns as there are registers for (6 × 4 vectors with 32 of them); `tiling` deals rows
+and columns out among tiles and threads. The copy of a block of B stays in the first-level cache while all rows of a
+chunk go over it. The last panel is filled up with zeros, and only its columns in the matrix are stored. A product whose
+depth is known and one block needs no sums in memory: each tile stores its results. What tiles read and write are views
+(`tile_view`), so that only their places depend on sizes, and not each index.
 
-Refused: other dtypes, a function that does not promise that its arguments are apart (tir.noalias), several variables
-for the columns, and products that are small.
+Register-blocked outer products over packed panels are those of K. Goto and R. van de Geijn, *Anatomy of
+High-Performance Matrix Multiplication*, 2008, with blocks for the first-level cache instead of the second.
+
+Refused: other dtypes, a function that does not promise that its arguments are apart (tir.noalias), results whose last
+dimension is not that of columns, and products that are small.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
-from ...prim import Add, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
-from ...prim.intrin import ceildiv, floormod
+from ...prim import LT, Add, And, IntImm, Mul, PrimExpr, Select, Var, const, is_const, simplify
+from ...prim.instructions import prefetch
+from ...prim.intrin import floordiv, floormod
+from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
 from ...tir import (
     Buffer,
     BufferLoad,
     BufferStore,
+    DeclBuffer,
+    Evaluate,
     ForKind,
     IfThenElse,
+    LetStmt,
     PrimFunc,
     Stmt,
 )
-from ..build import alloc, block, let, loop, spread, vector_load, vector_store
-from ..contraction import Nest, rewritten_nests
-from ..rule import ScheduleRule
-from .operands import Matrices, Operands, float_product_of
+from ...tir.buffer import decl_buffer
+from ..build import (
+    alloc,
+    block,
+    digits,
+    int64,
+    let,
+    loop,
+    named,
+    ramp,
+    scratch,
+    spread,
+    vector_load,
+    vector_store,
+)
+from ..contraction import size_of
+from ..rule import PackedFunction, ScheduleRule
+from .operands import Matrices, Results, Values, rewritten_products, tile_view
+from .packed_panels import packed_products
+from .tiling import FEW_ROWS, Segment, Tile, blocks, groups, tile_for, with_panels
 
-UNPACKED_ROWS: Final = 24
-"""With fewer rows than this, copying a panel takes longer than it saves."""
-
-
-@dataclass(frozen=True)
-class Tile:
-    """The shape of a register tile: rows, vectors to a row, and elements to a vector."""
-
-    rows: int
-    vectors: int
-    lanes: int
-
-    @property
-    def columns(self) -> int:
-        return self.vectors * self.lanes
-
-
-def tile_for(target: Target, bits: int) -> Tile:
-    """The tile for which a machine has registers: rows × vectors accumulators, a row of vectors, one broadcast."""
-    machine = target.machine
-    lanes = max(machine.vector_bits // bits, 1)
-    return Tile(6, 4, lanes) if machine.vector_registers >= 32 else Tile(6, 2, lanes)
+QUARTERS: Final = 4
+"""The tiles that together ask for the next block of packed panels: each for one line in a step."""
+CHUNK: Final = 40
+"""The blocks of rows whose sums are in memory at a time."""
+ROWS_OF_A_COPY: Final = 96
+"""The rows that share a copy of a panel: copying it takes a few hundredths of the time of their tiles."""
+ROWS_OF_A_GROUP: Final = 24
+"""The rows of a task where panels are not copied: what they read of a panel is read from the second-level cache."""
 
 
 class Product(ScheduleRule):
@@ -72,208 +86,412 @@ class Product(ScheduleRule):
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
-        if not func.attrs.get("tir.noalias"):
-            return None
+        return rewritten_products(func, lambda operands: tiled(operands, target))
 
-        def rewrite(nest: Nest) -> Stmt | None:
-            product = float_product_of(nest)
-            return None if product is None else tiled(Operands(product), target)
-
-        return rewritten_nests(func, rewrite)
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+        return packed_products(func, target, constants, lambda operands: tiled(operands, target))
 
 
 def tiled(operands: Matrices, target: Target) -> Stmt:
     """A product in register tiles."""
-    writer = _Writer(operands, tile_for(target, operands.out.dtype.bits))
-    return operands.batches(writer.panels)
+    return _Writer(operands, target).tasks()
+
+
+def depth_of_block(target: Target, tile: Tile, bits: int) -> int:
+    """The rows of a panel that fill two thirds of the first-level cache."""
+    rows = target.machine.caches.l1 * 2 // 3 // (tile.columns * bits // 8)
+    return max(rows // 32 * 32, 32)
 
 
 @dataclass(frozen=True)
 class _Panel:
-    """A panel of columns: for which values of the batch, from which column on, how many are in the matrix, its copy."""
+    """Columns, for values of the batch: the first one, how many are in the matrix, and their vectors."""
 
-    values: dict[Var, PrimExpr]
+    values: Values
     start: PrimExpr
-    left: Var | None
-    """The columns that are in the matrix; None: all."""
-    copy: Buffer | None
-    """The packed columns; None: the matrix itself is read."""
+    inside: PrimExpr | None
+    """None: all."""
+    vectors: int
+    whole: Buffer | None = None
+    """A copy of them, (depth, width), of an operand that is no matrix in memory."""
 
 
-Row = Callable[[PrimExpr], PrimExpr]
-"""The row of the matrix that is a given row of a tile."""
+@dataclass(frozen=True)
+class _Block:
+    """A part of the depth of a panel: from which k on, how many, and the copied columns, (depth, width)."""
+
+    panel: _Panel
+    start: PrimExpr
+    depth: PrimExpr
+    source: Buffer
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows that go over a block: the first, the number of whole tiles, the number of rows behind them, if any."""
+
+    first: PrimExpr
+    tiles: PrimExpr
+    tail: PrimExpr | None
+    sums: Buffer | None
+    """Their sums; None: each tile stores its results."""
+
+    def count(self, height: int) -> PrimExpr:
+        """The number of rows, of tiles of some height."""
+        return self.tiles * height + (0 if self.tail is None else self.tail)
 
 
 class _Writer:
     """Writes the loops of one product."""
 
-    def __init__(self, operands: Matrices, tile: Tile) -> None:
-        self.operands, self.tile = operands, tile
-        self.out = operands.out
-        self.dtype = str(self.out.dtype)
+    def __init__(self, operands: Matrices, target: Target) -> None:
+        bits = operands.total.dtype.bits
+        self.operands, self.tile, self.cores = operands, tile_for(target, bits), target.num_cores
+        tile = self.tile
+        self.dtype = str(operands.total.dtype)
+        self.vector = str(operands.total.dtype.with_lanes(tile.lanes))
         self.rows, self.columns, self.depth = operands.rows, operands.columns, operands.depth
-        self.vectors = _vectors_of_a_panel(self.columns, tile)
-        self.width = self.vectors * tile.lanes
+        self.few = isinstance(self.rows, IntImm) and self.rows.value < FEW_ROWS
+        self.whole = int64(0) if self.few else simplify(floordiv(self.rows, tile.rows))
+        """The number of blocks of the tile's full height, which groups share."""
+        self.is_exact = is_const(simplify(floormod(self.columns, tile.lanes)), 0)
+        """True if no vector reaches beyond the last column."""
+        self.block = depth_of_block(target, tile, bits)
+        is_sum = operands.store.value is operands.total
+        self.direct = is_sum and isinstance(self.depth, IntImm) and self.depth.value <= self.block
+        """True if each tile stores its results."""
 
-    # ------------------------------------------------------------------ panels
+    # ------------------------------------------------------------------ tasks
 
-    def panels(self, values: dict[Var, PrimExpr]) -> Stmt:
-        """The loop over panels of columns."""
-        width = self.width
-        exact = is_const(simplify(floormod(self.columns, width)), 0)
+    def tasks(self) -> Stmt:
+        """The parallel loop over the batch, groups of rows, and panels of columns."""
+        batch = [size_of(v) for v in self.operands.batch]
+        names = [*(v.var.name for v in self.operands.batch), "go", "jo"]
 
-        def panel(jo: Var) -> Stmt:
-            start = simplify(jo * width)
-            if exact:
-                return self.panel(values, start, None)
-            columns = minimum(const(width, "int64"), self.columns - start)
-            return let("columns", columns, lambda left: self.panel(values, start, left))
+        def counted(segments: list[Segment], count: PrimExpr) -> Stmt:
+            others = _product([*batch, count])
+            rows = ROWS_OF_A_COPY if self.operands.packed is None else ROWS_OF_A_GROUP
+            number = groups(self.whole, others, rows // self.tile.rows, self.cores)
+            return named("groups", number, lambda number: parallel(segments, [*batch, number, count]))
 
-        kind = ForKind.SERIAL if values else ForKind.PARALLEL
-        return loop("jo", simplify(ceildiv(self.columns, width)), panel, kind)
+        def parallel(segments: list[Segment], sizes: list[PrimExpr]) -> Stmt:
+            def task(var: Var) -> Stmt:
+                return digits(var, names, sizes, lambda parts: self._task(segments, parts, sizes[-2]))
 
-    def panel(self, values: dict[Var, PrimExpr], start: PrimExpr, left: Var | None) -> Stmt:
-        """All rows of a panel, copied first unless the rows are few."""
+            return loop("task", _product(sizes), task, ForKind.PARALLEL)
 
-        def copied(buffer: Buffer) -> Stmt:
-            panel = _Panel(values, start, left, buffer)
-            return block([self.pack(panel, buffer), self.row_blocks(panel)])
+        return self.operands.declared(with_panels(self.columns, self.tile, counted))
 
-        packed = alloc("panel", (self.depth, self.width), self.dtype, "global", copied)
-        low = isinstance(self.rows, IntImm) and self.rows.value < UNPACKED_ROWS
-        if not low or not self.operands.b_is_contiguous():
-            return packed
-        direct = self.row_blocks(_Panel(values, start, None, None))
-        return direct if left is None else IfThenElse(left.equal(self.width), direct, packed)
+    def _task(self, segments: list[Segment], parts: list[PrimExpr], number: PrimExpr) -> Stmt:
+        """A group of rows of one panel."""
+        *outer, go, jo = parts
+        values = dict(zip((v.var for v in self.operands.batch), outer, strict=True))
 
-    def pack(self, panel: _Panel, buffer: Buffer) -> Stmt:
-        """Copy the columns of a panel; those beyond the matrix become 0."""
-        if not self.operands.b_is_contiguous():
-            return self.operands.pack(panel.values, buffer, panel.start, panel.left)
-        whole = loop("k", self.depth, lambda k: self._pack_row(panel, buffer, k))
-        if panel.left is None:
-            return whole
-        part = self.operands.pack(panel.values, buffer, panel.start, panel.left)
-        return IfThenElse(panel.left.equal(self.width), whole, part)
+        def group(begin: PrimExpr, end: PrimExpr, is_last: PrimExpr | None) -> Stmt:
+            first, *rest = segments
+            result = self._panel(values, first, jo, lambda panel: self._chunks(panel, begin, end, is_last))
+            for segment in rest:
+                other = self._panel(
+                    values, segment, jo - first.count, lambda panel: self._chunks(panel, begin, end, is_last)
+                )
+                result = IfThenElse(LT(jo, first.count), result, other)
+            return result
 
-    def _pack_row(self, panel: _Panel, buffer: Buffer, k: Var) -> Stmt:
-        lanes = self.tile.lanes
+        if not segments:
+            return block([])
+        if is_const(number, 1):
+            return group(int64(0), self.whole, None)
+        share = floordiv(self.whole + (number - 1), number)
+        return let("share", share, lambda share: let(
+            "begin", minimum(go * share, self.whole), lambda begin: let(
+                "end", minimum(begin + share, self.whole), lambda end: group(
+                    begin, end, go.equal(number - 1)))))  # fmt: skip
 
-        def copy(v: Var) -> Stmt:
-            source = self.operands.b(panel.values, k, panel.start + v * lanes)
-            return vector_store(buffer, (k, v * lanes), vector_load(source.buffer, source.indices, lanes))
-
-        return loop("v", self.vectors, copy, ForKind.UNROLLED)
+    def _panel(self, values: Values, segment: Segment, jo: PrimExpr, body: Callable[[_Panel], Stmt]) -> Stmt:
+        """`body` of a panel."""
+        width = segment.size * self.tile.lanes
+        start = simplify((segment.start + jo * segment.size) * self.tile.lanes)
+        if self.is_exact:
+            return body(_Panel(values, start, None, segment.size))
+        inside = simplify(minimum(int64(width), self.columns - start))
+        return named("inside", inside, lambda number: body(_Panel(values, start, number, segment.size)))
 
     # ------------------------------------------------------------------ rows
 
-    def row_blocks(self, panel: _Panel) -> Stmt:
-        """The loop over blocks of rows, the last row standing for those that the last block lacks."""
-        most = self.tile.rows
-        blocks = simplify(ceildiv(self.rows, most))
-        if isinstance(self.rows, IntImm):
-            return self._equal_blocks(panel, self.rows.value)
+    def _chunks(self, panel: _Panel, begin: PrimExpr, end: PrimExpr, is_last: PrimExpr | None) -> Stmt:
+        """The rows of a group of blocks, so many at a time."""
+        if self.few:
+            return self._chunk(panel, int64(0), int64(0), None)
+        left = simplify(floormod(self.rows, self.tile.rows))
 
-        last = self.rows - 1
+        def chunk(ch: PrimExpr) -> Stmt:
+            return let("block", begin + ch * CHUNK, lambda first: named(
+                "tiles", minimum(int64(CHUNK), maximum(end - first, int64(0))), partial(tiles, first)))  # fmt: skip
+
+        def tiles(first: Var, count: PrimExpr) -> Stmt:
+            if is_const(left, 0):
+                return self._chunk(panel, first, count, None)
+            behind = (first + count).equal(end)
+            behind = behind if is_last is None else And(is_last, behind)
+            return let("tail", Select(behind, left, int64(0)), partial(self._chunk, panel, first, count))
+
+        number = simplify(end - begin)
+        if isinstance(number, IntImm) and number.value <= CHUNK:
+            return self._chunk(panel, begin, number, None if is_const(left, 0) else left)
+        chunks = maximum(int64(1), floordiv(number + (CHUNK - 1), CHUNK))
+        return loop("ch", simplify(chunks), chunk)
+
+    def _chunk(self, panel: _Panel, first: PrimExpr, tiles: PrimExpr, tail: PrimExpr | None) -> Stmt:
+        """The rows of some blocks and those behind them, over the whole depth."""
+        height, width = self.tile.rows, panel.vectors * self.tile.lanes
+        row = simplify(first * height)
+        if self.operands.right is None and self.operands.packed is None and panel.whole is None:
+            return alloc("columns", (self.depth, width), self.dtype, "global", lambda whole: block([
+                self.operands.pack(panel.values, whole, panel.start, panel.inside),
+                self._chunk(replace(panel, whole=whole), first, tiles, tail)]))  # fmt: skip
+        if self.direct:
+            return self._blocks(panel, _Rows(row, tiles, tail, None))
+        most = self.rows.value if self.few and isinstance(self.rows, IntImm) else height * (CHUNK + 2)
+
+        def summed(sums: Buffer) -> Stmt:
+            rows = _Rows(row, tiles, tail, sums)
+            count = self.rows if self.few else simplify(rows.count(height))
+            return named("count", count, partial(made, rows))
+
+        def made(rows: _Rows, count: PrimExpr) -> Stmt:
+            return block(
+                [
+                    self._cleared(rows, panel, count),
+                    self._blocks(panel, rows),
+                    self._results(panel, rows, count),
+                ]
+            )
+
+        return scratch("sums", (most, width), self.dtype, summed)
+
+    def _cleared(self, rows: _Rows, panel: _Panel, count: PrimExpr) -> Stmt:
+        sums, zero = rows.sums, spread(const(0, self.dtype), self.tile.lanes)
+        assert sums is not None
         return loop(
-            "io", blocks, lambda io: self.tile_of(panel, lambda p: minimum(io * most + p, last), most)
+            "r", count, lambda r: self._each_vector(panel, lambda c: vector_store(sums, (r, c), zero))
         )
 
-    def _equal_blocks(self, panel: _Panel, rows: int) -> Stmt:
-        """Blocks of one height if there is one that divides the rows; else the first ones are one row higher."""
-        most = self.tile.rows
-        exact = next((h for h in range(most, most // 2, -1) if rows % h == 0), 0)
-        blocks = rows // exact if exact else -(-rows // most)
-        if not blocks:
-            return block([])
-        height, higher = divmod(rows, blocks)
-        split = higher * (height + 1)
-        parts = [
-            loop("io", higher, lambda io: self.tile_of(panel, lambda p: io * (height + 1) + p, height + 1)),
-            loop(
-                "io",
-                blocks - higher,
-                lambda io: self.tile_of(panel, lambda p: simplify(io * height + split) + p, height),
-            ),
-        ]
-        return block(parts if higher else parts[1:])
+    def _blocks(self, panel: _Panel, rows: _Rows) -> Stmt:
+        """All rows over one block of the depth after the other."""
+        if isinstance(self.depth, IntImm) and self.depth.value <= self.block:
+            return self._block(panel, rows, int64(0), self.depth)
+        blocks = simplify(floordiv(self.depth + (self.block - 1), self.block))
+        if is_const(simplify(floormod(self.depth, self.block)), 0):
+            return loop("ko", blocks, lambda ko: self._block(panel, rows, ko * self.block, int64(self.block)))
+        return loop("ko", blocks, lambda ko: let(
+            "depth", minimum(int64(self.block), self.depth - ko * self.block), lambda depth: self._block(
+                panel, rows, ko * self.block, depth)))  # fmt: skip
 
-    # ------------------------------------------------------------------ the register tile
+    def _block(self, panel: _Panel, rows: _Rows, start: PrimExpr, depth: PrimExpr) -> Stmt:
+        """All rows over a part of the depth, whose columns are copied first unless they are packed."""
+        width = panel.vectors * self.tile.lanes
+        if panel.whole is not None or self.operands.packed is not None:
+            view = self._packed_block(panel, start, depth)
+            return DeclBuffer(view, self._tiles(_Block(panel, start, depth, view), rows))
 
-    def tile_of(self, panel: _Panel, row: Row, height: int) -> Stmt:
-        """The sums of some rows and a panel's columns, kept in registers over the whole depth."""
+        def copied(buffer: Buffer) -> Stmt:
+            part = _Block(panel, start, depth, buffer)
+            return block([self._pack(part), self._tiles(part, rows)])
 
-        def body(acc: Buffer) -> Stmt:
-            zero = spread(const(0, self.dtype), self.tile.lanes)
-            init = self._each(height, lambda p, c: vector_store(acc, (p, c), zero))
-            sums = loop("k", self.depth, lambda k: self._step(panel, acc, row, height, k))
-            return block([init, sums, self._results(panel, acc, row, height)])
+        most = self.depth.value if isinstance(self.depth, IntImm) else self.block
+        return scratch("panel", (min(most, self.block), width), self.dtype, copied)
 
-        return alloc("acc", (height, self.width), self.dtype, "local", body)
+    def _packed_block(self, panel: _Panel, start: PrimExpr, depth: PrimExpr) -> Buffer:
+        """A part of a panel that is packed."""
+        column, width = self.operands.column, int64(panel.vectors * self.tile.lanes)
+        if panel.whole is not None:
+            data, dtype, offset = panel.whole.data, self.dtype, start * width
+        else:
+            assert self.operands.packed is not None
+            at = {**panel.values, column: simplify(panel.start * self.depth + start * width)}
+            view = tile_view(self.operands.packed, at, ((column, depth * width),))
+            data, dtype, offset = view.data, str(view.dtype), view.elem_offset
+        return decl_buffer((depth, width), dtype, "panel", data=data, elem_offset=offset)
 
-    def _each(self, height: int, body: Callable[[Var, PrimExpr], Stmt]) -> Stmt:
-        """A statement for each vector of a tile, told its row and its first column; written out."""
+    def _pack(self, part: _Block) -> Stmt:
+        """Copy a part of a panel; columns beyond the matrix become 0."""
+        panel, operands, lanes = part.panel, self.operands, self.tile.lanes
+        assert operands.right is not None
+        width = int64(panel.vectors * lanes)
+        at = {**panel.values, operands.k: part.start, operands.column: panel.start}
+        inside = width if panel.inside is None else panel.inside
+        view = tile_view(operands.right, at, ((operands.k, part.depth), (operands.column, inside)))
+
+        def vectors(k: Var) -> Stmt:
+            return self._each_vector(panel, lambda c: vector_store(part.source, (k, c), vector_load(
+                view, (k, c), lanes, self._mask(c, panel.inside)).astype(self.vector)))  # fmt: skip
+
+        def column(c: Var) -> Stmt:
+            """One after the other: what is contiguous is the depth."""
+            copy = loop("k", part.depth, lambda k: BufferStore(
+                part.source, BufferLoad(view, (k, c)).astype(self.dtype), (k, c)))  # fmt: skip
+            if panel.inside is None:
+                return copy
+            zero = const(0, self.dtype)
+            rest = loop("k", part.depth, lambda k: BufferStore(part.source, zero, (k, c)))
+            return IfThenElse(c < panel.inside, copy, rest)
+
+        if operands.right.indices[-1] is operands.column:
+            return DeclBuffer(view, loop("k", part.depth, vectors))
+        return DeclBuffer(view, loop("c", width, column))
+
+    def _each_vector(self, panel: _Panel, body: Callable[[PrimExpr], Stmt]) -> Stmt:
+        """A statement for each vector of a panel, told its first column."""
+        return loop("v", panel.vectors, lambda v: body(v * self.tile.lanes), ForKind.UNROLLED)
+
+    def _mask(self, column: PrimExpr, inside: PrimExpr | None) -> PrimExpr | None:
+        """The lanes of a vector that are in the matrix."""
+        return None if inside is None else LT(ramp(column, self.tile.lanes), spread(inside, self.tile.lanes))
+
+    # ------------------------------------------------------------------ tiles
+
+    def _tiles(self, part: _Block, rows: _Rows) -> Stmt:
+        """The tiles of some rows."""
+        if isinstance(self.rows, IntImm) and self.few:
+            segments = blocks(self.rows.value, self.tile)
+            return block(self._tiles_of(part, rows, s.start, s.count, s.size) for s in segments)
+        height = self.tile.rows
+        whole = self._tiles_of(part, rows, int64(0), rows.tiles, height)
+        return block([whole, *([] if rows.tail is None else [self._tail(part, rows, rows.tail)])])
+
+    def _tiles_of(self, part: _Block, rows: _Rows, start: PrimExpr, count: PrimExpr, height: int) -> Stmt:
+        """Tiles of one height that follow each other, the first of which begins `start` rows behind the first row."""
+        return loop("io", simplify(count), lambda io: self._tile(
+            part, rows, simplify(start + io * height), height, io))  # fmt: skip
+
+    def _tail(self, part: _Block, rows: _Rows, tail: PrimExpr) -> Stmt:
+        """The rows behind the whole tiles: for each bit of an unknown number a tile.
+
+        A narrow panel, of which there are few, takes them one by one: less to compile.
+        """
+        left, first = simplify(floormod(self.rows, self.tile.rows)), rows.tiles * self.tile.rows
+        if isinstance(left, IntImm):
+            tile = self._tile(part, rows, simplify(first), left.value)
+            return tile if isinstance(tail, IntImm) else IfThenElse(tail > 0, tile)
+        if part.panel.vectors < self.tile.vectors:
+            return self._tiles_of(part, rows, first, tail, 1)
+        stmts: list[Stmt] = []
+        for height in (4, 2, 1):
+            rest = tail if height == 4 else floormod(tail, 2 * height)
+            stmts.append(IfThenElse(rest >= height, self._tile(part, rows, first, height)))
+            first = first + floordiv(rest, height) * height
+        return block(stmts)
+
+    def _tile(
+        self, part: _Block, rows: _Rows, first: PrimExpr, height: int, ahead: PrimExpr | None = None
+    ) -> Stmt:
+        """Some rows, from `first` on behind those before, over a block; their sums are in registers.
+
+        `ahead` is the number of a tile that asks for a quarter of the next block, if panels are packed.
+        """
+        operands, lanes = self.operands, self.tile.lanes
+        width = part.panel.vectors * lanes
+        at = {**part.panel.values, operands.row: rows.first + first, operands.k: part.start}
+        left = tile_view(operands.left, at, ((operands.row, int64(height)), (operands.k, part.depth)))
+
+        def each(body: Callable[[Var, PrimExpr], Stmt]) -> Stmt:
+            return loop("p", height, lambda p: self._each_vector(
+                part.panel, lambda c: body(p, c)), ForKind.UNROLLED)  # fmt: skip
+
+        def tile(acc: Buffer) -> Stmt:
+            sums = alloc("right", (width,), self.dtype, "local", lambda right: loop(
+                "k", part.depth, lambda k: self._step(part, acc, left, right, k, height, ahead)))  # fmt: skip
+            kept = rows.sums
+            if kept is None:
+                zero = spread(const(0, self.dtype), lanes)
+                old = each(lambda p, c: vector_store(acc, (p, c), zero))
+                new = self._stored(part.panel, acc, rows.first + first, height)
+            else:
+                old = each(lambda p, c: vector_store(acc, (p, c), vector_load(kept, (first + p, c), lanes)))
+                new = each(lambda p, c: vector_store(kept, (first + p, c), vector_load(acc, (p, c), lanes)))
+            return block([old, DeclBuffer(left, sums), new])
+
+        return alloc("acc", (height, width), self.dtype, "local", tile)
+
+    def _step(
+        self,
+        part: _Block,
+        acc: Buffer,
+        left: Buffer,
+        right: Buffer,
+        k: Var,
+        height: int,
+        ahead: PrimExpr | None,
+    ) -> Stmt:
+        """One rank-one update of the tile: the vectors of the panel stay in registers, then row after row."""
         lanes = self.tile.lanes
+        asked: list[Stmt] = []
+        if ahead is not None and self.operands.packed is not None:
+            quarter = floordiv(part.depth, QUARTERS) * floormod(ahead, QUARTERS)
+            line = BufferLoad(part.source, (part.depth + quarter, k * lanes))
+            asked.append(Evaluate(prefetch(line, locality=2)))
+        rights = self._each_vector(part.panel, lambda c: vector_store(
+            right, (c,), vector_load(part.source, (k, c), lanes).astype(self.vector)))  # fmt: skip
 
         def row(p: Var) -> Stmt:
-            return loop("v", self.vectors, lambda v: body(p, v * lanes), ForKind.UNROLLED)
+            element = Var("a", self.vector)
+            value = spread(BufferLoad(left, (p, k)).astype(self.dtype), lanes)
 
-        return loop("p", height, row, ForKind.UNROLLED)
+            def update(c: PrimExpr) -> Stmt:
+                term = Mul(element, vector_load(right, (c,), lanes))
+                return vector_store(acc, (p, c), Add(vector_load(acc, (p, c), lanes), term))
 
-    def _step(self, panel: _Panel, acc: Buffer, row: Row, height: int, k: Var) -> Stmt:
-        """One rank-one update of the tile."""
-        lanes = self.tile.lanes
+            return LetStmt(element, value, self._each_vector(part.panel, update))
 
-        def update(p: Var, c: PrimExpr) -> Stmt:
-            left = spread(self.operands.a(panel.values, row(p), k), lanes)
-            if panel.copy is not None:
-                right = vector_load(panel.copy, (k, c), lanes)
-            else:
-                element = self.operands.b(panel.values, k, panel.start + c)
-                right = vector_load(element.buffer, element.indices, lanes)
-            return vector_store(acc, (p, c), Add(vector_load(acc, (p, c), lanes), Mul(left, right)))
+        return block([*asked, rights, loop("p", height, row, ForKind.UNROLLED)])
 
-        return self._each(height, update)
+    # ------------------------------------------------------------------ results
 
-    def _results(self, panel: _Panel, acc: Buffer, row: Row, height: int) -> Stmt:
-        """Store the tile; of a panel that is not whole, through memory, as many columns as there are."""
-        lanes = self.tile.lanes
+    def _stored(self, panel: _Panel, acc: Buffer, row: PrimExpr, height: int) -> Stmt:
+        """Store the sums of a tile in the columns that are in the matrix."""
+        result = self._results_of(panel, row, int64(height))
 
-        def store(p: Var, c: PrimExpr) -> Stmt:
-            place = self.operands.place(panel.values, row(p), panel.start + c)
-            return vector_store(self.out, place, vector_load(acc, (p, c), lanes))
+        def each(p: Var) -> Stmt:
+            return self._each_vector(panel, lambda c: vector_store(
+                result.out, result.place(p, c), vector_load(acc, (p, c), self.tile.lanes),
+                self._mask(c, panel.inside)))  # fmt: skip
 
-        whole = self._each(height, store)
-        if panel.left is None:
-            return whole
-        return IfThenElse(
-            panel.left.equal(self.width), whole, self._edge(panel, panel.left, acc, row, height)
-        )
+        return result.declared(loop("p", height, each, ForKind.UNROLLED))
 
-    def _edge(self, panel: _Panel, left: Var, acc: Buffer, row: Row, height: int) -> Stmt:
-        lanes = self.tile.lanes
+    def _results(self, panel: _Panel, rows: _Rows, count: PrimExpr) -> Stmt:
+        """Store what is made of the sums of some rows, in the columns that are in the matrix."""
+        lanes, sums = self.tile.lanes, rows.sums
+        assert sums is not None
+        result = self._results_of(panel, rows.first, count)
 
-        def copy(edge: Buffer, p: Var, c: Var) -> Stmt:
-            place = self.operands.place(panel.values, row(p), panel.start + c)
-            return BufferStore(self.out, BufferLoad(edge, (p, c)), place)
+        def plain(r: Var, c: PrimExpr) -> Stmt:
+            mask = self._mask(c, panel.inside)
+            return vector_store(result.out, result.place(r, c), vector_load(sums, (r, c), lanes), mask)
 
-        def body(edge: Buffer) -> Stmt:
-            def spill(p: Var, c: PrimExpr) -> Stmt:
-                return vector_store(edge, (p, c), vector_load(acc, (p, c), lanes))
+        def made(r: Var, c: PrimExpr) -> Stmt:
+            def lane(x: Var) -> Stmt:
+                stored = result.made(r, c + x, BufferLoad(sums, (r, c + x)))
+                return stored if panel.inside is None else IfThenElse(c + x < panel.inside, stored)
 
-            copies = loop("p", height, lambda p: loop("c", left, lambda c: copy(edge, p, c)))
-            return block([self._each(height, spill), copies])
+            return loop("x", lanes, lane, ForKind.VECTORIZED)
 
-        return alloc("edge", (height, self.width), self.dtype, "global", body)
+        if result.is_sum:
+            each = loop("r", count, lambda r: self._each_vector(panel, lambda c: plain(r, c)))
+        else:
+            each = loop("r", count, lambda r: loop("v", panel.vectors, lambda v: made(r, v * lanes)))
+        return result.declared(each)
 
-
-def _vectors_of_a_panel(columns: PrimExpr, tile: Tile) -> int:
-    """The vectors to a row of a panel: if the columns are known, as few as share them out evenly."""
-    if not isinstance(columns, IntImm):
-        return tile.vectors
-    vectors = max(-(-columns.value // tile.lanes), 1)
-    panels = -(-vectors // tile.vectors)
-    return -(-vectors // panels)
+    def _results_of(self, panel: _Panel, row: PrimExpr, height: PrimExpr) -> Results:
+        width = int64(panel.vectors * self.tile.lanes) if panel.inside is None else panel.inside
+        at = {**panel.values, self.operands.row: row, self.operands.column: panel.start}
+        return Results(self.operands, at, height, width)
 
 
-__all__ = ["Product", "Tile", "tile_for"]
+def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
+    total: PrimExpr = int64(1)
+    for size in sizes:
+        total = total * size
+    return simplify(total)
+
+
+__all__ = ["Product", "Tile", "tile_for", "tiled"]

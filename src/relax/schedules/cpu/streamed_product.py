@@ -1,16 +1,17 @@
 """Products with few rows, of float32 or float64: the right operand is read once, in the order of memory.
 
-    for i, j, k in T.grid(2, N, K):          for jo in T.parallel(ceildiv(N, 1024)):      a strip of columns
-        with T.block("C"):                       C[:, strip] = 0
+    for i, j, k in T.grid(2, N, K):          for task in T.parallel(ceildiv(N, 1024)):    a strip of columns
+        with T.block("C"):                       sums = T.alloc_buffer((2, 1024))         0 at first
             with T.init():                       for ko in range(K // 8):
                 C[i, j] = 0                          for j in strip, a vector at a time:
-            C[i, j] += A[i, k] * B[k, j]                 c = C[:, j]
-                                                         c += A[:, ko * 8 + u] * B[ko * 8 + u, j]   for u in 0 .. 7
-                                                         C[:, j] = c
+            C[i, j] += A[i, k] * B[k, j]                 s = sums[:, j]
+                                                         s += A[:, ko * 8 + u] * B[ko * 8 + u, j]   for u in 0 .. 7
+                                                         sums[:, j] = s
                                                  the same for the last K % 8, one at a time
+                                                 C[:, strip] = sums
 
 Such a product is as fast as memory delivers B. Eight rows of B are eight streams, which processors prefetch; the sums
-of a strip stay in the first-level cache.
+of a strip stay in the first-level cache. A nest behind it that maps sums to results is part of the last step.
 
 Refused: more than 8 rows or a number that is not known, columns that are not contiguous, and what `product` refuses.
 """
@@ -24,16 +25,19 @@ from ...prim import Add, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import ForKind, LetStmt, PrimFunc, Stmt
-from ..build import block, int64, let, loop, spread, vector_load, vector_store
-from ..contraction import Nest, rewritten_nests
+from ...tir import Buffer, BufferLoad, DeclBuffer, ForKind, LetStmt, PrimFunc, Stmt
+from ..build import alloc, block, digits, int64, let, loop, spread, vector_load, vector_store
+from ..contraction import size_of
 from ..rule import ScheduleRule
-from .operands import Operands, float_product_of
+from .operands import Operands, Results, Values, rewritten_products, tile_view
+from .tiling import TASKS_PER_CORE
 
 MOST_ROWS: Final = 8
 STREAMS: Final = 8
 STRIP: Final = 1024
-"""Columns whose sums are kept in the first-level cache."""
+"""The most columns of a strip: their sums are kept in the first-level cache."""
+LEAST_STRIP: Final = 256
+"""The fewest columns of a strip, unless the matrix has fewer: runs of a row that are worth a stream."""
 
 
 class StreamedProduct(ScheduleRule):
@@ -41,94 +45,130 @@ class StreamedProduct(ScheduleRule):
 
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
         del tunable
-        if not func.attrs.get("tir.noalias"):
-            return None
 
-        def rewrite(nest: Nest) -> Stmt | None:
-            product = float_product_of(nest)
-            if product is None:
-                return None
-            operands = Operands(product)
+        def write(operands: Operands) -> Stmt | None:
             rows = operands.rows
-            if not isinstance(rows, IntImm) or rows.value > MOST_ROWS or not operands.b_is_contiguous():
+            if not isinstance(rows, IntImm) or rows.value > MOST_ROWS or not operands.right_is_contiguous:
                 return None
-            lanes = max(target.machine.vector_bits // operands.out.dtype.bits, 1)
-            return operands.batches(_Writer(operands, rows.value, lanes).strips)
+            lanes = max(target.machine.vector_bits // operands.total.dtype.bits, 1)
+            return _Writer(operands, rows.value, lanes, target.num_cores).tasks()
 
-        return rewritten_nests(func, rewrite)
+        return rewritten_products(func, write)
+
+
+def strip_of(columns: PrimExpr, cores: int) -> int:
+    """The columns of a strip: fewer than the most if that gives more cores work."""
+    if not isinstance(columns, IntImm) or cores == 1:
+        return STRIP
+    share = -(-columns.value // (cores * TASKS_PER_CORE))
+    return min(max(-(-share // LEAST_STRIP), 1) * LEAST_STRIP, STRIP)
 
 
 class _Writer:
     """Writes the loops of one product."""
 
-    def __init__(self, operands: Operands, rows: int, lanes: int) -> None:
+    def __init__(self, operands: Operands, rows: int, lanes: int, cores: int) -> None:
         self.operands, self.rows, self.lanes = operands, rows, lanes
-        self.out = operands.out
+        self.columns, self.depth = operands.columns, operands.depth
+        self.dtype = operands.total.dtype
+        self.strip = strip_of(self.columns, cores)
 
-    def strips(self, values: dict[Var, PrimExpr]) -> Stmt:
-        """The loop over strips of columns."""
-        columns = self.operands.columns
+    def tasks(self) -> Stmt:
+        """The parallel loop over the batch and strips of columns."""
+        sizes = [*(size_of(v) for v in self.operands.batch), simplify(ceildiv(self.columns, self.strip))]
+        total: PrimExpr = int64(1)
+        for size in sizes:
+            total = total * size
+        names = [*(v.var.name for v in self.operands.batch), "jo"]
 
-        def strip(jo: Var) -> Stmt:
-            start = simplify(jo * STRIP)
-            width = minimum(const(STRIP, "int64"), columns - start)
-            return let("width", width, lambda w: self.strip(values, start, w))
+        def task(parts: list[PrimExpr]) -> Stmt:
+            *outer, jo = parts
+            values = dict(zip((v.var for v in self.operands.batch), outer, strict=True))
+            start = simplify(jo * self.strip)
+            width = minimum(const(self.strip, "int64"), self.columns - start)
+            return let("width", simplify(width), lambda w: self._strip(values, start, w))
 
-        kind = ForKind.SERIAL if values else ForKind.PARALLEL
-        return loop("jo", simplify(ceildiv(columns, STRIP)), strip, kind)
+        tasks = loop("task", simplify(total), lambda t: digits(t, names, sizes, task), ForKind.PARALLEL)
+        return self.operands.declared(tasks)
 
-    def strip(self, values: dict[Var, PrimExpr], start: PrimExpr, width: Var) -> Stmt:
-        """All sums of a strip."""
-        depth = self.operands.depth
-        steps = simplify(floordiv(depth, STREAMS))
-        left = simplify(floormod(depth, STREAMS))
-        zeros = self._each_vector(width, lambda c, n: self._store(values, start + c, [
-            spread(const(0, str(self.out.dtype)), n)] * self.rows))  # fmt: skip
-        parts = [zeros]
+    def _strip(self, values: Values, start: PrimExpr, width: Var) -> Stmt:
+        """All results of a strip."""
+        operands = self.operands
+        at = {**values, operands.row: int64(0), operands.column: start}
+        left = tile_view(operands.left, at, ((operands.row, int64(self.rows)), (operands.k, self.depth)))
+        assert operands.right is not None
+        right = tile_view(operands.right, at, ((operands.k, self.depth), (operands.column, width)))
+
+        def strip(sums: Buffer) -> Stmt:
+            added = DeclBuffer(left, DeclBuffer(right, block(self._sums(sums, left, right, width))))
+            return block([added, self._results(sums, Results(operands, at, int64(self.rows), width), width)])
+
+        return alloc("sums", (self.rows, self.strip), str(self.dtype), "global", strip)
+
+    def _sums(self, sums: Buffer, left: Buffer, right: Buffer, width: Var) -> list[Stmt]:
+        steps = simplify(floordiv(self.depth, STREAMS))
+        rest = simplify(floormod(self.depth, STREAMS))
+        zero = spread(const(0, str(self.dtype)), self.lanes)
+
+        def cleared(v: Var) -> Stmt:
+            return block(vector_store(sums, (p, v * self.lanes), zero) for p in range(self.rows))
+
+        parts = [loop("v", -(-self.strip // self.lanes), cleared)]
         if not is_const(steps, 0):
-            parts.append(loop("ko", steps, lambda ko: self._add(values, start, width, [
+            parts.append(loop("ko", steps, lambda ko: self._add(sums, left, right, width, [
                 ko * STREAMS + u for u in range(STREAMS)])))  # fmt: skip
-        if not is_const(left, 0):
-            parts.append(loop("k", left, lambda k: self._add(values, start, width, [steps * STREAMS + k])))
-        return block(parts)
+        if not is_const(rest, 0):
+            parts.append(
+                loop("k", rest, lambda k: self._add(sums, left, right, width, [steps * STREAMS + k]))
+            )
+        return parts
 
     def _each_vector(self, width: Var, body: Callable[[PrimExpr, int], Stmt]) -> Stmt:
         """A statement for each vector of a strip, told its first column and its lanes; then for each single column."""
         lanes = self.lanes
         whole = floordiv(width, lanes)
-        return block([
-            loop("v", whole, lambda v: body(v * lanes, lanes)),
-            loop("c", floormod(width, lanes), lambda c: body(whole * lanes + c, 1)),
-        ])  # fmt: skip
+        parts = [loop("v", whole, lambda v: body(v * lanes, lanes))]
+        if not is_const(simplify(floormod(self.columns, lanes)), 0):
+            parts.append(loop("c", floormod(width, lanes), lambda c: body(whole * lanes + c, 1)))
+        return block(parts)
 
-    def _add(
-        self, values: dict[Var, PrimExpr], start: PrimExpr, width: Var, depths: Sequence[PrimExpr]
-    ) -> Stmt:
+    def _add(self, sums: Buffer, left: Buffer, right: Buffer, width: Var, depths: Sequence[PrimExpr]) -> Stmt:
         """Add some rows of B, each times its elements of A, to the sums of a strip."""
+        dtype = str(self.dtype)
 
         def body(c: PrimExpr, lanes: int) -> Stmt:
-            column = start + c
-            rights = [self.operands.b(values, k, column) for k in depths]
-            names = [Var(f"b{u}", self.out.dtype.with_lanes(lanes)) for u in range(len(rights))]
-            sums: list[PrimExpr] = []
+            wide = str(self.dtype.with_lanes(lanes))
+            names = [Var(f"b{u}", wide) for u in range(len(depths))]
+            stores: list[Stmt] = []
             for p in range(self.rows):
-                total = vector_load(self.out, self.operands.place(values, int64(p), column), lanes)
+                total = vector_load(sums, (p, c), lanes)
                 for k, name in zip(depths, names, strict=True):
-                    total = Add(total, Mul(spread(self.operands.a(values, int64(p), k), lanes), name))
-                sums.append(total)
-            result = self._store(values, column, sums)
-            for name, right in zip(reversed(names), reversed(rights), strict=True):
-                result = LetStmt(name, vector_load(right.buffer, right.indices, lanes), result)
+                    factor = BufferLoad(left, (int64(p), k)).astype(dtype)
+                    total = Add(total, Mul(spread(factor, lanes), name))
+                stores.append(vector_store(sums, (p, c), total))
+            result = block(stores)
+            for name, k in reversed(list(zip(names, depths, strict=True))):
+                result = LetStmt(name, vector_load(right, (k, c), lanes).astype(wide), result)
             return result
 
         return self._each_vector(width, body)
 
-    def _store(self, values: dict[Var, PrimExpr], column: PrimExpr, sums: Sequence[PrimExpr]) -> Stmt:
-        stores = [
-            vector_store(self.out, self.operands.place(values, int64(p), column), value)
-            for p, value in enumerate(sums)
-        ]
-        return block(stores)
+    def _results(self, sums: Buffer, result: Results, width: Var) -> Stmt:
+        """Store the results of a strip."""
+        rows = [int64(p) for p in range(self.rows)]
+
+        def plain(c: PrimExpr, lanes: int) -> Stmt:
+            return block(
+                vector_store(result.out, result.place(p, c), vector_load(sums, (p, c), lanes)) for p in rows
+            )
+
+        def made(c: Var) -> Stmt:
+            return block(result.made(p, c, BufferLoad(sums, (p, c))) for p in rows)
+
+        stored = (
+            self._each_vector(width, plain) if result.is_sum else loop("c", width, made, ForKind.VECTORIZED)
+        )
+        return result.declared(stored)
 
 
 __all__ = ["StreamedProduct"]

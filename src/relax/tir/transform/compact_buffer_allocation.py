@@ -19,7 +19,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...prim import GE, LE, IntImm, Let, PrimExpr, Var, const, match_dtypes, post_order, same, simplify
+from ...prim import (
+    GE,
+    LE,
+    IntImm,
+    Let,
+    PrimExpr,
+    Var,
+    const,
+    is_const,
+    match_dtypes,
+    post_order,
+    same,
+    simplify,
+)
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ..buffer import Buffer, BufferLoad, BufferRegion, Ramp, Range
@@ -45,7 +58,9 @@ def compact_buffer_allocation(func: PrimFunc, is_strict: bool = True) -> PrimFun
     """The function with allocations of what is accessed only."""
     accesses = _Accesses()
     accesses.visit(func.body)
-    boxes = {b: box for b, box in accesses.boxes.items() if b not in accesses.opaque}
+    boxes = {
+        b: box for b, box in accesses.boxes.items() if b not in accesses.opaque and not _is_whole(b, box)
+    }
     while boxes:
         compaction = _Compaction(func, boxes)
         made = compaction.run()
@@ -163,6 +178,18 @@ class _Accesses(StmtExprVisitor):
         for part in (*node.block.match_buffers, node.block.init, node.block.body):
             if part is not None:
                 self.visit(part)
+
+
+def _is_whole(buffer: Buffer, box: list[Interval | None]) -> bool:
+    """True if all of a buffer is accessed, as is plain without a proof: nothing is to be gained."""
+    for interval, size in zip(box, buffer.shape, strict=True):
+        if interval is None:
+            continue
+        low, high = interval
+        high, end = match_dtypes(high, size)
+        if not is_const(low, 0) or not is_const(simplify(end - high), 1):
+            return False
+    return True
 
 
 def _union(a: Interval | None, b: Interval | None) -> Interval | None:

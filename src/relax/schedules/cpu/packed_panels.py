@@ -1,0 +1,117 @@
+"""Right operands of products that are known while compiling: their panels one after the other.
+
+    w[k, j] of 96 × 80, panels of 48 and 32 columns    p[0 : 4608] = w[:, 0:48], p[4608 : 7680] = w[:, 48:80]
+
+The last panel is filled up with zeros to whole vectors. A product of packed panels copies nothing when it runs, however
+many rows it has and however the operand was transposed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ...prim import IntImm, PrimExpr, Var
+from ...target import Target
+from ...tir import BufferLoad, PrimFunc, Stmt
+from ...tir.buffer import decl_buffer
+from ...tir.nests import buffers_used, root_of
+from ..contraction import size_of
+from ..rule import PackedFunction
+from .operands import Operands, rewritten_products
+from .tiling import panels, tile_for
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+
+@dataclass(frozen=True)
+class PanelPacking:
+    """The panels of matrices one after the other."""
+
+    shape: tuple[int, ...]
+    """The shape with dimensions of 1 left out."""
+    order: tuple[int, ...]
+    """The dimensions of the batch, then that of the depth and that of the columns."""
+    widths: tuple[int, ...]
+    """The columns of each panel."""
+
+    def __call__(self, array: Array) -> Array:
+        *batch, depth, columns = (self.shape[i] for i in self.order)
+        filled = np.zeros((*batch, depth, sum(self.widths)), array.dtype)
+        filled[..., :columns] = np.transpose(np.reshape(array, self.shape), self.order)
+        parts = np.split(filled, np.cumsum(self.widths)[:-1], axis=-1)
+        return np.concatenate([np.reshape(part, (*batch, -1)) for part in parts], axis=-1)
+
+
+def packed_products(
+    func: PrimFunc, target: Target, constants: Sequence[int], write: Callable[[Operands], Stmt]
+) -> PackedFunction | None:
+    """The function with packed panels for those of its constant parameters that are right operands of its products."""
+    params = {func.buffer_map[func.params[i]]: i for i in constants if func.params[i] in func.buffer_map}
+    packings: dict[int, PanelPacking] = {}
+    buffers = dict(func.buffer_map)
+
+    def packed(operands: Operands) -> Stmt | None:
+        right = operands.right
+        position = None if right is None else params.get(right.buffer)
+        if right is None or position is None or position in packings or _uses(func, right) != 1:
+            return None
+        packing = _packing(operands, right, target)
+        if packing is None:
+            return None
+        batch = packing.shape_of_batch
+        packings[position] = packing.packing
+        size = packing.depth * sum(packing.packing.widths)
+        buffer = decl_buffer((*batch, size), str(right.buffer.dtype), f"{right.buffer.name}_packed")
+        buffers[func.params[position]] = buffer
+        operands.packed = BufferLoad(buffer, (*packing.batch, operands.column))
+        return write(operands)
+
+    arranged = rewritten_products(func, packed)
+    if arranged is None or not packings:
+        return None
+    return PackedFunction(arranged.replace(buffer_map=buffers), packings)
+
+
+def _uses(func: PrimFunc, load: BufferLoad) -> int:
+    """The number of nests that use a buffer."""
+    _, stmts = root_of(func)
+    return sum(load.buffer.data in used for stmt in stmts for used in buffers_used(stmt)[:1])
+
+
+@dataclass(frozen=True)
+class _Plan:
+    packing: PanelPacking
+    batch: tuple[Var, ...]
+    shape_of_batch: tuple[int, ...]
+    depth: int
+
+
+def _packing(operands: Operands, right: BufferLoad, target: Target) -> _Plan | None:
+    """The order of panels; None if the sizes of the operand are not known, or it is empty."""
+    shape = [size.value for size in right.buffer.shape if isinstance(size, IntImm)]
+    if len(shape) != right.buffer.ndim or 0 in shape:
+        return None
+    used = [(index, size) for index, size in zip(right.indices, shape, strict=True) if isinstance(index, Var)]
+    places = {id(var): i for i, (var, _) in enumerate(used)}
+    batch = tuple(v.var for v in operands.batch if id(v.var) in places)
+    order = tuple(places[id(var)] for var in (*batch, operands.k, operands.column))
+    sizes = tuple(size for _, size in used)
+    covered: list[tuple[PrimExpr, int]] = [
+        (operands.depth, sizes[order[-2]]),
+        (operands.columns, sizes[order[-1]]),
+    ]
+    covered += [(size_of(v), sizes[places[id(v.var)]]) for v in operands.batch if id(v.var) in places]
+    if not all(isinstance(size, IntImm) and size.value == held for size, held in covered):
+        return None
+    *outer, depth, columns = (sizes[i] for i in order)
+    tile = tile_for(target, operands.total.dtype.bits)
+    segments = panels(columns, tile)
+    widths = tuple(segment.size * tile.lanes for segment in segments for _ in range(segment.number))
+    return _Plan(PanelPacking(sizes, order, widths), batch, tuple(outer), depth)
+
+
+__all__ = ["PanelPacking", "packed_products"]

@@ -1,0 +1,137 @@
+"""The division of a product's result among register tiles and tasks.
+
+Columns are dealt out in *panels*, rows in *blocks*; a panel and a block meet in a tile, whose sums are in registers.
+
+    columns   257 = 17 vectors = 4 + 4 + 3 + 3 + 3     panels of at most 4 vectors, as equal as they can be
+    rows      512 = 85 · 6 + 2                         blocks of at most 6 rows, and what is left
+    rows       13 = 5 + 4 + 4                          few rows as equal as they can be
+    rows        m = m // 6 · 6 + 4 + 2 + 1             of an unknown number: each of the last three if it is needed
+
+A *task* is a panel and a group of blocks: what a thread takes at a time. There is one group unless panels are few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ...prim import IntImm, PrimExpr, const, simplify
+from ...prim.intrin import ceildiv, floordiv
+from ...prim.intrin import max as maximum
+from ...prim.intrin import min as minimum
+from ...target import Target
+from ...tir import Stmt
+from ..build import named
+
+FEW_ROWS: Final = 48
+"""With fewer rows than this, blocks are as equal as they can be."""
+TASKS_PER_CORE: Final = 4
+"""With so many tasks, all cores are busy for nearly as long."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The shape of a register tile: rows, vectors to a row, and elements to a vector."""
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def columns(self) -> int:
+        return self.vectors * self.lanes
+
+
+def tile_for(target: Target, bits: int) -> Tile:
+    """The tile for which a machine has registers: rows × vectors accumulators, a row of vectors, one broadcast."""
+    machine = target.machine
+    lanes = max(machine.vector_bits // bits, 1)
+    return Tile(6, 4, lanes) if machine.vector_registers >= 32 else Tile(6, 2, lanes)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Pieces of one size that follow each other: blocks of so many rows, or panels of so many vectors."""
+
+    start: PrimExpr
+    """The row or vector with which the first piece begins."""
+    count: PrimExpr
+    size: int
+
+    @property
+    def number(self) -> int:
+        """The number of pieces, where it is known."""
+        assert isinstance(self.count, IntImm)
+        return self.count.value
+
+
+def panels(columns: int, tile: Tile) -> list[Segment]:
+    """The panels of a known number of columns, the last of which may be filled up."""
+    vectors = -(-columns // tile.lanes)
+    return even_pieces(vectors, -(-vectors // tile.vectors))
+
+
+def with_panels(columns: PrimExpr, tile: Tile, body: Callable[[list[Segment], PrimExpr], Stmt]) -> Stmt:
+    """`body` of the panels of a number of columns, the last of which may be filled up, and of how many they are.
+
+    Sizes that are not known have names around the body: proofs about them need not look at what they are.
+    """
+    most, vectors = tile.vectors, simplify(ceildiv(columns, tile.lanes))
+    if isinstance(columns, IntImm):
+        segments = panels(columns.value, tile)
+        return body(segments, simplify(sum((segment.count for segment in segments), _int64(0))))
+
+    def of_width(count: PrimExpr, wide: PrimExpr) -> Stmt:
+        narrow = Segment(wide * most, count - wide, most - 1)
+        return body([Segment(_int64(0), wide, most), narrow], count)
+
+    return named("panels", ceildiv(columns, tile.columns), lambda count: named(
+        "wide", count - minimum(count * most - vectors, count), lambda wide: of_width(count, wide)))  # fmt: skip
+
+
+def blocks(rows: int, tile: Tile) -> list[Segment]:
+    """The blocks of a known number of rows."""
+    most = tile.rows
+    if rows < FEW_ROWS:
+        return even_pieces(rows, -(-rows // most))
+    whole, left = divmod(rows, most)
+    return [
+        Segment(_int64(start), _int64(count), size)
+        for start, count, size in ((0, whole, most), (whole * most, 1, left))
+        if size
+    ]
+
+
+def even_pieces(total: int, count: int) -> list[Segment]:
+    """So many pieces of two neighbouring sizes, the larger ones first."""
+    if not count:
+        return []
+    size, larger = divmod(total, count)
+    parts = ((0, larger, size + 1), (larger * (size + 1), count - larger, size))
+    return [Segment(_int64(start), _int64(number), each) for start, number, each in parts if number]
+
+
+def groups(blocks: PrimExpr, others: PrimExpr, least: int, cores: int) -> PrimExpr:
+    """The number of groups of blocks, each of which has at least `least` of them, where `others` tasks are too few."""
+    if cores == 1:
+        return _int64(1)
+    missing = floordiv(_int64(TASKS_PER_CORE * cores), maximum(others, _int64(1)))
+    return simplify(maximum(_int64(1), minimum(floordiv(blocks, least), missing)))
+
+
+def _int64(value: int) -> PrimExpr:
+    return const(value, "int64")
+
+
+__all__ = [
+    "FEW_ROWS",
+    "Segment",
+    "Tile",
+    "blocks",
+    "even_pieces",
+    "groups",
+    "panels",
+    "tile_for",
+    "with_panels",
+]

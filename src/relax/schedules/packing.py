@@ -1,0 +1,150 @@
+"""Put constant operands of kernels in order while compiling, where a rule's kernel reads them in another order.
+
+    Before   matmul(x, R.const(w), out)             matmul copies panels of w each time that it runs
+    After    matmul_packed(x, R.const(p), out)      p has the panels of w one after the other
+
+The rule arranges the loops of the function that is called for that order (`ScheduleRule.pack`), and says how the
+constant is arranged. A function that is called with other operands too stays for those calls; a constant that is used
+elsewhere stays as well. The module's attribute ``relax.packed_constants`` counts what was done, and so does a message
+of the logger ``relax.schedules.packing``.
+
+Declines: calls whose constant operands no rule has another order for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, cast
+
+import numpy as np
+
+from ..expr import Call, Constant, Function
+from ..ir import GlobalVar, IRModule, Node, RelaxExpr, walk
+from ..ir.transform import Pass, module_pass
+from ..rewrite import Rewriter
+from ..target import Target
+from ..tir import PrimFunc
+from ..transform.remove_unused_functions import without_unreachable
+from .rule import IS_SCHEDULED, PackedFunction, Packing, ScheduleRule
+
+PACKED_CONSTANTS: Final = "relax.packed_constants"
+"""The module's attribute: {"kernels": 2, "constants": 3, "bytes": 4096}, of the constants in their new order."""
+
+_log = logging.getLogger(__name__)
+
+
+def PackConstants(*rules: ScheduleRule, target: Target | None = None) -> Pass:
+    """Pass: constant operands of kernels in the order in which the kernels of the rules read them.
+
+    The target is the one given, or the current one (``with target:``), which must be resolved. Raises ValueError if
+    there is none.
+    """
+
+    def run(mod: IRModule) -> IRModule:
+        chosen = target or Target.current(allow_none=False)
+        assert chosen is not None
+        return pack_constants(mod, chosen, rules)
+
+    return module_pass(run, name="PackConstants")()
+
+
+def pack_constants(mod: IRModule, target: Target, rules: Sequence[ScheduleRule]) -> IRModule:
+    """The module with constant operands of kernels in the order in which the kernels of the rules read them."""
+    packer = _Packer(mod, target, rules)
+    for func in mod.functions.values():
+        if isinstance(func, Function):
+            walk(func, packer.see)
+    if not packer.variants:
+        return mod
+    for name, variant in packer.variants.values():
+        mod = mod.with_function(name, variant.func)
+    rewritten = _Calls(mod, packer).module()
+    private = {name for name, _ in packer.variants if "global_symbol" not in mod[name].attrs}
+    kept = without_unreachable(
+        rewritten, {g.name_hint for g in rewritten.functions if g.name_hint not in private}
+    )
+    size = sum(constant.data.nbytes for constant in packer.constants.values())
+    counts = {"kernels": len(packer.variants), "constants": len(packer.constants), "bytes": size}
+    _log.info("packed %(constants)d constants, %(bytes)d bytes, for %(kernels)d kernels", counts)
+    return kept.with_attr(PACKED_CONSTANTS, counts)
+
+
+class _Packer:
+    """The functions that are called with constants, by name and positions of those, and their variants."""
+
+    def __init__(self, mod: IRModule, target: Target, rules: Sequence[ScheduleRule]) -> None:
+        self.mod, self.target, self.rules = mod, target, rules
+        self.variants: dict[tuple[str, tuple[int, ...]], tuple[str, PackedFunction]] = {}
+        self._refused: set[tuple[str, tuple[int, ...]]] = set()
+        self.constants: dict[tuple[int, Packing], Constant] = {}
+        """Constants in another order, by the constant and the order: what several kernels read is there once."""
+        self._alive: list[Constant] = []
+
+    def see(self, node: Node) -> bool:
+        """Prepare the variant of a function that a call with constants needs."""
+        if isinstance(node, Call) and isinstance(node.op, GlobalVar):
+            self._prepare(node.op.name_hint, constant_positions(node))
+        return True
+
+    def _prepare(self, name: str, positions: tuple[int, ...]) -> None:
+        key = (name, positions)
+        func = self.mod.functions.get(self.mod.get_global_var(name)) if positions else None
+        if not isinstance(func, PrimFunc) or key in self.variants or key in self._refused:
+            return
+        variant = None if func.attrs.get(IS_SCHEDULED) else self._variant(func, positions)
+        if variant is None:
+            self._refused.add(key)
+            return
+        taken = {g.name_hint for g in self.mod.functions} | {known for known, _ in self.variants.values()}
+        new = f"{name}_packed"
+        while new in taken:
+            new += "_"
+        self.variants[key] = (new, variant)
+
+    def _variant(self, func: PrimFunc, positions: tuple[int, ...]) -> PackedFunction | None:
+        for rule in self.rules:
+            variant = rule.pack(func, self.target, positions)
+            if variant is not None:
+                arranged = variant.func.without_attr("global_symbol").with_attr(IS_SCHEDULED, True)
+                return replace(variant, func=arranged)
+        return None
+
+    def constant(self, constant: Constant, packing: Packing) -> Constant:
+        """A constant in another order."""
+        key = (id(constant), packing)
+        if key not in self.constants:
+            self._alive.append(constant)
+            self.constants[key] = Constant(np.ascontiguousarray(packing(constant.data.numpy())))
+        return self.constants[key]
+
+
+class _Calls(Rewriter):
+    """Calls the variants of functions with constants in their order."""
+
+    def __init__(self, mod: IRModule, packer: _Packer) -> None:
+        super().__init__(mod)
+        self.packer = packer
+
+    def call(self, call: Call) -> RelaxExpr:
+        whole = self.parts(call)
+        if not isinstance(whole.op, GlobalVar):
+            return whole
+        variant = self.packer.variants.get((whole.op.name_hint, constant_positions(whole)))
+        if variant is None:
+            return whole
+        name, packed = variant
+        args = [
+            self.packer.constant(cast(Constant, arg), packed.packings[i]) if i in packed.packings else arg
+            for i, arg in enumerate(whole.args)
+        ]
+        return whole.replace(op=self.mod.get_global_var(name), args=tuple(args))
+
+
+def constant_positions(call: Call) -> tuple[int, ...]:
+    """The positions of a call's arguments that are constants."""
+    return tuple(i for i, arg in enumerate(call.args) if isinstance(arg, Constant))
+
+
+__all__ = ["PACKED_CONSTANTS", "PackConstants", "constant_positions", "pack_constants"]

@@ -1,0 +1,137 @@
+"""PackConstants: constant operands of kernels in the order in which rules read them."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+
+import relax
+from relax import te, tir
+from relax.codegen import build_module, resolve
+from relax.ir import IRModule
+from relax.schedules import PACKED_CONSTANTS, PackConstants
+from relax.schedules.cpu import RULES, Product
+from relax.script import ir as I
+from relax.script import relax as R
+
+
+def integers(*shape, dtype="float32"):
+    return np.random.default_rng(0).integers(-3, 4, shape).astype(dtype)
+
+
+def lowered(mod):
+    return relax.get_pipeline("default")(
+        IRModule.from_expr(mod) if not isinstance(mod, IRModule) else mod
+    )
+
+
+def with_weights(weights):
+    @R.function
+    def main(x: R.Tensor(("m", 96), "float32")):
+        return R.matmul(x, R.const(weights))
+
+    return main
+
+
+def test_weights_are_packed_when_a_program_is_built(target):
+    mod = PackConstants(*RULES, target=target)(lowered(with_weights(integers(96, 80))))
+    assert [g.name_hint for g in mod.functions] == ["main", "matmul_packed"]
+    assert mod.attrs[PACKED_CONSTANTS] == {"kernels": 1, "constants": 1, "bytes": 4 * 96 * 80}
+    assert 'T.Buffer((7680,), "float32")' in mod["matmul_packed"].script()
+    assert PackConstants(*RULES, target=target)(mod) is mod
+
+
+def test_the_log_says_how_many_bytes(target, caplog):
+    with caplog.at_level(logging.INFO, "relax.schedules.packing"):
+        PackConstants(*RULES, target=target)(lowered(with_weights(integers(96, 70))))
+    assert caplog.messages == [f"packed 1 constants, {4 * 96 * 80} bytes, for 1 kernels"]
+
+
+def test_operands_that_are_no_constants_stay(target):
+    @R.function
+    def main(x: R.Tensor(("m", 96), "float32"), w: R.Tensor((96, 80), "float32")):
+        return R.matmul(x, w)
+
+    before = lowered(main)
+    assert PackConstants(*RULES, target=target)(before) is before
+
+
+def test_equal_orders_of_one_constant_are_one_constant(target):
+    weights = relax.const(integers(96, 96))
+
+    @R.function
+    def main(x: R.Tensor((64, 96), "float32"), v: R.Tensor((96, 96), "float32")):
+        y = R.matmul(R.matmul(x, weights), weights)
+        return R.matmul(y, v)
+
+    mod = PackConstants(*RULES, target=target)(lowered(main))
+    assert mod.attrs[PACKED_CONSTANTS]["constants"] == 1
+    assert {g.name_hint for g in mod.functions} == {"main", "matmul", "matmul_packed"}
+
+
+@pytest.mark.parametrize("n", [1, 16, 70, 129])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_product_of_packed_panels(target, n, transposed):
+    m, k = te.var("m", "int64"), 130
+    a = te.placeholder((m, k), name="A")
+    b = te.placeholder((n, k) if transposed else (k, n), name="B")
+    axis = te.reduce_axis((0, k), "k")
+    func = te.create_prim_func([a, b, te.compute(
+        (m, n), lambda i, j: te.sum(a[i, axis] * (b[j, axis] if transposed else b[axis, j]), axis=axis), "C")])  # fmt: skip
+    weights = integers(k, n)
+    for machine in (target, resolve("llvm")):
+        packed = Product().pack(func, machine, (1,))
+        panels = packed.packings[1](weights.T if transposed else weights)
+        for rows in (0, 1, 7):
+            x, result = integers(rows, k), np.full((rows, n), 77, "float32")
+            if machine is target:
+                tir.interpret(packed.func, x, panels, result, reverse_parallel=True)
+            else:
+                build_module(packed.func)["main"](x, panels, result)
+            np.testing.assert_array_equal(result, x @ weights)
+
+
+def test_batches_of_weights(target):
+    a, b = te.placeholder((5, 30), name="A"), te.placeholder((3, 30, 40), name="B")
+    k = te.reduce_axis((0, 30), "k")
+    func = te.create_prim_func(
+        [a, b, te.compute((3, 5, 40), lambda u, i, j: te.sum(a[i, k] * b[u, k, j], axis=k), "C")]
+    )
+    packed = Product().pack(func, target, (0, 1))
+    assert list(packed.packings) == [1]
+    x, w, result = integers(5, 30), integers(3, 30, 40), np.zeros((3, 5, 40), "float32")
+    tir.interpret(packed.func, x, packed.packings[1](w), result)
+    np.testing.assert_array_equal(result, x @ w)
+
+
+def test_a_program_computes_what_it_did():
+    w, bias = integers(96, 80), integers(80)
+
+    @R.function
+    def main(x: R.Tensor(("b", "m", 96), "float32")):
+        with R.dataflow():
+            y = R.nn.relu(R.add(R.matmul(x, R.const(w)), R.const(bias)))
+            z = R.matmul(y, R.permute_dims(R.const(w)))
+            R.output(z)
+        return z
+
+    for pipeline in ("default", "fused"):
+        vm = relax.VirtualMachine(relax.build(main, pipeline=pipeline), relax.cpu())
+        for b, m in ((1, 1), (2, 3), (0, 2), (1, 50)):
+            x = integers(b, m, 96)
+            expected = np.maximum(x @ w + bias, 0) @ w.T
+            np.testing.assert_array_equal(vm["main"](relax.nd.array(x)).numpy(), expected)
+
+
+def test_a_function_that_is_scheduled_stays(target):
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((64, 96), "float32")):
+            return R.matmul(x, R.const(integers(96, 80)))
+
+    mod = lowered(Module)
+    mod["matmul"] = mod["matmul"].with_attr("tir.is_scheduled", True)
+    assert PackConstants(*RULES, target=target)(mod) is mod
