@@ -19,7 +19,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...prim import GE, LE, IntImm, Let, PrimExpr, Var, const, match_dtypes, post_order, simplify
+from ...prim import (
+    GE,
+    LE,
+    IntImm,
+    Let,
+    PrimExpr,
+    Var,
+    const,
+    is_const,
+    match_dtypes,
+    post_order,
+    same,
+    simplify,
+)
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ..buffer import Buffer, BufferLoad, BufferRegion, Ramp, Range
@@ -45,7 +58,9 @@ def compact_buffer_allocation(func: PrimFunc, is_strict: bool = True) -> PrimFun
     """The function with allocations of what is accessed only."""
     accesses = _Accesses()
     accesses.visit(func.body)
-    boxes = {b: box for b, box in accesses.boxes.items() if b not in accesses.opaque}
+    boxes = {
+        b: box for b, box in accesses.boxes.items() if b not in accesses.opaque and not _is_whole(b, box)
+    }
     while boxes:
         compaction = _Compaction(func, boxes)
         made = compaction.run()
@@ -53,6 +68,14 @@ def compact_buffer_allocation(func: PrimFunc, is_strict: bool = True) -> PrimFun
             return made
         boxes = {buffer: box for buffer, box in boxes.items() if buffer not in compaction.refused}
     return func
+
+
+def _is_whole(buffer: Buffer, box: list[Interval | None]) -> bool:
+    """True if what is accessed of a buffer is known to be all of it, by numbers alone."""
+    return all(
+        interval is None or (is_const(interval[0], 0) and same(simplify(interval[1] + 1), size))
+        for interval, size in zip(box, buffer.shape, strict=True)
+    )
 
 
 class _Accesses(StmtExprVisitor):
