@@ -25,11 +25,11 @@ from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
 from ...tir import Buffer, BufferLoad, BufferStore, ForKind, IfThenElse, LetStmt, Stmt
-from ...tir.functor import StmtExprMutator, substitute
 from ..build import alloc, block, int64, let, loop, spread, vector_load, vector_store
 from .operands import size_of
 from .planes import Planes, Sizes, digits, filled, window
 from .product import Tile, tile_for
+from .results import Results
 from .windows import Kernel
 
 
@@ -37,37 +37,6 @@ def direct(kernel: Kernel, target: Target) -> Stmt:
     """The loops of a direct convolution."""
     tile = tile_for(target, kernel.windows.out.buffer.dtype.bits)
     return Direct(kernel, tile, target.machine.caches.l2).kernel()
-
-
-class Results:
-    """Where results go: an element of the convolution, as the kernel's epilogue changes it."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        self.windows = kernel.windows
-        self.store = kernel.windows.out
-        self._sum = self.store.buffer
-        if kernel.epilogue is not None:
-            self.store = kernel.epilogue.stores[0]
-        self._epilogue = kernel.epilogue
-
-    def put(self, place: Sequence[PrimExpr], value: PrimExpr) -> Stmt:
-        """Store the element at a place of the result, of which `value` is the sum."""
-        if self._epilogue is None:
-            return BufferStore(self.store.buffer, value, tuple(place))
-        at = {index: p for index, p in zip(self.store.indices, place, strict=True) if isinstance(index, Var)}
-        changed = substitute(_Replaced(self._sum, value).visit(self.store.value), at)
-        return BufferStore(self.store.buffer, changed, tuple(place))
-
-
-class _Replaced(StmtExprMutator):
-    """Loads of one buffer become a value."""
-
-    def __init__(self, buffer: Buffer, value: PrimExpr) -> None:
-        super().__init__()
-        self.buffer, self.value = buffer, value
-
-    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
-        return self.value if node.buffer is self.buffer else self.visit_children(node)
 
 
 class Direct:
@@ -78,16 +47,19 @@ class Direct:
         windows = self.windows
         self.dtype, self.lanes = str(windows.out.buffer.dtype), tile.lanes
         self.sizes = Sizes()
-        self.planes = Planes(windows, tile.lanes, tile.vectors, self.sizes)
+        self.planes = Planes(windows, tile, self.sizes)
         self.vectors, self.width = self.planes.vectors, self.planes.width
         self.panels = self.sizes.named("panels", ceildiv(self.planes.pixels, self.width))
-        self.height = _height(windows.channels, tile.rows, self.vectors)
+        self.height = self.planes.height
         self.blocks = self.sizes.named("blocks", ceildiv(windows.channels, self.height))
         inputs = windows.inputs
         depth = inputs.value if isinstance(inputs, IntImm) else 64
-        self.strip = max(min(cache // 2 // (depth * self.width * 8), 32), 1)
+        panel = depth * self.width * self.planes.count * windows.out.buffer.dtype.bits // 8
+        self.strip = max(min(cache // 4 // panel, 32), 1)
         """The panels whose data stay in the cache while all channels are computed."""
-        self.strips = self.sizes.named("strips", ceildiv(self.panels, self.strip))
+        if isinstance(self.panels, IntImm):
+            self.strip = -(-self.panels.value // max(-(-self.panels.value // self.strip), 1))
+        self.strips = self.sizes.named("strips", ceildiv(self.panels, max(self.strip, 1)))
 
     def kernel(self) -> Stmt:
         """The copy of the data, and the parallel loop over what is computed of it."""
@@ -257,12 +229,4 @@ class Direct:
         return let("begin", start, vectors)
 
 
-def _height(channels: PrimExpr, most: int, vectors: int) -> int:
-    """The rows of a tile for which all blocks together take the fewest steps."""
-    if not isinstance(channels, IntImm):
-        return most
-    rows = range(max(min(channels.value, most), 1), 0, -1)
-    return min(rows, key=lambda height: -(-channels.value // height) * max(height * vectors + 2, 4 * vectors))
-
-
-__all__ = ["Direct", "Results", "direct"]
+__all__ = ["Direct", "direct"]

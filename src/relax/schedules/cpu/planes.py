@@ -31,6 +31,7 @@ from ...tir import (
 )
 from ...tir.buffer import decl_buffer
 from ..build import block, int64, let, loop, ramp, spread, vector_store
+from .product import Tile
 from .windows import Axis, Windows
 
 
@@ -98,8 +99,8 @@ def window(
 class Planes:
     """The copy of the data of one convolution: its sizes, the statement that fills it, and the places of taps."""
 
-    def __init__(self, windows: Windows, lanes: int, vectors: int, sizes: Sizes) -> None:
-        self.windows, self.lanes = windows, lanes
+    def __init__(self, windows: Windows, tile: Tile, sizes: Sizes) -> None:
+        self.windows, self.lanes = windows, tile.lanes
         axes = windows.axes
         self.steps = [gcd(a.stride, a.dilation) for a in axes]
         self.phases = [1 + max(t * a.dilation % a.stride // g for t in range(a.taps))
@@ -113,9 +114,8 @@ class Planes:
             pixels = pixels * distance + a.size - 1
         self.pixels = sizes.named("pixels", maximum(pixels + 1, const(0, "int64")))
         """The places from the first pixel to the last."""
-        most = -(-self.pixels.value // lanes) if isinstance(self.pixels, IntImm) else vectors
-        self.vectors = max(min(most, vectors), 1)
-        self.width = self.vectors * lanes
+        self.height, self.vectors = _tile(windows.channels, self.pixels, tile)
+        self.width = self.vectors * self.lanes
         """The elements of a panel."""
         area = self.line
         for rows in self.rows:
@@ -124,6 +124,8 @@ class Planes:
         count = 1
         for phases in self.phases:
             count *= phases
+        self.count = count
+        """The number of phases."""
         self.size = sizes.named("plane", self.area * count + self.width)
 
     def tap(self, taps: Sequence[PrimExpr]) -> PrimExpr:
@@ -206,13 +208,29 @@ class Planes:
             zero, end = Broadcast(const(0, "int64"), self.lanes), Broadcast(axis.extent, self.lanes)
             return BufferLoad(data, (*outer, at), And(at >= zero, at < end))
 
-        if axis.stride != 2 or self.lanes == 1:
+        if axis.stride > 4 or axis.stride == 1:
             return masked(start, axis.stride)
-        halves = masked(start, 1), masked(start + self.lanes, 1)
-        return Shuffle(halves, [2 * lane for lane in range(self.lanes)])
+        parts = [masked(start + part * self.lanes, 1) for part in range(axis.stride)]
+        return Shuffle(tuple(parts), [axis.stride * lane for lane in range(self.lanes)])
 
     def _zeros(self, plane: Buffer) -> PrimExpr:
         return spread(const(0, str(plane.dtype)), self.lanes)
+
+
+def _tile(channels: PrimExpr, pixels: PrimExpr, most: Tile) -> tuple[int, int]:
+    """The rows and vectors of the register tile for which all sums together take the fewest steps."""
+    if not isinstance(pixels, IntImm) or not isinstance(channels, IntImm):
+        return most.rows, most.vectors
+    vectors, rows = max(-(-pixels.value // most.lanes), 1), max(channels.value, 1)
+    shapes = [(min(most.rows * most.vectors // v, rows), v) for v in range(1, most.vectors + 1)]
+    shapes += [(height, v) for most_, v in shapes for height in range(max(most_ // 2, 1), most_)]
+
+    def cost(shape: tuple[int, int]) -> int:
+        height, width = shape
+        step = max(height * width, 2 * width + height, 8) + 2
+        return -(-rows // height) * -(-vectors // width) * step
+
+    return min(reversed(shapes), key=cost)
 
 
 def _steps(first: PrimExpr, stride: int, lanes: int) -> PrimExpr:
