@@ -125,12 +125,7 @@ class _Writer:
     def _store(self, row: Buffer, leading: Sequence[PrimExpr], start: PrimExpr) -> Stmt:
         """Store those sums that are pixels."""
 
-        def element(lane: Var) -> Stmt:
-            x = start + lane
-            store = self.results.put([*leading, x], BufferLoad(row, (lane,)))
-            return IfThenElse(x < self.windows.axes[-1].size, store)
-
-        return loop("lane", self.lanes, element, ForKind.VECTORIZED)
+        return self.results.vector(leading, start, self.lanes, lambda lane: BufferLoad(row, (lane,)))
 
 
 __all__ = ["Depthwise"]

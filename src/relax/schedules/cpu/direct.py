@@ -29,7 +29,7 @@ from ..build import alloc, block, int64, let, loop, spread, vector_load, vector_
 from .operands import size_of
 from .planes import Planes, Sizes, digits, filled, window
 from .product import Tile, tile_for
-from .results import Results
+from .results import Results, vectors_of_line
 from .windows import Kernel
 
 
@@ -208,25 +208,12 @@ class Direct:
         """Store the pixels of one line: element `c` of a panel is pixel `start + c`, if there is such a pixel."""
         lanes, size = self.lanes, self.windows.axes[-1].size
 
-        def vectors(begin: Var) -> Stmt:
-            def some(c: PrimExpr) -> Stmt:
-                is_one = And(begin + c + (lanes - 1) >= 0, begin + c < size)
-                return IfThenElse(is_one, rows(begin, c))
+        def rows(begin: Var, c: Var) -> Stmt:
+            return loop("p", self.height, lambda p: let("co", channel(p), lambda co: self.results.vector(
+                [*batch, co, *ys], begin + c, lanes, lambda lane: BufferLoad(tile, (p, c + lane)))))  # fmt: skip
 
-            return loop("v", self.vectors, lambda v: some(simplify(v * lanes)))
-
-        def rows(begin: Var, c: PrimExpr) -> Stmt:
-            return loop("p", self.height, lambda p: let("co", channel(p), lambda co: vector(begin, c, p, co)))
-
-        def vector(begin: Var, c: PrimExpr, p: Var, co: Var) -> Stmt:
-            def element(lane: Var) -> Stmt:
-                x = begin + c + lane
-                store = self.results.put([*batch, co, *ys, x], BufferLoad(tile, (p, c + lane)))
-                return IfThenElse(And(x >= 0, x < size), store)
-
-            return loop("lane", lanes, element, ForKind.VECTORIZED)
-
-        return let("begin", start, vectors)
+        return let("begin", start, lambda begin: vectors_of_line(
+            begin, size, lanes, self.vectors, lambda c: rows(begin, c)))  # fmt: skip
 
 
 __all__ = ["Direct", "direct"]

@@ -50,20 +50,22 @@ from ..rule import ScheduleRule
 from .operands import size_of
 from .planes import Planes, Sizes, digits, filled, window
 from .product import Tile, tile_for
-from .results import Results
+from .results import Results, vectors_of_line
 from .windows import Axis, Kernel, Windows, rewritten_kernels
 
 FAST_ALGORITHMS: Final = "relax.fast_algorithms"
 """Configuration: True (the default) for algorithms that round differently from the sums as they are written."""
 ERROR: Final = 64
 """Bound of the error of an element, in units of 2⁻²⁴ times the sum of the magnitudes of its products."""
-TRANSFORM: Final = 600
+TRANSFORM: Final = 1000
 """The cost of transforming one kernel, in multiplications of the direct form."""
 OVERHEAD: Final = 1.6
 """The cost of sums and transforms of data and results, over that of the sums alone."""
 UNKNOWN_PIXELS: Final = 40 * 40
 """Pixels taken for images of unknown size."""
 
+GROUP: Final = 96
+"""The most channels whose sums are in the cache at a time."""
 M: Final = 4
 """Pixels of a tile in each direction."""
 N: Final = 6
@@ -199,6 +201,8 @@ class _Writer:
         self.panels = self.sizes.named("panels", ceildiv(self.planes.pixels, self.width))
         self.inputs, self.outputs = _number(self.windows.inputs), _number(self.windows.channels)
         self.blocks = -(-self.outputs // self.height)
+        self.group = max(min(GROUP // self.height, self.blocks), 1)
+        """The blocks of channels whose sums are in the cache at a time."""
 
     def _tiles(self, d: int, axis: Axis) -> IterVar:
         """The tiles along an axis, as pixels of the image that is split."""
@@ -257,18 +261,25 @@ class _Writer:
     def _panel(self, weights: Buffer, planes: Buffer, batch: list[PrimExpr], base: Var) -> Stmt:
         """The pixels of the tiles of a panel."""
 
-        def body(data: Buffer, sums: Buffer) -> Stmt:
+        def blocks(data: Buffer, sums: Buffer, group: PrimExpr) -> Stmt:
+            first = simplify(group * self.group)
+            count = simplify(minimum(const(self.group, "int64"), self.blocks - first))
             return block([
-                self._data(planes, data, batch, base),
-                loop("io", self.blocks, lambda io: block([
-                    loop("e", N * N, lambda e: self._product(weights, data, sums, io, e)),
-                    loop("p", self.height, lambda p: let("co", minimum(io * self.height + p, self.outputs - 1),
-                         lambda co: self._channel(sums, [*batch, co], p, base))),
-                ])),
+                loop("e", N * N, lambda e: loop("io", count, lambda io: self._product(
+                    weights, data, sums, e, io, simplify(first + io)))),
+                loop("io", count, lambda io: loop("p", self.height, lambda p: let(
+                    "co", minimum((first + io) * self.height + p, self.outputs - 1),
+                    lambda co: self._channel(sums, [*batch, co], simplify(io * self.height + p), base)))),
             ])  # fmt: skip
 
-        return alloc("data", (N * N, self.inputs, self.width), self.dtype, "global", lambda data: alloc(
-            "sums", (N * N, self.height, self.width), self.dtype, "global", lambda sums: body(data, sums)))  # fmt: skip
+        def body(data: Buffer, sums: Buffer) -> Stmt:
+            groups = -(-self.blocks // self.group)
+            every = loop("group", groups, lambda group: blocks(data, sums, group))
+            return block([self._data(planes, data, batch, base), every])
+
+        rows = self.group * self.height + 1
+        return alloc("data", (N * N, self.inputs + 1, self.width), self.dtype, "global", lambda data: alloc(
+            "sums", (N * N, rows, self.width), self.dtype, "global", lambda sums: body(data, sums)))  # fmt: skip
 
     def _data(self, planes: Buffer, data: Buffer, batch: list[PrimExpr], base: Var) -> Stmt:
         """The transform of the data."""
@@ -302,13 +313,15 @@ class _Writer:
 
         return rest([place for row in places for place in row])
 
-    def _product(self, weights: Buffer, data: Buffer, sums: Buffer, io: Var, e: Var) -> Stmt:
-        """The sums of one element of all tiles of a panel, for a block of channels."""
+    def _product(
+        self, weights: Buffer, data: Buffer, sums: Buffer, e: Var, io: PrimExpr, number: PrimExpr
+    ) -> Stmt:
+        """The sums of one element of all tiles of a panel, for a block of channels, the `io`-th of its group."""
         lanes = self.lanes
 
         def tile(acc: Buffer) -> Stmt:
             def add(ci: Var, p: PrimExpr, c: PrimExpr) -> Stmt:
-                left = spread(BufferLoad(weights, (io, e, p, ci)), lanes)
+                left = spread(BufferLoad(weights, (number, e, p, ci)), lanes)
                 product = Mul(left, vector_load(data, (e, ci, c), lanes))
                 return vector_store(acc, (p, c), Add(vector_load(acc, (p, c), lanes), product))
 
@@ -316,7 +329,7 @@ class _Writer:
             return block([
                 self._each(lambda p, c: vector_store(acc, (p, c), zero)),
                 loop("ci", self.inputs, lambda ci: self._each(lambda p, c: add(ci, p, c))),
-                self._each(lambda p, c: vector_store(sums, (e, p, c), vector_load(acc, (p, c), lanes))),
+                self._each(lambda p, c: vector_store(sums, (e, io * self.height + p, c), vector_load(acc, (p, c), lanes))),
             ])  # fmt: skip
 
         return alloc("acc", (self.height, self.width), self.dtype, "local", tile)
@@ -328,7 +341,7 @@ class _Writer:
 
     # ------------------------------------------------------------------ results
 
-    def _channel(self, sums: Buffer, leading: list[PrimExpr], p: Var, base: Var) -> Stmt:
+    def _channel(self, sums: Buffer, leading: list[PrimExpr], p: PrimExpr, base: Var) -> Stmt:
         """The pixels of one channel: lines of the tiles side by side, then as many of them as are pixels."""
         lanes = self.lanes
 
@@ -362,17 +375,10 @@ class _Writer:
     def _line(self, lines: Buffer, leading: list[PrimExpr], begin: Var, a: Var, y: Var) -> Stmt:
         lanes, (height, width) = self.lanes, (axis.size for axis in self.windows.axes)
 
-        def vector(c: PrimExpr) -> Stmt:
-            def element(lane: Var) -> Stmt:
-                x = begin + c + lane
-                store = self.results.put([*leading, y, x], BufferLoad(lines, (a, c + lane)))
-                return IfThenElse(And(x >= 0, x < width), store)
+        def vector(c: Var) -> Stmt:
+            return self.results.vector([*leading, y], begin + c, lanes, lambda lane: BufferLoad(lines, (a, c + lane)))
 
-            some = And(begin + c + (lanes - 1) >= 0, begin + c < width)
-            return IfThenElse(some, loop("lane", lanes, element, ForKind.VECTORIZED))
-
-        vectors = loop("v", self.vectors * M, lambda v: vector(simplify(v * lanes)))
-        return IfThenElse(And(y >= 0, y < height), vectors)
+        return IfThenElse(And(y >= 0, y < height), vectors_of_line(begin, width, lanes, self.vectors * M, vector))
 
 
 def _number(size: PrimExpr) -> int:
