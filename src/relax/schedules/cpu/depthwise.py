@@ -22,10 +22,10 @@ from ...prim import Add, Mul, PrimExpr, Var, const, is_const, simplify
 from ...prim.intrin import ceildiv
 from ...target import Target
 from ...tir import Buffer, BufferLoad, ForKind, IfThenElse, PrimFunc, Stmt
-from ..build import alloc, block, int64, let, loop, spread, vector_load, vector_store
+from ..build import block, int64, let, loop, spread, vector_load, vector_store
 from ..rule import ScheduleRule
 from .operands import size_of
-from .planes import Planes, Sizes, digits, window
+from .planes import Planes, Sizes, digits, storage, window
 from .product import Tile, tile_for
 from .results import Results
 from .windows import Kernel, rewritten_kernels
@@ -74,7 +74,7 @@ class _Writer:
             total = total * size
 
         def image(flat: Var) -> Stmt:
-            return digits(flat, radix, lambda at: alloc("plane", (self.planes.size,), self.dtype, "global", lambda plane: block([
+            return digits(flat, radix, lambda at: storage("plane", (self.planes.size,), self.dtype, lambda plane: block([
                 self.planes.fill([], at, plane), self._channels(plane, at[:-1], at[-1])])))  # fmt: skip
 
         return self.sizes.around(loop("image", simplify(total), image, ForKind.PARALLEL))
@@ -82,7 +82,7 @@ class _Writer:
     def _channels(self, plane: Buffer, batch: list[PrimExpr], g: PrimExpr) -> Stmt:
         """The output channels of a group."""
         count = self.windows.channels
-        results = lambda co: alloc("results", (self.lanes,), self.dtype, "global", lambda row: self._lines(  # noqa: E731
+        results = lambda co: storage("results", (self.lanes,), self.dtype, lambda row: self._lines(  # noqa: E731
             plane, row, [*batch, co], [], const(0, "int64")))  # fmt: skip
         if is_const(count, 1):
             return results(g)

@@ -27,7 +27,7 @@ from ...target import Target
 from ...tir import Buffer, BufferLoad, BufferStore, ForKind, IfThenElse, LetStmt, Stmt
 from ..build import alloc, block, int64, let, loop, spread, vector_load, vector_store
 from .operands import size_of
-from .planes import Planes, Sizes, digits, filled, window
+from .planes import Planes, Sizes, digits, filled, storage, window
 from .product import Tile, tile_for
 from .results import Results, vectors_of_line
 from .windows import Kernel
@@ -71,7 +71,7 @@ class Direct:
             copy = filled(windows, self.planes, plane, [*leading, channels])
             return block([copy, self._items(plane, leading)])
 
-        return self.sizes.around(alloc("planes", (*leading, channels, self.planes.size), self.dtype, "global", body))
+        return self.sizes.around(storage("planes", (*leading, channels, self.planes.size), self.dtype, body))
 
     def _items(self, plane: Buffer, leading: Sequence[PrimExpr]) -> Stmt:
         radix = [(f"n{d}", size) for d, size in enumerate(leading)]
@@ -119,7 +119,7 @@ class Direct:
             tile = alloc("acc", (self.height, self.width), self.dtype, "local", lambda acc: sums(acc, results))
             return block([tile, self._results(results, batch, channel, base)])
 
-        return alloc("results", (self.height, self.width), self.dtype, "global", whole)
+        return storage("results", (self.height, self.width), self.dtype, whole)
 
     def _each(self, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
         """A statement for each vector of a tile, told its row and its first column; written out."""

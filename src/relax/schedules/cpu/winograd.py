@@ -17,7 +17,7 @@ S. Winograd, *Arithmetic Complexity of Computations*, 1980; A. Lavin and S. Gray
 Networks*, 2015.
 
 Refused: what the direct form computes faster (small images with many channels), other kernels, strides and dilations,
-groups, float64, unknown numbers of channels, and everything where ``relax.fast_algorithms`` is False in the PassContext.
+groups, float64, unknown sizes (but of the batch), and everything where ``relax.fast_algorithms`` is False in the PassContext.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from ...tir import (
 from ..build import alloc, block, int64, let, loop, ramp, spread, vector_load, vector_store
 from ..rule import ScheduleRule
 from .operands import size_of
-from .planes import Planes, Sizes, digits, filled, window
+from .planes import Planes, Sizes, digits, filled, storage, window
 from .product import Tile, tile_for
 from .results import Results, vectors_of_line
 from .windows import Axis, Kernel, Windows, rewritten_kernels
@@ -61,8 +61,6 @@ TRANSFORM: Final = 1000
 """The cost of transforming one kernel, in multiplications of the direct form."""
 OVERHEAD: Final = 1.6
 """The cost of sums and transforms of data and results, over that of the sums alone."""
-UNKNOWN_PIXELS: Final = 40 * 40
-"""Pixels taken for images of unknown size."""
 
 GROUP: Final = 96
 """The most channels whose sums are in the cache at a time."""
@@ -105,9 +103,7 @@ def _pays(windows: Windows) -> bool:
     for axis in windows.axes:
         size = axis.size
         if not isinstance(size, IntImm):
-            pixels = UNKNOWN_PIXELS
-            tiles = pixels // M**2
-            break
+            return False
         pixels, tiles = pixels * size.value, tiles * -(-size.value // M)
     return tiles * N * N * OVERHEAD + TRANSFORM < pixels * 9
 
@@ -219,8 +215,8 @@ class _Writer:
             return block([self._weights(weights), copy, self._items(weights, planes, leading)])
 
         return self.sizes.around(
-            alloc("weights", (self.blocks, N * N, self.height, depth), self.dtype, "global", lambda weights: alloc(
-                "planes", (*leading, self.inputs, self.planes.size), self.dtype, "global",
+            storage("weights", (self.blocks, N * N, self.height, depth), self.dtype, lambda weights: storage(
+                "planes", (*leading, self.inputs, self.planes.size), self.dtype,
                 lambda planes: body(weights, planes))))  # fmt: skip
 
     # ------------------------------------------------------------------ weights
@@ -278,8 +274,8 @@ class _Writer:
             return block([self._data(planes, data, batch, base), every])
 
         rows = self.group * self.height + 1
-        return alloc("data", (N * N, self.inputs + 1, self.width), self.dtype, "global", lambda data: alloc(
-            "sums", (N * N, rows, self.width), self.dtype, "global", lambda sums: body(data, sums)))  # fmt: skip
+        return storage("data", (N * N, self.inputs + 1, self.width), self.dtype, lambda data: storage(
+            "sums", (N * N, rows, self.width), self.dtype, lambda sums: body(data, sums)))  # fmt: skip
 
     def _data(self, planes: Buffer, data: Buffer, batch: list[PrimExpr], base: Var) -> Stmt:
         """The transform of the data."""
@@ -356,7 +352,7 @@ class _Writer:
             return _transformed(N, lanes, _pixels, load, lambda rows: block(
                 interleaved(a, row, k) for a, row in enumerate(rows) for k in range(M)))  # fmt: skip
 
-        return alloc("lines", (M, self.width * M), self.dtype, "global", lambda lines: block([
+        return storage("lines", (M, self.width * M), self.dtype, lambda lines: block([
             loop("v", self.vectors, lambda v: vector(lines, v)), self._lines(lines, leading, base)]))  # fmt: skip
 
     def _lines(self, lines: Buffer, leading: list[PrimExpr], base: Var) -> Stmt:
