@@ -11,7 +11,13 @@ from .product import Product
 from .streamed_product import StreamedProduct
 from .winograd import Winograd
 
-RULES: Final[tuple[ScheduleRule, ...]] = (StreamedProduct(), Product(), Depthwise(), Winograd(), Convolution())
+RULES: Final[tuple[ScheduleRule, ...]] = (
+    StreamedProduct(),
+    Product(),
+    Depthwise(),
+    Winograd(),
+    Convolution(),
+)
 """The rules that `relax.build` tries on every PrimFunc, in this order."""
 
 __all__ = ["RULES", "Convolution", "Depthwise", "Product", "StreamedProduct", "Winograd"]

@@ -1,12 +1,12 @@
 """The rule for convolutions with channels before pixels (NCHW and the like), of float32 or float64.
 
-One to three dimensions of pixels of known or unknown size, any stride, dilation and number of groups, padded or not, with
-what is computed of each element behind the convolution (bias, addition, activation) in the same function. `windows` says
-what is recognised, `direct` how the loops run.
+One to three dimensions of pixels of known or unknown size, any stride, dilation and number of groups, padded or not,
+with what is computed of each element behind the convolution (bias, addition, activation) in the same function.
+`windows` says what is recognised, `direct` how the loops run.
 
 Refused: kernels whose size is not known, weights whose dimensions are not the output channel, the input channel and
-taps, results in which pixels are not the last dimensions, known sizes that are too small to be worth it, and functions that do
-not promise that their arguments are apart (tir.noalias).
+taps, results in which pixels are not the last dimensions, known sizes that are too small to be worth it, and functions
+that do not promise that their arguments are apart (tir.noalias).
 """
 
 from __future__ import annotations

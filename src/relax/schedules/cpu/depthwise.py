@@ -3,7 +3,7 @@
     for n, co, h, w, i, j in T.grid(…):                 for image in T.parallel(N * C):
         with T.block("conv"):                               P = the padded image of one channel (see `planes`)
             with T.init(): C[n, co, h, w] = 0               for h, v in T.grid(H, ceildiv(W, 16)):
-            C[n, co, h, w] += W[co, i, j] * X[n, co, …]         C[n, co, h, v * 16 + :] = W[co, 0, 0] * P[…] + W[co, 0, 1] * P[…] + …
+            C[n, co, h, w] += W[co, i, j] * X[n, co, …]         C[n, co, h, v * 16 + :] = W[co, 0, 0] * P[…] + …
 
 The image of a channel fits into the first or second level of the cache, so that memory is read and written once. All
 taps are written out. A group may have several output channels (a channel multiplier).
@@ -21,7 +21,7 @@ from typing import Final
 from ...prim import Add, Mul, PrimExpr, Var, const, is_const, simplify
 from ...prim.intrin import ceildiv
 from ...target import Target
-from ...tir import Buffer, BufferLoad, ForKind, IfThenElse, PrimFunc, Stmt
+from ...tir import Buffer, BufferLoad, ForKind, PrimFunc, Stmt
 from ..build import block, int64, let, loop, spread, vector_load, vector_store
 from ..rule import ScheduleRule
 from .operands import size_of
@@ -73,17 +73,25 @@ class _Writer:
         for _, size in radix:
             total = total * size
 
-        def image(flat: Var) -> Stmt:
-            return digits(flat, radix, lambda at: storage("plane", (self.planes.size,), self.dtype, lambda plane: block([
-                self.planes.fill([], at, plane), self._channels(plane, at[:-1], at[-1])])))  # fmt: skip
+        def image(at: list[PrimExpr]) -> Stmt:
+            def body(plane: Buffer) -> Stmt:
+                return block([self.planes.fill([], at, plane), self._channels(plane, at[:-1], at[-1])])
 
-        return self.sizes.around(loop("image", simplify(total), image, ForKind.PARALLEL))
+            return storage("plane", (self.planes.size,), self.dtype, body)
+
+        images = loop("image", simplify(total), lambda flat: digits(flat, radix, image), ForKind.PARALLEL)
+        return self.sizes.around(images)
 
     def _channels(self, plane: Buffer, batch: list[PrimExpr], g: PrimExpr) -> Stmt:
         """The output channels of a group."""
         count = self.windows.channels
-        results = lambda co: storage("results", (self.lanes,), self.dtype, lambda row: self._lines(  # noqa: E731
-            plane, row, [*batch, co], [], const(0, "int64")))  # fmt: skip
+
+        def results(co: PrimExpr) -> Stmt:
+            return storage(
+                "results", (self.lanes,), self.dtype,
+                lambda row: self._lines(plane, row, [*batch, co], [], const(0, "int64")),
+            )  # fmt: skip
+
         if is_const(count, 1):
             return results(g)
         return loop("o", count, lambda o: let("co", simplify(g * count + o), results))

@@ -5,9 +5,9 @@
             with T.init(): C[n, co, h, w] = 0               for jo in panels of the strip:           64 pixels
             C[n, co, h, w] += W[co, ci, i, j] * X[…]            acc = T.alloc_buffer((6, 64), scope="local")
                                                                 for ci, i, j in T.grid(CI, KH, KW):
-                                                                    at = the place of the tap (i, j) in P
-                                                                    acc[p, :] += W[co + p, ci, i, j] * P[n, ci, at + jo * 64 + :]
-                                                                C[n, co + p, h, w] = acc[p, …]   for pixels (h, w) of the panel
+                                                                    at = jo * 64 + the place of the tap (i, j)
+                                                                    acc[p, :] += W[co + p, ci, i, j] * P[n, ci, at + :]
+                                                                C[n, co + p, h, w] = acc[p, …]   pixels of the panel
 
 Pixels are numbered as in the copy of the image, whose lines are longer than those of the result: a few sums of a panel
 belong to no pixel, and are not stored. So one code serves images of every size, and nothing but the copy knows about
@@ -24,7 +24,7 @@ from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
-from ...tir import Buffer, BufferLoad, BufferStore, ForKind, IfThenElse, LetStmt, Stmt
+from ...tir import Buffer, BufferLoad, ForKind, IfThenElse, LetStmt, Stmt
 from ..build import alloc, block, int64, let, loop, spread, vector_load, vector_store
 from .operands import size_of
 from .planes import Planes, Sizes, digits, filled, storage, window
@@ -85,7 +85,9 @@ class Direct:
 
         return loop("item", simplify(total), item, ForKind.PARALLEL)
 
-    def _strip(self, plane: Buffer, batch: list[PrimExpr], g: PrimExpr, strip: PrimExpr, io: PrimExpr) -> Stmt:
+    def _strip(
+        self, plane: Buffer, batch: list[PrimExpr], g: PrimExpr, strip: PrimExpr, io: PrimExpr
+    ) -> Stmt:
         """A block of channels of a strip."""
         start = simplify(strip * self.strip)
         count = simplify(minimum(const(self.strip, "int64"), self.panels - start))
@@ -98,11 +100,19 @@ class Direct:
             row = first + p if exact else minimum(first + p, last)
             return simplify(g * self.windows.channels + row)
 
-        return loop("jo", count, lambda jo: let("base", simplify(minimum(start + jo, end) * self.width), lambda base: self._panel(
-            plane, batch, g, channel, base)))  # fmt: skip
+        def panel(jo: Var) -> Stmt:
+            base = simplify(minimum(start + jo, end) * self.width)
+            return let("base", base, lambda base: self._panel(plane, batch, g, channel, base))
+
+        return loop("jo", count, panel)
 
     def _panel(
-        self, plane: Buffer, batch: list[PrimExpr], g: PrimExpr, channel: Callable[[PrimExpr], PrimExpr], base: Var
+        self,
+        plane: Buffer,
+        batch: list[PrimExpr],
+        g: PrimExpr,
+        channel: Callable[[PrimExpr], PrimExpr],
+        base: Var,
     ) -> Stmt:
         """The sums of some channels at the places of a panel."""
         lanes = self.lanes
@@ -116,7 +126,9 @@ class Direct:
             ])  # fmt: skip
 
         def whole(results: Buffer) -> Stmt:
-            tile = alloc("acc", (self.height, self.width), self.dtype, "local", lambda acc: sums(acc, results))
+            tile = alloc(
+                "acc", (self.height, self.width), self.dtype, "local", lambda acc: sums(acc, results)
+            )
             return block([tile, self._results(results, batch, channel, base)])
 
         return storage("results", (self.height, self.width), self.dtype, whole)
@@ -144,11 +156,17 @@ class Direct:
                 def add(p: PrimExpr, c: PrimExpr) -> Stmt:
                     left = spread(BufferLoad(weights, (channel(p), *depth, *taps)), self.lanes)
                     right = vector_load(data, (*outer, first + c), self.lanes)
-                    return vector_store(acc, (p, c), Add(vector_load(acc, (p, c), self.lanes), Mul(left, right)))
+                    return vector_store(
+                        acc, (p, c), Add(vector_load(acc, (p, c), self.lanes), Mul(left, right))
+                    )
 
                 return self._each(add)
 
-            return let("at", simplify(self.planes.tap(taps) + base), lambda at: window(plane, (*source, at), self.width, step))
+            return let(
+                "at",
+                simplify(self.planes.tap(taps) + base),
+                lambda at: window(plane, (*source, at), self.width, step),
+            )
 
         def tap(ci: PrimExpr, taps: list[PrimExpr]) -> Stmt:
             if len(taps) == len(windows.axes):
@@ -183,7 +201,12 @@ class Direct:
         return let("first", first, lines)
 
     def _numbered(
-        self, tile: Buffer, batch: list[PrimExpr], channel: Callable[[PrimExpr], PrimExpr], number: Var, base: Var
+        self,
+        tile: Buffer,
+        batch: list[PrimExpr],
+        channel: Callable[[PrimExpr], PrimExpr],
+        number: Var,
+        base: Var,
     ) -> Stmt:
         """The pixels of one line of the plane, if it is a line of the result."""
         outer = self.windows.axes[:-1]

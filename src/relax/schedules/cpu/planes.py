@@ -4,8 +4,8 @@
                                     P[n, c, ((a * 2 + b) * rows + r) * line + q] = X[n, c, r * 2 + a - 1, q * 2 + b - 1]
 
 A tap (i, j) of the pixel (h, w) is the element (h + i // 2, w + j // 2) of phase (i % 2, j % 2), so that neighbouring
-pixels meet neighbouring elements whatever the stride. Elements outside of the image are 0, and so is a vector's width behind
-the last phase, which whole vectors may reach.
+pixels meet neighbouring elements whatever the stride. Elements outside of the image are 0, and so is a panel's width
+behind the last phase, which whole vectors may reach.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ...prim import And, IntImm, PrimExpr, Var, const, is_const, mark_nonnegativ
 from ...prim.intrin import ceildiv, floordiv, floormod
 from ...prim.intrin import max as maximum
 from ...tir import (
+    AssertStmt,
     Broadcast,
     Buffer,
     BufferLoad,
-    AssertStmt,
     DeclBuffer,
     ForKind,
     IfThenElse,
@@ -79,9 +79,7 @@ def digits(
     return result
 
 
-def storage(
-    name: str, shape: Sequence[int | PrimExpr], dtype: str, body: Callable[[Buffer], Stmt]
-) -> Stmt:
+def storage(name: str, shape: Sequence[int | PrimExpr], dtype: str, body: Callable[[Buffer], Stmt]) -> Stmt:
     """An allocation that stays as large as it is: `body` is told a view of it."""
 
     def viewed(owner: Buffer) -> Stmt:
@@ -96,7 +94,7 @@ def window(
 ) -> Stmt:
     """`body`, told a buffer and indices from which on so many elements of the last dimension are to be used.
 
-    In a buffer of unknown size these are a view of their own, which is checked where it is declared, and not in each access.
+    In a buffer of unknown size these are a view, which is checked where it is declared, and not in each access.
     """
     if all(isinstance(size, IntImm) for size in buffer.shape):
         return body(buffer, place)
@@ -122,7 +120,7 @@ class Planes:
         self.line = sizes.named("line", last.size + last.reach)
         """The distance of rows."""
         pixels = axes[0].size - 1
-        for a, distance in zip(axes[1:], [*self.rows[1:], self.line], strict=True):
+        for a, distance in zip(axes[1:], [*self.rows, self.line][1:], strict=True):
             pixels = pixels * distance + a.size - 1
         self.pixels = sizes.named("pixels", maximum(pixels + 1, const(0, "int64")))
         """The places from the first pixel to the last."""
@@ -148,7 +146,9 @@ class Planes:
             distance = simplify(at * axis.dilation)
             number = floordiv(floormod(distance, axis.stride), self.steps[d])
             phase = simplify(phase * self.phases[d] + number)
-            shift = shift * (self.rows[d] if d < len(self.rows) else self.line) + floordiv(distance, axis.stride)
+            shift = shift * (self.rows[d] if d < len(self.rows) else self.line) + floordiv(
+                distance, axis.stride
+            )
         return simplify(phase * self.area + shift)
 
     # ------------------------------------------------------------------ filling
@@ -160,28 +160,44 @@ class Planes:
         return block([self._phases(0, [], leading, source, plane), rest])
 
     def _phases(
-        self, d: int, phases: list[PrimExpr], leading: Sequence[PrimExpr], source: Sequence[PrimExpr], plane: Buffer
+        self,
+        d: int,
+        phases: list[PrimExpr],
+        leading: Sequence[PrimExpr],
+        source: Sequence[PrimExpr],
+        plane: Buffer,
     ) -> Stmt:
         if d == len(self.phases):
             return self._rows(0, phases, [], leading, source, plane)
         if self.phases[d] == 1:
             return self._phases(d + 1, [*phases, const(0, "int64")], leading, source, plane)
-        return loop(f"a{d}", self.phases[d], lambda a: self._phases(d + 1, [*phases, a], leading, source, plane))
+        return loop(
+            f"a{d}", self.phases[d], lambda a: self._phases(d + 1, [*phases, a], leading, source, plane)
+        )
 
     def _rows(
         self, d: int, phases: list[PrimExpr], rows: list[PrimExpr], leading: Sequence[PrimExpr],
         source: Sequence[PrimExpr], plane: Buffer,
     ) -> Stmt:  # fmt: skip
         if d < len(self.rows):
-            return loop(f"r{d}", self.rows[d], lambda r: self._rows(d + 1, phases, [*rows, r], leading, source, plane))
+            return loop(
+                f"r{d}", self.rows[d], lambda r: self._rows(d + 1, phases, [*rows, r], leading, source, plane)
+            )
         place: PrimExpr = const(0, "int64")
         for phase, count in zip(phases, self.phases, strict=True):
             place = simplify(place * count + phase)
         for row, count in zip(rows, self.rows, strict=True):
             place = place * count + row
         axes = self.windows.axes
-        ys = [row * a.stride + phase * g - a.before for row, phase, g, a in zip(rows, phases, self.steps, axes, strict=False)]
-        return let("at", simplify(place * self.line), lambda at: self._line_of(at, ys, phases[-1], leading, source, plane))
+        ys = [
+            row * a.stride + phase * g - a.before
+            for row, phase, g, a in zip(rows, phases, self.steps, axes, strict=False)
+        ]
+        return let(
+            "at",
+            simplify(place * self.line),
+            lambda at: self._line_of(at, ys, phases[-1], leading, source, plane),
+        )
 
     def _line_of(
         self, at: PrimExpr, ys: Sequence[PrimExpr], phase: PrimExpr, leading: Sequence[PrimExpr],
@@ -195,11 +211,15 @@ class Planes:
         def line(inside: Sequence[Var]) -> Stmt:
             def copy(v: Var) -> Stmt:
                 start = simplify(v * (self.lanes * axis.stride) + first)
-                return self._store(plane, leading, at + v * self.lanes, self._elements(data, [*source, *inside], start, axis))
+                return self._store(
+                    plane, leading, at + v * self.lanes, self._elements(data, [*source, *inside], start, axis)
+                )
 
             return loop("v", vectors, copy)
 
-        zeros = loop("v", vectors, lambda v: self._store(plane, leading, at + v * self.lanes, self._zeros(plane)))
+        zeros = loop(
+            "v", vectors, lambda v: self._store(plane, leading, at + v * self.lanes, self._zeros(plane))
+        )
         names = [Var(f"y{d}", "int64") for d in range(len(ys))]
         result = line(names)
         for name, a in zip(names, self.windows.axes, strict=False):
@@ -210,7 +230,9 @@ class Planes:
 
     def _store(self, plane: Buffer, leading: Sequence[PrimExpr], at: PrimExpr, value: PrimExpr) -> Stmt:
         """Store a vector into a plane."""
-        return window(plane, (*leading, simplify(at)), self.lanes, lambda part, place: vector_store(part, place, value))
+        return window(
+            plane, (*leading, simplify(at)), self.lanes, lambda part, place: vector_store(part, place, value)
+        )
 
     def _elements(self, data: Buffer, outer: Sequence[PrimExpr], start: PrimExpr, axis: Axis) -> PrimExpr:
         """A vector of the data: elements from `start` on, a stride apart; those outside of the data are 0."""
@@ -257,7 +279,9 @@ def filled(windows: Windows, planes: Planes, plane: Buffer, sizes: Sequence[Prim
     names = [(f"n{d}", size) for d, size in enumerate(sizes)]
 
     def image(flat: Var) -> Stmt:
-        return digits(flat, names, lambda at: planes.fill(at, at if windows.depth is not None else at[:-1], plane))
+        return digits(
+            flat, names, lambda at: planes.fill(at, at if windows.depth is not None else at[:-1], plane)
+        )
 
     return loop("image", simplify(total), image, ForKind.PARALLEL)
 

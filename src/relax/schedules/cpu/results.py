@@ -1,8 +1,8 @@
 """Results of a convolution, as the statement behind it in the same function changes them.
 
-    C[n, co, h, w] = …                                          E[n, co, h, w] = max(… + bias[co], 0)
-    for n, co, h, w in T.grid(…):                       gives
-        E[n, co, h, w] = max(C[n, co, h, w] + bias[co], 0)
+C[n, co, h, w] = …                                          E[n, co, h, w] = max(… + bias[co], 0)
+for n, co, h, w in T.grid(…):                       gives
+    E[n, co, h, w] = max(C[n, co, h, w] + bias[co], 0)
 """
 
 from __future__ import annotations
@@ -51,9 +51,7 @@ class Results:
         return loop("lane", lanes, one, ForKind.VECTORIZED)
 
 
-def vectors_of_line(
-    begin: Var, size: PrimExpr, lanes: int, count: int, body: Callable[[Var], Stmt]
-) -> Stmt:
+def vectors_of_line(begin: Var, size: PrimExpr, lanes: int, count: int, body: Callable[[Var], Stmt]) -> Stmt:
     """`body` for those of `count` vectors, told the first element of each, that have pixels of a line.
 
     Element `c` of the vectors is pixel ``begin + c`` of a line of `size` pixels.

@@ -6,8 +6,8 @@
 is a convolution of `X` with 8 output and 4 input channels to a group, stride 2, dilation 3 and 1 pixel of padding
 before each line. There may be any number of pixel dimensions; leading dimensions of data and result are batches.
 
-`windows_of` answers None for other orders of dimensions, for kernels whose size is not known, for several groups of which
-a size is not known, and for sums that are no convolution.
+`windows_of` answers None for other orders of dimensions, for kernels whose size is not known, for several groups of
+which a size is not known, and for sums that are no convolution.
 """
 
 from __future__ import annotations
@@ -149,7 +149,11 @@ def _users(buffer: Buffer, statements: Sequence[Stmt]) -> tuple[list[int], list[
 
 
 def _only_source(
-    buffer: Buffer, nests: Sequence[Nest | None], statements: Sequence[Stmt], reader: int, allocated: Sequence[Buffer]
+    buffer: Buffer,
+    nests: Sequence[Nest | None],
+    statements: Sequence[Stmt],
+    reader: int,
+    allocated: Sequence[Buffer],
 ) -> Nest | None:
     """The nest that fills an allocated buffer for one reader and no other, from what does not change in between."""
     if buffer not in allocated:
@@ -172,7 +176,7 @@ def _epilogue(
     position: int,
     allocated: Sequence[Buffer],
 ) -> Nest | None:
-    """The nest right behind a convolution that computes one element of each element of its result; None if there is none."""
+    """The nest behind a convolution that computes one element of each element of its result; None if there is none."""
     result = windows.out.buffer
     if position + 1 >= len(statements) or result not in allocated:
         return None
@@ -183,7 +187,10 @@ def _epilogue(
     if readers != ([position, position + 1] if reads_itself else [position + 1]):
         return None
     store = nest.stores[0]
-    if not _same_shape(store.buffer, result) or store.buffer.data in {windows.data.data, windows.weight.buffer.data}:
+    if not _same_shape(store.buffer, result) or store.buffer.data in {
+        windows.data.data,
+        windows.weight.buffer.data,
+    }:
         return None
     loads = [load for load in nest.loads() if load.buffer is result]
     same_place = all(_same_place(load, store) for load in loads)
@@ -232,7 +239,7 @@ def _windows(block: Block, store: BufferStore, weight: BufferLoad, data: BufferL
         return None
     place = outputs.index(channel)
     batch, pixels = tuple(outputs[:place]), outputs[place + 1 :]
-    depth = reduced[:-len(pixels)] if pixels else []
+    depth = reduced[: -len(pixels)] if pixels else []
     if not pixels or len(depth) > 1 or len(reduced) != len(depth) + len(pixels):
         return None
     return _with_data(store, weight, data, batch, channel, depth[0] if depth else None, pixels)
@@ -251,7 +258,10 @@ def _with_data(
     leading = len(batch) + (depth is not None)
     if len(data.indices) != leading + len(pixels):
         return None
-    if any(simplify(at) is not v.var and not _both_zero(at, v) for at, v in zip(data.indices, batch, strict=False)):
+    if any(
+        simplify(at) is not v.var and not _both_zero(at, v)
+        for at, v in zip(data.indices, batch, strict=False)
+    ):
         return None
     groups = 1
     if depth is not None:
@@ -334,7 +344,11 @@ def _without_padding(windows: Windows, padding: Nest) -> Windows:
     condition, source, fill = parts
     if not isinstance(source, BufferLoad) or not isinstance(fill, FloatImm) or fill.value != 0:
         return windows
-    if source.buffer.strides or source.buffer.elem_offset is not None or source.buffer.dtype != store.buffer.dtype:
+    if (
+        source.buffer.strides
+        or source.buffer.elem_offset is not None
+        or source.buffer.dtype != store.buffer.dtype
+    ):
         return windows
     if len(source.indices) != len(store.indices) or not _is_inside(condition, source):
         return windows

@@ -1,23 +1,24 @@
-"""The rule for 3×3 convolutions of stride 1 by Winograd's minimal filtering F(4×4, 3×3): a quarter of the multiplications.
+"""The rule for 3×3 convolutions of stride 1 by Winograd's F(4×4, 3×3): a quarter of the multiplications.
 
-    for n, co, h, w, ci, i, j in T.grid(…):         U[io, e, p, ci] = G · W[co, ci] · Gᵀ            36 elements e of each kernel
+    for n, co, h, w, ci, i, j in T.grid(…):         U[io, e, p, ci] = G · W[co, ci] · Gᵀ            36 elements e
         with T.block("conv"):                       P = the image, split by the rests of 4 (see `planes`)
-            with T.init(): C[n, co, h, w] = 0       for item in T.parallel(N * panels):             32 tiles of 4×4 pixels
+            with T.init(): C[n, co, h, w] = 0       for item in T.parallel(N * panels):             32 tiles of 4×4
             C[n, co, h, w] += …                         V[e, ci, :] = Bᵀ · (6×6 elements of each tile) · B
                                                         for io in blocks of channels:
-                                                            M[e, p, :] = sum of U[io, e, p, ci] * V[e, ci, :] over ci, for each e
-                                                            C[n, co, …] = Aᵀ · M · A                4×4 pixels of each tile
+                                                            M[e, p, :] = sum over ci of U[io, e, p, ci] * V[e, ci, :]
+                                                            C[n, co, …] = Aᵀ · M · A                the tiles' pixels
 
-Lanes of vectors are tiles of a line, so that data and results are read and written as they are in memory, and the sums are
-36 products of matrices. The polynomials are evaluated at 0, ±√½, ±√2 and ∞, where results are as exact as those of the
-direct form: the error of an element is at most `ERROR` roundings of the sum of the magnitudes of its products. Weights are
-transformed in each call, which takes about as long as `TRANSFORM` multiplications for each of them.
+Lanes of vectors are tiles of a line, so that data and results are read and written as they are in memory, and the sums
+are 36 products of matrices. The polynomials are evaluated at 0, ±√½, ±√2 and ∞, where results are as exact as those of
+the direct form: the error of an element is at most `ERROR` roundings of the sum of the magnitudes of its products.
+Weights are transformed in each call, which takes about as long as `TRANSFORM` multiplications for each of them.
 
-S. Winograd, *Arithmetic Complexity of Computations*, 1980; A. Lavin and S. Gray, *Fast Algorithms for Convolutional Neural
-Networks*, 2015.
+S. Winograd, *Arithmetic Complexity of Computations*, 1980; A. Lavin and S. Gray, *Fast Algorithms for Convolutional
+Neural Networks*, 2015.
 
 Refused: what the direct form computes faster (small images with many channels), other kernels, strides and dilations,
-groups, float64, unknown sizes (but of the batch), and everything where ``relax.fast_algorithms`` is False in the PassContext.
+groups, float64, unknown sizes (but of the batch), and everything where ``relax.fast_algorithms`` is False in the
+PassContext.
 """
 
 from __future__ import annotations
@@ -95,7 +96,9 @@ def _pays(windows: Windows) -> bool:
     if any((a.taps, a.stride, a.dilation) != (3, 1, 1) for a in windows.axes):
         return False
     inputs, outputs = windows.inputs, windows.channels
-    if windows.out.buffer.dtype != "float32" or not (isinstance(inputs, IntImm) and isinstance(outputs, IntImm)):
+    if windows.out.buffer.dtype != "float32" or not (
+        isinstance(inputs, IntImm) and isinstance(outputs, IntImm)
+    ):
         return False
     if min(inputs.value, outputs.value) < 16:
         return False
@@ -171,7 +174,11 @@ Line = Callable[[_Names, Sequence[PrimExpr]], list[PrimExpr]]
 
 
 def _transformed(
-    size: int, lanes: int, line: Line, load: Callable[[int, int], PrimExpr], body: Callable[[list[list[PrimExpr]]], Stmt]
+    size: int,
+    lanes: int,
+    line: Line,
+    load: Callable[[int, int], PrimExpr],
+    body: Callable[[list[list[PrimExpr]]], Stmt],
 ) -> Stmt:
     """`body`, told line · X · lineᵀ as rows, where `load` has the elements of the square X."""
     names = _Names(lanes)
@@ -230,7 +237,9 @@ class _Writer:
             mask = None if self.inputs % lanes == 0 else inputs < Broadcast(int64(self.inputs), lanes)
 
             def load(i: int, j: int) -> PrimExpr:
-                return BufferLoad(source, (spread(channel, lanes), inputs, *(spread(int64(k), lanes) for k in (i, j))), mask)
+                return BufferLoad(
+                    source, (spread(channel, lanes), inputs, *(spread(int64(k), lanes) for k in (i, j))), mask
+                )
 
             return _transformed(3, lanes, _kernel, load, lambda rows: block(
                 vector_store(weights, (io, e, p, c * lanes), value)
@@ -282,7 +291,10 @@ class _Writer:
         lanes = self.lanes
 
         def vector(ci: Var, v: Var) -> Stmt:
-            places = [[simplify(self.planes.tap([int64(i), int64(j)]) + base + v * lanes) for j in range(N)] for i in range(N)]
+            places = [
+                [simplify(self.planes.tap([int64(i), int64(j)]) + base + v * lanes) for j in range(N)]
+                for i in range(N)
+            ]
             return self._windows(planes, [*batch, ci], places, lambda load: _transformed(
                 N, lanes, _data, load, lambda rows: block(
                     vector_store(data, (e, ci, v * lanes), value)
@@ -321,11 +333,15 @@ class _Writer:
                 product = Mul(left, vector_load(data, (e, ci, c), lanes))
                 return vector_store(acc, (p, c), Add(vector_load(acc, (p, c), lanes), product))
 
+            def store(p: PrimExpr, c: PrimExpr) -> Stmt:
+                row = io * self.height + p
+                return vector_store(sums, (e, row, c), vector_load(acc, (p, c), lanes))
+
             zero = spread(const(0, self.dtype), lanes)
             return block([
                 self._each(lambda p, c: vector_store(acc, (p, c), zero)),
                 loop("ci", self.inputs, lambda ci: self._each(lambda p, c: add(ci, p, c))),
-                self._each(lambda p, c: vector_store(sums, (e, io * self.height + p, c), vector_load(acc, (p, c), lanes))),
+                self._each(store),
             ])  # fmt: skip
 
         return alloc("acc", (self.height, self.width), self.dtype, "local", tile)
@@ -372,9 +388,13 @@ class _Writer:
         lanes, (height, width) = self.lanes, (axis.size for axis in self.windows.axes)
 
         def vector(c: Var) -> Stmt:
-            return self.results.vector([*leading, y], begin + c, lanes, lambda lane: BufferLoad(lines, (a, c + lane)))
+            return self.results.vector(
+                [*leading, y], begin + c, lanes, lambda lane: BufferLoad(lines, (a, c + lane))
+            )
 
-        return IfThenElse(And(y >= 0, y < height), vectors_of_line(begin, width, lanes, self.vectors * M, vector))
+        return IfThenElse(
+            And(y >= 0, y < height), vectors_of_line(begin, width, lanes, self.vectors * M, vector)
+        )
 
 
 def _number(size: PrimExpr) -> int:
