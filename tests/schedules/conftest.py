@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from relax import tir
+from relax import te, tir, topi
 from relax.codegen import build_module, resolve
 from relax.schedules import ScheduleRule, schedule
 from relax.target import Target
@@ -57,3 +57,53 @@ def same(target: Target) -> Callable[..., None]:
             np.testing.assert_array_equal(native[-1], expected[-1])
 
     return run
+
+
+LAYOUTS = {1: ("NCW", "OIW"), 2: ("NCHW", "OIHW"), 3: ("NCDHW", "OIDHW")}
+
+
+class Convolution:
+    """A convolution of images of `ci` channels, which may have sizes that are not known, to `co` channels."""
+
+    def __init__(
+        self,
+        ci: int,
+        co: int,
+        size: Sequence[Any],
+        kernel: Sequence[int],
+        n: Any = 1,
+        stride: int = 1,
+        pad: int = 0,
+        dilation: int = 1,
+        groups: int = 1,
+        dtype: str = "float32",
+    ) -> None:
+        self.ci, self.co, self.size, self.kernel, self.n = ci, co, size, kernel, n
+        self.stride, self.pad, self.dilation, self.groups, self.dtype = stride, pad, dilation, groups, dtype
+
+    def func(self, *behind: Callable[[te.Tensor], te.Tensor]) -> PrimFunc:
+        """The convolution as a PrimFunc, with what is computed of its result by formulas."""
+        x = te.placeholder((self.n, self.ci, *self.size), self.dtype, "X")
+        k = te.placeholder((self.co, self.ci // self.groups, *self.kernel), self.dtype, "K")
+        layouts = LAYOUTS[len(self.size)]
+        y = topi.nn.conv(x, k, self.stride, self.pad, self.dilation, self.groups, *layouts)
+        for formula in behind:
+            y = formula(y)
+        return te.create_prim_func([x, k, y])
+
+    def shapes(self, n: int | None = None, size: Sequence[int] | None = None) -> list[tuple[int, ...]]:
+        """The shapes of the data, the weights and the result, for a batch and a size of the images."""
+        n, size = self.n if n is None else n, size or self.size
+        spans = (self.dilation * (taps - 1) + 1 for taps in self.kernel)
+        out = (
+            (extent + 2 * self.pad - span) // self.stride + 1
+            for extent, span in zip(size, spans, strict=True)
+        )
+        weights = (self.co, self.ci // self.groups, *self.kernel)
+        return [(n, self.ci, *size), weights, (n, self.co, *out)]
+
+
+@pytest.fixture(scope="session")
+def conv() -> type[Convolution]:
+    """``conv(ci, co, size, kernel, …)``: a convolution for the tests of its rules."""
+    return Convolution

@@ -1,80 +1,144 @@
-"""Convolution: convolutions with channels before pixels, as products of panels gathered from the data."""
+"""Convolution: direct convolutions with channels before pixels, in register tiles of channels by pixels."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from relax import te, topi
+from relax import te, tir, topi
+from relax.codegen import build_module, resolve
 from relax.schedules import schedule
 from relax.schedules.cpu import Convolution
+from relax.tir import ForKind, StmtExprMutator
 
-
-def convolution(n, ci, co, h, w, kernel, stride=1, pad=0, dilation=1, groups=1):
-    x = te.placeholder((n, ci, h, w), "float32", "X")
-    k = te.placeholder((co, ci // groups, *kernel), "float32", "K")
-    return te.create_prim_func([x, k, topi.nn.conv(x, k, stride, pad, dilation, groups)])
-
-
-def shapes(n, ci, co, h, w, kernel, stride=1, pad=0, dilation=1):
-    def extent(size, taps):
-        return (size + 2 * pad - dilation * (taps - 1) - 1) // stride + 1
-
-    return [(n, ci, h, w), (co, ci, *kernel), (n, co, extent(h, kernel[0]), extent(w, kernel[1]))]
-
-
-CASES = [
-    (1, 4, 8, 9, 9, (3, 3), 1, 1),
-    (2, 5, 7, 12, 10, (3, 3), 2, 1),
-    (1, 16, 20, 8, 9, (1, 1)),
-    (2, 16, 20, 9, 9, (1, 1), 2),
-    (1, 3, 8, 12, 21, (7, 7), 2, 3),
-    (1, 4, 6, 17, 17, (3, 3), 1, 2, 2),
-    (1, 8, 8, 14, 70, (3, 1)),
-]
+CASES = {
+    "stride 1": {"ci": 3, "co": 7, "size": (9, 11), "kernel": (3, 3), "pad": 1},
+    "stride 2": {"ci": 5, "co": 7, "size": (10, 13), "kernel": (3, 3), "n": 2, "stride": 2, "pad": 1},
+    "stride 3, taps that meet few phases": {
+        "ci": 8,
+        "co": 16,
+        "size": (13, 14),
+        "kernel": (2, 2),
+        "stride": 3,
+        "dilation": 2,
+    },
+    "a window is an element": {"ci": 16, "co": 20, "size": (8, 9), "kernel": (1, 1)},
+    "a window is an element, stride 2": {
+        "ci": 16,
+        "co": 20,
+        "size": (9, 9),
+        "kernel": (1, 1),
+        "n": 2,
+        "stride": 2,
+    },
+    "first layer": {"ci": 3, "co": 4, "size": (9, 15), "kernel": (7, 7), "stride": 2, "pad": 3},
+    "dilation": {"ci": 4, "co": 6, "size": (17, 17), "kernel": (3, 3), "pad": 2, "dilation": 2},
+    "columns": {"ci": 8, "co": 8, "size": (6, 70), "kernel": (3, 1)},
+    "one pixel": {"ci": 16, "co": 57, "size": (3, 3), "kernel": (3, 3)},
+    "groups": {"ci": 12, "co": 8, "size": (9, 9), "kernel": (3, 3), "pad": 1, "groups": 4},
+    "one dimension": {"ci": 8, "co": 16, "size": (50,), "kernel": (5,), "n": 2, "pad": 2},
+    "three dimensions": {"ci": 4, "co": 8, "size": (4, 5, 9), "kernel": (2, 2, 2)},
+    "three dimensions, stride 2": {
+        "ci": 4,
+        "co": 8,
+        "size": (5, 6, 9),
+        "kernel": (3, 2, 3),
+        "stride": 2,
+        "pad": 1,
+    },
+}
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_known_sizes(same, case):
-    same(convolution(*case), Convolution(), shapes(*case))
+def test_known_sizes(same, conv, case):
+    known = conv(**CASES[case])
+    same(known.func(), Convolution(), known.shapes())
 
 
-def test_unknown_images_in_windows_of_one_element(same):
+@pytest.mark.parametrize("stride", [1, 2])
+def test_unknown_sizes(same, conv, stride):
     n, h, w = (te.var(name, "int64") for name in "nhw")
-    sizes = [(2, 6, 9), (1, 9, 33), (0, 5, 5), (1, 3, 70)]
-    func = convolution(n, 16, 20, h, w, (1, 1))
-    same(func, Convolution(), *(shapes(n, 16, 20, h, w, (1, 1)) for n, h, w in sizes))
+    unknown = conv(2, 3, (h, w), (3, 3), n, stride, 1)
+    sizes = [(1, (1, 1)), (2, (5, 7)), (0, (4, 4)), (1, (3, 62)), (1, (1, 65))]
+    same(unknown.func(), Convolution(), *(unknown.shapes(*size) for size in sizes))
 
 
-def test_unknown_batches(same):
-    func = convolution(te.var("n", "int64"), 4, 8, 9, 9, (3, 3), 1, 1)
-    same(func, Convolution(), *(shapes(n, 4, 8, 9, 9, (3, 3), 1, 1) for n in (0, 1, 3)))
+def test_unknown_batches_and_lines(same, conv):
+    n, w = te.var("n", "int64"), te.var("w", "int64")
+    batches = conv(3, 4, (5, 5), (3, 3), n, pad=1)
+    same(batches.func(), Convolution(), *(batches.shapes(n) for n in (0, 1, 3)))
+    lines = conv(4, 7, (w,), (1,))
+    same(lines.func(), Convolution(), *(lines.shapes(size=(w,)) for w in (1, 63, 64, 65)))
 
 
-def test_windows_of_one_element_are_not_copied_one_by_one(target):
-    func = schedule(convolution(1, 64, 64, 8, 16, (1, 1)), target, [Convolution()])
-    assert "panel[k, T.Ramp(v * 16, T.int64(1), 16)] = X_pixels_tile[k, T.Ramp(" in func.script()
+def test_doubles(same, conv):
+    double = conv(8, 8, (9, 9), (3, 3), dtype="float64")
+    same(double.func(), Convolution(), double.shapes(), dtype="float64")
 
 
-def test_one_and_three_dimensions(same):
-    x, k = te.placeholder((2, 8, 50), "float32", "X"), te.placeholder((16, 8, 5), "float32", "K")
-    same(te.create_prim_func([x, k, topi.nn.conv(x, k, 1, 2, 1, 1, "NCW", "OIW")]), Convolution(),
-         [(2, 8, 50), (16, 8, 5), (2, 16, 50)])  # fmt: skip
-    x, k = te.placeholder((1, 4, 4, 5, 9), "float32", "X"), te.placeholder((8, 4, 2, 2, 2), "float32", "K")
-    same(te.create_prim_func([x, k, topi.nn.conv(x, k, 1, 0, 1, 1, "NCDHW", "OIDHW")]), Convolution(),
-         [(1, 4, 4, 5, 9), (8, 4, 2, 2, 2), (1, 8, 3, 4, 8)])  # fmt: skip
+@pytest.mark.parametrize("pad", [0, 1])
+def test_what_stands_behind_is_computed_as_results_are_stored(same, conv, target, pad):
+    def clipped(y):
+        def formula(n, c, h, w):
+            return tir.max(y[n, c, h, w] + c.astype("float32"), tir.const(0, "float32"))
+
+        return te.compute(y.shape, formula, "clipped")
+
+    known = conv(8, 8, (9, 20), (3, 3), pad=pad)
+    func = known.func(clipped)
+    same(func, Convolution(), known.shapes())
+    text = schedule(func, target, [Convolution()]).script()
+    assert "conv2d = T.alloc_buffer" not in text
+    assert "clipped[T.int64(0), co, y0, " in text
+    assert "padded" not in text
 
 
-def test_others_are_left_alone(target):
-    grouped = convolution(1, 32, 32, 16, 16, (3, 3), groups=4)
-    depthwise = convolution(1, 32, 32, 16, 16, (3, 3), groups=32)
+class _Backwards(StmtExprMutator):
+    """Parallel loops run from their last iteration to the first, one after the other."""
+
+    def visit_For(self, node):
+        node = self.visit_children(node)
+        if node.kind is not ForKind.PARALLEL:
+            return node
+        back = tir.substitute(node.body, {node.loop_var: node.extent - 1 - node.loop_var})
+        return node.replace(kind=ForKind.SERIAL, body=back)
+
+
+def test_iterations_in_any_order(target, conv):
+    known = conv(4, 7, (6, 6), (3, 3), 2, pad=1)
+    func = schedule(known.func(), target, [Convolution()])
+    generator = np.random.default_rng(0)
+    x, k, y = (generator.integers(-3, 4, shape).astype("float32") for shape in known.shapes())
+    other = y.copy()
+    tir.interpret(func, x, k, y)
+    tir.interpret(func.replace(body=_Backwards().visit(func.body)), x, k, other)
+    np.testing.assert_array_equal(other, y)
+
+
+def test_the_number_of_threads_changes_nothing(conv, monkeypatch):
+    known = conv(32, 64, (20, 20), (3, 3), pad=1)
+    kernel = build_module(schedule(known.func(), resolve("llvm"), [Convolution()]))["main"]
+    generator = np.random.default_rng(0)
+    x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
+    results = []
+    for threads in ("1", "2"):
+        monkeypatch.setenv("RELAX_NUM_THREADS", threads)
+        kernel(x, k, y)
+        results.append(y.copy())
+    np.testing.assert_array_equal(*results)
+
+
+def test_others_are_left_alone(target, conv):
     x, k = te.placeholder((1, 16, 16, 8), "float32", "X"), te.placeholder((3, 3, 8, 8), "float32", "K")
     pixels_first = te.create_prim_func([x, k, topi.nn.conv(x, k, 1, 1, 1, 1, "NHWC", "HWIO")])
-    unknown = convolution(1, 32, 32, te.var("h", "int64"), 16, (3, 3), 1, 1)
     a, b, k = (
         te.placeholder((n := te.var("n", "int64"),), name="a"),
         te.placeholder((n,), name="b"),
         te.reduce_axis((0, n)),
     )
     dot = te.create_prim_func([a, b, te.compute((), lambda: te.sum(a[k] * b[k], axis=k), "dot")])
-    for func in (grouped, depthwise, pixels_first, unknown, dot):
+    small = conv(2, 2, (5, 5), (3, 3)).func()
+    may_overlap = conv(16, 16, (9, 9), (3, 3)).func().without_attr("tir.noalias")
+    whole_numbers = conv(16, 16, (9, 9), (3, 3), dtype="int32").func()
+    for func in (pixels_first, dot, small, may_overlap, whole_numbers):
         assert schedule(func, target, [Convolution()]) is func

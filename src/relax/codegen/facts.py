@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from ..ir import DataType
+from ..ir import DataType, structural_equal
 from ..prim import (
     EQ,
     GE,
@@ -36,6 +36,7 @@ from ..prim import (
     is_const,
     post_order,
     same,
+    simplify,
 )
 from ..prim.intervals import Interval, dtype_range, narrowed_by, operation_range, within
 from ..prim.intrin import is_pure
@@ -191,9 +192,11 @@ class Knowledge:
         # Compared in 64 bits, as where it is checked; an index that may wrap is then an unknown of its type's range.
         wide = cast(INT64, index)
         if not above:
-            above = self.holds(GE(wide, IntImm(INT64, 0)))
+            least = GE(wide, IntImm(INT64, 0))
+            above = self._is_assumed(least) or self.holds(least)
         if not below and not reads_memory(size):
-            below = self.holds(LT(wide, cast(INT64, size)))
+            most = LT(wide, cast(INT64, size))
+            below = self._is_assumed(LT(wide, simplify(most.b))) or self.holds(most)
         return above, below
 
     def _plainly_below(self, index: PrimExpr, size: PrimExpr) -> bool:
@@ -207,6 +210,13 @@ class Knowledge:
                 return value > 0 and same(a, size) and self.fits(index)
             case _:
                 return False
+
+    def _is_assumed(self, condition: GE | LT) -> bool:
+        """True if a condition is, as it stands, among those that hold here: the prover need not be told of the rest."""
+        return any(
+            type(assumed) is type(condition) and structural_equal(assumed, condition)
+            for assumed in reversed(self._assumed)
+        )
 
     def nonzero(self, expr: PrimExpr) -> bool:
         """True if an integer cannot be 0."""

@@ -29,7 +29,7 @@ def kinds_of(value: bool | str) -> Kinds | None:
         return "all" if value else None
     if value not in ("nan", "all"):
         raise ValueError(f'check_numerics must be True, False, "nan" or "all", found {value!r}')
-    return cast("Kinds", value)
+    return value
 
 
 class NumericsError(FloatingPointError):

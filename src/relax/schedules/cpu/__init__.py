@@ -6,10 +6,18 @@ from typing import Final
 
 from ..rule import ScheduleRule
 from .convolution import Convolution
+from .depthwise import Depthwise
 from .product import Product
 from .streamed_product import StreamedProduct
+from .winograd import Winograd
 
-RULES: Final[tuple[ScheduleRule, ...]] = (StreamedProduct(), Product(), Convolution())
+RULES: Final[tuple[ScheduleRule, ...]] = (
+    StreamedProduct(),
+    Product(),
+    Depthwise(),
+    Winograd(),
+    Convolution(),
+)
 """The rules that `relax.build` tries on every PrimFunc, in this order."""
 
-__all__ = ["RULES", "Convolution", "Product", "StreamedProduct"]
+__all__ = ["RULES", "Convolution", "Depthwise", "Product", "StreamedProduct", "Winograd"]

@@ -23,7 +23,6 @@ from ...analysis.effects import effects_of
 from ...expr import (
     Binding,
     Call,
-    DataTypeImm,
     Function,
     If,
     MatchCast,

@@ -1,0 +1,242 @@
+"""Direct convolutions with channels before pixels, of float32 or float64: register tiles of channels by pixels.
+
+    for n, co, h, w, ci, i, j in T.grid(…):             P[n, ci, :] = the padded image, phase by phase (see `planes`)
+        with T.block("conv"):                           for item in T.parallel(N * strips * blocks):
+            with T.init(): C[n, co, h, w] = 0               for jo in panels of the strip:           64 pixels
+            C[n, co, h, w] += W[co, ci, i, j] * X[…]            acc = T.alloc_buffer((6, 64), scope="local")
+                                                                for ci, i, j in T.grid(CI, KH, KW):
+                                                                    at = jo * 64 + the place of the tap (i, j)
+                                                                    acc[p, :] += W[co + p, ci, i, j] * P[n, ci, at + :]
+                                                                C[n, co + p, h, w] = acc[p, …]   pixels of the panel
+
+Pixels are numbered as in the copy of the image, whose lines are longer than those of the result: a few sums of a panel
+belong to no pixel, and are not stored. So one code serves images of every size, and nothing but the copy knows about
+padding and strides. A strip is as many panels as the second-level cache holds data for. One loop over images, groups,
+strips and blocks of channels is parallel, so that a single image keeps all cores busy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...prim import Add, And, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
+from ...prim.intrin import ceildiv, floordiv, floormod
+from ...prim.intrin import max as maximum
+from ...prim.intrin import min as minimum
+from ...target import Target
+from ...tir import Buffer, BufferLoad, ForKind, IfThenElse, LetStmt, Stmt
+from ..build import alloc, block, int64, let, loop, spread, vector_load, vector_store
+from ..contraction import size_of
+from .planes import Planes, Sizes, digits, filled, storage, window
+from .results import Results, vectors_of_line
+from .tiling import Tile, tile_for
+from .windows import Kernel
+
+
+def direct(kernel: Kernel, target: Target) -> Stmt:
+    """The loops of a direct convolution."""
+    tile = tile_for(target, kernel.windows.out.buffer.dtype.bits)
+    return Direct(kernel, tile, target.machine.caches.l2).kernel()
+
+
+class Direct:
+    """Writes the loops of one convolution."""
+
+    def __init__(self, kernel: Kernel, tile: Tile, cache: int) -> None:
+        self.windows, self.results = kernel.windows, Results(kernel)
+        windows = self.windows
+        self.dtype, self.lanes = str(windows.out.buffer.dtype), tile.lanes
+        self.sizes = Sizes()
+        self.planes = Planes(windows, tile, self.sizes)
+        self.vectors, self.width = self.planes.vectors, self.planes.width
+        self.panels = self.sizes.named("panels", ceildiv(self.planes.pixels, self.width))
+        self.height = self.planes.height
+        self.blocks = self.sizes.named("blocks", ceildiv(windows.channels, self.height))
+        inputs = windows.inputs
+        depth = inputs.value if isinstance(inputs, IntImm) else 64
+        panel = depth * self.width * self.planes.count * windows.out.buffer.dtype.bits // 8
+        self.strip = max(min(cache // 4 // panel, 32), 1)
+        """The panels whose data stay in the cache while all channels are computed."""
+        if isinstance(self.panels, IntImm):
+            self.strip = -(-self.panels.value // max(-(-self.panels.value // self.strip), 1))
+        self.strips = self.sizes.named("strips", ceildiv(self.panels, max(self.strip, 1)))
+
+    def kernel(self) -> Stmt:
+        """The copy of the data, and the parallel loop over what is computed of it."""
+        windows = self.windows
+        leading = [size_of(v) for v in windows.batch]
+        channels = simplify(windows.inputs * windows.groups)
+
+        def body(plane: Buffer) -> Stmt:
+            copy = filled(windows, self.planes, plane, [*leading, channels])
+            return block([copy, self._items(plane, leading)])
+
+        return self.sizes.around(storage("planes", (*leading, channels, self.planes.size), self.dtype, body))
+
+    def _items(self, plane: Buffer, leading: Sequence[PrimExpr]) -> Stmt:
+        radix = [(f"n{d}", size) for d, size in enumerate(leading)]
+        radix += [("g", int64(self.windows.groups)), ("strip", self.strips), ("io", self.blocks)]
+        total: PrimExpr = const(1, "int64")
+        for _, size in radix:
+            total = total * size
+
+        def item(flat: Var) -> Stmt:
+            return digits(flat, radix, lambda at: self._strip(plane, at[:-3], at[-3], at[-2], at[-1]))
+
+        return loop("item", simplify(total), item, ForKind.PARALLEL)
+
+    def _strip(
+        self, plane: Buffer, batch: list[PrimExpr], g: PrimExpr, strip: PrimExpr, io: PrimExpr
+    ) -> Stmt:
+        """A block of channels of a strip."""
+        start = simplify(strip * self.strip)
+        count = simplify(minimum(const(self.strip, "int64"), self.panels - start))
+        end = self.panels - 1
+        last = simplify(self.windows.channels - 1)
+        first = simplify(io * self.height)
+        exact = is_const(simplify(floormod(self.windows.channels, self.height)), 0)
+
+        def channel(p: PrimExpr) -> PrimExpr:
+            row = first + p if exact else minimum(first + p, last)
+            return simplify(g * self.windows.channels + row)
+
+        def panel(jo: Var) -> Stmt:
+            base = simplify(minimum(start + jo, end) * self.width)
+            return let("base", base, lambda base: self._panel(plane, batch, g, channel, base))
+
+        return loop("jo", count, panel)
+
+    def _panel(
+        self,
+        plane: Buffer,
+        batch: list[PrimExpr],
+        g: PrimExpr,
+        channel: Callable[[PrimExpr], PrimExpr],
+        base: Var,
+    ) -> Stmt:
+        """The sums of some channels at the places of a panel."""
+        lanes = self.lanes
+
+        def sums(acc: Buffer, results: Buffer) -> Stmt:
+            zero = spread(const(0, self.dtype), lanes)
+            return block([
+                self._each(lambda p, c: vector_store(acc, (p, c), zero)),
+                self._taps(plane, batch, g, channel, base, acc),
+                self._each(lambda p, c: vector_store(results, (p, c), vector_load(acc, (p, c), lanes))),
+            ])  # fmt: skip
+
+        def whole(results: Buffer) -> Stmt:
+            tile = alloc(
+                "acc", (self.height, self.width), self.dtype, "local", lambda acc: sums(acc, results)
+            )
+            return block([tile, self._results(results, batch, channel, base)])
+
+        return storage("results", (self.height, self.width), self.dtype, whole)
+
+    def _each(self, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
+        """A statement for each vector of a tile, told its row and its first column; written out."""
+        return loop("p", self.height, lambda p: loop(
+            "v", self.vectors, lambda v: body(p, v * self.lanes), ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
+
+    def _taps(
+        self, plane: Buffer, batch: list[PrimExpr], g: PrimExpr, channel: Callable[[PrimExpr], PrimExpr], base: Var,
+        acc: Buffer,
+    ) -> Stmt:  # fmt: skip
+        """Add up the products of all input channels and taps."""
+        windows = self.windows
+
+        def update(ci: PrimExpr, taps: list[PrimExpr]) -> Stmt:
+            source = [*batch, simplify(g * windows.inputs + ci)]
+            weights = windows.weight.buffer
+            depth = [] if windows.depth is None else [ci]
+
+            def step(data: Buffer, at: Sequence[PrimExpr]) -> Stmt:
+                *outer, first = at
+
+                def add(p: PrimExpr, c: PrimExpr) -> Stmt:
+                    left = spread(BufferLoad(weights, (channel(p), *depth, *taps)), self.lanes)
+                    right = vector_load(data, (*outer, first + c), self.lanes)
+                    return vector_store(
+                        acc, (p, c), Add(vector_load(acc, (p, c), self.lanes), Mul(left, right))
+                    )
+
+                return self._each(add)
+
+            return let(
+                "at",
+                simplify(self.planes.tap(taps) + base),
+                lambda at: window(plane, (*source, at), self.width, step),
+            )
+
+        def tap(ci: PrimExpr, taps: list[PrimExpr]) -> Stmt:
+            if len(taps) == len(windows.axes):
+                return update(ci, taps)
+            axis = windows.axes[len(taps)]
+            if axis.taps == 1:
+                return tap(ci, [*taps, const(0, "int64")])
+            return loop(f"k{len(taps)}", axis.taps, lambda k: tap(ci, [*taps, k]))
+
+        if is_const(windows.inputs, 1):
+            return tap(const(0, "int64"), [])
+        return loop("ci", windows.inputs, lambda ci: tap(ci, []))
+
+    # ------------------------------------------------------------------ results
+
+    def _results(
+        self, tile: Buffer, batch: list[PrimExpr], channel: Callable[[PrimExpr], PrimExpr], base: Var
+    ) -> Stmt:
+        """Store those sums of a panel that belong to pixels, line by line."""
+        axes, line = self.windows.axes, self.planes.line
+        if len(axes) == 1:
+            return self._line(tile, batch, channel, [], base)
+        divisor = line if isinstance(line, IntImm) else maximum(line, const(1, "int64"))
+        first = floordiv(base, divisor)
+        end = floordiv(base + self.width - 1, divisor)
+
+        def lines(first: Var) -> Stmt:
+            count = simplify(end - first + 1)
+            return loop("r", count, lambda r: let("number", first + r, lambda number: self._numbered(
+                tile, batch, channel, number, base)))  # fmt: skip
+
+        return let("first", first, lines)
+
+    def _numbered(
+        self,
+        tile: Buffer,
+        batch: list[PrimExpr],
+        channel: Callable[[PrimExpr], PrimExpr],
+        number: Var,
+        base: Var,
+    ) -> Stmt:
+        """The pixels of one line of the plane, if it is a line of the result."""
+        outer = self.windows.axes[:-1]
+        names = [Var(f"y{d}", "int64") for d in range(len(outer))]
+        start = simplify(base - number * self.planes.line)
+        result = self._line(tile, batch, channel, names, start)
+        rest: PrimExpr = number
+        values: list[PrimExpr] = []
+        for d in reversed(range(len(outer))):
+            values.insert(0, rest if d == 0 else floormod(rest, self.planes.rows[d]))
+            rest = floordiv(rest, self.planes.rows[d]) if d else rest
+        for name, axis in zip(names, outer, strict=True):
+            result = IfThenElse(And(name >= 0, name < axis.size), result)
+        for name, value in zip(names, values, strict=True):
+            result = LetStmt(name, value, result)
+        return result
+
+    def _line(
+        self, tile: Buffer, batch: list[PrimExpr], channel: Callable[[PrimExpr], PrimExpr], ys: Sequence[PrimExpr],
+        start: PrimExpr,
+    ) -> Stmt:  # fmt: skip
+        """Store the pixels of one line: element `c` of a panel is pixel `start + c`, if there is such a pixel."""
+        lanes, size = self.lanes, self.windows.axes[-1].size
+
+        def rows(begin: Var, c: Var) -> Stmt:
+            return loop("p", self.height, lambda p: let("co", channel(p), lambda co: self.results.vector(
+                [*batch, co, *ys], begin + c, lanes, lambda lane: BufferLoad(tile, (p, c + lane)))))  # fmt: skip
+
+        return let("begin", start, lambda begin: vectors_of_line(
+            begin, size, lanes, self.vectors, lambda c: rows(begin, c)))  # fmt: skip
+
+
+__all__ = ["Direct", "direct"]

@@ -1,0 +1,77 @@
+"""Results of a convolution, as the statement behind it in the same function changes them.
+
+C[n, co, h, w] = …                                          E[n, co, h, w] = max(… + bias[co], 0)
+for n, co, h, w in T.grid(…):                       gives
+    E[n, co, h, w] = max(C[n, co, h, w] + bias[co], 0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...prim import And, PrimExpr, Var, const
+from ...prim.intrin import floordiv
+from ...prim.intrin import max as maximum
+from ...prim.intrin import min as minimum
+from ...tir import Buffer, BufferLoad, BufferStore, ForKind, IfThenElse, Stmt
+from ...tir.functor import StmtExprMutator, substitute
+from ..build import let, loop
+from .windows import Kernel
+
+
+class Results:
+    """Where results go: an element of the convolution, as the kernel's epilogue changes it."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.windows = kernel.windows
+        self.store = kernel.windows.out
+        self._sum = self.store.buffer
+        if kernel.epilogue is not None:
+            self.store = kernel.epilogue.stores[0]
+        self._epilogue = kernel.epilogue
+
+    def put(self, place: Sequence[PrimExpr], value: PrimExpr) -> Stmt:
+        """Store the element at a place of the result, of which `value` is the sum."""
+        if self._epilogue is None:
+            return BufferStore(self.store.buffer, value, tuple(place))
+        at = {index: p for index, p in zip(self.store.indices, place, strict=True) if isinstance(index, Var)}
+        changed = substitute(_Replaced(self._sum, value).visit(self.store.value), at)
+        return BufferStore(self.store.buffer, changed, tuple(place))
+
+    def vector(
+        self, leading: Sequence[PrimExpr], first: PrimExpr, lanes: int, element: Callable[[Var], PrimExpr]
+    ) -> Stmt:
+        """Store the pixels of a line from `first` on that are pixels, of which `element` has the sum in a lane."""
+        size = self.windows.axes[-1].size
+
+        def one(lane: Var) -> Stmt:
+            x = first + lane
+            return IfThenElse(And(x >= 0, x < size), self.put([*leading, x], element(lane)))
+
+        return loop("lane", lanes, one, ForKind.VECTORIZED)
+
+
+def vectors_of_line(begin: Var, size: PrimExpr, lanes: int, count: int, body: Callable[[Var], Stmt]) -> Stmt:
+    """`body` for those of `count` vectors, told the first element of each, that have pixels of a line.
+
+    Element `c` of the vectors is pixel ``begin + c`` of a line of `size` pixels.
+    """
+    nothing = const(0, "int64")
+    low = floordiv(maximum(0 - begin, nothing), lanes)
+    high = minimum(floordiv(maximum(size - begin, nothing) + (lanes - 1), lanes), const(count, "int64"))
+    return let("low", low, lambda low: loop("v", high - low, lambda v: let(
+        "c", minimum(low + v, const(count - 1, "int64")) * lanes, body)))  # fmt: skip
+
+
+class _Replaced(StmtExprMutator):
+    """Loads of one buffer become a value."""
+
+    def __init__(self, buffer: Buffer, value: PrimExpr) -> None:
+        super().__init__()
+        self.buffer, self.value = buffer, value
+
+    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
+        return self.value if node.buffer is self.buffer else self.visit_children(node)
+
+
+__all__ = ["Results", "vectors_of_line"]

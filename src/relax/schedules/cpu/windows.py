@@ -1,0 +1,410 @@
+"""Recognising convolutions with channels before pixels: sums over channels and taps of weights times windows of data.
+
+    padded[n, c, y, x] = if_then_else(inside, X[n, c, y - 1, x - 1], 0)                           (if there is padding)
+    C[n, co, h, w] += W[co, ci, i, j] * padded[n, co // 8 * 4 + ci, h * 2 + i * 3, w * 2 + j * 3]
+
+is a convolution of `X` with 8 output and 4 input channels to a group, stride 2, dilation 3 and 1 pixel of padding
+before each line. There may be any number of pixel dimensions; leading dimensions of data and result are batches.
+
+`windows_of` answers None for other orders of dimensions, for kernels whose size is not known, for several groups of
+which a size is not known, and for sums that are no convolution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...prim import (
+    GE,
+    GT,
+    LE,
+    LT,
+    And,
+    Call,
+    FloatImm,
+    FloorDiv,
+    IntImm,
+    PrimExpr,
+    Select,
+    Var,
+    const,
+    is_const,
+    post_order,
+    simplify,
+    substitute,
+)
+from ...prim.intrin import floordiv
+from ...tir import Block, BlockRealize, Buffer, BufferLoad, BufferStore, IterVar, PrimFunc, Stmt
+from ...tir.nests import Nest, buffers_used, is_compact, nest_of, root_of, same_size
+from ...tir.statements import seq_of
+from ..build import int64
+from ..contraction import plain, sum_of_products
+from .operands import is_large_float_sum, size_of
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A dimension of pixels: element ``pixel * stride + tap * dilation - before`` of the data meets the tap."""
+
+    pixel: IterVar
+    taps: int
+    stride: int
+    dilation: int
+    before: PrimExpr
+    """The zeros before the data."""
+    extent: PrimExpr
+    """The elements of the data; behind them are zeros."""
+
+    @property
+    def size(self) -> PrimExpr:
+        """The pixels of the result."""
+        return size_of(self.pixel)
+
+    @property
+    def reach(self) -> int:
+        """The distance of the first and the last tap, in strides."""
+        return (self.taps - 1) * self.dilation // self.stride
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A convolution."""
+
+    out: BufferStore
+    weight: BufferLoad
+    data: Buffer
+    """The data, without the padding."""
+    batch: tuple[IterVar, ...]
+    channel: IterVar
+    """The output channel, over all groups."""
+    depth: IterVar | None
+    """The input channel of a group; None if there is no such dimension."""
+    axes: tuple[Axis, ...]
+    groups: int
+    padding: Buffer | None
+    """The padded copy of the data, which the convolution reads in the original function."""
+
+    @property
+    def channels(self) -> PrimExpr:
+        """The output channels of a group."""
+        size = size_of(self.channel)
+        return size if self.groups == 1 else simplify(floordiv(size, self.groups))
+
+    @property
+    def inputs(self) -> PrimExpr:
+        """The input channels of a group."""
+        return const(1, "int64") if self.depth is None else size_of(self.depth)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A convolution in its function, with the nests that need not be nests of their own."""
+
+    windows: Windows
+    epilogue: Nest | None
+    """What is computed of each element of the result before it is stored; the result itself is not needed then."""
+
+
+def rewritten_kernels(func: PrimFunc, rewrite: Callable[[Kernel], Stmt | None]) -> PrimFunc | None:
+    """The function with other statements for those of its convolutions that `rewrite` has one for; None if for none."""
+    allocated, statements = root_of(func)
+    nests = [nest_of(stmt) for stmt in statements]
+    results: list[Stmt | None] = list(statements)
+    kept = list(allocated)
+    for position, nest in enumerate(nests):
+        if nest is None or not nest.is_reduction or results[position] is None:
+            continue
+        windows = windows_of(nest.block)
+        if windows is None:
+            continue
+        padding = _only_source(windows.data, nests, statements, position, allocated)
+        if padding is not None:
+            windows = _without_padding(windows, padding)
+        epilogue = _epilogue(windows, nests, statements, position, allocated)
+        changed = rewrite(Kernel(windows, epilogue))
+        if changed is None:
+            continue
+        results[position] = changed
+        if padding is not None and windows.padding is not None:
+            results[nests.index(padding)] = None
+            kept.remove(windows.padding)
+        if epilogue is not None:
+            results[position + 1] = None
+            kept.remove(windows.out.buffer)
+    if all(a is b for a, b in zip(results, statements, strict=True)):
+        return None
+    body = seq_of([stmt for stmt in results if stmt is not None])
+    if isinstance(func.body, BlockRealize):
+        root = func.body.block.replace(body=body, alloc_buffers=tuple(kept))
+        body = func.body.replace(block=root)
+    return func.replace(body=body)
+
+
+def _users(buffer: Buffer, statements: Sequence[Stmt]) -> tuple[list[int], list[int]]:
+    """The positions of the statements that may read a buffer, and of those that may write it."""
+    used = [buffers_used(stmt) for stmt in statements]
+    readers = [i for i, (reads, _) in enumerate(used) if buffer.data in reads]
+    return readers, [i for i, (_, writes) in enumerate(used) if buffer.data in writes]
+
+
+def _only_source(
+    buffer: Buffer,
+    nests: Sequence[Nest | None],
+    statements: Sequence[Stmt],
+    reader: int,
+    allocated: Sequence[Buffer],
+) -> Nest | None:
+    """The nest that fills an allocated buffer for one reader and no other, from what does not change in between."""
+    if buffer not in allocated:
+        return None
+    readers, writers = _users(buffer, statements)
+    if readers != [reader] or len(writers) != 1 or writers[0] > reader:
+        return None
+    source = nests[writers[0]]
+    if source is None or source.is_reduction:
+        return None
+    read, _ = buffers_used(source.stmt)
+    between = (buffers_used(stmt)[1] for stmt in statements[writers[0] + 1 : reader + 1])
+    return None if any(read & written for written in between) else source
+
+
+def _epilogue(
+    windows: Windows,
+    nests: Sequence[Nest | None],
+    statements: Sequence[Stmt],
+    position: int,
+    allocated: Sequence[Buffer],
+) -> Nest | None:
+    """The nest behind a convolution that computes one element of each element of its result; None if there is none."""
+    result = windows.out.buffer
+    if position + 1 >= len(statements) or result not in allocated:
+        return None
+    nest, (readers, writers) = nests[position + 1], _users(result, statements)
+    reads_itself = position in readers
+    if nest is None or nest.is_reduction or writers != [position]:
+        return None
+    if readers != ([position, position + 1] if reads_itself else [position + 1]):
+        return None
+    store = nest.stores[0]
+    if not _same_shape(store.buffer, result) or store.buffer.data in {
+        windows.data.data,
+        windows.weight.buffer.data,
+    }:
+        return None
+    loads = [load for load in nest.loads() if load.buffer is result]
+    same_place = all(_same_place(load, store) for load in loads)
+    return nest if same_place and is_compact(store.buffer) else None
+
+
+def _same_shape(a: Buffer, b: Buffer) -> bool:
+    """True if two buffers have proved equal shapes."""
+    return a.ndim == b.ndim and all(same_size(x, y) for x, y in zip(a.shape, b.shape, strict=True))
+
+
+def _same_place(load: BufferLoad, store: BufferStore) -> bool:
+    pairs = zip(load.indices, store.indices, load.buffer.shape, strict=True)
+    return all(a is b or (is_const(size, 1) and is_const(a, 0)) for a, b, size in pairs)
+
+
+def windows_of(block: Block) -> Windows | None:
+    """The convolution that a block computes; None for another one."""
+    sums = sum_of_products(block)
+    if sums is None:
+        return None
+    store, start, a, b = sums
+    if not store.indices or not is_large_float_sum(store, start, (a, b), block):
+        return None
+    for weight, data in ((a, b), (b, a)):
+        windows = _windows(block, store, weight, data)
+        if windows is not None:
+            return windows
+    return None
+
+
+def _windows(block: Block, store: BufferStore, weight: BufferLoad, data: BufferLoad) -> Windows | None:
+    by_var = {v.var: v for v in block.iter_vars}
+    vars_ = [index for index in (*weight.indices, *store.indices) if isinstance(index, Var)]
+    if not plain(weight.buffer, weight.indices, block) or len(vars_) < len(weight.indices) + len(
+        store.indices
+    ):
+        return None
+    if data.buffer.strides or data.buffer.elem_offset is not None:
+        return None
+    outputs = [by_var[var] for var in vars_[len(weight.indices) :]]
+    channel, *reduced = (by_var[var] for var in vars_[: len(weight.indices)])
+    if channel not in outputs or len(outputs) + len(reduced) != len(block.iter_vars):
+        return None
+    if any(v.iter_type != "reduce" for v in reduced) or any(v.iter_type == "reduce" for v in outputs):
+        return None
+    place = outputs.index(channel)
+    batch, pixels = tuple(outputs[:place]), outputs[place + 1 :]
+    depth = reduced[: -len(pixels)] if pixels else []
+    if not pixels or len(depth) > 1 or len(reduced) != len(depth) + len(pixels):
+        return None
+    return _with_data(store, weight, data, batch, channel, depth[0] if depth else None, pixels)
+
+
+def _with_data(
+    store: BufferStore,
+    weight: BufferLoad,
+    data: BufferLoad,
+    batch: tuple[IterVar, ...],
+    channel: IterVar,
+    depth: IterVar | None,
+    pixels: list[IterVar],
+) -> Windows | None:
+    """The convolution, if the data is indexed by the batch, the input channel and windows, in this order."""
+    leading = len(batch) + (depth is not None)
+    if len(data.indices) != leading + len(pixels):
+        return None
+    if any(
+        simplify(at) is not v.var and not _both_zero(at, v)
+        for at, v in zip(data.indices, batch, strict=False)
+    ):
+        return None
+    groups = 1
+    if depth is not None:
+        groups = _groups(data.indices[len(batch)], data.buffer.shape[len(batch)], channel, depth)
+        if not groups:
+            return None
+    taps = [v for v in weight.indices[-len(pixels) :] if isinstance(v, Var)]
+    axes: list[Axis] = []
+    for d, (pixel, tap) in enumerate(zip(pixels, taps, strict=True)):
+        tap_size = weight.buffer.shape[len(weight.indices) - len(pixels) + d]
+        at, size = data.indices[leading + d], data.buffer.shape[leading + d]
+        axis = _axis(simplify(at), int64(size), pixel, tap, tap_size)
+        if axis is None:
+            return None
+        axes.append(axis)
+    return Windows(store, weight, data.buffer, batch, channel, depth, tuple(axes), groups, None)
+
+
+def _both_zero(at: PrimExpr, v: IterVar) -> bool:
+    return is_const(at, 0) and is_const(size_of(v), 1)
+
+
+def _groups(at: PrimExpr, size: PrimExpr, channel: IterVar, depth: IterVar) -> int:
+    """The number of groups, by which input channel an output channel meets; 0 if it is no such thing."""
+    unit = is_const(size_of(depth), 1)
+    at = simplify(substitute(at, {depth.var: const(0, depth.var.dtype)}) if unit else at)
+    if at is depth.var or (unit and is_const(at, 0)):
+        return 1
+    total, inputs, outputs = size, size_of(depth), size_of(channel)
+    if not (isinstance(total, IntImm) and isinstance(inputs, IntImm) and isinstance(outputs, IntImm)):
+        return 0
+    divisors: list[int] = []
+
+    def visit(part: PrimExpr) -> None:
+        if isinstance(part, FloorDiv) and part.a is channel.var and isinstance(part.b, IntImm):
+            divisors.append(part.b.value)
+
+    post_order(at, visit)
+    per_group = divisors[0] if divisors else 1
+    if per_group < 1 or outputs.value % per_group or total.value != outputs.value // per_group * inputs.value:
+        return 0
+    expected = floordiv(channel.var, per_group) * inputs.value
+    expected = expected if unit else expected + depth.var
+    return outputs.value // per_group if is_const(simplify(at - expected), 0) else 0
+
+
+def _axis(at: PrimExpr, size: PrimExpr, pixel: IterVar, tap: Var, taps: PrimExpr) -> Axis | None:
+    """A dimension of windows by its index; None if the index is none, or the number of taps is not known."""
+    if not isinstance(taps, IntImm) or taps.value < 1:
+        return None
+
+    def value(p: int, t: int) -> PrimExpr:
+        numbers = {pixel.var: const(p, pixel.var.dtype), tap: const(t, tap.dtype)}
+        return simplify(substitute(at, numbers))
+
+    first = value(0, 0)
+    stride, dilation = simplify(value(1, 0) - first), simplify(value(0, 1) - first)
+    if not isinstance(stride, IntImm) or not isinstance(dilation, IntImm):
+        return None
+    steps = stride.value, dilation.value
+    if is_const(size_of(pixel), 1) and steps[0] == 0:
+        steps = 1, steps[1]
+    if taps.value == 1 and steps[1] == 0:
+        steps = steps[0], 1
+    line = pixel.var * stride.value + tap * dilation.value + first
+    if min(steps) < 1 or not _is_zero(at - line) or not isinstance(first, IntImm):
+        return None
+    return Axis(pixel, taps.value, *steps, simplify(-int64(first)), size)
+
+
+# ------------------------------------------------------------------------------------- padding
+
+
+def _without_padding(windows: Windows, padding: Nest) -> Windows:
+    """The convolution of the data of which `padding` makes what the convolution reads; the same if it is no padding."""
+    store = padding.stores[0]
+    parts = _choice(store.value)
+    if parts is None:
+        return windows
+    condition, source, fill = parts
+    if not isinstance(source, BufferLoad) or not isinstance(fill, FloatImm) or fill.value != 0:
+        return windows
+    if (
+        source.buffer.strides
+        or source.buffer.elem_offset is not None
+        or source.buffer.dtype != store.buffer.dtype
+    ):
+        return windows
+    if len(source.indices) != len(store.indices) or not _is_inside(condition, source):
+        return windows
+    positions = zip(source.indices, store.indices, source.buffer.shape, strict=True)
+    before = [_shift(at, position, size) for at, position, size in positions]
+    leading = len(before) - len(windows.axes)
+    if any(shift is None for shift in before) or any(before[:leading]):
+        return windows
+    sizes = zip(source.buffer.shape[:leading], store.buffer.shape[:leading], strict=True)
+    if not all(is_const(simplify(int64(a) - int64(b)), 0) for a, b in sizes):
+        return windows
+    axes = tuple(
+        Axis(a.pixel, a.taps, a.stride, a.dilation, simplify(a.before + (shift or 0)), int64(size))
+        for a, shift, size in zip(windows.axes, before[leading:], source.buffer.shape[leading:], strict=True)
+    )
+    return Windows(
+        windows.out, windows.weight, source.buffer, windows.batch, windows.channel, windows.depth, axes,
+        windows.groups, store.buffer,
+    )  # fmt: skip
+
+
+def _choice(value: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr] | None:
+    match value:
+        case Call(args=(condition, a, b)) if value.intrinsic == "if_then_else":
+            return condition, a, b
+        case Select(condition, a, b):
+            return condition, a, b
+        case _:
+            return None
+
+
+def _shift(at: PrimExpr, position: PrimExpr, size: PrimExpr) -> int | None:
+    """The number by which an index of a dimension is less than a position; None if it is no number."""
+    if is_const(at, 0) and is_const(size, 1):
+        return 0
+    difference = simplify(int64(position) - int64(at))
+    return difference.value if isinstance(difference, IntImm) else None
+
+
+def _is_inside(condition: PrimExpr, source: BufferLoad) -> bool:
+    """True if a condition says nothing but that the indices of a load are within its buffer."""
+    match condition:
+        case And(a, b):
+            return _is_inside(a, source) and _is_inside(b, source)
+        case GE(a, b) | LE(b, a):
+            return any(_is_zero(int64(at) - (int64(a) - int64(b))) for at in source.indices)
+        case LT(a, b) | GT(b, a):
+            rest = int64(b) - int64(a)
+            bounds = zip(source.indices, source.buffer.shape, strict=True)
+            return any(_is_zero(int64(size) - int64(at) - rest) for at, size in bounds)
+        case _:
+            return is_const(condition, 1)
+
+
+def _is_zero(expr: PrimExpr) -> bool:
+    return is_const(simplify(expr), 0)
+
+
+__all__ = ["Axis", "Kernel", "Windows", "rewritten_kernels", "windows_of"]

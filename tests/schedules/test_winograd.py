@@ -1,0 +1,96 @@
+"""Winograd: 3×3 convolutions by F(4×4, 3×3), within the bound of error that the rule states."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relax import te, tir
+from relax.codegen import build_module, resolve
+from relax.ir.transform import PassContext
+from relax.schedules import schedule
+from relax.schedules.cpu import Winograd
+from relax.schedules.cpu.winograd import ERROR, FAST_ALGORITHMS
+
+CASES = {
+    "whole tiles": {"ci": 16, "co": 16, "size": (32, 32), "kernel": (3, 3), "pad": 1},
+    "rests of tiles, channels that are no vector": {"ci": 19, "co": 17, "size": (31, 38), "kernel": (3, 3)},
+    "several images": {"ci": 16, "co": 16, "size": (30, 29), "kernel": (3, 3), "n": 2, "pad": 1},
+}
+
+
+def within_bound(x, k, y, pad):
+    """Compare with sums in float64; the bound is relative to the sum of the products' magnitudes."""
+    padded = np.pad(x.astype("float64"), ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))
+    exact = np.einsum("nchwij,ocij->nohw", windows, k.astype("float64"), optimize=True)
+    magnitude = np.einsum("nchwij,ocij->nohw", abs(windows), abs(k.astype("float64")), optimize=True)
+    assert (abs(y - exact) <= ERROR * 2.0**-24 * magnitude).all()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_error(conv, case):
+    known = conv(**CASES[case])
+    func = known.func()
+    kernel = build_module(schedule(func, resolve("llvm"), [Winograd()]))["main"]
+    generator = np.random.default_rng(0)
+    for scale in (1, 1e-20, 1e15):
+        x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
+        kernel(x * np.float32(scale), k, y)
+        within_bound(x * np.float32(scale), k, y, known.pad)
+
+
+def test_the_interpreter_agrees(target, conv):
+    known = conv(16, 16, (18, 20), (3, 3), pad=1)
+    func = schedule(known.func(), target, [Winograd()])
+    assert func.attrs["tir.is_scheduled"]
+    tir.verify_well_formed(func)
+    generator = np.random.default_rng(0)
+    x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
+    tir.interpret(func, x, k, y)
+    within_bound(x, k, y, 1)
+
+
+def test_unknown_batches(conv):
+    unknown = conv(16, 16, (32, 32), (3, 3), te.var("n", "int64"), pad=1)
+    kernel = build_module(schedule(unknown.func(), resolve("llvm"), [Winograd()]))["main"]
+    generator = np.random.default_rng(0)
+    for n in (0, 1, 3):
+        x, k, y = (generator.standard_normal(shape).astype("float32") for shape in unknown.shapes(n))
+        kernel(x, k, y)
+        within_bound(x, k, y, 1)
+
+
+def test_what_stands_behind_is_computed_as_results_are_stored(conv):
+    def shifted(y):
+        return te.compute(y.shape, lambda *i: y(*i) * 2.0 + i[1].astype("float32"), "shifted")
+
+    known = conv(16, 16, (32, 32), (3, 3), pad=1)
+    kernel = build_module(schedule(known.func(shifted), resolve("llvm"), [Winograd()]))["main"]
+    generator = np.random.default_rng(0)
+    x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
+    kernel(x, k, y)
+    within_bound(x, k, (y - np.arange(16, dtype="float32")[:, None, None]) / 2, 1)
+
+
+def test_others_are_left_alone(target, conv):
+    others = [
+        conv(16, 16, (32, 32), (3, 3), stride=2),
+        conv(16, 16, (32, 32), (3, 3), dilation=2),
+        conv(16, 16, (32, 32), (5, 5)),
+        conv(32, 32, (32, 32), (3, 3), groups=2),
+        conv(16, 16, (32, 32), (3, 3), dtype="float64"),
+        conv(16, 8, (32, 32), (3, 3)),
+        conv(256, 256, (14, 14), (3, 3)),
+        conv(16, 16, (te.var("h", "int64"), 32), (3, 3)),
+    ]
+    for other in others:
+        func = other.func()
+        assert schedule(func, target, [Winograd()]) is func
+
+
+def test_the_switch(target, conv):
+    func = conv(16, 16, (32, 32), (3, 3), pad=1).func()
+    with PassContext(config={FAST_ALGORITHMS: False}):
+        assert schedule(func, target, [Winograd()]) is func
+    assert schedule(func, target, [Winograd()]) is not func
