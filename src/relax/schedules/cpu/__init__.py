@@ -6,10 +6,11 @@ from typing import Final
 
 from ..rule import ScheduleRule
 from .convolution import Convolution
+from .nests import Nests
 from .product import Product
 from .streamed_product import StreamedProduct
 
-RULES: Final[tuple[ScheduleRule, ...]] = (StreamedProduct(), Product(), Convolution())
+RULES: Final[tuple[ScheduleRule, ...]] = (StreamedProduct(), Product(), Convolution(), Nests())
 """The rules that `relax.build` tries on every PrimFunc, in this order."""
 
-__all__ = ["RULES", "Convolution", "Product", "StreamedProduct"]
+__all__ = ["RULES", "Convolution", "Nests", "Product", "StreamedProduct"]
