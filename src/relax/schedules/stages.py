@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from ..ir import Node, children_of
 from ..prim import IntImm, PrimExpr, Var, const, is_const, mark_nonnegative, simplify
-from ..tir import Buffer, BufferLoad, BufferStore, Stmt
+from ..tir import Buffer, BufferLoad, BufferStore, IterVar, Stmt
 from ..tir.buffer import decl_buffer
 from ..tir.functor import StmtExprMutator, post_order_visit, substitute
 from ..tir.nests import Nest, is_compact, loads_in, same_size
@@ -67,6 +67,17 @@ class Stage:
     @property
     def spatial(self) -> tuple[Axis, ...]:
         return tuple(axis for axis in self.axes if axis not in self.reduced)
+
+    def cannot_fail(self, load: BufferLoad) -> bool:
+        """True if an element exists at every point of the axes, as far as one sees: its indices are axes and zeros."""
+        extents = {axis.var: axis.extent for axis in self.axes}
+        for index, size in zip(load.indices, load.buffer.shape, strict=True):
+            if isinstance(index, Var) and index in extents:
+                if not same_size(extents[index], size):
+                    return False
+            elif not is_const(index, 0) or not is_const(size, 1):
+                return False
+        return True
 
     def loads(self) -> list[BufferLoad]:
         """The loads of its body, those of what it writes aside."""
@@ -119,8 +130,12 @@ def _stage(nest: Nest, axes: dict[Var, Axis | None]) -> Stage:
     starts: tuple[BufferStore, ...] = ()
     if nest.is_reduction:
         starts = _stores_in(substitute(block.init, values))
+        variables = tuple(
+            IterVar(v.dom, axis.var, v.iter_type) for v, axis in present if axis is not None and v.dom is not None
+        )
+        init = substitute(block.init, values)
         try:
-            combination = combination_of(block.replace(body=body, init=substitute(block.init, values)))
+            combination = combination_of(block.replace(iter_vars=variables, body=body, init=init))
         except NoCombination:
             combination = None
     return Stage(

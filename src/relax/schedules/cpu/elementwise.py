@@ -14,6 +14,7 @@ along memory, is under a condition, or at an index that is divided: then it stay
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from ...ir import Node
@@ -24,6 +25,7 @@ from ...tir import BufferLoad, BufferStore, DeclBuffer, For, ForKind, LetStmt, S
 from ...tir.functor import post_order_visit, substitute
 from ..build import let, loop
 from ..stages import Axis, Group, Stage, with_merged_axes
+from ..straight import Names, bound
 
 STRIP: Final = 2048
 """Elements of an innermost loop that one thread takes at least."""
@@ -33,6 +35,9 @@ def elementwise(group: Group) -> Stmt:
     """The loops of a group of one spatial stage."""
     group = with_merged_axes(group)
     (stage,) = group.stages
+    names = Names(stage.cannot_fail)
+    named = names.stmt(stage.body)
+    stage = replace(stage, body=bound(names.bindings, named))
     axes = _in_memory_order(stage)
     if not axes:
         return within(group, stage.body)

@@ -42,6 +42,7 @@ from ...tir.renew import renew_bound_vars
 from ...tir.schedule.reducers import Combination
 from ..build import alloc, block, let, loop, spread, vector_load, vector_store
 from ..stages import Axis, Group, Stage, with_merged_axes
+from ..straight import Binding, Names, bound
 from .elementwise import parallel_over, runs_along_memory, within
 
 ROW_STRIP: Final = 256
@@ -78,14 +79,15 @@ def _arranged(group: Group, own: set[Buffer], target: Target) -> Stmt:
 
 
 def _vector_axis(group: Group, own: set[Buffer]) -> Axis | None:
-    """The axis along which most of the accesses to the largest buffers go through memory."""
+    """The axis along which most of the largest operands of the reductions go through memory."""
     axes = {axis.var: axis for stage in group.stages for axis in stage.axes}
     data = {buffer.data for buffer in own}
-    accesses = [a for stage in group.stages for a in (*stage.stores, *stage.loads()) if a.buffer.data not in data]
-    most = max((len(access.indices) for access in accesses), default=0)
+    reductions = [stage for stage in group.stages if stage.is_reduction]
+    loads = [load for stage in reductions for load in stage.loads() if load.buffer.data not in data]
+    most = max((len(load.indices) for load in loads), default=0)
     votes: dict[Axis, int] = {}
-    for access in accesses:
-        last = access.indices[-1] if len(access.indices) == most > 0 else None
+    for load in loads:
+        last = load.indices[-1] if len(load.indices) == most > 0 else None
         if isinstance(last, Var) and last in axes:
             votes[axes[last]] = votes.get(axes[last], 0) + 1
     return max(votes, key=lambda axis: votes[axis]) if votes else None
@@ -361,7 +363,7 @@ class _Rows:
 class _Element:
     """Statements for one element of a pass: values with names, stores, and updates of reductions."""
 
-    lets: tuple[tuple[Var, PrimExpr], ...]
+    lets: tuple[Binding, ...]
     stores: tuple[BufferStore, ...]
     updates: tuple[Stage, ...]
 
@@ -374,25 +376,37 @@ class _Element:
 
 def _element_of(rows: _Rows, passes: Sequence[_Pass], position: int) -> _Element:
     """The element of a pass: what a stage stores and a later one reads has a name."""
-    lets: list[tuple[Var, PrimExpr]] = []
-    named: list[tuple[PrimExpr, Var]] = []
+    named: list[Binding] = []
     stores: list[BufferStore] = []
     updates: list[Stage] = []
-    for stage in passes[position].stages:
-        stage = _changed(stage, _Redirect({}, tuple(named)).visit) if named else stage
+    stages = passes[position].stages
+    names = Names(lambda load: any(stage.cannot_fail(load) for stage in stages))
+    for stage in stages:
+        equal = tuple((value, var) for var, value in named)
+        stage = _changed(stage, _Redirect({}, equal).visit) if equal else stage
         if stage.is_reduction:
-            updates.append(stage)
+            updates.append(replace(stage, body=_named_update(stage, names)))
             continue
         (store,) = stage.stores
-        if len(passes[position].stages) == 1:
-            stores.append(store)
-            continue
-        var = Var(store.buffer.name, store.value.dtype)
-        lets.append((var, store.value))
-        named += [(BufferLoad(store.buffer, store.indices), var), (store.value, var)]
-        if rows.needed_later(store.buffer, passes, position):
-            stores.append(store.replace(value=var))
-    return _Element(tuple(lets), tuple(stores), tuple(updates))
+        value = names.value(store.value)
+        if len(stages) > 1:
+            var = Var(store.buffer.name, store.value.dtype)
+            names.bindings.append((var, value))
+            named += [(var, BufferLoad(store.buffer, store.indices)), (var, store.value)]
+            value = var
+        if len(stages) == 1 or rows.needed_later(store.buffer, passes, position):
+            stores.append(store.replace(value=value))
+    return _Element(tuple(names.bindings), tuple(stores), tuple(updates))
+
+
+def _named_update(stage: Stage, names: Names) -> Stmt:
+    """The update of a reduction with the names of elements; of several results, those so far have names too."""
+    body = names.stmt(stage.body, stage.buffers)
+    if len(stage.buffers) == 1 or stage.combination is None:
+        return body
+    so_far = Names(lambda load: load.buffer in stage.buffers)
+    body = so_far.stmt(body)
+    return bound(so_far.bindings, body)
 
 
 # ------------------------------------------------------------------------------------------ along the elements
