@@ -13,7 +13,7 @@ along memory, is under a condition, or at an index that is divided: then it stay
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -25,7 +25,7 @@ from ...tir import BufferLoad, BufferStore, DeclBuffer, For, ForKind, LetStmt, S
 from ...tir.functor import post_order_visit, substitute
 from ..build import let, loop
 from ..stages import Axis, Group, Stage, with_merged_axes
-from ..straight import Names, bound
+from ..straight import Binding, Names, bound
 
 STRIP: Final = 2048
 """Elements of an innermost loop that one thread takes at least."""
@@ -36,27 +36,47 @@ def elementwise(group: Group) -> Stmt:
     group = with_merged_axes(group)
     (stage,) = group.stages
     names = Names(stage.cannot_fail)
-    named = names.stmt(stage.body)
-    stage = replace(stage, body=bound(names.bindings, named))
+    store = names.stmt(stage.body)
+    named = replace(stage, body=bound(names.bindings, store))
     axes = _in_memory_order(stage)
     if not axes:
         return within(group, stage.body)
     *outer, inner = axes
-    kind = ForKind.VECTORIZED if runs_along_memory(stage, inner.var) else ForKind.SERIAL
-    size = inner.size
-    if size is not None and size <= 2 * STRIP and outer:
-        body: Stmt = For(inner.var, const(0, inner.var.dtype), inner.extent, kind, stage.body)
-        return within(group, parallel_over(outer, body))
+    outside, inside = _apart(stage, names.bindings, inner)
+    body = bound(inside, store)
+    kind = ForKind.VECTORIZED if runs_along_memory(named, inner.var) else ForKind.SERIAL
+    if inner.size is not None and inner.size <= 2 * STRIP and outer:
+        whole = For(inner.var, const(0, inner.var.dtype), inner.extent, kind, body)
+        return within(group, parallel_over(outer, bound(outside, whole)))
     strips = Axis(Var("strip", inner.var.dtype), simplify(ceildiv(inner.extent, STRIP)))
     start = strips.var * STRIP
 
     def strip(count: Var) -> Stmt:
         at = Var(inner.var.name, inner.var.dtype)
-        moved = substitute(stage.body, {inner.var: start + at})
-        return For(at, const(0, at.dtype), count, kind, moved)
+        moved = substitute(body, {inner.var: start + at})
+        return bound(outside, For(at, const(0, at.dtype), count, kind, moved))
 
     length = minimum(const(STRIP, inner.var.dtype), inner.extent - start)
     return within(group, parallel_over([*outer, strips], let("length", length, strip)))
+
+
+def _apart(stage: Stage, bindings: list[Binding], inner: Axis) -> tuple[list[Binding], list[Binding]]:
+    """Bindings that are the same for the whole innermost loop, and the others.
+
+    One that may fail stays inside of a loop that perhaps does not run at all.
+    """
+    outside: list[Binding] = []
+    inside: list[Binding] = []
+    runs = inner.size is not None and inner.size > 0
+    varying = {inner.var}
+    for var, value in bindings:
+        safe = runs or (isinstance(value, BufferLoad) and stage.cannot_fail(value))
+        if safe and not varying.intersection(free_vars(value)):
+            outside.append((var, value))
+        else:
+            inside.append((var, value))
+            varying.add(var)
+    return outside, inside
 
 
 def _in_memory_order(stage: Stage) -> tuple[Axis, ...]:
@@ -148,8 +168,5 @@ def guards_other_place(node: PrimExpr, var: Var) -> bool:
 
     post_order_visit(node, visit)
     return found
-
-
-Body = Callable[[Var], Stmt]
 
 __all__ = ["elementwise", "parallel_over", "runs_along_memory", "within"]
