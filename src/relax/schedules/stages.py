@@ -226,14 +226,6 @@ def _is_in_row(load: BufferLoad, store: BufferStore, rows: Iterable[Axis]) -> bo
     )
 
 
-def uses_of(stages: Iterable[Stage]) -> set[Buffer]:
-    """The buffers that stages read or write."""
-    result: set[Buffer] = set()
-    for stage in stages:
-        result |= {load.buffer for load in stage.loads()} | set(stage.buffers)
-    return result
-
-
 # ------------------------------------------------------------------------------------------ merging axes
 
 
@@ -404,4 +396,4 @@ class _Rewriter(StmtExprMutator):
         return node.replace(buffer=view, indices=self.indices(node), value=self.visit(node.value))
 
 
-__all__ = ["Axis", "Group", "Stage", "group_of", "uses_of", "with_merged_axes"]
+__all__ = ["Axis", "Group", "Stage", "group_of", "with_merged_axes"]

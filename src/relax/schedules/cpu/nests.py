@@ -11,15 +11,20 @@ next is read.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from ...target import Target
 from ...tir import Block, BlockRealize, Buffer, PrimFunc, Stmt
 from ...tir.nests import Nest, buffers_used, is_compact, nest_of, root_of
 from ...tir.statements import seq_of
 from ..rule import ScheduleRule
-from ..stages import Group, group_of, uses_of
+from ..stages import Group, group_of
 from .elementwise import elementwise
 from .rows import rows_of
+from .transposed import transposed
+
+SMALL: Final = 1024
+"""Points of a kernel that stays as it is if it has fewer."""
 
 
 class Nests(ScheduleRule):
@@ -72,9 +77,25 @@ def _is_ordinary(buffer: Buffer) -> bool:
 
 
 def _written(group: Group, own: set[Buffer], target: Target) -> Stmt | None:
+    if _is_small(group):
+        return None
     if any(stage.is_reduction for stage in group.stages):
         return rows_of(group, own, target)
-    return elementwise(group)
+    copied = transposed(group)
+    return elementwise(group) if copied is None else copied
+
+
+def _is_small(group: Group) -> bool:
+    """True for stages of known sizes that have few points: they are not worth the time to compile more code."""
+    points = 0
+    for stage in group.stages:
+        count = 1
+        for axis in stage.axes:
+            if axis.size is None:
+                return False
+            count *= axis.size
+        points += count
+    return points < SMALL
 
 
 def _intermediates(
@@ -100,4 +121,4 @@ def _with_body(func: PrimFunc, body: Stmt) -> PrimFunc:
     return func.replace(body=root.replace(block=block.replace(body=body, alloc_buffers=kept)))
 
 
-__all__ = ["Nests", "uses_of"]
+__all__ = ["Nests"]
