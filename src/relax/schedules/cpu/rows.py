@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ...ir import Node, structural_equal
-from ...prim import Add, Call, IntImm, Max, Min, Mul, PrimExpr, Select, Var, const, is_const, simplify
+from ...prim import Add, Call, IntImm, Max, Min, Mul, PrimExpr, Select, Var, const, free_vars, is_const, simplify
 from ...prim.instructions import vector_reduce_add, vector_reduce_max, vector_reduce_min, vector_reduce_mul
 from ...prim.intrin import ceildiv, floordiv, floormod, if_then_else
 from ...prim.intrin import min as minimum
@@ -90,6 +90,9 @@ def _vector_axis(group: Group, own: set[Buffer]) -> Axis | None:
         last = load.indices[-1] if len(load.indices) == most > 0 else None
         if isinstance(last, Var) and last in axes:
             votes[axes[last]] = votes.get(axes[last], 0) + 1
+    if not votes:  # a window: the last axis of the result moves along memory, in steps
+        used = {var for load in loads if load.indices for var in free_vars(load.indices[-1])}
+        votes = {axis: place for place, axis in enumerate(group.rows) if axis.var in used}
     return max(votes, key=lambda axis: votes[axis]) if votes else None
 
 
