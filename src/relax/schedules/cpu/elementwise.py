@@ -164,7 +164,7 @@ def guards_other_place(node: PrimExpr, var: Var) -> bool:
         nonlocal found
         if isinstance(part, BufferLoad) and part.indices:
             last = part.indices[-1]
-            found = found or (var in free_vars(last) and last is not var)
+            found = found or (var in free_vars(last) and not is_shifted(last, var))
 
     post_order_visit(node, visit)
     return found
