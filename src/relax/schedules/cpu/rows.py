@@ -63,7 +63,7 @@ def rows_of(group: Group, own: set[Buffer], target: Target) -> Stmt | None:
     parts = _in_parts(group, target)
     if parts is not None:
         return parts
-    return within(_without_views(group, own), _arranged(group, own, target))
+    return within(_without_views(group, own), _arranged(group, own, target, _vector_axis(group, own)))
 
 
 def _without_views(group: Group, own: set[Buffer]) -> Group:
@@ -71,8 +71,7 @@ def _without_views(group: Group, own: set[Buffer]) -> Group:
     return replace(group, views=tuple(view for view in group.views if view.data not in data))
 
 
-def _arranged(group: Group, own: set[Buffer], target: Target) -> Stmt:
-    vector = _vector_axis(group, own)
+def _arranged(group: Group, own: set[Buffer], target: Target, vector: Axis | None) -> Stmt:
     if vector is not None and vector in group.rows:
         return _Across(group, own, target, vector).loops()
     return _Along(group, own, target, vector).loops()
@@ -154,9 +153,12 @@ def _two_reductions(
         _stores_in(body), body, replace(combination, buffers=tuple(partial.values()), indices=place), starts,
     )  # fmt: skip
     last = _second(stage, combination, partial, part, row_vars)
+    vector = _vector_axis(group, set())
+    parts = Group((part_stage,), (part, *group.rows))
+    results = Group((last,), group.rows)
     result: Stmt = block([
-        _arranged(Group((part_stage,), (part, *group.rows)), set(), target),
-        renew_bound_vars(_arranged(Group((last,), group.rows), set(), target)),
+        _arranged(parts, set(), target, piece if vector is first else vector),
+        renew_bound_vars(_arranged(results, set(), target, _vector_axis(results, set()))),
     ])  # fmt: skip
     for buffer in partial.values():
         result = AllocBuffer(buffer, result)
