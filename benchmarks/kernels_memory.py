@@ -117,9 +117,7 @@ CASES: tuple[Case, ...] = (
 
 def kernel_of(case: Case) -> PrimFunc:
     """The one kernel that the case's expression becomes."""
-    params = ", ".join(
-        f'x{i}: R.Tensor({shape!r}, "{case.dtype(i)}")' for i, shape in enumerate(case.shapes)
-    )
+    params = ", ".join(f'x{i}: R.Tensor({shape!r}, "{case.dtype(i)}")' for i, shape in enumerate(case.shapes))
     source = f"""
 from relax.script import ir as I, relax as R
 
@@ -165,7 +163,9 @@ def peer(case: Case, given: Sequence[Any], threads: int) -> tuple[Run, Callable[
     """A run of ONNX Runtime with operands and result in place, and its result; None without it."""
     try:
         onnxruntime = importlib.import_module("onnxruntime")
-        helper, numpy_helper = (importlib.import_module(f"onnx.{part}") for part in ("helper", "numpy_helper"))
+        helper, numpy_helper = (
+            importlib.import_module(f"onnx.{part}") for part in ("helper", "numpy_helper")
+        )
     except ImportError:
         return None
     if not case.nodes:
@@ -240,7 +240,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--only", default="")
     options = parser.parse_args()
-    table = Table("kernel", "threads", "plain ms", "rules ms", "peer ms", "peer / rules", "copy / rules", "compile ms")
+    table = Table(
+        "kernel", "threads", "plain ms", "rules ms", "peer ms", "peer / rules", "copy / rules", "compile ms"
+    )
     for case in CASES:
         if options.only in case.name:
             for threads in options.threads:

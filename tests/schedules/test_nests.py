@@ -64,7 +64,9 @@ def test_one_axis(target, n):
     check(func, target, numbers(n), outputs=[((n,), "float32")])
 
 
-@pytest.mark.parametrize(("n", "m", "k"), [(2, 3, 100), (1, 1, 1), (0, 2, 5), (3, 0, 5), (5, 7, 0), (1, 2, 2100)])
+@pytest.mark.parametrize(
+    ("n", "m", "k"), [(2, 3, 100), (1, 1, 1), (0, 2, 5), (3, 0, 5), (5, 7, 0), (1, 2, 2100)]
+)
 def test_broadcast(target, n, m, k):
     a, b, c = sizes("n", "m", "k")
     x, y, z = placeholder(a, b, c), placeholder(c, name="B"), placeholder(a, 1, c, name="Z")
@@ -87,14 +89,18 @@ def test_dtypes(target, dtype):
 def test_axes_that_are_neighbours_everywhere_are_one(target):
     a, b = sizes("n", "m")
     x = placeholder(a, b, 100)
-    script = schedule(func_of(te.compute((a, b, 100), lambda *i: x(*i) + 1, "Y"), x), target, [Nests()]).script()
+    script = schedule(
+        func_of(te.compute((a, b, 100), lambda *i: x(*i) + 1, "Y"), x), target, [Nests()]
+    ).script()
     assert "X_1[strip * 2048 + i2]" in script
     assert script.count("T.parallel") == 1
 
 
 def test_a_condition_reads_elements_once(target):
     x = placeholder(64, 64)
-    func = func_of(te.compute((64, 64), lambda i, j: te.if_then_else(x[i, j] < 0, te.exp(x[i, j]), x[i, j]), "Y"), x)
+    func = func_of(
+        te.compute((64, 64), lambda i, j: te.if_then_else(x[i, j] < 0, te.exp(x[i, j]), x[i, j]), "Y"), x
+    )
     script = schedule(func, target, [Nests()]).script()
     assert script.count("X[") + script.count("X_1[") == 1
     check(func, target, numbers(64, 64), outputs=[((64, 64), "float32")])
@@ -160,7 +166,13 @@ def test_dtypes_of_reductions(target, dtype):
     x = placeholder(30, 70, dtype=dtype)
     for reduction in (topi.sum, topi.max):
         output = reduction(x, axis=1)
-        check(func_of(output, x), target, numbers(30, 70, dtype=dtype), outputs=[((30,), str(output.dtype))], tolerance=1e-2)
+        check(
+            func_of(output, x),
+            target,
+            numbers(30, 70, dtype=dtype),
+            outputs=[((30,), str(output.dtype))],
+            tolerance=1e-2,
+        )
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -233,15 +245,27 @@ def norms(x, g, b):
     }
 
 
-@pytest.mark.parametrize("name", ["softmax", "log_softmax", "softmax 0", "log_softmax 0", "layer_norm", "rms_norm"])
+@pytest.mark.parametrize(
+    "name", ["softmax", "log_softmax", "softmax 0", "log_softmax 0", "layer_norm", "rms_norm"]
+)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
 def test_chains(target, name, dtype):
     a, b = sizes("n", "m")
-    x, g, z = placeholder(a, b, dtype=dtype), placeholder(b, dtype=dtype, name="G"), placeholder(b, dtype=dtype, name="Z")
-    func = func_of(norms(x, g, z)[name], *((x, g, z) if name == "layer_norm" else (x, g) if name == "rms_norm" else (x,)))
+    x, g, z = (
+        placeholder(a, b, dtype=dtype),
+        placeholder(b, dtype=dtype, name="G"),
+        placeholder(b, dtype=dtype, name="Z"),
+    )
+    func = func_of(
+        norms(x, g, z)[name], *((x, g, z) if name == "layer_norm" else (x, g) if name == "rms_norm" else (x,))
+    )
     for n, m in [(0, 5), (1, 1), (3, 16), (5, 65), (2, 150)]:
-        inputs = [numbers(n, m, dtype=dtype), numbers(m, dtype=dtype), numbers(m, dtype=dtype)][: len(func.params) - 1]
-        check(func, target, *inputs, outputs=[((n, m), dtype)], tolerance=1e-2 if dtype == "float16" else 1e-5)
+        inputs = [numbers(n, m, dtype=dtype), numbers(m, dtype=dtype), numbers(m, dtype=dtype)][
+            : len(func.params) - 1
+        ]
+        check(
+            func, target, *inputs, outputs=[((n, m), dtype)], tolerance=1e-2 if dtype == "float16" else 1e-5
+        )
 
 
 def test_softmax_is_one_loop_over_rows(target):
@@ -275,7 +299,7 @@ def test_what_is_left_by_another_rule_is_arranged(target):
     func = func_of(te.compute((64, 64), lambda *i: te.tanh(product(*i)), "Y"), x, w)
     script = schedule(func, target, RULES).script()
     assert "panel" in script
-    assert "T.block(\"Y\")" not in script
+    assert 'T.block("Y")' not in script
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,9 @@ def _stage(nest: Nest, axes: dict[Var, Axis | None]) -> Stage:
     if nest.is_reduction:
         starts = _stores_in(substitute(block.init, values))
         variables = tuple(
-            IterVar(v.dom, axis.var, v.iter_type) for v, axis in present if axis is not None and v.dom is not None
+            IterVar(v.dom, axis.var, v.iter_type)
+            for v, axis in present
+            if axis is not None and v.dom is not None
         )
         init = substitute(block.init, values)
         try:

@@ -7,8 +7,9 @@
 Axes that index neighbouring dimensions everywhere become one; what is left outside of the innermost is one parallel
 loop, whose variables are computed once for each innermost loop. A long innermost loop is cut into strips of 2,048, so
 that a tensor with one axis is split among threads as well. The thread pool decides by the work at run time whether
-several threads take part. The innermost loop becomes vectors and a masked rest (`VectorizeLoop`) unless an access is not
-along memory, is under a condition, or at an index that is divided: then it stays a plain loop.
+several threads take part. The innermost loop becomes vectors and a masked rest (`VectorizeLoop`). It stays a plain loop
+if an access is not along memory, or an index is divided. Elements that are the same for the whole innermost loop are
+read before it.
 """
 
 from __future__ import annotations
@@ -168,5 +169,6 @@ def guards_other_place(node: PrimExpr, var: Var) -> bool:
 
     post_order_visit(node, visit)
     return found
+
 
 __all__ = ["elementwise", "parallel_over", "runs_along_memory", "within"]

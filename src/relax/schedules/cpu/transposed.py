@@ -13,7 +13,8 @@ Every line of memory is read and written once, as a whole. A square of 16 (8 of 
 4 rounds: the first exchanges single elements of neighbouring rows, the next pairs of elements of rows two apart, and
 so on (J. O. Eklundh, *A Fast Computer Method for Matrix Transposing*, 1972).
 
-Refused, and left to `elementwise`: values that are more than an element; axes that are known to be shorter than a square.
+Refused, and left to `elementwise`: values that are more than an element, and axes that are known to be shorter than a
+square.
 """
 
 from __future__ import annotations
@@ -120,7 +121,8 @@ class _Squares:
             return var
 
         vectors = [
-            named(vector_load(self.load.buffer, self._at(self.load, row, column + i), size)) for i in range(size)
+            named(vector_load(self.load.buffer, self._at(self.load, row, column + i), size))
+            for i in range(size)
         ]
         distance = 1
         while distance < size:

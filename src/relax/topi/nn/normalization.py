@@ -125,7 +125,9 @@ def batch_norm(
 
     def formula(*i: Any) -> Any:
         c = i[axis]
-        value = (x(*i).astype(wide) - mean(c).astype(wide)) * _inverse_root(variance(c).astype(wide) + epsilon)
+        value = (x(*i).astype(wide) - mean(c).astype(wide)) * _inverse_root(
+            variance(c).astype(wide) + epsilon
+        )
         return _scaled(value, gamma, beta, [c], center, scale).astype(x.dtype)
 
     return te.compute(x.shape, formula, "batch_norm"), new_mean, new_var
