@@ -11,10 +11,11 @@
                                                    S[0] = the sum of lanes
                                                    for k: Y[i, k] = Y[i, k] / S[0]              in vectors
 
-Stages that go over the elements of a row and do not wait for each other's sums share one pass (`passes`). What one stage
-stores for the next is the result's own row where that is possible, else a row of its own. A reduction along memory keeps
-several vectors of partial results, which are combined at the end of the row (`lanes`). Where memory runs along the rows instead (a sum
-over the first axis), a strip of 256 rows is one vector loop, inside of the loop over elements.
+Stages that go over the elements of a row and do not wait for each other's sums share one pass (`passes`). What one
+stage stores for the next is the result's own row where that is possible, else a row of its own. A reduction along
+memory keeps several vectors of partial results, which are combined at the end of the row (`lanes`). Where memory runs
+along the rows instead (a sum over the first axis), a strip of 256 rows is one vector loop, inside of the loop over
+elements.
 
 One reduction of few rows is done in parts, which are combined by a second reduction. The parts depend on sizes alone,
 not on the number of threads.
