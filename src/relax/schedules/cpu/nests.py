@@ -46,7 +46,7 @@ class Nests(ScheduleRule):
             count = count if written is not None else 1
             results.append(statements[position] if written is None else written)
             position += count
-        if all(result in statements for result in results):
+        if all(any(result is old for old in statements) for result in results):
             return None
         return _with_body(func, seq_of(results))
 
@@ -63,7 +63,7 @@ def _group_from(statements: Sequence[Stmt]) -> tuple[int, Group | None]:
         group = group_of(nests)
         if group is not None:
             best = (len(nests), group)
-        elif len(nests) > 1 and not any(n.is_reduction for n in nests):
+        elif len(nests) > 1:
             break
     return best
 

@@ -58,7 +58,10 @@ from .passes import (
 
 ROW_STRIP: Final = 256
 """Rows that run together where memory runs along the rows."""
+SHORT: Final = 16
+"""A known number of elements that is not worth vectors of partial results if it is less."""
 FEW_ROWS: Final = 8
+"""Rows that are not enough to keep several threads busy if they are fewer."""
 PART: Final = 32768
 """Elements of one part of a reduction that is done in parts."""
 
@@ -86,7 +89,12 @@ def _arranged(group: Group, own: set[Buffer], target: Target, vector: Axis | Non
 
 
 def _vector_axis(group: Group, own: set[Buffer]) -> Axis | None:
-    """The axis along which most of the largest operands of the reductions go through memory."""
+    """The axis along which the largest operands of the reductions go through memory.
+
+    The one that most of them have as their last index, if all others go along memory or stay where they are; not one
+    that is shorter than a vector. In a window, where no operand has such an index, the last axis of the result moves
+    along memory, in steps.
+    """
     axes = {axis.var: axis for stage in group.stages for axis in stage.axes}
     data = {buffer.data for buffer in own}
     reductions = [stage for stage in group.stages if stage.is_reduction]
@@ -97,10 +105,14 @@ def _vector_axis(group: Group, own: set[Buffer]) -> Axis | None:
         last = load.indices[-1] if len(load.indices) == most > 0 else None
         if isinstance(last, Var) and last in axes:
             votes[axes[last]] = votes.get(axes[last], 0) + 1
-    if not votes:  # a window: the last axis of the result moves along memory, in steps
-        used = {var for load in loads if load.indices for var in free_vars(load.indices[-1])}
-        votes = {axis: place for place, axis in enumerate(group.rows) if axis.var in used}
-    return max(votes, key=lambda axis: votes[axis]) if votes else None
+    by_votes = sorted(votes, key=lambda axis: -votes[axis])
+    long = [axis for axis in by_votes if axis in group.rows or axis.size is None or axis.size >= SHORT]
+    for axis in long:
+        if all(runs_along_memory(stage, axis.var) for stage in reductions):
+            return axis
+    used = {var for load in loads if load.indices for var in free_vars(load.indices[-1])}
+    moving = [axis for axis in group.rows if axis.var in used]
+    return moving[-1] if moving else long[0] if long else None
 
 
 # ------------------------------------------------------------------------------------------ in parts
