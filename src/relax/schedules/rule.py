@@ -41,6 +41,9 @@ class PackedFunction:
 class ScheduleRule:
     """The base of schedule rules. `apply` returns a PrimFunc, a Schedule, a list of schedules, or None."""
 
+    complements: bool = False
+    """True for a rule that is asked also about a function that another one has arranged: for the nests it left."""
+
     @abstractmethod
     def apply(self, func: PrimFunc, target: Target, tunable: bool) -> Any:
         """The function with its loops arranged; None if the rule is not for it.
@@ -61,14 +64,18 @@ class ScheduleRule:
 
 
 def schedule(func: PrimFunc, target: Target, rules: Iterable[ScheduleRule]) -> PrimFunc:
-    """The function as the first rule that is for it arranges it; itself if there is none, or it is scheduled."""
+    """The function as the first rule that is for it arranges it, and then those that complement others.
+
+    Itself if there is none, or it is scheduled.
+    """
     if func.attrs.get(IS_SCHEDULED):
         return func
+    result = func
     for rule in rules:
-        result = _as_function(rule, rule.apply(func, target, False))
-        if result is not None and result is not func:
-            return result.with_attr(IS_SCHEDULED, True)
-    return func
+        if result is func or rule.complements:
+            arranged = _as_function(rule, rule.apply(result, target, False))
+            result = result if arranged is None else arranged
+    return func if result is func else result.with_attr(IS_SCHEDULED, True)
 
 
 def _as_function(rule: ScheduleRule, result: Any) -> PrimFunc | None:

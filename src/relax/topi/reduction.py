@@ -143,14 +143,12 @@ def _arg_reducer(better: Callable[[Any, Any], PrimExpr], worst: Callable[[str], 
     """Keeps the index and value of the best; the first of equals, and the first NaN before everything."""
 
     def combine(lhs: Any, rhs: Any) -> tuple[PrimExpr, PrimExpr]:
-        keep = better(lhs[1], rhs[1])
+        keep, equal = better(lhs[1], rhs[1]), lhs[1].equal(rhs[1])
         if DataType(lhs[1].dtype).is_float:
-            keep = intrin.any(
-                intrin.isnan(lhs[1]),
-                intrin.all(intrin.any(keep, lhs[1].equal(rhs[1])), ~intrin.isnan(rhs[1])),
-            )
-        else:
-            keep = intrin.any(keep, lhs[1].equal(rhs[1]))
+            keep = intrin.any(keep, intrin.all(intrin.isnan(lhs[1]), ~intrin.isnan(rhs[1])))
+            equal = intrin.any(equal, intrin.isnan(lhs[1]))
+        # Of equals, that with the smaller index, so that elements may be combined in any order.
+        keep = intrin.any(keep, intrin.all(equal, lhs[0] < rhs[0]))
         # -1 marks "nothing yet".
         keep = intrin.all(lhs[0] >= 0, intrin.any(keep, rhs[0] < 0))
         return Select(keep, lhs[0], rhs[0]), Select(keep, lhs[1], rhs[1])

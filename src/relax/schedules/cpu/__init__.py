@@ -7,6 +7,7 @@ from typing import Final
 from ..rule import ScheduleRule
 from .convolution import Convolution
 from .depthwise import Depthwise
+from .nests import Nests
 from .product import Product
 from .streamed_product import StreamedProduct
 from .winograd import Winograd
@@ -17,7 +18,8 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     Depthwise(),
     Winograd(),
     Convolution(),
+    Nests(),
 )
 """The rules that `relax.build` tries on every PrimFunc, in this order."""
 
-__all__ = ["RULES", "Convolution", "Depthwise", "Product", "StreamedProduct", "Winograd"]
+__all__ = ["RULES", "Convolution", "Depthwise", "Nests", "Product", "StreamedProduct", "Winograd"]

@@ -56,6 +56,11 @@ def _scaled(
     return value + beta(*at).astype(value.dtype) if center else value
 
 
+def _inverse_root(value: Any) -> Any:
+    """1 / √value: computed once for all elements that share a variance, which are then multiplied by it."""
+    return const(1, value.dtype) / intrin.sqrt(value)
+
+
 def layer_norm(
     x: te.Tensor,
     gamma: te.Tensor,
@@ -75,7 +80,7 @@ def layer_norm(
     def formula(*i: Any) -> Any:
         outer = [v for d, v in enumerate(i) if d not in folded]
         inner = [i[a] for a in order]
-        value = (x(*i).astype(wide) - mean(*outer)) / intrin.sqrt(variance(*outer) + epsilon)
+        value = (x(*i).astype(wide) - mean(*outer)) * _inverse_root(variance(*outer) + epsilon)
         return _scaled(value, gamma, beta, inner, center, scale).astype(x.dtype)
 
     return te.compute(x.shape, formula, "layer_norm")
@@ -120,8 +125,9 @@ def batch_norm(
 
     def formula(*i: Any) -> Any:
         c = i[axis]
-        deviation = intrin.sqrt(variance(c).astype(wide) + epsilon)
-        value = (x(*i).astype(wide) - mean(c).astype(wide)) / deviation
+        value = (x(*i).astype(wide) - mean(c).astype(wide)) * _inverse_root(
+            variance(c).astype(wide) + epsilon
+        )
         return _scaled(value, gamma, beta, [c], center, scale).astype(x.dtype)
 
     return te.compute(x.shape, formula, "batch_norm"), new_mean, new_var
@@ -154,7 +160,7 @@ def group_norm(
 
     def formula(*i: Any) -> Any:
         outer = [v // per_group if d == axis else v for d, v in enumerate(i) if d not in folded]
-        value = (x(*i).astype(wide) - mean(*outer)) / intrin.sqrt(variance(*outer) + epsilon)
+        value = (x(*i).astype(wide) - mean(*outer)) * _inverse_root(variance(*outer) + epsilon)
         return _scaled(value, gamma, beta, [i[axis]], center, scale).astype(x.dtype)
 
     return te.compute(x.shape, formula, "group_norm")
@@ -178,7 +184,7 @@ def instance_norm(
 
     def formula(*i: Any) -> Any:
         outer = [v for d, v in enumerate(i) if d not in folded]
-        value = (x(*i).astype(wide) - mean(*outer)) / intrin.sqrt(variance(*outer) + epsilon)
+        value = (x(*i).astype(wide) - mean(*outer)) * _inverse_root(variance(*outer) + epsilon)
         return _scaled(value, gamma, beta, [i[axis]], center, scale).astype(x.dtype)
 
     return te.compute(x.shape, formula, "instance_norm")
@@ -195,8 +201,8 @@ def rms_norm(
 
     def formula(*i: Any) -> Any:
         outer = [v for d, v in enumerate(i) if d not in folded]
-        root = intrin.sqrt(squares(*outer) / count.astype(wide) + epsilon)
-        return (x(*i).astype(wide) / root * weight(*(i[a] for a in order)).astype(wide)).astype(x.dtype)
+        scale = _inverse_root(squares(*outer) / count.astype(wide) + epsilon)
+        return (x(*i).astype(wide) * scale * weight(*(i[a] for a in order)).astype(wide)).astype(x.dtype)
 
     return te.compute(x.shape, formula, "rms_norm")
 

@@ -52,7 +52,8 @@ def softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
 
     def formula(*i: Any) -> Any:
         outer = [v for d, v in enumerate(i) if d != axis]
-        return (exps(*i) / total(*outer)).astype(x.dtype)
+        # One division a row: the total is 1 or more.
+        return (exps(*i) * (const(1, total.dtype) / total(*outer))).astype(x.dtype)
 
     return te.compute(x.shape, formula, "softmax")
 

@@ -1,0 +1,124 @@
+"""The rule for all that is no product and no convolution: each nest is written by the file for its kind.
+
+Nests that read each other's results run row by row together where they may (`stages`): the chain of reductions and
+element-wise nests of a softmax or a normalisation takes a row from the cache as often as it needs it. A nest that is
+of no kind here stays as it is.
+
+Refused: functions that do not promise that their arguments are apart (tir.noalias), since a row is stored before the
+next is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ...target import Target
+from ...tir import Block, BlockRealize, Buffer, PrimFunc, Stmt
+from ...tir.nests import Nest, buffers_used, is_compact, nest_of, root_of
+from ...tir.statements import seq_of
+from ..rule import ScheduleRule
+from ..stages import Group, group_of
+from .elementwise import elementwise
+from .rows import rows_of
+from .transposed import transposed
+
+SMALL: Final = 1024
+"""Points of a kernel that stays as it is if it has fewer."""
+
+
+class Nests(ScheduleRule):
+    """The rule for element-wise nests, reductions, and chains of them."""
+
+    complements = True
+
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+        del tunable
+        if not func.attrs.get("tir.noalias"):
+            return None
+        allocated, statements = root_of(func)
+        results: list[Stmt] = []
+        position = 0
+        while position < len(statements):
+            count, group = _group_from(statements[position:])
+            own = _intermediates(statements, position, count, allocated)
+            written = None if group is None else _written(group, own, target)
+            count = count if written is not None else 1
+            results.append(statements[position] if written is None else written)
+            position += count
+        if all(any(result is old for old in statements) for result in results):
+            return None
+        return _with_body(func, seq_of(results))
+
+
+def _group_from(statements: Sequence[Stmt]) -> tuple[int, Group | None]:
+    """The longest group of statements from the first on, and their number."""
+    nests: list[Nest] = []
+    best: tuple[int, Group | None] = (1, None)
+    for statement in statements:
+        nest = nest_of(statement)
+        if nest is None or not all(map(_is_ordinary, _buffers(nest))):
+            break
+        nests.append(nest)
+        group = group_of(nests)
+        if group is not None:
+            best = (len(nests), group)
+        elif len(nests) > 1:
+            break
+    return best
+
+
+def _buffers(nest: Nest) -> set[Buffer]:
+    return {store.buffer for store in nest.stores} | {load.buffer for load in nest.loads()}
+
+
+def _is_ordinary(buffer: Buffer) -> bool:
+    return is_compact(buffer) and buffer.dtype.lanes == 1
+
+
+def _written(group: Group, own: set[Buffer], target: Target) -> Stmt | None:
+    if _is_small(group):
+        return None
+    if any(stage.is_reduction for stage in group.stages):
+        return rows_of(group, own, target)
+    copied = transposed(group)
+    return elementwise(group) if copied is None else copied
+
+
+def _is_small(group: Group) -> bool:
+    """True for stages of known sizes that have few points: they are not worth the time to compile more code."""
+    points = 0
+    for stage in group.stages:
+        count = 1
+        for axis in stage.axes:
+            if axis.size is None:
+                return False
+            count *= axis.size
+        points += count
+    return points < SMALL
+
+
+def _intermediates(
+    statements: Sequence[Stmt], position: int, count: int, allocated: Sequence[Buffer]
+) -> set[Buffer]:
+    """The allocated buffers that only these statements use."""
+    others: set[object] = set()
+    for number, statement in enumerate(statements):
+        if not position <= number < position + count:
+            reads, writes = buffers_used(statement)
+            others |= reads | writes
+    return {buffer for buffer in allocated if buffer.data not in others}
+
+
+def _with_body(func: PrimFunc, body: Stmt) -> PrimFunc:
+    """The function with another body inside of its root; allocations that it does not use are dropped."""
+    root = func.body
+    if not isinstance(root, BlockRealize):
+        return func.replace(body=body)
+    block: Block = root.block
+    reads, writes = buffers_used(body)
+    kept = tuple(buffer for buffer in block.alloc_buffers if buffer.data in reads | writes)
+    return func.replace(body=root.replace(block=block.replace(body=body, alloc_buffers=kept)))
+
+
+__all__ = ["Nests"]

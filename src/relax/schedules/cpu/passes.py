@@ -1,0 +1,276 @@
+"""Passes over the elements of a row: the stages of a group that share one loop, and the names of their values.
+
+for k: E[i, k] = exp(A[i, k] - M[i])       for k:
+for k: S[i] += exp(A[i, k] - M[i])             a = A[i, k];  m = M[0];  e = exp(a - m)
+                                               E[i, k] = e
+                                               S[0] += e
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar, cast
+
+from ...ir import Node, structural_equal
+from ...prim import Mul, PrimExpr, Var, const, is_const
+from ...target import Target
+from ...tir import AllocBuffer, Buffer, BufferLoad, BufferStore, LetStmt, Stmt
+from ...tir.buffer import decl_buffer
+from ...tir.functor import StmtExprMutator, post_order_visit
+from ...tir.schedule.reducers import Combination
+from ..build import block
+from ..stages import Axis, Group, Stage
+from ..straight import Binding, Names, bound
+
+N = TypeVar("N", bound=Node)
+
+Place = Callable[[tuple[PrimExpr, ...]], "tuple[Buffer, tuple[PrimExpr, ...]]"]
+"""Another buffer for one, with other indices."""
+
+
+class Redirect(StmtExprMutator):
+    """Accesses to some buffers as accesses to others; equal values that have a name as that name."""
+
+    def __init__(self, places: dict[Buffer, Place], named: Sequence[tuple[PrimExpr, Var]] = ()) -> None:
+        super().__init__()
+        self.places, self.named = places, named
+
+    def visit(self, node: N) -> N:
+        for value, var in self.named:
+            if type(node) is type(value) and structural_equal(node, value):
+                return cast(N, var)
+        return super().visit(node)
+
+    def visit_BufferLoad(self, node: BufferLoad) -> BufferLoad:
+        node = self.visit_children(node)
+        place = self.places.get(node.buffer)
+        if place is None:
+            return node
+        buffer, indices = place(node.indices)
+        return node.replace(buffer=buffer, indices=indices)
+
+    def visit_BufferStore(self, node: BufferStore) -> BufferStore:
+        node = self.visit_children(node)
+        place = self.places.get(node.buffer)
+        if place is None:
+            return node
+        buffer, indices = place(node.indices)
+        return node.replace(buffer=buffer, indices=indices)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Stages that share one loop over the elements of a row."""
+
+    stages: tuple[Stage, ...]
+    elements: tuple[Axis, ...]
+
+
+def passes_of(group: Group) -> list[Pass]:
+    """The stages, those together that go over the same elements and do not wait for each other's results."""
+    result: list[Pass] = []
+    for stage in group.stages:
+        elements = group.elements(stage)
+        last = result[-1] if result else None
+        if last is not None and elements and last.elements == elements and _keeps_pace(stage, last):
+            result[-1] = Pass((*last.stages, stage), elements)
+        else:
+            result.append(Pass((stage,), elements))
+    return result
+
+
+def _keeps_pace(stage: Stage, before: Pass) -> bool:
+    """True if a stage reads of the stages before it only what they store at the same element."""
+    stores = {store.buffer: (store, s) for s in before.stages for store in s.stores}
+    for load in stage.loads():
+        if load.buffer in stores:
+            store, producer = stores[load.buffer]
+            if producer.is_reduction or not _same(load.indices, store.indices):
+                return False
+    return True
+
+
+def _same(a: Sequence[PrimExpr], b: Sequence[PrimExpr]) -> bool:
+    return len(a) == len(b) and all(x is y or structural_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _with_results_in_place(group: Group, own: set[Buffer]) -> Group:
+    """The group with intermediate elements stored where the result will be, if they have its place and dtype."""
+    data = {buffer.data for buffer in own}
+    for first in group.stages:
+        if first.is_reduction or first.buffers[0].data not in data or not group.elements(first):
+            continue
+        (store,) = first.stores
+        loads = [
+            (n, load) for n, s in enumerate(group.stages) for load in s.loads() if load.buffer is store.buffer
+        ]
+        if not loads or not all(_same(load.indices, store.indices) for _, load in loads):
+            continue
+        last = group.stages[max(n for n, _ in loads)]
+        target = last.stores[0]
+        read = any(load.buffer.data is target.buffer.data for s in group.stages for load in s.loads())
+        fits = target.buffer.dtype == store.buffer.dtype and _same(target.indices, store.indices)
+        if last.is_reduction or not fits or read or target.buffer.data in data:
+            continue
+        to_result = Redirect({store.buffer: lambda indices, b=target.buffer: (b, indices)})
+        stages = tuple(_changed(stage, to_result.visit) for stage in group.stages)
+        return replace(group, stages=stages)
+    return group
+
+
+def _changed(stage: Stage, change: Callable[[Stmt], Stmt]) -> Stage:
+    """A stage with another body and other starts."""
+    body = change(stage.body)
+    starts = tuple(store for start in stage.starts for store in stores_in(change(start)))
+    combination = stage.combination
+    if combination is not None:
+        buffers = {old.buffer: new for old, new in zip(stage.stores, stores_in(body), strict=True)}
+        stores = tuple(buffers[buffer] for buffer in combination.buffers)
+        combination = replace(
+            combination, buffers=tuple(store.buffer for store in stores), indices=stores[0].indices
+        )
+    return replace(stage, stores=stores_in(body), body=body, starts=starts, combination=combination)
+
+
+class Rows:
+    """Writes the stages of a group for each of its rows."""
+
+    def __init__(self, group: Group, own: set[Buffer], target: Target) -> None:
+        self.group = _with_results_in_place(group, own)
+        self.target = target
+        self.own = {buffer.data for buffer in own}
+        self.locals: list[Buffer] = []
+
+    def localised(self, extra: tuple[PrimExpr, ...] = (), more: tuple[PrimExpr, ...] = ()) -> Group:
+        """The group with storage of a row's own for buffers that nothing else uses.
+
+        They have the dimensions that are no rows, and those in `extra`, indexed by `more`.
+        """
+        rows = {axis.var for axis in self.group.rows}
+        places: dict[Buffer, Place] = {}
+        for stage in self.group.stages:
+            for store in stage.stores:
+                if store.buffer.data not in self.own or store.buffer in places:
+                    continue
+                kept = [d for d, i in enumerate(store.indices) if not (isinstance(i, Var) and i in rows)]
+                kept = [d for d in kept if not is_const(store.buffer.shape[d], 1)]
+                shape = (*(store.buffer.shape[d] for d in kept), *extra) or (const(1, "int64"),)
+                local = decl_buffer(shape, str(store.buffer.dtype), store.buffer.name)
+                self.locals.append(local)
+                tail = more if kept or more else (const(0, "int64"),)
+                places[store.buffer] = lambda indices, b=local, k=tuple(kept), t=tail: (
+                    b, (*(indices[d] for d in k), *t),
+                )  # fmt: skip
+        redirect = Redirect(places)
+        return replace(self.group, stages=tuple(_changed(s, redirect.visit) for s in self.group.stages))
+
+    def allocated(self, body: Stmt) -> Stmt:
+        for buffer in reversed(self.locals):
+            body = AllocBuffer(buffer, body)
+        return body
+
+    def needed_later(self, buffer: Buffer, passes: Sequence[Pass], position: int) -> bool:
+        """True if what a pass stores in a buffer is read after it, or is a result."""
+        if all(buffer is not local for local in self.locals):
+            return True
+        return any(
+            load.buffer is buffer
+            for later in passes[position + 1 :]
+            for s in later.stages
+            for load in s.loads()
+        )
+
+
+@dataclass(frozen=True)
+class Element:
+    """Statements for one element of a pass: values with names, stores, and updates of reductions."""
+
+    lets: tuple[Binding, ...]
+    stores: tuple[BufferStore, ...]
+    updates: tuple[Stage, ...]
+
+    def statement(self, wrap: Callable[[PrimExpr], PrimExpr], parts: Sequence[Stmt]) -> Stmt:
+        result = block(parts)
+        for var, value in reversed(self.lets):
+            result = LetStmt(var, wrap(value), result)
+        return result
+
+
+def element_of(rows: Rows, passes: Sequence[Pass], position: int) -> Element:
+    """The element of a pass: what a stage stores and a later one reads has a name."""
+    named: list[Binding] = []
+    stores: list[BufferStore] = []
+    updates: list[Stage] = []
+    stages = passes[position].stages
+    names = Names(lambda load: any(stage.cannot_fail(load) for stage in stages))
+    for stage in stages:
+        equal = tuple((value, var) for var, value in named)
+        stage = _changed(stage, Redirect({}, equal).visit) if equal else stage
+        if stage.is_reduction:
+            updates.append(replace(stage, body=_named_update(stage, names)))
+            continue
+        (store,) = stage.stores
+        value = names.value(store.value)
+        if len(stages) > 1:
+            var = Var(store.buffer.name, store.value.dtype)
+            names.bindings.append((var, value))
+            named += [(var, BufferLoad(store.buffer, store.indices)), (var, store.value)]
+            value = var
+        if len(stages) == 1 or rows.needed_later(store.buffer, passes, position):
+            stores.append(store.replace(value=value))
+    return Element(tuple(names.bindings), tuple(stores), tuple(updates))
+
+
+def _named_update(stage: Stage, names: Names) -> Stmt:
+    """The update of a reduction with the names of elements; of several results, those so far have names too."""
+    body = names.stmt(stage.body, stage.buffers)
+    if len(stage.buffers) == 1 or stage.combination is None:
+        return body
+    so_far = Names(lambda load: load.buffer in stage.buffers)
+    body = so_far.stmt(body)
+    return bound(so_far.bindings, body)
+
+
+# ------------------------------------------------------------------------------------------ combinations
+
+
+def store_all(buffers: Sequence[Buffer], indices: tuple[PrimExpr, ...], values: Sequence[PrimExpr]) -> Stmt:
+    """Stores of values, all of which are computed before the first is stored."""
+    if len(buffers) == 1:
+        return BufferStore(buffers[0], values[0], indices)
+    names = [Var(f"v_{buffer.name}", buffer.dtype) for buffer in buffers]
+    result: Stmt = block(BufferStore(b, name, indices) for b, name in zip(buffers, names, strict=True))
+    for name, value in reversed(list(zip(names, values, strict=True))):
+        result = LetStmt(name, value, result)
+    return result
+
+
+def may_reorder(stage: Stage) -> bool:
+    """True for a reduction whose elements may be combined in any order: all but products of floats."""
+    combination = stage.combination
+    if combination is None or not combination.commutative:
+        return False
+    return not (operation_of(combination) is Mul and combination.buffers[0].dtype.is_float)
+
+
+def operation_of(combination: Combination) -> type[PrimExpr] | None:
+    """The operation that combines two results, if there is one result."""
+    if len(combination.buffers) != 1:
+        return None
+    dtype = combination.buffers[0].dtype
+    (value,) = combination.combine((Var("x", dtype),), (Var("y", dtype),))
+    return type(value)
+
+
+def stores_in(stmt: Node) -> tuple[BufferStore, ...]:
+    """The stores below a node."""
+    stores: list[BufferStore] = []
+    post_order_visit(stmt, lambda node: stores.append(node) if isinstance(node, BufferStore) else None)
+    return tuple(stores)
+
+
+__all__ = [
+    "Element", "Pass", "Place", "Redirect", "Rows", "element_of", "may_reorder", "operation_of", "passes_of",
+    "store_all", "stores_in",
+]  # fmt: skip

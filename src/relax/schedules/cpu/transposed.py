@@ -1,0 +1,150 @@
+"""Copies across memory: transposes and changes of layout, in squares of registers.
+
+    for i, j in T.grid(n, m):                for blocks in T.parallel(ceildiv(n, 64)):
+        with T.block("Y"):                       for jb in range(m // 16):
+            Y[i, j] = X[j, i]                        for ib in range(4):                   fewer in the last block
+                                                         i, j = blocks * 64 + ib * 16, jb * 16
+                                                         r0 = X[j, i : i + 16]; … r15 = X[j + 15, i : i + 16]
+                                                         64 shuffles of two vectors each
+                                                         Y[i, j : j + 16] = r64; … Y[i + 15, j : j + 16] = r79
+                                                 the columns and rows that are left, element by element
+
+Every line of memory is read and written once, as a whole. A square of 16 (8 of 64-bit elements) is transposed in
+4 rounds: the first exchanges single elements of neighbouring rows, the next pairs of elements of rows two apart, and
+so on (J. O. Eklundh, *A Fast Computer Method for Matrix Transposing*, 1972).
+
+Refused, and left to `elementwise`: values that are more than an element, and axes that are known to be shorter than a
+square.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ...prim import PrimExpr, Var, const, is_const, simplify
+from ...prim.intrin import ceildiv, floordiv, floormod
+from ...prim.intrin import min as minimum
+from ...tir import BufferLoad, BufferStore, For, ForKind, LetStmt, Shuffle, Stmt
+from ...tir.functor import substitute
+from ...tir.renew import renew_bound_vars
+from ..build import block, let, loop, vector_load, vector_store
+from ..stages import Axis, Group, with_merged_axes
+from .elementwise import parallel_over, within
+
+SQUARES: Final = 4
+"""Squares next to each other in the source that one thread takes at least."""
+
+
+def transposed(group: Group) -> Stmt | None:
+    """The loops of a group of one stage that copies across memory; None for another one."""
+    (stage,) = group.stages
+    if not isinstance(stage.body, BufferStore) or not isinstance(stage.body.value, BufferLoad):
+        return None
+    group = with_merged_axes(group)
+    (stage,) = group.stages
+    store = stage.stores[0]
+    load = store.value
+    assert isinstance(load, BufferLoad)
+    axes = {axis.var: axis for axis in stage.axes}
+    last = _axis_at(store, axes), _axis_at(load, axes)
+    column, row = last
+    if column is None or row is None or row is column or not stage.cannot_fail(load):
+        return None
+    bits = load.dtype.bits
+    size = 8 if bits > 32 else 16
+    if bits < 8 or any(axis.size is not None and axis.size < size for axis in (row, column)):
+        return None
+    others = [axis for axis in stage.axes if axis is not row and axis is not column]
+    if any(sum(index is axis.var for index in load.indices) != 1 for axis in (row, column)):
+        return None
+    return within(group, _Squares(store, load, row, column, size).loops(others))
+
+
+def _axis_at(access: BufferLoad | BufferStore, axes: dict[Var, Axis]) -> Axis | None:
+    """The axis that goes along memory in an access."""
+    last = access.indices[-1] if access.indices else None
+    return axes.get(last) if isinstance(last, Var) else None
+
+
+class _Squares:
+    """Writes the loops of one copy; `row` goes along memory in the source, `column` in the result."""
+
+    def __init__(self, store: BufferStore, load: BufferLoad, row: Axis, column: Axis, size: int) -> None:
+        self.store, self.load, self.row, self.column, self.size = store, load, row, column, size
+
+    def loops(self, others: Sequence[Axis]) -> Stmt:
+        """All squares, those of some rows by one thread."""
+        height, dtype = self.size * SQUARES, self.row.var.dtype
+        blocks = Axis(Var("blocks", dtype), simplify(ceildiv(self.row.extent, height)))
+
+        def rows(start: Var) -> Stmt:
+            return self.strip(start, minimum(const(height, dtype), self.row.extent - start))
+
+        return parallel_over([*others, blocks], let("start", blocks.var * height, rows))
+
+    def strip(self, start: PrimExpr, height: PrimExpr) -> Stmt:
+        """Some rows of the result: squares, and the columns and rows that are left.
+
+        Squares next to each other in the source come one after the other, so that its lines are read in order.
+        """
+        size = self.size
+        high, wide = simplify(floordiv(height, size)), simplify(floordiv(self.column.extent, size))
+        below, beside = simplify(floormod(height, size)), simplify(floormod(self.column.extent, size))
+
+        def at(ib: Var, jb: Var) -> Stmt:
+            return self.square(start + ib * size, jb * size)
+
+        parts = [loop("jb", wide, lambda jb: loop("ib", high, lambda ib: at(ib, jb)))]
+        if not is_const(beside, 0):
+            rows = simplify(high * size)
+            parts.append(loop("i", rows, lambda i: self.singles(start + i, wide * size, beside)))
+        if not is_const(simplify(floormod(self.row.extent, size)), 0):
+            first, zero = start + high * size, const(0, self.column.var.dtype)
+            parts.append(loop("i", below, lambda i: self.singles(first + i, zero, self.column.extent)))
+        return block(parts)
+
+    def singles(self, row: PrimExpr, start: PrimExpr, count: PrimExpr) -> Stmt:
+        """Some elements of a row of the result."""
+        at = Var(self.column.var.name, self.column.var.dtype)
+        moved = substitute(self.store, {self.row.var: row, self.column.var: start + at})
+        return renew_bound_vars(For(at, const(0, at.dtype), count, ForKind.SERIAL, moved))
+
+    def square(self, row: PrimExpr, column: PrimExpr) -> Stmt:
+        """A square: vectors of the source, rounds of shuffles, vectors of the result."""
+        size = self.size
+        bindings: list[tuple[Var, PrimExpr]] = []
+
+        def named(value: PrimExpr) -> Var:
+            var = Var(f"r{len(bindings)}", value.dtype)
+            bindings.append((var, value))
+            return var
+
+        vectors = [
+            named(vector_load(self.load.buffer, self._at(self.load, row, column + i), size))
+            for i in range(size)
+        ]
+        distance = 1
+        while distance < size:
+            for i in (i for i in range(size) if not i & distance):
+                low, high = vectors[i], vectors[i + distance]
+                first = [j if not j & distance else size + j - distance for j in range(size)]
+                second = [j + distance if not j & distance else size + j for j in range(size)]
+                vectors[i], vectors[i + distance] = (
+                    named(Shuffle((low, high), lanes)) for lanes in (first, second)
+                )
+            distance *= 2
+        result = block(
+            vector_store(self.store.buffer, self._at(self.store, row + i, column), vector)
+            for i, vector in enumerate(vectors)
+        )
+        for var, value in reversed(bindings):
+            result = LetStmt(var, value, result)
+        return result
+
+    def _at(self, access: BufferLoad | BufferStore, row: PrimExpr, column: PrimExpr) -> list[PrimExpr]:
+        values = {self.row.var: row, self.column.var: column}
+        return [simplify(substitute(index, values)) for index in access.indices]
+
+
+__all__ = ["transposed"]

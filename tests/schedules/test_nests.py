@@ -1,0 +1,315 @@
+"""Nests: element-wise nests, reductions, chains of them, and transposes, against the functions they were made from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from relax import te, tir, topi
+from relax.codegen import build_module, resolve
+from relax.runtime import num_threads, set_num_threads
+from relax.schedules import schedule
+from relax.schedules.cpu import RULES, Nests
+
+
+def placeholder(*shape, dtype="float32", name="X"):
+    return te.placeholder(shape, dtype, name)
+
+
+def func_of(output, *inputs):
+    outputs = output if isinstance(output, (tuple, list)) else (output,)
+    return te.create_prim_func([*inputs, *outputs])
+
+
+def sizes(*names):
+    return tuple(te.var(name, "int64") for name in names)
+
+
+def check(func, target, *inputs, outputs, tolerance=1e-5):
+    """The rule's result, interpreted and compiled on one and two threads, computes what the function does."""
+    arranged = schedule(func, target, [Nests()])
+    assert arranged is not func
+    tir.verify_well_formed(arranged)
+    here = schedule(func, resolve("llvm"), [Nests()])
+    results = []
+    for run in (
+        build_module(func)["main"],
+        lambda *args: tir.interpret(arranged, *args),
+        build_module(here)["main"],
+    ):
+        given = [np.full(shape, 77, dtype) for shape, dtype in outputs]
+        run(*inputs, *given)
+        results.append(given)
+    expected, *others = results
+    for other in others:
+        for a, b in zip(other, expected, strict=True):
+            np.testing.assert_allclose(a.astype("float64"), b.astype("float64"), tolerance, tolerance)
+
+
+def numbers(*shape, dtype="float32"):
+    generator = np.random.default_rng(1)
+    if "int" in dtype:
+        return generator.integers(-50, 50, shape).astype(dtype)
+    return generator.standard_normal(shape).astype(dtype)
+
+
+# ------------------------------------------------------------------------------------------ element by element
+
+
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 2049])
+def test_one_axis(target, n):
+    (size,) = sizes("n")
+    x = placeholder(size)
+    func = func_of(te.compute((size,), lambda i: te.exp(x[i]) + x[i], "Y"), x)
+    check(func, target, numbers(n), outputs=[((n,), "float32")])
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "k"), [(2, 3, 100), (1, 1, 1), (0, 2, 5), (3, 0, 5), (5, 7, 0), (1, 2, 2100)]
+)
+def test_broadcast(target, n, m, k):
+    a, b, c = sizes("n", "m", "k")
+    x, y, z = placeholder(a, b, c), placeholder(c, name="B"), placeholder(a, 1, c, name="Z")
+    func = func_of(te.compute((a, b, c), lambda i, j, l: x[i, j, l] * y[l] + z[i, 0, l], "Y"), x, y, z)
+    check(func, target, numbers(n, m, k), numbers(k), numbers(n, 1, k), outputs=[((n, m, k), "float32")])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "int8", "int64", "uint8"])
+def test_dtypes(target, dtype):
+    x, y = placeholder(33, 40, dtype=dtype), placeholder(40, dtype=dtype, name="B")
+    func = func_of(topi.maximum(topi.add(x, y), x), x, y)
+    numpy = "float32" if dtype == "bfloat16" else dtype
+    if dtype == "bfloat16":
+        ml_dtypes = pytest.importorskip("ml_dtypes")
+        numpy = ml_dtypes.bfloat16
+    given = [np.arange(33 * 40).reshape(33, 40) % 90, np.arange(40)]
+    check(func, target, *(g.astype(numpy) for g in given), outputs=[((33, 40), numpy)])
+
+
+def test_axes_that_are_neighbours_everywhere_are_one(target):
+    a, b = sizes("n", "m")
+    x = placeholder(a, b, 100)
+    script = schedule(
+        func_of(te.compute((a, b, 100), lambda *i: x(*i) + 1, "Y"), x), target, [Nests()]
+    ).script()
+    assert "X_1[strip * 2048 + i2]" in script
+    assert script.count("T.parallel") == 1
+
+
+def test_a_condition_reads_elements_once(target):
+    x = placeholder(64, 64)
+    func = func_of(
+        te.compute((64, 64), lambda i, j: te.if_then_else(x[i, j] < 0, te.exp(x[i, j]), x[i, j]), "Y"), x
+    )
+    script = schedule(func, target, [Nests()]).script()
+    assert script.count("X[") + script.count("X_1[") == 1
+    check(func, target, numbers(64, 64), outputs=[((64, 64), "float32")])
+
+
+def test_indices_out_of_range_are_errors(target):
+    x, at = placeholder(50, 64), placeholder(30, dtype="int64", name="I")
+    func = func_of(topi.take(x, at, axis=0), x, at)
+    check(func, target, numbers(50, 64), np.arange(30) - 10, outputs=[((30, 64), "float32")])
+    compiled = build_module(schedule(func, resolve("llvm"), [Nests()]))["main"]
+    with pytest.raises(IndexError):
+        compiled(numbers(50, 64), np.full(30, 50), np.zeros((30, 64), "float32"))
+
+
+def test_padding_and_concatenation(target):
+    x, y = placeholder(20, 40), placeholder(20, 30, name="Z")
+    func = func_of(topi.concatenate((x, y), axis=1), x, y)
+    check(func, target, numbers(20, 40), numbers(20, 30), outputs=[((20, 70), "float32")])
+    padded = func_of(topi.nn.pad(x, (1, 2), (3, 4), 7.0), x)
+    check(padded, target, numbers(20, 40), outputs=[((24, 46), "float32")])
+
+
+# ------------------------------------------------------------------------------------------ transposes
+
+
+@pytest.mark.parametrize(("n", "m"), [(0, 40), (40, 0), (1, 1), (15, 17), (64, 65), (66, 31)])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+def test_transpose(target, n, m, dtype):
+    a, b = sizes("n", "m")
+    x = placeholder(a, b, dtype=dtype)
+    func = func_of(topi.transpose(x), x)
+    assert "T.Shuffle" in schedule(func, target, [Nests()]).script()
+    check(func, target, numbers(n, m, dtype=dtype), outputs=[((m, n), dtype)])
+
+
+def test_change_of_layout(target):
+    x = placeholder(2, 20, 9, 7)
+    func = func_of(topi.transpose(x, [0, 2, 3, 1]), x)
+    assert "T.Shuffle" in schedule(func, target, [Nests()]).script()
+    check(func, target, numbers(2, 20, 9, 7), outputs=[((2, 9, 7, 20), "float32")])
+
+
+# ------------------------------------------------------------------------------------------ reductions
+
+REDUCTIONS = [topi.sum, topi.max, topi.prod]
+SHAPES = [(0, 3, 5), (3, 0, 5), (4, 5, 0), (1, 1, 1), (3, 5, 65), (2, 2, 150)]
+
+
+@pytest.mark.parametrize("axis", [(0,), (2,), (0, 2), (0, 1, 2)])
+@pytest.mark.parametrize("reduction", REDUCTIONS, ids=lambda f: f.__name__)
+def test_reductions_over_every_axis(target, reduction, axis):
+    a, b, c = sizes("n", "m", "k")
+    x = placeholder(a, b, c)
+    func = func_of(reduction(x, axis=axis), x)
+    for shape in SHAPES:
+        data = numbers(*shape)
+        result = tuple(size for d, size in enumerate(shape) if d not in axis)
+        check(func, target, data, outputs=[(result, "float32")], tolerance=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int8", "int64"])
+def test_dtypes_of_reductions(target, dtype):
+    x = placeholder(30, 70, dtype=dtype)
+    for reduction in (topi.sum, topi.max):
+        output = reduction(x, axis=1)
+        check(
+            func_of(output, x),
+            target,
+            numbers(30, 70, dtype=dtype),
+            outputs=[((30,), str(output.dtype))],
+            tolerance=1e-2,
+        )
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("reduction", [topi.argmax, topi.argmin], ids=lambda f: f.__name__)
+def test_first_of_equals_and_first_nan(target, reduction, axis):
+    data = np.random.default_rng(0).integers(0, 5, (60, 50)).astype("float32")
+    data[3, 20] = data[7, 2] = data[7, 40] = data[30, 2] = np.nan
+    x = placeholder(60, 50)
+    func = func_of(reduction(x, axis=axis), x)
+    expected = getattr(np, reduction.__name__)(data, axis=axis)
+    for run in (
+        lambda *args: tir.interpret(schedule(func, target, [Nests()]), *args),
+        build_module(schedule(func, resolve("llvm"), [Nests()]))["main"],
+    ):
+        result = np.zeros(expected.shape, "int64")
+        run(data, result)
+        np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("reduction", [topi.max, topi.min], ids=lambda f: f.__name__)
+def test_nan_comes_through(target, reduction):
+    data = numbers(40, 70)
+    data[3, 69] = data[5, 0] = np.nan
+    data[7, 33], data[8, 33] = np.inf, -np.inf
+    x = placeholder(40, 70)
+    func = func_of(reduction(x, axis=1), x)
+    result = np.zeros(40, "float32")
+    build_module(schedule(func, resolve("llvm"), [Nests()]))["main"](data, result)
+    np.testing.assert_array_equal(result, getattr(np, reduction.__name__)(data, axis=1))
+
+
+def test_few_rows_are_reduced_in_parts(target):
+    x = placeholder(3, 200_000)
+    func = func_of(topi.sum(x, axis=1), x)
+    arranged = schedule(func, target, [Nests()])
+    assert "sum_parts" in arranged.script()
+    data = numbers(3, 200_000)
+    results = []
+    compiled = build_module(schedule(func, resolve("llvm"), [Nests()]))["main"]
+    threads = num_threads()
+    try:
+        for count in (1, 2):
+            set_num_threads(count)
+            results.append(np.zeros(3, "float32"))
+            compiled(data, results[-1])
+    finally:
+        set_num_threads(threads)
+    np.testing.assert_array_equal(*results)  # the same bits
+    np.testing.assert_allclose(results[0], data.astype("float64").sum(axis=1), 1e-4, 1e-3)
+
+
+def test_products_of_floats_keep_their_order(target):
+    x = placeholder(40, 70)
+    script = schedule(func_of(topi.prod(x, axis=1), x), target, [Nests()]).script()
+    assert "lanes" not in script
+    assert "lanes" in schedule(func_of(topi.sum(x, axis=1), x), target, [Nests()]).script()
+
+
+# ------------------------------------------------------------------------------------------ chains of rows
+
+
+def norms(x, g, b):
+    return {
+        "softmax": topi.nn.softmax(x, axis=-1),
+        "log_softmax": topi.nn.log_softmax(x, axis=-1),
+        "softmax 0": topi.nn.softmax(x, axis=0),
+        "log_softmax 0": topi.nn.log_softmax(x, axis=0),
+        "layer_norm": topi.nn.layer_norm(x, g, b, axes=[-1]),
+        "rms_norm": topi.nn.rms_norm(x, g, axes=[-1]),
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["softmax", "log_softmax", "softmax 0", "log_softmax 0", "layer_norm", "rms_norm"]
+)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+def test_chains(target, name, dtype):
+    a, b = sizes("n", "m")
+    x, g, z = (
+        placeholder(a, b, dtype=dtype),
+        placeholder(b, dtype=dtype, name="G"),
+        placeholder(b, dtype=dtype, name="Z"),
+    )
+    func = func_of(
+        norms(x, g, z)[name], *((x, g, z) if name == "layer_norm" else (x, g) if name == "rms_norm" else (x,))
+    )
+    for n, m in [(0, 5), (1, 1), (3, 16), (5, 65), (2, 150)]:
+        inputs = [numbers(n, m, dtype=dtype), numbers(m, dtype=dtype), numbers(m, dtype=dtype)][
+            : len(func.params) - 1
+        ]
+        check(
+            func, target, *inputs, outputs=[((n, m), dtype)], tolerance=1e-2 if dtype == "float16" else 1e-5
+        )
+
+
+def test_softmax_is_one_loop_over_rows(target):
+    x = placeholder(64, 100)
+    script = schedule(func_of(topi.nn.softmax(x), x), target, [Nests()]).script()
+    assert script.count("T.parallel") == 1
+    assert script.count("T.exp") == 2  # of whole vectors, and of the last one with a mask
+    assert "softmax_exp" not in script
+
+
+def test_infinities_in_softmax(target):
+    data = numbers(20, 60)
+    data[2, 5], data[3], data[4, 7], data[5, 59] = -np.inf, -np.inf, np.inf, np.nan
+    x = placeholder(20, 60)
+    func = func_of(topi.nn.softmax(x), x)
+    check(func, target, data, outputs=[((20, 60), "float32")])
+
+
+def test_a_formula_of_a_user_is_treated_alike(target):
+    x = placeholder(40, 90)
+    k = te.reduce_axis((0, 90), "k")
+    total = te.compute((40,), lambda i: te.sum(x[i, k] * x[i, k], axis=k), "total")
+    func = func_of(te.compute((40, 90), lambda i, j: x[i, j] / total[i], "Y"), x)
+    assert schedule(func, target, [Nests()]).script().count("T.parallel") == 1
+    check(func, target, numbers(40, 90), outputs=[((40, 90), "float32")])
+
+
+def test_what_is_left_by_another_rule_is_arranged(target):
+    x, w = placeholder(64, 64), placeholder(64, 64, name="W")
+    product = topi.matmul(x, w)
+    func = func_of(te.compute((64, 64), lambda *i: te.tanh(product(*i)), "Y"), x, w)
+    script = schedule(func, target, RULES).script()
+    assert "panel" in script
+    assert 'T.block("Y")' not in script
+
+
+@pytest.mark.parametrize(
+    "func",
+    [
+        func_of(topi.nn.relu(x := placeholder(8, 8)), x),  # small
+        func_of(topi.nn.relu(x := placeholder(64, 64)), x).without_attr("tir.noalias"),
+        func_of(topi.cumsum(x := placeholder(64, 64), axis=1), x),
+    ],
+    ids=["small", "may overlap", "scan"],
+)
+def test_others_are_left_alone(target, func):
+    assert schedule(func, target, [Nests()]) is func
