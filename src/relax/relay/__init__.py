@@ -5,7 +5,7 @@ Nodes (`expr`, `adt`, `types`), the registry of operators (`operators`), and mod
 
 from __future__ import annotations
 
-from ..ir import DiagnosticError, GlobalVar, IRModule, Op
+from ..ir import GlobalVar, IRModule, Op
 from .adt import (
     Clause,
     Constructor,

@@ -4,13 +4,15 @@ type     ::= "_" | dtype | "Tensor" "[" shape "," dtype "]" | "(" type,* ")" | "
            | "fn" params? "(" type,* ")" "->" type ("where" relation)*
            | name ("[" type,* "]")? | meta
 shape    ::= "(" dim,* ")" | name
-dim      ::= "?" | number | name | dim ("+" | "-" | "*" | "//" …) dim | ("min" | "max") "(" dim "," dim ")" | "(" dim ")"
+dim      ::= "?" | number | name | "(" dim ")" | ("min" | "max") "(" dim "," dim ")"
+           | dim ("+" | "-" | "*" | "//" | "mod") dim
 params   ::= ("[" | "<") (name (":" kind)?),* ("]" | ">")
 relation ::= name ("(" type,* (";" type,*)? (name "=" value),* ")")?
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any as AnyValue
 from typing import Final
@@ -44,11 +46,11 @@ KINDS: Final = {
     "TypeData": TypeKind.TypeData,
 }
 MAX_TYPE_NESTING: Final = 500
-_SUMS: Final[dict[str, Callable[..., AnyValue]]] = {"+": lambda a, b: a + b, "-": lambda a, b: a - b}
+_SUMS: Final[dict[str, Callable[..., AnyValue]]] = {"+": operator.add, "-": operator.sub}
 _PRODUCTS: Final[dict[str, Callable[..., AnyValue]]] = {
-    "*": lambda a, b: a * b,
-    "//": lambda a, b: a // b,
-    "mod": lambda a, b: a % b,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "mod": operator.mod,
 }
 
 
@@ -194,12 +196,12 @@ class TypeParser(Cursor):
         result = operand()
         while True:
             start = self.index
-            operator = self._dim_operator()
-            if operator not in table:
+            symbol = self._dim_operator()
+            if symbol not in table:
                 self.index = start
                 return result
             try:
-                result = table[operator](result, operand())
+                result = table[symbol](result, operand())
             except (ValueError, TypeError, ZeroDivisionError, OverflowError) as error:
                 self.abort("E9005", f"a dimension cannot be computed: {error}", self.items[start])
 
