@@ -37,6 +37,14 @@ from .expr import (
     update_checked_type,
     var,
 )
+from .functor import (
+    ExprFunctor,
+    ExprMutator,
+    ExprVisitor,
+    MixedModeMutator,
+    TypeMutator,
+    TypeVisitor,
+)
 from .operators import (
     REQUIRED,
     AttrField,
@@ -47,6 +55,7 @@ from .operators import (
     operator_spec,
     register_operator,
 )
+from .text import astext, fromtext, parse, parse_expr, parse_type
 from .types import (
     Any,
     FuncType,
@@ -76,6 +85,9 @@ __all__ = [
     "Constant",
     "Constructor",
     "Expr",
+    "ExprFunctor",
+    "ExprMutator",
+    "ExprVisitor",
     "ExprWithOp",
     "FuncType",
     "Function",
@@ -86,6 +98,7 @@ __all__ = [
     "IncompleteType",
     "Let",
     "Match",
+    "MixedModeMutator",
     "Op",
     "OperatorSpec",
     "Pattern",
@@ -109,14 +122,21 @@ __all__ = [
     "TypeConstraint",
     "TypeData",
     "TypeKind",
+    "TypeMutator",
     "TypeRelation",
     "TypeVar",
+    "TypeVisitor",
     "Var",
+    "astext",
     "call_operator",
     "const",
+    "fromtext",
     "list_operators",
     "make_attrs",
     "operator_spec",
+    "parse",
+    "parse_expr",
+    "parse_type",
     "register_operator",
     "scalar_type",
     "update_checked_type",

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from .parser import fromtext, parse, parse_expr, parse_type
+from .printer import astext
 
-__all__ = ["fromtext", "parse", "parse_expr", "parse_type"]
+__all__ = ["astext", "fromtext", "parse", "parse_expr", "parse_type"]

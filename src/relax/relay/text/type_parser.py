@@ -49,7 +49,7 @@ MAX_TYPE_NESTING: Final = 500
 _SUMS: Final[dict[str, Callable[..., AnyValue]]] = {"+": operator.add, "-": operator.sub}
 _PRODUCTS: Final[dict[str, Callable[..., AnyValue]]] = {
     "*": operator.mul,
-    "//": operator.floordiv,
+    "//": operator.floordiv,  # pyright: ignore[reportUnknownMemberType]
     "mod": operator.mod,
 }
 
@@ -317,15 +317,16 @@ class TypeParser(Cursor):
         attrs: dict[str, AnyValue] = {}
         if self.accept("("):
             while self.kind() != ")":
+                if self.accept(";"):
+                    num_inputs = len(args)
+                    continue
                 if self.kind() == "name" and self.kind(1) == "=":
                     key = self.advance().text
                     self.advance()
                     attrs[key] = self.attr_value()
                 else:
                     args.append(self.type_())
-                if self.accept(";"):
-                    num_inputs = len(args)
-                elif not self.accept(","):
+                if not self.accept(",") and self.kind() != ";":
                     break
             self.expect(")", "behind the types of a relation")
         return TypeRelation(name, args, num_inputs, attrs, span=self.span_from(start))  # type: ignore[arg-type]
