@@ -6,6 +6,7 @@ Nodes (`expr`, `adt`, `types`), the registry of operators (`operators`), and mod
 from __future__ import annotations
 
 from ..ir import GlobalVar, IRModule, Op
+from . import ops as ops
 from .adt import (
     Clause,
     Constructor,

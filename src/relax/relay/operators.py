@@ -243,14 +243,3 @@ def call_operator(name: str, *args: Expr, **attrs: Any) -> Call:
         raise DiagnosticError(Diagnostic("E9012", message))
     op = Op.get(name)
     return Call(op, args, make_attrs(op, attrs))
-
-
-for _name in (
-    "add", "subtract", "multiply", "divide", "floor_divide", "mod", "floor_mod", "power",
-    "less", "less_equal", "greater", "greater_equal", "equal", "not_equal",
-    "logical_and", "logical_or",
-):  # fmt: skip
-    register_operator(_name, 2)
-for _name in ("negative", "logical_not"):
-    register_operator(_name, 1)
-register_operator("cast", 1, (AttrField("dtype", "dtype"),))
