@@ -8,6 +8,7 @@ Variables come in the order in which they first stand in the text, and each once
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
@@ -60,6 +61,7 @@ def free_vars(expr: Expr) -> list[Var]:
 def _visible(placement: Placement) -> dict[Var, list[Scope]]:
     """For each bound variable the scopes that it can be used in."""
     visible: dict[Var, list[Scope]] = {}
+    uses = Counter(part for node in placement.order for part in parts_of(node) if isinstance(part, Function))
     for node in placement.order:
         opened = placement.opened.get(node, ())
         match node:
@@ -69,7 +71,8 @@ def _visible(placement: Placement) -> dict[Var, list[Scope]]:
             case Let():
                 scopes = visible.setdefault(node.var, [])
                 scopes.append(opened[0])
-                if isinstance(node.value, Function):
+                # A function that stands elsewhere too is evaluated outside of the `Let`.
+                if isinstance(node.value, Function) and uses[node.value] == 1:
                     scopes.append(placement.opened[node.value][0])
             case Match():
                 for clause, scope in zip(node.clauses, opened, strict=True):

@@ -62,12 +62,14 @@ class _Comparison:
                 items, others = cast("tuple[Any, ...]", a), cast("tuple[Any, ...]", b)
                 if len(items) != len(others):
                     return False
-                stack.extend((x, y, binds) for x, y in zip(items[::-1], others[::-1], strict=True))
+                for index in reversed(range(len(items))):
+                    stack.append((items[index], others[index], binds))
             elif isinstance(a, dict):
-                table = cast("dict[str, Any]", a)
-                if not isinstance(b, dict) or table.keys() != cast("dict[str, Any]", b).keys():
+                table, other = cast("dict[str, Any]", a), cast("dict[str, Any]", b)
+                if not isinstance(b, dict) or table.keys() != other.keys():
                     return False
-                stack.extend((value, b[key], binds) for key, value in table.items())
+                for key, value in table.items():
+                    stack.append((value, other[key], binds))
             elif isinstance(b, Node) or not structural_equal(a, b):
                 return False
         return True
