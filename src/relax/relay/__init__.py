@@ -1,12 +1,14 @@
 """Relay: the functional language from which Relax grew.
 
-Nodes (`expr`, `adt`, `types`), the registry of operators (`operators`), and modules (`module`).
+Nodes are in `expr`, `adt` and `types`, the parts of each in `parts`, the places where they are evaluated in `scopes`.
+`functor` has walks, `structural` equality, `analysis` questions, `operators` the registry of operators, `text` the text
+format, and `prelude` lists, options and trees. See docs/relay.md.
 """
 
 from __future__ import annotations
 
 from ..ir import GlobalVar, IRModule, Op
-from . import ops as ops
+from . import analysis, ops
 from .adt import (
     Clause,
     Constructor,
@@ -56,6 +58,8 @@ from .operators import (
     operator_spec,
     register_operator,
 )
+from .prelude import Prelude, import_from_std
+from .structural import alpha_equal, alpha_hash, assert_alpha_equal
 from .text import astext, fromtext, parse, parse_expr, parse_type
 from .types import (
     Any,
@@ -107,6 +111,7 @@ __all__ = [
     "PatternTuple",
     "PatternVar",
     "PatternWildcard",
+    "Prelude",
     "RefCreate",
     "RefRead",
     "RefType",
@@ -128,10 +133,15 @@ __all__ = [
     "TypeVar",
     "TypeVisitor",
     "Var",
+    "alpha_equal",
+    "alpha_hash",
+    "analysis",
+    "assert_alpha_equal",
     "astext",
     "call_operator",
     "const",
     "fromtext",
+    "import_from_std",
     "list_operators",
     "make_attrs",
     "operator_spec",

@@ -165,6 +165,8 @@ def _binary(name: str, lhs: Any, rhs: Any) -> Call:
 
 
 def _array(value: Any) -> ConstantData:
+    if isinstance(value, ConstantData) and not value.flags.writeable:
+        return value
     return relax_expr.Constant(value).data
 
 

@@ -6,8 +6,8 @@ right side of a clause. A node is evaluated in the innermost scope that holds al
     %1 = add(%x, %x);
     if (%c) { %2 = multiply(%1, %1); subtract(%2, %2) } else { %1 }
 
-``%1`` belongs outside of the `If`, as both branches use it, and ``%2`` in its first branch. Places are counted where the
-user of a node is evaluated, not where it is written: what only ``%1`` used would be outside, too.
+``%1`` belongs outside of the `If`, as both branches use it, and ``%2`` in its first branch. A place is where the user
+of a node is evaluated, not where it is written: a node that only ``%1`` used would be outside, too.
 """
 
 from __future__ import annotations

@@ -374,12 +374,12 @@ class ExprParser(TypeParser):
     def _number(self, negative: bool) -> Expr:
         token = self.advance()
         try:
-            constant = literals.read_number(token.text, negative)
+            data = literals.read_number(token.text, negative)
         except (ValueError, OverflowError) as error:
             hint = "suffixes: f, f16, f64, i8, i64, u8, …"
             self.complain("E9005", str(error), token, hint)
-            return Constant(np.float32(0))
-        return constant.replace(span=self.span_from(self.index - 1))
+            return const(0)
+        return Constant(data, span=self.span_from(self.index - 1))
 
     def _parenthesised(self) -> Expr:
         start = self.index

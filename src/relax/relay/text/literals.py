@@ -7,14 +7,16 @@ An integer without suffix is an int32, a number with a point or an exponent a fl
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from typing import Any, Final
 
 import numpy as np
 
+from ...expr import ConstantData
 from ...ir import DataType
-from ..expr import Constant, const
+from ..expr import const
 
 _NUMBER: Final = re.compile(
     r"(?P<digits>\d+(?P<real>(?:\.\d*)?(?:[eE][+-]?\d+)?))(?P<suffix>\D\w*)?", re.ASCII
@@ -29,8 +31,9 @@ def is_special(text: str) -> bool:
     return _SPECIAL.fullmatch(text) is not None
 
 
-def read_number(text: str, negative: bool) -> Constant:
-    """The constant that a number token stands for.
+@functools.lru_cache(1024)
+def read_number(text: str, negative: bool) -> ConstantData:
+    """The scalar that a number token stands for.
 
     Raises ValueError for a dtype that does not exist, and for a value out of its range.
     """
@@ -45,7 +48,7 @@ def read_number(text: str, negative: bool) -> Constant:
     if len(digits) > 400:
         raise ValueError(f"a number has up to 400 digits, found {len(digits)}")
     value: float = float(digits) if dtype.is_float else int(digits)
-    return const(-value if negative else value, str(dtype))
+    return const(-value if negative else value, str(dtype)).data
 
 
 def suffix_dtype(suffix: str, is_real: bool) -> DataType:

@@ -1,9 +1,9 @@
 """From nodes to text, ``#[version = "0.0.5"]``.
 
-Every node that has parts gets a graph binding, ``%1 = …;``, in the scope where it is evaluated (`scopes.place`), so that
-the text shares what the graph shares, and is as deep as scopes nest, however deep the graph. Three places hold the node
-itself, if it stands nowhere else: the end of a scope, the value of a `let`, and the body of a definition. Names are made
-unique; a name that is no identifier is quoted, ``%"conv1/weight"``.
+Every node that has parts gets a graph binding, ``%1 = …;``, in the scope where it is evaluated (`scopes.place`). So the
+text shares what the graph shares, and nests as scopes do, however deep the graph. A node that stands in one place only
+is written there if that is the end of a scope or the value of a `let`. Names are made unique; a name that is no
+identifier is quoted: ``%"conv1/weight"``.
 
 No step recurses along a graph or a chain of `Let`s: texts are built from the leaves up, as trees of pieces that are
 joined in one loop at the end.
@@ -129,7 +129,7 @@ class _Definition:
         """The expression, behind declarations of its free variables."""
         self._name_variables()
         self._write_nodes()
-        free = [[f"free_var {self.declaration(var)};"] for var in self.free]
+        free = [f"free_var {self.declaration(var)};" for var in self.free]
         return _Lines([*free, self._scope(self.placement.root, self.expr)])
 
     def function(self, head: str) -> Piece:

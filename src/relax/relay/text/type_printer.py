@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable
 from typing import Any as AnyValue
-from typing import Final
+from typing import Final, cast
 
 from ...ir import Node, Op, save_json
 from ...ir.node import node_key
@@ -239,10 +239,10 @@ class TypePrinter:
         if isinstance(value, str):
             return quote(value)
         if isinstance(value, (tuple, list)):
-            items: AnyValue = value
+            items = cast("tuple[AnyValue, ...]", value)
             return f"[{', '.join(self.attr_value(item) for item in items)}]"
         if isinstance(value, dict):
-            table: AnyValue = value
+            table = cast("dict[AnyValue, AnyValue]", value)
             return f"{{{', '.join(f'{quote(str(k))}: {self.attr_value(v)}' for k, v in table.items())}}}"
         if isinstance(value, Node):
             return self.meta(value)

@@ -1,0 +1,97 @@
+"""The codes of Relay: E900x its text, E901x operators, E902x well-formedness."""
+
+from __future__ import annotations
+
+from .code import declare
+
+declare(
+    "E9001",
+    "text that is not made of Relay's tokens",
+    "A character begins no token, a string does not end on its line, or a block comment does not end at all.",
+    "Remove the character, or close the string with a quotation mark and the comment with `*/`.",
+)
+declare(
+    "E9002",
+    "text that does not follow Relay's grammar",
+    "Something else was expected at this place, or a bracket has no partner. The rest of the statement is "
+    "skipped, and reading goes on behind its semicolon.",
+    "The message says what was expected. The grammar stands in docs/relay.md.",
+)
+declare(
+    "E9003",
+    "a name that Relay does not have here",
+    "No variable, graph binding, global function, type, constructor, kind or module of this name is in scope.",
+    "Correct the spelling, or define the name. A graph binding is defined above its uses; the variable of a `let` "
+    "is in scope in its value only if that is a function.",
+)
+declare(
+    "E9004",
+    "a name that is defined twice",
+    "Global functions, types, constructors, the parameters of one function, the variables of one pattern and the "
+    "attributes of one call have different names.",
+    "Rename one of the two.",
+)
+declare(
+    "E9005",
+    "a literal or a dimension that has no value",
+    "The dtype does not exist, or the number is out of its range.",
+    "Write a number that the dtype holds, or another suffix: `300` is an int32, `300i64` an int64, `1f` a float32.",
+)
+declare(
+    "E9006",
+    "text that nests too deeply",
+    "Brackets stand within brackets more than 10,000 times, or types or patterns more than 500 times.",
+    "Give parts a name: `%1 = …;` or `let %x = …;`.",
+)
+declare(
+    "E9007",
+    "metadata that is missing or of the wrong kind",
+    "`meta[kind][index]` refers to the section `#[metadata]` at the end of a text, which `astext()` writes. The entry "
+    "is not there, is not of the kind that this place needs, or the section cannot be read.",
+    "Print the program with `astext()`, not with `show()`, which leaves the section out.",
+)
+declare(
+    "E9008",
+    "a version of the text that is not supported",
+    'The text begins with another version than `#[version = "0.0.5"]`.',
+    "Print the program again, or correct the version.",
+)
+declare(
+    "E9010",
+    "an operator that Relay does not have",
+    "A name without a sigil is an operator or a constructor, and this is neither.",
+    "Take one of the names the hint suggests; `relay.list_operators()` has all. A variable is `%x`, a function `@f`.",
+)
+declare(
+    "E9011",
+    "attributes that do not fit their operator",
+    "An attribute is not the operator's, is missing, or has a value of another type; or the callee is no operator, "
+    "and has no attributes.",
+    "The message says what is expected, and the hint which attributes there are.",
+)
+declare(
+    "E9012",
+    "another number of operands than the operator takes",
+    "The operator is called with too many or too few operands.",
+    "Give as many as the message says. An operator on several tensors takes one tuple: `concatenate((%a, %b))`.",
+)
+declare(
+    "E9020",
+    "a Relay variable that is bound in two places",
+    "Variables are objects: each parameter, `let` and pattern binds a `Var` of its own, whatever its name.",
+    "Make another `Var`, which may have the same name.",
+)
+declare(
+    "E9021",
+    "a Relay variable outside of its scope",
+    "A parameter is in scope in its function, the variable of a `let` in its body, that of a pattern in its clause. A "
+    "node that stands in several scopes is evaluated in the innermost that holds all of them, where its variables must "
+    "be in scope.",
+    "Use the variable inside of the scope that binds it, or make a node of its own for each scope.",
+)
+declare(
+    "E9022",
+    "a temporary expression that was left behind",
+    "A pass may put a `TempExpr` into a program for its own use. It has no meaning outside of the pass.",
+    "Replace it by what it stands for, `realize()`, before the pass ends.",
+)
