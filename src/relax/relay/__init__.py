@@ -7,8 +7,10 @@ format, and `prelude` lists, options and trees. See docs/relay.md.
 
 from __future__ import annotations
 
+from typing import Any as _Any
+
 from ..ir import GlobalVar, IRModule, Op
-from . import analysis, ops
+from . import analysis, ops, transform
 from .adt import (
     Clause,
     Constructor,
@@ -20,6 +22,10 @@ from .adt import (
     PatternWildcard,
 )
 from .attrs import Attrs
+from .calls import TupleWrapper, public
+from .cases import unmatched_cases, unreachable_clauses
+from .evaluator import Evaluator
+from .executor import create_executor
 from .expr import (
     Call,
     Constant,
@@ -48,6 +54,7 @@ from .functor import (
     TypeMutator,
     TypeVisitor,
 )
+from .infer import infer_type
 from .operators import (
     REQUIRED,
     AttrField,
@@ -89,6 +96,7 @@ __all__ = [
     "Clause",
     "Constant",
     "Constructor",
+    "Evaluator",
     "Expr",
     "ExprFunctor",
     "ExprMutator",
@@ -123,6 +131,7 @@ __all__ = [
     "Tuple",
     "TupleGetItem",
     "TupleType",
+    "TupleWrapper",
     "Type",
     "TypeCall",
     "TypeConstraint",
@@ -140,16 +149,26 @@ __all__ = [
     "astext",
     "call_operator",
     "const",
+    "create_executor",
     "fromtext",
     "import_from_std",
+    "infer_type",
     "list_operators",
     "make_attrs",
     "operator_spec",
+    "ops",
     "parse",
     "parse_expr",
     "parse_type",
     "register_operator",
     "scalar_type",
+    "transform",
+    "unmatched_cases",
+    "unreachable_clauses",
     "update_checked_type",
     "var",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    return public(name)

@@ -16,6 +16,7 @@ from ..expr import Constant as RelaxConstant
 from ..expr import Tuple as RelaxTuple
 from ..expr import Var as RelaxVar
 from ..ir import BaseFunc, Diagnostic, DiagnosticError, GlobalVar, IRModule, Op, RelaxExpr, Span, StructInfo
+from ..ir.diagnostics import emit_warning
 from ..prim import Var as SizeVar
 from ..prim import free_vars as free_sizes
 from ..struct_info import TensorStructInfo, TupleStructInfo
@@ -29,6 +30,7 @@ from .adt import (
     PatternVar,
 )
 from .attrs import Attrs
+from .cases import unmatched_cases, unreachable_clauses
 from .expr import (
     Call,
     Constant,
@@ -72,6 +74,11 @@ NO_FIELD = "E9042"
 NOT_CALLABLE = "E9043"
 """A call of what is no function, or with another number of arguments or type arguments."""
 
+LEFT_OUT = "E9044"
+"""A match that leaves out values of its type."""
+UNREACHABLE = "W9045"
+"""A clause that no value reaches."""
+
 BOOL = TensorType((), "bool")
 UNIT = TupleType(())
 
@@ -82,7 +89,7 @@ def infer_type(expr: Expr, mod: IRModule | None = None) -> Expr:
     Raises DiagnosticError with all that is wrong.
     """
     inference = Inference(IRModule() if mod is None else mod)
-    inference.expression(expr)
+    inference.whole(expr)
     inference.finish()
     return expr
 
@@ -172,6 +179,11 @@ class Inference:
             return self.types[expr] if expr in self.types else self.type_of(expr)
         finally:
             self.placement, self.levels, self.level = outer
+
+    def whole(self, expr: Expr) -> Type:
+        """Infer an expression that stands by itself: a function is polymorphic in what is left open."""
+        type_ = self.expression(expr)
+        return self._generalised(expr, type_, 0) if isinstance(expr, Function) else type_
 
     def global_type(self, name: str) -> Type:
         """The type of a global function, inferred if it has not been yet."""
@@ -341,13 +353,19 @@ class Inference:
         Inside of the function itself the variable has one type.
         """
         var, value = node.var, node.value
-        if var in self.general or var in self.bound or (isinstance(value, Function) and value not in self.types):
+        if (
+            var in self.general
+            or var in self.bound
+            or (isinstance(value, Function) and value not in self.types)
+        ):
             return
         self.bound.add(var)
         if isinstance(value, Function):
             recursive = self.types.get(var)
             if recursive is not None:
-                self.unifier.equal(recursive, _without_params(self.types[value]), node.span, f"%{var.name_hint}")
+                self.unifier.equal(
+                    recursive, _without_params(self.types[value]), node.span, f"%{var.name_hint}"
+                )
             general = self._generalised(value, self.types[value], self._level(self.placement.of[node]))
             if isinstance(general, FuncType) and general.type_params and var.type_annotation is None:
                 self.general[var] = general
@@ -487,7 +505,21 @@ class Inference:
         result = self.unifier.fresh(self.level)
         for clause in node.clauses:
             self._clause(node, clause, data, result)
+        self._check_cases(node)
         return result
+
+    def _check_cases(self, node: Match) -> None:
+        """A match without ``?`` must cover its type; a clause that no value reaches is warned of."""
+        left_out = unmatched_cases(node, self.mod) if node.complete else []
+        if left_out:
+            cases = ", ".join(map(str, left_out))
+            hint = "add a clause for each, or `_ => …`; `match?` fails at run time where no clause matches"
+            message = f"the match leaves out {cases}"
+            raise DiagnosticError(Diagnostic(LEFT_OUT, message, node.span, hint=hint))
+        for index in unreachable_clauses(node, self.mod):
+            message = f"no value reaches clause {index} of the match: clauses before it take them all"
+            span = node.clauses[index].span or node.span
+            emit_warning(Diagnostic(UNREACHABLE, message, span, level="warning"))
 
     def _clause(self, node: Match, clause: Clause, data: Type, result: Type) -> None:
         for var in pattern_vars(clause.lhs):
@@ -524,6 +556,8 @@ class Inference:
         function = cast(FuncType, self.unifier.resolve(type_))
         left = [v for v in self.unifier.incomplete(function) if self.unifier.levels.get(v, 0) > level]
         waiting = [r for r in self.unifier.pending if _mentions(self.unifier, r, left)]
+        if any(r.rule is not _apply for r in waiting):
+            return function  # a projection of an unknown tuple is no relation that a type can state
         for relation in waiting:
             for item in self.unifier.incomplete(*relation.inputs, relation.output):
                 if self.unifier.levels.get(item, 0) > level and item not in left:
