@@ -25,7 +25,7 @@ from .attrs import Attrs
 from .calls import TupleWrapper, public
 from .cases import unmatched_cases, unreachable_clauses
 from .evaluator import Evaluator
-from .executor import create_executor
+from .executor import build, create_executor
 from .expr import (
     Call,
     Constant,
@@ -68,6 +68,7 @@ from .operators import (
 from .prelude import Prelude, import_from_std
 from .structural import alpha_equal, alpha_hash, assert_alpha_equal
 from .text import astext, fromtext, parse, parse_expr, parse_type
+from .to_relax import to_relax
 from .types import (
     Any,
     FuncType,
@@ -147,6 +148,7 @@ __all__ = [
     "analysis",
     "assert_alpha_equal",
     "astext",
+    "build",
     "call_operator",
     "const",
     "create_executor",
@@ -162,6 +164,7 @@ __all__ = [
     "parse_type",
     "register_operator",
     "scalar_type",
+    "to_relax",
     "transform",
     "unmatched_cases",
     "unreachable_clauses",
