@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 
@@ -29,6 +29,10 @@ from .types import GlobalTypeVar, IncompleteType, TypeData, TypeVar
 
 _VARIABLES: Final = (Var, TypeVar, IncompleteType, prim.Var)
 _VALUES: Final = (Constant, Op, GlobalVar, GlobalTypeVar, Constructor)
+_BINDER: Final = 1
+_FUNCTION: Final = 2
+_Pair: TypeAlias = "tuple[Any, Any, int]"
+"""Two parts to be compared, and their place: in a binder (1), in a function (2), both or neither."""
 
 
 def alpha_equal(lhs: Node, rhs: Node, map_free_vars: bool = False) -> bool:
@@ -46,13 +50,13 @@ class _Comparison:
 
     def run(self, lhs: Any, rhs: Any) -> bool:
         """True if the two correspond."""
-        stack: list[tuple[Any, Any, bool]] = [(lhs, rhs, False)]
+        stack: list[_Pair] = [(lhs, rhs, 0)]
         while stack:
-            a, b, binds = stack.pop()
+            a, b, place = stack.pop()
             if isinstance(a, Node):
                 if type(a) is not type(b):
                     return False
-                steps = self._nodes(a, b, binds)
+                steps = self._nodes(a, b, place)
                 if steps is None:
                     return False
                 stack.extend(reversed(steps))
@@ -63,21 +67,21 @@ class _Comparison:
                 if len(items) != len(others):
                     return False
                 for index in reversed(range(len(items))):
-                    stack.append((items[index], others[index], binds))
+                    stack.append((items[index], others[index], place))
             elif isinstance(a, dict):
                 table, other = cast("dict[str, Any]", a), cast("dict[str, Any]", b)
                 if not isinstance(b, dict) or table.keys() != other.keys():
                     return False
                 for key, value in table.items():
-                    stack.append((value, other[key], binds))
+                    stack.append((value, other[key], place))
             elif isinstance(b, Node) or not structural_equal(a, b):
                 return False
         return True
 
-    def _nodes(self, a: Node, b: Any, binds: bool) -> list[tuple[Any, Any, bool]] | None:
+    def _nodes(self, a: Node, b: Any, place: int) -> list[_Pair] | None:
         """The pairs to be compared for two nodes of one class to correspond; None if they do not."""
         if isinstance(a, _VARIABLES):
-            return self._variables(a, b, binds)
+            return self._variables(a, b, place)
         if isinstance(a, _VALUES):
             return [] if _same_value(a, b) else None
         if isinstance(a, IRModule):
@@ -90,21 +94,21 @@ class _Comparison:
             if id(b) in self.backward:
                 return None
             self.forward[id(a)], self.backward[id(b)] = b, a
-        return list(_pairs(a, b, binds))
+        return list(_pairs(a, b, place))
 
-    def _variables(self, a: Node, b: Any, binds: bool) -> list[tuple[Any, Any, bool]] | None:
+    def _variables(self, a: Node, b: Any, place: int) -> list[_Pair] | None:
         known = self.forward.get(id(a))
-        if binds and isinstance(a, TypeVar) and known is not b:
+        if place & _BINDER and isinstance(a, TypeVar) and known is not b:
             self._unbind(a, b)  # the type that binds it is a value, and may stand in several places
         elif known is not None or id(b) in self.backward:
             return [] if known is b else None
-        is_free = not (binds or self.map_free_vars or isinstance(a, IncompleteType))
+        is_free = not (self.map_free_vars or _is_bound(a, place))
         if is_free and a is not b:
             return None
         self.forward[id(a)], self.backward[id(b)] = b, a
         if is_free:
             return []
-        return [(getattr(a, name), getattr(b, name), True) for name in a.__child_names__]
+        return [(getattr(a, name), getattr(b, name), place | _BINDER) for name in a.__child_names__]
 
     def _unbind(self, a: Node, b: Node) -> None:
         before, after = self.forward.pop(id(a), None), self.backward.pop(id(b), None)
@@ -114,20 +118,31 @@ class _Comparison:
             del self.forward[id(after)]
 
 
-def _pairs(a: Any, b: Any, binds: bool) -> Iterator[tuple[Any, Any, bool]]:
-    """The parts of two nodes of one class, binders first; a type in a binder binds the dimensions that it mentions."""
+def _is_bound(variable: Node, place: int) -> bool:
+    """True if a variable that has not been met before is bound where it stands.
+
+    A type that is to be inferred is always; a symbolic dimension by the outermost function that mentions it.
+    """
+    if isinstance(variable, prim.Var):
+        return place != 0
+    return bool(place & _BINDER) or isinstance(variable, IncompleteType)
+
+
+def _pairs(a: Any, b: Any, place: int) -> Iterator[_Pair]:
+    """The parts of two nodes of one class, binders first."""
+    place |= _FUNCTION * isinstance(a, Function)
     if isinstance(a, Let) and not isinstance(a.value, Function):
         # The variable is not in scope in its value.
-        yield a.value, b.value, False
-        yield a.var, b.var, True
-        yield a.body, b.body, False
+        yield a.value, b.value, place
+        yield a.var, b.var, place | _BINDER
+        yield a.body, b.body, place
         return
     for spec in a.__node_fields__:
         if spec.kind != "label":
-            yield getattr(a, spec.name), getattr(b, spec.name), binds or spec.kind == "binder"
+            yield getattr(a, spec.name), getattr(b, spec.name), place | _BINDER * (spec.kind == "binder")
 
 
-def _module_pairs(a: IRModule, b: IRModule) -> list[tuple[Any, Any, bool]] | None:
+def _module_pairs(a: IRModule, b: IRModule) -> list[_Pair] | None:
     types = {
         key.name_hint: value
         for key, value in cast("dict[GlobalTypeVar, TypeData]", a.type_definitions).items()
@@ -140,13 +155,13 @@ def _module_pairs(a: IRModule, b: IRModule) -> list[tuple[Any, Any, bool]] | Non
     other_functions = {key.name_hint: value for key, value in b.functions.items()}
     if types.keys() != others.keys() or functions.keys() != other_functions.keys():
         return None
-    pairs: list[tuple[Any, Any, bool]] = [(a.attrs, b.attrs, False)]
+    pairs: list[_Pair] = [(a.attrs, b.attrs, 0)]
     for name, definition in types.items():
         other = others[name]
-        pairs.append(((definition.type_vars,), (other.type_vars,), True))
+        pairs.append((definition.type_vars, other.type_vars, _BINDER))
         inputs = [(c.name_hint, c.inputs) for c in definition.constructors]
-        pairs.append((inputs, [(c.name_hint, c.inputs) for c in other.constructors], False))
-    pairs += [(function, other_functions[name], False) for name, function in functions.items()]
+        pairs.append((inputs, [(c.name_hint, c.inputs) for c in other.constructors], 0))
+    pairs += [(function, other_functions[name], 0) for name, function in functions.items()]
     return pairs
 
 
@@ -182,7 +197,7 @@ def alpha_hash(node: Node, map_free_vars: bool = False) -> int:
         if isinstance(item, _VARIABLES):
             is_new = id(item) not in numbers
             number = numbers.setdefault(id(item), len(numbers))
-            is_free = not (map_free_vars or id(item) in bound or isinstance(item, IncompleteType))
+            is_free = not (map_free_vars or id(item) in bound)
             digest.update(f"V{id(item) if is_free else number}".encode())
             if is_new and not is_free:
                 stack.extend(getattr(item, name) for name in item.__child_names__)
@@ -214,28 +229,29 @@ def alpha_hash(node: Node, map_free_vars: bool = False) -> int:
 
 
 def _bound_variables(node: Node) -> set[int]:
-    """The ids of the variables that stand in a binder of the node or of anything below."""
+    """The ids of the variables that the node or anything below binds."""
     bound: set[int] = set()
-    seen: set[tuple[int, bool]] = set()
-    stack: list[tuple[Any, bool]] = [(node, False)]
+    seen: set[tuple[int, int]] = set()
+    stack: list[tuple[Any, int]] = [(node, 0)]
     while stack:
-        item, binds = stack.pop()
+        item, place = stack.pop()
         if isinstance(item, Node):
-            if (id(item), binds) in seen:
+            if (id(item), place) in seen:
                 continue
-            seen.add((id(item), binds))
-            if binds and isinstance(item, _VARIABLES):
+            seen.add((id(item), place))
+            if isinstance(item, _VARIABLES) and _is_bound(item, place):
                 bound.add(id(item))
             if isinstance(item, IRModule):
-                stack.extend((function, False) for function in item.functions.values())
+                stack.extend((function, 0) for function in item.functions.values())
             elif not isinstance(item, _VALUES):
+                place |= _FUNCTION * isinstance(item, Function)
                 stack.extend(
-                    (getattr(item, spec.name), binds or spec.kind == "binder")
+                    (getattr(item, spec.name), place | _BINDER * (spec.kind == "binder"))
                     for spec in item.__node_fields__
                     if spec.kind != "label"
                 )
         elif isinstance(item, (tuple, list)):
-            stack.extend((part, binds) for part in cast("tuple[Any, ...]", item))
+            stack.extend((part, place) for part in cast("tuple[Any, ...]", item))
     return bound
 
 

@@ -4,8 +4,8 @@ type     ::= "_" | dtype | "Tensor" "[" shape "," dtype "]" | "(" type,* ")" | "
            | "fn" params? "(" type,* ")" "->" type ("where" relation)*
            | name ("[" type,* "]")? | meta
 shape    ::= "(" dim,* ")" | name
-dim      ::= "?" | number | name | "(" dim ")" | ("min" | "max") "(" dim "," dim ")"
-           | dim ("+" | "-" | "*" | "//" | "mod") dim
+dim      ::= "?" | number | name | "(" dim ")" | dim ("+" | "-" | "*") dim
+           | ("min" | "max" | "floordiv" | "floormod") "(" dim "," dim ")"
 params   ::= ("[" | "<") (name (":" kind)?),* ("]" | ">")
 relation ::= name ("(" type,* (";" type,*)? (name "=" value),* ")")?
 """
@@ -47,11 +47,14 @@ KINDS: Final = {
 }
 MAX_TYPE_NESTING: Final = 500
 _SUMS: Final[dict[str, Callable[..., AnyValue]]] = {"+": operator.add, "-": operator.sub}
-_PRODUCTS: Final[dict[str, Callable[..., AnyValue]]] = {
-    "*": operator.mul,
-    "//": operator.floordiv,  # pyright: ignore[reportUnknownMemberType]
-    "mod": operator.mod,
+_PRODUCTS: Final[dict[str, Callable[..., AnyValue]]] = {"*": operator.mul}
+DIM_FUNCTIONS: Final[dict[str, Callable[..., prim.PrimExpr]]] = {
+    "min": prim.Min,
+    "max": prim.Max,
+    "floordiv": prim.FloorDiv,
+    "floormod": prim.FloorMod,
 }
+"""The functions of two dimensions."""
 
 
 class TypeParser(Cursor):
@@ -196,20 +199,11 @@ class TypeParser(Cursor):
         result = operand()
         while True:
             start = self.index
-            symbol = self._dim_operator()
+            symbol = self.advance().kind
             if symbol not in table:
                 self.index = start
                 return result
-            try:
-                result = table[symbol](result, operand())
-            except (ValueError, TypeError, ZeroDivisionError, OverflowError) as error:
-                self.abort("E9005", f"a dimension cannot be computed: {error}", self.items[start])
-
-    def _dim_operator(self) -> str:
-        token = self.advance()
-        if token.kind == "/" and self.accept("/"):
-            return "//"
-        return token.text
+            result = self._computed(table[symbol], result, operand(), self.items[start])
 
     def _dim_atom(self) -> prim.PrimExpr:
         token = self.advance()
@@ -223,8 +217,8 @@ class TypeParser(Cursor):
                 inner = self._dim_sum()
             self.expect(")", "behind a dimension")
             return inner
-        if token.kind == "name" and token.text in ("min", "max") and self.kind() == "(":
-            return self._dim_extreme(token.text)
+        if token.kind == "name" and token.text in DIM_FUNCTIONS and self.kind() == "(":
+            return self._dim_function(token)
         if token.kind == "name":
             return self._dim_variable(token)
         self.index -= token.kind != "end"
@@ -235,14 +229,23 @@ class TypeParser(Cursor):
             self.abort("E9005", "a dimension is less than 2**63", token)
         return prim.IntImm(prim.INT64, int(token.text))
 
-    def _dim_extreme(self, name: str) -> prim.PrimExpr:
+    def _dim_function(self, token: Token) -> prim.PrimExpr:
+        name = token.text
         self.expect("(", f"behind `{name}`")
         with self.nested():
             lhs = self._dim_sum()
             self.expect(",", f"between the operands of `{name}`")
             rhs = self._dim_sum()
         self.expect(")", f"behind the operands of `{name}`")
-        return prim.Min(lhs, rhs) if name == "min" else prim.Max(lhs, rhs)
+        return self._computed(DIM_FUNCTIONS[name], lhs, rhs, token)
+
+    def _computed(
+        self, function: Callable[..., prim.PrimExpr], lhs: prim.PrimExpr, rhs: prim.PrimExpr, token: Token
+    ) -> prim.PrimExpr:
+        try:
+            return function(lhs, rhs)
+        except (ValueError, TypeError, ZeroDivisionError, OverflowError) as error:
+            self.abort("E9005", f"a dimension cannot be computed: {error}", token)
 
     def _dim_variable(self, token: Token) -> prim.Var:
         variable = self.dims.get(token.text)

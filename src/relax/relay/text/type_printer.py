@@ -28,19 +28,17 @@ from ..types import (
     TypeVar,
 )
 from .lexer import quote
-from .type_parser import KINDS, as_dtype
+from .type_parser import DIM_FUNCTIONS, KINDS, as_dtype
 
 IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _RESERVED_TYPES: Final = frozenset(("_", "fn", "Tensor", "ref", "meta", "where"))
-_RESERVED_DIMS: Final = frozenset(("min", "max", "mod", "meta"))
+_DIM_FUNCTION_NAMES: Final = {function: name for name, function in DIM_FUNCTIONS.items()}
 _KIND_NAMES: Final = {kind: name for name, kind in reversed(KINDS.items())}
 _SYMBOLS: Final[dict[type, tuple[str, int]]] = {
     prim.Add: ("+", 1),
     prim.Sub: ("-", 1),
     prim.Mul: ("*", 2),
-    prim.FloorDiv: ("//", 2),
-    prim.FloorMod: ("mod", 2),
 }
 
 
@@ -97,7 +95,7 @@ class TypePrinter:
     def __init__(self, metadata: Metadata) -> None:
         self.metadata = metadata
         self.type_vars = Names(_RESERVED_TYPES)
-        self.dims = Names(_RESERVED_DIMS)
+        self.dims = Names(DIM_FUNCTIONS)
 
     # ------------------------------------------------------------------------------------------- types
 
@@ -200,10 +198,10 @@ class TypePrinter:
                 return str(dim.value)
             case prim.Var():
                 return self._dim_name(dim)
-            case prim.Min() | prim.Max():
-                name = "min" if isinstance(dim, prim.Min) else "max"
+            case prim.Min() | prim.Max() | prim.FloorDiv() | prim.FloorMod():
+                name = _DIM_FUNCTION_NAMES[type(dim)]
                 return f"{name}({self._dim(dim.a, 0)}, {self._dim(dim.b, 0)})"
-            case prim.Add() | prim.Sub() | prim.Mul() | prim.FloorDiv() | prim.FloorMod():
+            case prim.Add() | prim.Sub() | prim.Mul():
                 symbol, precedence = _SYMBOLS[type(dim)]
                 text = f"{self._dim(dim.a, precedence - 1)} {symbol} {self._dim(dim.b, precedence)}"
                 return f"({text})" if precedence <= outer else text
