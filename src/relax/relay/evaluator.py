@@ -1,9 +1,9 @@
 """The meaning of Relay, executable: an evaluator that follows the document sentence by sentence.
 
-* A function expression evaluates to a closure: the function, and the values of all variables defined outside of its body.
+* A function expression evaluates to a closure: the function, and the values of the variables defined outside of it.
 * A call of a closure evaluates the body in the closure's environment, with the arguments bound to the parameters.
-* A node that stands in several places is evaluated once, in the scope that `scopes.place` names: in one activation of the
-  function around it, in the order of the operands.
+* A node that stands in several places is evaluated once, in the scope that `scopes.place` names: in one activation of
+  the function around it, in the order of the operands.
 * The variable of a `let` is in scope in its body; if the value is a function, in the value too.
 * References hold values that RefWrite replaces; operators compute what their meaning in Relax computes.
 
@@ -271,7 +271,9 @@ def _check_count(call: Call, what: str, expected: int, found: int) -> None:
 def _kind(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return "tensor"
-    return {tuple: "tuple", RefValue: "reference"}.get(type(value), "closure")
+    if isinstance(value, tuple):
+        return "tuple"
+    return "reference" if isinstance(value, RefValue) else "closure"
 
 
 __all__ = ["Evaluator", "imported", "matched"]

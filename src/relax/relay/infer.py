@@ -8,18 +8,11 @@ a global one, becomes polymorphic in what nothing determines; relations that sti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
-from ..derive.call_graph import components
-from ..expr import Constant as RelaxConstant
-from ..expr import Tuple as RelaxTuple
-from ..expr import Var as RelaxVar
-from ..ir import BaseFunc, Diagnostic, DiagnosticError, GlobalVar, IRModule, Op, RelaxExpr, Span, StructInfo
+from ..ir import Diagnostic, DiagnosticError, GlobalVar, IRModule, Op, Span
 from ..ir.diagnostics import emit_warning
-from ..prim import Var as SizeVar
-from ..prim import free_vars as free_sizes
-from ..struct_info import TensorStructInfo, TupleStructInfo
 from .adt import (
     Clause,
     Constructor,
@@ -30,6 +23,7 @@ from .adt import (
     PatternVar,
 )
 from .attrs import Attrs
+from .call_order import callees_first
 from .cases import unmatched_cases, unreachable_clauses
 from .expr import (
     Call,
@@ -47,11 +41,10 @@ from .expr import (
     Var,
     update_checked_type,
 )
-from .meaning import result_info
+from .operator_types import NOT_CALLABLE, UNKNOWN_TYPE, apply_operator
 from .operators import operator_spec
-from .parts import pattern_vars
+from .parts import bound_by, pattern_vars
 from .scopes import Placement, Scope, place
-from .types import Any as AnyDim
 from .types import (
     FuncType,
     IncompleteType,
@@ -65,14 +58,10 @@ from .types import (
     TypeRelation,
     TypeVar,
 )
-from .unify import Pending, Unifier, rewritten, substituted, type_text
+from .unify import Pending, Unifier, substituted, type_text
 
-UNKNOWN_TYPE = "E9041"
-"""A node whose type nothing determines."""
 NO_FIELD = "E9042"
 """A projection of what is no tuple, or has no such field."""
-NOT_CALLABLE = "E9043"
-"""A call of what is no function, or with another number of arguments or type arguments."""
 
 LEFT_OUT = "E9044"
 """A match that leaves out values of its type."""
@@ -100,44 +89,10 @@ def infer_module(mod: IRModule) -> IRModule:
     Raises DiagnosticError with all that is wrong in any function.
     """
     inference = Inference(mod)
-    for name in _callees_first(mod):
+    for name in callees_first(mod):
         inference.global_type(name)
     inference.finish()
     return mod
-
-
-def _callees_first(mod: IRModule) -> list[str]:
-    functions = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, Function)}
-    graph = {name: _globals_in(function, functions) for name, function in functions.items()}
-    return [name for group in components(graph) for name in group]
-
-
-def _globals_in(function: BaseFunc, functions: dict[str, Any]) -> list[str]:
-    order = place(cast(Expr, function)).order
-    parts = (part for node in order for part in _direct(node))
-    return [p.name_hint for p in parts if isinstance(p, GlobalVar) and p.name_hint in functions]
-
-
-def _direct(node: Expr) -> Iterable[Any]:
-    match node:
-        case Call():
-            return (node.op, *node.args)
-        case Tuple(fields):
-            return fields
-        case Function():
-            return (node.body,)
-        case Let():
-            return (node.value, node.body)
-        case If():
-            return (node.cond, node.true_branch, node.false_branch)
-        case Match():
-            return (node.data, *(clause.rhs for clause in node.clauses))
-        case RefWrite():
-            return (node.ref, node.value)
-        case RefCreate():
-            return (node.value,)
-        case _:
-            return ()
 
 
 class Inference:
@@ -154,6 +109,7 @@ class Inference:
         self.global_types: dict[str, Type] = {}
         self.lets: dict[Var, Let] = {}
         """The `let` that binds a variable."""
+        self.variable_levels: dict[Var, int] = {}
         self.calls: list[tuple[Call, tuple[Type, ...]]] = []
         self.diagnostics: list[Diagnostic] = []
         self.placement: Placement = cast(Placement, None)
@@ -167,7 +123,7 @@ class Inference:
         outer = self.placement, self.levels, self.level
         self.placement, self.levels = place(expr), {}
         try:
-            self.lets.update({n.var: n for n in self.placement.order if isinstance(n, Let)})
+            self._note_variables()
             for node in self.placement.order:
                 self.level = self._level(self.placement.of[node])
                 try:
@@ -179,6 +135,17 @@ class Inference:
             return self.types[expr] if expr in self.types else self.type_of(expr)
         finally:
             self.placement, self.levels, self.level = outer
+
+    def _note_variables(self) -> None:
+        """Note for each variable what binds it, and its level: a function bound by `let` is one level further in."""
+        for node in self.placement.order:
+            if isinstance(node, Let):
+                self.lets[node.var] = node
+                deeper = isinstance(node.value, Function)
+                self.variable_levels[node.var] = self._level(self.placement.of[node]) + deeper
+            elif isinstance(node, (Function, Match)):
+                for var in bound_by(node):
+                    self.variable_levels[var] = self._level(self.placement.opened[node][0])
 
     def whole(self, expr: Expr) -> Type:
         """Infer an expression that stands by itself: a function is polymorphic in what is left open."""
@@ -268,13 +235,14 @@ class Inference:
             return self._instantiated(self.general[var])
         if var not in self.types:
             known = var.type_annotation
-            self.types[var] = self._open(known) if known is not None else self.unifier.fresh(self.level)
+            level = self.variable_levels.get(var, self.level)
+            self.types[var] = self._open(known, level) if known is not None else self.unifier.fresh(level)
         return self.types[var]
 
-    def _open(self, type_: Type) -> Type:
-        """An annotation, its incomplete types known to the unifier at this level."""
+    def _open(self, type_: Type, level: int | None = None) -> Type:
+        """An annotation, its incomplete types known to the unifier at a level, this one by default."""
         for item in self.unifier.incomplete(type_):
-            self.unifier.levels.setdefault(item, self.level)
+            self.unifier.levels.setdefault(item, self.level if level is None else level)
         return type_
 
     def _node(self, node: Expr) -> Type:
@@ -399,7 +367,8 @@ class Inference:
 
     def _callee(self, node: Call) -> Type:
         """The type of what is called, instantiated, with the type arguments of the call."""
-        scheme: Type | None = None
+        if isinstance(node.op, Var) and node.op in self.lets:
+            self._bind(self.lets[node.op])
         match node.op:
             case GlobalVar() as name:
                 scheme = self.global_type(name.name_hint)
@@ -456,7 +425,9 @@ class Inference:
             hint = f"relations are operators, and {', '.join(_RELATIONS)}"
             raise DiagnosticError(Diagnostic(UNKNOWN_TYPE, message, span, hint=hint))
         attrs = Attrs(relation.attrs) if relation.attrs else None
-        self.unifier.relate(Pending(name, tuple(inputs), output, (Op.get(name), attrs, None), _apply, span))
+        self.unifier.relate(
+            Pending(name, tuple(inputs), output, (Op.get(name), attrs, None), apply_operator, span)
+        )
 
     # -- operators
 
@@ -475,11 +446,13 @@ class Inference:
         span: Span | None,
     ) -> Type:
         result = self.unifier.fresh(self.level)
-        self.unifier.relate(Pending(op.name, tuple(args), result, (op, attrs, operands), _apply, span))
+        self.unifier.relate(
+            Pending(op.name, tuple(args), result, (op, attrs, operands), apply_operator, span)
+        )
         return self.unifier.head(result)
 
     def _constructor_type(self, constructor: Constructor) -> FuncType:
-        definition = cast(TypeData, self._definition(constructor))
+        definition = self._definition(constructor)
         result = (
             TypeCall(constructor.belong_to, definition.type_vars)
             if definition.type_vars
@@ -553,10 +526,12 @@ class Inference:
     def _generalised(self, node: Expr, type_: Type, level: int) -> Type:
         """A function's type, polymorphic in what is left open in it and belongs to no function around."""
         self.unifier.settle()
-        function = cast(FuncType, self.unifier.resolve(type_))
+        function = self.unifier.resolve(type_)
+        if not isinstance(function, FuncType):
+            return function  # an error has been reported
         left = [v for v in self.unifier.incomplete(function) if self.unifier.levels.get(v, 0) > level]
         waiting = [r for r in self.unifier.pending if _mentions(self.unifier, r, left)]
-        if any(r.rule is not _apply for r in waiting):
+        if any(r.rule is not apply_operator for r in waiting):
             return function  # a projection of an unknown tuple is no relation that a type can state
         for relation in waiting:
             for item in self.unifier.incomplete(*relation.inputs, relation.output):
@@ -583,8 +558,8 @@ class Inference:
 
 
 def _attrs_of(relation: Pending) -> dict[str, Any]:
-    attrs = relation.attrs[1] if isinstance(relation.attrs, tuple) else None
-    return {} if attrs is None else dict(cast(Attrs, attrs).items())
+    attrs: Attrs | None = relation.attrs[1]
+    return {} if attrs is None else dict(attrs.items())
 
 
 def _mentions(unifier: Unifier, relation: Pending, items: Sequence[IncompleteType]) -> bool:
@@ -622,62 +597,4 @@ def _field_of(type_: Type, index: int, span: Span | None) -> Type:
     return type_.fields[index]
 
 
-# ------------------------------------------------------------------------------------ operators, by Relax
-
-
-def _apply(inputs: tuple[Type, ...], attrs: Any, span: Span | None) -> Type:
-    """The type of the result of an operator, as its meaning in Relax tells it."""
-    op, call_attrs, operands = attrs
-    unknown: set[SizeVar] = set()
-    values: list[RelaxExpr] = []
-    for i, type_ in enumerate(inputs):
-        operand = None if operands is None else operands[i]
-        if isinstance(operand, Constant):
-            values.append(RelaxConstant(operand.data))
-        elif isinstance(operand, Tuple):
-            values.append(_operand_tuple(i, type_, unknown))
-        else:
-            values.append(RelaxVar(f"x{i}", struct_info_of(type_, unknown, op.name, span)))
-    return type_of_info(result_info(op, call_attrs, values, span), unknown, op.name, span)
-
-
-def _operand_tuple(index: int, type_: Type, unknown: set[SizeVar]) -> RelaxExpr:
-    fields = cast(TupleType, type_).fields
-    infos = [struct_info_of(field, unknown, "a tuple", None) for field in fields]
-    return RelaxTuple([RelaxVar(f"x{index}_{i}", info) for i, info in enumerate(infos)])
-
-
-def struct_info_of(type_: Type, unknown: set[SizeVar], what: str, span: Span | None) -> StructInfo:
-    """The struct info that a type means; each `Any` becomes a size of its own, which is added to `unknown`."""
-    match type_:
-        case TupleType(fields):
-            return TupleStructInfo([struct_info_of(field, unknown, what, span) for field in fields])
-        case TensorType(shape, dtype) if not isinstance(shape, TypeVar) and not isinstance(dtype, TypeVar):
-            dims: list[Any] = []
-            for dim in shape:
-                if isinstance(dim, AnyDim):
-                    dims.append(SizeVar("any", "int64"))
-                    unknown.add(dims[-1])
-                else:
-                    dims.append(dim.astype("int64"))
-            return TensorStructInfo(dims, str(dtype))
-        case _:
-            message = f"{what} takes tensors, found a value of type {type_text(type_)}"
-            raise DiagnosticError(Diagnostic(NOT_CALLABLE, message, span))
-
-
-def type_of_info(info: StructInfo, unknown: set[SizeVar], what: str, span: Span | None) -> Type:
-    """The type that a struct info means; sizes that depend on those of `unknown` become `Any`."""
-    match info:
-        case TupleStructInfo(fields):
-            return TupleType([type_of_info(field, unknown, what, span) for field in fields])
-        case TensorStructInfo() if info.dtype is not None and info.ndim >= 0:
-            dims = info.dims if info.dims is not None else [None] * info.ndim
-            shape = [AnyDim() if d is None or unknown.intersection(free_sizes(d)) else d for d in dims]
-            return TensorType(shape, info.dtype)
-        case _:
-            message = f"the type of the result of {what} cannot be told from those of its operands"
-            raise DiagnosticError(Diagnostic(UNKNOWN_TYPE, message, span))
-
-
-__all__ = ["Inference", "infer_module", "infer_type", "rewritten", "struct_info_of", "type_of_info"]
+__all__ = ["Inference", "infer_module", "infer_type"]

@@ -1,4 +1,4 @@
-"""Operators applied: to Relax expressions, to types, to values. All three ask the operator's meaning (`ops.declare`)."""
+"""Operators applied to Relax expressions, types and values. All three ask the operator's meaning (`ops.declare`)."""
 
 from __future__ import annotations
 
@@ -70,18 +70,14 @@ def evaluate(op: Op, attrs: Attrs | None, operands: Sequence[Value], span: Span 
     `operands` and the result are NumPy arrays and tuples of such. Scalar operands are told to the operator as
     constants, which some need to know (the bounds of `arange`, the value of `nn.pad`).
     """
-    constants = tuple(
-        (i, value.dtype.str, value.item())
-        for i, value in enumerate(operands)
-        if isinstance(value, np.ndarray) and cast(Any, value).ndim == 0 and _asks_for_constants(op)
-    )
+    scalars = [i for i, value in enumerate(operands) if _asks_for_constants(op) and np.ndim(value) == 0]
+    constants = tuple((i, str(operands[i].dtype.str), operands[i].item()) for i in scalars)
     infos = tuple(_info_of(value) for value in operands)
-    known = {i for i, *_ in constants}
     try:
         mod = _module(op, _key(attrs), infos, constants)
     except DiagnosticError as error:
         raise error.placed(span) from None
-    return _plain(interpret(mod, "main", *(v for i, v in enumerate(operands) if i not in known)))
+    return _plain(interpret(mod, "main", *(v for i, v in enumerate(operands) if i not in scalars)))
 
 
 def _asks_for_constants(op: Op) -> bool:

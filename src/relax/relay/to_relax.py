@@ -2,9 +2,9 @@
 
     relax_mod = relay.to_relax(mod)
 
-Types become struct info: each `Any` of a parameter is a size of its own, and where a result is `Any`, its dimensions are
-derived again. Functions become functions, `let` and graph bindings become bindings, in the scope where Relay evaluates
-them; an operator's call becomes what it means (`ops`). Closures are Relax's local functions.
+Types become struct info: each `Any` of a parameter is a size of its own, and where a result is `Any`, its dimensions
+are derived again. Functions become functions, `let` and graph bindings become bindings, in the scope where Relay
+evaluates them; an operator's call becomes what it means (`ops`). Closures are Relax's local functions.
 
 Not translated, and refused by name: data types and `match`, references, and functions that are still polymorphic.
 """

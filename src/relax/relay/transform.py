@@ -9,7 +9,7 @@ from .infer import infer_module
 
 @module_pass
 def InferType(mod: IRModule) -> IRModule:
-    """Write the type of every node: ``mod["main"].body.checked_type``. Raises DiagnosticError with all that is wrong."""
+    """Write the type of every node, as ``mod["main"].body.checked_type``. Raises DiagnosticError for all errors."""
     return infer_module(mod)
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import enum
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, TypeAlias, cast, final
 
 from ..ir import DataType, Span, binder, child, label, node, set_slot, structural_equal, structural_hash
@@ -140,6 +140,10 @@ class TupleType(Type):
     fields: tuple[Type, ...] = child(default=(), converter=_types)
 
 
+def _attrs(values: Mapping[str, typing.Any] | None) -> dict[str, typing.Any]:
+    return dict(values or {})
+
+
 class TypeConstraint(Type):
     """The base of constraints on types."""
 
@@ -159,7 +163,7 @@ class TypeRelation(TypeConstraint):
     func: str
     args: tuple[Type, ...] = child(default=(), converter=_types)
     num_inputs: int = child(default=None)
-    attrs: dict[str, typing.Any] = child(default=None, converter=lambda v: dict(v or {}))
+    attrs: dict[str, typing.Any] = child(default=None, converter=_attrs)
 
     def __post_init__(self) -> None:
         if cast(typing.Any, self.num_inputs) is None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from ..ir import DataType, Diagnostic, DiagnosticError, Span
-from ..prim import PrimExpr, prove_equal
+from ..prim import PrimExpr, Verdict, prove_equal
 from .types import Any as AnyDim
 from .types import (
     FuncType,
@@ -229,7 +229,7 @@ class Unifier:
 
 
 def _may_be_equal(a: PrimExpr, b: PrimExpr) -> bool:
-    return prove_equal(a, b) is not False
+    return prove_equal(a, b) != Verdict.NO
 
 
 def is_complete(type_: Type) -> bool:

@@ -100,7 +100,7 @@ def _text(value: Any) -> str:
         elif isinstance(item, tuple):
             stack += [")", *_separated(cast("tuple[Any, ...]", item))[::-1], "("]
         else:
-            words.append(str(item) if isinstance(item, np.ndarray) else type(item).__name__)
+            words.append(str(cast(Any, item)) if isinstance(item, np.ndarray) else type(item).__name__)
     return "".join(words) + ("…" if stack else "")
 
 

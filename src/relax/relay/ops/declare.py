@@ -68,7 +68,7 @@ def rank(x: RelaxExpr) -> int:
 def dtype(x: RelaxExpr) -> str:
     """The dtype of a tensor. Raises ValueError if it is not known."""
     info = x.struct_info_
-    if not isinstance(info, TensorStructInfo) or info.dtype is None or info.dtype.is_void:
+    if not isinstance(info, TensorStructInfo) or info.dtype.is_void:
         raise ValueError("the dtype of the operand must be known")
     return str(info.dtype)
 

@@ -12,8 +12,12 @@ _REDUCED = (attr("axis", "any", None), attr("keepdims", "bool", False), attr("ex
 
 
 def _reduction(name: str) -> Any:
-    function = getattr(op, name)
-    return lambda a, x: function(x, axes_of(a.axis, x, a.exclude), a.keepdims)
+    function: Any = getattr(op, name)
+
+    def means(a: Any, x: RelaxExpr) -> RelaxExpr:
+        return function(x, axes_of(a.axis, x, a.exclude), a.keepdims)
+
+    return means
 
 
 for _name in ("max", "mean", "min", "prod", "sum"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from ... import op
 from ...expr import ShapeExpr
@@ -70,7 +70,7 @@ declare(
 
 
 def _listed(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (tuple, list)) else [value]
+    return list(cast("list[Any]", value)) if isinstance(value, (tuple, list)) else [value]
 
 
 declare("reshape_like", 2, means=lambda a, x, like: op.reshape(x, _shape(dims(like))))
@@ -188,12 +188,25 @@ def _scatter_nd(a: Any, x: RelaxExpr, indices: RelaxExpr, updates: RelaxExpr) ->
 
 
 declare("scatter_nd", 3, attr("mode", "str", "update"), means=_scatter_nd)
+
+
+def _one_hot(a: Any, indices: RelaxExpr, on: RelaxExpr, off: RelaxExpr) -> RelaxExpr:
+    axis = rank(indices) if a.axis == -1 else a.axis
+    classes = op.arange(a.depth, dtype=dtype(indices))
+    if axis < rank(indices):
+        classes = op.expand_dims(classes, list(range(1, 1 + rank(indices) - axis)))
+    chosen = op.equal(op.expand_dims(indices, axis), classes)
+    return op.where(chosen, op.astype(on, str(a.dtype)), op.astype(off, str(a.dtype)))
+
+
 declare(
-    "one_hot", 3, attr("depth", "int"), attr("axis", "int", -1), attr("dtype", "dtype", "float32"),
-    means=lambda a, indices, on, off: op.one_hot(
-        indices, op.astype(on, str(a.dtype)), op.astype(off, str(a.dtype)), a.depth, a.axis
-    ),
-)  # fmt: skip
+    "one_hot",
+    3,
+    attr("depth", "int"),
+    attr("axis", "int", -1),
+    attr("dtype", "dtype", "float32"),
+    means=_one_hot,
+)
 declare(
     "trilu", 2, attr("upper", "bool", True),
     means=lambda a, x, k: (op.triu if a.upper else op.tril)(x, int(number(k))),
