@@ -39,7 +39,14 @@ def test_const_has_the_dtype_of_tvm(value, dtype, expected):
 
 def test_python_operators_are_calls_of_operators():
     x, y = relay.var("x"), relay.var("y")
-    built = {"add": x + y, "subtract": x - y, "multiply": x * y, "divide": x / y, "less": x < y, "greater_equal": x >= y}
+    built = {
+        "add": x + y,
+        "subtract": x - y,
+        "multiply": x * y,
+        "divide": x / y,
+        "less": x < y,
+        "greater_equal": x >= y,
+    }
     for name, call in built.items():
         assert call.op is Op.get(name)
         assert call.args == (x, y)
@@ -48,7 +55,9 @@ def test_python_operators_are_calls_of_operators():
 
 
 def test_a_number_is_no_operand():
-    with pytest.raises(TypeError, match=r"add: 1 is a int, not a Relay expression; make it a constant with `relay.const`"):
+    with pytest.raises(
+        TypeError, match=r"add: 1 is a int, not a Relay expression; make it a constant with `relay.const`"
+    ):
         relay.var("x") + 1
 
 
@@ -77,7 +86,9 @@ def test_a_projection_has_an_index_from_zero():
 def test_a_function_has_type_parameters_constraints_and_attributes():
     a = relay.TypeVar("a")
     x = relay.var("x", a)
-    function = relay.Function([x], x, a, [a], {"Primitive": 1}, type_constraints=[relay.TypeRelation("R", [a])])
+    function = relay.Function(
+        [x], x, a, [a], {"Primitive": 1}, type_constraints=[relay.TypeRelation("R", [a])]
+    )
     assert function.type_params == (a,)
     assert function.with_attr("Inline", 1).attrs == {"Primitive": 1, "Inline": 1}
     assert function.without_attr("Primitive").attrs == {}
@@ -87,7 +98,7 @@ def test_a_function_has_type_parameters_constraints_and_attributes():
 def test_the_checked_type_is_there_once_it_is_inferred():
     x = relay.var("x")
     with pytest.raises(ValueError, match="the type of this Var has not been inferred yet"):
-        x.checked_type  # noqa: B018
+        x.checked_type
     assert x.checked_type_ is None
     relay.update_checked_type(x, relay.scalar_type("int8"))
     assert x.checked_type == relay.scalar_type("int8")

@@ -130,9 +130,7 @@ def test_post_order_visits_parts_before_the_node():
 
 
 def test_parts_of_every_kind_rebuild_the_node():
-    text = (
-        "let %m = match (%p) { (%a, _) => %a }; if (%m) { ref_write(ref(%m), ref_read(%q)) } else { (fn(%x) { %x }, 1).0 }"
-    )
+    text = "let %m = match (%p) { (%a, _) => %a }; if (%m) { ref_write(ref(%m), ref_read(%q)) } else { (fn(%x) { %x }, 1).0 }"
     nodes = []
     post_order_visit(relay.parse_expr("free_var %p; free_var %q; " + text), nodes.append)
     for node in nodes:

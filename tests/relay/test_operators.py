@@ -21,7 +21,7 @@ def test_attributes_get_their_defaults_and_types():
     assert "axis" in attrs
     assert attrs.get("nothing", 3) == 3
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        attrs.nothing  # noqa: B018
+        attrs.nothing
 
 
 def test_an_operator_without_attributes_has_none():

@@ -14,7 +14,7 @@ def test_a_tensor_type_has_numbers_symbols_and_any_as_dimensions():
     assert str(TensorType((2, n, relay.Any()), "int8")) == "Tensor[(2, n, ?), int8]"
     assert TensorType((2, 3)).concrete_shape == (2, 3)
     with pytest.raises(TypeError, match=r"Tensor\[\(n\), float32\] has a dimension that is not a number"):
-        TensorType((n,)).concrete_shape  # noqa: B018
+        TensorType((n,)).concrete_shape
 
 
 def test_types_are_equal_by_structure():
@@ -24,7 +24,9 @@ def test_types_are_equal_by_structure():
     assert TensorType((n,)) != TensorType((m,))
     assert TensorType((2,)) != TensorType((2,), "int8")
     assert TensorType((relay.Any(),)) == TensorType((relay.Any(),))
-    assert GlobalTypeVar("List")(relay.scalar_type("int8")) == GlobalTypeVar("List")(relay.scalar_type("int8"))
+    assert GlobalTypeVar("List")(relay.scalar_type("int8")) == GlobalTypeVar("List")(
+        relay.scalar_type("int8")
+    )
 
 
 def test_the_parameters_of_function_types_correspond():
@@ -37,9 +39,9 @@ def test_the_parameters_of_function_types_correspond():
 def test_type_variables_and_incomplete_types_are_equal_to_themselves_only():
     a = TypeVar("a")
     hole = IncompleteType()
-    assert a == a  # noqa: PLR0124
+    assert a == a
     assert a != TypeVar("a")
-    assert hole == hole  # noqa: PLR0124
+    assert hole == hole
     assert hole != IncompleteType()
     assert len({a, TypeVar("a"), hole}) == 3
 
