@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-onnx coverage others fuzz check format clean
+.PHONY: help venv demo test test-onnx coverage others fuzz bench check format clean
 
 help:
 	@echo "make demo     run the examples"
@@ -15,6 +15,7 @@ help:
 	@echo "make test-onnx ONNX's own 2,024 test cases through compiled code; fails if fewer than AT_LEAST=1950 pass"
 	@echo "make others   all other tests"
 	@echo "make fuzz     random programs against the interpreter and exact numbers, for SECONDS=1800"
+	@echo "make bench    whole models beside ONNX Runtime and OpenVINO (QUICK=--quick: some of them, in few rounds)"
 	@echo "make check    lint, check formatting, types and the order of the rooms"
 	@echo "make format   format the sources and apply the safe fixes"
 	@echo "make venv     only make .venv, with everything a developer needs"
@@ -59,6 +60,9 @@ others: $(VENV)/.installed-test
 	$(PYTEST) $(addprefix --ignore=,$(DEFINING)) tests
 
 SECONDS ?= 1800
+
+bench: $(VENV)/.installed-bench
+	$(BIN)/python benchmarks/bench.py $(QUICK)
 
 fuzz: $(VENV)/.installed-test
 	$(BIN)/python tools/fuzz.py --seconds $(SECONDS)

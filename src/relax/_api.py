@@ -66,7 +66,7 @@ from .struct_info import (
 )
 from .transform import pipeline
 from .transform.pipeline import get_pipeline, register_pipeline
-from .vm import build
+from .vm import build, find_nan
 
 __all__ = [
     "Binding",
@@ -122,6 +122,7 @@ __all__ = [
     "expr",
     "expr_functor",
     "extern",
+    "find_nan",
     "get_pipeline",
     "get_shape_of",
     "instrument",

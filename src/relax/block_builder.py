@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from .derive.context import FORCE_PURE, FunctionScope
 from .derive.normalize import Normalizer, merge_blocks
@@ -47,11 +47,15 @@ from .ir import (
     quick_hash,
     structural_equal,
 )
+from .ir.python_source import user_span
 from .op.te_call import call_te
 from .prim.expr import Var as PrimVar
 from .struct_info import ObjectStructInfo
 
 __all__ = ["BlockBuilder"]
+
+_FILE: Final = "block_builder.py"
+"""This file: a call of the builder comes from the user's code if it comes from outside of the package but for it."""
 
 
 @dataclass(slots=True)
@@ -247,8 +251,14 @@ class BlockBuilder(Normalizer):
     def _emit(self, expr: Any, name_hint: str, *, output: bool) -> Var:
         self._require_block("emit_output" if output else "emit")
         source = convert(expr)
-        value = self.visit(source)
-        var = self.new_var(name_hint, source.span, output=output)
+        span = source.span or user_span(_FILE)
+        if isinstance(source, Call) and source.span is None and span is not None:
+            source = source.replace(span=span)
+        try:
+            value = self.visit(source)
+        except DiagnosticError as error:
+            raise error.placed(span) from None
+        var = self.new_var(name_hint, span, output=output)
         self.bind(var, value)
         return var
 
@@ -256,9 +266,13 @@ class BlockBuilder(Normalizer):
         """Bind a check that a value is as described; it binds the new shape variables of the description."""
         self._require_block("match_cast")
         source = convert(value)
-        leaf = self.leaf(source)
-        var = self.new_var(name_hint, source.span)
-        self.match_cast_binding(MatchCast(var, leaf, struct_info, span=source.span))
+        span = source.span or user_span(_FILE)
+        try:
+            leaf = self.leaf(source)
+            var = self.new_var(name_hint, span)
+            self.match_cast_binding(MatchCast(var, leaf, struct_info, span=span))
+        except DiagnosticError as error:
+            raise error.placed(span) from None
         return var
 
     def emit_normalized(self, binding: Binding) -> None:

@@ -31,6 +31,7 @@ from relax.struct_info import (
     TensorStructInfo,
     TupleStructInfo,
 )
+from relax.transform import LegalizeOps
 
 HEAD = "from relax.script import ir as I, relax as R, tir as T\n"
 
@@ -469,3 +470,37 @@ def test_adding_a_function_does_not_hash_its_constants(monkeypatch):
     assert names == ["f", "f1", "f", "f"]
     assert hashed
     assert sum(hashed) < 100_000
+
+
+def test_what_is_emitted_has_the_place_of_the_emit():
+    x = Var("x", TensorStructInfo((4,), "float32"))
+    bb = BlockBuilder()
+    with bb.function("main", [x]):
+        y = bb.emit(op.exp(x))
+        bb.emit_func_output(y)
+    span = bb.get()["main"].body.blocks[0].bindings[0].value.span
+    assert span.source.name == __file__
+    assert span.source.line(span.line)[span.column - 1 : span.end_column - 1] == "bb.emit(op.exp(x))"
+
+
+def test_errors_of_operators_have_the_place_of_the_call():
+    x = Var("x", TensorStructInfo((4,), "float32"))
+    y = Var("y", TensorStructInfo((3,), "float32"))
+    mistakes = [
+        lambda: x + y,  # 0
+        lambda: op.matmul(x, x, "no dtype"),  # 1
+        lambda: op.add(x, "no tensor"),  # 2
+    ]
+    for i, mistake in enumerate(mistakes):
+        with pytest.raises(DiagnosticError) as caught:
+            mistake()
+        span = caught.value.diagnostics[0].span
+        assert span.source.name == __file__
+        assert span.source.line(span.line).endswith(f"# {i}")
+
+
+def test_passes_do_not_take_their_own_lines_for_the_users():
+    text = "@R.function\ndef main(x: R.Tensor((4,), 'float32')):\n    y = R.exp(x)\n    return y"
+    mod = LegalizeOps()(IRModule.from_expr(from_source(text, name="mine.py")))
+    (binding,) = mod["main"].body.blocks[0].bindings
+    assert binding.value.span.source.name == "mine.py"

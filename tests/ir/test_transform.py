@@ -214,6 +214,8 @@ def test_a_pass_must_return_a_module():
     def Forgetful(mod: IRModule) -> IRModule:
         """Return nothing."""
 
+    with pytest.raises(TypeError, match="pass Forgetful takes an IRModule, found int"):
+        Forgetful()(3)
     with pytest.raises(TypeError, match="pass Forgetful returned a NoneType, expected an IRModule"):
         Forgetful()(mod)
 

@@ -99,9 +99,9 @@ class Interpreter:
 
     # --------------------------------------------------------------------- called from outside
 
-    def __getitem__(self, name: str) -> Closure:
+    def __getitem__(self, name: Any) -> Closure:
         """An entry point, by name. Raises AttributeError, naming those there are."""
-        function = self.mod.get(name)
+        function = self.mod.get(name) if isinstance(name, str) else None
         if isinstance(function, Function) and "global_symbol" in function.attrs:
             return self.global_value(name)
         entries = [

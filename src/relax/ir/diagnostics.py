@@ -15,6 +15,7 @@ E7xxx the command line, E8xxx schedules, E9xxx Relay; W is a warning.
 
 from __future__ import annotations
 
+import traceback
 import unicodedata
 import warnings
 from collections.abc import Generator, Iterable
@@ -22,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
+from . import tracebacks
 from .span import Span
 
 Level = Literal["error", "warning", "note"]
@@ -139,6 +141,15 @@ class DiagnosticError(ValueError, TypeError):
         text = "\n\n".join(d.render() for d in self.diagnostics)
         # A traceback prints "module.Name: " before the text; start on a line of its own.
         return "\n" + text
+
+    def _render_traceback_(self) -> list[str]:
+        """The lines that IPython and notebooks print for an uncaught error."""
+        if tracebacks.shows_all_frames():
+            return traceback.format_exception(self)
+        return "".join(tracebacks.shortened(self)).splitlines()
+
+
+tracebacks.install(DiagnosticError)
 
 
 class RelaxWarning(UserWarning):

@@ -211,6 +211,11 @@ class Pass:
     def __call__(self, mod: IRModule) -> IRModule:
         context = PassContext.current()
         info = self.info
+        if not isinstance(mod, IRModule):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(
+                f"pass {info.name} takes an IRModule, found {type(mod).__name__}"
+                " (IRModule.from_expr makes one of a function)"
+            )
         if not context.runs(info) or not all(i.should_run(mod, info) for i in context.instruments):
             return mod
         mod = self._prepared(mod)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import Any, ClassVar, Final, TypeAlias, cast
 
 from .. import te, topi
 from ..expr import Call, DataTypeImm, ExternFunc, PrimValue, StringImm, Tuple, TupleGetItem
@@ -26,6 +26,7 @@ from ..ir import (
     same_vdevice,
     vdevice_text,
 )
+from ..ir.python_source import user_span
 from ..prim import PrimExpr
 from ..runtime.builtin_table import BUILTINS, PACKED, Effects
 from ..struct_info import (
@@ -42,6 +43,9 @@ from .errors import ATTRIBUTES, DEVICES, DTYPES, OPERANDS, OperatorError, Shown,
 from .facts import Axes, Exactness, MixedPrecision, Permuted, pointwise
 from .known import DEFERRED, known_struct_info, remember
 from .operands import KIND_NAMES, Kind, Operand, as_argument, is_absent, weakest
+
+_CALLED_THROUGH: Final = ("op/", "expr.py", "ir/expr.py")
+"""Files and folders of this package that may stand between the user's call of an operator and this one."""
 
 Array: TypeAlias = Any
 """A NumPy array, in references. (NumPy's own types leave too much unknown to say more.)"""
@@ -403,7 +407,7 @@ def make_call(operator: Operator, arguments: Sequence[Any], sinfo_args: Sequence
             for operand, value in zip(operands, given, strict=True)
         )
     except OperatorError as error:
-        raise diagnose(error, operator.short_name, (), None) from None
+        raise diagnose(error, operator.short_name, (), user_span(*_CALLED_THROUGH)) from None
     call = Call(Op.get(operator.op_name), args, operator, tuple(sinfo_args))
     if operator.infer is not None and operator.infer_from_call is None and not DEFERRED.get():
         _infer_early(call)
@@ -416,8 +420,8 @@ def _infer_early(call: Call) -> None:
         return
     try:
         info = infer_call(call)
-    except DiagnosticError:
-        raise
+    except DiagnosticError as error:
+        raise error.placed(user_span(*_CALLED_THROUGH)) from None
     except (TypeError, ValueError, AttributeError, LookupError):
         return  # normalisation will report it, with its place
     remember(call, info)
@@ -429,7 +433,8 @@ def make_operator(cls: type[Operator], attributes: dict[str, Any]) -> Operator:
         return cls(**attributes)  # type: ignore[reportCallIssue]
     except AttributeValueError as error:
         name = cls.op_name.removeprefix("relax.")
-        raise DiagnosticError(Diagnostic(ATTRIBUTES, f"{name}: {error}")) from None
+        span = user_span(*_CALLED_THROUGH)
+        raise DiagnosticError(Diagnostic(ATTRIBUTES, f"{name}: {error}", span)) from None
 
 
 def operator_of(call: Call) -> Operator | None:

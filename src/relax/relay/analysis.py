@@ -190,7 +190,7 @@ def _expression_problems(expr: Expr, is_closed: bool, where: str = "") -> list[D
                 problems.append(Diagnostic("E9020", message, var.span or node.span, hint=hint))
             bound.add(var)
     for node in placement.order:
-        for part, scope in placement.positions(node):
+        for part, scope in dict.fromkeys(placement.positions(node)):
             if isinstance(part, Var) and not _sees(visible, part, scope) and (is_closed or part in visible):
                 message = f"the variable %{part.name_hint} is used outside of its scope{where}"
                 problems.append(Diagnostic("E9021", message, node.span or part.span, hint=_scope_hint(node)))

@@ -14,7 +14,7 @@ calls matters.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -50,7 +50,8 @@ MATCH_FAILED = "E9030"
 NOT_A_FUNCTION = "E9031"
 """A call of a value that is no function, or with another number of arguments."""
 
-_MOST_ACTIVATIONS: Final = 1_000_000
+MOST_SCOPES = 1_000_000
+"""Scopes that may be under evaluation at once."""
 
 
 class _Code:
@@ -132,9 +133,8 @@ class Evaluator:
                 work.next += 1
                 entered = self._step(node, work.frame)
                 if entered is not None:
-                    if len(stack) >= _MOST_ACTIVATIONS:
-                        message = f"more than {_MOST_ACTIVATIONS:,} scopes are under evaluation"
-                        raise DiagnosticError(Diagnostic("E9032", message, node.span))
+                    if len(stack) >= MOST_SCOPES:
+                        raise RecursionError(f"more than {MOST_SCOPES:,} scopes are under evaluation")
                     stack.append(entered)
                 continue
             value = self._value(work.result, work.frame)

@@ -69,9 +69,9 @@ def register_operator(name: str, num_inputs: int | None, attrs: Iterable[AttrFie
     spec = OperatorSpec(name, num_inputs, tuple(attrs))
     for field in spec.attrs:
         if field.type not in ATTR_TYPES:
-            raise ValueError(
-                f"{name}: attribute {field.name!r} has the type {field.type!r}, which is none of {sorted(ATTR_TYPES)}"
-            )
+            types = ", ".join(sorted(ATTR_TYPES))
+            message = f"{name}: attribute {field.name!r}: {field.type!r} is not a type (these are: {types})"
+            raise ValueError(message)
     return register_op(name, **{_SPEC: spec}, **facts)
 
 

@@ -160,7 +160,7 @@ def with_types(expr: Expr, change: Callable[[Type], Type]) -> Expr:
         case Function():
             ret_type = None if expr.ret_type is None else change(expr.ret_type)
             return expr.replace(ret_type=ret_type, type_constraints=_each(expr.type_constraints, change))
-        case Call():
+        case Call() if expr.type_args:
             return expr.replace(type_args=_each(expr.type_args, change))
         case _:
             return expr

@@ -11,6 +11,7 @@ from .devices import Device, cpu, device
 from .exec_builder import ExecBuilder
 from .executable import Executable, ExecutableError, load_executable, load_module
 from .nd import NDArray
+from .numerics import NumericsError
 from .registry import get_global_func, register_func, remove_global_func
 from .tensor import numpy_view, tensor_of
 from .threads import num_threads, set_num_threads
@@ -27,6 +28,7 @@ __all__ = [
     "ExecutableError",
     "LinkError",
     "NDArray",
+    "NumericsError",
     "PackedFunc",
     "Report",
     "ShapeTuple",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from .builtins import invoke_foreign
 from .calling import bind_arguments, check_count, import_arguments
@@ -35,6 +35,7 @@ from .decode import (
 from .devices import Device, cpu, is_cpu
 from .devices import device as named_device
 from .executable import Executable
+from .numerics import Kinds, NumericsCheck, kinds_of
 from .registry import get_global_func
 from .timing import BenchmarkResult, Report, TracedCall, Tracer, measure
 from .values import RESULT, export_value, import_value
@@ -87,6 +88,7 @@ class VirtualMachine:
         profile: bool = False,
         *,
         max_depth: int = MAX_DEPTH,
+        check_numerics: bool | Literal["nan", "all"] = False,
     ) -> None:
         """Load an executable. Raises LinkError if it calls functions nobody here has.
 
@@ -102,6 +104,10 @@ class VirtualMachine:
             Whether ``profile`` may be called.
         max_depth
             How many calls of Relax functions may be under way at once.
+        check_numerics
+            "nan" raises NumericsError, a FloatingPointError, at the first call that gives NaN, "all" or True also at
+            infinities; the error names the call, its place in the source and its operands. Each result is read once
+            more.
         """
         if not isinstance(executable, Executable):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"expected a relax.Executable, found {type(executable).__name__}")
@@ -110,6 +116,7 @@ class VirtualMachine:
         self.executable = executable
         self.max_depth = max_depth
         self._profile = profile
+        self._numerics: Kinds | None = kinds_of(check_numerics)
         self._codes = Linker(self, executable, self.devices).link()
         self._instrument: Instrument | None = None
         self._tracer: Tracer | None = None
@@ -271,7 +278,7 @@ class VirtualMachine:
     def _run(self, code: Code, args: Sequence[Any], report: Report | None = None) -> Any:
         """The interpreter's loop."""
         frames: list[_Frame] = []
-        observe = self._observer(report)
+        observe = self._observer(report, args)
         registers, ops, pc = code.enter(args), code.ops, 0
         del args
         try:
@@ -354,8 +361,22 @@ class VirtualMachine:
             target, values = invoke_foreign, args
         return None, target(*values) if observe is None else observe(target, name, values, place)
 
-    def _observer(self, report: Report | None) -> _Observer | None:
-        """The function that calls go through while they are watched or timed."""
+    def _observer(self, report: Report | None, inputs: Sequence[Any]) -> _Observer | None:
+        """The function that calls go through while they are watched, checked or timed."""
+        if self._numerics is None:
+            return self._plain_observer(report)
+        inner = self._plain_observer(report)
+        check = NumericsCheck(self._numerics, [*inputs, *self.executable.constants])
+
+        def checked(target: Any, name: str, args: Sequence[Any], place: _Place) -> Any:
+            value = target(*args) if inner is None else inner(target, name, args, place)
+            code, pc, _ = place
+            check(name, "".join(code.function.locations[pc : pc + 1]), args, value)
+            return value
+
+        return checked
+
+    def _plain_observer(self, report: Report | None) -> _Observer | None:
         if report is not None:
 
             def timed(target: Any, name: str, args: Sequence[Any], place: _Place) -> Any:

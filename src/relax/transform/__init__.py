@@ -35,6 +35,7 @@ from .decorators import (
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .fold_constant import FoldConstant
 from .fusion import AnnotateTIROpPattern, FuseOps, FuseTIR
+from .inline_private_functions import InlinePrivateFunctions
 from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
 from .normalize import Normalize
@@ -65,6 +66,7 @@ __all__ = [
     "FunctionPass",
     "FuseOps",
     "FuseTIR",
+    "InlinePrivateFunctions",
     "LambdaLift",
     "LegalizeOps",
     "ModulePass",

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from ..runtime import Executable, VirtualMachine
 from .driver import build
+from .find_nan import NaNReport, find_nan
 
-__all__ = ["Executable", "VirtualMachine", "build"]
+__all__ = ["Executable", "NaNReport", "VirtualMachine", "build", "find_nan"]

@@ -52,8 +52,8 @@ declare(
 declare(
     "E1007",
     "no source text",
-    "The decorators read the text of what they decorate. Functions made by `exec`, or typed at the plain "
-    "interactive prompt before Python 3.13, have none.",
+    "The decorators read the text of what they decorate: from a file, a notebook cell, `python -c`, `python < file`, "
+    "or what was typed at the prompt. Functions made by `exec`, or piped into Python, have none.",
     "Put the program in a file or a notebook cell, or give its text to `relax.script.from_source`.",
 )
 declare(

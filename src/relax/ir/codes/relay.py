@@ -95,3 +95,65 @@ declare(
     "A pass may put a `TempExpr` into a program for its own use. It has no meaning outside of the pass.",
     "Replace it by what it stands for, `realize()`, before the pass ends.",
 )
+declare(
+    "E9013",
+    "operands or attributes that an operator cannot take",
+    "An operator of Relay means an expression of Relax; with these operands or attributes there is none.",
+    "The message says what does not fit. Types of operands are found by Relax's own rules (E31xx).",
+)
+declare(
+    "E9030",
+    "a value that no clause of a match takes",
+    "A match that need not cover its type, `match?`, met a value that none of its clauses takes.",
+    "Add a clause, or `_ => …` at the end.",
+)
+declare(
+    "E9031",
+    "a call of what is no function, when the program runs",
+    "A value that is called is a tensor, a tuple or a reference, or takes another number of arguments.",
+    "Type inference finds this before the program runs: `relay.infer_type`, `relay.transform.InferType()`.",
+)
+declare(
+    "E9040",
+    "types of Relay that differ",
+    "What stands here has another type than its place asks for: the condition of an `if`, one of its branches, an "
+    "argument, the value of a `let` with a type, the body of a function with a result type.",
+    "The message shows both types, and the parts of them that differ.",
+)
+declare(
+    "E9041",
+    "a type that cannot be inferred",
+    "Nothing in the program determines the type of a variable or an expression.",
+    "Annotate the parameters that it depends on: `fn(%x: (int32, int32)) { %x.0 }`.",
+)
+declare(
+    "E9042",
+    "a field that is not there",
+    "A projection, `%t.2`, takes a field of what is no tuple, or has fewer fields.",
+    "Fields are numbered from 0.",
+)
+declare(
+    "E9043",
+    "a call that does not fit what is called",
+    "What is called is no function, or takes another number of arguments or type arguments.",
+    "Call it with what its type says: `relay.infer_type(f).checked_type`.",
+)
+declare(
+    "E9044",
+    "a match that leaves out values of its type",
+    "A `match` covers every value of its type; one that need not is written `match?`.",
+    "Add a clause for each case of the message, or `_ => …`, or write `match?`, which fails at run time.",
+)
+declare(
+    "W9045",
+    "a clause that no value reaches",
+    "The clauses before it take all values that it would take.",
+    "Remove the clause, or put it before the one that takes its values.",
+)
+declare(
+    "E9050",
+    "a part of Relay that has no translation to Relax",
+    "Data types and `match`, references, and functions that stay polymorphic are evaluated "
+    '(`relay.create_executor("debug")`), but not compiled.',
+    "Write the part in terms of tensors, tuples and functions, or evaluate the program.",
+)

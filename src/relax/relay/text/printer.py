@@ -56,6 +56,8 @@ from .type_printer import Metadata, Names, TypePrinter, attr_name, sigil, tuple_
 
 Annotate: TypeAlias = "Callable[[Node], str] | None"
 _INDENT: Final = "  "
+_DEEPEST_INDENT: Final = 60
+"""Lines are indented no further, so that the text of deep scopes grows with their number and not with its square."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +78,9 @@ def _join(piece: Piece) -> str:
     while stack:
         item, depth = stack.pop()
         if isinstance(item, str):
-            out.append(item if "\n" not in item or depth == 0 else item.replace("\n", "\n" + _INDENT * depth))
+            out.append(item)
         elif isinstance(item, _Lines):
-            inner = depth + item.indented
+            inner = min(depth + item.indented, _DEEPEST_INDENT)
             newline = "\n" + _INDENT * inner
             if item.indented:
                 stack.append(("\n" + _INDENT * depth, 0))
@@ -128,7 +130,8 @@ class _Definition:
     def whole(self) -> Piece:
         """The expression, behind declarations of its free variables."""
         self._name_variables()
-        self._write_nodes()
+        for node in self.placement.order:
+            self._write(node)
         free = [f"free_var {self.declaration(var)};" for var in self.free]
         return _Lines([*free, self._scope(self.placement.root, self.expr)])
 
@@ -143,10 +146,6 @@ class _Definition:
                 "a function of a module has a part that is evaluated outside of it, or a free variable"
             )
         return self._function(function, head)
-
-    def _write_nodes(self) -> None:
-        for node in self.placement.order:
-            self._write(node)
 
     def _name_variables(self) -> None:
         bound: set[Var] = set()
@@ -307,13 +306,24 @@ class _Definition:
         return [f"{head}{type_params}({', '.join(params)}){result}{where} ", block]
 
     def _match(self, match: Match, opened: tuple[Scope, ...]) -> Piece:
-        clauses: list[Piece] = []
-        for clause, scope in zip(match.clauses, opened, strict=True):
-            is_plain = scope not in self.statements and not isinstance(clause.rhs, Let)
-            rhs = self.reference(clause.rhs) if is_plain else self._block(scope, clause.rhs)
-            clauses.append([self.pattern(clause.lhs), " => ", rhs, ","])
+        clauses: list[Piece] = [
+            [self._clause(clause, scope), ","] for clause, scope in zip(match.clauses, opened, strict=True)
+        ]
         word = "match" if match.complete else "match?"
         return [f"{word} (", self.reference(match.data), ") {", _Lines(clauses, indented=True), "}"]
+
+    def _clause(self, clause: Clause, scope: Scope) -> Piece:
+        is_plain = scope not in self.statements and not isinstance(clause.rhs, Let)
+        rhs = self.reference(clause.rhs) if is_plain else self._block(scope, clause.rhs)
+        return [self.pattern(clause.lhs), " => ", rhs]
+
+    def clause(self) -> Piece:
+        """The only clause of a match."""
+        match = cast(Match, self.expr)
+        self._name_variables()
+        for node in self.placement.order[:-1]:
+            self._write(node)
+        return self._clause(match.clauses[0], self.placement.opened[match][0])
 
     def pattern(self, pattern: Pattern) -> str:
         """The text of a pattern."""
@@ -368,9 +378,7 @@ def _text_of(node: Node, metadata: Metadata, annotate: Annotate) -> Piece:
     if isinstance(node, IRModule):
         return _module(node, metadata, annotate)
     if isinstance(node, Clause):
-        definition = _Definition(Match(Tuple(()), (node,)), metadata, annotate)
-        definition.whole()
-        return definition.pattern(node.lhs)
+        return _Definition(Match(Tuple(()), (node,)), metadata, annotate).clause()
     if isinstance(node, Pattern):
         return _Definition(Tuple(()), metadata, annotate).pattern(node)
     if isinstance(node, Attrs):

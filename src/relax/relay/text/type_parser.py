@@ -242,6 +242,9 @@ class TypeParser(Cursor):
     def _computed(
         self, function: Callable[..., prim.PrimExpr], lhs: prim.PrimExpr, rhs: prim.PrimExpr, token: Token
     ) -> prim.PrimExpr:
+        is_division = function in (prim.FloorDiv, prim.FloorMod)
+        if is_division and isinstance(rhs, prim.IntImm) and rhs.value == 0:
+            self.abort("E9005", "a dimension cannot be computed: division by zero", token)
         try:
             return function(lhs, rhs)
         except (ValueError, TypeError, ZeroDivisionError, OverflowError) as error:

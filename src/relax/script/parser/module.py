@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ...ir import BaseFunc, DiagnosticContext, DiagnosticError, GlobalVar, IRModule, set_slot
+from ...ir.python_source import caller_span
 from .core import (
     Evaluator,
     FunctionDecorator,
@@ -62,7 +63,7 @@ class ModuleDecorator:
             return ModuleDecorator(check)
         if not isinstance(cls, type):  # pyright: ignore[reportUnnecessaryIsInstance]
             frame = cast(Any, sys)._getframe(1)
-            span = capture.caller_span(frame) if Evaluator.current() is None else None
+            span = caller_span(frame) if Evaluator.current() is None else None
             found = (
                 "a function" if capture.is_python_function(cls) else f"a value of type {type(cls).__name__}"
             )

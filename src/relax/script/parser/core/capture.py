@@ -5,17 +5,16 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
-import itertools
-import linecache
 import textwrap
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from ....ir import Source, Span
+from ....ir import Span
+from ....ir.python_source import source_of
 from .diagnostics import DECLARATION, NO_SOURCE, fail
-from .source import Definition, ScriptSource, file_source
+from .source import Definition, ScriptSource, script_of
 
 _SCRIPT: Final = str(Path(__file__).parents[2])
 """The folder of the package relax.script."""
@@ -29,18 +28,18 @@ def is_python_function(value: Any) -> bool:
 def function_source(function: Callable[..., Any]) -> tuple[ScriptSource, ast.FunctionDef]:
     """The source of a Python function and its ``def`` in the tree of the whole file.
 
-    Raises DiagnosticError (E1007) when there is no source, as in an interactive prompt.
+    Raises DiagnosticError (E1007) when there is no source, as of code made by `exec`.
     """
     code: types.CodeType = function.__code__  # type: ignore[attr-defined]
     module_globals: dict[str, Any] = function.__globals__  # type: ignore[attr-defined]
     if code.co_name == "<lambda>" or code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         found = "a lambda" if code.co_name == "<lambda>" else "an async function"
         fail(DECLARATION, f"a program is a plain `def`, found {found}", _line(code, module_globals))
-    found = _find(code.co_filename, module_globals, ast.FunctionDef, code.co_name, code.co_firstlineno)
+    found = _find(code, module_globals, ast.FunctionDef, code.co_name, code.co_firstlineno)
     if found is None:
         found = _from_inspect(function, ast.FunctionDef)
     if found is None:
-        _no_source("function", function.__name__)
+        _no_source("function", function.__name__, code.co_filename)
     source, node = found
     assert isinstance(node, ast.FunctionDef)
     return source, node
@@ -48,11 +47,11 @@ def function_source(function: Callable[..., Any]) -> tuple[ScriptSource, ast.Fun
 
 def class_source(cls: type, frame: types.FrameType) -> tuple[ScriptSource, ast.ClassDef]:
     """The source of a class whose decorator is being called from `frame`, and its tree."""
-    found = _find(frame.f_code.co_filename, frame.f_globals, ast.ClassDef, cls.__name__, frame.f_lineno)
+    found = _find(frame.f_code, frame.f_globals, ast.ClassDef, cls.__name__, frame.f_lineno)
     if found is None:
         found = _from_inspect(cls, ast.ClassDef)
     if found is None:
-        _no_source("class", cls.__name__)
+        _no_source("class", cls.__name__, frame.f_code.co_filename)
     source, node = found
     assert isinstance(node, ast.ClassDef)
     return source, node
@@ -60,20 +59,19 @@ def class_source(cls: type, frame: types.FrameType) -> tuple[ScriptSource, ast.C
 
 def _line(code: types.CodeType, module_globals: dict[str, Any]) -> Span | None:
     """The line on which a function's definition starts."""
-    lines = linecache.getlines(code.co_filename, module_globals)
-    source = Source(code.co_filename, "".join(lines))
-    text = source.line(code.co_firstlineno)
+    source = source_of(code, module_globals)
+    text = source.line(code.co_firstlineno) if source is not None else ""
+    if source is None or not text:
+        return None
     indent = len(text) - len(text.lstrip())
-    return Span(source, code.co_firstlineno, indent + 1, code.co_firstlineno, len(text) + 1) if text else None
+    return Span(source, code.co_firstlineno, indent + 1, code.co_firstlineno, len(text) + 1)
 
 
-def _no_source(kind: str, name: str) -> NoReturn:
-    fail(
-        NO_SOURCE,
-        f"the source of {kind} `{name}` cannot be found",
-        None,
-        hint="put it in a file or a notebook cell, or give its text to relax.script.from_source",
-    )
+def _no_source(kind: str, name: str, filename: str) -> NoReturn:
+    hint = "put it in a file or a notebook cell, or give its text to relax.script.from_source"
+    if filename == "<stdin>":
+        hint = f"Python does not keep what it reads from a pipe or a prompt without readline: {hint}"
+    fail(NO_SOURCE, f"the source of {kind} `{name}` cannot be found", None, hint=hint)
 
 
 def _first_line(node: Definition) -> int:
@@ -81,14 +79,14 @@ def _first_line(node: Definition) -> int:
 
 
 def _find(
-    filename: str,
+    code: types.CodeType,
     module_globals: dict[str, Any],
     kind: type[ast.FunctionDef] | type[ast.ClassDef],
     name: str,
     line: int,
 ) -> tuple[ScriptSource, Definition] | None:
     """The definition of this name that starts at `line` (or, failing that, the innermost around it)."""
-    source = file_source(filename, module_globals)
+    source = script_of(code, module_globals)
     if source is None:
         return None
     around = [
@@ -122,7 +120,7 @@ def in_module_class(frame: types.FrameType) -> bool:
     if frame.f_code.co_flags & inspect.CO_NEWLOCALS or "__qualname__" not in frame.f_locals:
         return False
     code = frame.f_code
-    found = _find(code.co_filename, frame.f_globals, ast.ClassDef, code.co_name, frame.f_lineno)
+    found = _find(code, frame.f_globals, ast.ClassDef, code.co_name, frame.f_lineno)
     if found is None:
         return True
     return any(is_ir_module(decorator) for decorator in found[1].decorator_list)
@@ -134,31 +132,6 @@ def is_ir_module(decorator: ast.expr) -> bool:
         decorator = decorator.func
     name = decorator.attr if isinstance(decorator, ast.Attribute) else getattr(decorator, "id", "")
     return name == "ir_module"
-
-
-def caller_span(frame: types.FrameType) -> Span | None:
-    """The expression a running Python frame is evaluating (its line, before Python 3.11); None without its text.
-
-    For what Python itself evaluates, before any parser sees it: decorators and annotations.
-    """
-    code, line = frame.f_code, frame.f_lineno
-    lines = linecache.getlines(code.co_filename, frame.f_globals)
-    if not 1 <= line <= len(lines):
-        return None
-    source = Source(code.co_filename, "".join(lines))
-    text = source.line(line)
-    indent = len(text) - len(text.lstrip())
-    whole = Span(source, line, indent + 1, line, len(text) + 1)
-    positions: Callable[[], Iterator[tuple[int | None, ...]]] | None = getattr(code, "co_positions", None)
-    if positions is None:
-        return whole
-    first, last, start, end = next(itertools.islice(positions(), frame.f_lasti // 2, None))
-    if first is None or last is None or start is None or end is None or not first <= last <= len(lines):
-        return whole
-    columns = [
-        len(source.line(n).encode()[:c].decode(errors="replace")) for n, c in ((first, start), (last, end))
-    ]
-    return Span(source, first, columns[0] + 1, last, columns[1] + 1)
 
 
 def environment(function: Callable[..., Any], frame: types.FrameType) -> tuple[Mapping[str, Any], ...]:

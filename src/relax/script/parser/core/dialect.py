@@ -43,6 +43,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from ....ir import BaseFunc, DiagnosticContext, GlobalVar, IRModule, Span
+from ....ir.python_source import caller_span
 from . import capture
 from .diagnostics import DECLARATION, close, fail
 from .evaluator import Evaluator
@@ -184,4 +185,4 @@ class FunctionDecorator:
 
 def _caller(frame: types.FrameType) -> Span | None:
     """The place where Python calls a decorator; None while a script is read, whose evaluator knows the place."""
-    return capture.caller_span(frame) if Evaluator.current() is None else None
+    return caller_span(frame) if Evaluator.current() is None else None

@@ -7,13 +7,13 @@ tree of its whole file, so nothing has to be dedented or renumbered.
 from __future__ import annotations
 
 import ast
-import linecache
-import os
+import types
 import warnings
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ....ir import Diagnostic, DiagnosticError, Source, Span
+from ....ir.python_source import source_of
 from ....ir.span import split_lines
 from .deep import is_too_deep, parse_deep
 from .diagnostics import SYNTAX
@@ -113,16 +113,12 @@ def _tree(text: str) -> ast.Module:
 _FILES: dict[str, ScriptSource] = {}
 
 
-def file_source(name: str, module_globals: dict[str, Any] | None = None) -> ScriptSource | None:
-    """The parsed text of a file (or of a notebook cell, or of any text linecache knows); None if there is
-    none.
-    """
-    if os.path.exists(name):  # other entries (notebook cells, doctests) would be dropped as out of date
-        linecache.checkcache(name)
-    text = "".join(linecache.getlines(name, module_globals))
-    if not text:
+def script_of(code: types.CodeType, module_globals: dict[str, Any] | None = None) -> ScriptSource | None:
+    """The parsed text of the file (or notebook cell, command line, …) that code comes from; None if there is none."""
+    source = source_of(code, module_globals)
+    if source is None:
         return None
-    known = _FILES.get(name)
-    if known is None or known.source.text != text:
-        known = _FILES[name] = ScriptSource.parse(text, name)
-    return known
+    parsed = _FILES.get(source.name)
+    if parsed is None or parsed.source.text != source.text:
+        parsed = _FILES[source.name] = ScriptSource.parse(source.text, source.name)
+    return parsed

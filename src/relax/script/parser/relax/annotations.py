@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Protocol, cast
 from ....expr import ShapeExpr
 from ....expr import Var as RelaxVar
 from ....ir import DataType, DiagnosticContext, DiagnosticError, RelaxExpr, StructInfo, VDevice, parse_vdevice
+from ....ir.python_source import caller_span
 from ....op.known import known_struct_info
 from ....prim import expr as prim
 from ....struct_info import (
@@ -155,7 +156,7 @@ class StructInfoForm(SpecialForm):
         except (TypeError, ValueError) as problem:
             if isinstance(problem, DiagnosticError) or Evaluator.current() is not None:
                 raise
-            span = capture.caller_span(cast(Any, sys)._getframe(1))
+            span = caller_span(cast(Any, sys)._getframe(1))
             raise error(KIND, str(problem), span) from problem
 
     def _build(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> StructInfo:

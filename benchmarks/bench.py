@@ -1,0 +1,274 @@
+"""Whole models beside their peers: time of a run, time of a first run at a new size, time to build.
+
+    python benchmarks/bench.py [--quick] [--threads 1 2] [--pipelines default fused] [--small] [CASE ...]
+
+Each case is a model with random weights (those of tests/frontend/onnx/models, and a perceptron) at one size of its
+open dimensions, which stay symbolic. Engines: this package, under each pipeline; ONNX Runtime; OpenVINO where it
+is installed. Every engine runs the same ONNX model in one process, in turns, and its outputs are compared with ONNX
+Runtime's first. A row: milliseconds (median) of each engine, and the time of the fastest peer divided by that of our
+fastest pipeline: above 1 we are faster. `--quick` runs few rounds of the small cases.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper, numpy_helper
+from rich.console import Console
+from rich.table import Table
+
+import relax
+from relax.frontend.onnx import from_onnx
+
+FOLDER = Path(__file__).parent.parent / "tests" / "frontend" / "onnx"
+CASES = {
+    "mlp-1": ("mlp", {"batch": 1}),
+    "mlp-64": ("mlp", {"batch": 64}),
+    "mobilenet": ("mobilenet", {"batch": 1, "height": 224, "width": 224}),
+    "resnet": ("resnet", {"batch": 1, "height": 224, "width": 224}),
+    "bert-16": ("bert", {"batch": 1, "seq": 16}),
+    "bert-128": ("bert", {"batch": 1, "seq": 128}),
+    "bert-384": ("bert", {"batch": 1, "seq": 384}),
+    "gpt2-64": ("gpt2", {"batch": 1, "seq": 1, "past": 64}),
+    "gpt2-512": ("gpt2", {"batch": 1, "seq": 1, "past": 511}),
+}
+"""The cases by name: a model and the sizes of its open dimensions."""
+QUICK = ("mlp-1", "mlp-64", "mobilenet", "bert-16")
+
+Run = Callable[[], Sequence[np.ndarray]]
+
+
+@dataclass
+class Row:
+    """What was measured of one case with one number of threads: milliseconds by engine, seconds of building."""
+
+    case: str
+    threads: int
+    run: dict[str, float] = field(default_factory=dict[str, float])
+    first: dict[str, float] = field(default_factory=dict[str, float])
+    build: dict[str, float] = field(default_factory=dict[str, float])
+
+
+def perceptron() -> onnx.ModelProto:
+    """784-128-10, ReLU between."""
+    rng = np.random.default_rng(0)
+    weights = {
+        name: rng.standard_normal(shape).astype("float32") * 0.1
+        for name, shape in {"w1": (784, 128), "b1": (128,), "w2": (128, 10), "b2": (10,)}.items()
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["a"]),
+        helper.make_node("Add", ["a", "b1"], ["b"]),
+        helper.make_node("Relu", ["b"], ["c"]),
+        helper.make_node("MatMul", ["c", "w2"], ["d"]),
+        helper.make_node("Add", ["d", "b2"], ["y"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 784])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 10])
+    stored = [numpy_helper.from_array(value, name) for name, value in weights.items()]
+    graph = helper.make_graph(nodes, "mlp", [x], [y], stored)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def load(name: str, small: bool) -> tuple[onnx.ModelProto, Callable[[dict[str, int]], dict[str, Any]]]:
+    """A model, and its inputs by the sizes of its open dimensions."""
+    if name == "mlp":
+        rng = np.random.default_rng(1)
+        return perceptron(), lambda sizes: {"x": rng.standard_normal((sizes["batch"], 784)).astype("float32")}
+    module = importlib.import_module(f"models.{name}")
+    options = module.SMALL if small else module.FULL
+
+    def inputs(sizes: dict[str, int]) -> dict[str, Any]:
+        code = module.inputs.__code__
+        accepted = code.co_varnames[: code.co_argcount]
+        extra = {key: value for key, value in options.items() if key in accepted and key not in sizes}
+        return module.inputs(np.random.default_rng(0), **sizes, **extra)
+
+    return module.model(**options), inputs
+
+
+class Relax:
+    """This package, under one pipeline."""
+
+    def __init__(self, model: onnx.ModelProto, pipeline: str, threads: int) -> None:
+        relax.runtime.set_num_threads(threads)
+        self.names = [item.name for item in model.graph.input]
+        self.machine = relax.VirtualMachine(relax.build(from_onnx(model), pipeline=pipeline), relax.cpu())
+
+    def prepare(self, inputs: dict[str, Any]) -> Run:
+        values = [relax.nd.array(inputs[name]) for name in self.names]
+
+        def run() -> Sequence[np.ndarray]:
+            result = self.machine["main"](*values)
+            return [part.numpy() for part in (result if isinstance(result, tuple) else (result,))]
+
+        return run
+
+
+class OnnxRuntime:
+    """ONNX Runtime's CPU provider."""
+
+    def __init__(self, path: Path, threads: int) -> None:
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        self.session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+    def prepare(self, inputs: dict[str, Any]) -> Run:
+        return lambda: self.session.run(None, inputs)
+
+
+class OpenVino:
+    """OpenVINO in float32, if it is installed."""
+
+    def __init__(self, path: Path, threads: int) -> None:
+        openvino = importlib.import_module("openvino")
+        core = openvino.Core()
+        hints = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32"}
+        self.compiled = core.compile_model(core.read_model(str(path)), "CPU", hints)
+
+    def prepare(self, inputs: dict[str, Any]) -> Run:
+        request = self.compiled.create_infer_request()
+        return lambda: list(request.infer(inputs).values())
+
+
+def measure(names: Sequence[str], options: argparse.Namespace, threads: int) -> list[Row]:
+    """The rows of some cases of one model with one number of threads."""
+    model, inputs_of = load(CASES[names[0]][0], options.small)
+    engines: dict[str, Any] = {}
+    build: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        path.write_bytes(model.SerializeToString())
+        makers: dict[str, Callable[[], Any]] = {
+            f"relax {name}": lambda name=name: Relax(model, name, threads) for name in options.pipelines
+        }
+        makers["onnxruntime"] = lambda: OnnxRuntime(path, threads)
+        if importlib.util.find_spec("openvino") is not None:
+            makers["openvino"] = lambda: OpenVino(path, threads)
+        for name, make in makers.items():
+            start = time.perf_counter()
+            engines[name] = make()
+            build[name] = time.perf_counter() - start
+    rows: list[Row] = []
+    for case in names:
+        inputs = inputs_of(CASES[case][1])
+        runs = {name: engine.prepare(inputs) for name, engine in engines.items()}
+        row = Row(case, threads, build=build)
+        outputs: dict[str, Sequence[np.ndarray]] = {}
+        for name, run in runs.items():
+            start = time.perf_counter()
+            outputs[name] = run()
+            row.first[name] = (time.perf_counter() - start) * 1e3
+        for name, values in outputs.items():
+            for actual, expected in zip(values, outputs["onnxruntime"], strict=True):
+                np.testing.assert_allclose(actual, expected, 2e-3, 2e-3, err_msg=f"{case}: {name}")
+        row.run = alternate(runs, 0.2 if options.quick else 2.0)
+        rows.append(row)
+    return rows
+
+
+def alternate(runs: dict[str, Run], budget: float) -> dict[str, float]:
+    """The median time of each run in ms; they take turns, each for about `budget` seconds in all."""
+    repeats: dict[str, int] = {}
+    for name, run in runs.items():
+        start = time.perf_counter()
+        run()
+        once = time.perf_counter() - start
+        repeats[name] = max(1, min(1000, math.ceil(budget / 20 / max(once, 1e-7))))
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    end = time.perf_counter() + budget * len(runs)
+    while time.perf_counter() < end or len(next(iter(times.values()))) < 5:
+        for name, run in runs.items():
+            start = time.perf_counter()
+            for _ in range(repeats[name]):
+                run()
+            times[name].append((time.perf_counter() - start) / repeats[name] * 1e3)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """The rows as a table."""
+    engines = list(dict.fromkeys(name for row in rows for name in row.run))
+    result = Table(
+        "case", "threads", *(f"{name} (ms)" for name in engines), "peer / ours", "first (ms)", "build (s)"
+    )
+    for row in rows:
+        ours = [name for name in row.run if name.startswith("relax")]
+        best = min(ours, key=row.run.__getitem__)
+        peer = min(value for name, value in row.run.items() if name not in ours)
+        result.add_row(
+            row.case,
+            str(row.threads),
+            *(f"{row.run[name]:.3g}" for name in engines),
+            f"{peer / row.run[best]:.2f}",
+            f"{row.first[best]:.3g}",
+            f"{row.build[best]:.1f}",
+        )
+    return result
+
+
+def in_process(names: Sequence[str], arguments: Sequence[str], threads: int) -> list[Row]:
+    """`measure` in a process of its own, which no other case has warmed up."""
+    command = [sys.executable, __file__, *names, *arguments, "--threads", str(threads), "--worker"]
+    environment = {**os.environ, "RELAX_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        Console(stderr=True).print(f"{', '.join(names)} with {threads} threads failed")
+        return []
+    return [Row(**row) for row in json.loads(done.stdout.splitlines()[-1])]
+
+
+def main() -> None:
+    """Print the table, and the geometric mean of the ratios."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"some of {', '.join(CASES)}; default: all")
+    parser.add_argument("--quick", action="store_true", help="few rounds of small cases")
+    parser.add_argument("--small", action="store_true", help="the models' sizes of the tests")
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
+    parser.add_argument("--pipelines", nargs="+", default=["default"])
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    sys.path.insert(0, str(FOLDER))
+    names = options.cases or (QUICK if options.quick else tuple(CASES))
+    if options.worker:
+        sys.stdout.write(json.dumps([asdict(r) for r in measure(names, options, options.threads[0])]) + "\n")
+        return
+    arguments = [*(["--quick"] if options.quick else []), *(["--small"] if options.small else [])]
+    arguments += ["--pipelines", *options.pipelines]
+    rows: list[Row] = []
+    for model in dict.fromkeys(CASES[name][0] for name in names):
+        group = [name for name in names if CASES[name][0] == model]
+        for threads in options.threads:
+            rows += in_process(group, arguments, threads)
+    if not rows:
+        sys.exit(1)
+    console = Console(width=140)
+    console.print(table(rows))
+    ratios = [
+        min(v for n, v in r.run.items() if not n.startswith("relax"))
+        / min(v for n, v in r.run.items() if n.startswith("relax"))
+        for r in rows
+    ]
+    console.print(f"geometric mean of peer / ours: {statistics.geometric_mean(ratios):.2f}")
+
+
+if __name__ == "__main__":
+    main()

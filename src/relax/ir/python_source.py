@@ -1,0 +1,176 @@
+"""The text that running Python code comes from, and the span of what a frame evaluates.
+
+Programs of ``python -c``, ``python < file`` and the interactive prompt stand in no file, and before 3.13 Python keeps
+their text nowhere. It is taken from where it came: the command line, the file that is standard input, the history of
+the prompt. A text counts only if it compiles to the code in question.
+"""
+
+from __future__ import annotations
+import __future__
+
+import itertools
+import linecache
+import os
+import stat
+import sys
+import types
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, cast
+
+from .span import Source, Span
+
+_PACKAGE: Final = str(Path(__file__).parents[1]) + os.sep
+
+_MOST_LINES: Final = 1_000
+"""Lines of the prompt's history that one statement may have."""
+
+_FUTURE: Final = __future__.annotations.compiler_flag | __future__.barry_as_FLUFL.compiler_flag
+"""Flags of code by which ``from __future__ import`` changes what later text compiles to."""
+
+
+_SOURCES: dict[str, tuple[list[str], Source]] = {}
+"""By file name: the lines that linecache held, and the source made of them."""
+
+
+def source_of(code: types.CodeType, module_globals: dict[str, Any] | None = None) -> Source | None:
+    """The text that a code object was compiled from, numbered as its lines are; None if it cannot be found."""
+    name = code.co_filename
+    if os.path.exists(name):  # other entries (notebook cells, doctests) would be dropped as out of date
+        linecache.checkcache(name)
+    lines = linecache.getlines(name, module_globals)
+    if lines:
+        held, source = _SOURCES.get(name, (None, None))
+        if source is None or held is not lines:
+            source = Source(name, "".join(lines))
+            _SOURCES[name] = lines, source
+        return source
+    return next((Source(name, text) for text in _candidates(name) if _compiles_to(text, code)), None)
+
+
+def caller_span(frame: types.FrameType) -> Span | None:
+    """The expression a running Python frame is evaluating (its line, before Python 3.11); None without its text.
+
+    For what Python itself evaluates, before any parser sees it: decorators and annotations.
+    """
+    code, line = frame.f_code, frame.f_lineno
+    source = source_of(code, frame.f_globals)
+    text = source.line(line) if source is not None else ""
+    if source is None or not text:
+        return None
+    indent = len(text) - len(text.lstrip())
+    whole = Span(source, line, indent + 1, line, len(text) + 1)
+    positions: Callable[[], Iterator[tuple[int | None, ...]]] | None = getattr(code, "co_positions", None)
+    if positions is None:
+        return whole
+    first, last, start, end = next(itertools.islice(positions(), frame.f_lasti // 2, None))
+    if (
+        first is None
+        or last is None
+        or start is None
+        or end is None
+        or not (source.line(first) and source.line(last))
+    ):
+        return whole
+    columns = [
+        len(source.line(n).encode()[:c].decode(errors="replace")) for n, c in ((first, start), (last, end))
+    ]
+    return Span(source, first, columns[0] + 1, last, columns[1] + 1)
+
+
+def user_span(*own: str) -> Span | None:
+    """The expression that a user's code is evaluating; None if this package called, or the text cannot be found.
+
+    `own` are the files and folders of this package, relative to it, through which the user's call came.
+    """
+    skipped = tuple(_PACKAGE + part.replace("/", os.sep) for part in own)
+    frame: types.FrameType | None = cast("Any", sys)._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(skipped):
+        frame = frame.f_back
+    if frame is None or frame.f_code.co_filename.startswith(_PACKAGE):
+        return None
+    return caller_span(frame)
+
+
+def _candidates(name: str) -> Iterator[str]:
+    """Texts that code of a nameless file may come from."""
+    if name == "<string>":
+        yield from _command_line()
+    elif name == "<stdin>":
+        yield from _standard_input()
+        yield from _history()
+
+
+def _command_line() -> Iterator[str]:
+    """The text behind ``-c``, which may be one word with it, or with options before it."""
+    for i, word in enumerate(sys.orig_argv[1:], 1):
+        option, c, rest = word.partition("c")
+        if c and option.startswith("-") and not option.startswith("--"):
+            yield from [rest] if rest else sys.orig_argv[i + 1 : i + 2]
+            return
+
+
+def _standard_input() -> Iterator[str]:
+    """The file that standard input is; nothing for a pipe or a terminal, which cannot be read twice."""
+    try:
+        size = os.fstat(0).st_size
+        if stat.S_ISREG(os.fstat(0).st_mode) and hasattr(os, "pread"):
+            yield os.pread(0, size, 0).decode()
+    except (OSError, UnicodeDecodeError):
+        return
+
+
+def _history() -> Iterator[str]:
+    """The last lines typed at the prompt, from each line that is not indented, the nearest first."""
+    readline = sys.modules.get("readline")
+    if readline is None or not hasattr(sys, "ps1"):
+        return
+    item = cast("Callable[[int], str | None]", readline.get_history_item)
+    count: int = readline.get_current_history_length()
+    lines: list[str] = []
+    for i in range(count, max(count - _MOST_LINES, 0), -1):
+        line = item(i) or ""
+        lines.insert(0, line)
+        if line[:1].strip():
+            yield "\n".join(lines) + "\n"
+
+
+def _compiles_to(text: str, code: types.CodeType) -> bool:
+    """True if compiling a text gives such code, as a whole or as a part."""
+    flags = code.co_flags & _FUTURE
+    return any(_alike(other, code) for other in _codes(text, flags))
+
+
+@lru_cache(maxsize=8)
+def _codes(text: str, flags: int) -> tuple[types.CodeType, ...]:
+    result: list[types.CodeType] = []
+    for mode in ("exec", "single"):
+        try:
+            pending = [compile(text, "<text>", mode, flags, dont_inherit=True)]
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        while pending:
+            code = pending.pop()
+            result.append(code)
+            pending += [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    return tuple(result)
+
+
+def _alike(a: types.CodeType, b: types.CodeType) -> bool:
+    """True if two code objects do the same on the same lines, wherever they come from."""
+    same = (
+        a.co_code == b.co_code
+        and a.co_name == b.co_name
+        and a.co_names == b.co_names
+        and a.co_varnames == b.co_varnames
+        and list(a.co_lines()) == list(b.co_lines())
+        and len(a.co_consts) == len(b.co_consts)
+    )
+    return same and all(map(_same_const, a.co_consts, b.co_consts))
+
+
+def _same_const(a: object, b: object) -> bool:
+    if isinstance(a, types.CodeType) and isinstance(b, types.CodeType):
+        return _alike(a, b)
+    return type(a) is type(b) and repr(a) == repr(b)

@@ -1,0 +1,49 @@
+"""Tracebacks of errors in a user's program, without this package's own frames.
+
+A DiagnosticError points at the line of the program that is wrong; how this package came to see it helps no user. The
+environment variable ``RELAX_FULL_TRACEBACK=1`` shows all frames.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+_PACKAGE: Final = str(Path(__file__).parents[1]) + os.sep
+
+
+def shows_all_frames() -> bool:
+    """True if the user asked for whole tracebacks."""
+    return os.environ.get("RELAX_FULL_TRACEBACK", "") not in ("", "0")
+
+
+def shortened(error: BaseException) -> list[str]:
+    """The lines of an error's traceback without frames of this package."""
+    described = traceback.TracebackException.from_exception(error)
+    pending: list[traceback.TracebackException | None] = [described]
+    while pending:
+        part = pending.pop()
+        if part is not None:
+            part.stack[:] = [frame for frame in part.stack if not frame.filename.startswith(_PACKAGE)]
+            pending += [part.__cause__, part.__context__]
+    return list(described.format())
+
+
+def install(kind: type[BaseException]) -> None:
+    """Print uncaught errors of this class shortened; others, and where another hook is set later, as before."""
+    previous = sys.excepthook
+
+    def hook(error_type: type[BaseException], error: BaseException, frames: TracebackType | None, /) -> None:
+        if isinstance(error, kind) and not shows_all_frames() and sys.stderr is not None:
+            sys.stderr.write("".join(shortened(error)))
+        else:
+            previous(error_type, error, frames)
+
+    sys.excepthook = hook
+
+
+__all__ = ["install", "shortened", "shows_all_frames"]

@@ -1,0 +1,70 @@
+"""find_nan: the binding of a program that makes the first NaN or infinity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..expr import Function
+from ..ir import IRModule
+from ..rewrite.rewriter import bindings_in
+from ..runtime import VirtualMachine
+from ..runtime.numerics import NumericsError
+from .driver import build
+
+
+@dataclass(frozen=True)
+class NaNReport:
+    """The first call of a run that gave NaN or an infinity."""
+
+    variable: str
+    """The variable that the value is bound to; "" if the call stands in no binding, or the binding has no place."""
+    call: str
+    """The kernel or packed function that was called."""
+    location: str
+    """The place in the source, as file:line:column; "" if it is not known."""
+    message: str
+
+    def __str__(self) -> str:
+        head = f"{self.variable} = " if self.variable else ""
+        place = f"{self.location}: " if self.location else ""
+        return f"{place}{head}{self.message}"
+
+
+def find_nan(
+    mod: IRModule,
+    *args: Any,
+    func_name: str = "main",
+    params: Mapping[str, Any] | None = None,
+    infinities: bool = False,
+) -> NaNReport | None:
+    """Run an entry point, and name the first binding that gives NaN; None if there is none.
+
+        report = relax.find_nan(mod, x)
+        print(report)       # model.py:9:17: z = log gives nan at [0, 0] of its result, …
+
+    The program is compiled without fusion, so each call is one operator of the program. NaN in the arguments and in
+    constants is no reason to stop; what is computed from it is. `infinities` stops at infinities too. Other errors of
+    the run are raised as usual.
+    """
+    executable = build(mod, params=params, exec_mode="bytecode")
+    machine = VirtualMachine(executable, check_numerics="all" if infinities else "nan")
+    try:
+        machine[func_name](*args)
+    except NumericsError as error:
+        message = str(error.args[0]).removeprefix(f"{func_name}: ")
+        return NaNReport(_variable(mod, error.location), error.call, error.location, message)
+    return None
+
+
+def _variable(mod: IRModule, location: str) -> str:
+    """The variable bound at a place of the source; "" if there is none."""
+    if not location:
+        return ""
+    bindings = (b for f in mod.functions.values() if isinstance(f, Function) for b in bindings_in(f))
+    places = ((b.var.name_hint, b.value.span) for b in bindings)
+    return next((name for name, span in places if span is not None and str(span) == location), "")
+
+
+__all__ = ["NaNReport", "find_nan"]
