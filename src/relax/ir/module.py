@@ -31,6 +31,21 @@ def _infos(value: Mapping[str, Any] | None) -> dict[str, tuple[VDevice, ...]]:
     return {key: tuple(items) for key, items in (value or {}).items()}
 
 
+def _definitions(value: Mapping[Any, Node] | None) -> dict[Node, Node]:
+    table = dict(value or {})
+    seen: set[str] = set()
+    for key in table:
+        if name_of(key) in seen:
+            raise ValueError(f"IRModule: two types are named {name_of(key)!r}")
+        seen.add(name_of(key))
+    return table
+
+
+def name_of(key: Any) -> str:
+    """The name that a GlobalVar or a GlobalTypeVar stands for."""
+    return key.name_hint
+
+
 class _ByName(Node):
     """A slot for the names of a module's functions, written when the first is looked up."""
 
@@ -42,16 +57,18 @@ class _ByName(Node):
 @final
 @node
 class IRModule(_ByName):
-    """{GlobalVar: function}, attributes and global infos.
+    """{GlobalVar: function}, attributes, global infos, and {GlobalTypeVar: type definition}.
 
     `functions` keeps insertion order; a key may be given as a string. Two functions of one name raise ValueError.
     ``mod["f"] = function`` and `update` change the module itself, as in TVM; `with_function` and its kin return a
-    new one, which is what passes do: a pass never changes the module it is given.
+    new one, which is what passes do: a pass never changes the module it is given. Relay's
+    modules have type definitions (`relay.TypeData`) too.
     """
 
     functions: dict[GlobalVar, BaseFunc] = child(default=None, converter=_functions)
     attrs: dict[str, Any] = child(default=None, converter=_dict)
     global_infos: dict[str, tuple[VDevice, ...]] = child(default=None, converter=_infos)
+    type_definitions: dict[Node, Node] = child(default=None, converter=_definitions)
 
     def get_global_var(self, name: str) -> GlobalVar:
         """The GlobalVar of this name. Raises KeyError naming the functions there are."""
@@ -136,7 +153,9 @@ class IRModule(_ByName):
 
     def clone(self) -> Self:
         """A module of the same functions, which can be changed without changing this one."""
-        return type(self)(self.functions, self.attrs, self.global_infos, span=self.span)
+        return type(self)(
+            self.functions, self.attrs, self.global_infos, self.type_definitions, span=self.span
+        )
 
     def __setitem__(self, key: str | GlobalVar, function: BaseFunc) -> None:
         """Put a function in the place of the one of this name, or add it."""
@@ -147,7 +166,10 @@ class IRModule(_ByName):
         self[var] = func
 
     def update(self, other: IRModule | Mapping[Any, BaseFunc]) -> None:
-        """Put in all functions of another module, or of a table by name or GlobalVar."""
+        """Put in all functions and types of another module, or all functions of a table by name or GlobalVar."""
+        if isinstance(other, IRModule):
+            for key, definition in other.type_definitions.items():
+                self.update_type_definition(key, definition)
         # A new table: what was found out about the functions is kept by the identity of the table.
         functions = dict(self.functions)
         by_name = dict(self.global_vars_by_name)
@@ -161,6 +183,30 @@ class IRModule(_ByName):
     def update_global_info(self, name: str, global_info: Iterable[VDevice]) -> None:
         """Set the global infos of a name: ``mod.update_global_info("vdevice", [relax.ir.VDevice("llvm")])``."""
         self.global_infos[name] = tuple(global_info)
+
+    def get_global_type_var(self, name: str) -> Any:
+        """The GlobalTypeVar of this name. Raises KeyError naming the types there are."""
+        for key in self.type_definitions:
+            if name_of(key) == name:
+                return key
+        names = ", ".join(repr(name_of(key)) for key in self.type_definitions) or "none"
+        raise KeyError(f"the module has no type {name!r} (it has: {names})")
+
+    def get_global_type_vars(self) -> list[Any]:
+        return list(self.type_definitions)
+
+    def get_type(self, name: str) -> tuple[Any, ...]:
+        """The GlobalTypeVar of this name and the constructors of its definition, in order."""
+        key = self.get_global_type_var(name)
+        definition: Any = self.type_definitions[key]
+        return key, *definition.constructors
+
+    def update_type_definition(self, key: Node, definition: Node) -> None:
+        """Put a type definition in the place of the one of this name, or add it."""
+        table = dict(self.type_definitions)
+        same = next((other for other in table if name_of(other) == name_of(key)), key)
+        table[same] = definition
+        set_slot(self, "type_definitions", table)
 
     @staticmethod
     def from_expr(function: BaseFunc) -> IRModule:

@@ -8,6 +8,7 @@ print) a node shows as its class and fields.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
 from .deep import run_deep
@@ -38,6 +39,18 @@ def _loaded_printer() -> Printer | None:
     return _printer
 
 
+_dialects: list[tuple[Callable[[Any], bool], Printer]] = []
+
+
+def register_dialect(is_own: Callable[[Any], bool], printer: Printer) -> None:
+    """Print the nodes that `is_own` accepts by a printer of another language than TVMScript."""
+    _dialects.append((is_own, printer))
+
+
+def _printer_of(node: Any) -> Printer | None:
+    return next((printer for is_own, printer in _dialects if is_own(node)), None) or _loaded_printer()
+
+
 def register_printer(printer: Printer) -> None:
     """Make `printer` the one behind `.script()`, `.show()` and `repr`."""
     global _printer
@@ -46,7 +59,7 @@ def register_printer(printer: Printer) -> None:
 
 def script(node: Any, **options: Any) -> str:
     """A node as TVMScript; the plain form without a printer."""
-    printer = _loaded_printer()
+    printer = _printer_of(node)
     if printer is None:
         return plain(node)
     try:
@@ -57,7 +70,7 @@ def script(node: Any, **options: Any) -> str:
 
 def show(node: Any, **options: Any) -> None:
     """Print a node as TVMScript."""
-    printer = _loaded_printer()
+    printer = _printer_of(node)
     if printer is None:
         print(plain(node))  # noqa: T201
     else:
@@ -75,7 +88,7 @@ def show_text(text: str, style: str | None = None) -> None:
 def represent(node: Any) -> str:
     """`repr` of a node: its script, or the plain form if printing fails for whatever reason."""
     try:
-        printer = _loaded_printer()
+        printer = _printer_of(node)
         return plain(node) if printer is None else printer.script(node)
     except Exception:  # noqa: BLE001  repr must never fail: it is what a debugger calls on broken IR
         return plain(node)

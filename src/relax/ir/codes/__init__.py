@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import commands, compiling, importing, programs, scheduling
+from . import commands, compiling, importing, programs, relay, scheduling
 from .code import CODES, Code, explain, explanation
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "explanation",
     "importing",
     "programs",
+    "relay",
     "scheduling",
 ]

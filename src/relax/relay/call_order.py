@@ -1,0 +1,27 @@
+"""The order of global functions: callees first."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from ..derive.call_graph import components
+from ..ir import BaseFunc, GlobalVar, IRModule
+from .expr import Expr, Function
+from .parts import parts_of
+from .scopes import nodes_with_parts
+
+
+def callees_first(mod: IRModule) -> list[str]:
+    """The names of a module's Relay functions, each behind those that it calls; in a circle, in any order."""
+    functions = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, Function)}
+    graph = {name: _globals_in(function, functions) for name, function in functions.items()}
+    return [name for group in components(graph) for name in group]
+
+
+def _globals_in(function: BaseFunc, functions: dict[str, Any]) -> list[str]:
+    order = nodes_with_parts(cast(Expr, function))
+    parts = (part for node in order for part in parts_of(node))
+    return [p.name_hint for p in parts if isinstance(p, GlobalVar) and p.name_hint in functions]
+
+
+__all__ = ["callees_first"]

@@ -1,0 +1,149 @@
+"""Operators as Python functions: ``relay.add(x, y)``, ``relay.nn.dense(x, w, units=10)``.
+
+Each declared operator is one: operands first, then its attributes, by position or name. One with several results gives
+a `TupleWrapper`, whose items are projections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import numpy as np
+
+from ..ir import Diagnostic, DiagnosticError
+from .expr import Call, Expr, ExprWithOp, Tuple, TupleGetItem, const
+from .operators import call_operator, list_operators, operator_spec
+
+
+class TupleWrapper:
+    """A call with several results: ``y, mean, var = relay.nn.batch_norm(…)``. `astuple` gives the call itself."""
+
+    def __init__(self, tuple_value: Expr, size: int) -> None:
+        self.tuple_value = tuple_value
+        self.size = size
+
+    def astuple(self) -> Expr:
+        """The expression of the whole tuple."""
+        return self.tuple_value
+
+    def __getitem__(self, index: int) -> TupleGetItem:
+        if not -self.size <= index < self.size:
+            raise IndexError(f"the call has {self.size} results, asked for number {index}")
+        return TupleGetItem(self.tuple_value, index % self.size)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[TupleGetItem]:
+        return (self[i] for i in range(self.size))
+
+
+def _split_count(call: Call) -> int:
+    sections: Any = cast(Any, call.attrs).indices_or_sections
+    return sections if isinstance(sections, int) else len(sections) + 1
+
+
+_RESULTS: dict[str, Callable[[Call], int]] = {
+    "nn.batch_norm": lambda call: 3,
+    "split": _split_count,
+    "topk": lambda call: 2 if cast(Any, call.attrs).ret_type == "both" else 1,
+}
+
+
+def operator_function(name: str) -> Callable[..., Any]:
+    """The Python function that makes calls of an operator."""
+    spec = operator_spec(name)
+    assert spec is not None
+
+    def function(*args: Any, **attrs: Any) -> Any:
+        count = len(args) if spec.num_inputs is None else spec.num_inputs
+        names = _operand_names(name, attrs)
+        given = [*args, *(attrs.pop(operand) for operand in names)] if names else list(args)
+        operands, rest = given[:count], given[count:]
+        if len(rest) > len(spec.attrs):
+            message = (
+                f"{name} takes {count} operands and {len(spec.attrs)} attributes, found {len(given)} values"
+            )
+            raise DiagnosticError(Diagnostic("E9012", message))
+        for field, value in zip(spec.attrs, rest, strict=False):
+            if field.name in attrs:
+                raise DiagnosticError(
+                    Diagnostic("E9011", f"{name}: the attribute {field.name!r} is given twice")
+                )
+            attrs[field.name] = value
+        call = call_operator(name, *map(as_expr, operands), **attrs)
+        results = _RESULTS[name](call) if name in _RESULTS else 1
+        return TupleWrapper(call, results) if results > 1 else call
+
+    function.__name__ = function.__qualname__ = name.rpartition(".")[2]
+    function.__doc__ = f"A call of the operator {name}."
+    return function
+
+
+_NAMED = (
+    "data",
+    "weight",
+    "lhs",
+    "rhs",
+    "x",
+    "y",
+    "a",
+    "bias",
+    "gamma",
+    "beta",
+    "moving_mean",
+    "moving_var",
+    "indices",
+)
+
+
+def _operand_names(name: str, attrs: dict[str, Any]) -> list[str]:
+    """Names of operands among keyword arguments, in the order of operands: TVM's programs write some so."""
+    spec = operator_spec(name)
+    own = {field.name for field in spec.attrs} if spec is not None else set[str]()
+    return [operand for operand in _NAMED if operand in attrs and operand not in own]
+
+
+def as_expr(value: Any) -> Expr:
+    """An operand: an expression, a tuple of them, or a number or array, which becomes a constant."""
+    if isinstance(value, TupleWrapper):
+        return value.astuple()
+    if isinstance(value, (tuple, list)):
+        return Tuple([as_expr(item) for item in cast("list[Any]", value)])
+    if isinstance(value, (bool, int, float, np.ndarray, np.generic)):
+        return const(value)
+    return value
+
+
+class Namespace:
+    """The operators whose names begin with a prefix, as attributes: ``relay.nn``."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> Any:
+        whole = f"{self._prefix}.{name}"
+        if name.startswith("__") or operator_spec(whole) is None:
+            raise AttributeError(f"Relay has no operator {whole}")
+        return operator_function(whole)
+
+    def __dir__(self) -> list[str]:
+        prefix = f"{self._prefix}."
+        return [name.removeprefix(prefix) for name in list_operators() if name.startswith(prefix)]
+
+    def dropout(self, data: ExprWithOp, rate: float = 0.5) -> Any:
+        """The data itself, in inference."""
+        return TupleGetItem(call_operator("nn.dropout", data, rate=rate), 0)
+
+
+def public(name: str) -> Any:
+    """The function or the namespace of this name. Raises AttributeError."""
+    if name in ("nn", "image", "vision"):
+        return Namespace(name)
+    if operator_spec(name) is not None:
+        return operator_function(name)
+    raise AttributeError(f"module 'relax.relay' has no attribute {name!r}")
+
+
+__all__ = ["Namespace", "TupleWrapper", "as_expr", "operator_function", "public"]

@@ -1,0 +1,600 @@
+"""Type inference: equations and relations over all nodes of an expression, solved; generalisation at `let` and globals.
+
+Each node gets a type made of the types of its parts. A call of an operator is a relation between the types of its
+operands and of its result, which waits until the operands' types are known: the operator's meaning in Relax then tells
+the result (`meaning.result_info`), so each shape rule stands once, on the Relax operator. A function bound by `let`, or
+a global one, becomes polymorphic in what nothing determines; relations that still wait become its constraints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from ..ir import Diagnostic, DiagnosticError, GlobalVar, IRModule, Op, Span
+from ..ir.diagnostics import emit_warning
+from .adt import (
+    Clause,
+    Constructor,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+)
+from .attrs import Attrs
+from .call_order import callees_first
+from .cases import unmatched_cases, unreachable_clauses
+from .expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    If,
+    Let,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    RelayExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    update_checked_type,
+)
+from .operator_types import NOT_CALLABLE, UNKNOWN_TYPE, apply_operator
+from .operators import operator_spec
+from .parts import bound_by, pattern_vars
+from .scopes import Placement, Scope, place
+from .types import (
+    FuncType,
+    IncompleteType,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeData,
+    TypeKind,
+    TypeRelation,
+    TypeVar,
+)
+from .unify import Pending, Unifier, substituted, type_text
+
+NO_FIELD = "E9042"
+"""A projection of what is no tuple, or has no such field."""
+
+LEFT_OUT = "E9044"
+"""A match that leaves out values of its type."""
+UNREACHABLE = "W9045"
+"""A clause that no value reaches."""
+
+BOOL = TensorType((), "bool")
+UNIT = TupleType(())
+
+
+def infer_type(expr: Expr, mod: IRModule | None = None) -> Expr:
+    """Write the type of every node of an expression; the expression. Free variables need annotations.
+
+    Raises DiagnosticError with all that is wrong.
+    """
+    inference = Inference(IRModule() if mod is None else mod)
+    inference.whole(expr)
+    inference.finish()
+    return expr
+
+
+def infer_module(mod: IRModule) -> IRModule:
+    """Write the type of every node of every Relay function of a module; the module.
+
+    Raises DiagnosticError with all that is wrong in any function.
+    """
+    inference = Inference(mod)
+    for name in callees_first(mod):
+        inference.global_type(name)
+    inference.finish()
+    return mod
+
+
+class Inference:
+    """One run over a module, or over an expression that may use its functions."""
+
+    def __init__(self, mod: IRModule) -> None:
+        self.mod = mod
+        self.unifier = Unifier()
+        self.types: dict[Expr, Type] = {}
+        """The types of variables and of nodes, as far as they are known."""
+        self.bound: set[Var] = set()
+        self.general: dict[Expr, FuncType] = {}
+        """The types of variables bound to polymorphic functions, which each use instantiates."""
+        self.global_types: dict[str, Type] = {}
+        self.lets: dict[Var, Let] = {}
+        """The `let` that binds a variable."""
+        self.variable_levels: dict[Var, int] = {}
+        self.calls: list[tuple[Call, tuple[Type, ...]]] = []
+        self.diagnostics: list[Diagnostic] = []
+        self.placement: Placement = cast(Placement, None)
+        self.levels: dict[Scope, int] = {}
+        self.level = 0
+
+    # -- entries
+
+    def expression(self, expr: Expr) -> Type:
+        """Infer an expression; its type, polymorphic if it is a polymorphic function."""
+        outer = self.placement, self.levels, self.level
+        self.placement, self.levels = place(expr), {}
+        try:
+            self._note_variables()
+            for node in self.placement.order:
+                self.level = self._level(self.placement.of[node])
+                try:
+                    self._put(node, self._node(node))
+                except DiagnosticError as error:
+                    self.diagnostics += error.placed(node.span).diagnostics
+                    self.types.setdefault(node, self.unifier.fresh(self.level))
+            self.level = 0
+            return self.types[expr] if expr in self.types else self.type_of(expr)
+        finally:
+            self.placement, self.levels, self.level = outer
+
+    def _note_variables(self) -> None:
+        """Note for each variable what binds it, and its level: a function bound by `let` is one level further in."""
+        for node in self.placement.order:
+            if isinstance(node, Let):
+                self.lets[node.var] = node
+                deeper = isinstance(node.value, Function)
+                self.variable_levels[node.var] = self._level(self.placement.of[node]) + deeper
+            elif isinstance(node, (Function, Match)):
+                for var in bound_by(node):
+                    self.variable_levels[var] = self._level(self.placement.opened[node][0])
+
+    def whole(self, expr: Expr) -> Type:
+        """Infer an expression that stands by itself: a function is polymorphic in what is left open."""
+        type_ = self.expression(expr)
+        return self._generalised(expr, type_, 0) if isinstance(expr, Function) else type_
+
+    def global_type(self, name: str) -> Type:
+        """The type of a global function, inferred if it has not been yet."""
+        if name in self.global_types:
+            return self.global_types[name]
+        function = self.mod[name]
+        if not isinstance(function, Function):
+            raise DiagnosticError(Diagnostic(NOT_CALLABLE, f"@{name} is no function of Relay"))
+        annotated = _annotated(function)
+        self.global_types[name] = annotated if annotated is not None else self.unifier.fresh(1)
+        type_ = self.expression(function)
+        if annotated is None:
+            self.unifier.equal(self.global_types[name], _without_params(type_), function.span, f"@{name}")
+            self.global_types[name] = self._generalised(function, type_, 0)
+        return self.global_types[name]
+
+    def finish(self) -> None:
+        """Solve what is left, and write the types. Raises DiagnosticError for all that was wrong."""
+        try:
+            self.unifier.settle()
+        except DiagnosticError as error:
+            self.diagnostics += error.diagnostics
+        if not self.diagnostics:
+            self._write()
+        if self.diagnostics:
+            raise DiagnosticError(dict.fromkeys(self.diagnostics))
+
+    def _write(self) -> None:
+        for node, type_ in {**self.types, **self.general}.items():
+            resolved = self.unifier.resolve(self.general.get(node, type_))
+            if self.unifier.incomplete(resolved):
+                what = f"variable %{node.name_hint}" if isinstance(node, Var) else "this expression"
+                hint = "annotate the variables that it depends on"
+                message = f"the type of {what} cannot be inferred: {type_text(resolved)}"
+                self.diagnostics.append(Diagnostic(UNKNOWN_TYPE, message, node.span, hint=hint))
+                return
+            if isinstance(node, RelayExpr):
+                update_checked_type(node, resolved)
+
+    # -- nodes
+
+    def _level(self, scope: Scope) -> int:
+        """The number of functions around a scope."""
+        path: list[Scope] = []
+        while scope not in self.levels and scope.parent is not scope:
+            path.append(scope)
+            scope = scope.parent
+        level = self.levels.setdefault(scope, 0)
+        for inner in reversed(path):
+            level += isinstance(inner.owner, Function)
+            self.levels[inner] = level
+        return level
+
+    def _put(self, node: Expr, type_: Type) -> None:
+        known = self.types.get(node)
+        if known is None:
+            self.types[node] = type_
+        else:
+            self.unifier.equal(known, type_, node.span, "this expression")
+
+    def type_of(self, expr: Expr) -> Type:
+        """The type of a leaf, or of a node inferred already; a polymorphic one is instantiated."""
+        match expr:
+            case Constant():
+                return self.types.setdefault(expr, expr.type)
+            case Var():
+                return self._variable(expr)
+            case GlobalVar():
+                return self._instantiated(self.global_type(expr.name_hint))
+            case Op():
+                return self._operator_type(expr, None, None)
+            case Constructor():
+                type_ = self._instantiated(self._constructor_type(expr))
+                return type_ if expr.inputs else cast(FuncType, type_).ret_type
+            case _:
+                return self._instantiated(self.types[expr])
+
+    def _variable(self, var: Var) -> Type:
+        if var not in self.general and var in self.lets:
+            self._bind(self.lets[var])
+        if var in self.general:
+            return self._instantiated(self.general[var])
+        if var not in self.types:
+            known = var.type_annotation
+            level = self.variable_levels.get(var, self.level)
+            self.types[var] = self._open(known, level) if known is not None else self.unifier.fresh(level)
+        return self.types[var]
+
+    def _open(self, type_: Type, level: int | None = None) -> Type:
+        """An annotation, its incomplete types known to the unifier at a level, this one by default."""
+        for item in self.unifier.incomplete(type_):
+            self.unifier.levels.setdefault(item, self.level if level is None else level)
+        return type_
+
+    def _node(self, node: Expr) -> Type:
+        match node:
+            case Tuple(fields):
+                return TupleType([self.type_of(field) for field in fields])
+            case TupleGetItem(tuple_value, index):
+                return self._field(node, self.type_of(tuple_value), index)
+            case Function():
+                return self._function(node)
+            case Call():
+                return self._call(node)
+            case Let():
+                return self._let(node)
+            case If(cond, true_branch, false_branch):
+                self.unifier.equal(BOOL, self.type_of(cond), cond.span or node.span, "the condition")
+                type_ = self.type_of(true_branch)
+                self.unifier.equal(
+                    type_, self.type_of(false_branch), false_branch.span or node.span, "the branch"
+                )
+                return type_
+            case RefCreate(value):
+                return RefType(self.type_of(value))
+            case RefRead(ref):
+                return self._referenced(node, ref)
+            case RefWrite(ref, value):
+                held = self._referenced(node, ref)
+                self.unifier.equal(held, self.type_of(value), value.span or node.span, "the value written")
+                return UNIT
+            case Match():
+                return self._match(node)
+            case _:
+                message = f"a {type(node).__name__} has no type"
+                raise DiagnosticError(Diagnostic(UNKNOWN_TYPE, message, node.span))
+
+    def _referenced(self, node: Expr, ref: Expr) -> Type:
+        held = self.unifier.fresh(self.level)
+        self.unifier.equal(RefType(held), self.type_of(ref), ref.span or node.span, "the reference")
+        return held
+
+    def _field(self, node: Expr, tuple_type: Type, index: int) -> Type:
+        result = self.unifier.fresh(self.level)
+
+        def rule(inputs: tuple[Type, ...], attrs: Any, span: Span | None) -> Type:
+            del attrs
+            (type_,) = inputs
+            return _field_of(type_, index, span)
+
+        head = self.unifier.head(tuple_type)
+        if not isinstance(head, IncompleteType):
+            return _field_of(head, index, node.span)
+        self.unifier.relate(Pending("projection", (tuple_type,), result, None, rule, node.span))
+        return result
+
+    def _function(self, node: Function) -> Type:
+        (inner,) = self.placement.opened[node]
+        self.level = self._level(inner)
+        params = [self._variable(param) for param in node.params]
+        result = self.type_of(node.body)
+        if node.ret_type is not None:
+            declared = self._open(node.ret_type)
+            self.unifier.equal(declared, result, node.body.span or node.span, "the body of the function")
+            result = declared
+        for relation in node.type_constraints:
+            self._constrain(relation, [*params, result], node.span)
+        self.level = self._level(self.placement.of[node])
+        return FuncType(params, result, node.type_params, node.type_constraints)
+
+    def _let(self, node: Let) -> Type:
+        self._bind(node)
+        return self.type_of(node.body)
+
+    def _bind(self, node: Let) -> None:
+        """Give the variable of a `let` the type of its value, once that is inferred; of a function, the general one.
+
+        Inside of the function itself the variable has one type.
+        """
+        var, value = node.var, node.value
+        if (
+            var in self.general
+            or var in self.bound
+            or (isinstance(value, Function) and value not in self.types)
+        ):
+            return
+        self.bound.add(var)
+        if isinstance(value, Function):
+            recursive = self.types.get(var)
+            if recursive is not None:
+                self.unifier.equal(
+                    recursive, _without_params(self.types[value]), node.span, f"%{var.name_hint}"
+                )
+            general = self._generalised(value, self.types[value], self._level(self.placement.of[node]))
+            if isinstance(general, FuncType) and general.type_params and var.type_annotation is None:
+                self.general[var] = general
+                return
+        type_ = self.type_of(value)
+        if var.type_annotation is not None:
+            self.unifier.equal(self._open(var.type_annotation), type_, node.span, f"%{var.name_hint}")
+        self.types.setdefault(var, type_)
+
+    # -- calls
+
+    def _call(self, node: Call) -> Type:
+        if isinstance(node.op, Op):
+            args = [self.type_of(arg) for arg in node.args]
+            return self._related(node.op, node.attrs, node.args, args, node.span)
+        callee = self._callee(node)
+        if isinstance(callee, IncompleteType):
+            args = [self.type_of(arg) for arg in node.args]
+            result = self.unifier.fresh(self.level)
+            self.unifier.equal(FuncType(args, result), callee, node.span, "the callee")
+            return result
+        if not isinstance(callee, FuncType):
+            message = f"a value of type {type_text(callee)} is called, which is no function"
+            raise DiagnosticError(Diagnostic(NOT_CALLABLE, message, node.span))
+        if len(callee.arg_types) != len(node.args):
+            message = f"the function takes {len(callee.arg_types)} arguments, found {len(node.args)}"
+            raise DiagnosticError(Diagnostic(NOT_CALLABLE, message, node.span))
+        for i, (expected, arg) in enumerate(zip(callee.arg_types, node.args, strict=True)):
+            self.unifier.equal(expected, self.type_of(arg), arg.span or node.span, f"argument {i}")
+        return callee.ret_type
+
+    def _callee(self, node: Call) -> Type:
+        """The type of what is called, instantiated, with the type arguments of the call."""
+        if isinstance(node.op, Var) and node.op in self.lets:
+            self._bind(self.lets[node.op])
+        match node.op:
+            case GlobalVar() as name:
+                scheme = self.global_type(name.name_hint)
+            case Constructor() as constructor:
+                scheme = self._constructor_type(constructor)
+            case Var() as var if var in self.general:
+                scheme = self.general[var]
+            case _:
+                scheme = self.unifier.head(self.type_of(node.op))
+        if not isinstance(scheme, FuncType) or not scheme.type_params:
+            return self.unifier.head(scheme)
+        chosen = self._type_arguments(scheme, node)
+        self.calls.append((node, chosen))
+        return self._with_arguments(scheme, chosen, node.span)
+
+    def _type_arguments(self, scheme: FuncType, node: Call) -> tuple[Any, ...]:
+        if not node.type_args:
+            return tuple(map(self._fresh_argument, scheme.type_params))
+        if len(node.type_args) != len(scheme.type_params):
+            message = (
+                f"the function has {len(scheme.type_params)} type parameters, found {len(node.type_args)}"
+            )
+            raise DiagnosticError(Diagnostic(NOT_CALLABLE, message, node.span))
+        return node.type_args
+
+    def _fresh_argument(self, param: TypeVar) -> Any:
+        if param.kind in (TypeKind.ShapeVar, TypeKind.BaseType):
+            return self.unifier.fresh_part(param.kind)
+        return self.unifier.fresh(self.level)
+
+    def _instantiated(self, type_: Type, span: Span | None = None) -> Type:
+        """A polymorphic type with new incomplete types for its parameters; its relations are to be fulfilled."""
+        type_ = self.unifier.head(type_)
+        if not isinstance(type_, FuncType) or not type_.type_params:
+            return type_
+        return self._with_arguments(type_, tuple(map(self._fresh_argument, type_.type_params)), span)
+
+    def _with_arguments(self, scheme: FuncType, chosen: Sequence[Any], span: Span | None) -> FuncType:
+        table = dict(zip(scheme.type_params, chosen, strict=True))
+        args = [substituted(arg, table) for arg in scheme.arg_types]
+        result = substituted(scheme.ret_type, table)
+        for relation in scheme.type_constraints:
+            own = relation.replace(args=tuple(substituted(arg, table) for arg in relation.args))
+            self._constrain(own, [*args, result], span)
+        return FuncType(args, result)
+
+    def _constrain(self, relation: TypeRelation, signature: Sequence[Type], span: Span | None) -> None:
+        """A relation of a function's type must hold; without arguments it is about the whole signature."""
+        types = list(relation.args) or list(signature)
+        inputs, output = types[:-1], types[-1]
+        name = _RELATIONS.get(relation.func, relation.func)
+        if operator_spec(name) is None:
+            message = f"{relation.func} is no type relation"
+            hint = f"relations are operators, and {', '.join(_RELATIONS)}"
+            raise DiagnosticError(Diagnostic(UNKNOWN_TYPE, message, span, hint=hint))
+        attrs = Attrs(relation.attrs) if relation.attrs else None
+        self.unifier.relate(
+            Pending(name, tuple(inputs), output, (Op.get(name), attrs, None), apply_operator, span)
+        )
+
+    # -- operators
+
+    def _operator_type(self, op: Op, attrs: Attrs | None, span: Span | None) -> Type:
+        spec = operator_spec(op)
+        count = 1 if spec is None or spec.num_inputs is None else spec.num_inputs
+        args: list[Type] = [self.unifier.fresh(self.level) for _ in range(count)]
+        return FuncType(args, self._related(op, attrs, None, args, span))
+
+    def _related(
+        self,
+        op: Op,
+        attrs: Attrs | None,
+        operands: Sequence[Expr] | None,
+        args: Sequence[Type],
+        span: Span | None,
+    ) -> Type:
+        result = self.unifier.fresh(self.level)
+        self.unifier.relate(
+            Pending(op.name, tuple(args), result, (op, attrs, operands), apply_operator, span)
+        )
+        return self.unifier.head(result)
+
+    def _constructor_type(self, constructor: Constructor) -> FuncType:
+        definition = self._definition(constructor)
+        result = (
+            TypeCall(constructor.belong_to, definition.type_vars)
+            if definition.type_vars
+            else TypeCall(constructor.belong_to, ())
+        )
+        return FuncType(constructor.inputs, result, definition.type_vars)
+
+    def _definition(self, constructor: Constructor) -> TypeData:
+        definition = self.mod.type_definitions.get(constructor.belong_to)
+        if definition is None:
+            for key, other in self.mod.type_definitions.items():
+                if key == constructor.belong_to:
+                    definition = other
+        if not isinstance(definition, TypeData):
+            message = f"the module has no type {constructor.belong_to.name_hint}"
+            raise DiagnosticError(Diagnostic("E9003", message, constructor.span))
+        return definition
+
+    # -- matches
+
+    def _match(self, node: Match) -> Type:
+        data = self.type_of(node.data)
+        result = self.unifier.fresh(self.level)
+        for clause in node.clauses:
+            self._clause(node, clause, data, result)
+        self._check_cases(node)
+        return result
+
+    def _check_cases(self, node: Match) -> None:
+        """A match without ``?`` must cover its type; a clause that no value reaches is warned of."""
+        left_out = unmatched_cases(node, self.mod) if node.complete else []
+        if left_out:
+            cases = ", ".join(map(str, left_out))
+            hint = "add a clause for each, or `_ => …`; `match?` fails at run time where no clause matches"
+            message = f"the match leaves out {cases}"
+            raise DiagnosticError(Diagnostic(LEFT_OUT, message, node.span, hint=hint))
+        for index in unreachable_clauses(node, self.mod):
+            message = f"no value reaches clause {index} of the match: clauses before it take them all"
+            span = node.clauses[index].span or node.span
+            emit_warning(Diagnostic(UNREACHABLE, message, span, level="warning"))
+
+    def _clause(self, node: Match, clause: Clause, data: Type, result: Type) -> None:
+        for var in pattern_vars(clause.lhs):
+            self._variable(var)
+        stack: list[tuple[Pattern, Type]] = [(clause.lhs, data)]
+        while stack:
+            pattern, type_ = stack.pop()
+            match pattern:
+                case PatternVar(var):
+                    self.unifier.equal(type_, self._variable(var), node.span, f"%{var.name_hint}")
+                case PatternTuple(patterns):
+                    fields = [self.unifier.fresh(self.level) for _ in patterns]
+                    self.unifier.equal(type_, TupleType(fields), node.span, "the pattern")
+                    stack += list(zip(patterns, fields, strict=True))
+                case PatternConstructor(constructor, patterns):
+                    own = self._instantiated(self._constructor_type(constructor))
+                    own = own if isinstance(own, FuncType) else FuncType((), own)
+                    if len(own.arg_types) != len(patterns):
+                        message = (
+                            f"{constructor.name_hint} has {len(own.arg_types)} fields, found {len(patterns)}"
+                        )
+                        raise DiagnosticError(Diagnostic(NOT_CALLABLE, message, node.span))
+                    self.unifier.equal(type_, own.ret_type, node.span, "the pattern")
+                    stack += list(zip(patterns, own.arg_types, strict=True))
+                case _:
+                    pass
+        self.unifier.equal(result, self.type_of(clause.rhs), clause.rhs.span or node.span, "the clause")
+
+    # -- generalisation
+
+    def _generalised(self, node: Expr, type_: Type, level: int) -> Type:
+        """A function's type, polymorphic in what is left open in it and belongs to no function around."""
+        self.unifier.settle()
+        function = self.unifier.resolve(type_)
+        if not isinstance(function, FuncType):
+            return function  # an error has been reported
+        left = [v for v in self.unifier.incomplete(function) if self.unifier.levels.get(v, 0) > level]
+        waiting = [r for r in self.unifier.pending if _mentions(self.unifier, r, left)]
+        if any(r.rule is not apply_operator for r in waiting):
+            return function  # a projection of an unknown tuple is no relation that a type can state
+        for relation in waiting:
+            for item in self.unifier.incomplete(*relation.inputs, relation.output):
+                if self.unifier.levels.get(item, 0) > level and item not in left:
+                    left.append(item)
+        if not left:
+            return function
+        params: list[TypeVar] = []
+        for i, item in enumerate(left):
+            params.append(TypeVar(f"t{i}"))
+            self.unifier.found[item] = params[-1]
+        self.unifier.pending = [r for r in self.unifier.pending if r not in waiting]
+        relations = [
+            TypeRelation(r.name, [self.unifier.resolve(t) for t in (*r.inputs, r.output)], attrs=_attrs_of(r))
+            for r in waiting
+        ]
+        function = cast(FuncType, self.unifier.resolve(function))
+        general = FuncType(
+            function.arg_types, function.ret_type, [*function.type_params, *params],
+            [*function.type_constraints, *relations],
+        )  # fmt: skip
+        self.types[node] = general
+        return general
+
+
+def _attrs_of(relation: Pending) -> dict[str, Any]:
+    attrs: Attrs | None = relation.attrs[1]
+    return {} if attrs is None else dict(attrs.items())
+
+
+def _mentions(unifier: Unifier, relation: Pending, items: Sequence[IncompleteType]) -> bool:
+    inside = unifier.incomplete(*relation.inputs, relation.output)
+    return any(item in inside for item in items)
+
+
+_RELATIONS = {"Broadcast": "add", "BroadcastComp": "equal", "Identity": "copy"}
+"""The relations that the document names, as operators that have them."""
+
+
+def _annotated(function: Function) -> FuncType | None:
+    """The type of a function whose parameters and result are all annotated; None for another one."""
+    types = [param.type_annotation for param in function.params]
+    if function.ret_type is None or any(type_ is None for type_ in types):
+        return None
+    unifier = Unifier()
+    whole = FuncType(
+        cast("list[Type]", types), function.ret_type, function.type_params, function.type_constraints
+    )
+    return None if unifier.incomplete(whole) else whole
+
+
+def _without_params(type_: Type) -> Type:
+    return FuncType(type_.arg_types, type_.ret_type) if isinstance(type_, FuncType) else type_
+
+
+def _field_of(type_: Type, index: int, span: Span | None) -> Type:
+    if not isinstance(type_, TupleType):
+        message = f"a field of a value of type {type_text(type_)} is taken, which is no tuple"
+        raise DiagnosticError(Diagnostic(NO_FIELD, message, span))
+    if index >= len(type_.fields):
+        message = f"field {index} is taken of a tuple of {len(type_.fields)}"
+        raise DiagnosticError(Diagnostic(NO_FIELD, message, span))
+    return type_.fields[index]
+
+
+__all__ = ["Inference", "infer_module", "infer_type"]

@@ -1,0 +1,127 @@
+"""Operators applied to Relax expressions, types and values. All three ask the operator's meaning (`ops.declare`)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from ..block_builder import BlockBuilder
+from ..expr import Call as RelaxCall
+from ..expr import Constant as RelaxConstant
+from ..expr import Var as RelaxVar
+from ..interpreter import interpret
+from ..ir import Diagnostic, DiagnosticError, IRModule, Op, RelaxExpr, Span, StructInfo
+from ..runtime import NDArray
+from ..struct_info import TensorStructInfo, TupleStructInfo
+from .attrs import Attrs
+from .operators import make_attrs, operator_spec, unknown_operator
+from .ops.declare import meaning_of
+
+OPERANDS = "E9013"
+"""Operands or attributes that an operator cannot take."""
+
+Value = Any
+"""A NumPy array, or a tuple of values."""
+
+
+def meaning(
+    op: Op, attrs: Attrs | None, operands: Sequence[RelaxExpr], span: Span | None = None
+) -> RelaxExpr:
+    """The Relax expression that a call of an operator means. The operands have struct info.
+
+    Raises DiagnosticError (E9010, E9012, E9013).
+    """
+    spec = operator_spec(op)
+    means = meaning_of(op)
+    if spec is None or means is None:
+        raise DiagnosticError(unknown_operator(op.name, span))
+    if spec.num_inputs is not None and len(operands) != spec.num_inputs:
+        message = f"{op.name} takes {spec.num_inputs} operands, found {len(operands)}"
+        raise DiagnosticError(Diagnostic("E9012", message, span))
+    if attrs is None:
+        attrs = make_attrs(op, {}, span)
+    try:
+        return means(attrs, *operands)
+    except DiagnosticError as error:
+        raise error.placed(span) from None
+    except (ValueError, KeyError, IndexError) as error:
+        text = str(error).removeprefix(f"{op.name}: ")
+        raise DiagnosticError(Diagnostic(OPERANDS, f"{op.name}: {text}", span)) from None
+
+
+def result_info(
+    op: Op, attrs: Attrs | None, operands: Sequence[RelaxExpr], span: Span | None = None
+) -> StructInfo:
+    """The struct info of the result of an operator's call."""
+    builder = BlockBuilder(warn=False)
+    with builder.testing_scope():
+        try:
+            return builder.normalize(meaning(op, attrs, operands, span)).struct_info
+        except DiagnosticError as error:
+            raise error.placed(span) from None
+
+
+def evaluate(op: Op, attrs: Attrs | None, operands: Sequence[Value], span: Span | None = None) -> Value:
+    """The value of an operator's call, as Relax's interpreter computes it.
+
+    `operands` and the result are NumPy arrays and tuples of such. Scalar operands are told to the operator as
+    constants, which some need to know (the bounds of `arange`, the value of `nn.pad`).
+    """
+    scalars = [i for i, value in enumerate(operands) if _asks_for_constants(op) and np.ndim(value) == 0]
+    constants = tuple((i, str(operands[i].dtype.str), operands[i].item()) for i in scalars)
+    infos = tuple(_info_of(value) for value in operands)
+    try:
+        mod = _module(op, _key(attrs), infos, constants)
+    except DiagnosticError as error:
+        raise error.placed(span) from None
+    return _plain(interpret(mod, "main", *(v for i, v in enumerate(operands) if i not in scalars)))
+
+
+def _asks_for_constants(op: Op) -> bool:
+    return op.name in ("arange", "nn.pad", "trilu")
+
+
+def _info_of(value: Value) -> StructInfo:
+    if isinstance(value, tuple):
+        return TupleStructInfo([_info_of(part) for part in cast("tuple[Any, ...]", value)])
+    return TensorStructInfo(value.shape, value.dtype.name)
+
+
+def _key(attrs: Attrs | None) -> tuple[tuple[str, Any], ...]:
+    return () if attrs is None else tuple(attrs.items())
+
+
+@functools.lru_cache(maxsize=2048)
+def _module(
+    op: Op,
+    attrs: tuple[tuple[str, Any], ...],
+    infos: tuple[StructInfo, ...],
+    constants: tuple[tuple[int, str, Any], ...],
+) -> IRModule:
+    """A Relax module whose main computes the operator for operands of these struct infos."""
+    values: Mapping[int, Any] = {i: np.array(value, dtype) for i, dtype, value in constants}
+    operands = [
+        RelaxConstant(values[i]) if i in values else RelaxVar(f"x{i}", info) for i, info in enumerate(infos)
+    ]
+    params = [operand for operand in operands if isinstance(operand, RelaxVar)]
+    builder = BlockBuilder(warn=False)
+    with builder.function("main", params):
+        for operand in operands:
+            builder.normalize(operand)
+        result = meaning(op, Attrs(dict(attrs)) if attrs else None, operands)
+        builder.emit_func_output(builder.emit(result) if isinstance(result, RelaxCall) else result)
+    return builder.finalize()
+
+
+def _plain(value: Any) -> Value:
+    if isinstance(value, NDArray):
+        return value.numpy()
+    if isinstance(value, (tuple, list)):
+        return tuple(_plain(part) for part in cast("tuple[Any, ...]", value))
+    return np.asarray(value)
+
+
+__all__ = ["OPERANDS", "evaluate", "meaning", "result_info"]

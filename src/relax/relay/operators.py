@@ -1,0 +1,245 @@
+"""The registry of Relay's operators: a name, the number of operands, and the attributes with their types.
+
+    register_operator("nn.softmax", 1, (AttrField("axis", "int", -1),))
+
+The operator itself is an `ir.Op` of that name. Everything else about it (its type relation, its meaning, the Relax
+operator that it stands for) is registered on the Op by those who know it: ``op.set_attr(key, value)``. The parser and
+the printer read the declaration here, as does `call_operator`, which builds a checked call:
+
+    call_operator("nn.softmax", x, axis=1)
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import numpy as np
+
+from ..ir import DataType, Diagnostic, DiagnosticError, Node, Op, Span, register_op
+from ..ir.op import close_names
+from .attrs import Attrs
+from .expr import Call, Expr
+
+_SPEC: Final = "relay.OperatorSpec"
+_BOOLS: tuple[type[Any], ...] = (bool, np.bool_)
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED: Final = _Required()
+"""The default of an attribute that must be given."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttrField:
+    """An attribute of an operator: its name, the name of its type (a key of `ATTR_TYPES`), and its default."""
+
+    name: str
+    type: str
+    default: Any = REQUIRED
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSpec:
+    """The declaration of an operator. `num_inputs` is None for an operator that takes any number of operands."""
+
+    name: str
+    num_inputs: int | None
+    attrs: tuple[AttrField, ...] = ()
+
+    def field(self, name: str) -> AttrField | None:
+        """The attribute of this name, None if there is none."""
+        return next((field for field in self.attrs if field.name == name), None)
+
+
+def register_operator(name: str, num_inputs: int | None, attrs: Iterable[AttrField] = (), **facts: Any) -> Op:
+    """Register an operator of Relay, with `facts` for `Op.get_attr`. Raises ValueError if it is registered already."""
+    if Op.exists(name) and Op.get(name).has_attr(_SPEC):
+        raise ValueError(f"the Relay operator {name!r} is registered already")
+    spec = OperatorSpec(name, num_inputs, tuple(attrs))
+    for field in spec.attrs:
+        if field.type not in ATTR_TYPES:
+            types = ", ".join(sorted(ATTR_TYPES))
+            message = f"{name}: attribute {field.name!r}: {field.type!r} is not a type (these are: {types})"
+            raise ValueError(message)
+    return register_op(name, **{_SPEC: spec}, **facts)
+
+
+def operator_spec(op: Op | str) -> OperatorSpec | None:
+    """The declaration of a Relay operator; None if there is no such operator."""
+    if isinstance(op, str):
+        if not Op.exists(op):
+            return None
+        op = Op.get(op)
+    return op.get_attr(_SPEC)
+
+
+def list_operators() -> list[str]:
+    """The names of all operators of Relay, sorted."""
+    return [name for name in Op.list_op_names() if Op.get(name).has_attr(_SPEC)]
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, _BOOLS) or not isinstance(value, numbers.Integral):
+        raise TypeError("an integer")
+    return int(value)
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, _BOOLS) or not isinstance(value, numbers.Real):
+        raise TypeError("a number")
+    return float(value)
+
+
+def _bool(value: Any) -> bool:
+    if isinstance(value, _BOOLS):
+        return bool(value)
+    if isinstance(value, numbers.Integral) and value in (0, 1):
+        return bool(value)
+    raise TypeError("True or False")
+
+
+def _str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a string")
+    return str(value)
+
+
+def _dtype(value: Any) -> DataType:
+    try:
+        return DataType(value)
+    except (ValueError, TypeError):
+        raise TypeError("a dtype") from None
+
+
+def _tuple(item: Callable[[Any], Any], noun: str) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        if not isinstance(value, (tuple, list)):
+            raise TypeError(noun)
+        try:
+            return tuple(item(part) for part in cast("tuple[Any, ...]", value))
+        except TypeError:
+            raise TypeError(noun) from None
+
+    return convert
+
+
+def _any(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return tuple(_any(item) for item in cast("tuple[Any, ...]", value))
+    if value is None or isinstance(value, (str, bool, Node)):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    raise TypeError("a number, a string, a node, or a tuple of them")
+
+
+def _ints_or_int(value: Any) -> Any:
+    return _INTS(value) if isinstance(value, (tuple, list)) else _int(value)
+
+
+def _optional(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def optional(value: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            return convert(value)
+        except TypeError as error:
+            raise TypeError(f"{error} or None") from None
+
+    return optional
+
+
+_INTS: Final = _tuple(_int, "a tuple of integers")
+
+_PLAIN_TYPES: Final[dict[str, Callable[[Any], Any]]] = {
+    "int": _int,
+    "float": _float,
+    "bool": _bool,
+    "str": _str,
+    "dtype": _dtype,
+    "ints": _INTS,
+    "int|ints": _ints_or_int,
+    "floats": _tuple(_float, "a tuple of numbers"),
+    "strs": _tuple(_str, "a tuple of strings"),
+    "intss": _tuple(_INTS, "a tuple of tuples of integers"),
+    "any": _any,
+}
+
+ATTR_TYPES: Final[dict[str, Callable[[Any], Any]]] = {
+    **_PLAIN_TYPES,
+    **{f"{name}?": _optional(convert) for name, convert in _PLAIN_TYPES.items()},
+}
+"""The types of attributes by name: functions from what users write to the value in `Attrs`.
+
+They raise TypeError with the noun of what is expected. ``?`` at the end of a name admits None.
+"""
+
+
+def make_attrs(op: Op, values: Mapping[str, Any], span: Span | None = None) -> Attrs | None:
+    """The attributes of a call: checked, converted, with defaults; None for an operator without attributes.
+
+    Raises DiagnosticError (E9011): a diagnostic for each attribute that the operator does not have, that is missing, or
+    whose value has another type.
+    """
+    spec = operator_spec(op)
+    if spec is None:
+        raise DiagnosticError(unknown_operator(op.name, span))
+    problems = [unknown_attribute(spec, name, span) for name in values if spec.field(name) is None]
+    complete: dict[str, Any] = {}
+    for field in spec.attrs:
+        value = values.get(field.name, field.default)
+        if value is REQUIRED:
+            problems.append(
+                Diagnostic("E9011", f"{spec.name}: the attribute {field.name!r} is missing", span)
+            )
+            continue
+        try:
+            complete[field.name] = ATTR_TYPES[field.type](value)
+        except TypeError as error:
+            message = f"{spec.name}: the attribute {field.name!r} is {error}, found {value!r}"
+            problems.append(Diagnostic("E9011", message, span))
+    if problems:
+        raise DiagnosticError(problems)
+    return Attrs(complete, span=span) if spec.attrs else None
+
+
+def unknown_attribute(spec: OperatorSpec, name: str, span: Span | None) -> Diagnostic:
+    """The complaint about an attribute that an operator does not have."""
+    names = ", ".join(field.name for field in spec.attrs)
+    hint = f"its attributes are: {names}" if names else "it has no attributes"
+    return Diagnostic("E9011", f"{spec.name} has no attribute {name!r}", span, hint=hint)
+
+
+def unknown_operator(name: str, span: Span | None) -> Diagnostic:
+    """The complaint about a name that no operator of Relay has."""
+    similar = [known for known in close_names(name) if operator_spec(known) is not None]
+    hint = f"similar: {', '.join(similar)}" if similar else ""
+    return Diagnostic("E9010", f"{name} is not an operator of Relay", span, hint=hint)
+
+
+def call_operator(name: str, *args: Expr, **attrs: Any) -> Call:
+    """A call of an operator, its number of operands and its attributes checked.
+
+    Raises DiagnosticError.
+    """
+    spec = operator_spec(name)
+    if spec is None:
+        raise DiagnosticError(unknown_operator(name, None))
+    if spec.num_inputs is not None and len(args) != spec.num_inputs:
+        message = f"{name} takes {spec.num_inputs} operands, found {len(args)}"
+        raise DiagnosticError(Diagnostic("E9012", message))
+    op = Op.get(name)
+    return Call(op, args, make_attrs(op, attrs))

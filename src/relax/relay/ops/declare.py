@@ -1,0 +1,107 @@
+"""Declarations of Relay's operators: a name, operands, attributes, and the Relax expression that a call means.
+
+    declare("nn.softmax", 1, attr("axis", "int", -1), means=lambda a, x: op.nn.softmax(x, a.axis))
+
+`means` is called with the attributes and the operands as Relax expressions of known struct info, and gives a Relax
+expression. From it follow the operator's type (the struct info that Relax derives), its value (what Relax computes) and
+its translation, so each rule stands once, on the Relax operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias, cast
+
+from ...expr import Call, Constant, const
+from ...ir import DataType, Op, RelaxExpr
+from ...prim import PrimExpr
+from ...struct_info import TensorStructInfo
+from ..operators import REQUIRED, AttrField, register_operator
+
+MEANING: Final = "relay.meaning"
+"""The key of an Op under which its meaning is registered."""
+
+Meaning: TypeAlias = (
+    Callable[[Any], Any]
+    | Callable[[Any, Any], Any]
+    | Callable[[Any, Any, Any], Any]
+    | Callable[[Any, Any, Any, Any], Any]
+    | Callable[[Any, Any, Any, Any, Any, Any], Any]
+)
+"""A function from attributes and up to five operands to a Relax expression."""
+
+
+def attr(name: str, kind: str, default: Any = REQUIRED) -> AttrField:
+    """An attribute: its name, the name of its type (a key of `operators.ATTR_TYPES`), and its default."""
+    return AttrField(name, kind, default)
+
+
+def declare(name: str, inputs: int | None, *attrs: AttrField, means: Meaning) -> Op:
+    """Register an operator of Relay with its meaning in Relax. `inputs` is None for any number of operands."""
+    return register_operator(name, inputs, attrs, **{MEANING: means})
+
+
+def meaning_of(operator: Op) -> Callable[..., RelaxExpr] | None:
+    """The meaning of a Relay operator; None if it has none in Relax."""
+    return operator.get_attr(MEANING)
+
+
+# -- what meanings ask of their operands
+
+
+def dims(x: RelaxExpr) -> tuple[PrimExpr, ...]:
+    """The dimensions of a tensor. Raises ValueError if its shape is not known."""
+    info = x.struct_info_
+    if not isinstance(info, TensorStructInfo) or info.dims is None:
+        raise ValueError("the shape of the operand must be known")
+    return info.dims
+
+
+def rank(x: RelaxExpr) -> int:
+    """The number of dimensions of a tensor. Raises ValueError if it is not known."""
+    info = x.struct_info_
+    if not isinstance(info, TensorStructInfo) or info.ndim < 0:
+        raise ValueError("the number of dimensions of the operand must be known")
+    return info.ndim
+
+
+def dtype(x: RelaxExpr) -> str:
+    """The dtype of a tensor. Raises ValueError if it is not known."""
+    info = x.struct_info_
+    if not isinstance(info, TensorStructInfo) or info.dtype.is_void:
+        raise ValueError("the dtype of the operand must be known")
+    return str(info.dtype)
+
+
+def scalar(value: float, like: RelaxExpr) -> RelaxExpr:
+    """A constant of the dtype of an operand."""
+    return const(value, dtype(like))
+
+
+def number(x: RelaxExpr) -> Any:
+    """The value of a constant scalar operand. Raises ValueError if it is no constant."""
+    if not isinstance(x, Constant) or x.data.ndim:
+        raise ValueError("the operand must be a constant scalar")
+    return cast("Any", x.data).item()
+
+
+def optional_dtype(value: DataType | None) -> str | None:
+    """A dtype attribute, in Relax's form: None where Relay has none or says ""."""
+    return str(value) if value is not None and not value.is_void else None
+
+
+def axes_of(axis: Any, x: RelaxExpr, exclude: bool = False) -> list[int] | None:
+    """The axes a reduction goes over; None for all. `exclude` means all others."""
+    if axis is None or axis == ():
+        return [] if exclude else None
+    chosen: list[int] = [axis] if isinstance(axis, int) else list(axis)
+    if not exclude:
+        return chosen
+    count = rank(x)
+    return [i for i in range(count) if i not in {a % count for a in chosen}]
+
+
+__all__ = [
+    "MEANING", "Call", "Meaning", "attr", "axes_of", "declare", "dims", "dtype", "meaning_of", "number",
+    "optional_dtype", "rank", "scalar",
+]  # fmt: skip

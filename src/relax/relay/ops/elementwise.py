@@ -1,0 +1,56 @@
+"""Element-wise and broadcasting operators."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ... import op
+from ...ir import RelaxExpr
+from .declare import attr, declare, dtype, scalar
+
+_UNARY = (
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp", "floor", "isfinite",
+    "isinf", "isnan", "log", "logical_not", "negative", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt",
+    "tan", "tanh", "trunc", "bitwise_not", "zeros_like", "ones_like",
+)  # fmt: skip
+_BINARY = (
+    "add", "bitwise_and", "bitwise_or", "bitwise_xor", "divide", "equal", "floor_divide", "floor_mod", "greater",
+    "greater_equal", "left_shift", "less", "less_equal", "logical_and", "logical_or", "logical_xor", "maximum",
+    "minimum", "mod", "multiply", "not_equal", "power", "right_shift", "subtract",
+)  # fmt: skip
+
+
+def _same(name: str) -> Any:
+    function: Any = getattr(op, name)
+
+    def means(a: Any, *operands: RelaxExpr) -> RelaxExpr:
+        del a
+        return function(*operands)
+
+    return means
+
+
+for _name in _UNARY:
+    declare(_name, 1, means=_same(_name))
+for _name in _BINARY:
+    declare(_name, 2, means=_same(_name))
+
+declare("fast_exp", 1, means=lambda a, x: op.exp(x))
+declare("fast_erf", 1, means=lambda a, x: op.erf(x))
+declare("fast_tanh", 1, means=lambda a, x: op.tanh(x))
+declare("log2", 1, means=lambda a, x: op.multiply(op.log(x), scalar(1 / math.log(2), x)))
+declare("log10", 1, means=lambda a, x: op.multiply(op.log(x), scalar(1 / math.log(10), x)))
+declare("copy", 1, means=lambda a, x: op.astype(x, dtype(x)))
+declare("annotation.stop_fusion", 1, means=lambda a, x: x)
+declare("where", 3, means=lambda a, condition, x, y: op.where(condition, x, y))
+declare("cast", 1, attr("dtype", "dtype"), means=lambda a, x: op.astype(x, str(a.dtype)))
+declare("cast_like", 2, means=lambda a, x, like: op.astype(x, dtype(like)))
+
+
+def _clip(a: Any, x: RelaxExpr) -> RelaxExpr:
+    kind = int if "int" in dtype(x) else float
+    return op.clip(x, kind(a.a_min), kind(a.a_max))
+
+
+declare("clip", 1, attr("a_min", "float"), attr("a_max", "float"), means=_clip)

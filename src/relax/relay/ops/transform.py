@@ -1,0 +1,254 @@
+"""Operators that move, choose and make elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from ... import op
+from ...expr import ShapeExpr
+from ...ir import RelaxExpr
+from ...prim import PrimExpr, const
+from .declare import attr, declare, dims, dtype, number, optional_dtype, rank
+
+Dim = Any
+
+
+def new_shape(old: Sequence[PrimExpr], codes: Sequence[Any]) -> list[Dim]:
+    """The shape that `reshape`'s codes describe: 0 copies a dimension, -1 is inferred, -2 copies all that are left,
+    -3 multiplies two, -4 splits one into the next two numbers, of which one may be -1.
+
+    Raises ValueError where the codes ask for more dimensions than there are.
+    """
+    result: list[Dim] = []
+    place = 0
+    pending = list(codes)
+    while pending:
+        code = pending.pop(0)
+        code = code.value if hasattr(code, "value") else code
+        if code == -2:
+            result += old[place:]
+            place = len(old)
+            continue
+        needed = 2 if code == -3 else 1
+        if code in (0, -3, -4) and place + needed > len(old):
+            raise ValueError(f"reshape: code {code} asks for dimension {place + needed - 1} of {len(old)}")
+        if code == 0:
+            result.append(old[place])
+        elif code == -3:
+            result.append(old[place] * old[place + 1])
+        elif code == -4:
+            if len(pending) < 2:
+                raise ValueError("reshape: -4 is followed by two numbers")
+            result += _split(old[place], pending.pop(0), pending.pop(0))
+        else:
+            result.append(code)
+        place += needed
+    return result
+
+
+def _split(size: PrimExpr, first: Any, second: Any) -> list[Dim]:
+    first = first.value if hasattr(first, "value") else first
+    second = second.value if hasattr(second, "value") else second
+    if first == -1 and second == -1:
+        raise ValueError("reshape: one of the two numbers behind -4 is not -1")
+    if first == -1:
+        return [size // const(second, "int64"), second]
+    return [first, size // const(first, "int64") if second == -1 else second]
+
+
+def _shape(values: Sequence[Any]) -> ShapeExpr:
+    return ShapeExpr(values)
+
+
+declare(
+    "reshape", 1, attr("newshape", "any"), attr("allowzero", "bool", False),
+    means=lambda a, x: op.reshape(
+        x, list(a.newshape) if a.allowzero else new_shape(dims(x), _listed(a.newshape))
+    ),
+)  # fmt: skip
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(cast("list[Any]", value)) if isinstance(value, (tuple, list)) else [value]
+
+
+declare("reshape_like", 2, means=lambda a, x, like: op.reshape(x, _shape(dims(like))))
+declare(
+    "transpose",
+    1,
+    attr("axes", "ints?", None),
+    means=lambda a, x: op.permute_dims(x, list(a.axes) if a.axes else None),
+)
+
+
+def _expand(a: Any, x: RelaxExpr) -> RelaxExpr:
+    first = a.axis + rank(x) + 1 if a.axis < 0 else a.axis
+    return op.expand_dims(x, list(range(first, first + a.num_newaxis)))
+
+
+declare("expand_dims", 1, attr("axis", "int"), attr("num_newaxis", "int", 1), means=_expand)
+declare(
+    "squeeze", 1, attr("axis", "int|ints?", None),
+    means=lambda a, x: op.squeeze(x, None if a.axis is None else _listed(a.axis)),
+)  # fmt: skip
+declare("concatenate", 1, attr("axis", "int", 0), means=lambda a, tensors: op.concat(tensors, a.axis))
+declare("stack", 1, attr("axis", "int", 0), means=lambda a, tensors: op.stack(tensors, a.axis))
+declare(
+    "split", 1, attr("indices_or_sections", "int|ints"), attr("axis", "int", 0),
+    means=lambda a, x: op.split(
+        x, a.indices_or_sections if isinstance(a.indices_or_sections, int) else list(a.indices_or_sections), a.axis
+    ),
+)  # fmt: skip
+declare("reverse", 1, attr("axis", "int"), means=lambda a, x: op.flip(x, a.axis))
+declare(
+    "reverse_sequence", 2, attr("seq_axis", "int", 1), attr("batch_axis", "int", 0),
+    means=lambda a, x, lengths: op.reverse_sequence(x, lengths, a.seq_axis, a.batch_axis),
+)  # fmt: skip
+declare(
+    "repeat",
+    1,
+    attr("repeats", "int"),
+    attr("axis", "int?", None),
+    means=lambda a, x: op.repeat(x, a.repeats, a.axis),
+)
+declare("tile", 1, attr("reps", "ints"), means=lambda a, x: op.tile(x, list(a.reps)))
+declare("broadcast_to", 1, attr("shape", "any"), means=lambda a, x: op.broadcast_to(x, _listed(a.shape)))
+declare("broadcast_to_like", 2, means=lambda a, x, like: op.broadcast_to(x, _shape(dims(like))))
+declare("collapse_sum_like", 2, means=lambda a, x, like: op.collapse_sum_like(x, like))
+declare(
+    "collapse_sum_to", 1, attr("shape", "any"), means=lambda a, x: op.collapse_sum_to(x, _listed(a.shape))
+)
+
+# -- choosing
+
+_MODES = {"clip": "clip", "wrap": "wrap", "fast": "fast"}
+
+
+def _take(a: Any, x: RelaxExpr, indices: RelaxExpr) -> RelaxExpr:
+    if a.batch_dims:
+        raise ValueError("take: batch_dims other than 0 has no counterpart in Relax")
+    if a.mode not in _MODES:
+        raise ValueError(f'take: the mode is "clip", "wrap" or "fast", found {a.mode!r}')
+    if a.axis is None and rank(x) != 1:
+        x = op.reshape(x, [-1])
+    return op.take(x, indices, 0 if a.axis is None else a.axis, _MODES[a.mode])
+
+
+declare(
+    "take",
+    2,
+    attr("axis", "int?", None),
+    attr("batch_dims", "int", 0),
+    attr("mode", "str", "clip"),
+    means=_take,
+)
+
+
+def _strided_slice(a: Any, x: RelaxExpr) -> RelaxExpr:
+    axes = list(range(len(a.begin))) if a.axes is None else list(a.axes)
+    strides = list(a.strides) or [1]
+    strides = strides * len(axes) if len(strides) == 1 else strides
+    begin = list(a.begin) if len(a.begin) > 1 or len(axes) == 1 else list(a.begin) * len(axes)
+    end = list(a.end)
+    if a.slice_mode == "size":  # then `end` holds sizes, of which a negative one means: to the end
+        sizes = dims(x)
+        ends = zip(begin, end, axes, strict=True)
+        end = [sizes[axis] if size < 0 else first + size for first, size, axis in ends]
+    elif a.slice_mode != "end":
+        raise ValueError(f'strided_slice: the slice_mode is "end" or "size", found {a.slice_mode!r}')
+    return op.strided_slice(x, axes, begin, end, strides)
+
+
+declare(
+    "strided_slice", 1,
+    attr("begin", "ints"), attr("end", "ints"), attr("strides", "ints", (1,)), attr("slice_mode", "str", "end"),
+    attr("axes", "ints?", None),
+    means=_strided_slice,
+)  # fmt: skip
+declare("gather", 2, attr("axis", "int"), means=lambda a, x, indices: op.gather_elements(x, indices, a.axis))
+
+
+def _gather_nd(a: Any, x: RelaxExpr, indices: RelaxExpr) -> RelaxExpr:
+    # Relay has the coordinates along the first dimension, Relax along the last.
+    order = [*range(1, rank(indices)), 0]
+    return op.gather_nd(x, op.permute_dims(indices, order), a.batch_dims)
+
+
+declare("gather_nd", 2, attr("batch_dims", "int", 0), attr("index_rank", "int?", None), means=_gather_nd)
+declare(
+    "scatter_elements", 3, attr("axis", "int", 0), attr("reduction", "str", "update"),
+    means=lambda a, x, indices, updates: op.scatter_elements(x, indices, updates, a.axis, a.reduction),
+)  # fmt: skip
+
+
+def _scatter_nd(a: Any, x: RelaxExpr, indices: RelaxExpr, updates: RelaxExpr) -> RelaxExpr:
+    order = [*range(1, rank(indices)), 0]
+    return op.scatter_nd(x, op.permute_dims(indices, order), updates, a.mode)
+
+
+declare("scatter_nd", 3, attr("mode", "str", "update"), means=_scatter_nd)
+
+
+def _one_hot(a: Any, indices: RelaxExpr, on: RelaxExpr, off: RelaxExpr) -> RelaxExpr:
+    axis = rank(indices) if a.axis == -1 else a.axis
+    classes = op.arange(a.depth, dtype=dtype(indices))
+    if axis < rank(indices):
+        classes = op.expand_dims(classes, list(range(1, 1 + rank(indices) - axis)))
+    chosen = op.equal(op.expand_dims(indices, axis), classes)
+    return op.where(chosen, op.astype(on, str(a.dtype)), op.astype(off, str(a.dtype)))
+
+
+declare(
+    "one_hot",
+    3,
+    attr("depth", "int"),
+    attr("axis", "int", -1),
+    attr("dtype", "dtype", "float32"),
+    means=_one_hot,
+)
+declare(
+    "trilu", 2, attr("upper", "bool", True),
+    means=lambda a, x, k: (op.triu if a.upper else op.tril)(x, int(number(k))),
+)  # fmt: skip
+
+
+# -- making
+
+declare(
+    "full", 1, attr("shape", "any"), attr("dtype", "dtype?", None),
+    means=lambda a, value: op.full(_listed(a.shape), value, optional_dtype(a.dtype) or dtype(value)),
+)  # fmt: skip
+declare("full_like", 2, means=lambda a, x, value: op.full_like(x, value))
+for _name, _function in (("zeros", op.zeros), ("ones", op.ones)):
+    declare(
+        _name, 0, attr("shape", "any"), attr("dtype", "dtype", "float32"),
+        means=lambda a, function=_function: function(_listed(a.shape), str(a.dtype)),
+    )  # fmt: skip
+declare(
+    "arange", 3, attr("dtype", "dtype", "float32"),
+    means=lambda a, start, stop, step: op.arange(number(start), number(stop), number(step), str(a.dtype)),
+)  # fmt: skip
+declare(
+    "meshgrid",
+    1,
+    attr("indexing", "str", "ij"),
+    means=lambda a, tensors: op.meshgrid(tensors, indexing=a.indexing),
+)
+declare(
+    "shape_of", 1, attr("dtype", "dtype", "int32"),
+    means=lambda a, x: op.astype(op.shape_to_tensor(op.shape_of(x)), str(a.dtype)),
+)  # fmt: skip
+declare(
+    "layout_transform", 1, attr("src_layout", "str"), attr("dst_layout", "str"),
+    means=lambda a, x: _permuted(x, a.src_layout, a.dst_layout),
+)  # fmt: skip
+
+
+def _permuted(x: RelaxExpr, source: str, target: str) -> RelaxExpr:
+    if sorted(source) != sorted(target) or not source.isalpha():
+        raise ValueError(f"layout_transform: {target} is no permutation of {source}")
+    return op.permute_dims(x, [source.index(letter) for letter in target])
+
+
+__all__ = ["new_shape"]

@@ -1,0 +1,177 @@
+"""The parts of an expression: the expressions and types directly below it, and the expression made of other parts.
+
+Every walk of Relay is made of these: they list the parts of each kind of node, in the order of evaluation, and no other
+module does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from ..ir import GlobalVar, Op
+from .adt import (
+    Constructor,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+)
+from .expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    If,
+    Let,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    TempExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from .types import Type
+
+LEAVES: Final = (Constant, Var, GlobalVar, Op, Constructor, TempExpr)
+"""The kinds of expression without expressions below."""
+
+_PARTS: Final[dict[type, Callable[[Any], tuple[Expr, ...]]]] = {
+    Tuple: lambda e: e.fields,
+    TupleGetItem: lambda e: (e.tuple_value,),
+    Function: lambda e: (*e.params, e.body),
+    Call: lambda e: (e.op, *e.args),
+    Let: lambda e: (e.var, e.value, e.body),
+    If: lambda e: (e.cond, e.true_branch, e.false_branch),
+    RefCreate: lambda e: (e.value,),
+    RefRead: lambda e: (e.ref,),
+    RefWrite: lambda e: (e.ref, e.value),
+    Match: lambda e: (e.data, *(part for c in e.clauses for part in (*pattern_vars(c.lhs), c.rhs))),
+}
+
+
+def parts_of(expr: Expr) -> tuple[Expr, ...]:
+    """The expressions directly below one, in the order of evaluation, the variables that it binds among them."""
+    parts = _PARTS.get(type(expr))
+    return () if parts is None else parts(expr)
+
+
+def pattern_vars(pattern: Pattern) -> list[Var]:
+    """The variables that a pattern binds, from left to right."""
+    if isinstance(pattern, PatternWildcard):
+        return []
+    bound: list[Var] = []
+    stack = [pattern]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, PatternVar):
+            bound.append(part.var)
+        elif isinstance(part, (PatternConstructor, PatternTuple)):
+            stack.extend(reversed(part.patterns))
+    return bound
+
+
+def bound_by(expr: Expr) -> tuple[Var, ...]:
+    """The variables that this very expression binds."""
+    if isinstance(expr, Function):
+        return expr.params
+    if isinstance(expr, Let):
+        return (expr.var,)
+    if isinstance(expr, Match):
+        return tuple(var for clause in expr.clauses for var in pattern_vars(clause.lhs))
+    return ()
+
+
+def with_parts(expr: Expr, parts: Iterable[Expr]) -> Expr:
+    """The expression made of other parts, in the order of `parts_of`; itself if they are the same objects."""
+    parts = tuple(parts)
+    if all(a is b for a, b in zip(parts, parts_of(expr), strict=True)):
+        return expr
+    return _WITH_PARTS[type(expr)](expr, parts)
+
+
+def _match_with(expr: Match, parts: tuple[Expr, ...]) -> Match:
+    rest = iter(parts)
+    data = next(rest)
+    clauses = tuple(c.replace(lhs=with_pattern_vars(c.lhs, rest), rhs=next(rest)) for c in expr.clauses)
+    return expr.replace(data=data, clauses=clauses)
+
+
+def with_pattern_vars(pattern: Pattern, variables: Iterator[Expr]) -> Pattern:
+    """The pattern with other variables, in the order of `pattern_vars`; itself if they are the same objects.
+
+    Raises TypeError if one is not a variable.
+    """
+    match pattern:
+        case PatternVar():
+            return pattern.replace(var=as_var(next(variables)))
+        case PatternConstructor() | PatternTuple():
+            patterns = tuple(with_pattern_vars(part, variables) for part in pattern.patterns)
+            if all(a is b for a, b in zip(patterns, pattern.patterns, strict=True)):
+                return pattern
+            return pattern.replace(patterns=patterns)
+        case _:
+            return pattern
+
+
+def as_var(expr: Expr) -> Var:
+    """The expression, which must be a variable because it stands where one is bound. Raises TypeError."""
+    if isinstance(expr, Var):
+        return expr
+    raise TypeError(f"a place that binds a variable cannot hold a {type(expr).__name__}")
+
+
+_WITH_PARTS: Final[dict[type, Callable[[Any, tuple[Any, ...]], Expr]]] = {
+    Tuple: lambda e, p: e.replace(fields=p),
+    TupleGetItem: lambda e, p: e.replace(tuple_value=p[0]),
+    Function: lambda e, p: e.replace(params=tuple(map(as_var, p[:-1])), body=p[-1]),
+    Call: lambda e, p: e.replace(op=p[0], args=p[1:]),
+    Let: lambda e, p: e.replace(var=as_var(p[0]), value=p[1], body=p[2]),
+    If: lambda e, p: e.replace(cond=p[0], true_branch=p[1], false_branch=p[2]),
+    RefCreate: lambda e, p: e.replace(value=p[0]),
+    RefRead: lambda e, p: e.replace(ref=p[0]),
+    RefWrite: lambda e, p: e.replace(ref=p[0], value=p[1]),
+    Match: _match_with,
+}
+
+
+def types_of(expr: Expr) -> tuple[Type, ...]:
+    """The types written in this very expression; those of a function's parameters are written in the parameters."""
+    match expr:
+        case Var():
+            return () if expr.type_annotation is None else (expr.type_annotation,)
+        case Function():
+            result = () if expr.ret_type is None else (expr.ret_type,)
+            return (*result, *expr.type_constraints)
+        case Call():
+            return expr.type_args
+        case _:
+            return ()
+
+
+def with_types(expr: Expr, change: Callable[[Type], Type]) -> Expr:
+    """The expression with its own types (`types_of`) changed; itself if all are the same objects."""
+    match expr:
+        case Var() if expr.type_annotation is not None:
+            return expr.replace(type_annotation=change(expr.type_annotation))
+        case Function():
+            ret_type = None if expr.ret_type is None else change(expr.ret_type)
+            return expr.replace(ret_type=ret_type, type_constraints=_each(expr.type_constraints, change))
+        case Call() if expr.type_args:
+            return expr.replace(type_args=_each(expr.type_args, change))
+        case _:
+            return expr
+
+
+def _each(types: tuple[Any, ...], change: Callable[[Type], Type]) -> tuple[Any, ...]:
+    changed = tuple(change(item) for item in types)
+    return types if all(a is b for a, b in zip(types, changed, strict=True)) else changed
+
+
+__all__ = [
+    "LEAVES", "as_var", "bound_by", "parts_of", "pattern_vars", "types_of", "with_parts", "with_pattern_vars",
+    "with_types",
+]  # fmt: skip

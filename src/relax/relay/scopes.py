@@ -1,0 +1,150 @@
+"""Places of evaluation: the scope of each node of an expression's graph.
+
+A scope is opened by the whole expression, by the body of a function or of a `Let`, by a branch of an `If`, and by the
+right side of a clause. A node is evaluated in the innermost scope that holds all the places where it stands, so in
+
+    %1 = add(%x, %x);
+    if (%c) { %2 = multiply(%1, %1); subtract(%2, %2) } else { %1 }
+
+``%1`` belongs outside of the `If`, as both branches use it, and ``%2`` in its first branch. A place is where the user
+of a node is evaluated, not where it is written: a node that only ``%1`` used would be outside, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+from .adt import Match
+from .expr import Expr, Function, If, Let
+from .parts import parts_of
+
+
+@final
+class Scope:
+    """A scope: `depth` scopes enclose it, `parent` directly. `owner` is the expression that opens it."""
+
+    __slots__ = ("_jump", "depth", "owner", "parent")
+
+    def __init__(self, parent: Scope | None, owner: Expr | None) -> None:
+        self.parent: Scope = self if parent is None else parent
+        self.owner = owner
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        # Jumps of growing length, so that ancestors are reached in a logarithmic number of steps.
+        self._jump: Scope = self
+        if parent is not None:
+            jump = parent._jump
+            is_long = parent.depth - jump.depth == jump.depth - jump._jump.depth
+            self._jump = jump._jump if is_long else parent
+
+    def ancestor(self, depth: int) -> Scope:
+        """The enclosing scope of this depth, or this one."""
+        scope = self
+        while scope.depth > depth:
+            scope = scope._jump if scope._jump.depth >= depth else scope.parent
+        return scope
+
+    def encloses(self, other: Scope) -> bool:
+        """True if the other scope is this one or inside it."""
+        return other.ancestor(self.depth) is self
+
+    @staticmethod
+    def common(a: Scope, b: Scope) -> Scope:
+        """The innermost scope that holds both."""
+        depth = min(a.depth, b.depth)
+        a, b = a.ancestor(depth), b.ancestor(depth)
+        while a is not b:
+            if a._jump is not b._jump:
+                a, b = a._jump, b._jump
+            else:
+                a, b = a.parent, b.parent
+        return a
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The scopes of an expression.
+
+    `order` has every node that has parts once, each behind its parts; `of` the scope where it is evaluated; `opened`
+    the scopes that it opens: of a Function or a Let one for its body, of an If and a Match one for each branch.
+    """
+
+    root: Scope
+    order: list[Expr]
+    of: dict[Expr, Scope]
+    opened: dict[Expr, tuple[Scope, ...]]
+
+    def positions(self, expr: Expr) -> Iterator[tuple[Expr, Scope]]:
+        """The parts of a node, except the variables that it binds, with the scopes that they stand in."""
+        return positions(expr, self.of[expr], self.opened.get(expr, ()))
+
+
+def place(expr: Expr) -> Placement:
+    """The scope of every node of an expression, in time linear (times a logarithm) in the size of its graph."""
+    order = nodes_with_parts(expr)
+    root = Scope(None, None)
+    of: dict[Expr, Scope] = {expr: root}
+    opened: dict[Expr, tuple[Scope, ...]] = {}
+    has_parts = set(order)
+    for node in reversed(order):  # the users of a node before the node
+        scope = of[node]
+        count = _opened_count(node)
+        if count:
+            opened[node] = tuple(Scope(scope, node) for _ in range(count))
+        for part, where in positions(node, scope, opened.get(node, ())):
+            if part in has_parts:
+                before = of.get(part)
+                of[part] = where if before is None or before is where else Scope.common(before, where)
+    return Placement(root, order, of, opened)
+
+
+def nodes_with_parts(expr: Expr) -> list[Expr]:
+    """The nodes of an expression that have parts, each once and behind its parts."""
+    order: list[Expr] = []
+    seen: set[Expr] = set()
+    stack: list[tuple[Expr, bool]] = [(expr, False)]
+    while stack:
+        node, entered = stack.pop()
+        if entered:
+            order.append(node)
+        elif node not in seen:
+            seen.add(node)
+            parts = parts_of(node)
+            if parts:
+                stack.append((node, True))
+                stack.extend((part, False) for part in reversed(parts))
+    return order
+
+
+def _opened_count(node: Expr) -> int:
+    match node:
+        case Function() | Let():
+            return 1
+        case If():
+            return 2
+        case Match():
+            return len(node.clauses)
+        case _:
+            return 0
+
+
+def positions(node: Expr, scope: Scope, opened: tuple[Scope, ...]) -> Iterator[tuple[Expr, Scope]]:
+    """The parts of a node in `scope` that has opened scopes, with the scopes that they stand in."""
+    match node:
+        case Function():
+            yield node.body, opened[0]
+        case Let():
+            yield node.value, scope
+            yield node.body, opened[0]
+        case If():
+            yield node.cond, scope
+            yield node.true_branch, opened[0]
+            yield node.false_branch, opened[1]
+        case Match():
+            yield node.data, scope
+            for clause, inner in zip(node.clauses, opened, strict=True):
+                yield clause.rhs, inner
+        case _:
+            for part in parts_of(node):
+                yield part, scope

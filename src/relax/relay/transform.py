@@ -1,0 +1,16 @@
+"""Passes over modules of Relay functions."""
+
+from __future__ import annotations
+
+from ..ir import IRModule
+from ..ir.transform import module_pass
+from .infer import infer_module
+
+
+@module_pass
+def InferType(mod: IRModule) -> IRModule:
+    """Write the type of every node, as ``mod["main"].body.checked_type``. Raises DiagnosticError for all errors."""
+    return infer_module(mod)
+
+
+__all__ = ["InferType"]
