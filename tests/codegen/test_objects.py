@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -190,6 +191,27 @@ def test_helpers_are_started_for_many_texts_only(kernels, monkeypatch):
     assert len(processes) == 2
     assert all(process.returncode is not None for process in processes), "a helper is left"
     assert all(process.stdin.closed and process.stdout.closed for process in processes)
+
+
+def test_a_helper_compiles_while_texts_are_made(kernels, monkeypatch):
+    """Before the last text is there, a helper has compiled the first."""
+    sources, machine = texts(kernels)
+    alone = parallel.emit_objects(sources, machine, 1)
+    shared = []
+    make = parallel._Shared
+    monkeypatch.setattr(
+        parallel, "_Shared", lambda *args, **options: shared.append(make(*args, **options)) or shared[0]
+    )
+
+    def slowly():
+        yield from sources[:-1]
+        end = time.monotonic() + 120
+        while not any(shared[0].objects) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert any(shared[0].objects)
+        yield sources[-1]
+
+    assert parallel.emit_objects(slowly(), machine, 2) == alone
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,13 @@ _SIDES: Final[dict[type[PrimExpr], tuple[bool, bool, int]]] = {
 }
 """For a comparison that holds: is a ≤ b, is a ≥ b, and the least difference."""
 
-_OPPOSITE_SIDES: Final = {LT: _SIDES[GE], LE: _SIDES[GT], GT: _SIDES[LE], GE: _SIDES[LT], NE: _SIDES[EQ]}
+_OPPOSITE_SIDES: Final[dict[type[PrimExpr], tuple[bool, bool, int]]] = {
+    LT: _SIDES[GE],
+    LE: _SIDES[GT],
+    GT: _SIDES[LE],
+    GE: _SIDES[LT],
+    NE: _SIDES[EQ],
+}
 
 
 def _narrowed(
