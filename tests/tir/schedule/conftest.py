@@ -42,17 +42,19 @@ def shape_vars(func: PrimFunc) -> list[Var]:
     return list(dict.fromkeys(size for size in sizes if isinstance(size, Var)))
 
 
-def compare(before: PrimFunc, after: PrimFunc, sizes: Iterable[int] = SIZES) -> None:
-    """Two functions leave the same values in all their buffers, for every choice of sizes."""
+def compare(before: PrimFunc, *after: PrimFunc, sizes: Iterable[int] = SIZES) -> None:
+    """Functions leave the same values in all their buffers, for every choice of sizes."""
     variables = shape_vars(before)
     choices: Iterable[Sequence[int]] = itertools.product(sizes, repeat=len(variables))
     for choice in choices:
         values = dict(zip(variables, choice, strict=True))
-        first, second = arguments(before, values), arguments(before, values)
-        tir.interpret(before, *first)
-        tir.interpret(after, *second, reverse_parallel=True)
-        for x, y in zip(first, second, strict=True):
-            np.testing.assert_array_equal(x, y)
+        expected = arguments(before, values)
+        tir.interpret(before, *expected)
+        for func in after:
+            results = arguments(before, values)
+            tir.interpret(func, *results, reverse_parallel=True)
+            for x, y in zip(expected, results, strict=True):
+                np.testing.assert_array_equal(x, y)
 
 
 def replayed(sch: Schedule, func: PrimFunc | IRModule) -> list[Schedule]:
@@ -69,9 +71,9 @@ def replayed(sch: Schedule, func: PrimFunc | IRModule) -> list[Schedule]:
 
 def replays(sch: Schedule, func: PrimFunc | IRModule) -> None:
     """Hold the trace of a schedule to what it did: each way of replaying gives an equal program and an equal trace."""
-    for other in replayed(sch, func):
+    direct, simplified, text, saved = replayed(sch, func)
+    for other in (direct, simplified, text, saved):
         assert_structural_equal(other.mod, sch.mod)
-    direct, _, text, saved = replayed(sch, func)
     for other in (direct, text, saved):
         assert other.trace.as_json() == sch.trace.as_json()
         assert str(other.trace) == str(sch.trace)
@@ -112,8 +114,7 @@ def check() -> Callable[..., PrimFunc]:
         after = sch.mod["main"]
         if expected is not None:
             assert_structural_equal(after, Schedule(expected).mod["main"])
-        compare(func, after, sizes)
-        compare(func, tir.lower(after), sizes)
+        compare(func, after, tir.lower(after), sizes=sizes)
         replays(sch, func)
         return after
 

@@ -88,6 +88,17 @@ def test_vectors_and_a_halo(check):
     check(CompactBufferAllocation, HEAD + before, HEAD + after, *RUNS)
 
 
+def test_a_vector_index_that_is_no_ramp(check):
+    """It is not proved to be inside, so that the buffer keeps its shape."""
+    before = """
+    with T.allocate((8, 64), "int32") as t:
+        for i in range(4):
+            t[i, T.Cast("int32x4", T.Ramp(T.int16(0), T.int16(1), 4))] = T.Broadcast(m, 4)
+            A[i] = t[i, 0] + t[i, 3]
+"""
+    check(CompactBufferAllocation, HEAD + before, HEAD + before, *RUNS)
+
+
 def test_a_loop_of_unknown_length(check):
     before = """
     with T.allocate((64,), "int32") as t:

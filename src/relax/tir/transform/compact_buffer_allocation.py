@@ -121,7 +121,8 @@ class _Accesses(StmtExprVisitor):
             if inner is None or not isinstance(index.stride, IntImm) or index.stride.value < 0:
                 return None
             return inner[0], inner[1] + const(index.stride.value * (index.lanes - 1), index.base.dtype)
-        return None if reads_memory(index) else bounds_of(index, domain)
+        # A vector that is no Ramp, as a cast of one, has no bounds that are numbers.
+        return None if reads_memory(index) or index.dtype.lanes > 1 else bounds_of(index, domain)
 
     def access(self, buffer: Buffer, indices: tuple[PrimExpr, ...]) -> None:
         if buffer not in self.outside:
