@@ -5,8 +5,8 @@ from __future__ import annotations
 from ..rewrite.visitor import post_order_visit
 from .compile_time import computable_at_compile_time
 from .derived import check_derived
-from .nodes import check_nodes
 from .memory import MemoryPlan, estimate_memory_usage, memory_plan
+from .nodes import check_nodes
 from .normal_form import check_normal_form, is_normal_form
 from .purity import contains_impure_call, detect_recursion, find_impure_call
 from .struct_info import (

@@ -4,8 +4,8 @@ Before   a = R.builtin.alloc_tensor(R.shape([n, 4]), R.dtype("float32"), R.prim_
 After    storage = R.memory.alloc_storage(R.shape([n * 16]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
          a = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([n, 4]), R.dtype("float32"))
 
-For back ends that know storages only: the machine allocates tensors itself, and the default pipeline does without. It is
-run after StaticPlanBlockMemory, on what that has left. A tensor stays as it is if its dimensions are not written out,
+For back ends that know storages only: the machine allocates tensors itself, and the default pipeline does without. It
+is run after StaticPlanBlockMemory, on what that has left. A tensor stays as it is if its dimensions are not written out,
 or if it is on a named device.
 """
 
@@ -35,9 +35,9 @@ class _Storages(Rewriter):
 
     def var_binding(self, binding: VarBinding) -> None:
         value, info = binding.value, binding.var.struct_info_
-        if isinstance(value, Call) and is_allocation(value) and isinstance(info, TensorStructInfo):
-            if isinstance(info.shape, ShapeExpr) and info.vdevice is None:
-                binding = binding.replace(value=self.tensor(value, info.shape, itemsize(str(info.dtype))))
+        written_out = isinstance(info, TensorStructInfo) and isinstance(info.shape, ShapeExpr)
+        if isinstance(value, Call) and is_allocation(value) and written_out and info.vdevice is None:
+            binding = binding.replace(value=self.tensor(value, info.shape, itemsize(str(info.dtype))))
         super().var_binding(binding)
 
     def tensor(self, call: Call, shape: ShapeExpr, bytes_each: int) -> Call:
