@@ -163,6 +163,17 @@ def test_storages_of_single_tensors():
     assert LowerAllocTensor()(after) is after
 
 
+def test_tensors_without_a_storage():
+    @I.ir_module
+    class Module:
+        @R.function(pure=False)
+        def main(s: R.Shape(ndim=1)):
+            a = R.builtin.alloc_tensor(s, R.dtype("float32"), R.prim_value(0))
+            return a
+
+    assert LowerAllocTensor()(Module) is Module
+
+
 @pytest.mark.parametrize("n", [0, 1, 5])
 def test_programs_compute_the_same_with_all_the_passes(n):
     @I.ir_module
