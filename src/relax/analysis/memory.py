@@ -7,7 +7,7 @@
     print(relax.analysis.estimate_memory_usage(mod))              for all sizes, in words
 
 The plan is read from the program: `memory.alloc_storage` and `memory.alloc_tensor` say where tensors lie, the analysis
-of aliases how long they are used. Time is counted in bindings. A tensor that escapes, whose allocation is its own, lives
+of aliases how long they are used. Time is counted in bindings. A tensor that escapes, and has memory of its own, lives
 until the function ends.
 """
 
@@ -86,6 +86,11 @@ class MemoryPlan:
         """The bytes of the largest set of tensors that are alive at once: no plan for this order needs less."""
         return max((alive_at(t.first, t.path, self.tensors) for t in self.tensors), default=0)
 
+    def alive_in(self, storage: PlannedStorage) -> int:
+        """The bytes of the largest set of tensors in a storage that are alive at once."""
+        inside = [tensor for tensor in self.tensors if tensor.storage == storage.name]
+        return max((alive_at(t.first, t.path, inside) for t in inside), default=0)
+
     @property
     def peak(self) -> int:
         """The most bytes that storages and tensors with memory of their own take at once."""
@@ -106,9 +111,7 @@ class MemoryPlan:
         return svg_of(self)
 
 
-def memory_plan(
-    mod: IRModule, func_name: str = "main", sizes: Mapping[str, int] | None = None
-) -> MemoryPlan:
+def memory_plan(mod: IRModule, func_name: str = "main", sizes: Mapping[str, int] | None = None) -> MemoryPlan:
     """The memory of a lowered function (after CallTIRRewrite; planned or not) for sizes of its shape variables.
 
     Raises ValueError if sizes are missing or belong to no variable.
@@ -211,12 +214,8 @@ class _Reader:
 
     def plan(self) -> MemoryPlan:
         """The tensors and storages, in order of allocation."""
-        tensors = [
-            self.tensor(*item) for item in self.found if not is_call_of(item[1], *_STORAGES)
-        ]
-        storages = [
-            self.storage(*item, tensors) for item in self.found if is_call_of(item[1], *_STORAGES)
-        ]
+        tensors = [self.tensor(*item) for item in self.found if not is_call_of(item[1], *_STORAGES)]
+        storages = [self.storage(*item, tensors) for item in self.found if is_call_of(item[1], *_STORAGES)]
         return MemoryPlan(self.name, self.sizes, tensors, storages)
 
     def tensor(self, var: Var, call: Call, path: Path) -> PlannedTensor:
@@ -238,9 +237,7 @@ class _Reader:
             var.name_hint, shape, str(info.dtype), nbytes, storage, offset, first, last, escapes, path
         )
 
-    def storage(
-        self, var: Var, call: Call, path: Path, tensors: Iterable[PlannedTensor]
-    ) -> PlannedStorage:
+    def storage(self, var: Var, call: Call, path: Path, tensors: Iterable[PlannedTensor]) -> PlannedStorage:
         """A storage; it lives as long as the tensors in it."""
         size = storage_size(call)
         first, last = self.life(var)

@@ -52,7 +52,9 @@ def _row(plan: MemoryPlan, tensor: PlannedTensor) -> tuple[str, ...]:
 
 
 def _figures(plan: MemoryPlan) -> list[str]:
-    lines = [f"{storage.name}: {storage.nbytes} bytes" for storage in plan.storages]
+    lines = [
+        f"{s.name}: {s.nbytes} bytes, of which {plan.alive_in(s)} are alive at once" for s in plan.storages
+    ]
     bound = plan.lower_bound
     ratio = f", {plan.peak / bound:.3f} times the lower bound" if bound else ""
     return [

@@ -24,6 +24,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "check": "report everything that is wrong with a model",
     "bench": "measure how long a model takes",
     "profile": "measure how long each kernel of a model takes",
+    "memory": "show where the tensors of a model lie in memory",
     "diff": "find the first tensor in which two programs or engines differ",
     "explain": "say what a diagnostic code means",
     "completion": "print a script that completes commands in a shell",

@@ -108,18 +108,35 @@ def block(*lines, result):
 @pytest.mark.parametrize(
     "body, params, expected",
     [
-        pytest.param(block("a = R.exp(x)", "b = R.add(a, x)", result="b"), X, ["add_inplace"], id="element-wise"),
+        pytest.param(
+            block("a = R.exp(x)", "b = R.add(a, x)", result="b"), X, ["add_inplace"], id="element-wise"
+        ),
         pytest.param(block("a = R.exp(x)", "b = R.add(a, a)", result="b"), X, [], id="given twice"),
         pytest.param(block("a = R.exp(x)", "b = R.sin(a)", result="a, b"), X, [], id="returned as well"),
         pytest.param(block("b = R.exp(x)", result="b"), X, [], id="a parameter"),
-        pytest.param(block("a = R.exp(x)", "b = R.sin(a)", "c = R.add(a, b)", result="c"), X, ["add_inplace"], id="used later"),
-        pytest.param(block("a = R.exp(x)", "b = R.sum(a, axis=1, keepdims=True)", "c = R.add(a, b)", result="c"), X, ["add_inplace"], id="smaller"),
+        pytest.param(
+            block("a = R.exp(x)", "b = R.sin(a)", "c = R.add(a, b)", result="c"),
+            X,
+            ["add_inplace"],
+            id="used later",
+        ),
+        pytest.param(
+            block("a = R.exp(x)", "b = R.sum(a, axis=1, keepdims=True)", "c = R.add(a, b)", result="c"),
+            X,
+            ["add_inplace"],
+            id="smaller",
+        ),
         pytest.param(block("a = R.exp(x)", "b = R.permute_dims(a)", result="b"), X, [], id="other order"),
         pytest.param(block("a = R.exp(x)", "b = R.flip(a, axis=0)", result="b"), X, [], id="other elements"),
         pytest.param(block("a = R.exp(x)", 'b = R.astype(a, "int32")', result="b"), X, [], id="other dtype"),
         pytest.param(block("a = R.exp(x)", "b = R.nn.softmax(a)", result="b"), X, [], id="several nests"),
         pytest.param(block("a = R.exp(x)", "b = R.cumsum(a, axis=0)", result="b"), X, [], id="a scan"),
-        pytest.param(block("a = R.exp(x)", "t = (a, x)", "b = R.sin(a)", "c = R.add(b, t[0])", result="c"), X, ["add_inplace"], id="in a tuple"),
+        pytest.param(
+            block("a = R.exp(x)", "t = (a, x)", "b = R.sin(a)", "c = R.add(b, t[0])", result="c"),
+            X,
+            ["add_inplace"],
+            id="in a tuple",
+        ),
         pytest.param("a = R.exp(x)\nb = R.sin(a)\nreturn b", X, [], id="outside of a dataflow block"),
         pytest.param(
             block("a = R.exp(x)", "b = R.scatter_elements(a, i, u)", result="b"),
@@ -143,7 +160,10 @@ def test_calls_in_place(body, params, expected):
     for n in (2, 1, 5):
         args = []
         for param in mod["main"].params:
-            shape = tuple(n if not isinstance(dim, relax.tir.IntImm) else int(dim) for dim in param.struct_info.shape.values)
+            shape = tuple(
+                n if not isinstance(dim, relax.tir.IntImm) else int(dim)
+                for dim in param.struct_info.shape.values
+            )
             integer = param.struct_info.dtype == "int64"
             args.append(rng.integers(0, n, shape) if integer else rng.normal(size=shape).astype("float32"))
         if len(args) > 1 and args[1].shape[0] > 1:

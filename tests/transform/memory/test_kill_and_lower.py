@@ -29,10 +29,14 @@ class Lowered:
     def main(x: R.Tensor(("n",), "float32"), c: R.Tensor((), "bool")):
         cls = Lowered
         n = T.int64()
-        storage = R.memory.alloc_storage(R.shape([n * 8 + 64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+        storage = R.memory.alloc_storage(
+            R.shape([n * 8 + 64]), R.prim_value(0), R.str("global"), R.dtype("uint8")
+        )
         a = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([n]), R.dtype("float32"))
         _ = cls.scale(x, a)
-        b = R.memory.alloc_tensor(storage, R.prim_value((n * 4 + 63) // 64 * 64), R.shape([n]), R.dtype("float32"))
+        b = R.memory.alloc_tensor(
+            storage, R.prim_value((n * 4 + 63) // 64 * 64), R.shape([n]), R.dtype("float32")
+        )
         _1 = cls.scale(a, b)
         v = R.reshape(b, R.shape([n, 1]))
         o = R.call_packed("vm.builtin.shape_of", x, sinfo_args=R.Object)
@@ -148,13 +152,26 @@ def test_storages_of_single_tensors():
         @R.function(pure=False)
         def main(x: R.Tensor(("n", 3), "float32")):
             n = T.int64()
-            storage = R.memory.alloc_storage(R.shape([n * 3]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+            storage = R.memory.alloc_storage(
+                R.shape([n * 3]), R.prim_value(0), R.str("global"), R.dtype("uint8")
+            )
             a = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([n, 3]), R.dtype("int8"))
             return a
 
     after = LowerAllocTensor()(Before)
     relax.ir.assert_structural_equal(after, Expected)
     assert LowerAllocTensor()(after) is after
+
+
+def test_tensors_without_a_storage():
+    @I.ir_module
+    class Module:
+        @R.function(pure=False)
+        def main(s: R.Shape(ndim=1)):
+            a = R.builtin.alloc_tensor(s, R.dtype("float32"), R.prim_value(0))
+            return a
+
+    assert LowerAllocTensor()(Module) is Module
 
 
 @pytest.mark.parametrize("n", [0, 1, 5])

@@ -115,7 +115,9 @@ class _ArenaWalk:
         self.table = table
         self.ranges = self.aliases.live_ranges()
         self.arenas: list[Arena] = []
-        self.variables = {v for param in func.params if param.struct_info_ for v in bound_in(param.struct_info_)}
+        self.variables = {
+            v for param in func.params if param.struct_info_ for v in bound_in(param.struct_info_)
+        }
         self.seen: dict[Monomial, int] = {}
         """The greatest coefficient of each term among the tensors in memory so far."""
         self.entries = [

@@ -15,7 +15,7 @@ A call is changed if all of this is proved:
 * the kernel may write its output over that input (`relax.tir.in_place`): it computes element by element, or it copies
   the input and then updates some elements, as a write into a cache does, which then is no longer copied;
 * the input has the shape and the dtype of the result, and its memory was allocated by a kernel call of this function;
-* nothing uses that memory afterwards, under whatever name, nobody else refers to it, and the call is not given it twice.
+* nothing uses that memory afterwards, under whatever name, nobody else refers to it, and the call gets it once.
 
 It reads calls of kernels: run it after LegalizeOps, and after RewriteDataflowReshape, which makes no views in a block
 that works in place. Bindings outside of dataflow blocks are left alone; ConvertToDataflow makes such blocks.

@@ -65,7 +65,9 @@ class _Ends:
         self.kills: dict[Var, list[Call]] = {}
         """The kills after a binding, by its variable."""
         bindings = list(_all_bindings(func.body))
-        self.dead = {arg for b in bindings if is_call_of(b.value, EndOfLife) for arg in variables_in([b.value])}
+        self.dead = {
+            arg for b in bindings if is_call_of(b.value, EndOfLife) for arg in variables_in([b.value])
+        }
         self.storages = self.ends_of_storages(bindings)
         self.sequence(func.body, final=True)
 

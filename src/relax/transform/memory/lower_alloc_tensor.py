@@ -4,9 +4,9 @@ Before   a = R.builtin.alloc_tensor(R.shape([n, 4]), R.dtype("float32"), R.prim_
 After    storage = R.memory.alloc_storage(R.shape([n * 16]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
          a = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([n, 4]), R.dtype("float32"))
 
-For back ends that know storages only: the machine allocates tensors itself, and the default pipeline does without. It is
-run after StaticPlanBlockMemory, on what that has left. A tensor stays as it is if its dimensions are not written out,
-or if it is on a named device.
+For back ends that know storages only: the machine allocates tensors itself, and the default pipeline does without. It
+is run after StaticPlanBlockMemory, on what that has left. A tensor stays as it is if its dimensions are not written
+out, or if it is on a named device.
 """
 
 from __future__ import annotations
@@ -36,14 +36,16 @@ class _Storages(Rewriter):
     def var_binding(self, binding: VarBinding) -> None:
         value, info = binding.value, binding.var.struct_info_
         if isinstance(value, Call) and is_allocation(value) and isinstance(info, TensorStructInfo):
-            if isinstance(info.shape, ShapeExpr) and info.vdevice is None:
-                binding = binding.replace(value=self.tensor(value, info.shape, itemsize(str(info.dtype))))
+            tensor = self.tensor(value, info)
+            binding = binding if tensor is value else binding.replace(value=tensor)
         super().var_binding(binding)
 
-    def tensor(self, call: Call, shape: ShapeExpr, bytes_each: int) -> Call:
-        """A tensor at the start of a storage of its size."""
-        size: PrimExpr = const(bytes_each, "int64")
-        for dim in shape.values:
+    def tensor(self, call: Call, info: TensorStructInfo) -> Call:
+        """A tensor at the start of a storage of its size; the allocation itself, if that cannot be said."""
+        if not isinstance(info.shape, ShapeExpr) or info.vdevice is not None:
+            return call
+        size: PrimExpr = const(itemsize(str(info.dtype)), "int64")
+        for dim in info.shape.values:
             size = Mul(dim, size)
         made = memory.alloc_storage(ShapeExpr((simplify(size),)), *call.args[2:], "uint8")
         storage = self.builder.emit(made.replace(span=call.span), "storage")

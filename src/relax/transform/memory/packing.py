@@ -59,7 +59,9 @@ def best_order(lives: Lives, sizes: Any) -> list[int]:
             sample, share = samples[search.worst], chance.uniform(0, 1)
             pairs = zip(sample, lives.lengths, strict=True)
             weights = [size * length**share * chance.uniform(0.5, 1.5) for size, length in pairs]
-            search.consider(packed_order(lives, sample, sorted(range(len(sample)), key=lambda i: -weights[i])))
+            search.consider(
+                packed_order(lives, sample, sorted(range(len(sample)), key=lambda i: -weights[i]))
+            )
     for _ in range(4 * rounds):
         if search.ratio > GOOD:
             search.consider(_moved(search.order, chance.choice(search.chain), chance))
@@ -115,10 +117,10 @@ def below(lives: Lives, order: Sequence[int]) -> list[list[int]]:
 
 def packed_order(lives: Lives, sizes: Sizes, priority: Iterable[int]) -> list[int]:
     """The order by offset, after each tensor, by priority, has been put into the lowest gap that takes it."""
-    offsets: dict[int, int] = {}
+    offsets: dict[int, float] = {}
     for i in priority:
         taken = sorted((offsets[j], sizes[j]) for j in lives.meets[i] if j in offsets)
-        offset = 0
+        offset = 0.0
         for start, size in taken:
             if start - offset >= sizes[i] and sizes[i]:
                 break
@@ -128,7 +130,7 @@ def packed_order(lives: Lives, sizes: Sizes, priority: Iterable[int]) -> list[in
 
 
 def _keys(lives: Lives, sizes: Sizes) -> list[Callable[[int], tuple[float, float]]]:
-    """Priorities: the largest first, those that take most space and time, those that live longest, in order of birth."""
+    """Priorities: the largest first, those of most space times time, those that live longest, in order of birth."""
     return [
         lambda i: (-sizes[i], -lives.lengths[i]),
         lambda i: (-sizes[i] * lives.lengths[i], i),

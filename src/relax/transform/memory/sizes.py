@@ -205,7 +205,6 @@ class SizeTable:
         del kept[chosen[1]], kept[chosen[0]]
         self._keep(kept, {m: max(a.get(m, 0), b.get(m, 0)) for m in {**a, **b}})
 
-
     def _keep(self, kept: list[Size], size: Size) -> None:
         """Add a size to those kept, and drop those that it covers."""
         for at, other in enumerate(kept):

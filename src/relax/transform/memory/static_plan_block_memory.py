@@ -23,9 +23,10 @@ Tensors that are alive at once lie apart for all sizes: each offset is the top o
 sizes. Nothing is assumed about which is larger; what the prover knows of that makes the expressions shorter. Which of
 two tensors lies below is chosen so that the arena is small at a sample of sizes. An offset is a multiple of 64 bytes.
 
-Which tensors share a storage is said in `arenas`. What escapes keeps its own allocation, as does a tensor that would have
-a storage to itself, whose rank or shape is not known, or that is on a named device. A function has several storages if some sizes are bound later (by a
-match_cast), if it calls itself, or if effects or branches guard large allocations.
+Which tensors share a storage is said in `arenas`. What escapes keeps its own allocation, as does a tensor that would
+have a storage to itself, whose rank or shape is not known, or that is on a named device. A function has several
+storages if some sizes are bound later (by a match_cast), if it calls itself, or if effects or branches guard large
+allocations.
 
 Sizes that leave 64 bits are errors where the storage is allocated.
 """

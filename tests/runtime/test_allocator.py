@@ -1,0 +1,208 @@
+"""The memory of storages: used again, counted, given back."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import numpy as np
+import pytest
+
+import relax
+from relax.ir.transform import PassContext
+from relax.runtime.allocator import PATIENCE, SMALL, Allocator
+from relax.runtime.devices import cpu
+from relax.runtime.tensor import view_tensor
+from relax.script import ir as I
+from relax.script import relax as R
+
+MB = 1 << 20
+
+
+def test_a_block_is_busy_as_long_as_anything_cut_from_it_lives():
+    allocator = Allocator()
+    storage = allocator.take(1000)
+    assert (storage.shape, str(storage.dtype), storage.data_ptr() % 64) == ((1000,), "uint8", 0)
+    view = view_tensor(storage, (4,), "float32", 64)
+    address = storage.data_ptr()
+    del storage
+    assert allocator.stats().in_use == 1000
+    other = allocator.take(1000)
+    assert other.data_ptr() != address
+    del view
+    assert allocator.take(900).data_ptr() == address
+    del other
+    assert allocator.stats()._asdict() == {
+        "in_use": 0,
+        "reserved": 2000,
+        "peak": 2000,
+        "allocations": 2,
+        "requests": 3,
+    }
+    assert allocator.release() == 2000
+    assert allocator.stats().reserved == 0
+
+
+def test_what_is_too_small_or_far_too_large_is_given_back():
+    allocator = Allocator()
+    allocator.take(MB)
+    assert allocator.stats().reserved == MB
+    allocator.take(3 * MB)  # the block of 1 MB is too small
+    assert allocator.stats().reserved == 3 * MB
+    allocator.take(2 * MB)
+    assert allocator.stats().allocations == 2
+    allocator.take(MB // 64)  # 3 MB are far too many for this
+    assert allocator.stats().reserved == MB // 64
+    allocator.take(SMALL)
+    allocator.take(1)  # small blocks serve everything
+    assert allocator.stats().allocations == 4
+
+
+def test_a_block_that_is_passed_over_is_given_back():
+    allocator = Allocator()
+    large, small = allocator.take(40 * MB), allocator.take(MB)
+    del large, small
+    for _ in range(PATIENCE + 1):
+        allocator.take(MB)
+    assert allocator.stats().reserved == MB
+
+
+def test_devices_do_not_share_blocks():
+    allocator = Allocator()
+    allocator.take(1000, cpu(1))
+    storage = allocator.take(1000)
+    assert storage.device.index == 0
+    assert allocator.take(1000, cpu(1)).device.index == 1
+
+
+def test_nothing_is_kept_by_the_naive_policy():
+    allocator = Allocator("naive")
+    allocator.take(1000)
+    allocator.take(500)
+    assert allocator.stats()[1:] == (500, 1000, 2, 2)
+
+
+def test_policies_are_checked():
+    with pytest.raises(ValueError, match="memory_cfg 'lazy' is not known; there are: pooled, naive"):
+        Allocator("lazy")
+
+
+def test_no_memory_is_an_error_and_harms_nothing():
+    allocator = Allocator()
+    allocator.take(1000)
+    with pytest.raises(MemoryError, match="out of memory"):
+        allocator.take((1 << 47) - 64)
+    assert allocator.stats().in_use == 0
+    assert allocator.take(10).numel() == 10
+
+
+# ---------------------------------------------------------------------------------------- the machine
+
+
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        a = R.exp(x)
+        b = R.add(a, x)
+        c = R.add(a, b)
+        return R.add(c, b)
+
+    @R.function(pure=False)
+    def fails(x: R.Tensor(("n",), "float32")) -> R.Object:
+        a = R.exp(x)
+        b = R.add(a, x)
+        c = R.add(a, b)
+        d = R.sum(R.add(c, R.add(a, b)))
+        e = R.call_packed("allocator.fail", d)
+        return (e, R.sum(R.add(a, c)))
+
+
+@pytest.fixture(scope="module")
+def executable():
+    relax.register_func("allocator.fail", fail, override=True)
+    with PassContext(disabled_pass=["DataflowUseInplaceCalls"]):
+        return relax.build(Module, "llvm")
+
+
+def fail(value):
+    raise ValueError("no")
+
+
+def wanted(x):
+    a = np.exp(x)
+    return (a + (a + x)) + (a + x)
+
+
+def test_random_sizes_leave_nothing_behind(executable):
+    vm = relax.VirtualMachine(executable)
+    chance = random.Random(0)
+    largest = 0
+    for _ in range(1000):
+        n = chance.choice([0, 1, 2, 7, 100, chance.randrange(5000)])
+        x = np.linspace(0, 1, n, dtype="float32")
+        np.testing.assert_allclose(vm["main"](x).numpy(), wanted(x), 1e-5)
+        largest = max(largest, n)
+    stats = vm.memory_stats()
+    assert (stats.in_use, stats.requests) == (0, 1000)
+    assert stats.reserved <= stats.peak <= 3 * 4 * largest + 3 * 64
+    assert vm.release_memory() == stats.reserved
+    assert vm.memory_stats().reserved == 0
+    np.testing.assert_allclose(vm["main"](x).numpy(), wanted(x), 1e-5)
+
+
+def test_results_do_not_share_memory_with_later_calls(executable):
+    vm = relax.VirtualMachine(executable)
+    x = np.linspace(0, 1, 100, dtype="float32")
+    first = vm["main"](x)
+    before = first.numpy()
+    for _ in range(5):
+        vm["main"](-x)
+    assert (first.numpy() == before).all()
+
+
+def test_an_error_releases_all_memory(executable):
+    """Also while the exception, with its traceback, is still looked at."""
+    vm = relax.VirtualMachine(executable)
+    for _ in range(3):
+        with pytest.raises(ValueError, match="no") as caught:
+            vm["fails"](np.ones(1000, "float32"))
+        assert caught.value.__traceback__ is not None
+        assert vm.memory_stats().in_use == 0
+    assert vm.memory_stats().peak >= 3 * 4000
+    with pytest.raises(TypeError):
+        vm["main"](np.ones(10, "float64"))
+    assert vm.memory_stats().in_use == 0
+
+
+def test_threads_share_a_machine(executable):
+    vm = relax.VirtualMachine(executable)
+    errors = []
+
+    def work(seed):
+        chance = random.Random(seed)
+        try:
+            for _ in range(50):
+                x = np.linspace(0, 1, chance.randrange(2000), dtype="float32")
+                np.testing.assert_allclose(vm["main"](x).numpy(), wanted(x), 1e-5)
+        except Exception as error:  # noqa: BLE001
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    stats = vm.memory_stats()
+    assert (stats.in_use, stats.requests) == (0, 400)
+    assert stats.reserved <= 8 * (3 * 4 * 2000 + 3 * 64)
+
+
+def test_memory_cfg(executable):
+    x = np.ones(10, "float32")
+    for config in ("naive", "pooled", {relax.cpu(): "naive"}, None):
+        vm = relax.VirtualMachine(executable, relax.cpu(), config)
+        np.testing.assert_allclose(vm["main"](x).numpy(), wanted(x), 1e-5)
+    with pytest.raises(ValueError, match="all devices of this runtime share one memory"):
+        relax.VirtualMachine(executable, relax.cpu(), {relax.cpu(): "naive", relax.cpu(1): "pooled"})
