@@ -13,6 +13,7 @@ import tvm_ffi
 
 import relax
 from relax.runtime import NDArray, register_func
+from relax.runtime.string_tensor import StringTensor
 from relax.script import from_source
 from relax.script import ir as I
 from relax.script import relax as R
@@ -43,7 +44,7 @@ def plain(value):
         return tuple(map(plain, value))
     if isinstance(value, NDArray):
         return str(value.dtype), value.shape, value.numpy().tobytes()
-    return value
+    return repr(value) if isinstance(value, StringTensor) else value
 
 
 def floats(*shape):
@@ -189,6 +190,14 @@ def main(x: R.Tensor(("n",), "float32"), offset: R.Prim(value="k")):
     _ = R.call_packed("test.compiled.fill", b, R.reshape(x, R.shape([n, 1])), sinfo_args=R.Tuple())
     return R.add(a, a), b
 """,
+    "sequences and strings": """
+@R.function(pure=False)
+def main(x: R.Tensor(("n",), "float32"), s: R.Object, t: R.Object):
+    a = R.call_packed("relax.run.sequence", x, x, s, sinfo_args=R.Object)
+    b = R.call_packed("relax.run.sequence_insert", a, x, R.null_value(), sinfo_args=R.Object)
+    u = R.call_packed("relax.run.strings_unsqueeze", s, R.shape([0]), sinfo_args=R.Object)
+    return b, u, t
+""",
     "assertion": """
 @R.function(pure=False)
 def main(x: R.Tensor(("n",), "float32"), b: R.Tensor((), "bool")):
@@ -251,6 +260,7 @@ ARGUMENTS = {
     "negative size": [(x5,), (x3,), (floats(2),)],
     "too much memory": [(x3,), (floats(0),)],
     "planned memory": [(floats(8), 32), (floats(8), 0), (floats(8), 36), (floats(8), -4), (floats(0), 64), (floats(20), 0)],
+    "sequences and strings": [(x3, np.array(["a", "b"], object), [1, [2, (3,)]]), (x3, x3, "text")],
     "assertion": [(x3, np.array(True)), (x3, np.array(False))],
     "closures": [(x3,), (x5,)],
     "recursion": [(np.array(5),), (np.array(0),), (np.array(300),)],
