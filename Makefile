@@ -68,7 +68,7 @@ bench: $(VENV)/.installed-bench
 fuzz: $(VENV)/.installed-test
 	$(BIN)/python tools/fuzz.py --seconds $(SECONDS)
 
-bench-kernels: $(VENV)/.installed-dev
+bench-kernels: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/kernels.py $(FAMILY)
 
 check: $(VENV)/.installed-dev

@@ -160,3 +160,21 @@ def test_a_masked_tile_has_masks_and_no_branches():
     loop = hottest_loop(worker.emit_assembly(text_of(main, AVX512), machine_of(AVX512)))
     assert sum("vfmadd" in line for line in loop) % 12 == 0
     assert not [line for line in loop if "(%rsp" in line or "(%rbp" in line], "\n".join(loop)
+
+
+def test_a_mask_that_compares_the_index_with_the_size_is_the_check():
+    @T.prim_func
+    def main(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n,), "float32")
+        B = T.match_buffer(b, (n,), "float32")
+        for i in range((n + 15) // 16):
+            value = A.vload([T.Ramp(i * 16, 1, 16)], predicate=T.Ramp(i * 16, 1, 16) < T.Broadcast(n, 16))
+            B.vstore([T.Ramp(i * 16, 1, 16)], value, predicate=T.Ramp(i * 16, 1, 16) < T.Broadcast(n, 16))
+
+    module = codegen.build_module(main)
+    assert "out of bounds" not in module.get_source("ll")
+    for n in (0, 1, 15, 16, 17, 33):
+        a, b = np.arange(n, dtype="float32"), np.full(n + 1, 7, "float32")
+        module["main"](a, b[:n])
+        np.testing.assert_array_equal(b, [*a, 7])

@@ -22,9 +22,7 @@ def integers(*shape, dtype="float32"):
 
 
 def lowered(mod):
-    return relax.get_pipeline("default")(
-        IRModule.from_expr(mod) if not isinstance(mod, IRModule) else mod
-    )
+    return relax.get_pipeline("default")(IRModule.from_expr(mod) if not isinstance(mod, IRModule) else mod)
 
 
 def with_weights(weights):
