@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Final
 
-from ...prim import Add, Mul, PrimExpr, Var, const, is_const, simplify
+from ...prim import Add, Mul, PrimExpr, const, is_const, simplify
 from ...prim.intrin import ceildiv
 from ...target import Target
 from ...tir import Buffer, BufferLoad, ForKind, PrimFunc, Stmt
