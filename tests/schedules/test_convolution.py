@@ -71,6 +71,13 @@ def test_unknown_batches_and_lines(same, conv):
     same(lines.func(), Convolution(), *(lines.shapes(size=(w,)) for w in (1, 63, 64, 65)))
 
 
+@pytest.mark.parametrize("sizes", [(0, 4, 5), (4, 0, 5), (4, 4, 0)])
+def test_nothing_to_compute(same, conv, sizes):
+    ci, co, height = sizes
+    empty = conv(ci, co, (height, 6), (3, 3), te.var("n", "int64"), pad=1)
+    same(empty.func(), Convolution(), empty.shapes(2))
+
+
 def test_doubles(same, conv):
     double = conv(8, 8, (9, 9), (3, 3), dtype="float64")
     same(double.func(), Convolution(), double.shapes(), dtype="float64")
