@@ -105,7 +105,7 @@ class Kernel:
 
     windows: Windows
     epilogue: Nest | None
-    """What is computed of each element of the result before it is stored; the result itself is not needed then."""
+    """The nest that computes an element of each result before it is stored; the result itself is not needed then."""
 
 
 def rewritten_kernels(func: PrimFunc, rewrite: Callable[[Kernel], Stmt | None]) -> PrimFunc | None:
