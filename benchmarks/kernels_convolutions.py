@@ -3,9 +3,9 @@
     python benchmarks/kernels_convolutions.py [--threads N] [--seconds S] [NAME ...]
 
 Both run in one process, in turn; times are minima. `ratio` is ONNX Runtime's time over ours, `peak` the share of
-the fastest that the threads multiply and add (a loop whose operands stay in registers), by the multiplications of the direct
-form: Winograd's may exceed it. The last lines are sums over the convolutions of a network, each as often as the network
-has it. NAME is a part of the name of what is to run.
+the fastest that the threads multiply and add (a loop whose operands stay in registers), by the multiplications of the
+direct form: Winograd's may exceed it. The last lines are sums over the convolutions of a network, each as often as the
+network has it. NAME is a part of the name of what is to run.
 """
 
 from __future__ import annotations

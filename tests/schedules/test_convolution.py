@@ -71,6 +71,13 @@ def test_unknown_batches_and_lines(same, conv):
     same(lines.func(), Convolution(), *(lines.shapes(size=(w,)) for w in (1, 63, 64, 65)))
 
 
+@pytest.mark.parametrize("sizes", [(0, 4, 5), (4, 0, 5), (4, 4, 0)])
+def test_nothing_to_compute(same, conv, sizes):
+    ci, co, height = sizes
+    empty = conv(ci, co, (height, 6), (3, 3), te.var("n", "int64"), pad=1)
+    same(empty.func(), Convolution(), empty.shapes(2))
+
+
 def test_doubles(same, conv):
     double = conv(8, 8, (9, 9), (3, 3), dtype="float64")
     same(double.func(), Convolution(), double.shapes(), dtype="float64")
@@ -137,8 +144,16 @@ def test_others_are_left_alone(target, conv):
         te.reduce_axis((0, n)),
     )
     dot = te.create_prim_func([a, b, te.compute((), lambda: te.sum(a[k] * b[k], axis=k), "dot")])
+    x, k = te.placeholder((1, 16, 9, 9), "float32", "X"), te.placeholder((16, 16, 3, 3), "float32", "K")
+    c, i, j = te.reduce_axis((0, 16)), te.reduce_axis((0, 3)), te.reduce_axis((0, 3))
+    outside = te.compute(
+        (1, 16, 8, 7),
+        lambda n, co, h, w: te.sum(x[n, c, h + i, w + j] * k[co, c, i, j], axis=[c, i, j]),
+        "sum",
+    )
+    beyond_the_data = te.create_prim_func([x, k, outside])
     small = conv(2, 2, (5, 5), (3, 3)).func()
     may_overlap = conv(16, 16, (9, 9), (3, 3)).func().without_attr("tir.noalias")
     whole_numbers = conv(16, 16, (9, 9), (3, 3), dtype="int32").func()
-    for func in (pixels_first, dot, small, may_overlap, whole_numbers):
+    for func in (pixels_first, dot, beyond_the_data, small, may_overlap, whole_numbers):
         assert schedule(func, target, [Convolution()]) is func

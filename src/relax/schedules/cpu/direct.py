@@ -55,7 +55,7 @@ class Direct:
         inputs = windows.inputs
         depth = inputs.value if isinstance(inputs, IntImm) else 64
         panel = depth * self.width * self.planes.count * windows.out.buffer.dtype.bits // 8
-        self.strip = max(min(cache // 4 // panel, 32), 1)
+        self.strip = max(min(cache // 4 // max(panel, 1), 32), 1)
         """The panels whose data stay in the cache while all channels are computed."""
         if isinstance(self.panels, IntImm):
             self.strip = -(-self.panels.value // max(-(-self.panels.value // self.strip), 1))

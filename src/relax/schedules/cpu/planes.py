@@ -67,7 +67,7 @@ def digits(
     several = [place for place, (_, size) in enumerate(sizes) if not is_const(size, 1)]
     for place in reversed(several):
         name, size = sizes[place]
-        radix = size if isinstance(size, IntImm) else maximum(size, const(1, "int64"))
+        radix = simplify(maximum(size, const(1, "int64")))
         results[place] = var = Var(name, "int64")
         values.append((var, flat if place == several[0] else floormod(flat, radix), size))
         flat = floordiv(flat, radix)

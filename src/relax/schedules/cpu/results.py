@@ -20,7 +20,7 @@ from .windows import Kernel
 
 
 class Results:
-    """Where results go: an element of the convolution, as the kernel's epilogue changes it."""
+    """The stores of a convolution: each element of its result as the kernel's epilogue changes it."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.windows = kernel.windows

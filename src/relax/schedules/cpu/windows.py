@@ -7,7 +7,8 @@ is a convolution of `X` with 8 output and 4 input channels to a group, stride 2,
 before each line. There may be any number of pixel dimensions; leading dimensions of data and result are batches.
 
 `windows_of` answers None for other orders of dimensions, for kernels whose size is not known, for several groups of
-which a size is not known, and for sums that are no convolution.
+which a size is not known, for windows that are not proved to be inside of the data, and for sums that are no
+convolution.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from ...prim import (
     const,
     is_const,
     post_order,
+    prove,
     simplify,
     substitute,
 )
@@ -103,7 +105,7 @@ class Kernel:
 
     windows: Windows
     epilogue: Nest | None
-    """What is computed of each element of the result before it is stored; the result itself is not needed then."""
+    """The nest that computes an element of each result before it is stored; the result itself is not needed then."""
 
 
 def rewritten_kernels(func: PrimFunc, rewrite: Callable[[Kernel], Stmt | None]) -> PrimFunc | None:
@@ -327,7 +329,10 @@ def _axis(at: PrimExpr, size: PrimExpr, pixel: IterVar, tap: Var, taps: PrimExpr
     if taps.value == 1 and steps[1] == 0:
         steps = steps[0], 1
     line = pixel.var * stride.value + tap * dilation.value + first
-    if min(steps) < 1 or not _is_zero(at - line) or not isinstance(first, IntImm):
+    if min(steps) < 1 or not _is_zero(at - line) or not isinstance(first, IntImm) or first.value < 0:
+        return None
+    last = (size_of(pixel) - 1) * stride.value + (taps.value - 1) * dilation.value + first.value
+    if not prove(last < size):
         return None
     return Axis(pixel, taps.value, *steps, simplify(-int64(first)), size)
 
