@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relax import relay
-from relax.ir import DiagnosticError, IRModule
+from relax.ir import DiagnosticError, IRModule, load_json, save_json
 
 
 def test_the_prelude_has_lists_options_trees_and_their_functions():
@@ -37,3 +37,8 @@ def test_another_module_is_not_there():
         relay.import_from_std(IRModule(), "gradient.rly")
     with pytest.raises(DiagnosticError, match="E9003.*there is no module 'gradient.rly' to import"):
         relay.parse('import "gradient.rly"')
+
+
+def test_modules_of_relay_are_saved_as_json():
+    mod = relay.Prelude().mod
+    relay.assert_alpha_equal(load_json(save_json(mod)), mod)

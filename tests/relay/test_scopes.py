@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from relax import relay
-from relax.relay.scopes import Scope, place
+from relax.relay.scopes import EvaluationScope, place
 
 
 def bindings_by_owner(text: str) -> dict[str, list[str]]:
@@ -41,9 +41,9 @@ def test_bodies_of_functions_and_clauses_are_scopes():
 
 def test_the_common_scope_is_that_of_the_paths_to_the_root():
     rng = random.Random(1)
-    scopes = [Scope(None, None)]
+    scopes = [EvaluationScope(None, None)]
     for _ in range(500):
-        scopes.append(Scope(rng.choice(scopes[-20:]), None))
+        scopes.append(EvaluationScope(rng.choice(scopes[-20:]), None))
     for _ in range(500):
         a, b = rng.choice(scopes), rng.choice(scopes)
         path = [a]
@@ -52,7 +52,7 @@ def test_the_common_scope_is_that_of_the_paths_to_the_root():
         expected = b
         while expected not in path:
             expected = expected.parent
-        assert Scope.common(a, b) is expected
+        assert EvaluationScope.common(a, b) is expected
         assert a.encloses(b) is (expected is a)
 
 

@@ -17,7 +17,7 @@ from .adt import Match
 from .expr import Call, Expr, Function, Let, TempExpr, Tuple, Var
 from .functor import post_order_visit
 from .parts import bound_by, parts_of, types_of
-from .scopes import Placement, Scope, place
+from .scopes import EvaluationScope, Placement, place
 from .structural import alpha_equal, alpha_hash, assert_alpha_equal
 from .types import FuncType, Type, TypeData, TypeVar
 
@@ -58,9 +58,9 @@ def free_vars(expr: Expr) -> list[Var]:
     return [var for var in all_vars(expr) if var in free]
 
 
-def _visible(placement: Placement) -> dict[Var, list[Scope]]:
+def _visible(placement: Placement) -> dict[Var, list[EvaluationScope]]:
     """For each bound variable the scopes that it can be used in."""
-    visible: dict[Var, list[Scope]] = {}
+    visible: dict[Var, list[EvaluationScope]] = {}
     uses = Counter(part for node in placement.order for part in parts_of(node) if isinstance(part, Function))
     for node in placement.order:
         opened = placement.opened.get(node, ())
@@ -83,7 +83,7 @@ def _visible(placement: Placement) -> dict[Var, list[Scope]]:
     return visible
 
 
-def _sees(visible: dict[Var, list[Scope]], var: Var, scope: Scope) -> bool:
+def _sees(visible: dict[Var, list[EvaluationScope]], var: Var, scope: EvaluationScope) -> bool:
     return any(binding.encloses(scope) for binding in visible.get(var, ()))
 
 

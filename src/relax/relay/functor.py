@@ -83,13 +83,12 @@ class ExprFunctor:
         """The result for an expression."""
         if expr in self.memo_map:
             return self.memo_map[expr]
-        result = self.memo_map[expr] = getattr(self, method_name(expr))(expr)
-        return result
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("visit_"):
+        name = method_name(expr)
+        method = getattr(self, name, None)
+        if method is None:
             raise NotImplementedError(f"{type(self).__name__} has no method {name}")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        result = self.memo_map[expr] = method(expr)
+        return result
 
 
 class _Walk(ExprFunctor):

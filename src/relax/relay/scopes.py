@@ -22,35 +22,35 @@ from .parts import parts_of
 
 
 @final
-class Scope:
+class EvaluationScope:
     """A scope: `depth` scopes enclose it, `parent` directly. `owner` is the expression that opens it."""
 
     __slots__ = ("_jump", "depth", "owner", "parent")
 
-    def __init__(self, parent: Scope | None, owner: Expr | None) -> None:
-        self.parent: Scope = self if parent is None else parent
+    def __init__(self, parent: EvaluationScope | None, owner: Expr | None) -> None:
+        self.parent: EvaluationScope = self if parent is None else parent
         self.owner = owner
         self.depth: int = 0 if parent is None else parent.depth + 1
         # Jumps of growing length, so that ancestors are reached in a logarithmic number of steps.
-        self._jump: Scope = self
+        self._jump: EvaluationScope = self
         if parent is not None:
             jump = parent._jump
             is_long = parent.depth - jump.depth == jump.depth - jump._jump.depth
             self._jump = jump._jump if is_long else parent
 
-    def ancestor(self, depth: int) -> Scope:
+    def ancestor(self, depth: int) -> EvaluationScope:
         """The enclosing scope of this depth, or this one."""
         scope = self
         while scope.depth > depth:
             scope = scope._jump if scope._jump.depth >= depth else scope.parent
         return scope
 
-    def encloses(self, other: Scope) -> bool:
+    def encloses(self, other: EvaluationScope) -> bool:
         """True if the other scope is this one or inside it."""
         return other.ancestor(self.depth) is self
 
     @staticmethod
-    def common(a: Scope, b: Scope) -> Scope:
+    def common(a: EvaluationScope, b: EvaluationScope) -> EvaluationScope:
         """The innermost scope that holds both."""
         depth = min(a.depth, b.depth)
         a, b = a.ancestor(depth), b.ancestor(depth)
@@ -70,12 +70,12 @@ class Placement:
     the scopes that it opens: of a Function or a Let one for its body, of an If and a Match one for each branch.
     """
 
-    root: Scope
+    root: EvaluationScope
     order: list[Expr]
-    of: dict[Expr, Scope]
-    opened: dict[Expr, tuple[Scope, ...]]
+    of: dict[Expr, EvaluationScope]
+    opened: dict[Expr, tuple[EvaluationScope, ...]]
 
-    def positions(self, expr: Expr) -> Iterator[tuple[Expr, Scope]]:
+    def positions(self, expr: Expr) -> Iterator[tuple[Expr, EvaluationScope]]:
         """The parts of a node, except the variables that it binds, with the scopes that they stand in."""
         return positions(expr, self.of[expr], self.opened.get(expr, ()))
 
@@ -83,19 +83,21 @@ class Placement:
 def place(expr: Expr) -> Placement:
     """The scope of every node of an expression, in time linear (times a logarithm) in the size of its graph."""
     order = nodes_with_parts(expr)
-    root = Scope(None, None)
-    of: dict[Expr, Scope] = {expr: root}
-    opened: dict[Expr, tuple[Scope, ...]] = {}
+    root = EvaluationScope(None, None)
+    of: dict[Expr, EvaluationScope] = {expr: root}
+    opened: dict[Expr, tuple[EvaluationScope, ...]] = {}
     has_parts = set(order)
     for node in reversed(order):  # the users of a node before the node
         scope = of[node]
         count = _opened_count(node)
         if count:
-            opened[node] = tuple(Scope(scope, node) for _ in range(count))
+            opened[node] = tuple(EvaluationScope(scope, node) for _ in range(count))
         for part, where in positions(node, scope, opened.get(node, ())):
             if part in has_parts:
                 before = of.get(part)
-                of[part] = where if before is None or before is where else Scope.common(before, where)
+                of[part] = (
+                    where if before is None or before is where else EvaluationScope.common(before, where)
+                )
     return Placement(root, order, of, opened)
 
 
@@ -129,7 +131,9 @@ def _opened_count(node: Expr) -> int:
             return 0
 
 
-def positions(node: Expr, scope: Scope, opened: tuple[Scope, ...]) -> Iterator[tuple[Expr, Scope]]:
+def positions(
+    node: Expr, scope: EvaluationScope, opened: tuple[EvaluationScope, ...]
+) -> Iterator[tuple[Expr, EvaluationScope]]:
     """The parts of a node in `scope` that has opened scopes, with the scopes that they stand in."""
     match node:
         case Function():

@@ -15,7 +15,7 @@ declare(
     "text that does not follow Relay's grammar",
     "Something else was expected at this place, or a bracket has no partner. The rest of the statement is "
     "skipped, and reading goes on behind its semicolon.",
-    "The message says what was expected. The grammar stands in docs/relay.md.",
+    "The message says what was expected. docs/relay.md has examples, and names the files with the grammar.",
 )
 declare(
     "E9003",

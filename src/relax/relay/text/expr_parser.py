@@ -1,44 +1,31 @@
 """The grammar of expressions.
 
     body     ::= (binding ";")* expr
-    binding  ::= "let" local (":" type)? "=" expr | graph "=" expr | expr | "free_var" local (":" type)?
+    binding  ::= "let" declared "=" expr | graph "=" expr | expr | "free_var" declared
     expr     ::= operand (binary operand)*            by precedence: || && (== !=) (< <= > >=) (+ -) (* /)
     operand  ::= ("-" | "!")* primary postfix*
     postfix  ::= "." number | type_args? "(" expr,* (name "=" value),* ")" | "^"
-    primary  ::= local | global | graph | literal | name | function | if | match | meta
+    primary  ::= local | global | graph | literal | name | function | if | match | meta | filled
                | "(" body ")" | "(" expr,* ")" | "(" expr ":=" expr ")" | "{" body "}"
                | "ref" "(" expr ")" | "ref_read" "(" expr ")" | "ref_write" "(" expr "," expr ")"
-               | "Constant" "(" literal "," "(" number,* ")" "," dtype ")"
-    function ::= "fn" params? "(" (local (":" type)?),* (name "=" value),* ")" ("->" type)? ("where" relation,*)?
+    function ::= "fn" params? "(" declared,* (name "=" value),* ")" ("->" type)? ("where" relation,*)?
                  "{" body "}"
     if       ::= "if" "(" body ")" "{" body "}" "else" (if | "{" body "}")
     match    ::= ("match" | "match" "?") "(" body ")" "{" (pattern "=>" expr),* "}"
-    pattern  ::= "_" | local (":" type)? | name ("(" pattern,* ")")? | "(" pattern,* ")"
 
-The semicolon behind a graph binding may be left out. ``a; b`` is ``let %_ = a; b``.
+The semicolon behind a graph binding may be left out. ``a; b`` is ``let %_ = a; b``. What holds no expressions is in
+`leaf_parser`.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
 from ...ir import DiagnosticError, GlobalVar, Op, Span
-from ..adt import (
-    Clause,
-    Match,
-    Pattern,
-    PatternConstructor,
-    PatternTuple,
-    PatternVar,
-    PatternWildcard,
-)
+from ..adt import Clause, Match
 from ..attrs import Attrs
 from ..expr import (
     Call,
-    Constant,
     Expr,
     Function,
     If,
@@ -55,8 +42,8 @@ from ..operators import make_attrs, operator_spec, unknown_operator
 from ..types import Type, TypeRelation
 from . import literals
 from .cursor import Abort, list_names
+from .leaf_parser import LeafParser, name_of_token
 from .lexer import Token, unquote
-from .type_parser import TypeParser, as_dtype
 
 BINARY: Final[dict[str, tuple[int, str]]] = {
     "||": (1, "logical_or"),
@@ -73,8 +60,6 @@ BINARY: Final[dict[str, tuple[int, str]]] = {
     "/": (6, "divide"),
 }
 """The precedence of each binary symbol, and the operator that it stands for."""
-LARGEST_FILL: Final = 2**28
-"""The bytes that ``Constant(value, shape, dtype)`` may take."""
 _TYPE_TOKENS: Final = frozenset(
     ("name", "number", "(", ")", "[", "]", ",", "->", ":", "?", "+", "-", "*", "/")
 )
@@ -89,7 +74,7 @@ class _Binding(NamedTuple):
     span: Span
 
 
-class ExprParser(TypeParser):
+class ExprParser(LeafParser):
     """Reads expressions."""
 
     # ------------------------------------------------------------------------------------------ bodies
@@ -129,7 +114,7 @@ class ExprParser(TypeParser):
             return None
         if token.kind == "name" and token.text == "free_var":
             self.advance()
-            self._bind(self._declared(), bound)
+            self.bind(self.declared(), bound)
             self.expect(";", "behind a free variable")
             return None
         return self.expr()
@@ -143,29 +128,18 @@ class ExprParser(TypeParser):
     def _let(self, bindings: list[_Binding], bound: list[str]) -> None:
         start = self.index
         self.advance()
-        var = self._declared()
+        var = self.declared()
         self.expect("=", "behind the variable of `let`")
         # The variable is in scope in its value if that is a function.
         recursive = self._is_function_literal()
         if recursive:
-            self._bind(var, bound)
+            self.bind(var, bound)
         value = self.expr()
         if not recursive:
-            self._bind(var, bound)
+            self.bind(var, bound)
         span = self.span_from(start)
         bindings.append(_Binding(var, value, span))
         self.expect(";", "behind the value of `let`")
-
-    def _bind(self, var: Var, bound: list[str]) -> None:
-        self.variables.push(var.name_hint, var)
-        bound.append(var.name_hint)
-
-    def _declared(self) -> Var:
-        """``%x: type``, a new variable."""
-        start = self.index
-        token = self.expect("local", "to be bound")
-        annotation = self.type_() if self.accept(":") else None
-        return Var(name_of_token(token), annotation, span=self.span_from(start))
 
     def _is_function_literal(self) -> bool:
         """True if what is ahead, up to the next `;`, is a function literal, in brackets or not."""
@@ -220,9 +194,9 @@ class ExprParser(TypeParser):
         prefixes: list[tuple[int, str]] = []
         while self.items[self.index].kind in _PREFIXES:
             prefixes.append((self.index, self.advance().kind))
-        if prefixes and prefixes[-1][1] == "-" and self._at_number():
+        if prefixes and prefixes[-1][1] == "-" and self.at_number():
             prefixes.pop()
-            result = self._number(negative=True)
+            result = self.number(negative=True)
         else:
             result = self._primary()
         result = self._postfix(result, start + len(prefixes))
@@ -335,7 +309,7 @@ class ExprParser(TypeParser):
                     return Tuple(())
                 return node
             case "number":
-                return self._number(negative=False)
+                return self.number(negative=False)
             case "global":
                 self.index += 1
                 return self._global(token)
@@ -366,20 +340,6 @@ class ExprParser(TypeParser):
             if self.is_module:
                 self.complain("E9003", f"the module has no function {token.text}", token)
         return global_var
-
-    def _at_number(self) -> bool:
-        token = self.token
-        return token.kind == "number" or (token.kind == "name" and literals.is_special(token.text))
-
-    def _number(self, negative: bool) -> Expr:
-        token = self.advance()
-        try:
-            data = literals.read_number(token.text, negative)
-        except (ValueError, OverflowError) as error:
-            hint = "suffixes: f, f16, f64, i8, i64, u8, …"
-            self.complain("E9005", str(error), token, hint)
-            return const(0)
-        return Constant(data, span=self.span_from(self.index - 1))
 
     def _parenthesised(self) -> Expr:
         start = self.index
@@ -412,7 +372,7 @@ class ExprParser(TypeParser):
             result: Expr = getattr(self, reader[0])()
             return result
         if literals.is_special(name):
-            return self._number(negative=False)
+            return self.number(negative=False)
         self.advance()
         constructor = self.constructors.get(name)
         if constructor is not None:
@@ -456,41 +416,6 @@ class ExprParser(TypeParser):
             self.abort("E9003", f"there is no constructor {token.text}", token)
         return constructor
 
-    def _filled(self) -> Expr:
-        """``Constant(0, (10, 10), float32)``: a tensor whose elements are all equal."""
-        start = self.index
-        self.advance()
-        self.advance()
-        negative = self.accept("-")
-        token = self.advance()
-        self.expect(",", "behind the value of a constant")
-        self.expect("(", "before the shape of a constant")
-        shape: list[int] = []
-        while self.kind() == "number":
-            number = self.advance()
-            if not number.text.isdigit() or len(number.text) > 9:
-                self.abort("E9005", f"{number.text} is not a dimension of a constant", number)
-            shape.append(int(number.text))
-            if not self.accept(","):
-                break
-        self.expect(")", "behind the shape of a constant")
-        self.expect(",", "behind the shape of a constant")
-        name = self.expect("name", "as dtype of a constant")
-        self.expect(")", "at the end of a constant")
-        dtype = as_dtype(name.text)
-        if dtype is None or not dtype.is_scalar:
-            self.abort("E9005", f"{name.text!r} is not a dtype", name)
-        if math.prod(shape) * dtype.itemsize > LARGEST_FILL or len(shape) > 32:
-            self.abort("E9005", f"a constant takes at most {LARGEST_FILL} bytes", self.items[start])
-        try:
-            value = (
-                float("-" * negative + token.text) if dtype.is_float else _int_or_bool(token.text, negative)
-            )
-            scalar = const(value, str(dtype))
-        except (ValueError, OverflowError):
-            self.abort("E9005", f"{token.text} is not a value of the dtype {dtype}", token)
-        return Constant(np.full(tuple(shape), scalar.data), span=self.span_from(start))
-
     def _reference(self) -> Expr:
         start = self.index
         word = self.advance().text
@@ -522,7 +447,7 @@ class ExprParser(TypeParser):
                 constraints.append(self.relation())
         bound: list[str] = []
         for param in params:
-            self._bind(param, bound)
+            self.bind(param, bound)
         body = self.block("before the body of a function")
         for name in bound:
             self.variables.pop(name)
@@ -540,7 +465,7 @@ class ExprParser(TypeParser):
                 self._attribute(attrs)
             else:
                 token = self.token
-                params.append(self._declared())
+                params.append(self.declared())
                 if params[-1].name_hint in names:
                     self.complain("E9004", f"the parameter {token.text} is declared twice", token)
                 names.add(params[-1].name_hint)
@@ -596,52 +521,12 @@ class ExprParser(TypeParser):
             if var.name_hint in bound:
                 message = f"the variable %{var.name_hint} occurs twice in a pattern"
                 self.complain_at("E9004", message, var.span)
-            self._bind(var, bound)
+            self.bind(var, bound)
         with self.nested():
             rhs = self.expr()
         for name in bound:
             self.variables.pop(name)
         return Clause(pattern, rhs, span=self.span_from(start))
-
-    def pattern(self, variables: list[Var]) -> Pattern:
-        """A pattern; the variables that it binds are added to `variables`."""
-        start, token = self.index, self.token
-        if token.kind == "local":
-            var = self._declared()
-            variables.append(var)
-            return PatternVar(var, span=self.span_from(start))
-        if token.kind == "(":
-            return PatternTuple(self._patterns(variables), span=self.span_from(start))
-        if token.kind != "name":
-            self.unexpected("expected a pattern", "a pattern is `_`, a variable, a constructor or a tuple")
-        self.advance()
-        if token.text == "_":
-            return PatternWildcard(span=self.span_from(start))
-        constructor = self.constructors.get(token.text)
-        if constructor is None:
-            names = list_names(self.constructors)
-            hint = f"constructors: {names}" if names else ""
-            self.complain("E9003", f"there is no constructor {token.text}", token, hint)
-        patterns = self._patterns(variables) if self.kind() == "(" else []
-        if constructor is None:
-            return PatternWildcard()
-        return PatternConstructor(constructor, patterns, span=self.span_from(start))
-
-    def _patterns(self, variables: list[Var]) -> list[Pattern]:
-        self.advance()
-        patterns: list[Pattern] = []
-        self.type_depth += 1
-        try:
-            if self.type_depth > 500:
-                self.abort("E9006", "a pattern has more than 500 patterns within each other")
-            while self.kind() != ")":
-                patterns.append(self.pattern(variables))
-                if not self.accept(","):
-                    break
-        finally:
-            self.type_depth -= 1
-        self.expect(")", "behind the patterns")
-        return patterns
 
 
 _WORDS: Final[dict[str, tuple[str, str | None]]] = {
@@ -651,21 +536,9 @@ _WORDS: Final[dict[str, tuple[str, str | None]]] = {
     "True": ("_true", None),
     "False": ("_false", None),
     "meta": ("_metadata", "["),
-    "Constant": ("_filled", "("),
+    "Constant": ("filled", "("),
     "constructor": ("_constructor_itself", "("),
     "ref": ("_reference", "("),
     "ref_read": ("_reference", "("),
     "ref_write": ("_reference", "("),
 }
-
-
-def name_of_token(token: Token) -> str:
-    """The name that a token with a sigil stands for."""
-    text = token.text[1:]
-    return unquote(text) if text.startswith('"') else text
-
-
-def _int_or_bool(text: str, negative: bool) -> int | bool:
-    if text in ("True", "False"):
-        return text == "True"
-    return -int(text) if negative else int(text)

@@ -23,7 +23,8 @@ from ..adt import Constructor
 from ..expr import Expr, Function
 from ..types import GlobalTypeVar, Type, TypeData
 from .cursor import DEFINITION_WORDS, Abort
-from .expr_parser import ExprParser, name_of_token
+from .expr_parser import ExprParser
+from .leaf_parser import name_of_token
 from .lexer import Tokens, unquote
 
 VERSION: Final = "0.0.5"

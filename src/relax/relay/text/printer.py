@@ -48,7 +48,7 @@ from ..expr import (
 )
 from ..parts import bound_by, parts_of
 from ..printing import RelayNode, register_text
-from ..scopes import Placement, Scope, place
+from ..scopes import EvaluationScope, Placement, place
 from ..types import TypeData
 from .literals import write_number
 from .parser import VERSION
@@ -103,7 +103,7 @@ class _Definition:
         self.names = Names()
         self.placement: Placement = place(expr)
         self.references: dict[Expr, Piece] = {}
-        self.statements: dict[Scope, list[Piece]] = {}
+        self.statements: dict[EvaluationScope, list[Piece]] = {}
         self.inlined = self._inlined()
         self.count = 0
 
@@ -190,11 +190,11 @@ class _Definition:
             return ""
         return f" /* {text.replace('*/', '* /').replace('/*', '/ *')} */" if text else ""
 
-    def _scope(self, scope: Scope, end: Expr) -> Piece:
+    def _scope(self, scope: EvaluationScope, end: Expr) -> Piece:
         """The bindings of a scope and the expression at its end."""
         return _Lines([*self.statements.pop(scope, []), self.reference(end)])
 
-    def _block(self, scope: Scope, end: Expr) -> Piece:
+    def _block(self, scope: EvaluationScope, end: Expr) -> Piece:
         return ["{", _Lines([self._scope(scope, end)], indented=True), "}"]
 
     # ----------------------------------------------------------------------------------------- leaves
@@ -305,14 +305,14 @@ class _Definition:
         block = self._block(self.placement.opened[function][0], function.body)
         return [f"{head}{type_params}({', '.join(params)}){result}{where} ", block]
 
-    def _match(self, match: Match, opened: tuple[Scope, ...]) -> Piece:
+    def _match(self, match: Match, opened: tuple[EvaluationScope, ...]) -> Piece:
         clauses: list[Piece] = [
             [self._clause(clause, scope), ","] for clause, scope in zip(match.clauses, opened, strict=True)
         ]
         word = "match" if match.complete else "match?"
         return [f"{word} (", self.reference(match.data), ") {", _Lines(clauses, indented=True), "}"]
 
-    def _clause(self, clause: Clause, scope: Scope) -> Piece:
+    def _clause(self, clause: Clause, scope: EvaluationScope) -> Piece:
         is_plain = scope not in self.statements and not isinstance(clause.rhs, Let)
         rhs = self.reference(clause.rhs) if is_plain else self._block(scope, clause.rhs)
         return [self.pattern(clause.lhs), " => ", rhs]
