@@ -42,7 +42,7 @@ from .expr import (
     Var,
 )
 from .meaning import evaluate
-from .scopes import Placement, Scope, place
+from .scopes import EvaluationScope, Placement, place
 from .values import Closure, ConstructorValue, RefValue, exported, imported
 
 MATCH_FAILED = "E9030"
@@ -59,7 +59,7 @@ class _Code:
 
     def __init__(self, expr: Expr) -> None:
         self.placement: Placement = place(expr)
-        self.nodes: dict[Scope, list[Expr]] = {}
+        self.nodes: dict[EvaluationScope, list[Expr]] = {}
         for node in self.placement.order:
             self.nodes.setdefault(self.placement.of[node], []).append(node)
 
@@ -89,7 +89,12 @@ class _Work:
     __slots__ = ("frame", "next", "nodes", "owner", "owner_frame", "result")
 
     def __init__(
-        self, scope: Scope, frame: _Frame, result: Expr, owner: Expr | None, owner_frame: _Frame | None
+        self,
+        scope: EvaluationScope,
+        frame: _Frame,
+        result: Expr,
+        owner: Expr | None,
+        owner_frame: _Frame | None,
     ) -> None:
         self.nodes: Sequence[Expr] = frame.code.nodes.get(scope, ())
         self.next = 0

@@ -44,7 +44,7 @@ from .expr import (
 from .operator_types import NOT_CALLABLE, UNKNOWN_TYPE, apply_operator
 from .operators import operator_spec
 from .parts import bound_by, pattern_vars
-from .scopes import Placement, Scope, place
+from .scopes import EvaluationScope, Placement, place
 from .types import (
     FuncType,
     IncompleteType,
@@ -113,7 +113,7 @@ class Inference:
         self.calls: list[tuple[Call, tuple[Type, ...]]] = []
         self.diagnostics: list[Diagnostic] = []
         self.placement: Placement = cast(Placement, None)
-        self.levels: dict[Scope, int] = {}
+        self.levels: dict[EvaluationScope, int] = {}
         self.level = 0
 
     # -- entries
@@ -192,9 +192,9 @@ class Inference:
 
     # -- nodes
 
-    def _level(self, scope: Scope) -> int:
+    def _level(self, scope: EvaluationScope) -> int:
         """The number of functions around a scope."""
-        path: list[Scope] = []
+        path: list[EvaluationScope] = []
         while scope not in self.levels and scope.parent is not scope:
             path.append(scope)
             scope = scope.parent

@@ -30,7 +30,7 @@ from ..transform import BindParams
 from .expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem
 from .infer import infer_module
 from .meaning import meaning
-from .scopes import Placement, Scope, place
+from .scopes import EvaluationScope, Placement, place
 from .types import Any as AnyDim
 from .types import FuncType, TensorType, TupleType, Type, TypeVar
 
@@ -96,7 +96,7 @@ class _Translation:
         self.names = names
         self.values: dict[Expr, RelaxExpr] = {}
         self.placement: Placement = cast(Placement, None)
-        self.nodes: dict[Scope, list[Expr]] = {}
+        self.nodes: dict[EvaluationScope, list[Expr]] = {}
         self.named: dict[Expr, Let] = {}
         """The `let`s of function values, which may call themselves."""
 
@@ -120,7 +120,9 @@ class _Translation:
         result = struct_info_of(cast(FuncType, node.checked_type).ret_type, node.span, bind=False)
         return RelaxFunction(params, body, result)
 
-    def _scope(self, scope: Scope, result: Expr, params: Sequence[RelaxVar] | None = None) -> RelaxExpr:
+    def _scope(
+        self, scope: EvaluationScope, result: Expr, params: Sequence[RelaxVar] | None = None
+    ) -> RelaxExpr:
         """The bindings of a scope, and its result: a SeqExpr."""
         builder = self.builder
         depth = len(builder.scopes)
@@ -136,7 +138,7 @@ class _Translation:
             while len(builder.scopes) > depth:
                 builder.end_scope()
 
-    def _emit(self, scope: Scope) -> None:
+    def _emit(self, scope: EvaluationScope) -> None:
         """Emit the nodes of a scope, and those of the `let`s in it, which are no scopes in Relax."""
         stack: list[tuple[list[Expr], int, Let | None]] = [(self.nodes.get(scope, []), 0, None)]
         while stack:

@@ -52,7 +52,9 @@ LOWER: tuple[Step, ...] = (
     Step(CanonicalizeBindings, "a result and the allocation it was written to are one value again"),
     Step(LambdaLift, "the machine knows global functions and closures of them"),
     Step(RemoveUnusedFunctions, "only what an entry point reaches is compiled"),
-    Step(StaticPlanBlockMemory, "tensors that nobody keeps share one storage, while aliases still have names"),
+    Step(
+        StaticPlanBlockMemory, "tensors that nobody keeps share one storage, while aliases still have names"
+    ),
 )
 """From operators to calls of kernels and functions."""
 

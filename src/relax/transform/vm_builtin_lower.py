@@ -88,7 +88,9 @@ class _BuiltinLowering(Rewriter):
         return function if new is forced else new
 
     def var_binding(self, binding: VarBinding) -> None:
-        if not is_call_of(binding.value, EndOfLife):  # the machine sees by itself when a register is read last
+        if not is_call_of(
+            binding.value, EndOfLife
+        ):  # the machine sees by itself when a register is read last
             super().var_binding(binding)
         else:
             self.variables[binding.var] = Tuple(())
