@@ -99,9 +99,9 @@ def _machine(mod: IRModule, mode: str, pipeline: str = "default") -> Callable[..
 
 MODES: dict[str, Callable[[IRModule], Callable[..., Any]]] = {
     "bytecode": lambda mod: _machine(mod, "bytecode"),
-    "fused": lambda mod: _machine(mod, "bytecode", "fused"),
+    "unfused": lambda mod: _machine(mod, "bytecode", "unfused"),
 }
-"""The execution modes: for each, how a module's main is made callable. In the last, kernels are fused."""
+"""The execution modes: for each, how a module's main is made callable. In the last, kernels are not fused."""
 
 
 def _attempt(kind: str, action: Callable[[], Any]) -> Any:
