@@ -93,7 +93,7 @@ def main() -> None:
         arrays = [np.ones(shape, "float32") for shape in shapes]
         held, raw = [relax.nd.array(a) for a in arrays], [tvm_ffi.from_dlpack(a) for a in arrays]
         for mode in ("bytecode", "compiled"):
-            executable = relax.build(mod, "llvm -num-cores=1", pipeline="fused", exec_mode=mode)
+            executable = relax.build(mod, "llvm -num-cores=1", exec_mode=mode)
             vm = relax.VirtualMachine(executable, relax.cpu())
             ways: list[tuple[Callable[..., Any], list[Any]]] = [
                 (vm["main"], arrays), (vm["main"], held), (vm.get_function("main"), raw),

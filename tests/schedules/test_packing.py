@@ -115,7 +115,7 @@ def test_a_program_computes_what_it_did():
             R.output(z)
         return z
 
-    for pipeline in ("default", "fused"):
+    for pipeline in ("default", "unfused"):
         vm = relax.VirtualMachine(relax.build(main, pipeline=pipeline), relax.cpu())
         for b, m in ((1, 1), (2, 3), (0, 2), (1, 50)):
             x = integers(b, m, 96)

@@ -99,9 +99,9 @@ def _machine(mod: IRModule, mode: str, pipeline: str = "default") -> Callable[..
 
 MODES: dict[str, Callable[[IRModule], Callable[..., Any]]] = {
     "bytecode": lambda mod: _machine(mod, "bytecode"),
-    "fused": lambda mod: _machine(mod, "bytecode", "fused"),
+    "unfused": lambda mod: _machine(mod, "bytecode", "unfused"),
     "compiled": lambda mod: _machine(mod, "compiled"),
-    "compiled and fused": lambda mod: _machine(mod, "compiled", "fused"),
+    "compiled and unfused": lambda mod: _machine(mod, "compiled", "unfused"),
 }
 """The execution modes: for each, how a module's main is made callable."""
 
@@ -156,6 +156,7 @@ GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
         "EliminateCommonSubexpr",
         "DeadCodeElimination",
         "RemoveUnusedFunctions",
+        "InlinePrivateFunctions",
         "LambdaLift",
         "LegalizeOps",
         "RewriteDataflowReshape",

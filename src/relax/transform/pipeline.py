@@ -66,7 +66,7 @@ FUSE: tuple[Step, ...] = (
     ),
     Step(FuseTIR, "a group becomes one kernel, whose intermediate results need no tensors"),
 )
-"""After LegalizeOps: several kernels become one. Only the pipeline "fused" has these steps so far."""
+"""After LegalizeOps: several kernels become one."""
 
 MACHINE: tuple[Step, ...] = (
     Step(VMBuiltinLower, "what operators are left become builtins of the machine"),
@@ -74,7 +74,10 @@ MACHINE: tuple[Step, ...] = (
 )
 """To what the machine runs."""
 
-DEFAULT: tuple[Step, ...] = (*GRAPH, *LOWER, *MACHINE)
+UNFUSED: tuple[Step, ...] = (*GRAPH, *LOWER, *MACHINE)
+"""Each operator stays a kernel of its own: for looking at values between them."""
+
+DEFAULT: tuple[Step, ...] = (*GRAPH, LOWER[0], *FUSE, *LOWER[1:], *MACHINE)
 
 
 def default_build_pipeline() -> Pass:
@@ -93,7 +96,7 @@ _PIPELINES: dict[str, Callable[..., Pass]] = {
     "graph": lambda: as_pass(GRAPH, "graph"),
     # TVM's name for the optimisations a program goes through before it is handed to build.
     "zero": lambda: as_pass((*GRAPH, LOWER[0]), "zero"),
-    "fused": lambda: as_pass((*GRAPH, LOWER[0], *FUSE, *LOWER[1:], *MACHINE), "fused"),
+    "unfused": lambda: as_pass(UNFUSED, "unfused"),
     "lower": lambda: as_pass(LOWER, "lower"),
 }
 

@@ -48,7 +48,7 @@ def find_nan(
     constants is no reason to stop; what is computed from it is. `infinities` stops at infinities too. Other errors of
     the run are raised as usual.
     """
-    executable = build(mod, params=params, exec_mode="bytecode")
+    executable = build(mod, params=params, pipeline="unfused", exec_mode="bytecode")
     machine = VirtualMachine(executable, check_numerics="all" if infinities else "nan")
     try:
         machine[func_name](*args)

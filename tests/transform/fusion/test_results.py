@@ -228,7 +228,7 @@ def test_an_index_out_of_range_stays_an_error(keeps):
             return b
 
     mod = keeps(Mod, (data(3), np.array([2, 0])))
-    ex = relax.build(Mod, "llvm", pipeline="fused")
+    ex = relax.build(Mod, "llvm")
     with pytest.raises(IndexError, match="index 3 is out of bounds for dimension 0 of size 3"):
         relax.VirtualMachine(ex, relax.cpu())["main"](data(3), np.array([3, 0]))
     with pytest.raises(IndexError):
