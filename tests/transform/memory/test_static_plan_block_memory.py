@@ -16,12 +16,12 @@ from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
 from relax.transform import StaticPlanBlockMemory
-from relax.transform.pipeline import DEFAULT, as_pass
+from relax.transform.pipeline import UNFUSED, as_pass
 
-BEFORE = [step for step in DEFAULT if step.make is not StaticPlanBlockMemory]
+BEFORE = [step for step in UNFUSED if step.make is not StaticPlanBlockMemory]
 BEFORE = BEFORE[: [step.make.__name__ for step in BEFORE].index("VMBuiltinLower")]
 KEPT = [step for step in BEFORE if step.make.__name__ != "DataflowUseInplaceCalls"]
-"""The passes before planning; without in-place calls, so that there is more to plan."""
+"""The passes before planning; without fusion and in-place calls, so that there is more to plan."""
 
 
 def parse(body, params, extra="", pure=True):

@@ -70,14 +70,6 @@ def compact_buffer_allocation(func: PrimFunc, is_strict: bool = True) -> PrimFun
     return func
 
 
-def _is_whole(buffer: Buffer, box: list[Interval | None]) -> bool:
-    """True if what is accessed of a buffer is known to be all of it, by numbers alone."""
-    return all(
-        interval is None or (is_const(interval[0], 0) and same(simplify(interval[1] + 1), size))
-        for interval, size in zip(box, buffer.shape, strict=True)
-    )
-
-
 class _Accesses(StmtExprVisitor):
     """The least and greatest index in each dimension of what is allocated, over the variables outside of it."""
 
