@@ -90,7 +90,7 @@ def test_a_model_without_open_dimensions_has_no_sizes(command):
 def test_the_profile_command(command, folder):
     said = command("profile", "model.py", "--size", "n=2", "--runs", "2", "--by", "place", "--html", "p.html")
     assert said.status == 0
-    assert "model.py:9:17" in said.out
+    assert "model.py:10:17" in said.out
     assert "matmul" in (folder / "p.html").read_text(encoding="utf-8")
 
 

@@ -61,7 +61,7 @@ def test_operators_become_builtins():
     calls = re.findall(r"= R\.call_packed\((.*?)(?:, sinfo_args.*)?\)$", text, re.MULTILINE)
     assert calls == [
         '"vm.builtin.alloc_tensor", R.shape([n, 4]), R.dtype("float32")',
-        '"vm.builtin.alloc_storage", R.shape([64]), R.dtype("uint8")',
+        '"vm.builtin.alloc_storage", R.prim_value(64), R.dtype("uint8")',
         '"vm.builtin.alloc_tensor_in", storage, R.prim_value(0), R.shape([4]), R.dtype("float32")',
         '"vm.builtin.shape_of", x',
         '"relax.run.shape_to_tensor", s',

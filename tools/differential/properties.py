@@ -165,6 +165,7 @@ GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
         "FuseTIR",
         "RealizeVDevice",
         "CheckReuse",
+        "DataflowUseInplaceCalls",
     )
 }
 """Passes from program to program, in no particular order."""
@@ -180,6 +181,9 @@ LOWERING: dict[str, Callable[[], Pass]] = {
         "RemovePurityChecking",
         "CallTIRRewrite",
         "LambdaLift",
+        "StaticPlanBlockMemory",
+        "LowerAllocTensor",
+        "KillAfterLastUse",
         "VMBuiltinLower",
         "VMShapeLower",
     )

@@ -74,8 +74,10 @@ MACHINE: tuple[Step, ...] = (
 )
 """To what the machine runs."""
 
-UNFUSED: tuple[Step, ...] = (*GRAPH, *LOWER, *MACHINE)
-"""Each operator stays a kernel of its own: for looking at values between them."""
+UNFUSED: tuple[Step, ...] = tuple(
+    step for step in (*GRAPH, *LOWER, *MACHINE) if step.make is not DataflowUseInplaceCalls
+)
+"""Each operator stays a kernel of its own, with a result of its own: for looking at values between them."""
 
 DEFAULT: tuple[Step, ...] = (*GRAPH, LOWER[0], *FUSE, *LOWER[1:], *MACHINE)
 
