@@ -16,7 +16,16 @@ from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
 from relax.transform import PassContext, PassError, VerifyInstrument
-from relax.transform.pipeline import DEFAULT, FUSE, GRAPH, LOWER, MACHINE, UNFUSED, get_pipeline, register_pipeline
+from relax.transform.pipeline import (
+    DEFAULT,
+    FUSE,
+    GRAPH,
+    LOWER,
+    MACHINE,
+    UNFUSED,
+    get_pipeline,
+    register_pipeline,
+)
 
 
 @I.ir_module

@@ -115,8 +115,10 @@ def alloc_storage(
     allocator: Allocator | None = None,
 ) -> tvm_ffi.Tensor:
     """Memory for so many elements of `dtype`, or a shape's number; it lives as long as a tensor in it does."""
-    count = size if isinstance(size, int) else math.prod(size)
-    nbytes = count * itemsize(str(dtype))
+    if isinstance(size, int):
+        nbytes = size * itemsize(str(dtype))
+    else:
+        nbytes = check_shape(size, str(dtype))
     if nbytes > MAX_BYTES:
         raise MemoryError(f"out of memory: a storage of {nbytes} bytes is asked for")
     check_shape((nbytes,), "uint8")
