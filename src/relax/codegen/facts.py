@@ -60,7 +60,7 @@ class Knowledge:
         self._scopes: list[AbstractContextManager[Analyzer]] = []
         """The prover's scopes: one for each assumption it has been told, which are the first of `_assumed`."""
         self._narrowed: list[tuple[Var, Interval | None]] = []
-        """What the ranges of variables were before conditions narrowed them, latest last."""
+        """The ranges of variables before conditions narrowed them, latest last."""
         self._intervals: dict[PrimExpr, Interval] = {}
         """Answers under the present ranges: an expression may be shared by many others."""
         self._fits: dict[PrimExpr, bool] = {}

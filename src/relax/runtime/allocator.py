@@ -45,9 +45,9 @@ class MemoryStats(NamedTuple):
     peak: int
     """The most bytes that were in use at once."""
     allocations: int
-    """How often memory was asked of the operating system."""
+    """The number of times that memory was asked of the operating system."""
     requests: int
-    """How often a storage was asked for."""
+    """The number of times that a storage was asked for."""
 
 
 class _Block:

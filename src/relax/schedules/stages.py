@@ -51,7 +51,7 @@ class Stage:
     stores: tuple[BufferStore, ...]
     body: Stmt
     combination: Combination | None
-    """What a reduction does, if it is one of the usual kinds."""
+    """The kind of a reduction, if it is one of the usual ones."""
     starts: tuple[BufferStore, ...] = ()
     """The stores of a reduction's init."""
 
@@ -258,7 +258,7 @@ def with_merged_axes(group: Group) -> Group:
 
 
 def _merge_of(group: Group, outer: Axis, inner: Axis) -> _Merge | None:
-    """How two axes become one; None if they do not."""
+    """The way two axes become one; None if they do not."""
     if outer.var.dtype != "int64" or (outer in group.rows) != (inner in group.rows):
         return None
     merge = _Merge(outer, inner)

@@ -34,7 +34,7 @@ class Lives:
     at_birth: Sequence[Sequence[int]]
     """The tensors alive when one is born, itself included."""
     lengths: Sequence[int]
-    """How long each lives, in bindings."""
+    """The life of each, in bindings."""
 
     def lower_bound(self, sizes: Any) -> Any:
         """The bytes of the largest set of tensors that are alive at once, at each sample."""

@@ -99,7 +99,7 @@ def plan(arena: Arena, table: SizeTable) -> Plan:
 
 
 def lives_of(blocks: Sequence[Block]) -> Lives:
-    """Which tensors, given in order of birth, meet."""
+    """The pairs of tensors, given in order of birth, that meet."""
     meets: list[list[int]] = [[] for _ in blocks]
     at_birth: list[list[int]] = []
     alive: list[int] = []
