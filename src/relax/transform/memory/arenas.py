@@ -74,7 +74,7 @@ class Arena:
     """A storage, allocated before the first of its tensors."""
 
     kind: tuple[object, ...]
-    """The properties that all its tensors have in common: device, scope, and their life across calls that may come back."""
+    """The properties that all its tensors share: device, scope, and their life across calls that may come back."""
     path: Path
     variables: frozenset[PrimVar]
     blocks: list[Block] = field(default_factory=list[Block])
