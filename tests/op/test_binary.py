@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -207,7 +209,9 @@ def test_dtype_of_one_operand_is_enough():
 def test_shapes_that_differ():
     with pytest.raises(DiagnosticError) as error:
         op.infer_call(op.add(x, tensor("b", (n, 3))))
-    assert str(error.value).strip() == (
+    (diagnostic,) = error.value.diagnostics
+    assert diagnostic.span.source.name == __file__  # where the user called the operator
+    assert dataclasses.replace(diagnostic, span=None).render() == (
         "error[E3102]: add: the shapes cannot be broadcast\n"
         '  = x: R.Tensor((n, 4), "float32")    last dimension 4\n'
         '  = b: R.Tensor((n, 3), "float32")    last dimension 3\n'

@@ -201,7 +201,7 @@ def test_shape_scalar_and_tuple_arguments():
     [
         (
             lambda: scaled(1.5),
-            "testing.scaled: x must be a tensor, found float 1.5\n  = help: write relax.const",
+            "testing.scaled: x must be a tensor, found float 1.5",
         ),
         (lambda: scaled([x]), "testing.scaled: x must be a tensor, found list"),
         (lambda: fill(("a",), 1), "testing.fill: shape must be a shape, found tuple"),
@@ -212,6 +212,9 @@ def test_arguments_of_the_wrong_kind(build, expected):
     with pytest.raises(DiagnosticError) as error:
         build()
     assert expected in message(error)
+    (diagnostic,) = error.value.diagnostics
+    assert diagnostic.span.source.name == __file__  # where the user called the operator
+    assert ("write relax.const" in diagnostic.hint) is ("must be a tensor" in expected)
 
 
 def test_operand_of_the_wrong_kind():
