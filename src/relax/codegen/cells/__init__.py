@@ -1,0 +1,7 @@
+"""Support code of compiled Relax functions: cells, which hold values, and the objects of tvm-ffi in them."""
+
+from __future__ import annotations
+
+from .support_code import FUNCTIONS, TABLE_MARK, cell_function, cells_text
+
+__all__ = ["FUNCTIONS", "TABLE_MARK", "cell_function", "cells_text"]

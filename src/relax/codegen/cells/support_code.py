@@ -1,0 +1,111 @@
+"""Support code of compiled Relax functions: cells, which hold values, and the objects of tvm-ffi in them.
+
+A cell is a TVMFFIAny that owns the object in it. The registers of a running function are an array of cells, and so is
+the table of what it names (constants, packed functions, devices). Code reads and writes them by the functions here;
+those that may decline answer false, and have then changed nothing: the caller asks the builtin of the same purpose,
+which raises the error or does the rare thing.
+
+The code is one object, which a process loads once and keeps, since tensors made here are freed by it: see
+`relax.runtime.native`. The number in the prefix changes with the meaning of a function.
+
+    object of a tensor   header of tvm-ffi (24 bytes), DLTensor (48), the object whose memory it views, or null (8),
+                         sizes, strides; then, at a multiple of 64, its elements
+    object of a shape    header, pointer to the sizes, their number; the sizes
+    table                number of references, number of cells and `TABLE_MARK`; the cells. Functions hold references
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from ...runtime.limits import DIMENSION_LIMIT
+from ...runtime.native import CELLS
+from ..builder import ModuleBuilder
+from ..support import ANY_TYPE, OBJECT_HEADER, TENSOR_TYPE
+from .objects import OBJECTS
+from .questions import QUESTIONS
+from .tables import TABLES
+from .values import VALUES
+
+TABLE_MARK: Final = 0x52454C58
+"""The upper half of a table's second word: no object of tvm-ffi has it there."""
+_RAW: Final = 8
+_OWNER: Final = 72
+_DIMS: Final = 80
+_MOST_BYTES: Final = 1 << 47
+
+#: functions, by name: the result's type and those of the parameters
+FUNCTIONS: Final[dict[str, tuple[str, str]]] = {
+    "reset": ("void", "ptr"),
+    "set": ("void", "ptr, ptr"),
+    "call": ("i32", "ptr, ptr, i32, ptr"),
+    "keep": ("void", "ptr, ptr"),
+    "enter": ("i32", "ptr, i32, ptr, ptr"),
+    "leave": ("void", "ptr, i64"),
+    "plain": ("i1", "ptr"),
+    "fits": ("i1", "ptr, i32, i32, ptr"),
+    "rank": ("i32", "ptr"),
+    "dim": ("i64", "ptr, i64"),
+    "count": ("i64", "ptr"),
+    "field": ("i1", "ptr, ptr, i64"),
+    "truth": ("i32", "ptr"),
+    "alloc": ("i1", "ptr, ptr, i32, i32, ptr"),
+    "view": ("i1", "ptr, ptr, i64, i32, i32, ptr"),
+    "reshape": ("i1", "ptr, ptr, i32, ptr"),
+    "copy": ("i1", "ptr, ptr, ptr"),
+    "shape": ("i1", "ptr, i32, ptr"),
+    "locate": ("void", "ptr, ptr, i32"),
+}
+
+
+@lru_cache(maxsize=1)
+def cells_text() -> str:
+    """LLVM IR of the support code, without a target."""
+    module = ModuleBuilder()
+    module.declare("TVMFFIErrorSetRaisedFromCStr", "void", "ptr, ptr")
+    module.declare("TVMFFIErrorMoveFromRaised", "void", "ptr")
+    module.declare("TVMFFIErrorSetRaised", "void", "ptr")
+    module.declare("TVMFFIObjectDecRef", "i32", "ptr")
+    module.declare("TVMFFIFunctionCall", "i32", "ptr, ptr, i32, ptr")
+    module.declare("TVMFFIFunctionCreate", "i32", "ptr, ptr, ptr, ptr")
+    module.declare("TVMFFIAnyViewToOwnedAny", "i32", "ptr, ptr")
+    module.declare("aligned_alloc", "ptr", "i64, i64")
+    module.declare("malloc", "ptr", "i64")
+    module.declare("free", "void", "ptr")
+    module.declare("strlen", "i64", "ptr")
+    module.intrinsic("llvm.umin.i64", "i64", "i64", "i64")
+    module.intrinsic("llvm.umax.i64", "i64", "i64", "i64")
+    module.intrinsic("llvm.umul.with.overflow.i64", "{ i64, i1 }", "i64", "i64")
+    module.intrinsic("llvm.memset.p0.i64", "void", "ptr", "i8", "i64", "i1")
+    module.intrinsic("llvm.memcpy.p0.p0.i64", "void", "ptr", "ptr", "i64", "i1")
+    values = {
+        "P": CELLS,
+        "ANY": ANY_TYPE,
+        "TENSOR": TENSOR_TYPE,
+        "HEADER": str(OBJECT_HEADER),
+        "OWNER": str(_OWNER),
+        "DIMS": str(_DIMS),
+        "LIMIT": str(DIMENSION_LIMIT),
+        "MOST": str(_MOST_BYTES),
+        "MARK": str(TABLE_MARK),
+        "RAW": str(_RAW),
+        "VALUE_ERROR": module.string("ValueError"),
+        "MEMORY_ERROR": module.string("MemoryError"),
+        "NOT_PLAIN": module.string("an argument is no compact tensor in host memory; pass a compact copy"),
+        "NO_MEMORY": module.string("out of memory: cannot make the table of a program"),
+    }
+    for text in (VALUES, QUESTIONS, OBJECTS, TABLES):
+        for name, value in values.items():
+            text = text.replace(f"<{name}>", value)
+        module.add_text(text.strip())
+    return module.text()
+
+
+def cell_function(module: ModuleBuilder, name: str) -> tuple[str, str]:
+    """The result's type and the symbol of a function of the support code."""
+    result, parameters = FUNCTIONS[name]
+    return result, module.declare(f"{CELLS}{name}", result, parameters)
+
+
+__all__ = ["FUNCTIONS", "TABLE_MARK", "cell_function", "cells_text"]
