@@ -553,6 +553,28 @@ def pack_sections(sections: dict[str, bytes]) -> bytes:
     return _HEADER.pack(MAGIC, VERSION, len(sections), length, hashlib.sha256(rest).digest()) + rest
 
 
+def section_offset(data: bytes, tag: str) -> int:
+    """The offset of a section in a file that `pack_sections` made."""
+    count = _HEADER.unpack_from(data)[2]
+    for i in range(count):
+        found, _, offset, _ = _ENTRY.unpack_from(data, _HEADER.size + i * _ENTRY.size)
+        if found == tag.encode("ascii"):
+            return offset
+    raise ExecutableError(f"it has no section {tag}")
+
+
+def embedded(data: bytes) -> bytes:
+    """The file that a shared library holds. Raises ExecutableError if there is none."""
+    at = data.find(MAGIC)
+    while at >= 0:
+        if at + _HEADER.size <= len(data):
+            _, version, _, length, _ = _HEADER.unpack_from(data, at)
+            if version == VERSION and length <= len(data) - at:
+                return data[at : at + length]
+        at = data.find(MAGIC, at + 1)
+    raise ExecutableError("it is a shared library without a Relax executable of this release")
+
+
 def unpack_sections(data: bytes) -> dict[str, memoryview]:
     """The sections of a file, after checking that it is complete and unchanged."""
     if len(data) < _HEADER.size:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 TABLES: Final = """
-define internal void @<P>drop(ptr %table) nounwind {
+define hidden void @<P>drop(ptr %table) nounwind {
   %old = atomicrmw sub ptr %table, i64 1 acq_rel
   %last = icmp eq i64 %old, 1
   br i1 %last, label %end, label %done

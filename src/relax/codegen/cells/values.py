@@ -44,7 +44,7 @@ define void @<P>set(ptr %to, ptr %from) nounwind {
   store i128 %all, ptr %to, align 8
   ret void
 }
-define internal void @<P>own(ptr %to, ptr %object, i32 %type) nounwind {
+define hidden void @<P>own(ptr %to, ptr %object, i32 %type) nounwind {
   call void @<P>reset(ptr %to)
   store i32 %type, ptr %to
   %at = getelementptr i8, ptr %to, i64 8
