@@ -65,6 +65,7 @@ BUILTIN_FORMS: Final = {
     "vm.builtin.match_prim_value": "match_prim",
     "vm.builtin.make_shape": "make_shape",
     "vm.builtin.alloc_tensor": "alloc_tensor",
+    "vm.builtin.alloc_storage": "alloc_storage",
     "vm.builtin.reshape": "reshape",
     "vm.builtin.copy_tensor": "copy_tensor",
     "vm.builtin.shape_of": "shape_of",
@@ -73,7 +74,6 @@ BUILTIN_FORMS: Final = {
 """Builtins that a library has in a native form, and the names of those."""
 
 REFUSALS: Final = {
-    "vm.builtin.alloc_storage": ("MemoryError", "out of memory: the storage of a function cannot be allocated"),
     "vm.builtin.alloc_tensor_in": ("ValueError", "a tensor lies outside of its storage"),
     "vm.builtin.read_if_cond": ("TypeError", "the condition of an if is no bool"),
 }
@@ -300,14 +300,18 @@ def _constant(records: _Records, value: Any, place: int) -> None:
 
 
 def _exported(obj: ObjectFile, entry_points: list[str]) -> ObjectFile:
-    """The object with no symbols for others but the entry points."""
+    """The object with no symbols for others but the entry points, and no names that nothing in it refers to."""
+    used = {relocation.symbol for group in obj.relocations.values() for relocation in group}
     compiled = {f"{PACKED_PREFIX}{COMPILED_PREFIX}{name}": name for name in entry_points}
     symbols: list[Symbol] = []
     exports: list[Symbol] = []
-    for symbol in obj.symbols:
-        if symbol.name in compiled:
+    for index, symbol in enumerate(obj.symbols):
+        if symbol.name in compiled and symbol.section != SHN_UNDEF:
             exports.append(replace(symbol, name=f"{PACKED_PREFIX}{compiled[symbol.name]}", binding=STB_GLOBAL))
-        symbols.append(replace(symbol, binding=STB_LOCAL) if symbol.section != SHN_UNDEF else symbol)
+        if symbol.section != SHN_UNDEF:
+            symbols.append(replace(symbol, binding=STB_LOCAL))
+        else:
+            symbols.append(symbol if index in used else obj.symbols[0])
     missing = len(compiled) - len(exports)
     if missing:
         raise ObjectFileError(f"{missing} of the compiled functions have no machine code")

@@ -1,7 +1,7 @@
 """Making a shared library of an object with a linker of the system, or with the one of the wheel ``ziglang``.
 
 Looked for in this order: ``$RELAX_LINKER``, ``cc``, ``gcc``, ``clang``, ``ziglang``, ``ld.lld``, ``ld``. A compiler's
-command knows where the C library is; a linker by itself is told its usual names.
+command knows where the C library is; a linker by itself is given the one that this process uses.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -38,7 +39,7 @@ def find_linker() -> list[str]:
         if shutil.which(name):
             return [name]
     if importlib.util.find_spec("ziglang") is not None:
-        return [sys.executable, "-m", "ziglang", "cc"]
+        return [sys.executable, "-m", "ziglang", "ld.lld"]
     for name in _LINKERS:
         if shutil.which(name):
             return [name]
@@ -79,7 +80,17 @@ def _options(command: Sequence[str], name: str) -> list[str]:
 
 def _libraries(command: Sequence[str]) -> list[str]:
     found = [tvm_ffi.libinfo.find_libtvm_ffi()]
-    return [*found, *(("-l:libm.so.6", "-l:libc.so.6") if _is_linker(command) else ("-lm",))]
+    return [*found, *(_c_library() if _is_linker(command) else ("-lm",))]
+
+
+def _c_library() -> list[str]:
+    """The files of the C library and libm in this process."""
+    try:
+        maps = Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return []
+    files = {line.split(maxsplit=5)[5] for line in maps if len(line.split(maxsplit=5)) == 6}
+    return sorted(file for file in files if re.fullmatch(r"lib[cm][.-].*so.*|ld-musl-.*", Path(file).name))
 
 
 def _is_linker(command: Sequence[str]) -> bool:

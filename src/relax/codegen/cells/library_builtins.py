@@ -356,6 +356,39 @@ _ALLOC: Final = f"""
        _fail("MEMORY_ERROR", "out of memory: a tensor of shape ", _dims("%a0"), " cannot be allocated"))}
 """
 
+_STORAGE: Final = f"""
+  %device = alloca <ANY>, align 8
+  %size = alloca i64, align 8
+  store i64 6, ptr %device
+  %place = getelementptr i8, ptr %device, i64 8
+  store i64 1, ptr %place
+  %dtype = trunc i64 %p1 to i32
+  %bits_low = lshr i32 %dtype, 8
+  %bits = and i32 %bits_low, 255
+  %bits_up = add i32 %bits, 7
+  %item32 = lshr i32 %bits_up, 3
+  %item = zext i32 %item32 to i64
+  %kind = load i32, ptr %a0
+  %is_number = icmp eq i32 %kind, 1
+  br i1 %is_number, label %number, label %sizes
+number:
+  %product = call {{ i64, i1 }} @llvm.smul.with.overflow.i64(i64 %p0, i64 %item)
+  %total = extractvalue {{ i64, i1 }} %product, 0
+  %overflows = extractvalue {{ i64, i1 }} %product, 1
+  %counted = select i1 %overflows, i64 -1, i64 %total
+  br label %allocate
+sizes:
+{_SHAPE.format(0)}
+  %measured = call i64 @<P>bytes(i32 %dtype, i32 %ndim0, ptr %dims0)
+  br label %allocate
+allocate:
+  %bytes = phi i64 [ %counted, %number ], [ %measured, %sizes ]
+  store i64 %bytes, ptr %size
+{_cell("alloc", "ptr %device, i32 67585, i32 1, ptr %size",
+       _fail("MEMORY_ERROR", "out of memory: a storage of ", _int("%bytes"), " bytes is asked for"))}
+"""
+"""The storage is a tensor of bytes: code 1, 8 bits, one lane."""
+
 _RESHAPE: Final = f"""
 {_SHAPE.format(1)}
 {_cell("reshape", "ptr %a0, i32 %ndim1, ptr %dims1",
@@ -506,6 +539,7 @@ BUILTINS: Final = "\n".join(
         _builtin("match_shape_value", 3, _MATCH_SHAPE_VALUE),
         _builtin("make_shape", 2, _MAKE_SHAPE),
         _builtin("alloc_tensor", 2, _ALLOC),
+        _builtin("alloc_storage", 2, _STORAGE),
         _builtin("reshape", 2, _RESHAPE),
         _builtin("copy_tensor", 1, _COPY),
         _builtin("shape_of", 1, _SHAPE_OF),
