@@ -242,7 +242,7 @@ def library_text() -> str:
         module.declare(name, result, parameters)
     for name in _CALLED:
         module.declare(f"{CELLS}{name}", *FUNCTIONS[name])
-    for name, parameters in (("umin", 2), ("umax", 2), ("ctpop", 1)):
+    for name, parameters in (("umin", 2), ("umax", 2), ("smin", 2), ("ctpop", 1)):
         module.intrinsic(f"llvm.{name}.i64", "i64", *["i64"] * parameters)
     module.intrinsic("llvm.smul.with.overflow.i64", "{ i64, i1 }", "i64", "i64")
     module.intrinsic("llvm.memset.p0.i64", "void", "ptr", "i8", "i64", "i1")

@@ -9,6 +9,9 @@ from __future__ import annotations
 from itertools import count
 from typing import Final
 
+from ...runtime.limits import DIMENSION_LIMIT
+
+LOG_LIMIT: Final = DIMENSION_LIMIT.bit_length() - 1
 _numbers = count()
 
 
@@ -193,7 +196,7 @@ no_size:
        ", expected a size, ", ("put", "ptr <SIZE_RANGE>"))}
 bad_variable:
 {_fail("VALUE_ERROR", _string("%context"), ": dimension ", _int("%axis"), " is ", _int("%size"), ", expected ",
-       ("put_expected", "ptr %notes, i64 %number, i64 %bound"))}
+       ("put_expected", "ptr %notes, i64 %number, ptr %slots"))}
 }}
 define internal i32 @<L>match_number(ptr %value, ptr %code_any, ptr %slots, ptr %notes, ptr %context) nounwind {{
 entry:
@@ -238,25 +241,14 @@ bad_integer:
   br i1 %named, label %bad_variable, label %bad_constant
 bad_variable:
 {_fail("VALUE_ERROR", _string("%context"), ": the value is ", _int("%bits"), ", expected ",
-       ("put_expected", "ptr %notes, i64 %other, i64 %expected"))}
+       ("put_expected", "ptr %notes, i64 %other, ptr %slots"))}
 bad_constant:
 {_fail("VALUE_ERROR", _string("%context"), ": the value is ", _int("%bits"), ", expected ", _int("%expected"))}
 no_size:
 {_fail("VALUE_ERROR", _string("%context"), ": the value is ", _int("%bits"), ", expected a size, ",
        ("put", "ptr <SIZE_RANGE>"))}
 }}
-define internal i32 @<L>sizes(ptr %codes, i64 %ndim, ptr %slots) nounwind {{
-entry:
-  ; sizes that are none: their error
-  %text = alloca [1040 x i8], align 8
-  store i64 0, ptr %text
-  call void @<L>put(ptr %text, ptr <"a shape cannot have a negative or a larger dimension than there can be, as in (">)
-  br label %test
-test:
-  %axis = phi i64 [ 0, %entry ], [ %next, %one ]
-  %end = icmp eq i64 %axis, %ndim
-  br i1 %end, label %done, label %look
-look:
+define internal i64 @<L>size(ptr %codes, i64 %axis, ptr %slots) nounwind {{
   %pair = shl i64 %axis, 1
   %code_any = getelementptr <ANY>, ptr %codes, i64 %pair
   %code_at = getelementptr i8, ptr %code_any, i64 8
@@ -264,19 +256,56 @@ look:
   %number_at = getelementptr i8, ptr %code_any, i64 24
   %number = load i64, ptr %number_at
   %loads = icmp eq i64 %code, 1
-  br i1 %loads, label %load, label %one
+  br i1 %loads, label %load, label %constant
 load:
   %slot = getelementptr i64, ptr %slots, i64 %number
   %bound = load i64, ptr %slot
-  br label %one
+  ret i64 %bound
+constant:
+  ret i64 %number
+}}
+define internal i32 @<L>sizes(ptr %codes, i64 %ndim, ptr %slots) nounwind {{
+entry:
+  ; sizes that are none, by pairs of a code and a number: their error
+  %text = alloca [1040 x i8], align 8
+  store i64 0, ptr %text
+  br label %test
+test:
+  %axis = phi i64 [ 0, %entry ], [ %next, %one ]
+  %least = phi i64 [ 0, %entry ], [ %less, %one ]
+  %counted = icmp eq i64 %axis, %ndim
+  br i1 %counted, label %begin, label %one
 one:
-  %size = phi i64 [ %number, %look ], [ %bound, %load ]
-  call void @<L>put_int(ptr %text, i64 %size)
-  call void @<L>put(ptr %text, ptr <",">)
+  %dim = call i64 @<L>size(ptr %codes, i64 %axis, ptr %slots)
+  %less = call i64 @llvm.smin.i64(i64 %least, i64 %dim)
   %next = add i64 %axis, 1
   br label %test
+begin:
+  %negative = icmp slt i64 %least, 0
+  %why = select i1 %negative, ptr <"a negative dimension">, ptr <"a dimension of 2**{LOG_LIMIT} or more">
+  call void @<L>put(ptr %text, ptr <"a shape cannot have ">)
+  call void @<L>put(ptr %text, ptr %why)
+  call void @<L>put(ptr %text, ptr <", as in (">)
+  br label %show
+show:
+  %k = phi i64 [ 0, %begin ], [ %k_next, %size ]
+  %shown = icmp eq i64 %k, %ndim
+  br i1 %shown, label %done, label %look
+look:
+  %first = icmp eq i64 %k, 0
+  br i1 %first, label %size, label %comma
+comma:
+  call void @<L>put(ptr %text, ptr <", ">)
+  br label %size
+size:
+  %value = call i64 @<L>size(ptr %codes, i64 %k, ptr %slots)
+  call void @<L>put_int(ptr %text, i64 %value)
+  %k_next = add i64 %k, 1
+  br label %show
 done:
-{_fail("VALUE_ERROR", ")")}
+  %single = icmp eq i64 %ndim, 1
+  %close = select i1 %single, ptr <",)">, ptr <")">
+{_fail("VALUE_ERROR", ("put", "ptr %close"))}
 }}
 """
 

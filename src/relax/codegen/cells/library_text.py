@@ -171,11 +171,10 @@ other:
   call void @<L>put(ptr %text, ptr <"an object">)
   ret void
 {_NAMED}}}
-define internal void @<L>put_expected(ptr %text, ptr %notes, i64 %slot, i64 %value) nounwind {{
+define internal ptr @<L>note(ptr %notes, i64 %slot, ptr %note) nounwind {{
 entry:
-  ; a slot of a shape heap by its note, as relax.runtime.heap describes it
+  ; the note on a slot of a shape heap, of which `notes` has all, copied; without its dtype
   %length = alloca i64, align 8
-  %note = alloca [264 x i8], align 8
   %all = call ptr @<L>string(ptr %notes, ptr %length)
   %n = load i64, ptr %length
   br label %test
@@ -210,32 +209,79 @@ ready:
   %is_typed = icmp ne ptr %typed, null
   %after_type = getelementptr i8, ptr %typed, i64 2
   %start = select i1 %is_typed, ptr %after_type, ptr %note
+  ret ptr %start
+}}
+define internal i1 @<L>put_variable(ptr %text, ptr %start, i64 %value, ptr %between, ptr %after) nounwind {{
+  ; a variable, its value and what bound it, if the note is one on a variable
   %bound = call ptr @strstr(ptr %start, ptr <" bound by ">)
   %is_bound = icmp ne ptr %bound, null
-  br i1 %is_bound, label %variable, label %computed
+  br i1 %is_bound, label %variable, label %no
 variable:
   store i8 0, ptr %bound
   call void @<L>put(ptr %text, ptr %start)
   call void @<L>put(ptr %text, ptr <" = ">)
   call void @<L>put_int(ptr %text, i64 %value)
-  call void @<L>put(ptr %text, ptr <" (">)
+  call void @<L>put(ptr %text, ptr %between)
+  %first = load i8, ptr %between
+  %silent = icmp eq i8 %first, 0
+  br i1 %silent, label %origin, label %repeat
+repeat:
   call void @<L>put(ptr %text, ptr %start)
+  br label %origin
+origin:
   call void @<L>put(ptr %text, ptr <" was bound by ">)
-  %origin = getelementptr i8, ptr %bound, i64 10
-  call void @<L>put(ptr %text, ptr %origin)
-  call void @<L>put(ptr %text, ptr <")">)
-  ret void
+  %where = getelementptr i8, ptr %bound, i64 10
+  call void @<L>put(ptr %text, ptr %where)
+  call void @<L>put(ptr %text, ptr %after)
+  ret i1 true
+no:
+  ret i1 false
+}}
+define internal void @<L>put_expected(ptr %text, ptr %notes, i64 %slot, ptr %slots) nounwind {{
+entry:
+  ; a slot of a shape heap by its note, as relax.runtime.heap describes it
+  %note = alloca [264 x i8], align 8
+  %source = alloca [264 x i8], align 8
+  %stop = alloca ptr, align 8
+  %value_at = getelementptr i64, ptr %slots, i64 %slot
+  %value = load i64, ptr %value_at
+  %start = call ptr @<L>note(ptr %notes, i64 %slot, ptr %note)
+  %variable = call i1 @<L>put_variable(ptr %text, ptr %start, i64 %value, ptr <" (">, ptr <")">)
+  br i1 %variable, label %done, label %computed
 computed:
   %from = call ptr @strstr(ptr %start, ptr <" from ">)
   %is_from = icmp ne ptr %from, null
   br i1 %is_from, label %expression, label %number
+number:
+  call void @<L>put_int(ptr %text, i64 %value)
+  ret void
 expression:
   store i8 0, ptr %from
   call void @<L>put(ptr %text, ptr %start)
   call void @<L>put(ptr %text, ptr <" = ">)
-  br label %number
-number:
   call void @<L>put_int(ptr %text, i64 %value)
+  %sources = getelementptr i8, ptr %from, i64 6
+  br label %test
+test:
+  %at = phi ptr [ %sources, %expression ], [ %next, %one ]
+  %before = phi ptr [ <" (">, %expression ], [ <"; ">, %one ]
+  %other = call i64 @strtol(ptr %at, ptr %stop, i32 10)
+  %next = load ptr, ptr %stop
+  %none = icmp eq ptr %next, %at
+  br i1 %none, label %end, label %one
+one:
+  call void @<L>put(ptr %text, ptr %before)
+  %other_at = getelementptr i64, ptr %slots, i64 %other
+  %other_value = load i64, ptr %other_at
+  %other_start = call ptr @<L>note(ptr %notes, i64 %other, ptr %source)
+  %shown = call i1 @<L>put_variable(ptr %text, ptr %other_start, i64 %other_value, ptr <"">, ptr <"">)
+  br label %test
+end:
+  %some = icmp ne ptr %at, %sources
+  %close = select i1 %some, ptr <")">, ptr <"">
+  call void @<L>put(ptr %text, ptr %close)
+  br label %done
+done:
   ret void
 }}
 """
