@@ -163,7 +163,7 @@ def _is_worth_it(producer: Nest, consumers: Sequence[Nest]) -> bool:
     places = _places(consumer, buffer)
     if len(places) != 1 or not _reads_each_once(consumer, places[0]):
         return False
-    return len(_loads_of(consumer, buffer)) == 1 or _is_always_read(consumer, places[0])
+    return _times_read(consumer, buffer) == 1 or _is_always_read(consumer, places[0])
 
 
 def _may_repeat(value: PrimExpr, reader: Nest, buffer: Buffer) -> bool:
@@ -174,6 +174,11 @@ def _may_repeat(value: PrimExpr, reader: Nest, buffer: Buffer) -> bool:
         reader.stores[0].value, lambda node: isinstance(node, BufferLoad) and node.buffer is buffer
     )
     return copies == 1 or copies * _summed(value, lambda node: True) <= MOST_REPEATED
+
+
+def _times_read(nest: Nest, buffer: Buffer) -> int:
+    """The number of loads of a buffer in the value that a nest stores."""
+    return _summed(nest.stores[0].value, lambda node: isinstance(node, BufferLoad) and node.buffer is buffer)
 
 
 def _summed(node: Node, counts: Callable[[Node], bool]) -> int:
@@ -252,7 +257,7 @@ def _rewritten(consumer: Nest, producer: Nest) -> Stmt:
     places = _places(consumer, buffer)
     shared = (
         len(places) == 1
-        and len(_loads_of(consumer, buffer)) > 1
+        and _times_read(consumer, buffer) > 1
         and not _may_repeat(producer.stores[0].value, consumer, buffer)
     )
     if shared:
