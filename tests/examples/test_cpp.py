@@ -31,7 +31,16 @@ def compiled(tmp_path):
         includes = [f"-I{libinfo.find_include_path()}", f"-I{libinfo.find_dlpack_include_path()}"]
         path = f"-Wl,-rpath,{Path(tvm_ffi_library).parent}"
         flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", *includes]
-        command = [COMPILER, *flags, str(SOURCES / f"{name}.cpp"), tvm_ffi_library, path, "-ldl", "-o", str(program)]
+        command = [
+            COMPILER,
+            *flags,
+            str(SOURCES / f"{name}.cpp"),
+            tvm_ffi_library,
+            path,
+            "-ldl",
+            "-o",
+            str(program),
+        ]
         subprocess.run(command, check=True)
         return str(program)
 
@@ -48,7 +57,9 @@ def test_the_cross_level_program(tmp_path, compiled):
     done = run(compiled("cross_level"), str(library))
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("before the packed functions are there: ValueError: the library calls the packed function")
+    assert lines[0].startswith(
+        "before the packed functions are there: ValueError: the library calls the packed function"
+    )
     assert [line.split(":")[0] for line in lines if "difference" in line] == [
         ", ".join(map(str, sizes)) for sizes in cross_level.SIZES
     ]

@@ -122,7 +122,7 @@ def test_a_limit_of_depth_is_that_of_bytecode(executables, n, limit):
     vms = machines(executables, max_depth=limit)
     n = min(n, 2 * limit + 10)
     for name in ("main", "even"):
-        calls = {mode: outcome(lambda vm=vm: vm[name](number(n))) for mode, vm in vms.items()}
+        calls = {mode: outcome(lambda main=vm[name]: main(number(n))) for mode, vm in vms.items()}
         assert calls["compiled"] == calls["bytecode"]
     # A call at the end of a function is no deeper, in either mode.
     assert {outcome(lambda vm=vm: vm["loop"](number(50), number(0))) for vm in vms.values()} == {1275}

@@ -8,9 +8,9 @@ point is a function of tvm-ffi's C ABI:
 
     int __tvm_ffi_main(void *self, const TVMFFIAny *args, int32_t num_args, TVMFFIAny *result)
 
-so that ``tvm::ffi::Module::LoadFromFile`` finds it. Packed functions that the program calls are those of the process, by
-their names in tvm-ffi's registry. What a machine does in Python, a library does natively (`BUILTIN_FORMS`) or not at all:
-then there is no library, and the error names it.
+so that ``tvm::ffi::Module::LoadFromFile`` finds it. Packed functions that the program calls are those of the process,
+by their names in tvm-ffi's registry. What a machine does in Python, a library does natively (`BUILTIN_FORMS`). A
+program with calls that have no native form is refused by an error that names them.
 """
 
 from __future__ import annotations
@@ -120,7 +120,9 @@ def _machine(archive: Archive) -> int:
 def _require_compiled(program: Program, entry_points: list[str]) -> None:
     """Raise ExecutableError, with all that stands in the way, unless a process without Python can run the program."""
     problems = [
-        f"{name} stays bytecode, which Python carries out" for name in entry_points if name not in program.compiled
+        f"{name} stays bytecode, which Python carries out"
+        for name in entry_points
+        if name not in program.compiled
     ]
     for operand in program.table:
         if isinstance(operand, Func):
@@ -135,7 +137,9 @@ def _require_compiled(program: Program, entry_points: list[str]) -> None:
         elif isinstance(operand, Const) and not _is_plain(program.constants[operand.index]):
             problems.append(f"it has a constant of type {type(program.constants[operand.index]).__name__}")
     if problems:
-        raise ExecutableError(f"the program needs Python: {'; '.join(problems)}; save() and load() keep it as it is")
+        raise ExecutableError(
+            f"the program needs Python: {'; '.join(problems)}; save() and load() keep it as it is"
+        )
 
 
 def _is_plain(value: Any) -> bool:
@@ -255,7 +259,10 @@ def _device(index: int) -> int:
 
 
 def _record(
-    records: _Records, program: Program, operand: Operand, pairs: list[tuple[tuple[int, int], tuple[int, int]]]
+    records: _Records,
+    program: Program,
+    operand: Operand,
+    pairs: list[tuple[tuple[int, int], tuple[int, int]]],
 ) -> None:
     match operand:
         case Const(index):
@@ -307,7 +314,9 @@ def _exported(obj: ObjectFile, entry_points: list[str]) -> ObjectFile:
     exports: list[Symbol] = []
     for index, symbol in enumerate(obj.symbols):
         if symbol.name in compiled and symbol.section != SHN_UNDEF:
-            exports.append(replace(symbol, name=f"{PACKED_PREFIX}{compiled[symbol.name]}", binding=STB_GLOBAL))
+            exports.append(
+                replace(symbol, name=f"{PACKED_PREFIX}{compiled[symbol.name]}", binding=STB_GLOBAL)
+            )
         if symbol.section != SHN_UNDEF:
             symbols.append(replace(symbol, binding=STB_LOCAL))
         else:

@@ -64,7 +64,9 @@ def link_library(data: bytes, path: Path, linker: Sequence[str] | None = None) -
         source.write_bytes(data)
         made = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
-            _run([*command, *_options(command, path.name), str(source), *_libraries(command), "-o", str(made)])
+            _run(
+                [*command, *_options(command, path.name), str(source), *_libraries(command), "-o", str(made)]
+            )
             made.replace(path)
         finally:
             made.unlink(missing_ok=True)

@@ -422,9 +422,8 @@ class VirtualMachine:
             _check_count(function, len(values))
             values = (*values, *function.captured)
             if isinstance(function.target, Code):
-                compiled = function.target.compiled
-                as_bytecode = compiled is None or observe is not None or not native
-                return (function.target, values) if as_bytecode else (None, compiled(*values))
+                compiled = function.target.compiled if native and observe is None else None
+                return (function.target, values) if compiled is None else (None, compiled(*values))
             target, name = function.target, function.name
         else:
             target, values = invoke_foreign, args

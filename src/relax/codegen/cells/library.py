@@ -26,6 +26,7 @@ from ...runtime.threads import LIMIT, MOST_THREADS, STATE, VARIABLE
 from ..builder import ModuleBuilder
 from ..support import ANY_TYPE, OBJECT_HEADER, TENSOR_TYPE
 from .library_builtins import BUILTINS
+from .library_checks import CHECKS
 from .library_text import TEXTS
 from .support_code import FUNCTIONS, TABLE_MARK
 
@@ -261,7 +262,7 @@ def library_text() -> str:
         "SIZE_RANGE": SIZE_RANGE,
     }  # fmt: skip
     values |= {name: module.string(text) for name, text in strings.items()}
-    for text in (_TABLE, TEXTS, BUILTINS):
+    for text in (_TABLE, TEXTS, CHECKS, BUILTINS):
         module.add_text(_filled(module, text, values).strip())
     defined = module.text()
     assert all(f"@{LIBRARY}{form}(" in defined for form in BUILTIN_FORMS.values())
