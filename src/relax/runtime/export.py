@@ -258,6 +258,13 @@ def _device(index: int) -> int:
     return 1 | index << 32
 
 
+def _index(program: Program, number: int) -> int:
+    """The index of a device of the program: 1 of ``"cpu:1"``."""
+    name = program.devices[number] if number < len(program.devices) else ""
+    index = name.rpartition(":")[2]
+    return int(index) if index.isdigit() else 0
+
+
 def _record(
     records: _Records,
     program: Program,
@@ -268,7 +275,7 @@ def _record(
         case Const(index):
             _constant(records, program.constants[index], records.tensors.get(index, 0))
         case Imm(number):
-            records.add(_VALUE, 6, _device(number))
+            records.add(_VALUE, 6, _device(_index(program, number)))
         case Func(index):
             name = program.entries[index].name
             if name in program.compiled:
