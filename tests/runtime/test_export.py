@@ -43,7 +43,8 @@ class Program:
     def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, "m"), "float32")) -> R.Tensor(
         ("n", "m"), "float32"
     ):
-        return R.add(R.nn.relu(R.matmul(x, w)), R.const([[0.5]], "float32"))
+        products = R.multiply(R.expand_dims(x, 2), R.expand_dims(w, 0))
+        return R.add(R.nn.relu(R.sum(products, axis=1)), R.const([[0.5]], "float32"))
 
     @R.function
     def sizes(
@@ -268,8 +269,7 @@ def test_the_executable_is_in_the_library(path):
 
 
 def test_only_entry_points_are_seen(path, library):
-    assert "relu" in str(relax.runtime.load_module(path).kernels)
-    for name in ("add", "__vmtir__main", "fused_matmul_relu"):
+    for name in ("add", "__vmtir__main", relax.runtime.load_module(path).kernels[0]):
         with pytest.raises(AttributeError, match=f"no function '{name}'"):
             library[name]
 

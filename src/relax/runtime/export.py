@@ -234,7 +234,7 @@ def _fill(records: _Records, program: Program) -> None:
     pairs: list[tuple[tuple[int, int], tuple[int, int]]] = []
     records.native("import")
     records.add(_VALUE, 0)  # nobody is told the places an error passes
-    records.add(_VALUE, 6, _device(0))
+    records.add(_VALUE, 6, _device(_index(program, 0)))
     records.native("import")
     records.add(_VALUE, 1, _MOST_CALLS)
     records.add(_VALUE, 1, _STACK_BYTES)
