@@ -35,6 +35,7 @@ from typing import Final, cast
 
 from ...analysis.effects import effects_of
 from ...analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
+from ...analysis.uses import Uses, uses_of
 from ...derive.substitution import Substitution
 from ...expr import (
     Binding,
@@ -63,7 +64,6 @@ from ...struct_info import ShapeStructInfo
 from ...tir.nests import same_size
 from ...tir.op_pattern import OpPatternKind
 from ..decorators import module_pass
-from ..uses import Uses, uses_of
 from .annotate_tir_op_pattern import OP_PATTERN
 from .groups import FusionNode, fusion_groups
 from .kernel_calls import KernelCall, KernelCalls, dims_of
