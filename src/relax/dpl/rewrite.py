@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
-from ..analysis.effects import any_call, effects_of
+from ..analysis.effects import any_call, may_change
 from ..analysis.uses import Uses, uses_of
 from ..expr import (
     Binding,
@@ -103,7 +103,7 @@ class KnownValues(Rewriter):
 
     def note(self, var: Var, value: RelaxExpr) -> None:
         """Remember the value of a variable, unless tensors may have changed since."""
-        if isinstance(value, Call) and effects_of(value).may_change:
+        if isinstance(value, Call) and may_change(value, self.mod):
             self.values.clear()
         else:
             self.values[var] = value
@@ -155,7 +155,7 @@ class _BindingsRewriter(Rewriter):
 
 
 def _may_change(block: BindingBlock) -> bool:
-    return any(isinstance(b.value, Call) and effects_of(b.value).may_change for b in block.bindings)
+    return any(isinstance(b.value, Call) and may_change(b.value) for b in block.bindings)
 
 
 # -------------------------------------------------------------------------------------- changing blocks

@@ -34,7 +34,15 @@ from .decorators import (
 )
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .fold_constant import FoldConstant
-from .fusion import AnnotateTIROpPattern, FuseOps, FuseTIR
+from .fusion import (
+    AnnotateTIROpPattern,
+    FuseOps,
+    FuseOpsByPattern,
+    FuseTIR,
+    FusionPattern,
+    MergeCompositeFunctions,
+    PatternCheckContext,
+)
 from .inline_private_functions import InlinePrivateFunctions
 from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
@@ -67,13 +75,16 @@ __all__ = [
     "FuncPass",
     "FunctionPass",
     "FuseOps",
+    "FuseOpsByPattern",
     "FuseTIR",
+    "FusionPattern",
     "InlinePrivateFunctions",
     "KillAfterLastUse",
     "LambdaLift",
     "LegalizeOps",
     "LowerAllocTensor",
     "LowerRuntimeBuiltin",
+    "MergeCompositeFunctions",
     "ModulePass",
     "Normalize",
     "Pass",
@@ -81,6 +92,7 @@ __all__ = [
     "PassError",
     "PassInfo",
     "PassInstrument",
+    "PatternCheckContext",
     "PrintIRAfterAll",
     "PrintIRBeforeAll",
     "RealizeVDevice",
