@@ -531,14 +531,14 @@ class AttrPattern(_Refined):
 
 
 def _same_attr(expected: Any, found: Any) -> bool:
+    if isinstance(found, DataType):
+        return found == expected
     if isinstance(expected, list | tuple) and isinstance(found, list | tuple):
         first, second = cast("Sequence[Any]", expected), cast("Sequence[Any]", found)
         return len(first) == len(second) and all(map(_same_attr, first, second))
-    if isinstance(found, DataType) or isinstance(expected, DataType):
-        return str(expected) == str(found)
     if isinstance(expected, Node) or isinstance(found, Node):
         return structural_equal(expected, found)
-    return bool(np.all(cast(Any, expected == found)))
+    return bool(np.all(expected == found))
 
 
 class StructInfoPattern(_Refined):

@@ -44,7 +44,7 @@ from ..prim import Var as ShapeVar
 from ..rewrite import Rewriter
 from .classes import DFPattern
 from .context import BlockFacts, PatternContext
-from .matching import Matched
+from .matching import Match, Matched
 
 CallCallback = Callable[[RelaxExpr, Matched], RelaxExpr]
 BindingsCallback = Callable[[Matched, dict[Var, RelaxExpr]], Mapping[Var, RelaxExpr]]
@@ -100,6 +100,10 @@ class KnownValues(Rewriter):
         var = super().bind(binding, value, var)
         self.note(var, value)
         return var
+
+    def value(self, expr: RelaxExpr) -> RelaxExpr:
+        """The value of an expression: a variable looked through, as far as that is allowed here."""
+        return Match(self.values).value(expr)
 
     def note(self, var: Var, value: RelaxExpr) -> None:
         """Remember the value of a variable, unless tensors may have changed since."""
@@ -229,11 +233,7 @@ class _Flattener:
 def in_order(bindings: Iterable[Binding]) -> list[Binding]:
     """Bindings with each behind those it depends on, else in their order. Raises ValueError for a circle."""
     bindings = list(bindings)
-    definers: dict[Var | ShapeVar, Binding] = {}
-    for binding in bindings:
-        definers[binding.var] = binding
-        if isinstance(binding, MatchCast):
-            definers.update(dict.fromkeys(bound_in(binding.struct_info), binding))
+    needed = dependencies(bindings)
     order: list[Binding] = []
     state: dict[Binding, bool] = {}
     """True for a binding that has its place, False for one whose dependencies are being placed."""
@@ -244,9 +244,9 @@ def in_order(bindings: Iterable[Binding]) -> list[Binding]:
             if state.get(binding):
                 pending.pop()
                 continue
-            waiting = [b for b in _needed(binding, definers) if not state.get(b)]
-            if any(b in state for b in waiting):
-                raise ValueError(f"rewrite_bindings: the value of {binding.var.name_hint} depends on itself")
+            waiting = [other for other in needed[binding] if not state.get(other)]
+            if any(other in state for other in waiting):
+                raise ValueError(f"the value of {binding.var.name_hint} depends on itself")
             if waiting:
                 state[binding] = False
                 pending += waiting
@@ -254,6 +254,17 @@ def in_order(bindings: Iterable[Binding]) -> list[Binding]:
                 state[binding] = True
                 order.append(binding)
     return order
+
+
+def dependencies(bindings: Iterable[Binding]) -> dict[Binding, list[Binding]]:
+    """For each of some bindings, those whose variables or sizes it uses."""
+    bindings = list(bindings)
+    definers: dict[Var | ShapeVar, Binding] = {}
+    for binding in bindings:
+        definers[binding.var] = binding
+        if isinstance(binding, MatchCast):
+            definers.update(dict.fromkeys(bound_in(binding.struct_info), binding))
+    return {binding: _needed(binding, definers) for binding in bindings}
 
 
 def _needed(binding: Binding, definers: Mapping[Var | ShapeVar, Binding]) -> list[Binding]:

@@ -15,6 +15,18 @@ from ..ir.transform import (
     TimingInstrument,
     VerifyInstrument,
 )
+from .algebra import (
+    AdjustMatmulOrder,
+    CombineParallelMatmul,
+    DecomposeOpsForInference,
+    DecomposeOpsForTraining,
+    ExpandMatmulOfSum,
+    OptimizeLayoutTransform,
+    RemoveRedundantReshape,
+    ReorderPermuteDimsAfterConcat,
+    ReorderTakeAfterMatmul,
+    TopologicalSort,
+)
 from .bind_params import BindParams
 from .bind_symbolic_vars import BindSymbolicVars
 from .bisect import Bisection, bisect
@@ -58,6 +70,7 @@ from .vm_builtin_lower import LowerRuntimeBuiltin, VMBuiltinLower
 from .vm_shape_lower import VMShapeLower
 
 __all__ = [
+    "AdjustMatmulOrder",
     "AnnotateTIROpPattern",
     "BindParams",
     "BindSymbolicVars",
@@ -65,12 +78,16 @@ __all__ = [
     "CallTIRRewrite",
     "CanonicalizeBindings",
     "CheckReuse",
+    "CombineParallelMatmul",
     "ConvertToDataflow",
     "DataflowBlockPass",
     "DataflowUseInplaceCalls",
     "DeadCodeElimination",
+    "DecomposeOpsForInference",
+    "DecomposeOpsForTraining",
     "DumpInstrument",
     "EliminateCommonSubexpr",
+    "ExpandMatmulOfSum",
     "FoldConstant",
     "FuncPass",
     "FunctionPass",
@@ -87,6 +104,7 @@ __all__ = [
     "MergeCompositeFunctions",
     "ModulePass",
     "Normalize",
+    "OptimizeLayoutTransform",
     "Pass",
     "PassContext",
     "PassError",
@@ -97,12 +115,16 @@ __all__ = [
     "PrintIRBeforeAll",
     "RealizeVDevice",
     "RemovePurityChecking",
+    "RemoveRedundantReshape",
     "RemoveUnusedFunctions",
+    "ReorderPermuteDimsAfterConcat",
+    "ReorderTakeAfterMatmul",
     "RewriteDataflowReshape",
     "Sequential",
     "StaticPlanBlockMemory",
     "TimingInstrument",
     "ToNonDataflow",
+    "TopologicalSort",
     "UpdateVDevice",
     "VMBuiltinLower",
     "VMShapeLower",
