@@ -163,17 +163,31 @@ class DFPattern:
             self.used_by(other)
 
     def dup(self) -> DFPattern:
-        """A pattern of the same form that may match another value. Its parts are shared."""
-        new = object.__new__(type(self))
-        new.__dict__.update(self.__dict__)
-        rules = active_rules()
-        if rules is not None:
-            rules.built(new, ())
-        return new
+        """A pattern of the same form, of parts of its own, that may match another value."""
+        return self._copy({})
+
+    def _copy(self, copies: dict[DFPattern, DFPattern]) -> DFPattern:
+        if self not in copies:
+            new = copies[self] = object.__new__(type(self))
+            for name, value in vars(self).items():
+                setattr(new, name, _copied(value, copies))
+            rules = active_rules()
+            if rules is not None:
+                rules.built(new, new.parts)
+        return copies[self]
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name != "parts")
         return f"{type(self).__name__}({fields})"
+
+
+def _copied(value: Any, copies: dict[DFPattern, DFPattern]) -> Any:
+    """A field of a pattern, with patterns in it copied."""
+    if isinstance(value, DFPattern):
+        return value._copy(copies)  # pyright: ignore[reportPrivateUsage]
+    if isinstance(value, tuple):
+        return tuple(_copied(item, copies) for item in cast("tuple[Any, ...]", value))
+    return value
 
 
 class _Computed(DFPattern):
@@ -455,7 +469,7 @@ class OrPattern(DFPattern):
 
     @property
     def is_computed(self) -> bool:
-        return self.left.is_computed and self.right.is_computed
+        return all(part.is_computed for part in self.parts)
 
     def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
         yield from match.fit(self.left, expr)
@@ -472,7 +486,7 @@ class AndPattern(DFPattern):
 
     @property
     def is_computed(self) -> bool:
-        return self.left.is_computed or self.right.is_computed
+        return any(part.is_computed for part in self.parts)
 
     def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
         yield from match.fit_all((self.left, self.right), (expr, expr))
@@ -501,7 +515,7 @@ class _Refined(DFPattern):
 
     @property
     def is_computed(self) -> bool:
-        return self.pattern.is_computed
+        return all(part.is_computed for part in self.parts)
 
     def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
         if self.holds(expr, match):

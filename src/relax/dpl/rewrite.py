@@ -23,6 +23,7 @@ from typing import cast
 
 from ..analysis.effects import any_call, may_change
 from ..analysis.uses import Uses, uses_of
+from ..analysis.variables import free_vars
 from ..expr import (
     Binding,
     BindingBlock,
@@ -235,6 +236,7 @@ def in_order(bindings: Iterable[Binding]) -> list[Binding]:
     bindings = list(bindings)
     needed = dependencies(bindings)
     order: list[Binding] = []
+    recursive = {b.var for b in bindings if not isinstance(b.value, Function) and b.var in free_vars(b.value)}
     state: dict[Binding, bool] = {}
     """True for a binding that has its place, False for one whose dependencies are being placed."""
     for first in bindings:
@@ -245,7 +247,7 @@ def in_order(bindings: Iterable[Binding]) -> list[Binding]:
                 pending.pop()
                 continue
             waiting = [other for other in needed[binding] if not state.get(other)]
-            if any(other in state for other in waiting):
+            if binding.var in recursive or any(other in state for other in waiting):
                 raise ValueError(f"the value of {binding.var.name_hint} depends on itself")
             if waiting:
                 state[binding] = False
@@ -263,7 +265,8 @@ def dependencies(bindings: Iterable[Binding]) -> dict[Binding, list[Binding]]:
     for binding in bindings:
         definers[binding.var] = binding
         if isinstance(binding, MatchCast):
-            definers.update(dict.fromkeys(bound_in(binding.struct_info), binding))
+            for size in bound_in(binding.struct_info):
+                definers.setdefault(size, binding)  # the first cast binds it, later ones compare
     return {binding: _needed(binding, definers) for binding in bindings}
 
 

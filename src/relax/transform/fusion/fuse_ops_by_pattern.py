@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, cast
 
 from ...analysis.effects import may_change
-from ...analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
+from ...analysis.properties import NO_LITERALS, NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
 from ...analysis.variables import all_global_vars, free_vars
 from ...derive.substitution import copy_with_new_vars
 from ...dpl import CallPattern, DFPattern, TupleGetItemPattern, TuplePattern, UnorderedTuplePattern
@@ -104,7 +104,7 @@ PatternLike: TypeAlias = FusionPattern | tuple[Any, ...]
 """A FusionPattern, or the arguments of one: (name, pattern), (name, pattern, annotations, check), …"""
 
 
-@module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED, PURITY_TRUSTED})
+@module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED, PURITY_TRUSTED, NO_LITERALS})
 def FuseOpsByPattern(
     mod: IRModule,
     patterns: Sequence[PatternLike],

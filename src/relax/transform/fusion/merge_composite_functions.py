@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...analysis.effects import may_change
-from ...analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
+from ...analysis.properties import NO_LITERALS, NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
 from ...analysis.uses import uses_of
 from ...derive.substitution import copy_with_new_vars
 from ...dpl.rewrite import in_order
@@ -51,7 +51,7 @@ from .fuse_ops_by_pattern import CODEGEN, COMPOSITE, codegen_of, is_grouped, wit
 from .outline import can_be_passed, outlined, sizes_in
 
 
-@module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED, PURITY_TRUSTED})
+@module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED, PURITY_TRUSTED, NO_LITERALS})
 def MergeCompositeFunctions(mod: IRModule) -> IRModule:
     """Merge calls of composite functions; see the module's docstring."""
     composites = {
