@@ -13,6 +13,7 @@ from relax.dpl import (
     is_const,
     is_op,
     is_tuple_get_item,
+    is_var,
     rewrite_bindings,
     rewrite_call,
     wildcard,
@@ -384,3 +385,30 @@ def test_wrong_replacements_are_refused(values, message):
         x = is_op("relax.add")(a, b)
     with pytest.raises(ValueError, match=message):
         rewrite_bindings(context, lambda m, _: values({**m, total: m[x]}, func.params[0]), func)
+
+
+def test_a_parameter_is_matched_again():
+    @R.function
+    def before(x: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            p = R.exp(x)
+            q = R.exp(x)
+            gv = (p, q)
+            R.output(gv)
+        return gv
+
+    @R.function
+    def expected(x: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            p = R.sigmoid(x)
+            q = R.sigmoid(x)
+            gv = (p, q)
+            R.output(gv)
+        return gv
+
+    with PatternContext() as context:
+        exp = is_op("relax.exp")(a)
+        is_var("x").used_by(exp)
+    same(
+        rewrite_bindings(context, lambda matched, _: {matched[exp]: op.sigmoid(matched[a])}, before), expected
+    )

@@ -153,9 +153,12 @@ class _BindingsRewriter(Rewriter):
             matched = self.context.find(facts, skipped=frozenset(done))
             if matched is None:
                 break
-            done.update(var for p in self.context.rules.wholes if isinstance(var := matched[p], Var))
-            values = self.callback(matched, dict(facts.values))
-            new = with_values(new, values)
+            matched_vars = [var for p in self.context.rules.wholes if isinstance(var := matched[p], Var)]
+            new = with_values(new, self.callback(matched, dict(facts.values)))
+            bound = [var for var in matched_vars if var in facts.values]  # others may be matched again
+            if not bound:
+                break
+            done.update(bound)
         return super().block(new)
 
 
