@@ -16,7 +16,7 @@ from ...analysis.alias import own_variables
 from ...analysis.effects import any_call
 from ...dpl.rewrite import KnownValues
 from ...expr import BindingBlock, Call, DataflowVar, Function, Var, VarBinding
-from ...ir import RelaxExpr
+from ...ir import IRModule, RelaxExpr
 from ...op import Operator, is_call_of
 from ...rewrite import bindings_in
 from ..rewrite_dataflow_reshape import private_in_block
@@ -28,12 +28,14 @@ class SameValues(KnownValues):
     concerned: ClassVar[type[Operator]]
     """The operator whose calls are looked at."""
 
-    own: set[Var]
-    """Variables that only this function refers to."""
-    private: set[Var]
-    """Variables that only the dataflow block reads."""
-    may_change: bool
-    """True if the function may change a tensor."""
+    def __init__(self, mod: IRModule | None = None) -> None:
+        super().__init__(mod)
+        self.own: set[Var] = set()
+        """Variables that only this function refers to."""
+        self.private: set[Var] = set()
+        """Variables that only the dataflow block reads."""
+        self.may_change = False
+        """True if the function may change a tensor."""
 
     def same_as(self, call: Call) -> RelaxExpr | None:
         """The operand that a call's result equals, in struct info and elements; None if it equals none."""
@@ -45,13 +47,11 @@ class SameValues(KnownValues):
         )
 
     def function(self, function: Function) -> RelaxExpr:
-        outer = getattr(self, "own", None), getattr(self, "may_change", False)
-        self.own = set(own_variables(function))
+        outer = self.own, self.private, self.may_change
+        self.own, self.private = set(own_variables(function)), set()
         self.may_change = any_call(function, lambda effects: effects.may_change)
-        self.private = set()
         new = super().function(function)
-        own, self.may_change = outer
-        self.own = set() if own is None else own
+        self.own, self.private, self.may_change = outer
         return new
 
     def block(self, block: BindingBlock) -> BindingBlock:
