@@ -166,6 +166,16 @@ GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
         "RealizeVDevice",
         "CheckReuse",
         "DataflowUseInplaceCalls",
+        "AdjustMatmulOrder",
+        "CombineParallelMatmul",
+        "DecomposeOpsForInference",
+        "ExpandMatmulOfSum",
+        "MergeCompositeFunctions",
+        "OptimizeLayoutTransform",
+        "RemoveRedundantReshape",
+        "ReorderPermuteDimsAfterConcat",
+        "ReorderTakeAfterMatmul",
+        "TopologicalSort",
     )
 }
 """Passes from program to program, in no particular order."""

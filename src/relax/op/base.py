@@ -104,6 +104,8 @@ class Operator(Node):
     """
     elementwise: ClassVar[bool] = False
     """True if each element of the result depends only on the elements at its place in the operands, which broadcast."""
+    commutative: ClassVar[bool] = False
+    """True if the two operands may change places."""
     view: ClassVar[bool] = False
     """True if the result holds the first operand's elements in the same order, so that it may share its
     storage.

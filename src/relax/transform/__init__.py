@@ -15,6 +15,18 @@ from ..ir.transform import (
     TimingInstrument,
     VerifyInstrument,
 )
+from .algebra import (
+    AdjustMatmulOrder,
+    CombineParallelMatmul,
+    DecomposeOpsForInference,
+    DecomposeOpsForTraining,
+    ExpandMatmulOfSum,
+    OptimizeLayoutTransform,
+    RemoveRedundantReshape,
+    ReorderPermuteDimsAfterConcat,
+    ReorderTakeAfterMatmul,
+    TopologicalSort,
+)
 from .bind_params import BindParams
 from .bind_symbolic_vars import BindSymbolicVars
 from .bisect import Bisection, bisect
@@ -34,7 +46,15 @@ from .decorators import (
 )
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .fold_constant import FoldConstant
-from .fusion import AnnotateTIROpPattern, FuseOps, FuseTIR
+from .fusion import (
+    AnnotateTIROpPattern,
+    FuseOps,
+    FuseOpsByPattern,
+    FuseTIR,
+    FusionPattern,
+    MergeCompositeFunctions,
+    PatternCheckContext,
+)
 from .inline_private_functions import InlinePrivateFunctions
 from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
@@ -50,6 +70,7 @@ from .vm_builtin_lower import LowerRuntimeBuiltin, VMBuiltinLower
 from .vm_shape_lower import VMShapeLower
 
 __all__ = [
+    "AdjustMatmulOrder",
     "AnnotateTIROpPattern",
     "BindParams",
     "BindSymbolicVars",
@@ -57,40 +78,53 @@ __all__ = [
     "CallTIRRewrite",
     "CanonicalizeBindings",
     "CheckReuse",
+    "CombineParallelMatmul",
     "ConvertToDataflow",
     "DataflowBlockPass",
     "DataflowUseInplaceCalls",
     "DeadCodeElimination",
+    "DecomposeOpsForInference",
+    "DecomposeOpsForTraining",
     "DumpInstrument",
     "EliminateCommonSubexpr",
+    "ExpandMatmulOfSum",
     "FoldConstant",
     "FuncPass",
     "FunctionPass",
     "FuseOps",
+    "FuseOpsByPattern",
     "FuseTIR",
+    "FusionPattern",
     "InlinePrivateFunctions",
     "KillAfterLastUse",
     "LambdaLift",
     "LegalizeOps",
     "LowerAllocTensor",
     "LowerRuntimeBuiltin",
+    "MergeCompositeFunctions",
     "ModulePass",
     "Normalize",
+    "OptimizeLayoutTransform",
     "Pass",
     "PassContext",
     "PassError",
     "PassInfo",
     "PassInstrument",
+    "PatternCheckContext",
     "PrintIRAfterAll",
     "PrintIRBeforeAll",
     "RealizeVDevice",
     "RemovePurityChecking",
+    "RemoveRedundantReshape",
     "RemoveUnusedFunctions",
+    "ReorderPermuteDimsAfterConcat",
+    "ReorderTakeAfterMatmul",
     "RewriteDataflowReshape",
     "Sequential",
     "StaticPlanBlockMemory",
     "TimingInstrument",
     "ToNonDataflow",
+    "TopologicalSort",
     "UpdateVDevice",
     "VMBuiltinLower",
     "VMShapeLower",

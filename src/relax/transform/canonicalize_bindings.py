@@ -24,6 +24,7 @@ from typing import cast
 
 from ..analysis.properties import NORMAL_FORM
 from ..analysis.totality import is_nonnegative, is_surely_size
+from ..analysis.uses import Uses
 from ..derive.substitution import Substitution
 from ..expr import (
     Binding,
@@ -51,7 +52,6 @@ from ..struct_info import PrimStructInfo, ShapeStructInfo, TupleStructInfo
 from .decorators import function_pass
 from .rebuild import with_info
 from .refine import refined
-from .uses import Uses
 
 
 @function_pass(opt_level=1, needs={NORMAL_FORM}, breaks=())
