@@ -21,6 +21,7 @@ from .bisect import Bisection, bisect
 from .call_tir_rewrite import CallTIRRewrite
 from .canonicalize_bindings import CanonicalizeBindings
 from .check_reuse import CheckReuse
+from .convert_layout import ConvertLayout
 from .convert_to_dataflow import ConvertToDataflow
 from .dead_code_elimination import DeadCodeElimination
 from .decorators import (
@@ -57,6 +58,7 @@ __all__ = [
     "CallTIRRewrite",
     "CanonicalizeBindings",
     "CheckReuse",
+    "ConvertLayout",
     "ConvertToDataflow",
     "DataflowBlockPass",
     "DataflowUseInplaceCalls",

@@ -62,6 +62,13 @@ declare(
     "Return the arranged function, or None where the rule is not for it.",
 )
 declare(
+    "E4009",
+    "layouts that cannot be had",
+    "ConvertLayout was given a name that no operator has, or layouts that the operator does not compute in: "
+    "each is a permutation of the letters of the operand's dimensions.",
+    'Name operators with layouts, with those of data, kernel and result: `{"relax.nn.conv2d": ["NHWC", "OHWI"]}`.',
+)
+declare(
     "E4101",
     "an operator that nothing lowers",
     "When bytecode is made, an operator is left that neither a PrimFunc nor a function of the machine "

@@ -9,7 +9,7 @@ from ... import topi
 from ...ir import StructInfo
 from ...prim import IntImm, PrimExpr, simplify
 from ...struct_info import TensorStructInfo
-from ..errors import SHAPES, OperatorError
+from ..errors import ATTRIBUTES, SHAPES, OperatorError
 from ..facts import Axes, Permuted, has_rank
 from ..operator import Array, Operator
 
@@ -110,6 +110,40 @@ class Windowed(Operator):
         layout = "".join(self.data_letters[axis] for axis in axes)
         moved = self.replace(**{self.layout_attribute: layout, "out_layout": None})
         return Permuted(moved, (axes, *[None] * (len(infos) - 1)), (axes,))
+
+    def in_layouts(self, layouts: Sequence[str], infos: Sequence[StructInfo]) -> Permuted | None:
+        """Layouts of the data, and, if it is to be another one, of the result."""
+        self._require_layouts(layouts, 1)
+        result = layouts[1] if len(layouts) > 1 else layouts[0]
+        return self._laid_out(layouts[:1], [self.data_letters], result, infos)
+
+    def _require_layouts(self, layouts: Sequence[str], operands: int) -> None:
+        if not 1 <= len(layouts) <= operands + 1:
+            expected = f"1 to {operands + 1} layouts"
+            raise OperatorError(ATTRIBUTES, f"takes {expected}, found {len(layouts)}: {', '.join(layouts)}")
+
+    def _laid_out(
+        self,
+        layouts: Sequence[str],
+        present: Sequence[str],
+        result: str,
+        infos: Sequence[StructInfo],
+        **attributes: str,
+    ) -> Permuted | None:
+        moved = self.replace(
+            **{self.layout_attribute: layouts[0], **attributes},
+            out_layout=None if result == layouts[0] else result,
+        )
+        moved.require_windows()
+        for info, letters in zip(infos, present, strict=False):
+            if not isinstance(info, TensorStructInfo) or info.ndim != len(letters):
+                return None
+        axes = [tuple(map(old.index, new)) for old, new in zip(present, layouts, strict=True)]
+        return Permuted(
+            moved,
+            (*axes, *[None] * (len(infos) - len(axes))),
+            (tuple(map(self.result_letters.index, result)),),
+        )
 
 
 def in_layout(array: Array, source: str, target: str) -> Any:
