@@ -45,6 +45,7 @@ from .realize_vdevice import RealizeVDevice
 from .remove_purity_checking import RemovePurityChecking
 from .remove_unused_functions import RemoveUnusedFunctions
 from .rewrite_dataflow_reshape import RewriteDataflowReshape
+from .to_mixed_precision import ToMixedPrecision
 from .to_non_dataflow import ToNonDataflow
 from .update_vdevice import UpdateVDevice
 from .vm_builtin_lower import LowerRuntimeBuiltin, VMBuiltinLower
@@ -92,6 +93,7 @@ __all__ = [
     "Sequential",
     "StaticPlanBlockMemory",
     "TimingInstrument",
+    "ToMixedPrecision",
     "ToNonDataflow",
     "UpdateVDevice",
     "VMBuiltinLower",

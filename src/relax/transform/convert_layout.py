@@ -15,8 +15,8 @@ After    with R.dataflow():
 Each operator named gets operands and result in the layouts desired (`Operator.in_layouts`): of a convolution those of
 data, kernel and, if it is another than the data's, result. What the callback `layout_cb` says of a call goes before.
 All others follow an operand whose dimensions have been permuted, where they can (`Operator.permuted`), through tuples
-and through match_casts; where they cannot, the operand is transposed back. A transpose of the program is looked through,
-so that one may cancel another. FoldConstant transposes weights that are constants; DeadCodeElimination drops
+and through match_casts; where they cannot, the operand is transposed back. Transposes of the program are looked
+through, so that one may cancel another. FoldConstant transposes weights that are constants; DeadCodeElimination drops
 transposes that lost their users.
 
 The values of a dataflow block visible outside keep their layout, and so does everything outside of dataflow blocks: see
@@ -275,9 +275,11 @@ class _Layouts(Rewriter):
         if rule is None:
             return False
         args = [self._operand(arg, order) for arg, order in zip(call.args, rule.operands, strict=True)]
-        moved: RelaxExpr = rule.operator.raw_call(args, call.sinfo_args, call.span)
         if isinstance(rule.operator, PermuteDims) and is_identity(rule.operator.axes or ()):
-            moved = args[0]
+            plain = _plain(call.struct_info)
+            self._define(binding, Permutations(plain, {plain: args[0]}))
+            return True
+        moved = rule.operator.raw_call(args, call.sinfo_args, call.span)
         if all(order is None or is_identity(order) for order in rule.results):
             self.bind(binding, self.builder.normalize(moved))
             return True

@@ -69,6 +69,13 @@ declare(
     'Name operators with layouts, with those of data, kernel and result: `{"relax.nn.conv2d": ["NHWC", "OHWI"]}`.',
 )
 declare(
+    "E4010",
+    "mixed precision that cannot be had",
+    "ToMixedPrecision was given a dtype that it does not convert to, or names in `fp16_input_names` that no float32 "
+    "parameter has, or whose function is called by others, which pass float32.",
+    'Convert to "float16" or "bfloat16", and name float32 parameters of entry points.',
+)
+declare(
     "E4101",
     "an operator that nothing lowers",
     "When bytecode is made, an operator is left that neither a PrimFunc nor a function of the machine "
