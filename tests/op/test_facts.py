@@ -256,8 +256,9 @@ def test_layouts_that_a_convolution_does_not_have(layouts):
     x, w = (Var("x", TensorStructInfo(dims, "float32")) for dims in ((1, 3, 8, 8), (4, 3, 3, 3)))
     with pytest.raises(OperatorError):
         relax.op.nn.conv2d(x, w).attrs.in_layouts(layouts, [x.struct_info, w.struct_info])
-    with pytest.raises(OperatorError, match="no layouts"):
-        relax.op.add(x, x).attrs.in_layouts(["NHWC"], [x.struct_info] * 2)
+    for call in (relax.op.add(x, x), relax.op.nn.max_pool2d_with_indices(x)):
+        with pytest.raises(OperatorError, match="no layouts"):
+            call.attrs.in_layouts(["NHWC"], [x.struct_info] * len(call.args))
 
 
 # ------------------------------------------------------------------------------------------------ gradients

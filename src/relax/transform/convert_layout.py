@@ -124,8 +124,8 @@ class _Layouts(Rewriter):
         """The layouts desired for a call, empty if there are none."""
         if not isinstance(call.op, Op):
             return ()
-        chosen = self.callback(call) if self.callback is not None else {}
-        return chosen.get(call.op.name) or self.desired.get(call.op.name, ())
+        chosen = () if self.callback is None else self.callback(call).get(call.op.name, ())
+        return chosen or self.desired.get(call.op.name, ())
 
     # -- blocks and bindings
 

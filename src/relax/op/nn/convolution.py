@@ -88,17 +88,17 @@ class AnyConvolution(Windowed):
             message = f"{whole.value} {kind} channels cannot be split into {self.groups} groups"
             raise OperatorError(SHAPES, message, operand="weight")
 
-    def require_windows(self) -> None:
-        super().require_windows()
+    def require_layouts(self) -> None:
+        super().require_layouts()
         self.require_layout("kernel_layout", "OI" + self.spatial)
 
     def in_layouts(self, layouts: Sequence[str], infos: Sequence[StructInfo]) -> Permuted | None:
         """Layouts of the data, of the kernel and of the result; each defaults to what it is, the last to the data's."""
-        self._require_layouts(layouts, 2)
+        self.require_number_of_layouts(layouts, 2)
         kernel = layouts[1] if len(layouts) > 1 else self.kernel_layout
         result = layouts[2] if len(layouts) > 2 else layouts[0]
         present = [self.data_letters, self.kernel_layout]
-        return self._laid_out([layouts[0], kernel], present, result, infos, kernel_layout=kernel)
+        return self.laid_out_as([layouts[0], kernel], present, result, infos, kernel_layout=kernel)
 
     def reference(self, data: Array, weight: Array) -> Array:
         x, w = self.canonical(wide(data)), in_layout(wide(weight), self.kernel_layout, "OI" + self.spatial)
