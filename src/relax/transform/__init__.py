@@ -39,6 +39,7 @@ from .fusion import AnnotateTIROpPattern, FuseOps, FuseTIR
 from .inline_private_functions import InlinePrivateFunctions
 from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
+from .lift_transform_params import LiftTransformParams
 from .memory import DataflowUseInplaceCalls, KillAfterLastUse, LowerAllocTensor, StaticPlanBlockMemory
 from .normalize import Normalize
 from .realize_vdevice import RealizeVDevice
@@ -75,6 +76,7 @@ __all__ = [
     "KillAfterLastUse",
     "LambdaLift",
     "LegalizeOps",
+    "LiftTransformParams",
     "LowerAllocTensor",
     "LowerRuntimeBuiltin",
     "ModulePass",

@@ -76,6 +76,13 @@ declare(
     'Convert to "float16" or "bfloat16", and name float32 parameters of entry points.',
 )
 declare(
+    "E4011",
+    "parameters that cannot be rearranged",
+    "A pass over the weights of a model was given a function whose attribute `num_input` is not a number of its "
+    "parameters, whose callers pass all its parameters, or that does not take the weights which others take.",
+    "Say how many of the first parameters are inputs, in functions that no other function calls.",
+)
+declare(
     "E4101",
     "an operator that nothing lowers",
     "When bytecode is made, an operator is left that neither a PrimFunc nor a function of the machine "
