@@ -15,9 +15,11 @@ from ..ir.transform import (
     TimingInstrument,
     VerifyInstrument,
 )
+from .attach_attr_layout_free_buffers import AttachAttrLayoutFreeBuffers
 from .bind_params import BindParams
 from .bind_symbolic_vars import BindSymbolicVars
 from .bisect import Bisection, bisect
+from .bundle_model_params import BundleModelParams
 from .call_tir_rewrite import CallTIRRewrite
 from .canonicalize_bindings import CanonicalizeBindings
 from .check_reuse import CheckReuse
@@ -38,6 +40,9 @@ from .fold_constant import FoldConstant
 from .fusion import AnnotateTIROpPattern, FuseOps, FuseTIR
 from .inline_private_functions import InlinePrivateFunctions
 from .lambda_lift import LambdaLift
+from .lazy_get_input import LazyGetInput
+from .lazy_set_output import LazySetOutput
+from .lazy_transform_params import LazyTransformParams
 from .legalize_ops import LegalizeOps
 from .lift_transform_params import LiftTransformParams
 from .memory import DataflowUseInplaceCalls, KillAfterLastUse, LowerAllocTensor, StaticPlanBlockMemory
@@ -54,9 +59,11 @@ from .vm_shape_lower import VMShapeLower
 
 __all__ = [
     "AnnotateTIROpPattern",
+    "AttachAttrLayoutFreeBuffers",
     "BindParams",
     "BindSymbolicVars",
     "Bisection",
+    "BundleModelParams",
     "CallTIRRewrite",
     "CanonicalizeBindings",
     "CheckReuse",
@@ -75,6 +82,9 @@ __all__ = [
     "InlinePrivateFunctions",
     "KillAfterLastUse",
     "LambdaLift",
+    "LazyGetInput",
+    "LazySetOutput",
+    "LazyTransformParams",
     "LegalizeOps",
     "LiftTransformParams",
     "LowerAllocTensor",
