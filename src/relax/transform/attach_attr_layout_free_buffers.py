@@ -11,7 +11,7 @@ After    def main(x, w):
 
 A kernel used with weights in different places becomes several. Weights are the parameters after the first `num_input`
 ones of functions with that attribute; the result of a call is none, nor are names of weights: run CanonicalizeBindings
-and LiftTransformParams before. Kernels that have the attribute stay as they are; one that nothing calls any longer goes.
+and LiftTransformParams before. Kernels that have the attribute stay as they are; those not called any longer go.
 """
 
 from __future__ import annotations

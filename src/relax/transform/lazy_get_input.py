@@ -14,8 +14,8 @@ After    def transform_params(fget_param: R.Callable(ret=R.Object, purity=False)
              return (c, d)
 
 The first `num_input` parameters stay; `fget_param` comes after them: a packed function, such as one of Python. A
-parameter that is not used is not asked for. One that tells a size is got before the size is used. Dataflow blocks become
-ordinary ones, as the order of the calls is seen. Private functions stay as they are.
+parameter that is not used is not asked for. One that tells a size is got before the size is used. Dataflow blocks
+become ordinary ones, as the order of the calls is seen. Private functions stay as they are.
 """
 
 from __future__ import annotations

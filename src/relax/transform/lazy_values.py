@@ -114,12 +114,14 @@ def forgetting(function: Function) -> Function:
     """The function that forgets tensors and objects after their last use."""
     bindings = bindings_of(function)
     assert isinstance(function.body, SeqExpr)
+    held = {binding.var for binding in bindings if _is_held(binding)}
     seen = set(uses_of(function.body.body).variables)
     new: list[Binding] = []
     for binding in reversed(bindings):
-        used = [binding.var, *uses_of(binding).variables]
-        own = {b.var for b in bindings if _is_held(b)}
-        last = [var for var in dict.fromkeys(used) if var in own and var not in seen]
+        used = dict.fromkeys([binding.var, *uses_of(binding).variables])
+        last = [var for var in used if var in held and var not in seen]
+        if binding.var in last and isinstance(binding.var.struct_info, ObjectStructInfo):
+            last.remove(binding.var)  # a result that nobody reads, such as that of a store
         new.extend(VarBinding(Var("_"), vm.kill_object(var)) for var in reversed(last))
         seen.update(used)
         new.append(binding)
