@@ -16,6 +16,7 @@ from ..ir.transform import (
     VerifyInstrument,
 )
 from .attach_attr_layout_free_buffers import AttachAttrLayoutFreeBuffers
+from .attach_global_symbol import AttachGlobalSymbol
 from .bind_params import BindParams
 from .bind_symbolic_vars import BindSymbolicVars
 from .bisect import Bisection, bisect
@@ -36,6 +37,7 @@ from .decorators import (
     module_pass,
 )
 from .eliminate_common_subexpr import EliminateCommonSubexpr
+from .expand_tuple_arguments import ExpandTupleArguments
 from .fold_constant import FoldConstant
 from .fusion import AnnotateTIROpPattern, FuseOps, FuseTIR
 from .inline_private_functions import InlinePrivateFunctions
@@ -50,9 +52,12 @@ from .normalize import Normalize
 from .realize_vdevice import RealizeVDevice
 from .remove_purity_checking import RemovePurityChecking
 from .remove_unused_functions import RemoveUnusedFunctions
+from .remove_unused_outputs import RemoveUnusedOutputs
+from .remove_unused_parameters import RemoveUnusedParameters
 from .rewrite_dataflow_reshape import RewriteDataflowReshape
 from .to_mixed_precision import ToMixedPrecision
 from .to_non_dataflow import ToNonDataflow
+from .update_param_struct_info import UpdateParamStructInfo
 from .update_vdevice import UpdateVDevice
 from .vm_builtin_lower import LowerRuntimeBuiltin, VMBuiltinLower
 from .vm_shape_lower import VMShapeLower
@@ -60,6 +65,7 @@ from .vm_shape_lower import VMShapeLower
 __all__ = [
     "AnnotateTIROpPattern",
     "AttachAttrLayoutFreeBuffers",
+    "AttachGlobalSymbol",
     "BindParams",
     "BindSymbolicVars",
     "Bisection",
@@ -74,6 +80,7 @@ __all__ = [
     "DeadCodeElimination",
     "DumpInstrument",
     "EliminateCommonSubexpr",
+    "ExpandTupleArguments",
     "FoldConstant",
     "FuncPass",
     "FunctionPass",
@@ -101,12 +108,15 @@ __all__ = [
     "RealizeVDevice",
     "RemovePurityChecking",
     "RemoveUnusedFunctions",
+    "RemoveUnusedOutputs",
+    "RemoveUnusedParameters",
     "RewriteDataflowReshape",
     "Sequential",
     "StaticPlanBlockMemory",
     "TimingInstrument",
     "ToMixedPrecision",
     "ToNonDataflow",
+    "UpdateParamStructInfo",
     "UpdateVDevice",
     "VMBuiltinLower",
     "VMShapeLower",
