@@ -61,8 +61,8 @@ def _expanded(function: Function) -> Function:
             params.append(param)
             continue
         whole = _with_params(param.name_hint, param.struct_info, params)
-        table[param] = Var(param.name_hint)
-        bindings.append(VarBinding(table[param], whole))
+        var = table[param] = Var(param.name_hint)
+        bindings.append(VarBinding(var, whole))
     body = SeqExpr([BindingBlock(bindings)], substitute(function.body, table), span=function.body.span)
     return function.replace(params=tuple(params), body=body)
 

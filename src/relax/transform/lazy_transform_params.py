@@ -27,6 +27,7 @@ is not used is not loaded. Dataflow blocks become ordinary ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from ..analysis.properties import NO_DATAFLOW, NORMAL_FORM, PURITY_TRUSTED
 from ..derive.context import FORCE_PURE
@@ -79,7 +80,7 @@ def LazyTransformParams(
     mod = normalize_module(
         mod.with_functions({g: lazy.get(g.name_hint, f) for g, f in mod.functions.items()})
     )
-    lazy = {g.name_hint: forgetting(f) for g, f in mod.functions.items() if g.name_hint in lazy}
+    lazy = {name: forgetting(cast(Function, mod[name])) for name in lazy}
     return normalize_module(
         mod.with_functions({g: lazy.get(g.name_hint, f) for g, f in mod.functions.items()})
     )

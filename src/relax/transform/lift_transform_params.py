@@ -181,7 +181,7 @@ def _share(first: _Part, part: _Part, name: str) -> None:
     """Find which bindings of a function compute what bindings of the first one do."""
     infos = [[weight.struct_info for weight in each.weights] for each in (first, part)]
     same = len(infos[0]) == len(infos[1])
-    fits, sizes, unmatched = fit_all(*infos) if same else ([], {}, set[ShapeVar]())
+    fits, sizes, unmatched = fit_all(infos[0], infos[1]) if same else ([], {}, set[ShapeVar]())
     if not same or unmatched or any(fit.verdict is not Verdict.YES for fit in fits):
         message = f"{WHO}: {name} does not take the weights that the others take"
         hint = "let functions that share a transform end in the same parameters"
@@ -302,16 +302,17 @@ def _without_lifted(first: _Part, part: _Part, results: Sequence[Var]) -> Functi
     """The function that takes the results of the transform function for its weights."""
     own = {to: var for var, to in reversed(part.shared.items())}
     infos = [[weight.struct_info for weight in each.weights] for each in (part, first)]
-    _, sizes, _ = fit_all(*infos)
+    _, sizes, _ = fit_all(infos[0], infos[1])
     table: dict[Var, RelaxExpr] = {}
     params: list[Var] = []
     for result in results:
         var = own[result]
         if var not in part.weights:
             info = var.struct_info if part is first else substitute_struct_info(result.struct_info, sizes)
-            table[var] = Var(var.name_hint, info)
-            var = table[var]
-        params.append(var)
+            param = table[var] = Var(var.name_hint, info)
+            params.append(param)
+        else:
+            params.append(var)
     for var, to in part.shared.items():  # several variables of a function may be one result
         if to in own and own[to] in table:
             table[var] = table[own[to]]

@@ -115,9 +115,9 @@ def _changed(function: Function, name: str, kept: Mapping[str, Sequence[int]]) -
 
 
 def _cut(function: Function, indices: Sequence[int]) -> Function:
-    made = _returned(function)
+    made, old = _returned(function), function.body
     assert made is not None
-    assert isinstance(function.body, SeqExpr)
+    assert isinstance(old, SeqExpr)
     value = made.fields[indices[0]] if len(indices) == 1 else Tuple([made.fields[i] for i in indices])
     declared = function.ret_struct_info
     if isinstance(declared, TupleStructInfo):
@@ -125,9 +125,9 @@ def _cut(function: Function, indices: Sequence[int]) -> Function:
         function = function.replace(
             ret_struct_info=fields[0] if len(fields) == 1 else TupleStructInfo(fields)
         )
-    if function.body.body is made:
-        return function.replace(body=function.body.replace(body=value))
-    new = _Replaced(made, value).seq(function.body)
+    if old.body is made:
+        return function.replace(body=SeqExpr(old.blocks, value, span=old.span))
+    new = _Replaced(made, value).seq(old)
     return function.replace(body=SeqExpr(new.blocks, new.body, span=new.span))
 
 
