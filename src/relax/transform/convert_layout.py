@@ -139,7 +139,7 @@ class _Layouts(Rewriter):
     def var_binding(self, binding: VarBinding) -> None:
         if self.builder.in_dataflow and not self._is_claim(binding):
             layout = self._layout_of_value(binding.value)
-            if layout is not None:
+            if layout is not None and _is_moved(layout):
                 self._define(binding, layout)
                 return
             if isinstance(binding.value, Call) and self._converted(binding, binding.value):
@@ -220,7 +220,7 @@ class _Layouts(Rewriter):
     # -- values
 
     def variable(self, var: Var) -> RelaxExpr:
-        layout = self.layouts.get(var)
+        layout = self.layouts.get(var) if isinstance(var, DataflowVar) else None
         return super().variable(var) if layout is None else self._original(layout)
 
     def _layout(self, expr: RelaxExpr) -> Layout:
@@ -346,6 +346,13 @@ def fields_of(info: StructInfo) -> Sequence[StructInfo]:
 def _plain(info: StructInfo) -> Axes:
     """The order of dimensions of a tensor as it is; that of none, if its rank is not known."""
     return tuple(range(max(info.ndim, 0))) if isinstance(info, TensorStructInfo) else ()
+
+
+def _is_moved(layout: Layout) -> bool:
+    """True if a tensor was computed in another order than the program's."""
+    if isinstance(layout, tuple):
+        return any(map(_is_moved, layout))
+    return not is_identity(layout.axes)
 
 
 def _program_order(layout: Layout) -> Axes:

@@ -204,7 +204,7 @@ def _is_lifted(part: _Part, var: Var) -> bool:
 
 
 def _rest(part: _Part) -> tuple[list[Binding], list[BindingBlock]]:
-    """What stays in a function: its bindings, and its blocks."""
+    """The bindings that stay in a function, and its blocks with only these."""
     assert isinstance(part.function.body, SeqExpr)
     blocks: list[BindingBlock] = []
     for block in part.function.body.blocks:

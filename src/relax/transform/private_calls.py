@@ -10,7 +10,7 @@ from ..expr import Call, Function
 from ..ir import GlobalVar, IRModule, Node, RelaxExpr, StructInfo, children_of
 
 Rewrite = Callable[[Call], RelaxExpr]
-"""What a call becomes whose arguments have been rewritten."""
+"""A function from a call, whose arguments have been rewritten, to its replacement."""
 
 
 def calls_of_private(mod: IRModule) -> dict[str, list[Call]]:

@@ -29,7 +29,8 @@ operands follow, a number that would become zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -166,12 +167,22 @@ class _MixedPrecision(Rewriter):
     def define(self, var: Var) -> Var:
         return self.inputs.get(var) or super().define(var)
 
+    @contextmanager
+    def _own_values(self) -> Generator[None]:
+        """A scope with values of its own: what is emitted in it is not seen outside."""
+        outer = self.values, self.wide
+        self.values, self.wide = {}, set()
+        try:
+            yield
+        finally:
+            self.values, self.wide = outer
+
     def seq(self, seq: SeqExpr) -> RelaxExpr:
-        with _Scope(self):
+        with self._own_values():
             return super().seq(seq)
 
     def block(self, block: BindingBlock) -> BindingBlock:
-        with _Scope(self):
+        with self._own_values():
             if isinstance(block, DataflowBlock):
                 self.wide = self._needed_wide(block)
             return super().block(block)
@@ -304,7 +315,8 @@ class _MixedPrecision(Rewriter):
     # -- values
 
     def variable(self, var: Var) -> RelaxExpr:
-        precision = self._known(var)
+        may_differ = isinstance(var, DataflowVar) or var in self.inputs
+        precision = self._known(var) if may_differ else None
         return super().variable(var) if precision is None else self._original(precision)
 
     def _original(self, precision: Precision) -> RelaxExpr:
@@ -387,20 +399,6 @@ class _MixedPrecision(Rewriter):
             elif not all(part.loses_nothing or part.program != FLOAT32 for part in _parts(present)):
                 return False
         return True
-
-
-class _Scope:
-    """A scope with values of its own: what is emitted in it is not seen outside."""
-
-    def __init__(self, rewriter: _MixedPrecision) -> None:
-        self.rewriter = rewriter
-
-    def __enter__(self) -> None:
-        self.outer = self.rewriter.values, self.rewriter.wide
-        self.rewriter.values, self.rewriter.wide = {}, set()
-
-    def __exit__(self, *_: object) -> None:
-        self.rewriter.values, self.rewriter.wide = self.outer
 
 
 def leaves(args: Sequence[RelaxExpr]) -> Iterator[RelaxExpr]:
