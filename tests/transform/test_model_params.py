@@ -332,6 +332,24 @@ def test_lazy_results(check):
     equal([results[i] for i in range(4)], relax.interpret(Before, "main", x))
 
 
+def test_a_result_that_the_function_reads_itself():
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((3,), "float32")):
+            y = R.exp(x)
+            pair = (y, x)
+            z = pair[0]  # noqa: F841 (a use inside)
+            return pair
+
+    after = LazySetOutput()(Before)
+    relax.analysis.assert_well_formed(after)
+    (x,) = arrays((3,))
+    results = {}
+    relax.VirtualMachine(relax.build(after), relax.cpu())["main"](x, results.__setitem__)
+    equal([results[0], results[1]], [relax.nd.array(np.exp(x)), relax.nd.array(x)])
+
+
 def test_weights_transformed_one_by_one():
     lifted = LiftTransformParams()(Model)
     after = LazyTransformParams("test_lazy.get", "test_lazy.set")(lifted)
