@@ -339,7 +339,7 @@ def test_a_result_that_the_function_reads_itself():
         def main(x: R.Tensor((3,), "float32")):
             y = R.exp(x)
             pair = (y, x)
-            z = pair[0]  # noqa: F841 (a use inside)
+            z = pair[0]
             return pair
 
     after = LazySetOutput()(Before)
