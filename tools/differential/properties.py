@@ -176,8 +176,16 @@ GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
         "ReorderPermuteDimsAfterConcat",
         "ReorderTakeAfterMatmul",
         "TopologicalSort",
+        "RemoveUnusedParameters",
+        "RemoveUnusedOutputs",
+        "ExpandTupleArguments",
+        "AttachAttrLayoutFreeBuffers",
+        "AttachGlobalSymbol",
     )
 }
+GRAPH_PASSES["ConvertLayout"] = lambda: transform.ConvertLayout(
+    {"relax.nn.conv2d": ["NHWC", "HWIO"], "relax.nn.max_pool2d": ["NHWC"], "relax.nn.avg_pool2d": ["NHWC"]}
+)
 """Passes from program to program, in no particular order."""
 
 LOWERING: dict[str, Callable[[], Pass]] = {
