@@ -180,6 +180,7 @@ def _write_inner(unit: Unit, name: str, func: PrimFunc, known: Signature) -> Non
     )
     head = f"define internal i32 {inner_symbol(unit, name)}({', '.join(parameters)}) #{inline}"
     b = FunctionBuilder(unit.module, head)
+    b.share()
     cx = Context(unit, b, name, _RULES)
     cx.attributes = group
     cx.title = str(func.attrs.get(PARALLEL_BODY, name))
