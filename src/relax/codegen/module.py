@@ -25,7 +25,7 @@ from .signature import Signature, signature
 from .stmt import write
 from .types import register_type
 from .views import declare_memory
-from .worker import IN_ORDER
+from .worker import IN_ORDER, IN_VECTORS
 from .wrapper import Wrapper, symbol_name
 
 _RULES: Final[dict[type, Rule]] = {**expr.RULES, **memory.RULES, **intrinsics.RULES}
@@ -107,7 +107,8 @@ def written_kernels(
 
 def _text(unit: Unit, target: Target) -> KernelText:
     head = f'target triple = "{target.triple}"\n'
-    head = f"{IN_ORDER}\n{head}" if unit.module.in_order else head
+    if unit.module.in_order:
+        head = f"{IN_ORDER}\n{head}" if unit.module.has_scalar_loops else f"{IN_ORDER}\n{IN_VECTORS}\n{head}"
     return KernelText(
         head + unit.module.text(), *_names(unit.functions), unit.module.messages, tuple(unit.loops or ())
     )

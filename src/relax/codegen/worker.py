@@ -33,6 +33,12 @@ The scheduler hoists the loads of an unrolled kernel on tiles in registers until
 such a kernel is written is right already.
 """
 
+IN_VECTORS = "; operations on vectors are written out"
+"""Second line of a text with nothing for LLVM to find vectors in, or to move: registers are all it has to assign.
+
+Of a hundred passes over such a text a few are of use, and the others take most of the time.
+"""
+
 _scheduling = threading.Lock()
 _scheduled = [True]
 """The present setting, which is that of the whole process."""
@@ -70,6 +76,15 @@ def optimised(text: str, machine: Machine) -> Any:
     module = llvm.parse_assembly(text)
     module.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=machine.opt_level)
+    if machine.opt_level >= 1 and text.startswith(f"{IN_ORDER}\n{IN_VECTORS}\n"):
+        passes = llvm.create_new_module_pass_manager()
+        passes.add_always_inliner_pass()
+        passes.add_sroa_pass()
+        passes.add_new_gvn_pass()
+        passes.add_instruction_combine_pass()
+        passes.add_simplify_cfg_pass()
+        passes.run(module, llvm.create_pass_builder(target_machine(machine), options))
+        return module
     options.loop_vectorization = options.slp_vectorization = machine.opt_level >= 2
     options.loop_interleaving = options.loop_unrolling = machine.opt_level >= 2
     passes = llvm.create_pass_builder(target_machine(machine), options)

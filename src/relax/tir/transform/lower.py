@@ -2,7 +2,7 @@
 
 The result consists of For, While, IfThenElse, SeqStmt, BufferStore, LetStmt, AssertStmt, Evaluate, AllocBuffer and
 DeclBuffer. Buffers without strides are compact row-major. In a load or store only the last index may be a vector.
-Loops are serial, or unrolled where they are too long to be written out.
+Loops are serial or unrolled; code generation writes out the iterations of unrolled loops.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from .outline_parallel_loops import OutlineParallelLoops
 from .plan_buffer_allocation import PlanAndUpdateBufferAllocationLocation
 from .simplify import Simplify
 from .sink_allocations import SinkAllocations
-from .unroll_loop import UnrollLoop
 from .vectorize_loop import VectorizeLoop
 
 T = TypeVar("T", IRModule, PrimFunc)
@@ -47,8 +46,7 @@ FUNCTION_STEPS: tuple[Step, ...] = (
     Step(Simplify, "the bounds of loops decide conditions: the next steps see fewer of them"),
     Step(InterchangeReduction, "innermost loops run along memory before vectors are looked for"),
     Step(VectorizeLoop, "vectorised loops become operations on vectors, while loops still have their kinds"),
-    Step(UnrollLoop, "unrolled loops are written out, so that the values of their variables are constants"),
-    Step(Simplify, "constants that unrolling put in are folded"),
+    Step(Simplify, "constants that vectors put in are folded"),
 )
 """Steps that rewrite each PrimFunc by itself, whatever the target."""
 
