@@ -7,8 +7,9 @@ than 2^48, and products of sizes that are the size of a buffer were checked (`Kn
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar
 
 from ..ir import DataType, structural_equal
 from ..prim import (
@@ -46,6 +47,8 @@ from ..tir.sizes import Limit, buffer_limits
 
 INT64 = DataType("int64")
 
+T = TypeVar("T")
+
 
 class _Answers:
     """Answers under some facts, and by what is told next, those under these facts and more.
@@ -57,16 +60,20 @@ class _Answers:
         self.intervals: dict[PrimExpr, Interval] = {}
         """An expression may be shared by many others."""
         self.fits: dict[PrimExpr, bool] = {}
-        self.in_bounds: dict[tuple[int, int], tuple[PrimExpr, PrimExpr, tuple[bool, bool]]] = {}
-        """By the identities of an index and a size, which are there so that they stay alive."""
+        self.others: dict[tuple[object, ...], tuple[tuple[object, ...], Any]] = {}
+        """By the identities of what was asked about, which is there so that it stays alive."""
         self._under: dict[tuple[object, ...], tuple[_Answers, tuple[object, ...]]] = {}
 
     def under(self, *facts: object) -> _Answers:
         """The answers under further facts, told as objects."""
-        key = tuple(fact if isinstance(fact, (bool, str)) else id(fact) for fact in facts)
+        key = _identities(facts)
         if key not in self._under:
             self._under[key] = _Answers(), facts
         return self._under[key][0]
+
+
+def _identities(parts: tuple[object, ...]) -> tuple[object, ...]:
+    return tuple(part if isinstance(part, (bool, str)) else id(part) for part in parts)
 
 
 class Knowledge:
@@ -218,10 +225,15 @@ class Knowledge:
 
     def in_bounds(self, index: PrimExpr, size: PrimExpr) -> tuple[bool, bool]:
         """True if 0 ≤ index, and index < size, for certain. A size read from memory may have changed since."""
-        key, answers = (id(index), id(size)), self._answers.in_bounds
+        return self.answer(lambda: self._in_bounds(index, size), "in bounds", index, size)
+
+    def answer(self, ask: Callable[[], T], *question: object) -> T:
+        """The answer that `ask` gives to a question; where it was asked under the same facts, what it gave then."""
+        key, answers = _identities(question), self._answers.others
         if key not in answers:
-            answers[key] = index, size, self._in_bounds(index, size)
-        return answers[key][2]
+            answers[key] = question, ask()
+        result: T = answers[key][1]
+        return result
 
     def _in_bounds(self, index: PrimExpr, size: PrimExpr) -> tuple[bool, bool]:
         low, high = self.interval(index)
@@ -269,7 +281,9 @@ class Knowledge:
         """True if an integer is ≥ 0 for certain."""
         if self.interval(expr)[0] >= 0:
             return True
-        return not isinstance(expr, IntImm) and self.holds(GE(expr, IntImm(expr.dtype, 0)))
+        if isinstance(expr, IntImm):
+            return False
+        return self.answer(lambda: self.holds(GE(expr, IntImm(expr.dtype, 0))), "nonnegative", expr)
 
     def holds(self, condition: PrimExpr) -> bool:
         """True if a condition is true for certain."""

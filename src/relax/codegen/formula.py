@@ -106,7 +106,9 @@ class Val:
     def compare(self, of_float: str, of_int: str, other: Number) -> Val:
         kind, name = ("fcmp", of_float) if self.is_float else ("icmp", of_int)
         operand = self._operand(other)
-        holds = compared(name, self.type, self.ref, operand) if self.lanes == 1 and not self.is_float else None
+        holds = (
+            compared(name, self.type, self.ref, operand) if self.lanes == 1 and not self.is_float else None
+        )
         if holds is not None:
             return Val(self.b, "i1", 1, "true" if holds else "false")
         return self.make(f"{kind} {name} {self.full_type} {self.ref}, {operand}", "i1")

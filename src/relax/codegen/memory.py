@@ -108,7 +108,8 @@ def _checked_vector(
     if active is not None:
         return _checked_lanes(cx, buffer, axis, expr, where, active, base)
     if isinstance(expr, Ramp) and _ends_tell(cx, expr):
-        ends = (expr.base, expr.base + expr.stride * (expr.lanes - 1))
+        last = cx.facts.answer(lambda: expr.base + expr.stride * (expr.lanes - 1), "last lane", expr)
+        ends = (expr.base, last)
         proofs = [all(cx.facts.in_bounds(end, size)) for end in ends]
     elif isinstance(expr, Broadcast):
         ends, proofs = (expr.value,), [all(cx.facts.in_bounds(expr.value, size))]
@@ -209,6 +210,10 @@ class _Mask:
 
     def proves_inside(self, cx: Context, expr: PrimExpr, size: PrimExpr) -> bool:
         """True if the index of every active lane is within [0, size), as far as can be proven."""
+        question = "inside", self.predicate, expr, size
+        return cx.facts.answer(lambda: self._proves_inside(cx, expr, size), *question)
+
+    def _proves_inside(self, cx: Context, expr: PrimExpr, size: PrimExpr) -> bool:
         if self._says_below(cx, expr, size):
             return True
         dtype = expr.dtype.element_of

@@ -69,6 +69,7 @@ __all__ = [
     "SinkAllocations",
     "StorageRewrite",
     "UnrollLoop",
+    "is_written_out",
     "VectorizeLoop",
     "lower",
     "lowering_steps",
