@@ -36,8 +36,8 @@ class ModuleBuilder:
         self._message_numbers: dict[tuple[str, str], int] = {}
         self.in_order = False
         """True if LLVM is to keep the order of instructions: the code has tiles in registers (see `worker`)."""
-        self.has_scalar_loops = False
-        """True if there is an innermost loop without operations on vectors, which LLVM may find some for."""
+        self.has_loops = self.has_scalar_loops = False
+        """True if there is a loop; and an innermost one without operations on vectors, which LLVM may find some for."""
 
     @property
     def messages(self) -> tuple[str, ...]:

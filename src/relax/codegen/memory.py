@@ -50,22 +50,31 @@ def _checked(
         if expr.dtype.lanes > 1 or active is not None:
             base = cast(Ramp, expr).base if first_lane and axis == len(indices) - 1 else None
             at = _checked_vector(cx, buffer, axis, expr, where, active, base)
-            found.append(_without_large_numbers(at, expr if base is None else base))
+            found.append(_without_large_numbers(cx, at, expr if base is None else base))
             continue
         above, below = cx.facts.in_bounds(expr, size)
         at = index(cx, expr)
         if not (above and below):
             _require(cx, at.compare("", "ult", _size(cx, where, axis)), buffer, axis, at, where)
-        found.append(_without_large_numbers(at, expr))
+        found.append(_without_large_numbers(cx, at, expr))
     return found
 
 
-def _without_large_numbers(at: Val, expr: PrimExpr) -> Val:
+def _without_large_numbers(cx: Context, at: Val, expr: PrimExpr) -> Val:
     """The value of an index, so that LLVM sees no large number in its address.
 
     LLVM counts distances between addresses in 64 bits, and ends the process for some of about 2^63. A piece of
     assembly of no instructions hides from it how the index was computed.
     """
+    if cx.facts.answer(lambda: _bits_of_numbers(expr), "bits", expr) < _LARGE_NUMBERS:
+        return at
+    if at.lanes == 1:
+        return at.make(f'call i64 asm "", "=r,0"(i64 {at.ref})')
+    hidden = Val(at.b, "i64", 1, at.b.op('call i64 asm "", "=r,0"(i64 0)'))
+    return at + broadcast(hidden, at.lanes)
+
+
+def _bits_of_numbers(expr: PrimExpr) -> int:
     bits = 0
 
     def visit(part: PrimExpr) -> None:
@@ -73,12 +82,7 @@ def _without_large_numbers(at: Val, expr: PrimExpr) -> Val:
         bits += abs(part.value).bit_length() if isinstance(part, IntImm) else 0
 
     post_order(expr, visit)
-    if bits < _LARGE_NUMBERS:
-        return at
-    if at.lanes == 1:
-        return at.make(f'call i64 asm "", "=r,0"(i64 {at.ref})')
-    hidden = Val(at.b, "i64", 1, at.b.op('call i64 asm "", "=r,0"(i64 0)'))
-    return at + broadcast(hidden, at.lanes)
+    return bits
 
 
 _LARGE_NUMBERS: Final = 40

@@ -107,8 +107,9 @@ def written_kernels(
 
 def _text(unit: Unit, target: Target) -> KernelText:
     head = f'target triple = "{target.triple}"\n'
-    if unit.module.in_order:
-        head = f"{IN_ORDER}\n{head}" if unit.module.has_scalar_loops else f"{IN_ORDER}\n{IN_VECTORS}\n{head}"
+    if unit.module.has_loops and not unit.module.has_scalar_loops:
+        head = f"{IN_VECTORS}\n{head}"
+    head = f"{IN_ORDER}\n{head}" if unit.module.in_order else head
     return KernelText(
         head + unit.module.text(), *_names(unit.functions), unit.module.messages, tuple(unit.loops or ())
     )

@@ -210,6 +210,7 @@ def _checked_extent(cx: Context, stmt: For, start: Val, extent: Val) -> Val:
 def counted_loop(cx: Context, stmt: For, start: Val, end: Val) -> None:
     """The loop from `start` up to, not including, `end`."""
     b = cx.b
+    b.module.has_loops = True
     b.module.has_scalar_loops |= _is_scalar(stmt)
     head, body, latch, done = (b.label(hint) for hint in ("for", "body", "next", "done"))
     before = b.block

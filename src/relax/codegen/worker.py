@@ -34,9 +34,9 @@ such a kernel is written is right already.
 """
 
 IN_VECTORS = "; operations on vectors are written out"
-"""Second line of a text with nothing for LLVM to find vectors in, or to move: registers are all it has to assign.
+"""Line behind it of a text whose loops LLVM need not look for vectors in: most of its time goes into that.
 
-Of a hundred passes over such a text a few are of use, and the others take most of the time.
+In a text that has both lines there is nothing to move out of loops either. A few passes do for it.
 """
 
 _scheduling = threading.Lock()
@@ -75,21 +75,34 @@ def optimised(text: str, machine: Machine) -> Any:
     """The LLVM module of an IR text, verified and optimised. Raises RuntimeError if LLVM does not accept the text."""
     module = llvm.parse_assembly(text)
     module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=machine.opt_level)
-    if machine.opt_level >= 1 and text.startswith(f"{IN_ORDER}\n{IN_VECTORS}\n"):
-        passes = llvm.create_new_module_pass_manager()
-        passes.add_always_inliner_pass()
-        passes.add_sroa_pass()
-        passes.add_new_gvn_pass()
-        passes.add_instruction_combine_pass()
-        passes.add_simplify_cfg_pass()
-        passes.run(module, llvm.create_pass_builder(target_machine(machine), options))
-        return module
-    options.loop_vectorization = options.slp_vectorization = machine.opt_level >= 2
-    options.loop_interleaving = options.loop_unrolling = machine.opt_level >= 2
+    vectors = machine.opt_level >= 2 and not in_vectors(text)
+    options = llvm.create_pipeline_tuning_options(
+        speed_level=machine.opt_level if vectors else min(machine.opt_level, 1)
+    )
+    options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = vectors
+    options.loop_unrolling = machine.opt_level >= 2
     passes = llvm.create_pass_builder(target_machine(machine), options)
-    passes.getModulePassManager().run(module, passes)
+    if machine.opt_level >= 1 and text.startswith(IN_ORDER) and in_vectors(text):
+        _few_passes().run(module, passes)
+    else:
+        passes.getModulePassManager().run(module, passes)
     return module
+
+
+def in_vectors(text: str) -> bool:
+    """True for a text that says so."""
+    return IN_VECTORS in text[: len(IN_ORDER) + len(IN_VECTORS) + 2]
+
+
+def _few_passes() -> Any:
+    """The passes for straight-line code on vectors."""
+    manager = llvm.create_new_module_pass_manager()
+    manager.add_always_inliner_pass()
+    manager.add_sroa_pass()
+    manager.add_new_gvn_pass()
+    manager.add_instruction_combine_pass()
+    manager.add_simplify_cfg_pass()
+    return manager
 
 
 def emit_object(text: str, machine: Machine) -> bytes:

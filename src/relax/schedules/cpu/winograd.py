@@ -175,17 +175,31 @@ Line = Callable[[_Names, Sequence[PrimExpr]], list[PrimExpr]]
 
 def _transformed(
     size: int,
+    count: int,
     lanes: int,
     line: Line,
-    load: Callable[[int, int], PrimExpr],
-    body: Callable[[list[list[PrimExpr]]], Stmt],
+    load: Callable[[PrimExpr, PrimExpr], PrimExpr],
+    store: Callable[[PrimExpr, Sequence[PrimExpr]], Stmt],
 ) -> Stmt:
-    """`body`, told line · X · lineᵀ as rows, where `load` has the elements of the square X."""
-    names = _Names(lanes)
-    columns = [line(names, [names.of(load(i, j)) for i in range(size)]) for j in range(size)]
-    named = [[names.of(value) for value in column] for column in columns]
-    rows = [line(names, [column[i] for column in named]) for i in range(len(named[0]))]
-    return names.around(body([[names.of(value) for value in row] for row in rows]))
+    """`store` of each row of line · X · lineᵀ, where `load` has the elements of the square X: `count` rows of as many."""
+
+    def of_line(elements: Sequence[PrimExpr], body: Callable[[Sequence[PrimExpr]], Stmt]) -> Stmt:
+        names = _Names(lanes)
+        results = line(names, [names.of(element) for element in elements])
+        return names.around(body([names.of(result) for result in results]))
+
+    def body(half: Buffer) -> Stmt:
+        def column(j: Var) -> Stmt:
+            return of_line([load(int64(i), j) for i in range(size)], lambda values: block(
+                vector_store(half, (i, j * lanes), value) for i, value in enumerate(values)))  # fmt: skip
+
+        def row(i: Var) -> Stmt:
+            elements = [vector_load(half, (i, j * lanes), lanes) for j in range(size)]
+            return of_line(elements, lambda values: store(i, values))
+
+        return block([loop("j", size, column, ForKind.UNROLLED), loop("i", count, row, ForKind.UNROLLED)])
+
+    return alloc("half", (count, size * lanes), "float32", "local", body)
 
 
 class _Writer:
@@ -236,14 +250,12 @@ class _Writer:
             inputs = ramp(c * lanes, lanes)
             mask = None if self.inputs % lanes == 0 else inputs < Broadcast(int64(self.inputs), lanes)
 
-            def load(i: int, j: int) -> PrimExpr:
-                return BufferLoad(
-                    source, (spread(channel, lanes), inputs, *(spread(int64(k), lanes) for k in (i, j))), mask
-                )
+            def load(i: PrimExpr, j: PrimExpr) -> PrimExpr:
+                taps = (spread(at, lanes) for at in (i, j))
+                return BufferLoad(source, (spread(channel, lanes), inputs, *taps), mask)
 
-            return _transformed(3, lanes, _kernel, load, lambda rows: block(
-                vector_store(weights, (io, e, p, c * lanes), value)
-                for e, value in enumerate(value for row in rows for value in row)))  # fmt: skip
+            return _transformed(3, N, lanes, _kernel, load, lambda i, values: block(
+                vector_store(weights, (io, i * N + j, p, c * lanes), value) for j, value in enumerate(values)))  # fmt: skip
 
         return loop("io", self.blocks, lambda io: loop("p", self.height, lambda p: loop(
             "c", -(-self.inputs // lanes), lambda c: vector(io, p, c))), ForKind.PARALLEL)  # fmt: skip
@@ -291,35 +303,20 @@ class _Writer:
         lanes = self.lanes
 
         def vector(ci: Var, v: Var) -> Stmt:
-            places = [
-                [simplify(self.planes.tap([int64(i), int64(j)]) + base + v * lanes) for j in range(N)]
-                for i in range(N)
-            ]
-            return self._windows(planes, [*batch, ci], places, lambda load: _transformed(
-                N, lanes, _data, load, lambda rows: block(
-                    vector_store(data, (e, ci, v * lanes), value)
-                    for e, value in enumerate(value for row in rows for value in row))))  # fmt: skip
+            def of_window(part: Buffer, place: Sequence[PrimExpr]) -> Stmt:
+                *outer, first = place
+
+                def load(i: PrimExpr, j: PrimExpr) -> PrimExpr:
+                    return vector_load(part, (*outer, simplify(self.planes.tap([i, j]) + first)), lanes)
+
+                return _transformed(N, N, lanes, _data, load, lambda i, values: block(
+                    vector_store(data, (i * N + j, ci, v * lanes), value)
+                    for j, value in enumerate(values)))  # fmt: skip
+
+            reach = (M * M - 1) * _number(self.planes.area) + _number(self.planes.line) + 1
+            return window(planes, (*batch, ci, base + v * lanes), reach + lanes, of_window)
 
         return loop("ci", self.inputs, lambda ci: loop("v", self.vectors, lambda v: vector(ci, v)))
-
-    def _windows(
-        self, planes: Buffer, leading: list[PrimExpr], places: list[list[PrimExpr]],
-        body: Callable[[Callable[[int, int], PrimExpr]], Stmt],
-    ) -> Stmt:  # fmt: skip
-        """`body`, told the vectors at some places of a plane."""
-        loads: list[PrimExpr] = []
-
-        def rest(at: list[PrimExpr]) -> Stmt:
-            if len(loads) == N * N:
-                return body(lambda i, j: loads[i * N + j])
-
-            def one(part: Buffer, place: Sequence[PrimExpr]) -> Stmt:
-                loads.append(vector_load(part, place, self.lanes))
-                return rest(at[1:])
-
-            return window(planes, (*leading, at[0]), self.lanes, one)
-
-        return rest([place for row in places for place in row])
 
     def _product(
         self, weights: Buffer, data: Buffer, sums: Buffer, e: Var, io: PrimExpr, number: PrimExpr
@@ -358,15 +355,15 @@ class _Writer:
         lanes = self.lanes
 
         def vector(lines: Buffer, v: Var) -> Stmt:
-            def load(i: int, j: int) -> PrimExpr:
+            def load(i: PrimExpr, j: PrimExpr) -> PrimExpr:
                 return vector_load(sums, (i * N + j, p, v * lanes), lanes)
 
-            def interleaved(a: int, row: list[PrimExpr], k: int) -> Stmt:
+            def interleaved(a: PrimExpr, row: Sequence[PrimExpr], k: int) -> Stmt:
                 order = [lane % M * lanes + lanes // M * k + lane // M for lane in range(lanes)]
                 return vector_store(lines, (a, (v * M + k) * lanes), Shuffle(tuple(row), order))
 
-            return _transformed(N, lanes, _pixels, load, lambda rows: block(
-                interleaved(a, row, k) for a, row in enumerate(rows) for k in range(M)))  # fmt: skip
+            return _transformed(N, M, lanes, _pixels, load, lambda a, row: block(
+                interleaved(a, row, k) for k in range(M)))  # fmt: skip
 
         return storage("lines", (M, self.width * M), self.dtype, lambda lines: block([
             loop("v", self.vectors, lambda v: vector(lines, v)), self._lines(lines, leading, base)]))  # fmt: skip
