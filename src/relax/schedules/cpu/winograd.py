@@ -11,12 +11,13 @@
 Lanes of vectors are tiles of a line, so that data and results are read and written as they are in memory, and the sums
 are 36 products of matrices. The polynomials are evaluated at 0, ±√½, ±√2 and ∞, where results are as exact as those of
 the direct form: the error of an element is at most `ERROR` roundings of the sum of the magnitudes of its products.
-Weights are transformed in each call, which takes about as long as `TRANSFORM` multiplications for each of them.
+Weights are transformed in each call, which takes about as long as `TRANSFORM` multiplications for each of them; those
+that are known when a program is built are transformed then.
 
 S. Winograd, *Arithmetic Complexity of Computations*, 1980; A. Lavin and S. Gray, *Fast Algorithms for Convolutional
 Neural Networks*, 2015.
 
-Refused: what the direct form computes faster (small images with many channels), other kernels, strides and dilations,
+Refused: what the direct form computes faster (images of few tiles), other kernels, strides and dilations,
 groups, float64, unknown sizes (but of the batch), and everything where ``relax.fast_algorithms`` is False in the
 PassContext.
 """
@@ -24,8 +25,10 @@ PassContext.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
 
 from ...ir.transform import PassContext
 from ...prim import Add, And, IntImm, Mul, PrimExpr, Sub, Var, const, simplify
@@ -46,9 +49,11 @@ from ...tir import (
     Shuffle,
     Stmt,
 )
+from ...tir.buffer import decl_buffer
 from ..build import alloc, block, int64, let, loop, ramp, spread, vector_load, vector_store
 from ..contraction import size_of
-from ..rule import ScheduleRule
+from ..rule import PackedFunction, ScheduleRule
+from .packed_panels import users_of
 from .planes import Planes, Sizes, digits, filled, storage, window
 from .results import Results, vectors_of_line
 from .tiling import Tile, tile_for
@@ -84,13 +89,38 @@ class Winograd(ScheduleRule):
         tile = tile_for(target, 32)
 
         def rewrite(kernel: Kernel) -> Stmt | None:
-            return _Writer(kernel, tile).kernel() if tile.lanes >= M and _pays(kernel.windows) else None
+            pays = tile.lanes >= M and _pays(kernel.windows, tile.lanes, TRANSFORM)
+            return _Writer(kernel, tile).kernel() if pays else None
 
         return rewritten_kernels(func, rewrite)
 
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+        """The function for weights that are transformed already."""
+        if not func.attrs.get("tir.noalias") or not PassContext.current().config.get(FAST_ALGORITHMS, True):
+            return None
+        tile, buffers = tile_for(target, 32), dict(func.buffer_map)
+        positions = {buffers[func.params[i]]: i for i in constants if func.params[i] in buffers}
+        packings: dict[int, KernelTransform] = {}
 
-def _pays(windows: Windows) -> bool:
-    """True for convolutions that have this form, and are faster in it."""
+        def rewrite(kernel: Kernel) -> Stmt | None:
+            weights = kernel.windows.weight.buffer
+            position = positions.get(weights)
+            if position is None or position in packings or users_of(func, weights) != 1:
+                return None
+            if tile.lanes < M or not _pays(kernel.windows, tile.lanes, 0):
+                return None
+            writer = _Writer(kernel, tile)
+            packings[position] = transform = writer.transform()
+            packed = decl_buffer(transform.shape, "float32", f"{weights.name}_transformed")
+            buffers[func.params[position]] = packed
+            return writer.kernel(packed)
+
+        arranged = rewritten_kernels(func, rewrite)
+        return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)
+
+
+def _pays(windows: Windows, lanes: int, transform: int) -> bool:
+    """True for convolutions that have this form, and are faster in it, if to transform a kernel costs so much."""
     if len(windows.axes) != 2 or windows.groups != 1 or windows.depth is None:
         return False
     if any((a.taps, a.stride, a.dilation) != (3, 1, 1) for a in windows.axes):
@@ -102,13 +132,41 @@ def _pays(windows: Windows) -> bool:
         return False
     if min(inputs.value, outputs.value) < 16:
         return False
-    pixels, tiles = 1, 1
-    for axis in windows.axes:
-        size = axis.size
-        if not isinstance(size, IntImm):
-            return False
-        pixels, tiles = pixels * size.value, tiles * -(-size.value // M)
-    return tiles * N * N * OVERHEAD + TRANSFORM < pixels * 9
+    height, width = (axis.size for axis in windows.axes)
+    if not (isinstance(height, IntImm) and isinstance(width, IntImm)):
+        return False
+    rows, columns = -(-height.value // M), -(-width.value // M)
+    tiles = -(-((rows - 1) * (columns + 1) + columns) // lanes) * lanes
+    """Those of whole vectors; there is a place without a tile between two lines."""
+    return tiles * N * N * OVERHEAD + transform < height.value * width.value * 9
+
+
+@dataclass(frozen=True)
+class KernelTransform:
+    """Weights as a convolution reads them: U[io, e, p, ci] = G · W[co, ci] · Gᵀ with co = io * height + p."""
+
+    outputs: int
+    inputs: int
+    height: int
+    """The channels of a block."""
+    lanes: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The blocks of output channels, the elements of a transform, a block's channels, and the input channels."""
+        depth = -(-self.inputs // self.lanes) * self.lanes
+        return -(-self.outputs // self.height), N * N, self.height, depth
+
+    def __call__(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        small, large = 1 / (2 * A * A * (A * A - B * B)), 1 / (2 * B * B * (B * B - A * A))
+        rows = [[scale, sign * scale * point, scale * point * point]
+                for point, scale in ((A, small), (B, large)) for sign in (1, -1)]  # fmt: skip
+        g = np.array([[1, 0, 0], *rows, [0, 0, 1]])
+        elements = np.einsum("ik,ockl,jl->ocij", g, array.astype("float64"), g)
+        blocks, count, height, depth = self.shape
+        result = np.zeros((blocks * height, depth, count), "float32")
+        result[: self.outputs, : self.inputs] = elements.reshape(self.outputs, self.inputs, count)
+        return result.reshape(blocks, height, depth, count).transpose(0, 3, 1, 2)
 
 
 class _Names:
@@ -181,7 +239,7 @@ def _transformed(
     load: Callable[[PrimExpr, PrimExpr], PrimExpr],
     store: Callable[[PrimExpr, Sequence[PrimExpr]], Stmt],
 ) -> Stmt:
-    """`store` of each row of line · X · lineᵀ, where `load` has the elements of the square X: `count` rows of as many."""
+    """`store` of each of `count` rows of line · X · lineᵀ, where `load` has the elements of the square X."""
 
     def of_line(elements: Sequence[PrimExpr], body: Callable[[Sequence[PrimExpr]], Stmt]) -> Stmt:
         names = _Names(lanes)
@@ -226,19 +284,23 @@ class _Writer:
         count = self.sizes.named(f"tiles{d}", ceildiv(axis.size, M))
         return IterVar(Range.from_min_extent(const(0, "int64"), count), Var(f"tile{d}", "int64"))
 
-    def kernel(self) -> Stmt:
-        """The transform of the weights, the copy of the data, and the parallel loop over panels of tiles."""
+    def transform(self) -> KernelTransform:
+        """The transform of the weights."""
+        return KernelTransform(self.outputs, self.inputs, self.height, self.lanes)
+
+    def kernel(self, transformed: Buffer | None = None) -> Stmt:
+        """The transform of the weights, unless they are transformed; the copy of the data; and all panels of tiles."""
         leading = [size_of(v) for v in self.windows.batch]
-        depth = -(-self.inputs // self.lanes) * self.lanes
 
-        def body(weights: Buffer, planes: Buffer) -> Stmt:
-            copy = filled(self.tiled, self.planes, planes, [*leading, int64(self.inputs)])
-            return block([self._weights(weights), copy, self._items(weights, planes, leading)])
+        def panels(weights: Buffer) -> Stmt:
+            return storage("planes", (*leading, self.inputs, self.planes.size), self.dtype, lambda planes: block([
+                filled(self.tiled, self.planes, planes, [*leading, int64(self.inputs)]),
+                self._items(weights, planes, leading)]))  # fmt: skip
 
-        return self.sizes.around(
-            storage("weights", (self.blocks, N * N, self.height, depth), self.dtype, lambda weights: storage(
-                "planes", (*leading, self.inputs, self.planes.size), self.dtype,
-                lambda planes: body(weights, planes))))  # fmt: skip
+        if transformed is not None:
+            return self.sizes.around(panels(transformed))
+        return self.sizes.around(storage("weights", self.transform().shape, self.dtype, lambda weights: block([
+            self._weights(weights), panels(weights)])))  # fmt: skip
 
     # ------------------------------------------------------------------ weights
 
@@ -255,7 +317,8 @@ class _Writer:
                 return BufferLoad(source, (spread(channel, lanes), inputs, *taps), mask)
 
             return _transformed(3, N, lanes, _kernel, load, lambda i, values: block(
-                vector_store(weights, (io, i * N + j, p, c * lanes), value) for j, value in enumerate(values)))  # fmt: skip
+                vector_store(weights, (io, i * N + j, p, c * lanes), value)
+                for j, value in enumerate(values)))  # fmt: skip
 
         return loop("io", self.blocks, lambda io: loop("p", self.height, lambda p: loop(
             "c", -(-self.inputs // lanes), lambda c: vector(io, p, c))), ForKind.PARALLEL)  # fmt: skip
@@ -399,4 +462,4 @@ def _number(size: PrimExpr) -> int:
     return size.value
 
 
-__all__ = ["ERROR", "FAST_ALGORITHMS", "Winograd"]
+__all__ = ["ERROR", "FAST_ALGORITHMS", "KernelTransform", "Winograd"]
