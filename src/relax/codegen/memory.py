@@ -287,6 +287,8 @@ class _Address:
         found = _checked(cx, buffer, indices, where, mask, first_lane)
         self.lanes = element_lanes * max((i.dtype.lanes for i in indices), default=1)
         check_lanes(self.dtype.with_lanes(self.lanes))
+        if buffer.scope == "local" and self.lanes * self.dtype.bits > cx.unit.target.vector_bits:
+            cx.b.module.has_wide_tiles = True
         self.scattered = any(i.lanes > 1 for i in found)
         if (self.scattered or mask is not None) and element_lanes > 1:
             cx.report(

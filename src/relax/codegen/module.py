@@ -107,7 +107,7 @@ def written_kernels(
 
 def _text(unit: Unit, target: Target) -> KernelText:
     head = f'target triple = "{target.triple}"\n'
-    if unit.module.has_loops and not unit.module.has_scalar_loops:
+    if unit.module.has_loops and not (unit.module.has_scalar_loops or unit.module.has_wide_tiles):
         head = f"{IN_VECTORS}\n{head}"
     head = f"{IN_ORDER}\n{head}" if unit.module.in_order else head
     return KernelText(

@@ -56,8 +56,8 @@ def packed_products(
 
     def packed(operands: Operands) -> Stmt | None:
         right = operands.right
-        position = None if right is None else params.get(right.buffer)
-        if right is None or position is None or position in packings or users_of(func, right.buffer) != 1:
+        position = params.get(right.buffer)
+        if position is None or position in packings or users_of(func, right.buffer) != 1:
             return None
         packing = _packing(operands, right, target)
         if packing is None:

@@ -50,11 +50,11 @@ from ...tir import (
     Stmt,
 )
 from ...tir.buffer import decl_buffer
-from ..build import alloc, block, int64, let, loop, ramp, spread, vector_load, vector_store
+from ..build import alloc, block, int64, let, loop, ramp, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
 from ..rule import PackedFunction, ScheduleRule
 from .packed_panels import users_of
-from .planes import Planes, Sizes, digits, filled, storage, window
+from .planes import Planes, Sizes, digits, filled, window
 from .results import Results, vectors_of_line
 from .tiling import Tile, tile_for
 from .windows import Axis, Kernel, Windows, rewritten_kernels
@@ -166,7 +166,7 @@ class KernelTransform:
         blocks, count, height, depth = self.shape
         result = np.zeros((blocks * height, depth, count), "float32")
         result[: self.outputs, : self.inputs] = elements.reshape(self.outputs, self.inputs, count)
-        return result.reshape(blocks, height, depth, count).transpose(0, 3, 1, 2)
+        return np.transpose(np.reshape(result, (blocks, height, depth, count)), (0, 3, 1, 2))
 
 
 class _Names:
@@ -293,13 +293,13 @@ class _Writer:
         leading = [size_of(v) for v in self.windows.batch]
 
         def panels(weights: Buffer) -> Stmt:
-            return storage("planes", (*leading, self.inputs, self.planes.size), self.dtype, lambda planes: block([
+            return scratch("planes", (*leading, self.inputs, self.planes.size), self.dtype, lambda planes: block([
                 filled(self.tiled, self.planes, planes, [*leading, int64(self.inputs)]),
                 self._items(weights, planes, leading)]))  # fmt: skip
 
         if transformed is not None:
             return self.sizes.around(panels(transformed))
-        return self.sizes.around(storage("weights", self.transform().shape, self.dtype, lambda weights: block([
+        return self.sizes.around(scratch("weights", self.transform().shape, self.dtype, lambda weights: block([
             self._weights(weights), panels(weights)])))  # fmt: skip
 
     # ------------------------------------------------------------------ weights
@@ -358,7 +358,7 @@ class _Writer:
             return block([self._data(planes, data, batch, base), every])
 
         rows = self.group * self.height + 1
-        return storage("data", (N * N, self.inputs + 1, self.width), self.dtype, lambda data: storage(
+        return scratch("data", (N * N, self.inputs + 1, self.width), self.dtype, lambda data: scratch(
             "sums", (N * N, rows, self.width), self.dtype, lambda sums: body(data, sums)))  # fmt: skip
 
     def _data(self, planes: Buffer, data: Buffer, batch: list[PrimExpr], base: Var) -> Stmt:
@@ -428,7 +428,7 @@ class _Writer:
             return _transformed(N, M, lanes, _pixels, load, lambda a, row: block(
                 interleaved(a, row, k) for k in range(M)))  # fmt: skip
 
-        return storage("lines", (M, self.width * M), self.dtype, lambda lines: block([
+        return scratch("lines", (M, self.width * M), self.dtype, lambda lines: block([
             loop("v", self.vectors, lambda v: vector(lines, v)), self._lines(lines, leading, base)]))  # fmt: skip
 
     def _lines(self, lines: Buffer, leading: list[PrimExpr], base: Var) -> Stmt:
