@@ -87,6 +87,7 @@ from .types import (
     TypeVar,
     scalar_type,
 )
+from .values import Closure, ConstructorValue, RefValue
 
 __all__ = [
     "REQUIRED",
@@ -96,7 +97,9 @@ __all__ = [
     "Call",
     "Clause",
     "Constant",
+    "Closure",
     "Constructor",
+    "ConstructorValue",
     "Evaluator",
     "Expr",
     "ExprFunctor",
@@ -124,6 +127,7 @@ __all__ = [
     "RefCreate",
     "RefRead",
     "RefType",
+    "RefValue",
     "RefWrite",
     "RelayExpr",
     "ShapeVar",
