@@ -103,6 +103,11 @@ class Unifier:
         """The type with everything known put in; itself if nothing is."""
         return rewritten(type_, self.head)
 
+    def argument(self, part: Any, resolved: Callable[[Type], Type]) -> Any:
+        """A type argument, resolved; of another kind than a type it is a shape or a dtype."""
+        part = self._part(part)
+        return resolved(part) if isinstance(part, Type) else part
+
     def incomplete(self, *types: Type) -> dict[IncompleteType, None]:
         """The incomplete types that are left in types, in order."""
         parts = IncompleteParts(self.head)
