@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-import numpy as np
-
 from ..ir import Diagnostic, DiagnosticError, GlobalVar, IRModule, Op
 from .adt import (
     Constructor,
@@ -43,7 +41,7 @@ from .expr import (
 )
 from .meaning import evaluate
 from .scopes import EvaluationScope, Placement, place
-from .values import Closure, ConstructorValue, RefValue, exported, imported
+from .values import Closure, ConstructorValue, RefValue, described, exported, imported
 
 MATCH_FAILED = "E9030"
 """A value that no clause of a match takes."""
@@ -224,7 +222,7 @@ class Evaluator:
             frame.values[call] = ConstructorValue(callee, args)
             return None
         if not isinstance(callee, Closure):
-            message = f"a {_kind(callee)} is called, which is no function"
+            message = f"a {described(callee)} is called, which is no function"
             raise DiagnosticError(Diagnostic(NOT_A_FUNCTION, message, call.span))
         function = callee.function
         _check_count(call, "the function", len(function.params), len(args))
@@ -241,9 +239,7 @@ class Evaluator:
             if bound is not None:
                 frame.values.update(bound)
                 return i
-        message = (
-            f"no clause of the match takes {value if isinstance(value, ConstructorValue) else _kind(value)}"
-        )
+        message = f"no clause of the match takes {described(value)}"
         raise DiagnosticError(Diagnostic(MATCH_FAILED, message, node.span))
 
 
@@ -271,14 +267,6 @@ def _check_count(call: Call, what: str, expected: int, found: int) -> None:
     if expected != found:
         message = f"{what} takes {expected} arguments, found {found}"
         raise DiagnosticError(Diagnostic(NOT_A_FUNCTION, message, call.span))
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return "tensor"
-    if isinstance(value, tuple):
-        return "tuple"
-    return "reference" if isinstance(value, RefValue) else "closure"
 
 
 __all__ = ["Evaluator", "imported", "matched"]

@@ -8,10 +8,10 @@
              def @main() { (@id(1), @id_1(True)) }
 
 So do functions that `let` binds, and those without a name. Operators and constructors that are used as values become
-functions: ``fn (%x0: int32, %x1: int32) { add(%x0, %x1) }``. Only what `main` reaches stays, or, without a main, what the
-functions that are not polymorphic reach. Nodes are typed; the types of new ones follow from those of the old ones.
+functions: ``fn (%x0: int32, %x1: int32) { add(%x0, %x1) }``. Only what the entry point reaches stays, or, without it,
+what the functions that are not polymorphic reach. Nodes are typed; the types of new ones follow from those of the old ones.
 
-Refused (E9050): a main that is polymorphic, a function that calls itself at larger and larger types, and a polymorphic
+Refused (E9050): an entry point that is polymorphic, a function that calls itself at larger and larger types, and a polymorphic
 function that is a parameter.
 """
 
@@ -42,12 +42,12 @@ Key = tuple[Type, ...]
 """Type arguments, as something with equality."""
 
 
-def monomorphic(mod: IRModule, uses: Uses) -> IRModule:
+def monomorphic(mod: IRModule, uses: Uses, entry: str = "main") -> IRModule:
     """The module instantiated; itself if all of it is reached and nothing in it is polymorphic.
 
     `uses` are the instances that type inference found (`infer.instances_in`). Raises DiagnosticError (E9050).
     """
-    return _Program(mod, uses).module()
+    return _Program(mod, uses).module(entry)
 
 
 def untranslated(what: str, span: Span | None, hint: str = "") -> DiagnosticError:
@@ -78,9 +78,9 @@ class _Program:
         self._taken = {g.name_hint for g in mod.functions}
         self._named: set[str] = set()
 
-    def module(self) -> IRModule:
-        """The module of all instances that the entry points reach."""
-        for name in self._roots():
+    def module(self, entry: str) -> IRModule:
+        """The module of all instances that the entry point reaches."""
+        for name in self._roots(entry):
             self.instance(name, (), None, None)
         made: dict[str, dict[GlobalVar, Any]] = {}
         while self._pending:
@@ -91,14 +91,14 @@ class _Program:
             functions.update(made.get(name, {}))
         return self.mod.with_functions(functions)
 
-    def _roots(self) -> list[str]:
-        if "main" not in self.functions:
+    def _roots(self, entry: str) -> list[str]:
+        if entry not in self.functions:
             return [name for name, f in self.functions.items() if not is_polymorphic(f.checked_type)]
-        main = self.functions["main"]
-        if is_polymorphic(main.checked_type):
-            what = f"a polymorphic main, of type {type_text(main.checked_type)},"
-            raise untranslated(what, main.span, "annotate its parameters")
-        return ["main"]
+        type_ = self.functions[entry].checked_type
+        if is_polymorphic(type_):
+            what = f"@{entry}, which is called from outside and polymorphic, of type {type_text(type_)},"
+            raise untranslated(what, self.functions[entry].span, "annotate its parameters")
+        return [entry]
 
     def _function(self, instance: _GlobalInstance) -> Function:
         function = self.functions[instance.name]
