@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any as _Any
 
 from ..ir import GlobalVar, IRModule, Op
-from . import analysis, ops, transform
+from . import analysis, ops, transform, vm
 from .adt import (
     Clause,
     Constructor,
@@ -174,6 +174,7 @@ __all__ = [
     "unreachable_clauses",
     "update_checked_type",
     "var",
+    "vm",
 ]
 
 

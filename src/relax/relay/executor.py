@@ -69,7 +69,8 @@ class Executor:
 
     def _function(self, mod: IRModule, name: str) -> Callable[..., Any]:
         """A function of a module, compiled, for values of Relay."""
-        main = VirtualMachine(build_relax(to_relax(mod, entry=name), self.target))[name]
+        exec_mode = "compiled" if self.kind == "aot" else "bytecode"
+        main = VirtualMachine(build_relax(to_relax(mod, entry=name), self.target, exec_mode=exec_mode))[name]
         values = MachineValues(mod)
         function = values.function(main)
 
@@ -87,7 +88,9 @@ class Executor:
 def create_executor(
     kind: str = "debug", mod: IRModule | None = None, device: Any = None, target: str | Target | None = None
 ) -> Executor:
-    """An executor: "debug" evaluates by the definition of the language; "vm", "graph" and "aot" compile, all alike.
+    """An executor: "debug" evaluates by the definition of the language; the other kinds translate to Relax and compile.
+
+    "vm" and "graph" are the same: the machine's bytecode calls kernels. "aot" compiles first-order functions to machine code.
 
     `device` is taken for compatibility. Raises ValueError for other kinds.
     """

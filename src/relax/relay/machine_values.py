@@ -2,7 +2,7 @@
 
 tensor, tuple  the same
 ADT value      a tuple of the constructor's name and the fields (`runtime.tagged`)
-reference      `runtime.references.Reference`
+reference      `runtime.references.Reference`; back, a `MachineReference` to the same cell
 closure        a function of the machine, which is called with values of Relay
 """
 
@@ -14,7 +14,7 @@ from typing import Any, cast
 from ..ir import IRModule
 from ..runtime.references import Reference
 from ..runtime.tagged import is_tagged
-from ..runtime.values import export_value
+from ..runtime.values import export_value, import_value
 from .adt import Constructor
 from .types import TypeData
 from .values import Closure, ConstructorValue, Opened, RefValue, converted, exported, imported, opened
@@ -33,11 +33,32 @@ def _untagged(value: Any) -> Opened | None:
 
 
 def _to_cell(value: Any) -> Any:
+    if isinstance(value, MachineReference):
+        return value.cell
     if isinstance(value, RefValue):
-        return Reference(to_machine(value.value))
+        return Reference(import_value(to_machine(value.value)))
     if isinstance(value, Closure):
         raise TypeError("a closure of the evaluator cannot be called by compiled code")
     return value
+
+
+class MachineReference(RefValue):
+    """A reference that the machine made: who reads it sees what compiled code has written."""
+
+    __slots__ = ("_values", "cell")
+
+    def __init__(self, cell: Reference, values: MachineValues) -> None:
+        self.cell = cell
+        self._values = values
+
+    @property
+    def value(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The value that the reference holds now."""
+        return self._values.value(export_value(self.cell.value))
+
+    @value.setter
+    def value(self, new: Any) -> None:
+        self.cell.value = import_value(to_machine(new))
 
 
 class MachineValues:
@@ -66,8 +87,8 @@ class MachineValues:
 
     def _leaf(self, value: Any) -> Any:
         if isinstance(value, Reference):
-            return RefValue(self.value(export_value(value.value)))
+            return MachineReference(value, self)
         return self.function(value) if callable(value) else value
 
 
-__all__ = ["MachineValues", "to_machine"]
+__all__ = ["MachineReference", "MachineValues", "to_machine"]

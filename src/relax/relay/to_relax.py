@@ -22,12 +22,13 @@ Refused (E9050): what stays polymorphic (`monomorphic`), and expressions that ha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from ..block_builder import BlockBuilder
 from ..derive.context import set_global_struct_info
 from ..ir import BaseFunc, GlobalVar, IRModule
 from ..transform import BindParams, ConvertToDataflow
+from .call_order import callees_first, recursive_functions
 from .effects import effects_in
 from .expr import Function
 from .infer import instances_in
@@ -46,15 +47,19 @@ def to_relax(mod: IRModule, params: Mapping[str, Any] | None = None, *, entry: s
     effects = effects_in(mod)
     builder = BlockBuilder(warn=False)
     names = {name: GlobalVar(name) for name in functions}
-    for name, global_var in names.items():
+    recursive = recursive_functions(mod)
+    for name in recursive:
         signature = Translation(builder, names, effects).signature(name, functions[name])
-        set_global_struct_info(global_var, signature)
-    result: dict[GlobalVar, BaseFunc] = {}
-    for name, function in functions.items():
-        translated = Translation(builder, names, effects).function(name, function)
+        set_global_struct_info(names[name], signature)
+    result: dict[str, BaseFunc] = {}
+    for name in callees_first(mod):  # what Relax derives of a result is known to the callers
+        translation = Translation(builder, names, effects)
+        translated = translation.function(name, functions[name], derives=name not in recursive)
+        set_global_struct_info(names[name], translated.struct_info)
         public = name == entry or entry not in functions
-        result[names[name]] = translated.with_attr("global_symbol", name) if public else translated
-    relax_mod = ConvertToDataflow()(IRModule(cast(Any, result)))
+        result[name] = translated.with_attr("global_symbol", name) if public else translated
+    ordered: Any = {names[name]: result[name] for name in functions}
+    relax_mod = ConvertToDataflow()(IRModule(ordered))
     return BindParams(entry, dict(params))(relax_mod) if params else relax_mod
 
 

@@ -14,6 +14,8 @@ from ..expr import If as RelaxIf
 from ..expr import Tuple as RelaxTuple
 from ..expr import TupleGetItem as RelaxTupleGetItem
 from ..expr import Var as RelaxVar
+from ..info.erasure import erase
+from ..info.mapping import bound_in, used_in
 from ..ir import GlobalVar, Op, RelaxExpr, Span, StructInfo
 from ..op import call_pure_packed
 from ..prim import IntImm, PrimExpr, SizeVar
@@ -81,25 +83,30 @@ class Translation:
         self.sizes = outer
         return FuncStructInfo(infos, result, name not in self.effects.impure)
 
-    def function(self, name: str, function: Function) -> RelaxFunction:
-        """A global function."""
+    def function(self, name: str, function: Function, *, derives: bool) -> RelaxFunction:
+        """A global function. `derives`: a result with sizes that its type does not tell has those that Relax derives."""
         self.placement = place(function)
         for node in self.placement.order:
             self.nodes.setdefault(self.placement.of[node], []).append(node)
             if isinstance(node, Let) and isinstance(node.value, Function):
                 self.named[node.value] = node
         with self.builder.detached():
-            return self.builder.function_body(self._function(function, name not in self.effects.impure), "")
+            translated = self._function(function, name not in self.effects.impure, derives)
+            return self.builder.function_body(translated, "")
 
-    def _function(self, node: Function, pure: bool) -> RelaxFunction:
+    def _function(self, node: Function, pure: bool, derives: bool = False) -> RelaxFunction:
         infos, sizes = self._params(param.checked_type for param in node.params)
         params = [RelaxVar(p.name_hint, info) for p, info in zip(node.params, infos, strict=True)]
         self.values.update(zip(node.params, params, strict=True))
         (inner,) = self.placement.opened[node]
         outer, self.sizes = self.sizes, sizes
         body = self._scope(inner, node.body, params)
-        result = self._weak(cast(FuncType, node.checked_type).ret_type)
+        type_ = cast(FuncType, node.checked_type).ret_type
+        result = self._weak(type_)
         self.sizes = outer
+        if derives and not _says(result, type_):
+            derived = body.struct_info
+            result = erase(derived, used_in(derived).keys() - bound_in(*infos).keys())
         return RelaxFunction(params, body, result, pure, span=node.span)
 
     # -- types
@@ -211,8 +218,11 @@ class Translation:
         return self._cast(value, node.checked_type)
 
     def _cast(self, value: RelaxExpr, type_: Type) -> RelaxExpr:
-        info = struct_info_of(type_, lambda dim: self._known(dim) or _new_size(), self._other)
-        return self.builder.match_cast(value, info)
+        def size(dim: Dim) -> PrimExpr:
+            known = self._known(dim)
+            return _new_size() if known is None else known
+
+        return self.builder.match_cast(value, struct_info_of(type_, size, self._other))
 
     # -- values
 
