@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+import numpy as np
+
 from ..ir import Diagnostic, DiagnosticError, GlobalVar, IRModule, Op
 from .adt import (
     Constructor,
@@ -41,6 +43,7 @@ from .expr import (
 )
 from .meaning import evaluate
 from .scopes import EvaluationScope, Placement, place
+from .unify import MISMATCH
 from .values import Closure, ConstructorValue, RefValue, described, exported, imported
 
 MATCH_FAILED = "E9030"
@@ -157,6 +160,8 @@ class Evaluator:
                 return expr if expr.inputs else ConstructorValue(expr, ())
             case Op():
                 return expr
+            case Tuple(()):
+                return ()
             case _:
                 try:
                     return frame.find(expr)
@@ -197,7 +202,7 @@ class Evaluator:
                 values[var] = self._value(value, frame)
                 return _Work(opened[0], frame, body, node, frame)
             case If(cond, true_branch, false_branch):
-                taken = 0 if bool(self._value(cond, frame)) else 1
+                taken = 0 if _truth(self._value(cond, frame), node) else 1
                 return _Work(opened[taken], frame, (true_branch, false_branch)[taken], node, frame)
             case Match():
                 taken = self._clause(node, frame)
@@ -261,6 +266,15 @@ def matched(pattern: Pattern, value: Any) -> dict[Expr, Any] | None:
             case _:
                 pass
     return bound
+
+
+def _truth(value: Any, node: If) -> bool:
+    if np.shape(value) != () or np.asarray(value).dtype != bool:
+        message = (
+            f"the condition of an if is a bool scalar, found a {described(value)} of shape {np.shape(value)}"
+        )
+        raise DiagnosticError(Diagnostic(MISMATCH, message, node.cond.span or node.span))
+    return bool(value)
 
 
 def _check_count(call: Call, what: str, expected: int, found: int) -> None:

@@ -90,7 +90,8 @@ def create_executor(
 ) -> Executor:
     """An executor: "debug" evaluates by the definition of the language; the other kinds translate to Relax and compile.
 
-    "vm" and "graph" are the same: the machine's bytecode calls kernels. "aot" compiles first-order functions to machine code.
+    "vm" and "graph" are the same: the machine's bytecode calls kernels. "aot" compiles functions of first order to
+    machine code.
 
     `device` is taken for compatibility. Raises ValueError for other kinds.
     """

@@ -28,10 +28,12 @@ def annotated_type(function: Function) -> FuncType | None:
 
 
 def without_params(type_: Type) -> Type:
+    """A function's type without its type parameters and relations; another type as it is."""
     return FuncType(type_.arg_types, type_.ret_type) if isinstance(type_, FuncType) else type_
 
 
 def field_of(type_: Type, index: int, span: Span | None) -> Type:
+    """The type of a field. Raises DiagnosticError (E9042) if there is none such."""
     if not isinstance(type_, TupleType):
         message = f"a field of a value of type {type_text(type_)} is taken, which is no tuple"
         raise DiagnosticError(Diagnostic(NO_FIELD, message, span))

@@ -55,8 +55,6 @@ from .types import (
     TensorType,
     TupleType,
     Type,
-    TypeCall,
-    TypeData,
     TypeKind,
     TypeRelation,
     TypeVar,
@@ -247,6 +245,8 @@ class Inference:
                 type_ = self._operator_type(expr, None, None)
                 self._note(expr, type_, ())
                 return type_
+            case Tuple(()):
+                return self.types.setdefault(expr, UNIT)
             case Constructor():
                 type_ = self._instantiated(constructor_type(expr, self.mod), expr)
                 return type_ if expr.inputs else cast(FuncType, type_).ret_type
@@ -372,7 +372,7 @@ class Inference:
                 )
             general = self._generalised(value, self.types[value], self._level(self.placement.of[node]))
             if is_polymorphic(general) and var.type_annotation is None:
-                self.general[var] = cast(FuncType, general)
+                self.general[var] = general
                 return
             if is_polymorphic(var.type_annotation):
                 self.unifier.equal(var.type_annotation, general, node.span, f"%{var.name_hint}")
@@ -562,7 +562,7 @@ class Inference:
         if not isinstance(function, FuncType):
             return function  # an error has been reported
         left = [v for v in self.unifier.incomplete(function) if self.unifier.levels.get(v, 0) > level]
-        waiting = [r for r in self.unifier.pending if _mentions(self.unifier, r, left)]
+        waiting = [r for r in self.unifier.pending if self.unifier.mentions(r, left)]
         if any(r.rule is not apply_operator for r in waiting):
             return function  # a projection of an unknown tuple is no relation that a type can state
         for relation in waiting:
@@ -592,11 +592,6 @@ class Inference:
 def _attrs_of(relation: Pending) -> dict[str, Any]:
     attrs: Attrs | None = relation.attrs[1]
     return {} if attrs is None else dict(attrs.items())
-
-
-def _mentions(unifier: Unifier, relation: Pending, items: Sequence[IncompleteType]) -> bool:
-    inside = unifier.incomplete(*relation.inputs, relation.output)
-    return any(item in inside for item in items)
 
 
 _RELATIONS = {"Broadcast": "add", "BroadcastComp": "equal", "Identity": "copy"}

@@ -21,7 +21,7 @@ from .values import Closure, ConstructorValue, Opened, RefValue, converted, expo
 
 
 def to_machine(value: Any) -> Any:
-    """A value for the machine. Raises TypeError for one that is no value of Relay, and for closures of the evaluator."""
+    """A value for the machine. Raises TypeError for what is no value of Relay, and for closures of the evaluator."""
     return exported(converted(imported(value), _untagged, _to_cell))
 
 

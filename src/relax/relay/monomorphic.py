@@ -9,10 +9,10 @@
 
 So do functions that `let` binds, and those without a name. Operators and constructors that are used as values become
 functions: ``fn (%x0: int32, %x1: int32) { add(%x0, %x1) }``. Only what the entry point reaches stays, or, without it,
-what the functions that are not polymorphic reach. Nodes are typed; the types of new ones follow from those of the old ones.
+what the functions that are not polymorphic reach. Nodes are typed; types of new ones follow from those of the old ones.
 
-Refused (E9050): an entry point that is polymorphic, a function that calls itself at larger and larger types, and a polymorphic
-function that is a parameter.
+Refused (E9050): an entry point that is polymorphic, a function that calls itself at larger and larger types, and a
+polymorphic function that is a parameter.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ class _Program:
     def _function(self, instance: _GlobalInstance) -> Function:
         function = self.functions[instance.name]
         params = _type_params(function)
-        region = _Region(self, _Shape(function), function, dict(zip(params, instance.args, strict=True)), None)
+        region = _Region(
+            self, _Shape(function), function, dict(zip(params, instance.args, strict=True)), None
+        )
         region.instance = instance
         return region.build()
 
@@ -231,7 +233,7 @@ class _Region:
         self.program = program
         self.shape = shape
         self.function = function
-        self.table = {**(parent.table if parent else {}), **table}
+        self.table: dict[TypeVar, Any] = {**({} if parent is None else parent.table), **table}
         self.parent = parent
         self.instance: _GlobalInstance = cast(_GlobalInstance, None) if parent is None else parent.instance
         self.owner = None if parent is None else function
@@ -277,7 +279,9 @@ class _Region:
         if isinstance(node, Function) and (self.table or new is not node):
             result = cast(FuncType, node.checked_type).ret_type
             function = cast(Function, new)
-            new = Function(function.params, function.body, self.typed(result), (), function.attrs, span=node.span)
+            new = Function(
+                function.params, function.body, self.typed(result), (), function.attrs, span=node.span
+            )
         elif isinstance(new, Call) and new.type_args:
             new = new.replace(type_args=())
         elif new is node and self.table:
@@ -323,9 +327,9 @@ class _Region:
                 return self._variable(part)
             case GlobalVar():
                 return self._global(part, instance, user.span)
-            case Op() | Constructor() if is_callee or instance is None or not _takes_arguments(part):
-                return part
             case Op() | Constructor():
+                if is_callee or instance is None or not _takes_arguments(part):
+                    return part
                 return _as_function(part, cast(FuncType, self._determined(self.typed(instance.type))))
             case Function() if self.shape.is_local(part):
                 return self._function_value(part, instance)
@@ -338,9 +342,10 @@ class _Region:
     def _argument(self, arg: Any) -> Any:
         """A type argument with those of this function put in; what nothing determines is the unit type."""
         if isinstance(arg, TypeVar) and arg.kind is not TypeKind.Type:
-            arg = self.table.get(arg, arg)
-            if isinstance(arg, TypeVar):
+            bound: Any = self.table.get(arg)
+            if bound is None:
                 return () if arg.kind is TypeKind.ShapeVar else DataType("float32")
+            return bound
         return self._determined(self.typed(arg)) if isinstance(arg, Type) else arg
 
     def _determined(self, type_: Type) -> Type:

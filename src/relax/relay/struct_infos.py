@@ -1,4 +1,4 @@
-"""Struct info of Relay's types: tensors and tuples in one place, for operators' operands and for translated programs."""
+"""Struct info of Relay's types: tensors and tuples, for operands of operators and for translated programs."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
 
 Polymorphic functions are instantiated first (`monomorphic`). What then becomes of types and values:
 
-    Tensor[(n, ?), float32]   R.Tensor((n, d), "float32")   each `Any` of a parameter is a size of its own, and so is that
-                                                            of a result that Relax does not derive: match_cast binds it
+    Tensor[(n, ?), float32]   R.Tensor((n, d), "float32")   each `Any` of a parameter is a size of its own;
+                                                            match_cast names those that Relax does not derive
     (T, U)                    R.Tuple(T, U)
     fn(T) -> U                R.Callable((T,), U)           impure in a module with references
     List[T]                   R.Object                      a tuple of the constructor's name and its fields:
@@ -39,8 +39,8 @@ from .translation import Translation
 def to_relax(mod: IRModule, params: Mapping[str, Any] | None = None, *, entry: str = "main") -> IRModule:
     """The Relax module that computes what a Relay module does; `params` are constants for parameters of `entry`.
 
-    That function can be called from outside; in a module without it, every function can. Types are inferred first. Raises
-    DiagnosticError for what is wrong, or has no translation (E9050).
+    That function can be called from outside; in a module without it, every function can. Types are inferred first.
+    Raises DiagnosticError for what is wrong, or has no translation (E9050).
     """
     mod = monomorphic(mod, instances_in(mod), entry)
     functions = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, Function)}

@@ -16,7 +16,7 @@ from ..expr import TupleGetItem as RelaxTupleGetItem
 from ..expr import Var as RelaxVar
 from ..info.erasure import erase
 from ..info.mapping import bound_in, used_in
-from ..ir import GlobalVar, Op, RelaxExpr, Span, StructInfo
+from ..ir import DataType, GlobalVar, Op, RelaxExpr, Span, StructInfo
 from ..op import call_pure_packed
 from ..prim import IntImm, PrimExpr, SizeVar
 from ..prim import Var as PrimVar
@@ -55,15 +55,13 @@ Path = tuple[int, ...]
 """Positions of fields, the outermost first: where a part of a value is."""
 
 _OBJECT: Final = ObjectStructInfo()
-_BOOL: Final = PrimStructInfo("bool")
+_BOOL: Final = PrimStructInfo(DataType("bool"))
 
 
 class Translation:
     """The translation of one global function."""
 
-    def __init__(
-        self, builder: BlockBuilder, names: Mapping[str, GlobalVar], effects: ModuleEffects
-    ) -> None:
+    def __init__(self, builder: BlockBuilder, names: Mapping[str, GlobalVar], effects: ModuleEffects) -> None:
         self.builder = builder
         self.names = names
         self.effects = effects
@@ -84,7 +82,7 @@ class Translation:
         return FuncStructInfo(infos, result, name not in self.effects.impure)
 
     def function(self, name: str, function: Function, *, derives: bool) -> RelaxFunction:
-        """A global function. `derives`: a result with sizes that its type does not tell has those that Relax derives."""
+        """A global function. `derives`: a result with sizes that its type leaves open has those that Relax derives."""
         self.placement = place(function)
         for node in self.placement.order:
             self.nodes.setdefault(self.placement.of[node], []).append(node)
@@ -232,6 +230,8 @@ class Translation:
                 return RelaxConstant(expr.data)
             case GlobalVar():
                 return self.names[expr.name_hint]
+            case Tuple(()):
+                return self.builder.normalize(RelaxTuple([], span=expr.span))
             case Constructor() if not expr.inputs:
                 return self._tagged(expr, (), expr.span)
             case _:
@@ -341,7 +341,7 @@ def _effect(name: str, operands: Sequence[RelaxExpr], info: StructInfo, span: Sp
     return RelaxCall(ExternFunc(f"vm.builtin.{name}"), operands, None, [info], span=span)
 
 
-def _new_size() -> SizeVar:
+def _new_size() -> PrimVar:
     return SizeVar("d", "int64")
 
 

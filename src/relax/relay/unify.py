@@ -11,7 +11,7 @@ generalised (Didier Rémy, "Extension of ML type system with a sorted equation t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,6 +114,11 @@ class Unifier:
         for type_ in types:
             parts.of(type_)
         return parts.found
+
+    def mentions(self, relation: Pending, items: Sequence[IncompleteType]) -> bool:
+        """True if one of some incomplete types is left in a relation."""
+        inside = self.incomplete(*relation.inputs, relation.output)
+        return any(item in inside for item in items)
 
     # -- equations
 

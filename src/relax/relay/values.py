@@ -167,4 +167,6 @@ def _separated(fields: tuple[Any, ...]) -> list[Any]:
     return result
 
 
-__all__ = ["Closure", "ConstructorValue", "Opened", "RefValue", "converted", "described", "exported", "imported", "opened"]
+__all__ = [
+    "Closure", "ConstructorValue", "Opened", "RefValue", "converted", "described", "exported", "imported", "opened",
+]  # fmt: skip

@@ -1,7 +1,7 @@
 """relay.vm: modules compiled for the virtual machine, which is that of Relax.
 
-    executable = relay.vm.compile(mod, "llvm", params=weights)
-    y = relax.VirtualMachine(executable)["main"](x)
+executable = relay.vm.compile(mod, "llvm", params=weights)
+y = relax.VirtualMachine(executable)["main"](x)
 """
 
 from __future__ import annotations

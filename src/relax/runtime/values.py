@@ -145,9 +145,7 @@ def _import_sequence(value: Sequence[Any], expected: Info | None) -> Any:
     return _mapped(value, _SEQUENCES, import_value)
 
 
-def _mapped(
-    value: Sequence[Any], kinds: tuple[type, ...], leaf: Callable[[Any], Any]
-) -> tuple[Any, ...]:
+def _mapped(value: Sequence[Any], kinds: tuple[type, ...], leaf: Callable[[Any], Any]) -> tuple[Any, ...]:
     """A tuple with `leaf` applied to what is inside of it, however deep it is; instances of `kinds` are tuples."""
     open_tuples, results = [iter(value)], [list[Any]()]
     while True:

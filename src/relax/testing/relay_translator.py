@@ -1,7 +1,7 @@
 """from_relay: Relay programs as Relax programs.
 
-    mod = relax.testing.relay_translator.from_relay(function, "llvm", weights)
-    relax.build(mod, "llvm")
+mod = relax.testing.relay_translator.from_relay(function, "llvm", weights)
+relax.build(mod, "llvm")
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def from_relay(
 ) -> IRModule:
     """The Relax module that computes what a Relay function, or a module's main, does.
 
-    It consists of Relax's operators: which kernels they become is decided when it is built, for the target of the build.
+    It consists of Relax's operators: which kernels they become is decided when it is built, for the build's target.
     So `target` and the options of TVM's lowering are taken, and change nothing.
 
     Parameters
@@ -37,7 +37,8 @@ def from_relay(
     relay_params
         Values for parameters of main, by name, that become constants.
 
-    Raises DiagnosticError for what is wrong in the program or has no translation, ValueError for `translate_op_with_tir`.
+    Raises DiagnosticError for what is wrong in the program or has no translation; ValueError for
+    `translate_op_with_tir`.
     """
     del target, opt_level, pass_config, disabled_pass, append_op_attrs
     if translate_op_with_tir:

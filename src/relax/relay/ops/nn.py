@@ -234,7 +234,10 @@ def _dropout(a: Any, x: RelaxExpr) -> RelaxExpr:
 
 declare("nn.dropout", 1, attr("rate", "float", 0.5), means=_dropout)
 declare(
-    "nn.cross_entropy_with_logits", 2, means=lambda a, x, y: _cross_entropy(x, y), operands="predictions targets"
+    "nn.cross_entropy_with_logits",
+    2,
+    means=lambda a, x, y: _cross_entropy(x, y),
+    operands="predictions targets",
 )
 
 

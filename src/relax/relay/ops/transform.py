@@ -125,7 +125,10 @@ declare(
     means=lambda a, x, like: op.broadcast_to(x, _shape(dims(like))), operands="data broadcast_type",
 )  # fmt: skip
 declare(
-    "collapse_sum_like", 2, means=lambda a, x, like: op.collapse_sum_like(x, like), operands="data collapse_type"
+    "collapse_sum_like",
+    2,
+    means=lambda a, x, like: op.collapse_sum_like(x, like),
+    operands="data collapse_type",
 )
 declare(
     "collapse_sum_to", 1, attr("shape", "any"), means=lambda a, x: op.collapse_sum_to(x, _listed(a.shape))
