@@ -269,12 +269,12 @@ def matched(pattern: Pattern, value: Any) -> dict[Expr, Any] | None:
 
 
 def _truth(value: Any, node: If) -> bool:
-    if np.shape(value) != () or np.asarray(value).dtype != bool:
-        message = (
-            f"the condition of an if is a bool scalar, found a {described(value)} of shape {np.shape(value)}"
-        )
-        raise DiagnosticError(Diagnostic(MISMATCH, message, node.cond.span or node.span))
-    return bool(value)
+    array = value if isinstance(value, np.ndarray) else np.zeros((0,))
+    if array.shape or array.dtype != bool:
+        notes = [f"found {array.dtype} of shape {array.shape}"] if array is value else []
+        message = f"the condition of an if must be a bool scalar, found a {described(value)}"
+        raise DiagnosticError(Diagnostic(MISMATCH, message, node.cond.span or node.span, notes=tuple(notes)))
+    return bool(array)
 
 
 def _check_count(call: Call, what: str, expected: int, found: int) -> None:

@@ -217,8 +217,8 @@ class Translation:
 
     def _cast(self, value: RelaxExpr, type_: Type) -> RelaxExpr:
         def size(dim: Dim) -> PrimExpr:
-            known = self._known(dim)
-            return _new_size() if known is None else known
+            # Types say that symbolic sizes may be equal, not that they are.
+            return dim if isinstance(dim, IntImm) else _new_size()
 
         return self.builder.match_cast(value, struct_info_of(type_, size, self._other))
 
@@ -295,13 +295,21 @@ class Translation:
                 "vm.builtin.match_failed", data, sinfo_args=self._weak(node.checked_type)
             )
             return failed.replace(span=node.span)
-        tests = _tests(node.clauses[index].lhs)
-        if not tests or (node.complete and index == len(node.clauses) - 1):
+        if self._takes_the_rest(node, index):
             return self._clause(node, data, index)
-        cond = self._condition(data, tests, 0)
+        cond = self._condition(data, _tests(node.clauses[index].lhs), 0)
         taken = self._clause(node, data, index)
-        others = self._block(lambda: self._bound(self._clauses(node, data, index + 1)))
+        if self._takes_the_rest(node, index + 1):
+            others = self._clause(node, data, index + 1)
+        else:
+            others = self._block(lambda: self._bound(self._clauses(node, data, index + 1)))
         return RelaxIf(cond, taken, others, span=node.span)
+
+    def _takes_the_rest(self, node: Match, index: int) -> bool:
+        """True if a clause takes every value that those before it leave."""
+        if index == len(node.clauses):
+            return False
+        return not _tests(node.clauses[index].lhs) or (node.complete and index == len(node.clauses) - 1)
 
     def _condition(self, data: RelaxExpr, tests: Sequence[tuple[Path, Constructor]], index: int) -> RelaxExpr:
         """The conjunction of tests, each made only where those before it hold."""

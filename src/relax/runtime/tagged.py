@@ -37,7 +37,7 @@ def match_failed(value: Any) -> Any:
 
 def is_tagged(value: Any) -> bool:
     """True for a tuple whose first field is a string."""
-    return is_tuple(value) and len(value) > 0 and isinstance(cast("tuple[Any, ...]", value)[0], str)
+    return is_tuple(value) and isinstance(next(iter(value), None), str)
 
 
 def _described(value: Any) -> str:
