@@ -269,7 +269,7 @@ def matched(pattern: Pattern, value: Any) -> dict[Expr, Any] | None:
 
 
 def _truth(value: Any, node: If) -> bool:
-    array = value if isinstance(value, np.ndarray) else np.zeros((0,))
+    array: Any = value if isinstance(value, np.ndarray) else np.zeros((0,))
     if array.shape or array.dtype != bool:
         notes = [f"found {array.dtype} of shape {array.shape}"] if array is value else []
         message = f"the condition of an if must be a bool scalar, found a {described(value)}"

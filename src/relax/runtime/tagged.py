@@ -7,6 +7,7 @@ They are the values of algebraic data types. A program reads the tag and then kn
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from .builtin_table import Effects, builtin
@@ -43,7 +44,7 @@ def is_tagged(value: Any) -> bool:
 def _described(value: Any) -> str:
     if not is_tagged(value):
         return kind_of(value)
-    fields = cast("tuple[Any, ...]", value)
+    fields = cast("Sequence[Any]", value)
     return f"{fields[0]}(…)" if len(fields) > 1 else str(fields[0])
 
 
