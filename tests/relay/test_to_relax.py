@@ -38,8 +38,14 @@ PROGRAMS = {
         f"def @main(%n: int32) {{ {LIST} (@sum(%l), @length(%l), @rev(%l), @concat(%l, @tl(%l)), @nth(%l, 1), "
         "@update(%l, 1, 9)) }",
         (7,),
-        [12, 3, "Cons(3, Cons(2, Cons(7, Nil)))", "Cons(7, Cons(2, Cons(3, Cons(2, Cons(3, Nil)))))", 2]
-        + ["Cons(7, Cons(9, Cons(3, Nil)))"],
+        [
+            12,
+            3,
+            "Cons(3, Cons(2, Cons(7, Nil)))",
+            "Cons(7, Cons(2, Cons(3, Cons(2, Cons(3, Nil)))))",
+            2,
+            "Cons(7, Cons(9, Cons(3, Nil)))",
+        ],
     ),
     "zip": (
         f"def @main(%n: int32) {{ {LIST} @zip(%l, Cons(True, Cons(False, Nil))) }}",

@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-import numpy as np
-
 from ..ir import Diagnostic, DiagnosticError, GlobalVar, IRModule, Op
 from .adt import (
     Constructor,
@@ -269,12 +267,12 @@ def matched(pattern: Pattern, value: Any) -> dict[Expr, Any] | None:
 
 
 def _truth(value: Any, node: If) -> bool:
-    array: Any = value if isinstance(value, np.ndarray) else np.zeros((0,))
-    if array.shape or array.dtype != bool:
-        notes = [f"found {array.dtype} of shape {array.shape}"] if array is value else []
-        message = f"the condition of an if must be a bool scalar, found a {described(value)}"
-        raise DiagnosticError(Diagnostic(MISMATCH, message, node.cond.span or node.span, notes=tuple(notes)))
-    return bool(array)
+    kind = described(value)
+    if kind != "tensor" or value.shape or value.dtype != bool:
+        notes = (f"found {value.dtype} of shape {value.shape}",) if kind == "tensor" else ()
+        message = f"the condition of an if must be a bool scalar, found a {kind}"
+        raise DiagnosticError(Diagnostic(MISMATCH, message, node.cond.span or node.span, notes=notes))
+    return bool(value)
 
 
 def _check_count(call: Call, what: str, expected: int, found: int) -> None:

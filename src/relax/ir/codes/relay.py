@@ -155,5 +155,5 @@ declare(
     "a part of Relay that has no translation to Relax",
     "A function that is called from outside is polymorphic, a function calls itself at ever other types, or a "
     "parameter is a polymorphic function: its instances cannot be listed.",
-    "Annotate the parameters, or evaluate the program: `relay.create_executor(\"debug\")`.",
+    'Annotate the parameters, or evaluate the program: `relay.create_executor("debug")`.',
 )
