@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any as _Any
 
 from ..ir import GlobalVar, IRModule, Op
-from . import analysis, ops, transform
+from . import analysis, ops, transform, vm
 from .adt import (
     Clause,
     Constructor,
@@ -87,6 +87,7 @@ from .types import (
     TypeVar,
     scalar_type,
 )
+from .values import Closure, ConstructorValue, RefValue
 
 __all__ = [
     "REQUIRED",
@@ -95,8 +96,10 @@ __all__ = [
     "Attrs",
     "Call",
     "Clause",
+    "Closure",
     "Constant",
     "Constructor",
+    "ConstructorValue",
     "Evaluator",
     "Expr",
     "ExprFunctor",
@@ -124,6 +127,7 @@ __all__ = [
     "RefCreate",
     "RefRead",
     "RefType",
+    "RefValue",
     "RefWrite",
     "RelayExpr",
     "ShapeVar",
@@ -170,6 +174,7 @@ __all__ = [
     "unreachable_clauses",
     "update_checked_type",
     "var",
+    "vm",
 ]
 
 

@@ -8,14 +8,16 @@ from ..expr import Constant as RelaxConstant
 from ..expr import Tuple as RelaxTuple
 from ..expr import Var as RelaxVar
 from ..ir import Diagnostic, DiagnosticError, RelaxExpr, Span, StructInfo
+from ..prim import PrimExpr
 from ..prim import Var as SizeVar
 from ..prim import free_vars as free_sizes
 from ..struct_info import TensorStructInfo, TupleStructInfo
 from .expr import Constant, Tuple
 from .meaning import result_info
+from .struct_infos import as_size, struct_info_of
 from .type_walk import type_text
 from .types import Any as AnyDim
-from .types import TensorType, TupleType, Type, TypeVar
+from .types import Dim, TensorType, TupleType, Type
 
 UNKNOWN_TYPE = "E9041"
 """A node whose type nothing determines."""
@@ -35,33 +37,31 @@ def apply_operator(inputs: tuple[Type, ...], attrs: Any, span: Span | None) -> T
         elif isinstance(operand, Tuple):
             values.append(_operand_tuple(i, type_, unknown))
         else:
-            values.append(RelaxVar(f"x{i}", struct_info_of(type_, unknown, op.name, span)))
+            values.append(RelaxVar(f"x{i}", _info_of(type_, unknown, op.name, span)))
     return type_of_info(result_info(op, call_attrs, values, span), unknown, op.name, span)
 
 
 def _operand_tuple(index: int, type_: Type, unknown: set[SizeVar]) -> RelaxExpr:
     fields = cast(TupleType, type_).fields
-    infos = [struct_info_of(field, unknown, "a tuple", None) for field in fields]
+    infos = [_info_of(field, unknown, "a tuple", None) for field in fields]
     return RelaxTuple([RelaxVar(f"x{index}_{i}", info) for i, info in enumerate(infos)])
 
 
-def struct_info_of(type_: Type, unknown: set[SizeVar], what: str, span: Span | None) -> StructInfo:
-    """The struct info that a type means; each `Any` becomes a size of its own, which is added to `unknown`."""
-    match type_:
-        case TupleType(fields):
-            return TupleStructInfo([struct_info_of(field, unknown, what, span) for field in fields])
-        case TensorType(shape, dtype) if not isinstance(shape, TypeVar) and not isinstance(dtype, TypeVar):
-            dims: list[Any] = []
-            for dim in shape:
-                if isinstance(dim, AnyDim):
-                    dims.append(SizeVar("any", "int64"))
-                    unknown.add(dims[-1])
-                else:
-                    dims.append(dim.astype("int64"))
-            return TensorStructInfo(dims, str(dtype))
-        case _:
-            message = f"{what} takes tensors, found a value of type {type_text(type_)}"
-            raise DiagnosticError(Diagnostic(NOT_CALLABLE, message, span))
+def _info_of(type_: Type, unknown: set[SizeVar], what: str, span: Span | None) -> StructInfo:
+    """The struct info of an operand; each `Any` becomes a size of its own, which is added to `unknown`."""
+
+    def size(dim: Dim) -> PrimExpr:
+        known = as_size(dim)
+        if known is None:
+            known = SizeVar("any", "int64")
+            unknown.add(known)
+        return known
+
+    def other(part: Type) -> StructInfo:
+        message = f"{what} takes tensors, found a value of type {type_text(part)}"
+        raise DiagnosticError(Diagnostic(NOT_CALLABLE, message, span))
+
+    return struct_info_of(type_, size, other)
 
 
 def type_of_info(info: StructInfo, unknown: set[SizeVar], what: str, span: Span | None) -> Type:
@@ -78,4 +78,4 @@ def type_of_info(info: StructInfo, unknown: set[SizeVar], what: str, span: Span 
             raise DiagnosticError(Diagnostic(UNKNOWN_TYPE, message, span))
 
 
-__all__ = ["NOT_CALLABLE", "UNKNOWN_TYPE", "apply_operator", "struct_info_of", "type_of_info"]
+__all__ = ["NOT_CALLABLE", "UNKNOWN_TYPE", "apply_operator", "type_of_info"]

@@ -11,7 +11,7 @@ generalised (Didier Rémy, "Extension of ML type system with a sorted equation t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,12 +103,22 @@ class Unifier:
         """The type with everything known put in; itself if nothing is."""
         return rewritten(type_, self.head)
 
+    def argument(self, part: Any, resolved: Callable[[Type], Type]) -> Any:
+        """A type argument, resolved; of another kind than a type it is a shape or a dtype."""
+        part = self._part(part)
+        return resolved(part) if isinstance(part, Type) else part
+
     def incomplete(self, *types: Type) -> dict[IncompleteType, None]:
         """The incomplete types that are left in types, in order."""
         parts = IncompleteParts(self.head)
         for type_ in types:
             parts.of(type_)
         return parts.found
+
+    def mentions(self, relation: Pending, items: Sequence[IncompleteType]) -> bool:
+        """True if one of some incomplete types is left in a relation."""
+        inside = self.incomplete(*relation.inputs, relation.output)
+        return any(item in inside for item in items)
 
     # -- equations
 

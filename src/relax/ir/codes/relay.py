@@ -153,7 +153,7 @@ declare(
 declare(
     "E9050",
     "a part of Relay that has no translation to Relax",
-    "Data types and `match`, references, and functions that stay polymorphic are evaluated "
-    '(`relay.create_executor("debug")`), but not compiled.',
-    "Write the part in terms of tensors, tuples and functions, or evaluate the program.",
+    "A function that is called from outside is polymorphic, a function calls itself at ever other types, or a "
+    "parameter is a polymorphic function: its instances cannot be listed.",
+    'Annotate the parameters, or evaluate the program: `relay.create_executor("debug")`.',
 )
