@@ -2,16 +2,55 @@
 
 from __future__ import annotations
 
+from .canonicalize_cast import CanonicalizeCast, canonicalize_cast
+from .canonicalize_ops import CanonicalizeOps, canonicalize_ops
+from .dead_code_elimination import DeadCodeElimination
+from .defuse_ops import DefuseOps, defuse_ops
+from .effects import Effect, Effects
+from .eliminate_common_subexpr import EliminateCommonSubexpr, eliminate_common_subexpr
+from .eta_expand import EtaExpand, eta_expand
+from .fast_math import FastMath, fast_math
+from .fold_constant import FoldConstant, fold_constant
+from .fuse_ops import FuseOps, fuse_ops
 from .infer_type import InferType
+from .inline import Inline
+from .remove_unused_functions import RemoveUnusedFunctions
+from .simplify_expr import SimplifyExpr, simplify_expr
+from .simplify_inference import SimplifyInference, simplify_inference
 from .to_a_normal_form import ToANormalForm, to_a_normal_form
 from .to_basic_block_normal_form import ToBasicBlockNormalForm, to_basic_block_normal_form
 from .to_graph_normal_form import ToGraphNormalForm, to_graph_normal_form
 
 __all__ = [
+    "CanonicalizeCast",
+    "CanonicalizeOps",
+    "DeadCodeElimination",
+    "DefuseOps",
+    "Effect",
+    "Effects",
+    "EliminateCommonSubexpr",
+    "EtaExpand",
+    "FastMath",
+    "FoldConstant",
+    "FuseOps",
     "InferType",
+    "Inline",
+    "RemoveUnusedFunctions",
+    "SimplifyExpr",
+    "SimplifyInference",
     "ToANormalForm",
     "ToBasicBlockNormalForm",
     "ToGraphNormalForm",
+    "canonicalize_cast",
+    "canonicalize_ops",
+    "defuse_ops",
+    "eliminate_common_subexpr",
+    "eta_expand",
+    "fast_math",
+    "fold_constant",
+    "fuse_ops",
+    "simplify_expr",
+    "simplify_inference",
     "to_a_normal_form",
     "to_basic_block_normal_form",
     "to_graph_normal_form",

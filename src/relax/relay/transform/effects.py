@@ -127,7 +127,7 @@ class _Analysis:
             pass
 
     def _step(self) -> bool:
-        """Go over all nodes once; True if a function's effect grew, so that its recursive calls have to be asked again."""
+        """Go over all nodes once; True if a function's effect grew, so that its calls are to be asked again."""
         placement = self.placement
         inside: dict[EvaluationScope, Effect] = {}
         changed = False

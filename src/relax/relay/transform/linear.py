@@ -67,11 +67,14 @@ class _Linear:
         self.placement = place(expr)
         self.nodes: dict[EvaluationScope, list[Expr]] = {}
         self.lets: dict[Expr, Let] = {}
-        """The first `let` of each value."""
+        """The first `let` of each value; of a value that is a `let` itself, the innermost body is the value."""
+        self.results: dict[Expr, Expr] = {}
+        """The innermost body of each `let`."""
         for node in self.placement.order:
             self.nodes.setdefault(self.placement.of[node], []).append(node)
             if isinstance(node, Let):
-                self.lets.setdefault(node.value, node)
+                self.results[node] = self.results.get(node.body, node.body)
+                self.lets.setdefault(self.results.get(node.value, node.value), node)
         self.standing: dict[Expr, Expr] = {}
         """What stands for a node: the variable that it is bound to, or the node of new parts."""
         self.chains: dict[EvaluationScope, _Chain] = {}
@@ -103,10 +106,13 @@ class _Linear:
         """Handle a node; or give the scopes that come before, the first one last."""
         opened = self.placement.opened.get(node, ())
         if not opened or (isinstance(node, Function) and node.attrs.get("Primitive")):
-            self._bind(node, with_parts(node, map(self._standing, parts_of(node))) if not opened else node, chain)
+            self._bind(
+                node, with_parts(node, map(self._standing, parts_of(node))) if not opened else node, chain
+            )
             return []
         if isinstance(node, Let):
-            if self.lets[node.value] is not node or node.value not in self.placement.of:
+            value = self.results.get(node.value, node.value)
+            if self.lets[value] is not node or value not in self.placement.of:
                 chain.bindings.append((node.var, self._standing(node.value), node))
             return [(node, chain), self._entered(opened[0], chain)]
         return [(node, chain), *(self._entered(scope, _Chain()) for scope in reversed(opened))]

@@ -15,11 +15,13 @@ A value that nothing uses is left out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..expr import Expr, Function, Let, Var
 from ..parts import parts_of, with_parts
 from ..scopes import EvaluationScope, Placement, place
 from ..types import FuncType
-from .effects import Effects
+from .effects import Effect, Effects
 from .linear import sequenced
 from .rewriting import Program, relay_pass
 
@@ -38,28 +40,28 @@ def without_lets(expr: Expr, effects: Effects) -> Expr:
     lets = [node for node in placement.order if isinstance(node, Let)]
     if not lets:
         return expr
-    kept = _kept(placement, lets)
-    table = effects.of(expr, placement)
-    kept |= {let for let in lets if let.value in table}
-    return expr if len(kept) == len(lets) else _substituted(expr, kept)
+    kept = kept_lets(placement, lets, effects.of(expr, placement))
+    return expr if len(kept) == len(lets) else lets_substituted(expr, kept)
 
 
-def _kept(placement: Placement, lets: list[Let]) -> set[Let]:
-    """The `let`s that stay whether or not there are effects."""
+def kept_lets(placement: Placement, lets: list[Let], effects: Mapping[Expr, Effect]) -> set[Let]:
+    """The `let`s that stay; `effects` are those of the expression's nodes."""
     uses: dict[Var, list[EvaluationScope]] = {}
     for node in placement.order:
         for part, scope in placement.positions(node):
             if isinstance(part, Var):
                 uses.setdefault(part, []).append(scope)
     functions = _Functions()
-    kept: set[Let] = set()
+    kept = {let for let in lets if let.value in effects}
     for let in lets:
         value, scopes = let.value, uses.get(let.var, [])
         if not scopes or value not in placement.of:
             continue
         if isinstance(value, Function):
             inside = placement.opened[value][0]
-            if any(inside.encloses(scope) for scope in scopes) or (len(scopes) > 1 and _may_be_general(value)):
+            if any(inside.encloses(scope) for scope in scopes) or (
+                len(scopes) > 1 and _may_be_general(value)
+            ):
                 kept.add(let)
         common = scopes[0]
         for scope in scopes[1:]:
@@ -85,7 +87,9 @@ class _Functions:
 
     def around(self, scope: EvaluationScope) -> EvaluationScope:
         path: list[EvaluationScope] = []
-        while scope not in self._around and scope.parent is not scope and not isinstance(scope.owner, Function):
+        while (
+            scope not in self._around and scope.parent is not scope and not isinstance(scope.owner, Function)
+        ):
             path.append(scope)
             scope = scope.parent
         result = self._around.get(scope, scope)
@@ -93,7 +97,8 @@ class _Functions:
         return result
 
 
-def _substituted(expr: Expr, kept: set[Let]) -> Expr:
+def lets_substituted(expr: Expr, kept: set[Let]) -> Expr:
+    """The expression with values in the places of the variables of all `let`s but those to be kept."""
     memo: dict[Expr, Expr] = {}
     stack: list[tuple[Expr, int]] = [(expr, 0)]
     while stack:
@@ -122,4 +127,4 @@ def ToGraphNormalForm(function: Function, program: Program) -> Expr:
     return to_graph_normal_form(function, program.effects)
 
 
-__all__ = ["ToGraphNormalForm", "to_graph_normal_form", "without_lets"]
+__all__ = ["ToGraphNormalForm", "kept_lets", "lets_substituted", "to_graph_normal_form", "without_lets"]
