@@ -68,7 +68,7 @@ class _Fusion:
                 if part in numbers:
                     nodes[numbers[part]].is_external |= user not in numbers or scope is not placement.of[part]
                 if user in numbers and part in numbers:
-                    nodes[numbers[part]].consumers.append((numbers[user], _kind(user)))
+                    nodes[numbers[part]].consumers.append((numbers[user], _operand_kind(part, user)))
         if self.expr in numbers:
             nodes[numbers[self.expr]].is_external = True
         return nodes
@@ -118,6 +118,14 @@ def _kind(call: Any) -> OpPatternKind:
     kind = pattern_of(call.op)
     # An operator on a tuple takes its fields from kernels before; it does not compute them again.
     return OpPatternKind.INJECTIVE if any(isinstance(arg, Tuple) for arg in call.args) else kind
+
+
+def _operand_kind(operand: Any, user: Any) -> OpPatternKind:
+    """The kind of the step from an operand to its user; of one that is not broadcast, element-wise."""
+    kind = _kind(user)
+    if kind is OpPatternKind.BROADCAST and operand.checked_type == user.checked_type:
+        return OpPatternKind.ELEMWISE
+    return kind
 
 
 def _type(operand: Expr) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..adt import Match
-from ..expr import Expr, Function, If, Let, Var
+from ..expr import Expr, Function, If, Let, RelayExpr, Var, update_checked_type
 from ..parts import parts_of, with_parts
 from ..scopes import EvaluationScope, place
 from .effects import Effects
@@ -40,6 +40,15 @@ def sequenced(expr: Expr, effects: Effects) -> Expr:
     return linearized(expr, table.__contains__) if table else expr
 
 
+def typed_like(expr: Expr, origin: Expr) -> Expr:
+    """An expression, with the type of one that it stands for, if it has none and that is known."""
+    if expr is not origin and isinstance(expr, RelayExpr) and expr.checked_type_ is None:
+        type_ = getattr(origin, "checked_type_", None)
+        if type_ is not None:
+            update_checked_type(expr, type_)
+    return expr
+
+
 class _Chain:
     """The bindings of a scope, in order, each with the `Let` that it comes from."""
 
@@ -55,7 +64,8 @@ class _Chain:
             if origin is not None and origin.value is value and origin.body is result:
                 result = origin
             else:
-                result = Let(var, value, result, span=value.span if origin is None else origin.span)
+                let = Let(var, value, result, span=value.span if origin is None else origin.span)
+                result = typed_like(let, result)
         return result
 
 
@@ -142,6 +152,7 @@ class _Linear:
         self._bind(node, changed, chain)
 
     def _bind(self, node: Expr, value: Expr, chain: _Chain) -> None:
+        value = typed_like(value, node)
         let = self.lets.get(node)
         if let is not None:
             chain.bindings.append((let.var, value, let))
@@ -149,10 +160,11 @@ class _Linear:
         elif self.binds(node) and not (node is self.expr and isinstance(node, Function)):
             self.count += 1
             var = Var(f"x{self.count}", span=value.span)
+            typed_like(var, node)
             chain.bindings.append((var, value, None))
             self.standing[node] = var
         else:
             self.standing[node] = value
 
 
-__all__ = ["linearized", "sequenced"]
+__all__ = ["linearized", "sequenced", "typed_like"]
