@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from .alter_op_layout import AlterOpLayout, register_alter_op_layout
 from .canonicalize_cast import CanonicalizeCast, canonicalize_cast
 from .canonicalize_ops import CanonicalizeOps, canonicalize_ops
+from .combine_parallel_batch_matmul import CombineParallelBatchMatmul
+from .combine_parallel_conv2d import CombineParallelConv2D
+from .combine_parallel_dense import CombineParallelDense
+from .convert_layout import ConvertLayout, convert_layout
 from .dead_code_elimination import DeadCodeElimination
 from .defuse_ops import DefuseOps, defuse_ops
 from .effects import Effect, Effects
-from .eliminate_common_subexpr import EliminateCommonSubexpr, eliminate_common_subexpr
+from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .eta_expand import EtaExpand, eta_expand
 from .fast_math import FastMath, fast_math
 from .fold_constant import FoldConstant, fold_constant
@@ -22,8 +27,13 @@ from .to_basic_block_normal_form import ToBasicBlockNormalForm, to_basic_block_n
 from .to_graph_normal_form import ToGraphNormalForm, to_graph_normal_form
 
 __all__ = [
+    "AlterOpLayout",
     "CanonicalizeCast",
     "CanonicalizeOps",
+    "CombineParallelBatchMatmul",
+    "CombineParallelConv2D",
+    "CombineParallelDense",
+    "ConvertLayout",
     "DeadCodeElimination",
     "DefuseOps",
     "Effect",
@@ -43,12 +53,13 @@ __all__ = [
     "ToGraphNormalForm",
     "canonicalize_cast",
     "canonicalize_ops",
+    "convert_layout",
     "defuse_ops",
-    "eliminate_common_subexpr",
     "eta_expand",
     "fast_math",
     "fold_constant",
     "fuse_ops",
+    "register_alter_op_layout",
     "simplify_expr",
     "simplify_inference",
     "to_a_normal_form",
