@@ -78,8 +78,8 @@ def test_there_and_back():
 @pytest.mark.parametrize(
     ("layouts", "message"),
     [
-        ({"nn.conv2d": ["NCHW4c", "default"]}, "E9050.*the layout NCHW4c is no order of the axes of NCHW"),
-        ({"nn.dense": ["NC"]}, "E9050.*the layout of nn.dense cannot be chosen"),
+        ({"nn.conv2d": ["NCHW4c", "default"]}, "E9070.*the layout NCHW4c is no order of the axes of NCHW"),
+        ({"nn.dense": ["NC"]}, "E9070.*the layout of nn.dense cannot be chosen"),
     ],
 )
 def test_what_cannot_be_asked_for(layouts, message):

@@ -21,7 +21,7 @@ from ..expr import Call, Expr, Function
 from .layouts import Layouts
 from .rewriting import Program, ordered_rewrite, relay_pass
 
-BAD_LAYOUT = "E9050"
+BAD_LAYOUT = "E9070"
 """A layout that an operator cannot be given."""
 
 _CONVOLUTIONS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
@@ -62,7 +62,7 @@ def convert_layout(expr: Expr, desired: Mapping[str, Sequence[str]], program: Pr
 def ConvertLayout(function: Function, program: Program, desired_layouts: Mapping[str, Sequence[str]]) -> Expr:
     """Give convolutions other layouts, in every function.
 
-    Raises DiagnosticError (E9050) for a layout that is no order of the axes, and for an operator that is no convolution.
+    Raises DiagnosticError (E9070) for a layout that is no order of the axes, and for another operator.
     """
     for name in desired_layouts:
         if name not in _CONVOLUTIONS:
