@@ -77,3 +77,57 @@ def check(step: Pass, before: str, expected: str | None, *args: Any, rtol: float
     if settles:
         assert run(step, result) is result
     return result
+
+
+PROGRAMS = {
+    "recursion": (
+        """
+def @fact(%n: int32) -> int32 { if (%n == 0) { 1 } else { %n * @fact(%n - 1) } }
+def @main(%n: int32) -> int32 { @fact(%n) + 1 }""",
+        5,
+    ),
+    "ackermann": (
+        """
+def @a(%m: int32, %n: int32) -> int32 {
+  if (%m == 0) { %n + 1 } else if (%n == 0) { @a(%m - 1, 1) } else { @a(%m - 1, @a(%m, %n - 1)) }
+}
+def @main(%n: int32) -> int32 { @a(2, %n) }""",
+        3,
+    ),
+    "closures": (
+        """
+def @twice(%f: fn(int32) -> int32, %x: int32) -> int32 { %f(%f(%x)) }
+def @main(%n: int32) -> (int32, int32) {
+  let %add = fn(%y: int32) -> int32 { %y + %n };
+  let %g = if (%n > 3) { %add } else { fn(%y: int32) -> int32 { %y * %n } };
+  (@twice(%g, 1), @twice(%add, 2))
+}""",
+        3,
+    ),
+    "local recursion": (
+        "def @main(%n: int32) -> int32 { "
+        "let %f = fn(%i: int32) -> int32 { if (%i == 0) { 0 } else { %i + %f(%i - 1) } }; %f(%n) }",
+        6,
+    ),
+    "lists": (
+        """
+import "prelude.rly"
+def @main(%n: int32) -> (int32, List[int32]) {
+  let %l = @map(fn(%x: int32) -> int32 { %x * %n }, Cons(1, Cons(2, Nil)));
+  (@foldl(fn(%a: int32, %b: int32) -> int32 { %a - %b }, 0, %l), %l)
+}""",
+        3,
+    ),
+    "references": (
+        """
+def @main(%n: int32) -> (int32, int32) {
+  let %r = ref(%n);
+  let %bump = fn(%k: int32) -> int32 { let %old = ref_read(%r); let %u = ref_write(%r, %old + %k); %old };
+  let %a = %bump(1);
+  let %b = %bump(10);
+  (%a * 100 + %b, ref_read(%r))
+}""",
+        3,
+    ),
+}
+"""Programs of functions of every kind, each with the argument of main."""

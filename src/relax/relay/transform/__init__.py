@@ -10,6 +10,7 @@ from .combine_parallel_conv2d import CombineParallelConv2D
 from .combine_parallel_dense import CombineParallelDense
 from .convert_layout import ConvertLayout, convert_layout
 from .dead_code_elimination import DeadCodeElimination
+from .defunctionalization import Defunctionalization
 from .defuse_ops import DefuseOps, defuse_ops
 from .effects import Effect, Effects
 from .eliminate_common_subexpr import EliminateCommonSubexpr
@@ -21,6 +22,7 @@ from .fuse_ops import FuseOps, fuse_ops
 from .infer_type import InferType
 from .inline import Inline
 from .lambda_lift import LambdaLift
+from .partial_evaluate import PartialEvaluate, partial_evaluate
 from .remove_unused_functions import RemoveUnusedFunctions
 from .simplify_expr import SimplifyExpr, simplify_expr
 from .simplify_inference import SimplifyInference, simplify_inference
@@ -45,6 +47,7 @@ __all__ = [
     "CombineParallelDense",
     "ConvertLayout",
     "DeadCodeElimination",
+    "Defunctionalization",
     "DefuseOps",
     "Effect",
     "Effects",
@@ -58,6 +61,7 @@ __all__ = [
     "Inline",
     "LambdaLift",
     "MixedTypeConversionCategory",
+    "PartialEvaluate",
     "RemoveUnusedFunctions",
     "SimplifyExpr",
     "SimplifyInference",
@@ -75,6 +79,7 @@ __all__ = [
     "fold_constant",
     "fold_scale_axis",
     "fuse_ops",
+    "partial_evaluate",
     "register_alter_op_layout",
     "register_mixed_precision_conversion",
     "simplify_expr",

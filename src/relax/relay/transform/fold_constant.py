@@ -75,13 +75,17 @@ class _Folder(Rewriter):
         args = [_value_of(arg) for arg in call.args]
         if any(arg is None for arg in args):
             return call
-        try:
-            value = _value(call, args)
-        except (DiagnosticError, ArithmeticError, ValueError):
-            return call
-        if value is None or _count(value) > max(MOST_ELEMENTS, sum(map(_count, args))):
-            return call
-        return _constant(value)
+        value = value_of_call(call, args)
+        return call if value is None else _constant(value)
+
+
+def value_of_call(call: Call, args: list[Any]) -> Any:
+    """The value of a call on values; None if it fails, or is much larger than they."""
+    try:
+        value = _value(call, args)
+    except (DiagnosticError, ArithmeticError, ValueError):
+        return None
+    return None if value is None or _count(value) > max(MOST_ELEMENTS, sum(map(_count, args))) else value
 
 
 def _value(call: Call, args: list[Any]) -> Any:
@@ -131,4 +135,4 @@ def FoldConstant(function: Function, program: Program, fold_qnn: bool = False) -
     return fold_constant(function, program)
 
 
-__all__ = ["MOST_ELEMENTS", "FoldConstant", "fold_constant"]
+__all__ = ["MOST_ELEMENTS", "FoldConstant", "fold_constant", "value_of_call"]

@@ -216,14 +216,15 @@ def _converted(functions: dict[str, Function], names: dict[str, GlobalVar]) -> d
 def _check(mod: IRModule) -> None:
     for definition in mod.type_definitions.values():
         for constructor in cast(TypeData, definition).constructors:
-            if any(_has_function(part) for part in constructor.inputs):
+            if any(has_function(part) for part in constructor.inputs):
                 message = (
                     f"functions in values of {constructor.name_hint} cannot be converted to continuations"
                 )
                 raise DiagnosticError(Diagnostic(UNSUPPORTED, message, constructor.span))
 
 
-def _has_function(type_: Type) -> bool:
+def has_function(type_: Type) -> bool:
+    """True if a type is one of functions, or has such a part."""
     stack: list[Node] = [type_]
     while stack:
         part = stack.pop()
