@@ -66,7 +66,9 @@ def test_calls_of_two_branches_stay_apart():
 
 @pytest.mark.parametrize("transposed", [True, False])
 def test_batch_matmul(transposed):
-    shapes = ["(2, 3, 4)", "(2, 5, 4)", "(2, 6, 4)"] if transposed else ["(2, 3, 4)", "(2, 4, 5)", "(2, 4, 6)"]
+    shapes = (
+        ["(2, 3, 4)", "(2, 5, 4)", "(2, 6, 4)"] if transposed else ["(2, 3, 4)", "(2, 4, 5)", "(2, 4, 6)"]
+    )
     params = ", ".join(f"%x{i}: Tensor[{shape}, float32]" for i, shape in enumerate(shapes))
     calls = ", ".join(f"nn.batch_matmul(%x0, %x{i}, transpose_b={transposed})" for i in (1, 2))
     mod = module(f"fn({params}) {{ ({calls}) }}")

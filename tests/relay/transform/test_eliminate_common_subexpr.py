@@ -29,9 +29,7 @@ def test_attributes_and_projections_are_compared():
 
 
 def test_calls_of_two_branches_stay_apart_and_one_above_serves_both():
-    check(
-        EliminateCommonSubexpr(), "fn(%x: int32) { if (%x == 0) { 10 / %x } else { 10 / %x } }", None, 3
-    )
+    check(EliminateCommonSubexpr(), "fn(%x: int32) { if (%x == 0) { 10 / %x } else { 10 / %x } }", None, 3)
     check(
         EliminateCommonSubexpr(),
         "fn(%x: int32) { let %y = %x * 2; if (%y == 0) { %x * 2 } else { %x * 2 + 1 } }",

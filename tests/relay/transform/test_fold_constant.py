@@ -57,7 +57,7 @@ def test_an_operator_that_fails_stays():
 def test_only_what_is_constant_in_a_large_graph():
     x = relay.var("x", shape=(4,))
     expr: relay.Expr = x
-    for i in range(200):
+    for i in range(40):
         expr = relay.add(expr, relay.multiply(relay.const(np.full(4, i, "float32")), relay.const(2.0)))
     folded = run(FoldConstant(), relay.IRModule.from_expr(relay.Function([x], expr)))
-    assert relay.analysis.call_count(folded["main"]) == 200
+    assert relay.analysis.call_count(folded["main"]) == 40

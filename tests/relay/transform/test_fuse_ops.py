@@ -23,7 +23,9 @@ def test_elementwise_calls_are_one_function():
 
 
 def test_a_result_that_others_see_ends_a_function():
-    result = run(FuseOps(), module("fn(%x: Tensor[(4), float32]) { %1 = exp(%x); %2 = %1 * 2f; (%1, %2 + 1f) }"))
+    result = run(
+        FuseOps(), module("fn(%x: Tensor[(4), float32]) { %1 = exp(%x); %2 = %1 * 2f; (%1, %2 + 1f) }")
+    )
     assert primitives(result) == [["exp"], ["multiply", "add"]]
 
 
@@ -58,7 +60,9 @@ def test_branches_are_fused_by_themselves():
     assert primitives(run(FuseOps(), module(text))) == [["exp"], ["negative"]]
 
 
-@pytest.mark.parametrize("text", ["fn(%x: Tensor[(4), float32]) { sort(%x) }", "fn(%f: fn(int32) -> int32) { %f(1) }"])
+@pytest.mark.parametrize(
+    "text", ["fn(%x: Tensor[(4), float32]) { sort(%x) }", "fn(%f: fn(int32) -> int32) { %f(1) }"]
+)
 def test_operators_without_a_pattern_stay(text):
     mod = module(text)
     assert run(FuseOps(), mod) is mod
@@ -68,13 +72,15 @@ def test_effects_stay():
     check(
         FuseOps(),
         "fn(%x: Tensor[(4), float32]) { let %r = ref(%x); let %u = ref_write(%r, exp(ref_read(%r)) * 2f); ref_read(%r) }",
-        "fn(%x: Tensor[(4), float32]) { let %r = ref(%x); let %u = ref_write(%r, fn(%p: Tensor[(4), float32], Primitive=1) "
-        "-> Tensor[(4), float32] { exp(%p) * 2f }(ref_read(%r))); ref_read(%r) }",
+        "fn(%x: Tensor[(4), float32]) { let %r = ref(%x); let %v = ref_read(%r); let %u = ref_write(%r, fn(%p: Tensor[(4), float32], Primitive=1) "
+        "-> Tensor[(4), float32] { exp(%p) * 2f }(%v)); ref_read(%r) }",
         X,
     )
 
 
-@pytest.mark.parametrize("text", [CONV, "fn(%x: Tensor[(4), float32]) { %1 = exp(%x * 2f); concatenate((%1, %1)) }"])
+@pytest.mark.parametrize(
+    "text", [CONV, "fn(%x: Tensor[(4), float32]) { %1 = exp(%x * 2f); concatenate((%1, %1)) }"]
+)
 def test_defuse_is_the_inverse(text):
     mod = module(text)
     fused = run(FuseOps(), mod)

@@ -66,7 +66,9 @@ def test_whole_programs(name):
 
 
 def test_what_never_ends_is_unrolled_for_a_while_only():
-    mod = module("def @main(%x: int32) -> int32 { if (%x > 0) { 1 } else { @loop(1) } }\ndef @loop(%n: int32) -> int32 { @loop(%n + 1) }")
+    mod = module(
+        "def @main(%x: int32) -> int32 { if (%x > 0) { 1 } else { @loop(1) } }\ndef @loop(%n: int32) -> int32 { @loop(%n + 1) }"
+    )
     result = run(PartialEvaluate(), mod)
     assert "@loop" in str(result["main"])
     assert_same_values(mod, result, [1])

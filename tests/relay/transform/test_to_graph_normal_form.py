@@ -29,7 +29,9 @@ def test_a_value_that_only_functions_use_stays_bound():
 
 
 def test_recursive_and_polymorphic_functions_stay_bound():
-    text = "fn(%x: int32) { let %f = fn(%n: int32) -> int32 { if (%n == 0) { 1 } else { %f(%n - 1) } }; %f(%x) }"
+    text = (
+        "fn(%x: int32) { let %f = fn(%n: int32) -> int32 { if (%n == 0) { 1 } else { %f(%n - 1) } }; %f(%x) }"
+    )
     check(ToGraphNormalForm(), text, None, 3)
     check(ToGraphNormalForm(), "fn(%x: int32) { let %id = fn(%y) { %y }; (%id(%x), %id(True)) }", None, 3)
 
@@ -67,10 +69,10 @@ def test_every_expression_is_well_formed_and_settles(name):
 
 
 def test_a_long_chain_takes_no_recursion():
-    variables = [relay.var(f"x{i}", "int32") for i in range(20_000)]
+    variables = [relay.var(f"x{i}", "int32") for i in range(4_000)]
     body: relay.Expr = variables[-1]
     for before, after in zip(variables[-2::-1], variables[:0:-1], strict=True):
         body = relay.Let(after, relay.add(before, before), body)
     graph = to_graph_normal_form(relay.Function([variables[0]], body))
-    assert relay.analysis.call_count(graph) == 19_999
+    assert relay.analysis.call_count(graph) == 3_999
     assert not any(isinstance(node, relay.Let) for node in relay.scopes.nodes_with_parts(graph))

@@ -47,7 +47,7 @@ def test_a_product_and_what_follows():
         "let %f = fn(%y: Tensor[(2, 4), float32]) { %y * %y }; %f(nn.dense(%x, %w))",
         "let %r = ref(nn.dense(%x, %w)); let %u = ref_write(%r, %x); ref_read(%r)",
         "where(%x > 0f, nn.dense(%x, %w), %x)",
-        "cast(argmax(nn.dense(%x, %w), axis=1), dtype=\"float32\")",
+        'cast(argmax(nn.dense(%x, %w), axis=1), dtype="float32")',
     ],
 )
 def test_the_type_stays_and_the_values_nearly(text, dtype):

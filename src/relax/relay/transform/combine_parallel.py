@@ -19,7 +19,7 @@ from ..expr import Call, Constant, Expr, Function, Let, Tuple, Var
 from ..operators import call_operator
 from ..parts import parts_of, with_parts
 from ..scopes import place
-from .rewriting import is_call, static_shape
+from .rewriting import Program, is_call, ordered_rewrite, static_shape
 
 
 class Combination(NamedTuple):
@@ -34,8 +34,14 @@ class Combination(NamedTuple):
     combine: Callable[[Expr, Sequence[Call]], list[Expr]]
 
 
-def combine_parallel(function: Function, combination: Combination, min_num_branches: int) -> Expr:
+def combine_parallel(
+    function: Function, program: Program, combination: Combination, min_num_branches: int
+) -> Expr:
     """The typed function with the calls combined; itself if there are too few."""
+    return ordered_rewrite(function, program, lambda expr: _combined(expr, combination, min_num_branches))
+
+
+def _combined(function: Expr, combination: Combination, min_num_branches: int) -> Expr:
     placement = place(function)
     bound = {node.var for node in placement.order if isinstance(node, Let)}
     groups: dict[Any, list[Call]] = {}

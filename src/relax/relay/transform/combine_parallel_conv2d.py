@@ -41,8 +41,7 @@ def _combined(data: Expr, calls: Sequence[Call]) -> list[Expr]:
 @relay_pass("CombineParallelConv2D", opt_level=4, required=["InferType"])
 def CombineParallelConv2D(function: Function, program: Program, min_num_branches: int = 3) -> Expr:
     """Combine convolutions of the same data, in every function."""
-    del program
-    return combine_parallel(function, Combination("nn.conv2d", _key, _combined), min_num_branches)
+    return combine_parallel(function, program, Combination("nn.conv2d", _key, _combined), min_num_branches)
 
 
 __all__ = ["CombineParallelConv2D"]

@@ -54,9 +54,8 @@ def CombineParallelDense(
     function: Function, program: Program, min_num_branches: int = 3, to_batch: bool = True
 ) -> Expr:
     """Combine calls of `nn.dense` on the same data, in every function."""
-    del program
     how = Combination("nn.dense", _batch_key if to_batch else _key, _batched if to_batch else _sliced)
-    return combine_parallel(function, how, min_num_branches)
+    return combine_parallel(function, program, how, min_num_branches)
 
 
 __all__ = ["CombineParallelDense"]

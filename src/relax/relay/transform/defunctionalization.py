@@ -17,6 +17,7 @@ constructors as values, around which EtaExpand and `fn` write functions.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, cast
 
 from ...ir import Diagnostic, DiagnosticError, GlobalVar, IRModule, Op
@@ -139,7 +140,7 @@ class _Defunctionalizer(TypeMutator):
             )  # fmt: skip
         return value(expr)
 
-    def _call(self, call: Call, value: Any) -> Expr:
+    def _call(self, call: Call, value: Callable[[Expr], Expr]) -> Expr:
         args = tuple(map(value, call.args))
         callee = call.op
         if isinstance(callee, GlobalVar):

@@ -5,6 +5,8 @@ fn (%p: float32, Primitive=1) { exp(negative(%p)) }(%x)    becomes    exp(negati
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from ..expr import Call, Expr, Function, Let, Var
 from ..functor import MixedModeMutator
 from ..scopes import nodes_with_parts
@@ -19,13 +21,14 @@ class _Defuser(MixedModeMutator):
 
     def rewrite_call(self, pre: Call, post: Call) -> Expr:
         callee = self.bound.get(pre.op, pre.op) if isinstance(pre.op, Var) else pre.op
-        return inlined(callee, post.args, post.type_args) if _is_primitive(callee) else post
+        return inlined(callee, post.args, post.type_args) if is_primitive(callee) else post
 
     def rewrite_let(self, pre: Let, post: Let) -> Expr:
         return post.body if pre.var in self.bound else post
 
 
-def _is_primitive(expr: Expr) -> bool:
+def is_primitive(expr: Expr) -> TypeGuard[Function]:
+    """True for a function with the attribute Primitive."""
     return isinstance(expr, Function) and bool(expr.attrs.get("Primitive"))
 
 
@@ -34,7 +37,7 @@ def defuse_ops(expr: Expr) -> Expr:
     bound = {
         node.var: node.value
         for node in nodes_with_parts(expr)
-        if isinstance(node, Let) and isinstance(node.value, Function) and _is_primitive(node.value)
+        if isinstance(node, Let) and isinstance(node.value, Function) and is_primitive(node.value)
     }
     return _Defuser(bound).visit(expr)
 

@@ -24,7 +24,7 @@ from ..parts import parts_of, with_parts
 from ..scopes import Placement, place
 from ..types import FuncType
 from .op_patterns import pattern_of
-from .rewriting import Program, relay_pass
+from .rewriting import Program, ordered_rewrite, relay_pass
 
 _MOST_CALLS = 256
 
@@ -140,12 +140,12 @@ def fuse_ops(expr: Expr, fuse_opt_level: int = -1, max_depth: int = _MOST_CALLS)
 @relay_pass("FuseOps", opt_level=0, required=["InferType"])
 def FuseOps(function: Function, program: Program, fuse_opt_level: int = -1) -> Expr:
     """Make primitive functions of the calls of operators, in every function."""
-    del program
     if function.attrs.get("Primitive"):
         return function
     context = PassContext.current()
     level = context.opt_level if fuse_opt_level < 0 else fuse_opt_level
-    return fuse_ops(function, level, int(context.config.get("relay.FuseOps.max_depth", _MOST_CALLS)))
+    most = int(context.config.get("relay.FuseOps.max_depth", _MOST_CALLS))
+    return ordered_rewrite(function, program, lambda expr: fuse_ops(expr, level, most))
 
 
 __all__ = ["FuseOps", "fuse_ops"]

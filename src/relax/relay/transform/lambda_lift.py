@@ -15,7 +15,7 @@ polymorphic and uses variables. Primitive functions stay.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from ...ir import GlobalVar, IRModule
 from ..analysis import free_type_vars, free_vars
@@ -41,7 +41,7 @@ class _Lifter:
         """A global function without functions inside."""
         if not any(_is_inner(node, function) for node in nodes_with_parts(function)):
             return function
-        blocks = to_basic_block_normal_form(function, self.effects)
+        blocks = cast(Function, to_basic_block_normal_form(function, self.effects))
         memo: dict[Expr, Expr] = {}
         order = nodes_with_parts(blocks)
         lets = {node.value: node for node in order if isinstance(node, Let)}  # each value stands in one

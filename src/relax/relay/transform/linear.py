@@ -10,7 +10,7 @@ that rewriting all else cannot change their order, number or place.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from ..adt import Match
 from ..expr import Expr, Function, If, Let, RelayExpr, Var, update_checked_type
@@ -96,7 +96,7 @@ class _Linear:
             item = stack[-1]
             if isinstance(item, tuple):  # a node all of whose scopes are done
                 stack.pop()
-                self._leave(*item)
+                self._leave(*cast("tuple[Expr, _Chain]", item))
                 continue
             node = next(item, None)
             if node is None:

@@ -55,6 +55,11 @@ class _Value:
     atom: Expr
     known: Any = None
 
+    @property
+    def is_tuple(self) -> bool:
+        """True if the fields of the tuple are known."""
+        return isinstance(self.known, tuple)
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Closure:
@@ -210,7 +215,7 @@ class _Evaluator:
                 self._call(frame, var, value)
             case TupleGetItem():
                 source = self._atom(value.tuple_value, environment)
-                if isinstance(source.known, tuple):
+                if source.is_tuple:
                     environment.values[var] = cast("tuple[_Value, ...]", source.known)[value.index]
                 else:
                     self._emit(frame, var, with_parts(value, [source.atom]))
@@ -397,7 +402,7 @@ def _computed(call: Call, args: list[_Value]) -> _Value | None:
 def _operand(value: _Value) -> Any:
     if isinstance(value.known, Constant):
         return value.known.data
-    if isinstance(value.known, tuple):
+    if value.is_tuple:
         fields = [_operand(field) for field in cast("tuple[_Value, ...]", value.known)]
         return None if any(field is None for field in fields) else tuple(fields)
     return None
@@ -421,7 +426,7 @@ def _matched(pattern: Pattern, value: _Value) -> dict[Var, _Value] | bool | None
                 else:
                     stack.extend(zip(patterns, item.known.fields, strict=True))
             case PatternTuple(patterns):
-                if isinstance(item.known, tuple):
+                if item.is_tuple:
                     stack.extend(zip(patterns, cast("tuple[_Value, ...]", item.known), strict=True))
                 else:
                     unknown = True

@@ -83,7 +83,7 @@ def substituted_vars(expr: Expr, table: Mapping[Var, Expr]) -> Expr:
     if not table:
         return expr
     mutator = MixedModeMutator()
-    mutator.memo_map.update(table)
+    mutator.memo_map.update(table.items())
     return mutator.visit(expr)
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 from ..expr import Call, Expr, Function, TupleGetItem, const
 from ..operators import call_operator
 from ..types import TensorType
-from .rewriting import Program, Rewriter, is_call, relay_pass
+from .rewriting import Program, Rewriter, is_call, ordered_rewrite, relay_pass
 
 
 class _Simplifier(Rewriter):
@@ -104,13 +104,13 @@ def _instance_norm(call: Call, type_: TensorType) -> Expr:
 
 def _group_norm(call: Call, type_: TensorType) -> Expr | None:
     attrs = cast(Any, call.attrs)
-    axis = attrs.axis % _rank(type_)
+    axis: int = attrs.axis % _rank(type_)
     try:
         shape = type_.concrete_shape
     except TypeError:
         return None
-    groups = attrs.num_groups
-    split = (*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :])
+    groups: int = attrs.num_groups
+    split: tuple[int, ...] = (*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :])
     data = call_operator("reshape", call.args[0], newshape=split)
     axes = [i for i in range(1, len(split)) if i != axis]
     normal = _normalized(data, axes, attrs.epsilon, _dtype(type_))
@@ -135,8 +135,8 @@ _RULES: Final[dict[str, Callable[[Call, TensorType], Expr | None]]] = {
 
 def simplify_inference(expr: Expr, program: Program | None = None) -> Expr:
     """The typed expression with the operators replaced; itself if it has none of them."""
-    del program
-    return _Simplifier().visit(expr)
+    program = Program() if program is None else program
+    return ordered_rewrite(expr, program, lambda ordered: _Simplifier().visit(ordered))
 
 
 @relay_pass("SimplifyInference", opt_level=0, required=["InferType"])
