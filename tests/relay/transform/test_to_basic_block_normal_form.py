@@ -33,6 +33,16 @@ def test_the_body_of_a_let_is_no_block():
     check(ToBasicBlockNormalForm(), "fn(%x: int32) { %1 = %x + 1; let %y = %1 * 2; %y - %1 }", None, 4)
 
 
+def test_a_let_that_blocks_use():
+    check(
+        ToBasicBlockNormalForm(),
+        "fn(%c: bool, %x: int32) { %1 = { let %a = %x + 1; %a * 2 }; if (%c) { %1 } else { %1 + 1 } }",
+        "fn(%c: bool, %x: int32) { let %a = %x + 1; let %b = %a * 2; if (%c) { %b } else { %b + 1 } }",
+        True,
+        4,
+    )
+
+
 @pytest.mark.parametrize("name", EXPRESSIONS)
 def test_every_expression_is_well_formed_and_settles(name):
     normal = to_basic_block_normal_form(relay.parse_expr(EXPRESSIONS[name]))

@@ -116,7 +116,7 @@ class _Defunctionalizer(TypeMutator):
         memo: dict[Expr, Expr] = {}
 
         def value(part: Expr) -> Expr:
-            """What stands for a part that is a value."""
+            """The expression that stands for a part that is a value."""
             if isinstance(part, Var):
                 return self._var(part)
             if isinstance(part, GlobalVar):

@@ -150,7 +150,7 @@ class _Folder:
         return inner
 
     def _scaled_bias(self, step: Call, bias: Expr, scale: _Scale, axis: int) -> Expr | None:
-        """What is added behind the weights, scaled; None if it is not a number per channel."""
+        """The bias behind the weights, scaled; None if it is not a number per channel."""
         if is_call(step, "nn.bias_add"):
             rank = len(cast(Any, step.checked_type).shape)
             if cast(Any, step.attrs).axis % rank != rank + axis:

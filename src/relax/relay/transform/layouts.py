@@ -90,7 +90,7 @@ class Layouts:
             self.standing[let.var] = let.var
 
     def realized(self, expr: Expr) -> Expr:
-        """What stands for a node, in the layout that the program says."""
+        """The expression that stands for a node, in the layout that the program says."""
         standing = self.standing[expr]
         if not isinstance(standing, LaidOut):
             return standing

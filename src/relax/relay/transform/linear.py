@@ -86,7 +86,7 @@ class _Linear:
                 self.results[node] = self.results.get(node.body, node.body)
                 self.lets.setdefault(self.results.get(node.value, node.value), node)
         self.standing: dict[Expr, Expr] = {}
-        """What stands for a node: the variable that it is bound to, or the node of new parts."""
+        """The variable that each node is bound to, or the node of new parts."""
         self.chains: dict[EvaluationScope, _Chain] = {}
         self.count = 0
 

@@ -409,7 +409,7 @@ def _operand(value: _Value) -> Any:
 
 
 def _matched(pattern: Pattern, value: _Value) -> dict[Var, _Value] | bool | None:
-    """What a pattern binds for a value; False if it does not match; None if that is not known."""
+    """The values that a pattern binds for a value; False if it does not match; None if that is not known."""
     bound: dict[Var, _Value] = {}
     stack = [(pattern, value)]
     unknown = False

@@ -23,9 +23,11 @@ def to_basic_block_normal_form(expr: Expr, effects: Effects | None = None) -> Ex
     placement = place(expr)
     bound = used_in_other_blocks(placement)
     bound |= (effects or Effects()).of(expr, placement).keys()
-    if all(isinstance(node, Let) for node in bound):
-        return expr
-    return linearized(expr, bound.__contains__)
+    for node in list(bound):
+        while isinstance(node, Let):  # what is bound is its result
+            node = node.body
+        bound.add(node)
+    return linearized(expr, bound.__contains__) if bound else expr
 
 
 def used_in_other_blocks(placement: Placement) -> set[Expr]:

@@ -112,7 +112,7 @@ class _Mixed:
     # -- what stands for a node, in one type or the other
 
     def whole(self, expr: Expr) -> Expr:
-        """What stands for a node, of the node's own type."""
+        """The expression that stands for a node, of the node's own type."""
         standing = self.standing[expr]
         return self._raised(standing, _type(expr)) if standing in self.low else standing
 
@@ -130,7 +130,7 @@ class _Mixed:
         return self._cast(standing, "float32")
 
     def lowered(self, expr: Expr) -> Expr:
-        """What stands for a node, in the mixed type if it is of floats."""
+        """The expression that stands for a node, in the mixed type if it is of floats."""
         standing = self.standing[expr]
         if standing in self.low:
             return standing
