@@ -24,7 +24,7 @@ ALTER: Final = "FTVMAlterOpLayout"
 
 
 def register_alter_op_layout(op_name: str, alter_layout: Callable[..., Any] | None = None) -> Any:
-    """Register the function for an operator, or be a decorator that does; ``Op.reset_attr`` is `set_attr` of None."""
+    """Register the function for an operator, or be a decorator that does."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         Op.get(op_name).set_attr(ALTER, function)

@@ -23,7 +23,7 @@ from .rewriting import Program, is_call, ordered_rewrite, static_shape
 
 
 class Combination(NamedTuple):
-    """How the calls of an operator are combined.
+    """A way to combine the calls of an operator.
 
     `key` is equal for calls that may be combined, and None for others. `combine` gives, for the data and the calls, an
     expression for each call.
