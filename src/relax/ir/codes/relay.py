@@ -157,3 +157,15 @@ declare(
     "parameter is a polymorphic function: its instances cannot be listed.",
     'Annotate the parameters, or evaluate the program: `relay.create_executor("debug")`.',
 )
+declare(
+    "E9070",
+    "a layout that an operator of Relay cannot be given",
+    "`ConvertLayout` and `AlterOpLayout` give convolutions layouts that are orders of the same axes.",
+    'Name a convolution and an order of its axes: `ConvertLayout({"nn.conv2d": ["NHWC", "default"]})`.',
+)
+declare(
+    "E9071",
+    "a program that a rewrite of Relay's functions cannot take",
+    "The program uses a feature that the rewrite has no translation for; the message says which.",
+    "Leave the rewrite out, or write that part of the program without the feature.",
+)
