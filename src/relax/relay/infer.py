@@ -41,7 +41,7 @@ from .expr import (
     Var,
     update_checked_type,
 )
-from .operator_types import NOT_CALLABLE, UNKNOWN_TYPE, apply_operator
+from .operator_types import NOT_CALLABLE, UNKNOWN_TYPE, apply_operator, parameter_types
 from .operators import operator_spec
 from .parts import bound_by, pattern_vars
 from .scopes import EvaluationScope, Placement, place
@@ -447,8 +447,9 @@ class Inference:
         span: Span | None,
     ) -> Type:
         result = self.unifier.fresh(self.level)
+        facts = op, attrs, operands
         self.unifier.relate(
-            Pending(op.name, tuple(args), result, (op, attrs, operands), apply_operator, span)
+            Pending(op.name, tuple(args), result, facts, apply_operator, span, parameter_types)
         )
         return self.unifier.head(result)
 

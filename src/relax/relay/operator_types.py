@@ -13,6 +13,7 @@ from ..prim import free_vars as free_sizes
 from ..struct_info import TensorStructInfo, TupleStructInfo
 from .expr import Constant, Tuple
 from .meaning import result_info
+from .ops.parameters import parameter_shapes
 from .type_walk import type_text
 from .types import Any as AnyDim
 from .types import TensorType, TupleType, Type, TypeVar
@@ -37,6 +38,15 @@ def apply_operator(inputs: tuple[Type, ...], attrs: Any, span: Span | None) -> T
         else:
             values.append(RelaxVar(f"x{i}", struct_info_of(type_, unknown, op.name, span)))
     return type_of_info(result_info(op, call_attrs, values, span), unknown, op.name, span)
+
+
+def parameter_types(data: Type, attrs: Any) -> list[Type]:
+    """The types of an operator's parameters, told from the type of its data; empty where that says too little."""
+    op, call_attrs, _ = attrs
+    if not isinstance(data, TensorType) or isinstance(data.shape, TypeVar):
+        return []
+    shapes = parameter_shapes(op, call_attrs, data.shape)
+    return [] if shapes is None else [TensorType(shape, data.dtype) for shape in shapes]
 
 
 def _operand_tuple(index: int, type_: Type, unknown: set[SizeVar]) -> RelaxExpr:
@@ -78,4 +88,11 @@ def type_of_info(info: StructInfo, unknown: set[SizeVar], what: str, span: Span 
             raise DiagnosticError(Diagnostic(UNKNOWN_TYPE, message, span))
 
 
-__all__ = ["NOT_CALLABLE", "UNKNOWN_TYPE", "apply_operator", "struct_info_of", "type_of_info"]
+__all__ = [
+    "NOT_CALLABLE",
+    "UNKNOWN_TYPE",
+    "apply_operator",
+    "parameter_types",
+    "struct_info_of",
+    "type_of_info",
+]

@@ -1,0 +1,46 @@
+"""Networks to try things on, with random weights, and checks for tests.
+
+    from relax.relay import testing
+
+    mod, params = testing.resnet.get_workload(batch_size=1, num_layers=18)
+
+A file for each network; `init` has `create_workload` and initialisers, `layers` what networks are made of.
+"""
+
+from __future__ import annotations
+
+from . import (
+    dcgan,
+    densenet,
+    dqn,
+    inception_v3,
+    init,
+    layers,
+    lenet,
+    lstm,
+    mlp,
+    mobilenet,
+    resnet,
+    squeezenet,
+    tree_lstm,
+    vgg,
+)
+from .init import create_workload
+
+__all__ = [
+    "create_workload",
+    "dcgan",
+    "densenet",
+    "dqn",
+    "inception_v3",
+    "init",
+    "layers",
+    "lenet",
+    "lstm",
+    "mlp",
+    "mobilenet",
+    "resnet",
+    "squeezenet",
+    "tree_lstm",
+    "vgg",
+]
