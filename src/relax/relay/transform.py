@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..ir import IRModule
 from ..ir.transform import module_pass
+from .gradient import gradient
 from .infer import infer_module
 
 
@@ -13,4 +14,4 @@ def InferType(mod: IRModule) -> IRModule:
     return infer_module(mod)
 
 
-__all__ = ["InferType"]
+__all__ = ["InferType", "gradient"]

@@ -157,3 +157,10 @@ declare(
     '(`relay.create_executor("debug")`), but not compiled.',
     "Write the part in terms of tensors, tuples and functions, or evaluate the program.",
 )
+declare(
+    "E9060",
+    "a part of Relay without a gradient",
+    "`relay.transform.gradient` differentiates functions of tensors. An operator needs a gradient where the result "
+    "depends on it; data types hold tensors by type parameters; `first_order` is for graphs only.",
+    "Give the operator a gradient (`relay.register_gradient`), write the part in other terms, or use the other mode.",
+)

@@ -3,9 +3,10 @@
     tanh.grad(%x, %g)              the tuple (gradient by %x,), where %g is the gradient by tanh(%x)
     nn.dense.grad(%x, %w, %g, units=10)
 
-For each operator there is one with ``.grad`` behind its name and the same attributes. It takes the operands and the gradient of
-a scalar by the result, and gives a tuple: the gradient by each operand, of the operand's type. Its meaning is the chain rule
-along the Relax expression that the operator means, so each rule of differentiation stands once, on the Relax operator.
+For each operator there is one with ``.grad`` behind its name and the same attributes. It takes the operands and the
+gradient of a scalar by the result, and gives a tuple: the gradient by each operand, of the operand's type. Its meaning
+is the chain rule along the Relax expression that the operator means, so each rule of differentiation stands once, on
+the Relax operator.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def _replaced(expr: RelaxExpr, places: dict[RelaxExpr, RelaxExpr]) -> RelaxExpr:
 
 
 class _Tape:
-    """The chain rule along an expression: gradients are collected for each part, and passed on to what it is made of."""
+    """The chain rule along an expression: gradients are collected for each part, and passed on to its operands."""
 
     def __init__(self, name: str, leaves: Sequence[RelaxExpr]) -> None:
         self.name = name

@@ -25,9 +25,11 @@ from . import (
     tree_lstm,
     vgg,
 )
+from .checks import check_grad, run_infer_type, run_opt_pass
 from .init import create_workload
 
 __all__ = [
+    "check_grad",
     "create_workload",
     "dcgan",
     "densenet",
@@ -40,6 +42,8 @@ __all__ = [
     "mlp",
     "mobilenet",
     "resnet",
+    "run_infer_type",
+    "run_opt_pass",
     "squeezenet",
     "tree_lstm",
     "vgg",

@@ -34,7 +34,9 @@ def get_net(
     layout: str = "NCHW",
     dtype: str = "float32",
 ) -> Function:
-    """The network: `random_len` numbers to images of `oshape` (channels, 64, 64), with multiples of `ngf` channels inside.
+    """The network: `random_len` numbers to images of `oshape` (channels, 64, 64).
+
+    Layers have multiples of `ngf` channels.
 
     Raises ValueError for images of another size.
     """

@@ -1,4 +1,4 @@
-"""LeNet-5 with tanh and max pooling (Y. LeCun et al., "Gradient-based learning applied to document recognition", 1998)."""
+"""LeNet with max pooling (Y. LeCun et al., "Gradient-based learning applied to document recognition", 1998)."""
 
 from __future__ import annotations
 
