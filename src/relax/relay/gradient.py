@@ -51,7 +51,7 @@ def gradient(
         )
     if mode not in ("higher_order", "first_order"):
         raise ValueError(f"gradient: the mode is higher_order or first_order, found {mode!r}")
-    infer_type(function, mod)
+    function = cast(Function, infer_type(function, mod))
     for param in function.params:
         _check_differentiable(param.checked_type, f"the parameter %{param.name_hint}", param)
     _check_differentiable(function.body.checked_type, "the result", function)  # type: ignore[attr-defined]
@@ -61,7 +61,7 @@ def gradient(
     result = closures.function(function)
     whole = IRModule() if mod is None else mod.clone()
     whole.update(closures.functions)
-    infer_type(result, whole)
+    result = cast(Function, infer_type(result, whole))
     if mod is not None:
         mod.update(closures.functions)
     return result
@@ -152,8 +152,7 @@ class _GraphGradient:
                     for grad in self._by_field(node, i):
                         self._push(field, grad)
             case TupleGetItem(tuple_value, index):
-                own = self.fields.setdefault(tuple_value, {}).setdefault(index, [])
-                own += self.collected[node]
+                self.fields.setdefault(tuple_value, {}).setdefault(index, []).append(self._total(node))
             case Call(_, args):
                 for arg, grad in zip(args, gradients_of(node, self._total(node)), strict=True):
                     self._push(arg, grad)

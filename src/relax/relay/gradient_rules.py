@@ -136,6 +136,15 @@ def _pad(call: Call, grad: Expr) -> Sequence[Expr]:
     return [_op("strided_slice", grad, begin=begin, end=end), _op("zeros_like", call.args[1])]
 
 
+def _pooling(call: Call, grad: Expr) -> Sequence[Expr]:
+    name = f"{cast(Op, call.op).name}_grad"
+    return [Call(Op.get(name), (grad, *call.args), call.attrs, span=call.span)]
+
+
+register_gradient("nn.max_pool2d", _pooling)
+register_gradient("nn.avg_pool2d", _pooling)
+
+
 @register_gradient("nn.batch_norm")
 def _batch_norm(call: Call, grad: Expr) -> Sequence[Expr]:
     """Of inference: (x - mean) / sqrt(var + epsilon) * gamma + beta, and the mean and the variance that were given."""

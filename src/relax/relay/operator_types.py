@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ..expr import Constant as RelaxConstant
 from ..expr import Tuple as RelaxTuple
 from ..expr import Var as RelaxVar
-from ..ir import Diagnostic, DiagnosticError, RelaxExpr, Span, StructInfo
+from ..info.mapping import substitute_struct_info
+from ..ir import Diagnostic, DiagnosticError, Op, RelaxExpr, Span, StructInfo
 from ..prim import Var as SizeVar
 from ..prim import free_vars as free_sizes
 from ..struct_info import TensorStructInfo, TupleStructInfo
-from .expr import Constant, Tuple
+from .expr import Constant, Expr, Tuple
 from .meaning import result_info
 from .ops.parameters import parameter_shapes
 from .type_walk import type_text
@@ -28,6 +30,16 @@ def apply_operator(inputs: tuple[Type, ...], attrs: Any, span: Span | None) -> T
     """The type of the result of an operator, as its meaning in Relax tells it."""
     op, call_attrs, operands = attrs
     unknown: set[SizeVar] = set()
+    values = _operands(op, inputs, operands, unknown, span)
+    info = result_info(op, call_attrs, values, span)
+    if len(unknown) > 1 and isinstance(info, TensorStructInfo) and info.dims is None:
+        info = _with_equal_sizes(info, op, call_attrs, values, unknown)
+    return type_of_info(info, unknown, op.name, span)
+
+
+def _operands(
+    op: Op, inputs: Sequence[Type], operands: Sequence[Expr] | None, unknown: set[SizeVar], span: Span | None
+) -> list[RelaxExpr]:
     values: list[RelaxExpr] = []
     for i, type_ in enumerate(inputs):
         operand = None if operands is None else operands[i]
@@ -37,7 +49,31 @@ def apply_operator(inputs: tuple[Type, ...], attrs: Any, span: Span | None) -> T
             values.append(_operand_tuple(i, type_, unknown))
         else:
             values.append(RelaxVar(f"x{i}", struct_info_of(type_, unknown, op.name, span)))
-    return type_of_info(result_info(op, call_attrs, values, span), unknown, op.name, span)
+    return values
+
+
+def _with_equal_sizes(
+    info: StructInfo, op: Op, attrs: Any, values: Sequence[RelaxExpr], unknown: set[SizeVar]
+) -> StructInfo:
+    """The result if every `Any` were the same size; the given one if that cannot be.
+
+    Relax says nothing of the shape where two unknown sizes broadcast, as they may not. In Relay, `Any` with `Any` gives
+    `Any`, and the other dimensions are what they are.
+    """
+    one = next(iter(unknown))
+    table: Mapping[Any, Any] = dict.fromkeys(unknown, one)
+    equal = [
+        RelaxVar(value.name_hint, substitute_struct_info(value.struct_info, table))
+        if isinstance(value, RelaxVar)
+        else value
+        for value in values
+    ]
+    if any(not isinstance(value, (RelaxVar, RelaxConstant)) for value in equal):
+        return info
+    try:
+        return result_info(op, attrs, equal)
+    except DiagnosticError:
+        return info
 
 
 def parameter_types(data: Type, attrs: Any) -> list[Type]:

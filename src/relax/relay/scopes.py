@@ -66,8 +66,9 @@ class EvaluationScope:
 class Placement:
     """The scopes of an expression.
 
-    `order` has every node but leaves (`parts.LEAVES`) once, each behind its parts; `of` the scope where it is evaluated;
-    `opened` the scopes that it opens: of a Function or a Let one for its body, of an If and a Match one for each branch.
+    `order` has every node but leaves (`parts.LEAVES`) once, each behind its parts; `of` the scope where it is
+    evaluated; `opened` the scopes that it opens: of a Function or a Let one for its body, of an If and a Match one for
+    each branch.
     """
 
     root: EvaluationScope

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from . import (  # they build on the operators declared above
-    derivative,
-    elementwise,
-    image,
-    nn,
-    parameters,
-    reductions,
-    transform,
-)
+from . import derivative, elementwise, gradients, image, nn, parameters, reductions, transform
 from .declare import MEANING, attr, declare, meaning_of
 
+parameters.register_rules()
+derivative.register_derivatives()
+
 __all__ = [
-    "MEANING", "attr", "declare", "derivative", "elementwise", "image", "meaning_of", "nn", "parameters",
+    "MEANING", "attr", "declare", "derivative", "elementwise", "gradients", "image", "meaning_of", "nn", "parameters",
     "reductions", "transform",
 ]  # fmt: skip

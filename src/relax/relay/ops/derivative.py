@@ -19,6 +19,7 @@ from ...expr import Call, Constant, Tuple, TupleGetItem, Var
 from ...ir import Diagnostic, DiagnosticError, Op, RelaxExpr, map_children
 from ...op.base import operator_of
 from ...op.known import known_struct_info
+from ...prim import Verdict, prove_equal
 from ...struct_info import TensorStructInfo, TupleStructInfo
 from ..operators import list_operators, operator_spec, register_operator
 from .declare import MEANING, meaning_of
@@ -47,7 +48,8 @@ def _chain_rule(name: str, means: Callable[..., RelaxExpr]) -> Callable[..., Rel
         places: dict[RelaxExpr, RelaxExpr] = {}
         own = [_placeholder(item, f"x{i}", places) for i, item in enumerate(inputs)]
         tape = _Tape(name, own)
-        tape.run(means(attrs, *own), grad)
+        result = means(attrs, *own)
+        tape.run(result, _gradient_of(result, grad, places))
         return _replaced(Tuple([tape.total(item) for item in own]), places)
 
     return gradients
@@ -61,6 +63,26 @@ def _placeholder(operand: RelaxExpr, name: str, places: dict[RelaxExpr, RelaxExp
         return Tuple([_placeholder(field, f"{name}_{i}", places) for i, field in enumerate(operand.fields)])
     var = Var(name, known_struct_info(operand))
     places[var] = operand
+    return var
+
+
+def _gradient_of(result: RelaxExpr, grad: RelaxExpr, places: dict[RelaxExpr, RelaxExpr]) -> RelaxExpr:
+    """The gradient by a result: its shape is that of the result, even where less is known of the gradient itself.
+
+    Raises ValueError if it cannot be.
+    """
+    info, own = known_struct_info(result), known_struct_info(grad)
+    if isinstance(info, TupleStructInfo) or not isinstance(info, TensorStructInfo):
+        return grad
+    dims = own.dims if isinstance(own, TensorStructInfo) else None
+    if dims is not None and info.dims is not None:
+        equal = len(dims) == len(info.dims) and all(
+            prove_equal(a, b) is not Verdict.NO for a, b in zip(dims, info.dims, strict=True)
+        )
+        if not equal:
+            raise ValueError(f"the gradient is of shape {dims}, the result of shape {info.dims}")
+    var = Var("grad", info)
+    places[var] = grad
     return var
 
 
@@ -178,7 +200,10 @@ def _order(result: RelaxExpr, leaves: set[RelaxExpr]) -> list[RelaxExpr]:
     return order
 
 
-for _operator in list_operators():
-    derivative(Op.get(_operator))
+def register_derivatives() -> None:
+    """Register the operator ``.grad`` of each operator that is declared."""
+    for name in list_operators():
+        derivative(Op.get(name))
 
-__all__ = ["NO_GRADIENT", "derivative"]
+
+__all__ = ["NO_GRADIENT", "derivative", "register_derivatives"]

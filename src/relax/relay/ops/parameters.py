@@ -70,7 +70,11 @@ _RULES: Final[dict[str, Rule]] = {
     **{f"nn.conv{n}d_transpose": _convolution(True) for n in (1, 2, 3)},
 }
 
-for _name, _rule in _RULES.items():
-    Op.get(_name).set_attr(PARAMETERS, _rule)
 
-__all__ = ["PARAMETERS", "parameter_shapes"]
+def register_rules() -> None:
+    """Register the rules on their operators."""
+    for name, rule in _RULES.items():
+        Op.get(name).set_attr(PARAMETERS, rule)
+
+
+__all__ = ["PARAMETERS", "parameter_shapes", "register_rules"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -109,7 +109,7 @@ def create_workload(
     mod = infer_module(IRModule.from_expr(net))
     fill = Xavier(rng=np.random.default_rng(seed)) if initializer is None else initializer
     params: dict[str, NDArray] = {}
-    for var in net.params:
+    for var in cast(Function, mod["main"]).params:
         if var.name_hint == "data":
             continue
         arr = np.zeros(*static_type(var.name_hint, var.checked_type))
