@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -63,22 +63,38 @@ def tokens_of(text: str) -> list[str]:
 
 
 def mutated_tokens(rng: random.Random, text: str, pool: Sequence[str]) -> str:
-    """A text with some tokens removed, added, replaced, or written twice."""
+    """A text with some tokens removed, added, replaced, or written twice. Half of the changes keep the sort of token."""
     words = tokens_of(text)
-    for _ in range(rng.randint(1, 4)):
+    for _ in range(rng.choice((1, 1, 2, 4))):
         at = rng.randrange(len(words) + 1)
         other = rng.randrange(len(words) + 1)
         first, last = min(at, other), max(at, other)
-        match rng.randrange(4):
+        match rng.randrange(7):
             case 0:
                 words[at : at + 1] = []
             case 1:
                 words.insert(at, rng.choice(pool))
             case 2:
                 words[at : at + 1] = [rng.choice(pool)]
-            case _:
+            case 3:
                 words[first:last] = words[first:last] * 2
+            case _:  # another token of the same sort, so that the text may still be read
+                alike = [
+                    word
+                    for word in rng.sample(pool, min(len(pool), 60))
+                    if at < len(words) and _alike(word, words[at])
+                ]
+                words[at : at + 1] = alike[:1] or words[at : at + 1]
     return " ".join(words)
+
+
+def _alike(word: str, other: str) -> bool:
+    """True for tokens that begin alike: both are variables, numbers, names, or the same symbol."""
+    return (
+        (word[:1] == other[:1])
+        if not other[:1].isalnum()
+        else word[:1].isalpha() == other[:1].isalpha() and word[:1].isalnum()
+    )
 
 
 def mutated_characters(rng: random.Random, text: str) -> str:
@@ -131,14 +147,15 @@ def check(text: str) -> str:
 
 def mutants(seed: int | str, count: int, texts: Sequence[str]) -> Counter[str]:
     """Try so many mutants of texts; how far they came. Raises Failure for the first that is neither read nor refused."""
-    rng = random.Random(seed)
+    return Counter(attempt(text) for text in mutated(random.Random(seed), count, texts))
+
+
+def mutated(rng: random.Random, count: int, texts: Sequence[str]) -> Iterator[str]:
+    """So many mutants of texts."""
     pool = [token for text in texts for token in tokens_of(text)]
-    sorts: Counter[str] = Counter()
     for i in range(count):
         chosen = rng.choice(texts)
-        text = mutated_tokens(rng, chosen, pool) if i % 2 else mutated_characters(rng, chosen)
-        sorts[attempt(text)] += 1
-    return sorts
+        yield mutated_tokens(rng, chosen, pool) if i % 2 else mutated_characters(rng, chosen)
 
 
 def attempt(text: str) -> str:
@@ -147,8 +164,10 @@ def attempt(text: str) -> str:
         return check(text)
     except (Failure, KeyboardInterrupt):
         raise
-    except BaseException as error:
-        raise Failure(f"crash {type(error).__name__}", f"{traceback.format_exc()[-1500:]}\n{text[:3000]}") from None
+    except Exception as error:  # noqa: BLE001 (whatever is raised is a finding)
+        raise Failure(
+            f"crash {type(error).__name__}", f"{traceback.format_exc()[-1500:]}\n{text[:3000]}"
+        ) from None
 
 
 def main() -> int:
@@ -160,21 +179,18 @@ def main() -> int:
     texts = [relay_program(f"{options.seed}:{i}").text for i in range(60)]
     texts = [text for text in texts if len(text) < 6_000]
     rng, findings, sorts = random.Random(options.seed), Counter[str](), Counter[str]()
-    pool = [token for text in texts for token in tokens_of(text)]
     start = time.process_time()
-    for i in range(options.count):
-        chosen = rng.choice(texts)
-        text = mutated_tokens(rng, chosen, pool) if i % 2 else mutated_characters(rng, chosen)
-        if i % 1000 == 999:
-            text = nested(rng)
+    for i, text in enumerate(mutated(rng, options.count, texts)):
         try:
-            sorts[attempt(text)] += 1
+            sorts[attempt(nested(rng) if i % 1000 == 999 else text)] += 1
         except Failure as failure:
             kind = f"{failure.kind} {str(failure).splitlines()[-1][:60] if failure.kind == 'slow' else ''}"
             findings[kind] += 1
             if findings[kind] == 1:
                 print(f"{kind}: {failure}", flush=True)
-    print(f"{options.count} texts in {time.process_time() - start:.0f} s of CPU time: {dict(sorts)}; {dict(findings)}")
+    print(
+        f"{options.count} texts in {time.process_time() - start:.0f} s of CPU time: {dict(sorts)}; {dict(findings)}"
+    )
     return bool(findings)
 
 

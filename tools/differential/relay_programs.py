@@ -120,7 +120,9 @@ class Writer:
             case 6:
                 return data("List", inner[0])
             case 7:
-                return data("Pair", inner[0], inner[-1]) if self.choices.chance(50) else data("Option", inner[0])
+                return (
+                    data("Pair", inner[0], inner[-1]) if self.choices.chance(50) else data("Option", inner[0])
+                )
             case 8:
                 return FuncType(inner, self.type_(depth - 1))
             case _:
@@ -215,7 +217,9 @@ class Writer:
             return None
         if type_ in (INT, FLOAT) and self.choices.chance(40):
             if type_ == FLOAT and self.choices.chance(50):
-                return relay.take(self.expr(VECTOR, names, depth), relay.const(self.choices.integer(0, 1)), axis=0)
+                return relay.take(
+                    self.expr(VECTOR, names, depth), relay.const(self.choices.integer(0, 1)), axis=0
+                )
             source = self.choices.pick((BOOL, INT) if type_ == INT else (BOOL, FLOAT))
             return relay.cast(self.expr(source, names, depth), dtype=str(type_.dtype))
         return relay.negative(self.expr(type_, names, depth))

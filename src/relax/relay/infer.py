@@ -156,9 +156,9 @@ class Inference:
         """The type of a global function, inferred if it has not been yet."""
         if name in self.global_types:
             return self.global_types[name]
-        function = self.mod[name]
+        function = self.mod.get(name)
         if not isinstance(function, Function):
-            raise DiagnosticError(Diagnostic(NOT_CALLABLE, f"@{name} is no function of Relay"))
+            raise DiagnosticError(Diagnostic("E9003", f"the module has no Relay function @{name}"))
         annotated = _annotated(function)
         self.global_types[name] = annotated if annotated is not None else self.unifier.fresh(1)
         type_ = self.expression(function)
