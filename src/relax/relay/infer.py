@@ -447,19 +447,13 @@ class Inference:
         span: Span | None,
     ) -> Type:
         result = self.unifier.fresh(self.level)
-        facts = op, attrs, operands
-        self.unifier.relate(
-            Pending(op.name, tuple(args), result, facts, apply_operator, span, parameter_types)
-        )
+        facts, inputs = (op, attrs, operands), tuple(args)
+        self.unifier.relate(Pending(op.name, inputs, result, facts, apply_operator, span, parameter_types))
         return self.unifier.head(result)
 
     def _constructor_type(self, constructor: Constructor) -> FuncType:
         definition = self._definition(constructor)
-        result = (
-            TypeCall(constructor.belong_to, definition.type_vars)
-            if definition.type_vars
-            else TypeCall(constructor.belong_to, ())
-        )
+        result = TypeCall(constructor.belong_to, definition.type_vars)
         return FuncType(constructor.inputs, result, definition.type_vars)
 
     def _definition(self, constructor: Constructor) -> TypeData:

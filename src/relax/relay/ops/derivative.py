@@ -21,7 +21,7 @@ from ...op.base import operator_of
 from ...op.known import known_struct_info
 from ...prim import Verdict, prove_equal
 from ...struct_info import TensorStructInfo, TupleStructInfo
-from ..operators import list_operators, operator_spec, register_operator
+from ..operators import DERIVATIVE_OF, list_operators, operator_spec, register_operator
 from .declare import MEANING, meaning_of
 
 NO_GRADIENT: Final = "E9060"
@@ -38,7 +38,8 @@ def derivative(op: Op) -> Op | None:
         if spec is None or means is None:
             return None
         count = None if spec.num_inputs is None else spec.num_inputs + 1
-        register_operator(name, count, spec.attrs, **{MEANING: _chain_rule(op.name, means)})
+        facts = {MEANING: _chain_rule(op.name, means), DERIVATIVE_OF: op}
+        register_operator(name, count, spec.attrs, **facts)
     return Op.get(name)
 
 

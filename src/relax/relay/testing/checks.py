@@ -69,7 +69,8 @@ def check_grad(
 def _differences(forward: Callable[..., Any], values: Sequence[Array], moved: Array, eps: float) -> Array:
     """The change of the sum of the results by each element of one argument, which is moved and put back."""
     differences = np.zeros_like(moved)
-    for place in np.ndindex(moved.shape):
+    places: Any = np.ndindex(moved.shape)
+    for place in places:
         before = float(moved[place])
         sums: list[float] = []
         for point in (before + eps, before - eps):

@@ -6,13 +6,14 @@ recursive function. Its result is the pair of output and memory at the root.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 
 from ... import runtime
 from ...ir import IRModule
 from ...runtime import NDArray
+from ..expr import Function
 from ..infer import infer_module
 from ..text import parse
 from .init import Xavier, static_type
@@ -78,7 +79,7 @@ def get_workload(
     mod = get_net(input_size, memory_size, dtype)
     fill = Xavier()
     params: dict[str, NDArray] = {}
-    for var in mod["main"].params[1:]:  # type: ignore[attr-defined]
+    for var in cast(Function, mod["main"]).params[1:]:
         arr = np.zeros(*static_type(var.name_hint, var.checked_type))
         fill(var.name_hint, arr)
         params[var.name_hint] = runtime.nd.array(arr)
