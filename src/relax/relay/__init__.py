@@ -54,6 +54,7 @@ from .functor import (
     TypeMutator,
     TypeVisitor,
 )
+from .gradient_rules import register_gradient
 from .infer import infer_type
 from .operators import (
     REQUIRED,
@@ -166,6 +167,7 @@ __all__ = [
     "parse",
     "parse_expr",
     "parse_type",
+    "register_gradient",
     "register_operator",
     "scalar_type",
     "to_relax",

@@ -43,7 +43,7 @@ from .expr import (
 )
 from .function_types import annotated_type, constructor_type, field_of, is_polymorphic, without_params
 from .instances import Instance, Uses, with_type_args
-from .operator_types import NOT_CALLABLE, UNKNOWN_TYPE, apply_operator
+from .operator_types import NOT_CALLABLE, UNKNOWN_TYPE, apply_operator, parameter_types
 from .operators import operator_spec
 from .parts import bound_by, pattern_vars
 from .scopes import EvaluationScope, Placement, place
@@ -171,9 +171,9 @@ class Inference:
         """The type of a global function, inferred if it has not been yet."""
         if name in self.global_types:
             return self.global_types[name]
-        function = self.mod[name]
+        function = self.mod.get(name)
         if not isinstance(function, Function):
-            raise DiagnosticError(Diagnostic(NOT_CALLABLE, f"@{name} is no function of Relay"))
+            raise DiagnosticError(Diagnostic("E9003", f"the module has no Relay function @{name}"))
         annotated = annotated_type(function)
         self.global_types[name] = annotated if annotated is not None else self.unifier.fresh(1)
         type_ = self.expression(function)
@@ -498,9 +498,8 @@ class Inference:
         span: Span | None,
     ) -> Type:
         result = self.unifier.fresh(self.level)
-        self.unifier.relate(
-            Pending(op.name, tuple(args), result, (op, attrs, operands), apply_operator, span)
-        )
+        facts, inputs = (op, attrs, operands), tuple(args)
+        self.unifier.relate(Pending(op.name, inputs, result, facts, apply_operator, span, parameter_types))
         return self.unifier.head(result)
 
     # -- matches

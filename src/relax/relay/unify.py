@@ -35,6 +35,7 @@ MISMATCH = "E9040"
 """Two types that must be equal and are not."""
 
 Rule = Callable[[tuple[Type, ...], Any, "Span | None"], Type]
+Suggest = Callable[[Type, Any], Sequence[Type]]
 
 
 class MismatchError(Exception):
@@ -56,6 +57,8 @@ class Pending:
     attrs: Any
     rule: Rule
     span: Span | None
+    suggest: Suggest | None = None
+    """The types that the other inputs must have, told from the first one."""
 
 
 @dataclass(eq=False)
@@ -226,12 +229,23 @@ class Unifier:
             self.pending = left + self.pending
 
     def _ask(self, relation: Pending) -> bool:
-        inputs = tuple(self.resolve(item) for item in relation.inputs)
+        inputs = self._inputs(relation)
         if not all(map(is_complete, inputs)):
             return False
         output = relation.rule(inputs, relation.attrs, relation.span)
         self.equal(relation.output, output, relation.span, f"the result of {relation.name}")
         return True
+
+    def _inputs(self, relation: Pending) -> tuple[Type, ...]:
+        """What is known of the inputs, with those that the first one tells."""
+        inputs = tuple(self.resolve(item) for item in relation.inputs)
+        missing = [i for i, item in enumerate(inputs) if not is_complete(item)]
+        if not missing or missing[0] == 0 or relation.suggest is None:
+            return inputs
+        for i, told in enumerate(relation.suggest(inputs[0], relation.attrs), 1):
+            if i in missing:
+                self.equal(inputs[i], told, relation.span, f"operand {i} of {relation.name}")
+        return tuple(self.resolve(item) for item in relation.inputs)
 
 
 def _may_be_equal(a: PrimExpr, b: PrimExpr) -> bool:

@@ -18,6 +18,7 @@ is a tuple.
 from __future__ import annotations
 
 from ..analysis.properties import NORMAL_FORM
+from ..analysis.uses import uses_of
 from ..derive.normalize import normalize_module
 from ..derive.substitution import substitute
 from ..expr import BindingBlock, Function, SeqExpr, TupleGetItem, Var, VarBinding
@@ -25,7 +26,6 @@ from ..ir import IRModule
 from ..struct_info import TupleStructInfo
 from .decorators import module_pass
 from .model_params import require_uncalled, with_weights
-from .uses import uses_of
 
 WHO = "BundleModelParams"
 

@@ -30,6 +30,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from ..analysis.properties import NO_DATAFLOW, NORMAL_FORM, PURITY_TRUSTED
+from ..analysis.uses import uses_of
 from ..derive.context import FORCE_PURE
 from ..derive.normalize import normalize_module
 from ..derive.substitution import substitute
@@ -42,7 +43,6 @@ from .lazy_values import bindings_of, fetching, forgetting, storing, with_body
 from .lift_transform_params import SUFFIX
 from .model_params import require_uncalled
 from .to_non_dataflow import without_dataflow
-from .uses import uses_of
 
 WHO = "LazyTransformParams"
 

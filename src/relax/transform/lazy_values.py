@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from ..analysis.uses import uses_of
 from ..expr import (
     Binding,
     BindingBlock,
@@ -25,7 +26,6 @@ from ..ir import RelaxExpr
 from ..op import vm
 from ..prim import Var as ShapeVar
 from ..struct_info import ObjectStructInfo, ShapeStructInfo, TensorStructInfo, TupleStructInfo
-from .uses import uses_of
 
 Fetch = Callable[[int, Var], RelaxExpr]
 """The call that gives the value of a parameter, by its number and variable."""

@@ -45,6 +45,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..analysis.properties import NORMAL_FORM
+from ..analysis.uses import uses_of
 from ..derive.normalize import normalize_module
 from ..derive.substitution import copy_with_new_vars, substitute
 from ..expr import (
@@ -74,7 +75,6 @@ from ..struct_info import TupleStructInfo
 from .decorators import module_pass
 from .model_params import NUM_INPUT, require_uncalled, with_weights
 from .rebuild import with_info
-from .uses import uses_of
 
 SUFFIX = "transform_params"
 WHO = "LiftTransformParams"

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..analysis.properties import NORMAL_FORM
+from ..analysis.uses import uses_of
 from ..derive.normalize import normalize_module
 from ..derive.substitution import Substitution
 from ..expr import Binding, Call, Function, RelaxExpr, SeqExpr, Tuple, TupleGetItem, Var, VarBinding
@@ -32,7 +33,6 @@ from ..rewrite import bindings_in
 from ..struct_info import TupleStructInfo
 from .decorators import module_pass
 from .private_calls import calls_of_private
-from .uses import uses_of
 
 
 @module_pass(needs={NORMAL_FORM}, breaks=())

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..analysis.properties import NORMAL_FORM
+from ..analysis.uses import Uses, uses_of
 from ..expr import Call, Function, PrimValue, RelaxExpr, Var
 from ..info.mapping import bound_in
 from ..info.relations import Verdict, fit_all
@@ -28,7 +29,6 @@ from ..prim import Var as ShapeVar
 from ..struct_info import PrimStructInfo
 from .decorators import module_pass
 from .private_calls import Rewrite, calls_of_private, with_calls
-from .uses import Uses, uses_of
 
 
 @module_pass(needs={NORMAL_FORM}, breaks=())

@@ -37,6 +37,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ..analysis.properties import LEGALIZED, NO_OPERATORS, NORMAL_FORM
+from ..analysis.uses import uses_of
 from ..derive.call_graph import global_vars_in
 from ..expr import (
     Binding,
@@ -64,7 +65,6 @@ from ..rewrite import Rewriter
 from ..runtime.rounding import convert_array
 from ..struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
 from .decorators import module_pass
-from .uses import uses_of
 
 FLOAT32 = DataType("float32")
 NARROW = ("float16", "bfloat16")

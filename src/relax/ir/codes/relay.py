@@ -169,3 +169,10 @@ declare(
     "The program uses a feature that the rewrite has no translation for; the message says which.",
     "Leave the rewrite out, or write that part of the program without the feature.",
 )
+declare(
+    "E9060",
+    "a part of Relay without a gradient",
+    "`relay.transform.gradient` differentiates functions of tensors. An operator needs a gradient where the result "
+    "depends on it; data types hold tensors by type parameters; `first_order` is for graphs only.",
+    "Give the operator a gradient (`relay.register_gradient`), write the part in other terms, or use the other mode.",
+)

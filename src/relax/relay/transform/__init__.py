@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..gradient import gradient
 from .alter_op_layout import AlterOpLayout, register_alter_op_layout
 from .canonicalize_cast import CanonicalizeCast, canonicalize_cast
 from .canonicalize_ops import CanonicalizeOps, canonicalize_ops
@@ -79,6 +80,7 @@ __all__ = [
     "fold_constant",
     "fold_scale_axis",
     "fuse_ops",
+    "gradient",
     "partial_evaluate",
     "register_alter_op_layout",
     "register_mixed_precision_conversion",
