@@ -13,20 +13,20 @@ from relax.ir.transform import Pass, PassContext, VerifyInstrument
 
 
 def module(text: str) -> IRModule:
-    """A module of a text with definitions, or with the expression that is main."""
+    """A module, with types, of a text with definitions, or with the expression that is main."""
     if "def @" not in text:
         expr = relay.parse_expr(text)
-        function = expr if isinstance(expr, relay.Function) else relay.Function([], expr)
-        return IRModule.from_expr(function)
-    return relay.parse(f'#[version = "0.0.5"]\n{text}')
+        mod = IRModule.from_expr(expr if isinstance(expr, relay.Function) else relay.Function([], expr))
+    else:
+        mod = relay.parse(f'#[version = "0.0.5"]\n{text}')
+    return relay.transform.InferType()(mod)
 
 
 def run(step: Pass, mod: IRModule) -> IRModule:
     """The module after a pass, which is well-formed and has types."""
     with PassContext(opt_level=4, instruments=[VerifyInstrument(relay.analysis.check_well_formed)]):
         result = step(mod)
-    relay.transform.InferType()(result)
-    return result
+    return relay.transform.InferType()(result)
 
 
 def main_text(mod: IRModule) -> str:

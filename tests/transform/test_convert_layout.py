@@ -177,8 +177,9 @@ def test_transposes_of_the_program_cancel(check):
         @R.function
         def main(x: R.Tensor(("n", 8, 8, 3), "float32")):
             with R.dataflow():
-                w = R.const(np.ones((4, 1, 1, 3), "float32"))
-                b = R.nn.conv2d(x, w, data_layout="NHWC", kernel_layout="OHWI")
+                b = R.nn.conv2d(
+                    x, R.const(np.ones((4, 1, 1, 3), "float32")), data_layout="NHWC", kernel_layout="OHWI"
+                )
                 gv = R.nn.relu(b)
                 R.output(gv)
             return gv

@@ -82,6 +82,10 @@ def parse(text: str) -> IRModule:
 # -------------------------------------------------------------------------------------------- running
 
 
+TARGET = "llvm"
+"""The target of the programs; one of a lower level builds them faster."""
+
+
 def interpreted(mod: IRModule, cases: Iterable[Case]) -> list[Outcome]:
     """What the interpreter does."""
     return [harness.run(Interpreter(mod)["main"], case) for case in cases]
@@ -94,7 +98,7 @@ def machine(executable: relax.Executable) -> Callable[..., Any]:
 
 def _machine(mod: IRModule, mode: str, pipeline: str = "default") -> Callable[..., Any]:
     with harness.quiet(), PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
-        return machine(relax.build(mod, "llvm", pipeline=pipeline, exec_mode=mode))
+        return machine(relax.build(mod, TARGET, pipeline=pipeline, exec_mode=mode))
 
 
 MODES: dict[str, Callable[[IRModule], Callable[..., Any]]] = {

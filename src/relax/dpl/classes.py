@@ -204,7 +204,7 @@ class PatternSeq:
     def __init__(self, patterns: Sequence[DFPattern], only_use: bool = False) -> None:
         self.patterns = list(patterns)
         self.uses: list[Use] = []
-        """How each pattern is used by the next."""
+        """The way each pattern is used by the next."""
         for first, second in itertools.pairwise(self.patterns):
             self.uses.append(_related(first, second, -1, only_use))
 
@@ -460,7 +460,7 @@ class FunctionPattern(DFPattern):
 
 
 class OrPattern(DFPattern):
-    """What one of two patterns matches; the left one is tried first."""
+    """A pattern of what one of two patterns matches; the left one is tried first."""
 
     def __init__(self, left: DFPattern, right: DFPattern) -> None:
         super().__init__(left, right)
@@ -477,7 +477,7 @@ class OrPattern(DFPattern):
 
 
 class AndPattern(DFPattern):
-    """What both of two patterns match."""
+    """A pattern of what both of two patterns match."""
 
     def __init__(self, left: DFPattern, right: DFPattern) -> None:
         super().__init__(left, right)
@@ -493,7 +493,7 @@ class AndPattern(DFPattern):
 
 
 class NotPattern(DFPattern):
-    """What a pattern does not match."""
+    """A pattern of all that another does not match."""
 
     def __init__(self, reject: DFPattern) -> None:
         super().__init__(reject)

@@ -132,7 +132,7 @@ class CallRewriter(KnownValues):
         return self.replaced(self.parts(expr))
 
     def replaced(self, expr: RelaxExpr) -> RelaxExpr:
-        """What stands in the place of an expression whose parts have been rewritten."""
+        """The expression in the place of one whose parts have been rewritten."""
         matched = self.pattern.extract_matched_expr(expr, self.values)
         return expr if matched is None else convert(self.callback(expr, matched))
 

@@ -125,7 +125,7 @@ class _Body:
         self.bindings: dict[EvaluationScope, Bindings] = {}
         self.vars: dict[Var, Var] = {}
         self.values: dict[Expr, Expr] = {}
-        """What the nodes became: variables of pairs, tuples of pairs and so on, and functions."""
+        """The results for nodes: variables of pairs, tuples of pairs and so on, and functions."""
 
     def function(self, function: Function) -> Function:
         """The function of pairs."""
@@ -145,7 +145,7 @@ class _Body:
         return cast(Function, self.values[function])
 
     def _value(self, expr: Expr, into: Bindings) -> Expr:
-        """What an expression became, as a leaf; a constant becomes a pair where it is used."""
+        """The result for an expression, as a leaf; a constant becomes a pair where it is used."""
         match expr:
             case Var():
                 return self._var(expr)

@@ -237,7 +237,7 @@ class Unifier:
         return True
 
     def _inputs(self, relation: Pending) -> tuple[Type, ...]:
-        """What is known of the inputs, with those that the first one tells."""
+        """The types known of the inputs, with those that the first one tells."""
         inputs = tuple(self.resolve(item) for item in relation.inputs)
         missing = [i for i, item in enumerate(inputs) if not is_complete(item)]
         if not missing or missing[0] == 0 or relation.suggest is None:

@@ -67,7 +67,7 @@ SMALL = {
         IMAGE,
     ),
     "densenet": (
-        lambda batch: testing.densenet.dense_net(4, 2, (2, 1), (batch, 3, 16, 16), classes=5),
+        lambda batch: testing.densenet.dense_net(8, 4, (2, 1), (batch, 3, 16, 16), classes=5),
         (3, 16, 16),
     ),
     "dcgan": (lambda batch: testing.dcgan.get_net(batch, 10, (3, 64, 64), ngf=1), (10,)),

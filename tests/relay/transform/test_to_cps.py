@@ -27,7 +27,7 @@ def test_un_cps_of_to_cps_has_the_value_of_the_function(name):
 
 def test_the_text():
     mod = module("def @main(%n: int32) -> int32 { if (%n == 0) { 1 } else { %n * @main(%n - 1) } }")
-    converted = ToCPS()(mod)
+    converted = relay.transform.InferType()(ToCPS()(mod))
     relay.assert_alpha_equal(
         converted["main"],
         module(

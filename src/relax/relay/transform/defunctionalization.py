@@ -152,6 +152,9 @@ class _Defunctionalizer(TypeMutator):
         elif not isinstance(callee, (Op, Constructor, Function)):
             kind = self._kind(cast(FuncType, _type_of(callee)))
             return Call(kind.apply, (value(callee), *args), span=call.span)
+        types = tuple(map(self._data, call.type_args))
+        if any(new is not old for new, old in zip(types, call.type_args, strict=True)):
+            call = call.replace(type_args=types)
         return with_parts(call, (callee, *args))
 
     def _constructor(self, target: GlobalVar, type_: FuncType, captured: tuple[Type, ...]) -> Constructor:

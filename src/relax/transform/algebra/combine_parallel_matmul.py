@@ -193,7 +193,7 @@ def _only_user(var: Var, facts: BlockFacts) -> Var | None:
 
 
 def _bias(var: Var, total: Var | None, facts: BlockFacts) -> RelaxExpr | None:
-    """What is added to a product: a tensor of its width, from outside of the block or a constant; else None."""
+    """The operand added to a product: a tensor of its width, from outside of the block or a constant; else None."""
     call = None if total is None else facts.values.get(total)
     if not isinstance(call, Call) or not is_call_of(call, Add):
         return None
