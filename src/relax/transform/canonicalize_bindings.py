@@ -130,8 +130,10 @@ class _Canonicalizer(Rewriter):
                 return fields[index]
             case TupleGetItem(Var() as source, index):
                 known = self.known.get(source)
-                if isinstance(known, Tuple) and self.is_visible(known.fields[index]):
-                    return known.fields[index]
+                # A branch that is never taken may ask a value of unknown type for a field that it does not have.
+                fields = known.fields if isinstance(known, Tuple) else ()
+                if index < len(fields) and self.is_visible(fields[index]):
+                    return fields[index]
             case Tuple(fields) if fields:
                 return self.whole_tuple(fields) or value
             case _:

@@ -148,7 +148,9 @@ class _Folder(Rewriter):
         whole: RelaxExpr | None = normal.tuple_value
         while isinstance(whole, Var):
             whole = self.known.get(whole)
-        return whole.fields[normal.index] if isinstance(whole, Tuple) else normal
+        # A branch that is never taken may ask a value of unknown type for a field that it does not have.
+        fields = whole.fields if isinstance(whole, Tuple) else ()
+        return fields[normal.index] if normal.index < len(fields) else normal
 
     def call(self, call: Call) -> RelaxExpr:
         normal = self.parts(call)
