@@ -11,7 +11,7 @@ BIN    := $(VENV)/bin
 help:
 	@echo "make demo     run the examples"
 	@echo "make test     run the tests, documentation examples included: make coverage, then make others"
-	@echo "make test-slow the tests that build large models, which make test leaves out"
+	@echo "make test-slow the tests that take long, which make test leaves out"
 	@echo "make coverage the tests of what defines the language, measured: they run every branch of it"
 	@echo "make test-onnx ONNX's own 2,024 test cases through compiled code; fails if fewer than AT_LEAST=1950 pass"
 	@echo "make others   all other tests"
