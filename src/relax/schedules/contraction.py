@@ -233,7 +233,7 @@ def with_merged_rows(product: Contraction) -> tuple[Contraction, Views]:
         mark_nonnegative(count)
         names, extent = ((count, extent),), count
     merged = IterVar(Range.from_min_extent(const(0, "int64"), extent), Var("row", "int64"))
-    merger = _RowMerger(rows, merged)
+    merger = IndexMerger(rows, merged)
     left, out = merger.visit(product.lhs), merger.visit(product.out)
     rest = {id(var) for part in (left, out) for var in free_vars(part)}
     if any(id(row.var) in rest for row in rows):
@@ -243,7 +243,7 @@ def with_merged_rows(product: Contraction) -> tuple[Contraction, Views]:
     return changed, (tuple(merger.views.values()), names)
 
 
-class _RowMerger(StmtExprMutator):
+class IndexMerger(StmtExprMutator):
     """Replaces accesses whose indices have the variables of the rows, one after the other, by accesses of views."""
 
     def __init__(self, rows: tuple[IterVar, ...], merged: IterVar) -> None:
@@ -281,6 +281,6 @@ class _RowMerger(StmtExprMutator):
 
 
 __all__ = [
-    "Contraction", "Nest", "contraction_of", "plain", "rewritten_nests", "size_of", "sum_of_products",
+    "Contraction", "IndexMerger", "Nest", "contraction_of", "plain", "rewritten_nests", "size_of", "sum_of_products",
     "with_finish", "with_merged_rows", "with_root",
 ]  # fmt: skip

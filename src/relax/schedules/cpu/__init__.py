@@ -8,6 +8,7 @@ from ..rule import ScheduleRule
 from .convolution import Convolution
 from .depthwise import Depthwise
 from .nests import Nests
+from .pointwise import Pointwise
 from .product import Product
 from .streamed_product import StreamedProduct
 from .winograd import Winograd
@@ -17,9 +18,10 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
     Product(),
     Depthwise(),
     Winograd(),
+    Pointwise(),
     Convolution(),
     Nests(),
 )
 """The rules that `relax.build` tries on every PrimFunc, in this order."""
 
-__all__ = ["RULES", "Convolution", "Depthwise", "Nests", "Product", "StreamedProduct", "Winograd"]
+__all__ = ["RULES", "Convolution", "Depthwise", "Nests", "Pointwise", "Product", "StreamedProduct", "Winograd"]

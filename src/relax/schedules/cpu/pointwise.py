@@ -1,0 +1,148 @@
+"""The rule for convolutions of single elements (1 × 1), with channels before pixels, of float32 or float64.
+
+    for n, co, h, w, ci in T.grid(…):                   C[n, co, p] += W[co, ci] * X[n, ci, p]
+        with T.block("conv"):                           for p in all pixels of an image: products of matrices,
+            C[n, co, h, w] += W[co, ci, 0, 0] * …       in register tiles
+
+Images of known and unknown size, in one to three dimensions, any batch; what is computed of each element behind the
+convolution (bias, addition, activation) becomes part of the store. With a stride, the pixels that are used are gathered
+as they are copied. `pointwise_tiles` has the loops in their two forms: vectors along pixels, or along output channels,
+which serves images whose pixels do not fill vectors (7 × 7), and needs weights that are known when a program is built.
+Such weights are packed for the tiles; others are read where they are.
+
+Refused, and left to `convolution`: kernels of several elements, padding, groups, numbers of channels that are not
+known, nests behind the convolution that read pixels in another order, known sizes that are too small to be worth it,
+and functions that do not promise that their arguments are apart (tir.noalias).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...prim import IntImm, PrimExpr, Var, const, is_const, mark_nonnegative, simplify
+from ...target import Target
+from ...tir import Buffer, BufferLoad, BufferStore, IterVar, PrimFunc, Range, Stmt
+from ...tir.buffer import decl_buffer
+from ...tir.functor import StmtExprMutator, substitute
+from ...tir.nests import same_size
+from ...tir.usage import free_vars
+from ..contraction import IndexMerger
+from ..rule import PackedFunction, ScheduleRule
+from .packed_panels import users_of
+from .pointwise_tiles import AlongPixels, Pixels, WeightBlocks, writer_for
+from .windows import Kernel, rewritten_kernels
+
+
+class Pointwise(ScheduleRule):
+    """The rule for convolutions of single elements."""
+
+    def apply(self, func: PrimFunc, target: Target, tunable: bool) -> PrimFunc | None:
+        del tunable
+        if not func.attrs.get("tir.noalias"):
+            return None
+
+        def rewrite(kernel: Kernel) -> Stmt | None:
+            pixels = pixels_of(kernel)
+            return None if pixels is None else AlongPixels(pixels, target).loops(None)
+
+        return rewritten_kernels(func, rewrite)
+
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+        """The function for weights that are packed as its tiles read them."""
+        if not func.attrs.get("tir.noalias"):
+            return None
+        buffers = dict(func.buffer_map)
+        positions = {buffers[func.params[i]]: i for i in constants if func.params[i] in buffers}
+        packings: dict[int, WeightBlocks] = {}
+
+        def rewrite(kernel: Kernel) -> Stmt | None:
+            weights = kernel.windows.weight.buffer
+            position = positions.get(weights)
+            if position is None or position in packings or users_of(func, weights) != 1:
+                return None
+            pixels = pixels_of(kernel)
+            if pixels is None:
+                return None
+            writer = writer_for(pixels, target)
+            packings[position] = packing = writer.packing()
+            packed = decl_buffer(packing.shape, str(weights.dtype), f"{weights.name}_packed")
+            buffers[func.params[position]] = packed
+            return writer.loops(packed)
+
+        arranged = rewritten_kernels(func, rewrite)
+        return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)
+
+
+def pixels_of(kernel: Kernel) -> Pixels | None:
+    """The convolution as a product over the pixels of an image; None for what the rule refuses."""
+    windows = kernel.windows
+    inputs, channels = windows.inputs, windows.channels
+    if windows.groups != 1 or windows.depth is None or windows.padding is not None:
+        return None
+    if any(axis.taps != 1 or not is_const(axis.before, 0) for axis in windows.axes):
+        return None
+    if not isinstance(inputs, IntImm) or not isinstance(channels, IntImm) or not inputs.value * channels.value:
+        return None
+    names: list[tuple[Var, PrimExpr]] = []
+    count = _named_product("pixels", [axis.size for axis in windows.axes], names)
+    area = count
+    is_strided = any(a.stride != 1 or not same_size(a.size, a.extent) for a in windows.axes)
+    if is_strided:
+        area = _named_product("area", [axis.extent for axis in windows.axes], names)
+    pixel = IterVar(Range.from_min_extent(const(0, "int64"), count), Var("pixel", "int64"))
+    axes = tuple(axis.pixel for axis in windows.axes)
+    store, total = _finished(kernel)
+    merger = IndexMerger(axes, pixel)
+    merged = merger.visit(store)
+    left = {id(var) for var in free_vars(merged)}
+    if not isinstance(merged, BufferStore) or any(id(axis.var) in left for axis in axes):
+        return None
+    data = windows.data
+    leading = data.shape[: data.ndim - len(axes)]
+    source = decl_buffer((*leading, area), str(data.dtype), f"{data.name}_pixels", data=data.data)
+    steps = windows.axes if is_strided else ()
+    return Pixels(
+        windows.batch, windows.channel.var, pixel.var, count, channels.value, inputs.value, merged, total, source,
+        windows.weight.buffer, steps, tuple(merger.views.values()), tuple(names),
+    )  # fmt: skip
+
+
+def _named_product(name: str, sizes: Sequence[PrimExpr], names: list[tuple[Var, PrimExpr]]) -> PrimExpr:
+    """The product of sizes, by a name unless it is a number or a variable: proofs need not look at its factors."""
+    total: PrimExpr = const(1, "int64")
+    for size in sizes:
+        total = total * size
+    total = simplify(total)
+    if isinstance(total, (IntImm, Var)):
+        return total
+    var = Var(name, "int64")
+    mark_nonnegative(var)
+    names.append((var, total))
+    return var
+
+
+def _finished(kernel: Kernel) -> tuple[BufferStore, Var]:
+    """The store of a result, as the nest behind the convolution changes it, and the variable that is the sum in it."""
+    out = kernel.windows.out
+    total = Var("total", out.buffer.dtype)
+    if kernel.epilogue is None:
+        return out.replace(value=total), total
+    store = kernel.epilogue.stores[0]
+    pairs = zip(store.indices, out.indices, strict=True)
+    names = {index: there for index, there in pairs if isinstance(index, Var)}
+    value = substitute(_Summed(out.buffer, total).visit(store.value), names)
+    return store.replace(value=value, indices=out.indices), total
+
+
+class _Summed(StmtExprMutator):
+    """Puts a variable in the place of loads of one buffer."""
+
+    def __init__(self, buffer: Buffer, total: Var) -> None:
+        super().__init__()
+        self.buffer, self.total = buffer, total
+
+    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
+        return self.total if node.buffer is self.buffer else self.visit_children(node)
+
+
+__all__ = ["Pointwise", "pixels_of"]

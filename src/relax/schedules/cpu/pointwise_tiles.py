@@ -1,0 +1,523 @@
+"""The loops of convolutions of single elements: products of weights and pixels, C[n, co, p] = Σ W[co, ci] · X[n, ci, p].
+
+    AlongPixels                                             AlongChannels
+
+    for task in T.parallel(N * chunks * groups):            for task in T.parallel(N * chunks * groups):
+        panels[:, :, :] = X[n, :, chunk]                        panel[:, :] = X[n, :, chunk]
+        for io in blocks of 14 channels of the group:           for jo in blocks of 64 channels of the group:
+            for jo in panels of 32 pixels of the chunk:             for ko in parts of 80 input channels:
+                acc = T.alloc_buffer((14, 32), scope="local")           for io in groups of 6 pixels of the chunk:
+                for ci in range(CI):                                        acc = sums[io * 6 + …, :]
+                    acc[p, :] += W[io, ci, p] * panels[jo, ci, :]           for ci in the part:
+                C[n, io * 14 + p, jo * 32 + …] = f(acc)                         acc[p, :] += panel[ci, …] * W[jo, ci, :]
+                                                                            sums[io * 6 + …, :] = acc
+                                                                    C[n, jo * 64 + …, chunk] = f(sums transposed)
+
+The first form writes results as they are in memory, but a line of 49 pixels fills 4 vectors of 16 badly. The second form
+has tiles of as many pixels as divide the image well, while numbers of channels fill vectors; it transposes results, which
+few input channels do not pay for. `writer_for` compares the two where the number of pixels is known.
+
+A tile's last rows and columns are no code of their own: the last block of channels begins so early that it is whole,
+pixels behind the last one are loaded as zeros and not stored. Each number of pixels runs the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from ...prim import LT, Add, IntImm, Mul, PrimExpr, Var, const, is_const, simplify
+from ...prim.instructions import prefetch
+from ...prim.intrin import ceildiv, floordiv, floormod
+from ...prim.intrin import max as maximum
+from ...prim.intrin import min as minimum
+from ...target import Target
+from ...tir import (
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    DeclBuffer,
+    Evaluate,
+    ForKind,
+    IfThenElse,
+    IterVar,
+    LetStmt,
+    Stmt,
+)
+from ..build import (
+    alloc,
+    block,
+    digits,
+    int64,
+    let,
+    loop,
+    named,
+    ramp,
+    scratch,
+    spread,
+    vector_load,
+    vector_store,
+)
+from ..contraction import size_of
+from .operands import Results, Values
+from .tiling import Tile, groups, tile_for
+from .windows import Axis
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+CHUNK: Final = 512
+"""The most pixels of a chunk: runs of a line that are worth a stream."""
+DEPTH: Final = 80
+"""The input channels of a part: their weights for a block and their pixels are in the first-level cache together."""
+DEEP: Final = 128
+"""The input channels from which on transposed results are a small part of the work."""
+TRANSPOSED: Final = 12
+"""The steps in which a vector of results is transposed and stored."""
+LEAST_BLOCKS: Final = 4
+"""The blocks of channels that share a copy of pixels at least, where there are so many."""
+QUARTERS: Final = 4
+"""The tiles that together ask for the weights behind those they read."""
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """A convolution of single elements as a product; `Results` reads its results from it."""
+
+    batch: tuple[IterVar, ...]
+    row: Var
+    """The output channel."""
+    column: Var
+    """The pixel."""
+    count: PrimExpr
+    """The pixels of the result."""
+    channels: int
+    inputs: int
+    store: BufferStore
+    """The store of a result; its last index is the pixel."""
+    total: Var
+    """The variable in the value of the store that stands for the sum."""
+    source: Buffer
+    """The data, with one dimension for its pixels."""
+    weights: Buffer
+    steps: tuple[Axis, ...]
+    """The axes of pixels, if the result has not all pixels of the data."""
+    views: tuple[Buffer, ...]
+    """Views of results, and of what they are made of besides sums."""
+    names: tuple[tuple[Var, PrimExpr], ...]
+
+    def declared(self, body: Stmt) -> Stmt:
+        """A statement with the views and sizes around it that it uses."""
+        for view in (*self.views, self.source):
+            body = DeclBuffer(view, body)
+        for name, value in reversed(self.names):
+            body = LetStmt(name, value, body)
+        return body
+
+
+@dataclass(frozen=True)
+class WeightBlocks:
+    """Weights as tiles read them: P[block, ci, p] = W[first + p, ci], where `first` is the block's first channel."""
+
+    channels: int
+    inputs: int
+    width: int
+    """The channels of a block."""
+    is_filled: bool
+    """True if the last block ends with zeros; False if it begins before the end of the one before it."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return -(-self.channels // self.width), self.inputs, self.width
+
+    def __call__(self, array: Array) -> Array:
+        blocks, inputs, width = self.shape
+        matrix = np.reshape(array, (self.channels, inputs))
+        if self.is_filled:
+            rows = np.zeros((blocks * width, inputs), array.dtype)
+            rows[: self.channels] = matrix
+        else:
+            last = self.channels - width
+            rows = np.concatenate([matrix[min(i * width, last) :][:width] for i in range(blocks)])
+        return np.transpose(np.reshape(rows, (blocks, width, inputs)), (0, 2, 1))
+
+
+# ------------------------------------------------------------------------------------- choice
+
+
+def shapes(tile: Tile) -> list[tuple[int, int]]:
+    """The rows and vectors of tiles for which there are registers: accumulators, a row of vectors, one broadcast."""
+    registers = 32 if tile.vectors == 4 else 16
+    return [(height, v) for v in range(1, tile.vectors + 1)
+            for height in range(1, min((registers - 2 - v) // v, registers - 4) + 1)]  # fmt: skip
+
+
+def cost(rows: PrimExpr, vectors: PrimExpr, shape: tuple[int, int]) -> float:
+    """The steps in which tiles of a shape multiply for one input channel; of an unknown size, for one of it."""
+    height, wide = shape
+    step = max(height * wide / 2, (height + wide) / 2, 4) + 0.5
+    high = -(-rows.value // height) if isinstance(rows, IntImm) else 1 / height + 1 / 64
+    across = -(-vectors.value // wide) if isinstance(vectors, IntImm) else 1 / wide + 1 / 24
+    return high * across * step
+
+
+def best(rows: PrimExpr, vectors: PrimExpr, tile: Tile) -> tuple[int, int]:
+    """The shape of tile that takes the fewest steps."""
+    return min(reversed(shapes(tile)), key=lambda shape: cost(rows, vectors, shape))
+
+
+def writer_for(pixels: Pixels, target: Target) -> AlongPixels | AlongChannels:
+    """The form that takes fewer steps; of an unknown number of pixels, that for many or for few input channels."""
+    first, second = AlongPixels(pixels, target), AlongChannels(pixels, target)
+    if not isinstance(pixels.count, IntImm):
+        return second if pixels.inputs >= DEEP else first
+    moved = pixels.count.value * pixels.channels / first.lanes * TRANSPOSED
+    return first if first.cost() * pixels.inputs <= second.cost() * pixels.inputs + moved else second
+
+
+# ------------------------------------------------------------------------------------- loops
+
+
+class _Writer:
+    """The parts that both forms have in common."""
+
+    def __init__(self, pixels: Pixels, target: Target) -> None:
+        self.pixels = pixels
+        self.cores, self.cache = target.num_cores, target.machine.caches.l2
+        dtype = pixels.total.dtype
+        self.tile = tile_for(target, dtype.bits)
+        self.lanes, self.dtype, self.bytes = self.tile.lanes, str(dtype), dtype.bits // 8
+        self.vector = str(dtype.with_lanes(self.lanes))
+        rows, vectors = self.sizes()
+        self.height, self.vectors = best(rows, vectors, self.tile)
+        self.width = self.vectors * self.lanes
+        is_whole = is_const(simplify(floormod(pixels.count, self.lanes)), 0)
+        self.bound = None if is_whole else pixels.count
+        """The number of pixels, unless they fill vectors."""
+
+    def sizes(self) -> tuple[PrimExpr, PrimExpr]:
+        """The number of rows of tiles, and of vectors in a row."""
+        raise NotImplementedError
+
+    def cost(self) -> float:
+        """The steps for one input channel."""
+        return cost(*self.sizes(), (self.height, self.vectors))
+
+    def chunk_of(self, unit: int) -> int:
+        """The pixels of a chunk, a multiple of some: as many as a quarter of the second-level cache holds data of."""
+        most = max(min(self.cache // 4 // (self.pixels.inputs * self.bytes), CHUNK) // unit, 1)
+        count = self.pixels.count
+        if isinstance(count, IntImm):
+            units = max(-(-count.value // unit), 1)
+            most = -(-units // -(-units // most))
+        return most * unit
+
+    def tasks(self, chunk: int, blocks: int, body: Callable[[Values, PrimExpr, PrimExpr, PrimExpr], Stmt]) -> Stmt:
+        """The parallel loop over images, chunks of pixels and groups of blocks of channels.
+
+        `body` is told the image, the first pixel of the chunk, the first block and the number of blocks.
+        """
+        batch = self.pixels.batch
+        chunks = simplify(ceildiv(self.pixels.count, chunk))
+
+        def grouped(chunks: PrimExpr) -> Stmt:
+            others = _product([*(size_of(v) for v in batch), chunks])
+            number = groups(int64(blocks), others, min(LEAST_BLOCKS, blocks), self.cores)
+            return named("groups", number, lambda number: parallel([*(size_of(v) for v in batch), chunks, number]))
+
+        def parallel(sizes: list[PrimExpr]) -> Stmt:
+            names = [*(v.var.name for v in batch), "ch", "go"]
+            return loop("task", _product(sizes), lambda var: digits(
+                var, names, sizes, lambda parts: task(parts, sizes[-1])), ForKind.PARALLEL)  # fmt: skip
+
+        def task(parts: list[PrimExpr], number: PrimExpr) -> Stmt:
+            *image, ch, go = parts
+            share = simplify(floordiv(int64(blocks) + (number - 1), number))
+            first = simplify(go * share)
+            values = dict(zip((v.var for v in batch), image, strict=True))
+            count = simplify(minimum(int64(blocks) - first, share))
+            return body(values, simplify(ch * chunk), first, count)
+
+        return self.pixels.declared(named("chunks", chunks, grouped))
+
+    # ------------------------------------------------------------------ data
+
+    def copied(self, chunk: int, start: PrimExpr, body: Callable[[Callable[..., PrimExpr]], Stmt]) -> Stmt:
+        """`body` of a function that loads a vector of pixels: of an image, an input channel, from a pixel on.
+
+        Pixels that are not neighbours in the data are found by a table of their places.
+        """
+        pixels, lanes = self.pixels, self.lanes
+
+        def neighbours(values: Values, k: PrimExpr, c: PrimExpr) -> PrimExpr:
+            at = simplify(start + c)
+            return vector_load(pixels.source, (*_image(pixels, values), k, at), lanes, self.mask(at, self.bound))
+
+        if not pixels.steps:
+            return body(neighbours)
+
+        def place(p: Var) -> PrimExpr:
+            rest: PrimExpr = minimum(start + p, pixels.count - 1)
+            at: PrimExpr = int64(0)
+            distance: PrimExpr = int64(1)
+            for d, axis in reversed(list(enumerate(pixels.steps))):
+                size = simplify(maximum(axis.size, int64(1)))
+                at = at + (floormod(rest, size) if d else rest) * axis.stride * distance
+                rest, distance = floordiv(rest, size), distance * axis.extent
+            return simplify(at)
+
+        def table(places: Buffer) -> Stmt:
+            def gathered(values: Values, k: PrimExpr, c: PrimExpr) -> PrimExpr:
+                where = vector_load(places, (c,), lanes)
+                return BufferLoad(pixels.source, (*_image(pixels, values), k, where))
+
+            filled = loop("p", chunk, lambda p: BufferStore(places, place(p), (p,)))
+            return block([filled, body(gathered)])
+
+        return scratch("places", (chunk,), "int64", table)
+
+    def mask(self, column: PrimExpr, bound: PrimExpr | None) -> PrimExpr | None:
+        """The lanes of a vector that are below a bound."""
+        return None if bound is None else LT(ramp(column, self.lanes), spread(bound, self.lanes))
+
+    # ------------------------------------------------------------------ tiles
+
+    def each(self, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
+        """A statement for each vector of a tile, told its row and its first column; written out."""
+        return loop("p", self.height, lambda p: loop(
+            "v", self.vectors, lambda v: body(p, v * self.lanes), ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
+
+    def sums(
+        self,
+        depth: PrimExpr,
+        left: Callable[[Var, Var], PrimExpr],
+        right: Callable[[Var, PrimExpr], PrimExpr],
+        start: Callable[[PrimExpr, PrimExpr], PrimExpr],
+        stored: Callable[[Buffer], Stmt],
+        asked: Callable[[Var], Stmt] | None = None,
+    ) -> Stmt:
+        """A tile: sums in registers over so many input channels of rows times vectors.
+
+        `left` is the element of a row and `right` a vector, for an input channel; `start` is a vector to begin with.
+        """
+        lanes = self.lanes
+
+        def step(acc: Buffer, vectors: Buffer, k: Var) -> Stmt:
+            loads = loop("v", self.vectors, lambda v: vector_store(
+                vectors, (v * lanes,), right(k, v * lanes)), ForKind.UNROLLED)  # fmt: skip
+
+            def row(p: Var) -> Stmt:
+                element = Var("a", self.vector)
+
+                def update(v: Var) -> Stmt:
+                    term = Mul(element, vector_load(vectors, (v * lanes,), lanes))
+                    return vector_store(acc, (p, v * lanes), Add(vector_load(acc, (p, v * lanes), lanes), term))
+
+                products = loop("v", self.vectors, update, ForKind.UNROLLED)
+                return LetStmt(element, spread(left(p, k), lanes), products)
+
+            ahead = [] if asked is None else [asked(k)]
+            return block([*ahead, loads, loop("p", self.height, row, ForKind.UNROLLED)])
+
+        def tile(acc: Buffer) -> Stmt:
+            added = alloc("vectors", (self.width,), self.dtype, "local", lambda vectors: loop(
+                "k", depth, lambda k: step(acc, vectors, k)))  # fmt: skip
+            return block([self.each(lambda p, c: vector_store(acc, (p, c), start(p, c))), added, stored(acc)])
+
+        return alloc("acc", (self.height, self.width), self.dtype, "local", tile)
+
+    def results(
+        self, values: Values, row: PrimExpr, column: PrimExpr, height: PrimExpr, width: PrimExpr, vectors: PrimExpr,
+        total: Callable[[PrimExpr, PrimExpr], PrimExpr],
+    ) -> Stmt:  # fmt: skip
+        """Store what is made of the sums of some rows and of `vectors` vectors of pixels, those below `width`."""
+        at = {**values, self.pixels.row: row, self.pixels.column: column}
+        result = Results(self.pixels, at, height, width)
+
+        def vector(r: Var, v: Var) -> Stmt:
+            def lane(x: Var) -> Stmt:
+                c = v * self.lanes + x
+                stored = result.made(r, c, total(r, c))
+                return stored if self.bound is None else IfThenElse(c < width, stored)
+
+            return loop("x", self.lanes, lane, ForKind.VECTORIZED)
+
+        return result.declared(loop("r", height, lambda r: loop("v", vectors, lambda v: vector(r, v))))
+
+    @property
+    def zero(self) -> PrimExpr:
+        return spread(const(0, self.dtype), self.lanes)
+
+
+class AlongPixels(_Writer):
+    """Writes loops whose vectors are pixels; rows of tiles are output channels."""
+
+    def sizes(self) -> tuple[PrimExpr, PrimExpr]:
+        return int64(self.pixels.channels), simplify(ceildiv(self.pixels.count, self.lanes))
+
+    def packing(self) -> WeightBlocks:
+        """The order of weights: blocks of as many channels as a tile has rows."""
+        return WeightBlocks(self.pixels.channels, self.pixels.inputs, self.height, False)
+
+    def loops(self, packed: Buffer | None) -> Stmt:
+        """All tasks; with weights in the order of `packing`, or as they are."""
+        pixels, chunk = self.pixels, self.chunk_of(self.width)
+        blocks = -(-pixels.channels // self.height)
+        if not is_const(simplify(floormod(pixels.count, self.width)), 0):
+            self.bound = pixels.count
+
+        def task(values: Values, start: PrimExpr, first: PrimExpr, count: PrimExpr) -> Stmt:
+            whole = simplify(minimum(int64(chunk), pixels.count - start))
+            panels = simplify(ceildiv(whole, self.width))
+            return named("panels", panels, lambda panels: self.copied(chunk, start, lambda load: rows(
+                values, start, first, count, panels, load)))  # fmt: skip
+
+        def rows(
+            values: Values, start: PrimExpr, first: PrimExpr, count: PrimExpr, panels: PrimExpr,
+            load: Callable[..., PrimExpr],
+        ) -> Stmt:  # fmt: skip
+            def tiles(vector: Callable[[Var, Var, PrimExpr], PrimExpr]) -> Stmt:
+                last = int64(pixels.channels - self.height)
+                return loop("i", count, lambda i: let("io", first + i, lambda io: let(
+                    "row", minimum(io * self.height, last), lambda row: loop("jo", panels, lambda jo: self._tile(
+                        values, packed, io, row, simplify(start + jo * self.width),
+                        lambda k, c: vector(jo, k, c))))))  # fmt: skip
+
+            if blocks == 1:
+                return tiles(lambda jo, k, c: load(values, k, jo * self.width + c))
+
+            def copy(buffer: Buffer) -> Stmt:
+                vectors = loop("k", pixels.inputs, lambda k: loop("jo", panels, lambda jo: loop(
+                    "v", self.vectors, lambda v: vector_store(buffer, (jo, k, v * self.lanes), load(
+                        values, k, jo * self.width + v * self.lanes)), ForKind.UNROLLED)))  # fmt: skip
+                return block([vectors, tiles(lambda jo, k, c: vector_load(buffer, (jo, k, c), self.lanes))])
+
+            return scratch("copy", (chunk // self.width, pixels.inputs, self.width), self.dtype, copy)
+
+        return self.tasks(chunk, blocks, task)
+
+    def _tile(
+        self, values: Values, packed: Buffer | None, io: Var, row: Var, start: PrimExpr,
+        right: Callable[[Var, PrimExpr], PrimExpr],
+    ) -> Stmt:  # fmt: skip
+        """A tile: sums over all input channels, and its results."""
+        pixels, weights = self.pixels, self.pixels.weights
+
+        def left(p: Var, k: Var) -> PrimExpr:
+            if packed is not None:
+                return BufferLoad(packed, (io, k, p))
+            return BufferLoad(weights, (row + p, k, *(int64(0) for _ in weights.shape[2:])))
+
+        def stored(acc: Buffer) -> Stmt:
+            width = int64(self.width) if self.bound is None else minimum(int64(self.width), pixels.count - start)
+            return named("inside", simplify(width), lambda width: made(acc, width))
+
+        def made(acc: Buffer, width: PrimExpr) -> Stmt:
+            if pixels.store.value is pixels.total:
+                at = {**values, pixels.row: row, pixels.column: start}
+                result, bound = Results(pixels, at, int64(self.height), width), self.bound and width
+                return result.declared(self.each(lambda p, c: vector_store(result.out, result.place(
+                    p, c), vector_load(acc, (p, c), self.lanes), self.mask(c, bound))))  # fmt: skip
+            return scratch("sums", (self.height, self.width), self.dtype, lambda sums: block([
+                self.each(lambda p, c: vector_store(sums, (p, c), vector_load(acc, (p, c), self.lanes))),
+                self.results(values, row, start, int64(self.height), width, int64(self.vectors), lambda r, c: (
+                    BufferLoad(sums, (r, c))))]))  # fmt: skip
+
+        return self.sums(int64(pixels.inputs), left, right, lambda p, c: self.zero, stored)
+
+
+class AlongChannels(_Writer):
+    """Writes loops whose vectors are output channels; rows of tiles are pixels."""
+
+    def sizes(self) -> tuple[PrimExpr, PrimExpr]:
+        return self.pixels.count, int64(-(-self.pixels.channels // self.lanes))
+
+    def packing(self) -> WeightBlocks:
+        """The order of weights: blocks of as many channels as a tile has columns."""
+        return WeightBlocks(self.pixels.channels, self.pixels.inputs, self.width, True)
+
+    def loops(self, packed: Buffer) -> Stmt:
+        """All tasks, with weights in the order of `packing`."""
+        pixels, lanes, chunk = self.pixels, self.lanes, self.chunk_of(self.lanes)
+        count = pixels.count
+        most = min(chunk, count.value) if isinstance(count, IntImm) else chunk
+        columns = -(-(-(-most // self.height) * self.height) // lanes) * lanes
+        """Those of whole tiles and whole vectors."""
+
+        def task(values: Values, start: PrimExpr, first: PrimExpr, blocks: PrimExpr) -> Stmt:
+            def copied(panel: Buffer, load: Callable[..., PrimExpr], inside: PrimExpr) -> Stmt:
+                copy = loop("k", pixels.inputs, lambda k: loop("v", columns // lanes, lambda v: vector_store(
+                    panel, (k, v * lanes), load(values, k, v * lanes))))  # fmt: skip
+                return block([copy, scratch("sums", (columns, self.width), self.dtype, lambda sums: loop(
+                    "j", blocks, lambda j: let("jo", first + j, lambda jo: self._block(
+                        values, packed, panel, sums, jo, start, inside))))])  # fmt: skip
+
+            whole = simplify(minimum(int64(chunk), count - start))
+            return named("inside", whole, lambda inside: self.copied(columns, start, lambda load: scratch(
+                "panel", (pixels.inputs, columns), self.dtype, lambda panel: copied(panel, load, inside))))  # fmt: skip
+
+        return self.tasks(chunk, -(-pixels.channels // self.width), task)
+
+    def _block(
+        self, values: Values, packed: Buffer, panel: Buffer, sums: Buffer, jo: Var, start: PrimExpr, inside: PrimExpr
+    ) -> Stmt:  # fmt: skip
+        """A block of channels for the pixels of a chunk."""
+        inputs, lanes = self.pixels.inputs, self.lanes
+        parts = -(-inputs // DEPTH)
+        part = -(-inputs // parts)
+        tiles = simplify(ceildiv(inside, self.height))
+        cleared = loop("r", simplify(tiles * self.height), lambda r: loop("v", self.vectors, lambda v: vector_store(
+            sums, (r, v * lanes), self.zero), ForKind.UNROLLED))  # fmt: skip
+
+        def added(begin: PrimExpr) -> Stmt:
+            depth = simplify(minimum(int64(part), inputs - begin))
+            return named("depth", depth, lambda depth: loop("io", tiles, lambda io: self._tile(
+                packed, panel, sums, jo, io, begin, depth)))  # fmt: skip
+
+        channels = simplify(minimum(int64(self.width), self.pixels.channels - jo * self.width))
+        vectors = simplify(ceildiv(inside, lanes))
+        results = named("height", channels, lambda height: self.results(
+            values, simplify(jo * self.width), start, height, inside, vectors, lambda r, c: (
+                BufferLoad(sums, (c, r)))))  # fmt: skip
+        return block([cleared, loop("ko", parts, lambda ko: added(ko * part)), results])
+
+    def _tile(
+        self, packed: Buffer, panel: Buffer, sums: Buffer, jo: Var, io: Var, begin: PrimExpr, depth: PrimExpr
+    ) -> Stmt:  # fmt: skip
+        """Add the products of some input channels to the sums of a tile.
+
+        Tiles ask for the weights behind those they read, each for a quarter of them.
+        """
+        first, lanes = io * self.height, self.lanes
+
+        def asked(k: Var) -> Stmt:
+            quarter = floordiv(depth, QUARTERS) * floormod(io, QUARTERS)
+            line = BufferLoad(packed, (jo, begin + depth + quarter, k * lanes))
+            return Evaluate(prefetch(line, locality=2))
+
+        return self.sums(
+            depth,
+            lambda p, k: BufferLoad(panel, (begin + k, first + p)),
+            lambda k, c: vector_load(packed, (jo, begin + k, c), lanes),
+            lambda p, c: vector_load(sums, (first + p, c), lanes),
+            lambda acc: self.each(lambda p, c: vector_store(
+                sums, (first + p, c), vector_load(acc, (p, c), lanes))),
+            asked,
+        )  # fmt: skip
+
+
+def _image(pixels: Pixels, values: Values) -> Sequence[PrimExpr]:
+    """The indices of an image in the data."""
+    return [values[v.var] for v in pixels.batch]
+
+
+def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:
+    total: PrimExpr = int64(1)
+    for size in sizes:
+        total = total * size
+    return simplify(total)
+
+
+__all__ = ["AlongChannels", "AlongPixels", "Pixels", "WeightBlocks", "best", "cost", "shapes", "writer_for"]
