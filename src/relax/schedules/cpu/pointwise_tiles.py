@@ -70,10 +70,12 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 
 CHUNK: Final = 512
 """The most pixels of a chunk: runs of a line that are worth a stream."""
+SUMMED: Final = 128
+"""The most pixels of a chunk whose sums are transposed: they are in the first-level cache."""
 DEPTH: Final = 80
 """The input channels of a part: their weights for a block and their pixels are in the first-level cache together."""
-DEEP: Final = 128
-"""The input channels from which on transposed results are a small part of the work."""
+DEEP: Final = 320
+"""The input channels from which on images of unknown size are taken to be small."""
 TRANSPOSED: Final = 12
 """The steps in which a vector of results is transposed and stored."""
 LEAST_BLOCKS: Final = 4
@@ -157,8 +159,8 @@ def shapes(tile: Tile) -> list[tuple[int, int]]:
 def cost(rows: PrimExpr, vectors: PrimExpr, shape: tuple[int, int]) -> float:
     """The steps in which tiles of a shape multiply for one input channel; of an unknown size, for one of it."""
     height, wide = shape
-    step = max(height * wide / 2, (height + wide) / 2, 4) + 0.5
-    high = -(-rows.value // height) if isinstance(rows, IntImm) else 1 / height + 1 / 64
+    step = max(height * wide / 2, (height + wide) / 2 * 1.05, 4) + 0.5
+    high = -(-rows.value // height) if isinstance(rows, IntImm) else 1 / height + 1 / 96
     across = -(-vectors.value // wide) if isinstance(vectors, IntImm) else 1 / wide + 1 / 24
     return high * across * step
 
@@ -169,12 +171,12 @@ def best(rows: PrimExpr, vectors: PrimExpr, tile: Tile) -> tuple[int, int]:
 
 
 def writer_for(pixels: Pixels, target: Target) -> AlongPixels | AlongChannels:
-    """The form that takes fewer steps; of an unknown number of pixels, that for many or for few input channels."""
+    """The form that takes fewer steps; for an unknown number of pixels, by the number of input channels."""
     first, second = AlongPixels(pixels, target), AlongChannels(pixels, target)
-    if not isinstance(pixels.count, IntImm):
-        return second if pixels.inputs >= DEEP else first
-    moved = pixels.count.value * pixels.channels / first.lanes * TRANSPOSED
-    return first if first.cost() * pixels.inputs <= second.cost() * pixels.inputs + moved else second
+    moved = pixels.channels / first.lanes * TRANSPOSED / pixels.inputs
+    if isinstance(pixels.count, IntImm):
+        return first if first.cost() <= second.cost() + pixels.count.value * moved else second
+    return first if pixels.inputs < DEEP else second
 
 
 # ------------------------------------------------------------------------------------- loops
@@ -205,9 +207,9 @@ class _Writer:
         """The steps for one input channel."""
         return cost(*self.sizes(), (self.height, self.vectors))
 
-    def chunk_of(self, unit: int) -> int:
+    def chunk_of(self, unit: int, most: int) -> int:
         """The pixels of a chunk, a multiple of some: as many as a quarter of the second-level cache holds data of."""
-        most = max(min(self.cache // 4 // (self.pixels.inputs * self.bytes), CHUNK) // unit, 1)
+        most = max(min(self.cache // 4 // (self.pixels.inputs * self.bytes), most) // unit, 1)
         count = self.pixels.count
         if isinstance(count, IntImm):
             units = max(-(-count.value // unit), 1)
@@ -363,7 +365,7 @@ class AlongPixels(_Writer):
 
     def loops(self, packed: Buffer | None) -> Stmt:
         """All tasks; with weights in the order of `packing`, or as they are."""
-        pixels, chunk = self.pixels, self.chunk_of(self.width)
+        pixels, chunk = self.pixels, self.chunk_of(self.width, CHUNK)
         blocks = -(-pixels.channels // self.height)
         if not is_const(simplify(floormod(pixels.count, self.width)), 0):
             self.bound = pixels.count
@@ -417,7 +419,8 @@ class AlongPixels(_Writer):
         def made(acc: Buffer, width: PrimExpr) -> Stmt:
             if pixels.store.value is pixels.total:
                 at = {**values, pixels.row: row, pixels.column: start}
-                result, bound = Results(pixels, at, int64(self.height), width), self.bound and width
+                result = Results(pixels, at, int64(self.height), width)
+                bound = None if self.bound is None else width
                 return result.declared(self.each(lambda p, c: vector_store(result.out, result.place(
                     p, c), vector_load(acc, (p, c), self.lanes), self.mask(c, bound))))  # fmt: skip
             return scratch("sums", (self.height, self.width), self.dtype, lambda sums: block([
@@ -440,15 +443,16 @@ class AlongChannels(_Writer):
 
     def loops(self, packed: Buffer) -> Stmt:
         """All tasks, with weights in the order of `packing`."""
-        pixels, lanes, chunk = self.pixels, self.lanes, self.chunk_of(self.lanes)
+        pixels, lanes, chunk = self.pixels, self.lanes, self.chunk_of(self.lanes, SUMMED)
         count = pixels.count
         most = min(chunk, count.value) if isinstance(count, IntImm) else chunk
-        columns = -(-(-(-most // self.height) * self.height) // lanes) * lanes
-        """Those of whole tiles and whole vectors."""
+        columns = (-(-(-(-most // self.height) * self.height) // lanes) | 1) * lanes
+        """Those of whole tiles and whole vectors, an odd number: the rows of a panel are in all sets of a cache."""
 
         def task(values: Values, start: PrimExpr, first: PrimExpr, blocks: PrimExpr) -> Stmt:
             def copied(panel: Buffer, load: Callable[..., PrimExpr], inside: PrimExpr) -> Stmt:
-                copy = loop("k", pixels.inputs, lambda k: loop("v", columns // lanes, lambda v: vector_store(
+                vectors = simplify(ceildiv(ceildiv(inside, self.height) * self.height, lanes))
+                copy = loop("k", pixels.inputs, lambda k: loop("v", vectors, lambda v: vector_store(
                     panel, (k, v * lanes), load(values, k, v * lanes))))  # fmt: skip
                 return block([copy, scratch("sums", (columns, self.width), self.dtype, lambda sums: loop(
                     "j", blocks, lambda j: let("jo", first + j, lambda jo: self._block(
