@@ -209,13 +209,33 @@ def tile_view(
     )  # fmt: skip
 
 
+class Finished(Protocol):
+    """The store of a result of a product, as `Results` reads it."""
+
+    @property
+    def row(self) -> Var: ...
+
+    @property
+    def column(self) -> Var: ...
+
+    @property
+    def store(self) -> BufferStore:
+        """The store of a result; its last index is the column."""
+        ...
+
+    @property
+    def total(self) -> Var:
+        """The variable in the value of the store that stands for the sum."""
+        ...
+
+
 class Results:
     """The results of a tile, as views of what their stores read and write.
 
     An access whose indices are variables, each at most once, becomes one of a view; others stay as they are.
     """
 
-    def __init__(self, operands: Matrices, at: Values, height: PrimExpr, width: PrimExpr) -> None:
+    def __init__(self, operands: Finished, at: Values, height: PrimExpr, width: PrimExpr) -> None:
         self.operands, self.at = operands, at
         self.is_sum = operands.store.value is operands.total
         """True if the results are the sums."""
@@ -278,6 +298,6 @@ class _Viewed(StmtExprMutator):
 
 
 __all__ = [
-    "Matrices", "Operands", "Results", "Values", "float_product_of", "is_large_float_sum", "rewritten_products",
-    "size_of", "tile_view",
+    "Finished", "Matrices", "Operands", "Results", "Values", "float_product_of", "is_large_float_sum",
+    "rewritten_products", "size_of", "tile_view",
 ]  # fmt: skip

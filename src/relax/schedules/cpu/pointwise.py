@@ -81,7 +81,9 @@ def pixels_of(kernel: Kernel) -> Pixels | None:
         return None
     if any(axis.taps != 1 or not is_const(axis.before, 0) for axis in windows.axes):
         return None
-    if not isinstance(inputs, IntImm) or not isinstance(channels, IntImm) or not inputs.value * channels.value:
+    if not isinstance(inputs, IntImm) or not isinstance(channels, IntImm):
+        return None
+    if not inputs.value or not channels.value:
         return None
     names: list[tuple[Var, PrimExpr]] = []
     count = _named_product("pixels", [axis.size for axis in windows.axes], names)
@@ -95,7 +97,7 @@ def pixels_of(kernel: Kernel) -> Pixels | None:
     merger = IndexMerger(axes, pixel)
     merged = merger.visit(store)
     left = {id(var) for var in free_vars(merged)}
-    if not isinstance(merged, BufferStore) or any(id(axis.var) in left for axis in axes):
+    if any(id(axis.var) in left for axis in axes):
         return None
     data = windows.data
     leading = data.shape[: data.ndim - len(axes)]

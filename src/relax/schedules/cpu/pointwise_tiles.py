@@ -1,4 +1,4 @@
-"""The loops of convolutions of single elements: products of weights and pixels, C[n, co, p] = Σ W[co, ci] · X[n, ci, p].
+"""The loops of convolutions of single elements: products of weights and pixels.
 
     AlongPixels                                             AlongChannels
 
@@ -13,9 +13,9 @@
                                                                             sums[io * 6 + …, :] = acc
                                                                     C[n, jo * 64 + …, chunk] = f(sums transposed)
 
-The first form writes results as they are in memory, but a line of 49 pixels fills 4 vectors of 16 badly. The second form
-has tiles of as many pixels as divide the image well, while numbers of channels fill vectors; it transposes results, which
-few input channels do not pay for. `writer_for` compares the two where the number of pixels is known.
+The first form writes results as they are in memory, but 49 pixels fill 4 vectors of 16 badly. The second form has tiles
+of as many pixels as divide the image well, while numbers of channels fill vectors; it transposes results, which few
+input channels do not pay for. `writer_for` compares the two where the number of pixels is known.
 
 A tile's last rows and columns are no code of their own: the last block of channels begins so early that it is whole,
 pixels behind the last one are loaded as zeros and not stored. Each number of pixels runs the same code.
@@ -63,10 +63,12 @@ from ..build import (
 )
 from ..contraction import size_of
 from .operands import Results, Values
-from .tiling import Tile, groups, tile_for
+from .tiling import Tile, tile_for
 from .windows import Axis
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
+Load: TypeAlias = Callable[[Values, PrimExpr, PrimExpr], PrimExpr]
+"""A vector of an image and an input channel, from a pixel on."""
 
 CHUNK: Final = 512
 """The most pixels of a chunk: runs of a line that are worth a stream."""
@@ -78,6 +80,10 @@ DEEP: Final = 320
 """The input channels from which on images of unknown size are taken to be small."""
 TRANSPOSED: Final = 12
 """The steps in which a vector of results is transposed and stored."""
+LEAST: Final = 96
+"""The pixels of a chunk at least."""
+TASKS: Final = 2
+"""The tasks for each core, if there are so many."""
 LEAST_BLOCKS: Final = 4
 """The blocks of channels that share a copy of pixels at least, where there are so many."""
 QUARTERS: Final = 4
@@ -166,8 +172,10 @@ def cost(rows: PrimExpr, vectors: PrimExpr, shape: tuple[int, int]) -> float:
 
 
 def best(rows: PrimExpr, vectors: PrimExpr, tile: Tile) -> tuple[int, int]:
-    """The shape of tile that takes the fewest steps."""
-    return min(reversed(shapes(tile)), key=lambda shape: cost(rows, vectors, shape))
+    """The shape of tile that takes the fewest steps, with no more rows than there are."""
+    most = max(rows.value, 1) if isinstance(rows, IntImm) else tile.rows * tile.vectors * 2
+    options = [shape for shape in reversed(shapes(tile)) if shape[0] <= most]
+    return min(options, key=lambda shape: cost(rows, vectors, shape))
 
 
 def writer_for(pixels: Pixels, target: Target) -> AlongPixels | AlongChannels:
@@ -195,12 +203,16 @@ class _Writer:
         rows, vectors = self.sizes()
         self.height, self.vectors = best(rows, vectors, self.tile)
         self.width = self.vectors * self.lanes
-        is_whole = is_const(simplify(floormod(pixels.count, self.lanes)), 0)
-        self.bound = None if is_whole else pixels.count
-        """The number of pixels, unless they fill vectors."""
+        is_whole = is_const(simplify(floormod(pixels.count, self.unit())), 0)
+        self.bound: PrimExpr | None = None if is_whole else pixels.count
+        """The number of pixels, unless they fill what is stored at a time."""
 
     def sizes(self) -> tuple[PrimExpr, PrimExpr]:
         """The number of rows of tiles, and of vectors in a row."""
+        raise NotImplementedError
+
+    def unit(self) -> int:
+        """The neighbouring pixels that are stored at a time."""
         raise NotImplementedError
 
     def cost(self) -> float:
@@ -208,15 +220,21 @@ class _Writer:
         return cost(*self.sizes(), (self.height, self.vectors))
 
     def chunk_of(self, unit: int, most: int) -> int:
-        """The pixels of a chunk, a multiple of some: as many as a quarter of the second-level cache holds data of."""
+        """The pixels of a chunk, a multiple of some: as many as a quarter of the second-level cache holds data of.
+
+        Fewer if an image has too few chunks for the cores: chunks share weights, groups of channels copy pixels again.
+        """
         most = max(min(self.cache // 4 // (self.pixels.inputs * self.bytes), most) // unit, 1)
         count = self.pixels.count
         if isinstance(count, IntImm):
             units = max(-(-count.value // unit), 1)
-            most = -(-units // -(-units // most))
+            tasks = min(TASKS * self.cores, count.value // LEAST) if self.cores > 1 else 1
+            most = -(-units // max(-(-units // most), tasks))
         return most * unit
 
-    def tasks(self, chunk: int, blocks: int, body: Callable[[Values, PrimExpr, PrimExpr, PrimExpr], Stmt]) -> Stmt:
+    def tasks(
+        self, chunk: int, blocks: int, body: Callable[[Values, PrimExpr, PrimExpr, PrimExpr], Stmt]
+    ) -> Stmt:
         """The parallel loop over images, chunks of pixels and groups of blocks of channels.
 
         `body` is told the image, the first pixel of the chunk, the first block and the number of blocks.
@@ -226,8 +244,10 @@ class _Writer:
 
         def grouped(chunks: PrimExpr) -> Stmt:
             others = _product([*(size_of(v) for v in batch), chunks])
-            number = groups(int64(blocks), others, min(LEAST_BLOCKS, blocks), self.cores)
-            return named("groups", number, lambda number: parallel([*(size_of(v) for v in batch), chunks, number]))
+            number = _groups(blocks, others, self.cores)
+            return named(
+                "groups", number, lambda number: parallel([*(size_of(v) for v in batch), chunks, number])
+            )
 
         def parallel(sizes: list[PrimExpr]) -> Stmt:
             names = [*(v.var.name for v in batch), "ch", "go"]
@@ -236,18 +256,20 @@ class _Writer:
 
         def task(parts: list[PrimExpr], number: PrimExpr) -> Stmt:
             *image, ch, go = parts
-            share = simplify(floordiv(int64(blocks) + (number - 1), number))
-            first = simplify(go * share)
             values = dict(zip((v.var for v in batch), image, strict=True))
-            count = simplify(minimum(int64(blocks) - first, share))
-            return body(values, simplify(ch * chunk), first, count)
+            share = simplify(floordiv(int64(blocks) + (number - 1), number))
+            return named("base", simplify(ch * chunk), lambda base: named("share", share, lambda share: named(
+                "first", simplify(go * share), lambda first: named("count", simplify(minimum(
+                    int64(blocks) - first, share)), lambda count: body(values, base, first, count)))))  # fmt: skip
 
         return self.pixels.declared(named("chunks", chunks, grouped))
 
     # ------------------------------------------------------------------ data
 
-    def copied(self, chunk: int, start: PrimExpr, body: Callable[[Callable[..., PrimExpr]], Stmt]) -> Stmt:
-        """`body` of a function that loads a vector of pixels: of an image, an input channel, from a pixel on.
+    def copied(
+        self, chunk: int, start: PrimExpr, bound: PrimExpr | None, body: Callable[[Load], Stmt]
+    ) -> Stmt:  # fmt: skip
+        """`body` of a function that loads a vector of the chunk's pixels, of which those from a bound on are 0.
 
         Pixels that are not neighbours in the data are found by a table of their places.
         """
@@ -255,27 +277,33 @@ class _Writer:
 
         def neighbours(values: Values, k: PrimExpr, c: PrimExpr) -> PrimExpr:
             at = simplify(start + c)
-            return vector_load(pixels.source, (*_image(pixels, values), k, at), lanes, self.mask(at, self.bound))
+            return vector_load(pixels.source, (*_image(pixels, values), k, at), lanes, self.mask(at, bound))
 
         if not pixels.steps:
             return body(neighbours)
 
-        def place(p: Var) -> PrimExpr:
-            rest: PrimExpr = minimum(start + p, pixels.count - 1)
-            at: PrimExpr = int64(0)
-            distance: PrimExpr = int64(1)
-            for d, axis in reversed(list(enumerate(pixels.steps))):
-                size = simplify(maximum(axis.size, int64(1)))
-                at = at + (floormod(rest, size) if d else rest) * axis.stride * distance
-                rest, distance = floordiv(rest, size), distance * axis.extent
-            return simplify(at)
+        sizes = [simplify(maximum(axis.size, int64(1))) for axis in pixels.steps]
+
+        def place(
+            d: int, rest: PrimExpr, distance: PrimExpr, at: PrimExpr, body: Callable[[PrimExpr], Stmt]
+        ) -> Stmt:
+            """`body` of the place of pixel `rest` of the first `d` + 1 axes, behind the place in the others."""
+            axis, size = pixels.steps[d], sizes[d]
+            step = axis.stride * distance
+            if d == 0:
+                return body(simplify(at + rest * step))
+            return named("outer", floordiv(rest, size), lambda outer: named(
+                "place", at + (rest - outer * size) * step, lambda at: place(
+                    d - 1, outer, distance * axis.extent, at, body)))  # fmt: skip
 
         def table(places: Buffer) -> Stmt:
             def gathered(values: Values, k: PrimExpr, c: PrimExpr) -> PrimExpr:
                 where = vector_load(places, (c,), lanes)
                 return BufferLoad(pixels.source, (*_image(pixels, values), k, where))
 
-            filled = loop("p", chunk, lambda p: BufferStore(places, place(p), (p,)))
+            last = pixels.count - 1
+            filled = loop("p", chunk, lambda p: named("pixel", minimum(start + p, last), lambda pixel: place(
+                len(sizes) - 1, pixel, int64(1), int64(0), lambda at: BufferStore(places, at, (p,)))))  # fmt: skip
             return block([filled, body(gathered)])
 
         return scratch("places", (chunk,), "int64", table)
@@ -315,7 +343,9 @@ class _Writer:
 
                 def update(v: Var) -> Stmt:
                     term = Mul(element, vector_load(vectors, (v * lanes,), lanes))
-                    return vector_store(acc, (p, v * lanes), Add(vector_load(acc, (p, v * lanes), lanes), term))
+                    return vector_store(
+                        acc, (p, v * lanes), Add(vector_load(acc, (p, v * lanes), lanes), term)
+                    )
 
                 products = loop("v", self.vectors, update, ForKind.UNROLLED)
                 return LetStmt(element, spread(left(p, k), lanes), products)
@@ -359,6 +389,9 @@ class AlongPixels(_Writer):
     def sizes(self) -> tuple[PrimExpr, PrimExpr]:
         return int64(self.pixels.channels), simplify(ceildiv(self.pixels.count, self.lanes))
 
+    def unit(self) -> int:
+        return self.width
+
     def packing(self) -> WeightBlocks:
         """The order of weights: blocks of as many channels as a tile has rows."""
         return WeightBlocks(self.pixels.channels, self.pixels.inputs, self.height, False)
@@ -367,18 +400,16 @@ class AlongPixels(_Writer):
         """All tasks; with weights in the order of `packing`, or as they are."""
         pixels, chunk = self.pixels, self.chunk_of(self.width, CHUNK)
         blocks = -(-pixels.channels // self.height)
-        if not is_const(simplify(floormod(pixels.count, self.width)), 0):
-            self.bound = pixels.count
 
         def task(values: Values, start: PrimExpr, first: PrimExpr, count: PrimExpr) -> Stmt:
             whole = simplify(minimum(int64(chunk), pixels.count - start))
             panels = simplify(ceildiv(whole, self.width))
-            return named("panels", panels, lambda panels: self.copied(chunk, start, lambda load: rows(
+            return named("panels", panels, lambda panels: self.copied(chunk, start, self.bound, lambda load: rows(
                 values, start, first, count, panels, load)))  # fmt: skip
 
         def rows(
             values: Values, start: PrimExpr, first: PrimExpr, count: PrimExpr, panels: PrimExpr,
-            load: Callable[..., PrimExpr],
+            load: Load,
         ) -> Stmt:  # fmt: skip
             def tiles(vector: Callable[[Var, Var, PrimExpr], PrimExpr]) -> Stmt:
                 last = int64(pixels.channels - self.height)
@@ -413,7 +444,9 @@ class AlongPixels(_Writer):
             return BufferLoad(weights, (row + p, k, *(int64(0) for _ in weights.shape[2:])))
 
         def stored(acc: Buffer) -> Stmt:
-            width = int64(self.width) if self.bound is None else minimum(int64(self.width), pixels.count - start)
+            width = (
+                int64(self.width) if self.bound is None else minimum(int64(self.width), pixels.count - start)
+            )
             return named("inside", simplify(width), lambda width: made(acc, width))
 
         def made(acc: Buffer, width: PrimExpr) -> Stmt:
@@ -437,6 +470,9 @@ class AlongChannels(_Writer):
     def sizes(self) -> tuple[PrimExpr, PrimExpr]:
         return self.pixels.count, int64(-(-self.pixels.channels // self.lanes))
 
+    def unit(self) -> int:
+        return self.lanes
+
     def packing(self) -> WeightBlocks:
         """The order of weights: blocks of as many channels as a tile has columns."""
         return WeightBlocks(self.pixels.channels, self.pixels.inputs, self.width, True)
@@ -450,7 +486,7 @@ class AlongChannels(_Writer):
         """Those of whole tiles and whole vectors, an odd number: the rows of a panel are in all sets of a cache."""
 
         def task(values: Values, start: PrimExpr, first: PrimExpr, blocks: PrimExpr) -> Stmt:
-            def copied(panel: Buffer, load: Callable[..., PrimExpr], inside: PrimExpr) -> Stmt:
+            def copied(panel: Buffer, load: Load, inside: PrimExpr) -> Stmt:
                 vectors = simplify(ceildiv(ceildiv(inside, self.height) * self.height, lanes))
                 copy = loop("k", pixels.inputs, lambda k: loop("v", vectors, lambda v: vector_store(
                     panel, (k, v * lanes), load(values, k, v * lanes))))  # fmt: skip
@@ -459,7 +495,7 @@ class AlongChannels(_Writer):
                         values, packed, panel, sums, jo, start, inside))))])  # fmt: skip
 
             whole = simplify(minimum(int64(chunk), count - start))
-            return named("inside", whole, lambda inside: self.copied(columns, start, lambda load: scratch(
+            return named("inside", whole, lambda inside: self.copied(columns, start, count, lambda load: scratch(
                 "panel", (pixels.inputs, columns), self.dtype, lambda panel: copied(panel, load, inside))))  # fmt: skip
 
         return self.tasks(chunk, -(-pixels.channels // self.width), task)
@@ -515,6 +551,15 @@ class AlongChannels(_Writer):
 def _image(pixels: Pixels, values: Values) -> Sequence[PrimExpr]:
     """The indices of an image in the data."""
     return [values[v.var] for v in pixels.batch]
+
+
+def _groups(blocks: int, others: PrimExpr, cores: int) -> PrimExpr:
+    """The number of groups of blocks of channels, where `others` tasks are too few for the cores."""
+    most = max(blocks // LEAST_BLOCKS, 1)
+    if cores == 1 or most == 1:
+        return int64(1)
+    missing = floordiv(int64(TASKS * cores), maximum(others, int64(1)))
+    return simplify(maximum(int64(1), minimum(int64(most), missing)))
 
 
 def _product(sizes: Sequence[PrimExpr]) -> PrimExpr:

@@ -1,0 +1,250 @@
+"""Pointwise: convolutions of single elements as products over pixels, in tiles along pixels or along channels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import relax
+from relax import te, tir, topi
+from relax.codegen import build_module, resolve
+from relax.ir import IRModule
+from relax.schedules import PACKED_CONSTANTS, PackConstants, schedule
+from relax.schedules.cpu import RULES, Pointwise, pointwise_tiles
+from relax.schedules.cpu.pointwise_tiles import WeightBlocks
+from relax.script import relax as R
+
+CASES = {
+    "whole tiles": {"ci": 8, "co": 24, "size": (8, 16)},
+    "rests of tiles": {"ci": 5, "co": 29, "size": (7, 13), "n": 2},
+    "a channel": {"ci": 64, "co": 1, "size": (11, 13)},
+    "stride 2": {"ci": 9, "co": 20, "size": (9, 13), "stride": 2, "n": 2},
+    "one dimension": {"ci": 8, "co": 16, "size": (97,)},
+    "three dimensions, stride 2": {"ci": 16, "co": 20, "size": (3, 5, 9), "stride": 2},
+}
+SIZES = {
+    1: [(1, (1, 1)), (2, (3, 5)), (0, (4, 4)), (1, (0, 3)), (2, (1, 31)), (1, (4, 8)), (1, (3, 11))],
+    2: [(2, (1, 1)), (1, (5, 7)), (1, (2, 66)), (0, (3, 3))],
+}
+"""By the stride, batches and images: of nothing, a pixel, a tile's number of pixels, one less and one more."""
+
+
+def unit(conv, **case):
+    """A convolution of single elements."""
+    return conv(**case, kernel=(1,) * len(case["size"]))
+
+
+def packed(func, target):
+    """The function for weights that are known, and its packing."""
+    result = Pointwise().pack(func, target, [1])
+    assert result is not None
+    assert list(result.packings) == [1]
+    return result.func, result.packings[1]
+
+
+def computed(x, w, stride=1):
+    """The convolution by NumPy."""
+    pixels = x[(slice(None), slice(None), *[slice(None, None, stride)] * (x.ndim - 2))]
+    return np.einsum("oc,nc...->no...", w.reshape(w.shape[:2]), pixels)
+
+
+def same_packed(target, func, behind, *shapes, stride=1, dtype="float32"):
+    """The function for packed weights computes what NumPy does and `behind` makes of it, interpreted and compiled."""
+    arranged, packing = packed(func, target)
+    tir.verify_well_formed(arranged)
+    here, packing_here = packed(func, resolve("llvm"))
+    compiled = build_module(here)["main"]
+    generator = np.random.default_rng(0)
+    for given in shapes:
+        x, w, *rest, result = (generator.integers(-3, 4, shape).astype(dtype) for shape in given)
+        expected = behind(computed(x, w, stride), *rest)
+        tir.interpret(arranged, x, np.ascontiguousarray(packing(w)), *rest, result, reverse_parallel=True)
+        np.testing.assert_array_equal(result, expected)
+        result[...] = 77
+        compiled(x, np.ascontiguousarray(packing_here(w)), *rest, result)
+        np.testing.assert_array_equal(result, expected)
+
+
+def itself(y):
+    return y
+
+
+@pytest.fixture
+def form(monkeypatch):
+    """Sets the form of the loops: "pixels" or "channels"."""
+
+    def choose(name):
+        form = {"pixels": pointwise_tiles.AlongPixels, "channels": pointwise_tiles.AlongChannels}[name]
+        monkeypatch.setattr("relax.schedules.cpu.pointwise.writer_for", form)
+
+    return choose
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_weights_that_are_not_known(same, conv, case):
+    known = unit(conv, **CASES[case])
+    same(known.func(), Pointwise(), known.shapes())
+
+
+@pytest.mark.parametrize("along", ["pixels", "channels"])
+@pytest.mark.parametrize("case", CASES)
+def test_weights_that_are_known(target, conv, form, case, along):
+    form(along)
+    known = unit(conv, **CASES[case])
+    same_packed(target, known.func(), itself, known.shapes(), stride=known.stride)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_unknown_sizes(same, conv, stride):
+    n, h, w = (te.var(name, "int64") for name in "nhw")
+    unknown = unit(conv, ci=3, co=7, size=(h, w), n=n, stride=stride)
+    same(unknown.func(), Pointwise(), *(unknown.shapes(*size) for size in SIZES[stride]))
+
+
+@pytest.mark.parametrize("along", ["pixels", "channels"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_unknown_sizes_and_known_weights(target, conv, form, stride, along):
+    form(along)
+    n, h, w = (te.var(name, "int64") for name in "nhw")
+    unknown = unit(conv, ci=2, co=35, size=(h, w), n=n, stride=stride)
+    shapes = [unknown.shapes(*size) for size in SIZES[stride]]
+    same_packed(target, unknown.func(), itself, *shapes, stride=stride)
+
+
+@pytest.mark.parametrize(("along", "stride"), [("pixels", 1), ("channels", 1), ("channels", 2)])
+def test_several_chunks_of_pixels_and_parts_of_input_channels(conv, form, along, stride):
+    form(along)
+    known = unit(conv, ci=200, co=70, size=(27, 29), stride=stride)
+    func, packing = packed(known.func(), resolve("llvm"))
+    generator = np.random.default_rng(0)
+    x, w, y = (generator.integers(-3, 4, shape).astype("float32") for shape in known.shapes())
+    build_module(func)["main"](x, np.ascontiguousarray(packing(w)), y)
+    np.testing.assert_array_equal(y, computed(x, w, stride))
+
+
+def test_doubles(target, conv):
+    double = unit(conv, ci=16, co=12, size=(7, 9), dtype="float64")
+    same_packed(target, double.func(), itself, double.shapes(), dtype="float64")
+
+
+def test_the_number_of_threads_changes_nothing(conv, monkeypatch):
+    known = unit(conv, ci=64, co=96, size=(20, 20))
+    kernel = build_module(schedule(known.func(), resolve("llvm"), [Pointwise()]))["main"]
+    generator = np.random.default_rng(0)
+    x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
+    results = []
+    for threads in ("1", "2"):
+        monkeypatch.setenv("RELAX_NUM_THREADS", threads)
+        kernel(x, k, y)
+        results.append(y.copy())
+    np.testing.assert_array_equal(*results)
+
+
+# ------------------------------------------------------------------------------------- packing
+
+
+def test_blocks_of_weights():
+    weights = np.arange(5 * 2, dtype="float32").reshape(5, 2, 1, 1)
+    overlapping, filled = (WeightBlocks(5, 2, 3, is_filled)(weights) for is_filled in (False, True))
+    assert overlapping.shape == filled.shape == WeightBlocks(5, 2, 3, True).shape
+    np.testing.assert_array_equal(overlapping, [[[0, 2, 4], [1, 3, 5]], [[4, 6, 8], [5, 7, 9]]])
+    np.testing.assert_array_equal(filled, [[[0, 2, 4], [1, 3, 5]], [[6, 8, 0], [7, 9, 0]]])
+
+
+def test_the_form_is_that_with_fewer_steps(target, conv):
+    """49 pixels fill vectors badly; few input channels do not pay for transposed results."""
+    h, w = te.var("h", "int64"), te.var("w", "int64")
+    deep_and_small = unit(conv, ci=512, co=256, size=(7, 7))
+    flat_and_small = unit(conv, ci=16, co=256, size=(7, 7))
+    large = unit(conv, ci=512, co=256, size=(32, 32))
+    deep, flat = (unit(conv, ci=ci, co=256, size=(h, w)) for ci in (512, 64))
+    filled = [
+        packed(case.func(), target)[1].is_filled
+        for case in (deep_and_small, flat_and_small, large, deep, flat)
+    ]
+    assert filled == [True, False, False, True, False]
+
+
+def test_a_model_with_unknown_sizes():
+    weights = np.random.default_rng(0).integers(-3, 4, (20, 3, 1, 1)).astype("float32")
+
+    @R.function
+    def main(x: R.Tensor(("n", 3, "h", "w"), "float32")):
+        return R.nn.relu(R.nn.conv2d(x, R.const(weights)))
+
+    mod = PackConstants(*RULES, target=resolve("llvm"))(
+        relax.get_pipeline("default")(IRModule.from_expr(main))
+    )
+    assert mod.attrs[PACKED_CONSTANTS]["kernels"] == 1
+    vm = relax.VirtualMachine(relax.build(IRModule.from_expr(main)), relax.cpu())
+    x = np.random.default_rng(1).integers(-3, 4, (2, 3, 5, 7)).astype("float32")
+    np.testing.assert_array_equal(vm["main"](relax.nd.array(x)).numpy(), np.maximum(computed(x, weights), 0))
+
+
+# ------------------------------------------------------------------------------------- what stands behind
+
+
+def bottleneck(h, w, n=1, ci=16, co=20):
+    """A convolution, and a bias, an addition and an activation in one formula, as fusion makes it of operators."""
+    x, k = te.placeholder((n, ci, h, w), name="X"), te.placeholder((co, ci, 1, 1), name="K")
+    bias, rest = te.placeholder((co,), name="B"), te.placeholder((n, co, h, w), name="R")
+    y = topi.nn.conv(x, k)
+    zero = tir.const(0, "float32")
+    out = te.compute(
+        y.shape, lambda n, c, i, j: tir.max(y[n, c, i, j] + bias[c] + rest[n, c, i, j], zero), "out"
+    )
+    return te.create_prim_func([x, k, bias, rest, out])
+
+
+def bottleneck_by_numpy(y, bias, rest):
+    return np.maximum(y + bias[:, None, None] + rest, 0)
+
+
+def bottleneck_shapes(n, size, ci=16, co=20):
+    return [(n, ci, *size), (co, ci, 1, 1), (co,), (n, co, *size), (n, co, *size)]
+
+
+@pytest.mark.parametrize("along", ["pixels", "channels"])
+def test_what_stands_behind_is_computed_as_results_are_stored(target, form, along):
+    form(along)
+    func = bottleneck(7, 7)
+    same_packed(target, func, bottleneck_by_numpy, bottleneck_shapes(1, (7, 7)))
+    assert "T.alloc_buffer" not in packed(func, target)[0].script()
+
+
+def test_what_stands_behind_of_unknown_size(target):
+    n, h, w = (te.var(name, "int64") for name in "nhw")
+    func = bottleneck(h, w, n)
+    same_packed(target, func, bottleneck_by_numpy, *(bottleneck_shapes(*size) for size in SIZES[1][:4]))
+
+
+# ------------------------------------------------------------------------------------- refusals
+
+
+def test_others_are_left_alone(target, conv):
+    pixels, ones = (9, 9), {"ci": 16, "co": 16, "size": (9, 9), "kernel": (1, 1)}
+
+    def shifted(y):
+        return te.compute(y.shape, lambda n, c, i, j: y[n, c, i, j] + i.astype("float32"), "shifted")
+
+    others = {
+        "several elements": conv(16, 16, pixels, (3, 3)).func(),
+        "padding": conv(**ones, pad=1).func(),
+        "groups": conv(**ones, groups=2).func(),
+        "channels whose number is not known": conv(te.var("c", "int64"), 16, pixels, (1, 1)).func(),
+        "lines behind the convolution": conv(**ones).func(shifted),
+        "few multiplications": conv(2, 2, pixels, (1, 1)).func(),
+        "arguments that may overlap": conv(**ones).func().without_attr("tir.noalias"),
+        "whole numbers": conv(**ones, dtype="int32").func(),
+    }
+    for reason, func in others.items():
+        assert schedule(func, target, [Pointwise()]) is func, reason
+        assert Pointwise().pack(func, target, [1]) is None, reason
+    assert Pointwise().pack(conv(**ones).func(), target, [0]) is None
+
+
+def test_weights_that_something_else_reads_too_stay_as_they_are(target):
+    x, k = te.placeholder((1, 16, 9, 9), name="X"), te.placeholder((16, 16, 1, 1), name="K")
+    largest = te.compute(k.shape, lambda *i: k(*i) * 2.0, "twice")
+    func = te.create_prim_func([x, k, topi.nn.conv(x, k), largest])
+    assert Pointwise().pack(func, target, [1]) is None
