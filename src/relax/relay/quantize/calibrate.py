@@ -5,6 +5,7 @@ Elements beyond the threshold are clipped to it; a small threshold makes the ste
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -30,8 +31,10 @@ class Histogram:
 
     def add(self, values: Array) -> None:
         """Count the elements of an array."""
-        finite: Array = np.abs(values[np.isfinite(values)]).astype("float64")
-        self.counts += np.histogram(finite, BINS, (0.0, self.largest))[0]
+        inside: Array = values[np.isfinite(values)]
+        finite: Array = np.abs(inside).astype("float64")
+        counts: Array = np.histogram(finite, BINS, (0.0, self.largest))[0]
+        self.counts += counts
 
 
 def histograms(batches: Callable[[], Iterable[Sequence[Array]]], count: int) -> list[Histogram]:
@@ -51,10 +54,10 @@ def histograms(batches: Callable[[], Iterable[Sequence[Array]]], count: int) -> 
 def threshold_by_percentile(histogram: Histogram, bits: int = 8) -> float:
     """The least threshold that `PERCENTILE` of the elements do not exceed."""
     del bits
-    total: Array = np.cumsum(histogram.counts)
-    if not total[-1]:
+    within: list[int] = np.cumsum(histogram.counts).tolist()
+    if not within[-1]:
         return histogram.largest
-    edge = int(np.searchsorted(total, PERCENTILE * total[-1])) + 1
+    edge = bisect_left(within, PERCENTILE * within[-1]) + 1
     return histogram.largest * min(edge, BINS) / BINS
 
 
