@@ -248,3 +248,17 @@ def test_weights_that_something_else_reads_too_stay_as_they_are(target):
     largest = te.compute(k.shape, lambda *i: k(*i) * 2.0, "twice")
     func = te.create_prim_func([x, k, topi.nn.conv(x, k), largest])
     assert Pointwise().pack(func, target, [1]) is None
+
+
+def test_more_groups_of_channels_than_share_them_evenly(conv):
+    """33 blocks for 8 groups are 5 for each of the first 6, 3 for the next, and none for the last."""
+    target = resolve("llvm -mcpu=skylake-avx512 -num-cores=16")
+    h, w = te.var("h", "int64"), te.var("w", "int64")
+    known = unit(conv, ci=2, co=426, size=(h, w))
+    func, packing = packed(known.func(), target)
+    assert packing.shape[0] == 33
+    x, k, y = (
+        np.random.default_rng(0).integers(-3, 4, s).astype("float32") for s in known.shapes(size=(3, 3))
+    )
+    tir.interpret(func, x, np.ascontiguousarray(packing(k)), y)
+    np.testing.assert_array_equal(y, computed(x, k))

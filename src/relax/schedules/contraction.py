@@ -244,7 +244,10 @@ def with_merged_rows(product: Contraction) -> tuple[Contraction, Views]:
 
 
 class IndexMerger(StmtExprMutator):
-    """Replaces accesses whose indices have the variables of the rows, one after the other, by accesses of views."""
+    """Replaces accesses whose indices have some variables, one after the other, by accesses with one in their place.
+
+    These are accesses of views, in which the dimensions of the variables are one.
+    """
 
     def __init__(self, rows: tuple[IterVar, ...], merged: IterVar) -> None:
         super().__init__()

@@ -259,7 +259,7 @@ class _Writer:
             values = dict(zip((v.var for v in batch), image, strict=True))
             share = simplify(floordiv(int64(blocks) + (number - 1), number))
             return named("base", simplify(ch * chunk), lambda base: named("share", share, lambda share: named(
-                "first", simplify(go * share), lambda first: named("count", simplify(minimum(
+                "first", simplify(minimum(go * share, int64(blocks))), lambda first: named("count", simplify(minimum(
                     int64(blocks) - first, share)), lambda count: body(values, base, first, count)))))  # fmt: skip
 
         return self.pixels.declared(named("chunks", chunks, grouped))
