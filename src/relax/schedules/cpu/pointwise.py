@@ -131,7 +131,7 @@ def _finished(kernel: Kernel) -> tuple[BufferStore, Var]:
         return out.replace(value=total), total
     store = kernel.epilogue.stores[0]
     pairs = zip(store.indices, out.indices, strict=True)
-    names = {index: there for index, there in pairs if isinstance(index, Var)}
+    names = {index: there.astype(str(index.dtype)) for index, there in pairs if isinstance(index, Var)}
     value = substitute(_Summed(out.buffer, total).visit(store.value), names)
     return store.replace(value=value, indices=out.indices), total
 
