@@ -165,7 +165,7 @@ def shapes(tile: Tile) -> list[tuple[int, int]]:
 def cost(rows: PrimExpr, vectors: PrimExpr, shape: tuple[int, int]) -> float:
     """The steps in which tiles of a shape multiply for one input channel: loads and multiplications, two a step.
 
-    Of an unknown number of rows or vectors, the steps for one of them, with a little for the last tile, which is wasted.
+    Of an unknown number of rows or vectors, the steps for one of them, with a little for what the last tile wastes.
     """
     height, wide = shape
     step = max(height * wide / 2, (height + wide) / 2 * 1.05, 4) + 0.5
