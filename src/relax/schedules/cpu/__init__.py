@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..rule import ScheduleRule
+from .attention import StreamedAttention
 from .convolution import Convolution
 from .depthwise import Depthwise
 from .nests import Nests
@@ -13,6 +14,7 @@ from .streamed_product import StreamedProduct
 from .winograd import Winograd
 
 RULES: Final[tuple[ScheduleRule, ...]] = (
+    StreamedAttention(),
     StreamedProduct(),
     Product(),
     Depthwise(),
@@ -22,4 +24,4 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
 )
 """The rules that `relax.build` tries on every PrimFunc, in this order."""
 
-__all__ = ["RULES", "Convolution", "Depthwise", "Nests", "Product", "StreamedProduct", "Winograd"]
+__all__ = ["RULES", "Convolution", "Depthwise", "Nests", "Product", "StreamedAttention", "StreamedProduct", "Winograd"]

@@ -1,0 +1,173 @@
+"""Scores of attention for blocks of queries and keys: what they read of masks, and the keys that are hidden from all.
+
+X[b, i, j] = T.if_then_else(j <= i + n - m, S[b, i, j] * c + mask[i, j], -inf)
+
+for the queries from q on and the keys from k on:       mask_block[0:120, 0:64] = mask[q : q + 64, k : k + 120]ᵀ
+keys that any of 64 queries sees:                       from 0 up to q + 63 + n - m
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from ...prim import GE, GT, LE, LT, And, Call, FloatImm, PrimExpr, Select, Var, const, free_vars, simplify
+from ...prim.intrin import if_then_else
+from ...prim.intrin import max as maximum
+from ...prim.intrin import min as minimum
+from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Stmt
+from ...tir.functor import StmtExprMutator, substitute
+from ...tir.nests import is_compact, loads_in
+from ..attention import Attention
+from ..build import block, scratch
+from .operands import Values, tile_view
+from .squares import turned
+
+Copies = Mapping[BufferLoad, Buffer]
+"""The transposed blocks (keys, queries) of what scores read at a query and a key."""
+
+
+def part_of(access: BufferLoad | BufferStore, values: Values, axes: Sequence[tuple[Var, PrimExpr]]) -> Buffer:
+    """`tile_view` of an access whose other indices may be expressions of the batch's variables."""
+    at, indices = dict(values), list(access.indices)
+    for d, index in enumerate(indices):
+        if not isinstance(index, Var):
+            indices[d] = place = Var("place", "int64")
+            at[place] = substitute(index, dict(values)).astype("int64")
+    return tile_view(access.replace(indices=tuple(indices)), at, axes)
+
+
+class Scores:
+    """The scores of an attention."""
+
+    def __init__(self, one: Attention) -> None:
+        self.one = one
+        row, key = one.row.var, one.key.var
+        by_row = [load for load in loads_in(one.score) if row in free_vars(load)]
+        self.copied = [load for load in by_row if _is_matrix(load, row, key)]
+        """Loads that read neighbours for neighbouring keys: blocks of them are transposed."""
+        self.is_guarded = len(self.copied) < len(by_row)
+        """True if a score may not be computed for a query that there is none of."""
+
+    def with_copies(
+        self, values: Values, rows: PrimExpr, keys: PrimExpr, shape: tuple[int, int], lanes: int,
+        body: Callable[[Copies], Stmt],
+    ) -> Stmt:  # fmt: skip
+        """`body` of transposed blocks (keys, queries) of what the scores of so many queries and keys read."""
+        row, key = self.one.row.var, self.one.key.var
+
+        def rest(loads: Sequence[BufferLoad], copies: Copies) -> Stmt:
+            if not loads:
+                return body(copies)
+            load, *others = loads
+            view = part_of(load, values, ((row, rows), (key, keys)))
+
+            def copied(buffer: Buffer) -> Stmt:
+                copy = turned(view, buffer, rows, keys, lanes, lambda value: value)
+                return block([DeclBuffer(view, copy), rest(others, {**copies, load: buffer})])
+
+            return scratch(f"{load.buffer.name}_block", shape, str(load.dtype), copied)
+
+        return rest(self.copied, {})
+
+    def at(
+        self,
+        values: Values,
+        place: tuple[PrimExpr, PrimExpr],
+        inside: PrimExpr,
+        copies: Copies,
+        product: PrimExpr,
+    ) -> PrimExpr:
+        """The score of a query and a key of a block, at a place (key, query) of it; `inside` of the queries exist."""
+        one = self.one
+        j, i = place
+        names: dict[BufferLoad, PrimExpr] = {load: BufferLoad(copy, place) for load, copy in copies.items()}
+        score = _Copied(names).visit(one.score)
+        at = dict(values)
+        at[one.row.var], at[one.key.var] = at[one.row.var] + i, at[one.key.var] + j
+        typed = {var: value.astype(str(var.dtype)) for var, value in at.items()}
+        score = substitute(score, {**typed, one.product: product})
+        return if_then_else(i < inside, score, const(0, str(score.dtype))) if self.is_guarded else score
+
+    def seen(self, values: Values, rows: PrimExpr, keys: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+        """The first key that one of so many queries sees, and the one behind the last, as far as conditions say."""
+        first, last = {}, {}
+        for var, value in values.items():
+            first[var] = value.astype(str(var.dtype))
+            last[var] = first[var]
+        row = self.one.row.var
+        last[row] = (values[row] + rows - 1).astype(str(row.dtype))
+        begin, end = const(0, "int64"), keys
+        for least, limit in self._limits():
+            if least:
+                begin = maximum(begin, substitute(limit, first).astype("int64"))
+            else:
+                end = minimum(end, substitute(limit, last).astype("int64"))
+        return simplify(minimum(begin, keys)), simplify(maximum(end, const(0, "int64")))
+
+    def _limits(self) -> list[tuple[bool, PrimExpr]]:
+        """The limits of the keys that a query sees: True with the first one, False with the one behind the last."""
+        match self.one.score:
+            case Select(condition, _, FloatImm(value)) if value == -math.inf:
+                pass
+            case Call(args=(condition, _, FloatImm(value))) as call if (
+                call.intrinsic == "if_then_else" and value == -math.inf
+            ):
+                pass
+            case _:
+                return []
+        limits = [self._limit(part) for part in _conjuncts(condition)]
+        return [limit for limit in limits if limit is not None and self._grows(limit[1])]
+
+    def _limit(self, condition: PrimExpr) -> tuple[bool, PrimExpr] | None:
+        key = self.one.key.var
+        match condition:
+            case LE(a, b) if a is key:
+                return False, b + 1
+            case LT(a, b) if a is key:
+                return False, b
+            case GE(a, b) if a is key:
+                return True, b
+            case GT(a, b) if a is key:
+                return True, b + 1
+            case _:
+                return None
+
+    def _grows(self, limit: PrimExpr) -> bool:
+        """True for a limit that is one of positions alone, and is the same or one more for each next query."""
+        row = self.one.row.var
+        rest = simplify(limit - row)
+        plain = not loads_in(limit) and self.one.key.var not in free_vars(limit)
+        return plain and (row not in free_vars(limit) or row not in free_vars(rest))
+
+
+def _is_matrix(load: BufferLoad, row: Var, key: Var) -> bool:
+    """True for elements of floats, the last index of which is the key, and another one the query."""
+    others = [index for index in load.indices[:-1] if index is not row]
+    return (
+        load.indices[-1] is key
+        and len(others) == len(load.indices) - 2
+        and not any({row, key}.intersection(free_vars(index)) for index in others)
+        and load.dtype.is_float
+        and is_compact(load.buffer)
+    )
+
+
+def _conjuncts(condition: PrimExpr) -> list[PrimExpr]:
+    if isinstance(condition, And):
+        return [*_conjuncts(condition.a), *_conjuncts(condition.b)]
+    return [condition]
+
+
+class _Copied(StmtExprMutator):
+    """Elements of copies in the place of loads."""
+
+    def __init__(self, names: Mapping[BufferLoad, PrimExpr]) -> None:
+        super().__init__()
+        self.names = names
+
+    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
+        return self.names.get(node, node)
+
+
+__all__ = ["Scores", "part_of"]

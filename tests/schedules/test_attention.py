@@ -1,0 +1,85 @@
+"""Attention in one kernel: the rule's result computes what the nests computed, whatever the sizes and masks."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from relax import te, tir, topi
+from relax.codegen import build_module, resolve
+from relax.prim import const
+from relax.schedules import schedule
+from relax.schedules.attention import attention_of
+from relax.schedules.cpu import StreamedAttention
+
+m, n = te.var("m", "int64"), te.var("n", "int64")
+DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
+
+
+def attention(queries, keys, bias=None, b=1, h=2, d=20, dv=19, dtype="float32", **attributes):
+    """Attention as the operator computes it, as a PrimFunc."""
+    shapes = ((b, queries, h, d), (b, keys, h, d), (b, keys, h, dv))
+    operands = [te.placeholder(shape, dtype, name) for shape, name in zip(shapes, "QKV", strict=True)]
+    if bias is not None:
+        operands.append(te.placeholder(bias, dtype, "B"))
+    return te.create_prim_func([*operands, topi.nn.attention(*operands, **attributes)])
+
+
+def arrays(shapes, dtype="float32", seed=0):
+    generator = np.random.default_rng(seed)
+    return [generator.uniform(-2, 2, shape).astype(DTYPES[dtype]) for shape in shapes]
+
+
+def expected(q, k, v, bias=None, causal=None, window=None):
+    """The definition, in float64; rows that see no key are 0."""
+    q, k, v = (x.astype("float64").transpose(0, 2, 1, 3) for x in (q, k, v))
+    scores = q @ k.swapaxes(2, 3) / np.sqrt(q.shape[3])
+    if bias is not None:
+        scores = scores + bias.astype("float64")
+    i, j = np.indices(scores.shape[2:])
+    last = i + (k.shape[2] - q.shape[2] if causal == "BottomRight" else 0)
+    if causal is not None:
+        scores = np.where((j <= last) & (j > last - (window or 10**6)), scores, -np.inf)
+    most = scores.max(-1, keepdims=True, initial=-np.inf)
+    weights = np.where(np.isneginf(scores), 0, np.exp(scores - np.where(np.isinf(most), 0, most)))
+    total = weights.sum(-1, keepdims=True)
+    return (weights @ v / np.where(total == 0, 1, total)).transpose(0, 2, 1, 3)
+
+
+@pytest.fixture(scope="module")
+def arranged(target):
+    """``arranged(func)``: the function as the rule arranges it for a machine, and compiled for this one."""
+
+    def run(func):
+        result = schedule(func, target, [StreamedAttention()])
+        assert result is not func
+        assert not [b for b in result.body.block.alloc_buffers if b.ndim == 4]  # no scores in memory
+        tir.verify_well_formed(result)
+        return result, build_module(schedule(func, resolve("llvm"), [StreamedAttention()]))["main"]
+
+    return run
+
+
+def check(functions, operands, reference, tolerance=2e-6, dtype="float32", interpreted=True):
+    function, compiled = functions
+    runs = [compiled]
+    if interpreted:
+        runs.append(lambda *args: tir.interpret(function, *args, reverse_parallel=True))
+    for run in runs:
+        result = np.full(reference.shape, 77, DTYPES[dtype])
+        run(*operands, result)
+        np.testing.assert_allclose(result.astype("float64"), reference, rtol=tolerance, atol=tolerance)
+
+
+def shapes(queries, keys, b=1, h=2, d=20, dv=19):
+    return (b, queries, h, d), (b, keys, h, d), (b, keys, h, dv)
+
+
+def test_any_number_of_queries_and_keys(arranged):
+    """0, 1, primes, one less and more than a tile of 6 keys, a block of keys, and a block of 64 queries."""
+    functions = arranged(attention(m, n))
+    sizes = [(0, 3), (3, 0), (1, 1), (2, 5), (7, 6), (63, 7), (64, 13), (65, 85), (31, 121), (130, 250)]
+    for queries, keys in sizes:
+        operands = arrays(shapes(queries, keys))
+        check(functions, operands, expected(*operands), interpreted=queries * keys < 500)
