@@ -83,3 +83,31 @@ def test_any_number_of_queries_and_keys(arranged):
     for queries, keys in sizes:
         operands = arrays(shapes(queries, keys))
         check(functions, operands, expected(*operands), interpreted=queries * keys < 500)
+
+
+CAUSAL = [
+    {"causal_mask": "TopLeft"},
+    {"causal_mask": "BottomRight"},
+    {"causal_mask": "BottomRight", "window_size": 5},
+]
+
+
+@pytest.mark.parametrize("attributes", CAUSAL)
+def test_causal_masks(arranged, attributes):
+    """Some queries see no key: they give 0. Keys that no query of a block sees are skipped."""
+    functions = arranged(attention(m, n, h=1, d=4, dv=4, **attributes))
+    for queries, keys in [(5, 3), (3, 5), (70, 140), (140, 70)]:
+        operands = arrays(shapes(queries, keys, 1, 1, 4, 4))
+        reference = expected(*operands, None, attributes["causal_mask"], attributes.get("window_size"))
+        check(functions, operands, reference, interpreted=queries * keys < 20)
+
+
+@pytest.mark.parametrize("bias", [(2, 2, m, n), (1, 1, m, n), (2, 1, 1, n), (m, n), (2, 2, m, 1), (n,)])
+def test_a_bias_of_any_form(arranged, bias):
+    functions = arranged(attention(m, n, bias, 2, 2, 4, 3))
+    for queries, keys in [(3, 4), (66, 33)]:
+        sizes = tuple(queries if size is m else keys if size is n else size for size in bias)
+        operands = arrays([*shapes(queries, keys, 2, 2, 4, 3), sizes])
+        if operands[3].size > 4:
+            operands[3].flat[:3] = -np.inf
+        check(functions, operands, expected(*operands), interpreted=queries < 5)

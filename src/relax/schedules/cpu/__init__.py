@@ -24,4 +24,13 @@ RULES: Final[tuple[ScheduleRule, ...]] = (
 )
 """The rules that `relax.build` tries on every PrimFunc, in this order."""
 
-__all__ = ["RULES", "Convolution", "Depthwise", "Nests", "Product", "StreamedAttention", "StreamedProduct", "Winograd"]
+__all__ = [
+    "RULES",
+    "Convolution",
+    "Depthwise",
+    "Nests",
+    "Product",
+    "StreamedAttention",
+    "StreamedProduct",
+    "Winograd",
+]

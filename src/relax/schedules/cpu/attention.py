@@ -35,8 +35,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from ...ir.transform import PassContext
-from ...prim import Add, Div, IntImm, Max, Mul, PrimExpr, Select, Var, const, is_const, simplify
+from ...prim import Add, IntImm, Max, Mul, PrimExpr, Select, Var, const, is_const, simplify
 from ...prim.intrin import ceildiv, exp, floordiv, floormod
 from ...prim.intrin import min as minimum
 from ...target import Target
@@ -52,18 +51,18 @@ from ...tir import (
     PrimFunc,
     Stmt,
 )
-from ...tir.functor import StmtExprMutator, substitute
 from ...tir.nests import root_of
 from ..attention import Attention, attention_of
 from ..build import alloc, block, digits, int64, let, loop, named, scratch, spread, vector_load, vector_store
 from ..contraction import size_of, with_root
 from ..rule import ScheduleRule
+from .decoding import FEW_QUERIES, Decoded, is_streamable
+from .finish import Finish
 from .operands import Values
 from .scores import Scores, part_of
 from .squares import turned
 from .tiling import Tile, even_pieces, tile_for
 
-FAST_ALGORITHMS: Final = "relax.fast_algorithms"
 SMALL: Final = 8192
 """Multiplications for which arranging the loops is not worth the time to compile them."""
 LONGEST: Final = 512
@@ -78,7 +77,7 @@ class StreamedAttention(ScheduleRule):
         one = attention_of(func) if func.attrs.get("tir.noalias") else None
         if one is None or not _is_worth_it(one):
             return None
-        written = Streamed(one, target).tasks()
+        written = written_attention(one, target)
         stmts: list[Stmt] = []
         for position, stmt in enumerate(root_of(func)[1]):
             if position not in one.chain:
@@ -86,6 +85,16 @@ class StreamedAttention(ScheduleRule):
             elif position == max(one.chain):
                 stmts.append(written)
         return with_root(func, stmts, tuple(one.inner))
+
+
+def written_attention(one: Attention, target: Target) -> Stmt:
+    """The loops of an attention: for few queries, one after the other; else in blocks of them."""
+    rows = size_of(one.row)
+    if not is_streamable(one):
+        return Streamed(one, target).tasks()
+    if isinstance(rows, IntImm):
+        return (Decoded if rows.value <= FEW_QUERIES else Streamed)(one, target).tasks()
+    return IfThenElse(rows <= FEW_QUERIES, Decoded(one, target).tasks(), Streamed(one, target).tasks())
 
 
 def _is_worth_it(one: Attention) -> bool:
@@ -123,7 +132,6 @@ class Streamed:
         fitting = target.machine.caches.l1 * 2 // 3 // (self.width * bits // 8)
         self.most_keys = min(max(fitting // tile.rows, 4), 20) * tile.rows
         """The keys of a block, whose weights fill most of the first-level cache."""
-        self.skips = bool(PassContext.current().config.get(FAST_ALGORITHMS, True))
 
     # ------------------------------------------------------------------ tasks
 
@@ -202,9 +210,7 @@ class Streamed:
     # ------------------------------------------------------------------ keys
 
     def _all_keys(self, values: Values, memory: Mapping[str, Buffer], inside: PrimExpr) -> Stmt:
-        begin, end = int64(0), self.keys
-        if self.skips:
-            begin, end = self.scores.seen(values, inside, self.keys)
+        begin, end = self.scores.visible(values, inside, self.keys)
         shapes = {"weights": (self.most_keys, self.width), "new": (self.width,), "old": (self.width,)}
 
         def blocks(begin: PrimExpr, end: PrimExpr) -> Stmt:
@@ -274,8 +280,10 @@ class Streamed:
 
                 return self._each(lane)
 
-            return self._tile(
-                height, None, int64(self.depth), lambda p, k: BufferLoad(keys, (first + p, k)), queries, finished)  # fmt: skip
+            def left(p: PrimExpr, k: PrimExpr) -> PrimExpr:
+                return BufferLoad(keys, (first + p, k))
+
+            return self._tile(height, None, int64(self.depth), left, queries, finished)
 
         height = self.tile.rows
         whole = floordiv(count, height)
@@ -283,7 +291,7 @@ class Streamed:
         if isinstance(count, IntImm):
             left = count.value % height
             parts += [tile(int64(count.value - left), left)] if left else []
-        elif not is_const(simplify(floormod(self.keys, height)), 0) or self.skips:
+        elif self.scores.limits or not is_const(simplify(floormod(self.keys, height)), 0):
             # Only the last block has them: single keys, for less code.
             parts.append(loop("r", floormod(count, height), lambda r: tile(whole * height + r, 1)))
         return block(parts)
@@ -292,7 +300,7 @@ class Streamed:
         self, height: int, start: Callable[[PrimExpr, PrimExpr], PrimExpr] | None, depth: PrimExpr,
         left: Callable[[PrimExpr, PrimExpr], PrimExpr], right: Buffer, finished: Callable[[Buffer], Stmt],
     ) -> Stmt:  # fmt: skip
-        """Sums in registers, of `left` of a row and the depth times the rows of `right`, from `start` on; then `finished`."""
+        """`finished` of sums in registers: of `left` of a row and the depth times rows of `right`, from `start` on."""
         lanes = self.tile.lanes
         vector = str(self.one.product.dtype.with_lanes(lanes))
 
@@ -369,8 +377,10 @@ class Streamed:
                     sums, (first + p, v * lanes), vector_load(acc, (p, v * lanes), lanes)),
                     ForKind.UNROLLED), ForKind.UNROLLED)  # fmt: skip
 
-            return self._tile(
-                height, start, count, lambda p, j: BufferLoad(heads, (j, first + p)), memory["weights"], finished)  # fmt: skip
+            def left(p: PrimExpr, j: PrimExpr) -> PrimExpr:
+                return BufferLoad(heads, (j, first + p))
+
+            return self._tile(height, start, count, left, memory["weights"], finished)
 
         segments = even_pieces(self.columns, -(-self.columns // self.tile.rows))
         return block(
@@ -392,60 +402,10 @@ class Streamed:
         return block([copy, finish.declared(rows)])
 
 
-class Finish:
-    """Stores results: what a function makes of the weighted sums and the sum of the weights of a query."""
-
-    def __init__(self, one: Attention, values: Values, inside: PrimExpr) -> None:
-        self.one, self.values = one, values
-        self.columns = size_of(one.column)
-        self.out = part_of(one.out, values, ((one.row.var, inside), (one.column.var, self.columns)))
-
-    def declared(self, body: Stmt) -> Stmt:
-        """A statement with the view around it that it stores to."""
-        return DeclBuffer(self.out, body)
-
-    def row(self, i: PrimExpr, total: PrimExpr, most: PrimExpr, sums: Callable[[PrimExpr], PrimExpr]) -> Stmt:
-        """Store the results of a query, from the sum of its weights, its greatest score, and its weighted sums."""
-        one, keys = self.one, size_of(self.one.key)
-        dtype = str(one.product.dtype)
-        if not one.is_zero_unseen:
-            total = total + (most - most)  # NaN where no score is a number
-        if one.is_divided or not one.is_zero_unseen:
-            none = const(1 if one.is_divided else 0, dtype)  # 0 keys: their sum is 0
-            total = total if isinstance(keys, IntImm) and keys.value else Select(keys > 0, total, none)
-
-        def results(whole: Var) -> Stmt:
-            return let("inverse", const(1, dtype) / whole, lambda inverse: loop(
-                "c", self.columns, lambda c: self._store(i, c, whole, inverse, sums(c)), ForKind.VECTORIZED))  # fmt: skip
-
-        return let("whole", total, results)
-
-    def _store(self, i: PrimExpr, c: Var, whole: Var, inverse: Var, value: PrimExpr) -> Stmt:
-        one = self.one
-        result = _Inverse(one.total, inverse).visit(one.out.value)
-        at = {**self.values, one.column.var: c}
-        at[one.row.var] = at[one.row.var] + i
-        typed = {var: index.astype(str(var.dtype)) for var, index in at.items()}
-        result = substitute(result, {**typed, one.total: whole, one.sums: value})
-        return BufferStore(self.out, result, (i, c))
-
-
-class _Inverse(StmtExprMutator):
-    """Divisions by a variable as multiplications by its inverse."""
-
-    def __init__(self, var: Var, inverse: Var) -> None:
-        super().__init__()
-        self.var, self.inverse = var, inverse
-
-    def visit_Div(self, node: Div) -> PrimExpr:
-        node = self.visit_children(node)
-        return Mul(node.a, self.inverse) if node.b is self.var else node
-
-
 def _number(v: IterVar) -> int:
     size = size_of(v)
     assert isinstance(size, IntImm)
     return size.value
 
 
-__all__ = ["Finish", "Streamed", "StreamedAttention"]
+__all__ = ["Streamed", "StreamedAttention"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from ...ir.transform import PassContext
 from ...prim import GE, GT, LE, LT, And, Call, FloatImm, PrimExpr, Select, Var, const, free_vars, simplify
 from ...prim.intrin import if_then_else
 from ...prim.intrin import max as maximum
@@ -22,6 +23,7 @@ from ..attention import Attention
 from ..build import block, scratch
 from .operands import Values, tile_view
 from .squares import turned
+from .winograd import FAST_ALGORITHMS
 
 Copies = Mapping[BufferLoad, Buffer]
 """The transposed blocks (keys, queries) of what scores read at a query and a key."""
@@ -48,6 +50,10 @@ class Scores:
         """Loads that read neighbours for neighbouring keys: blocks of them are transposed."""
         self.is_guarded = len(self.copied) < len(by_row)
         """True if a score may not be computed for a query that there is none of."""
+
+        fast = bool(PassContext.current().config.get(FAST_ALGORITHMS, True))
+        self.limits = self._limits() if fast else []
+        """The limits of the keys that a query sees: True with the first one, False with the one behind the last."""
 
     def with_copies(
         self, values: Values, rows: PrimExpr, keys: PrimExpr, shape: tuple[int, int], lanes: int,
@@ -89,16 +95,17 @@ class Scores:
         score = substitute(score, {**typed, one.product: product})
         return if_then_else(i < inside, score, const(0, str(score.dtype))) if self.is_guarded else score
 
-    def seen(self, values: Values, rows: PrimExpr, keys: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    def visible(self, values: Values, rows: PrimExpr, keys: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
         """The first key that one of so many queries sees, and the one behind the last, as far as conditions say."""
-        first, last = {}, {}
+        first: dict[Var, PrimExpr] = {}
+        last: dict[Var, PrimExpr] = {}
         for var, value in values.items():
             first[var] = value.astype(str(var.dtype))
             last[var] = first[var]
         row = self.one.row.var
         last[row] = (values[row] + rows - 1).astype(str(row.dtype))
         begin, end = const(0, "int64"), keys
-        for least, limit in self._limits():
+        for least, limit in self.limits:
             if least:
                 begin = maximum(begin, substitute(limit, first).astype("int64"))
             else:
@@ -106,7 +113,7 @@ class Scores:
         return simplify(minimum(begin, keys)), simplify(maximum(end, const(0, "int64")))
 
     def _limits(self) -> list[tuple[bool, PrimExpr]]:
-        """The limits of the keys that a query sees: True with the first one, False with the one behind the last."""
+        """See `limits`."""
         match self.one.score:
             case Select(condition, _, FloatImm(value)) if value == -math.inf:
                 pass

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...prim import PrimExpr, Var, simplify
+from ...prim import Add, PrimExpr, Var, simplify
 from ...prim.intrin import floordiv, floormod
 from ...tir import Buffer, BufferLoad, BufferStore, LetStmt, Shuffle, Stmt
 from ..build import block, int64, loop, vector_load, vector_store
@@ -16,29 +16,53 @@ from ..build import block, int64, loop, vector_load, vector_store
 
 def square(rows: Sequence[PrimExpr], store: Callable[[int, PrimExpr], Stmt]) -> Stmt:
     """`store` of each column of a square, by its number, whose rows are vectors of as many elements."""
-    size = len(rows)
-    bindings: list[tuple[Var, PrimExpr]] = []
-
-    def named(value: PrimExpr) -> Var:
-        var = Var(f"r{len(bindings)}", value.dtype)
-        bindings.append((var, value))
-        return var
-
-    vectors = [named(row) for row in rows]
-    distance = 1
+    names = _Named()
+    vectors = [names.var(row) for row in rows]
+    size, distance = len(rows), 1
     while distance < size:
         for i in (i for i in range(size) if not i & distance):
-            low, high = vectors[i], vectors[i + distance]
-            first = [j if not j & distance else size + j - distance for j in range(size)]
-            second = [j + distance if not j & distance else size + j for j in range(size)]
+            pair = vectors[i], vectors[i + distance]
             vectors[i], vectors[i + distance] = (
-                named(Shuffle((low, high), lanes)) for lanes in (first, second)
+                names.var(Shuffle(pair, lanes)) for lanes in _exchanged(size, distance)
             )
         distance *= 2
-    result = block(store(i, vector) for i, vector in enumerate(vectors))
-    for var, value in reversed(bindings):
-        result = LetStmt(var, value, result)
-    return result
+    return names.bound(block(store(i, vector) for i, vector in enumerate(vectors)))
+
+
+def lane_sums(vectors: Sequence[PrimExpr], store: Callable[[PrimExpr], Stmt]) -> Stmt:
+    """`store` of the sums over the lanes of vectors, of as many elements as there are vectors."""
+    names = _Named()
+    size, distance = len(vectors), 1
+    while distance < size:
+        low, high = _exchanged(size, distance)
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [names.var(Add(Shuffle(pair, low), Shuffle(pair, high))) for pair in pairs]
+        distance *= 2
+    return names.bound(store(vectors[0]))
+
+
+def _exchanged(size: int, distance: int) -> tuple[list[int], list[int]]:
+    """The lanes of two rows of a square for the same rows with parts exchanged that are so far apart."""
+    low = [j if not j & distance else size + j - distance for j in range(size)]
+    high = [j + distance if not j & distance else size + j for j in range(size)]
+    return low, high
+
+
+class _Named:
+    """Names of values, which are bound around a statement."""
+
+    def __init__(self) -> None:
+        self.bindings: list[tuple[Var, PrimExpr]] = []
+
+    def var(self, value: PrimExpr) -> Var:
+        var = Var(f"r{len(self.bindings)}", value.dtype)
+        self.bindings.append((var, value))
+        return var
+
+    def bound(self, body: Stmt) -> Stmt:
+        for var, value in reversed(self.bindings):
+            body = LetStmt(var, value, body)
+        return body
 
 
 def turned(
@@ -73,4 +97,4 @@ def turned(
     return block([whole, rest])
 
 
-__all__ = ["square", "turned"]
+__all__ = ["lane_sums", "square", "turned"]
