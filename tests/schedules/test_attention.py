@@ -111,3 +111,42 @@ def test_a_bias_of_any_form(arranged, bias):
         if operands[3].size > 4:
             operands[3].flat[:3] = -np.inf
         check(functions, operands, expected(*operands), interpreted=queries < 5)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 1e-3), ("bfloat16", 1e-2), ("float64", 1e-13)])
+def test_other_floats(arranged, dtype, tolerance):
+    """Sums of 16-bit floats are of float32."""
+    functions = arranged(attention(m, n, None, 1, 1, 17, 18, dtype))
+    for queries, keys in [(2, 20), (5, 7), (66, 23)]:
+        operands = arrays(shapes(queries, keys, 1, 1, 17, 18), dtype)
+        check(functions, operands, expected(*operands), tolerance, dtype, interpreted=queries < 6)
+
+
+@pytest.mark.parametrize("queries", [3, 5])
+def test_softmax_spelled_out(arranged, queries):
+    """Rows of which all scores are -inf are NaN, as in the nests; without keys, the sum is 0."""
+    q, k, v = (te.placeholder(s, "float32", x) for s, x in (((2, queries, 8), "Q"), ((2, n, 8), "K"), ((2, n, 16), "V")))
+    mask = te.placeholder((queries, n), "float32", "B")
+    scores = topi.add(topi.matmul(q, topi.transpose(k, (0, 2, 1))), mask)
+    func = te.create_prim_func([q, k, v, mask, topi.matmul(topi.nn.softmax(scores), v)])
+    found = attention_of(func)
+    assert found is not None
+    assert str(found.score) == "product + B[v_i, v_k]"
+    functions, plain = arranged(func), build_module(func)["main"]
+    for keys in (0, 7, 40):
+        operands = arrays([(2, queries, 8), (2, keys, 8), (2, keys, 16), (queries, keys)])
+        operands[3][0, :4] = -np.inf
+        operands[3][2] = -np.inf
+        result = np.full((2, queries, 16), 77, "float32")
+        plain(*operands, result)
+        check(functions, operands, result.astype("float64"), 1e-5)
+
+
+def test_special_values(arranged):
+    """NaN and infinities of scores and values come out as the nests say."""
+    for queries in (2, 6):
+        functions, operands = arranged(attention(queries, n, None, 1, 1, 4, 4)), arrays(shapes(queries, 9, 1, 1, 4, 4))
+        operands[0][0, 1, 0, 0] = np.nan
+        operands[2][0, 3, 0, :2] = np.inf, -np.inf
+        with np.errstate(invalid="ignore"):
+            check(functions, operands, expected(*operands))

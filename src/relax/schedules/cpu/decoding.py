@@ -191,9 +191,16 @@ class Decoded:
 
                 return let("score", at(j + x, BufferLoad(products, (x,))), stored)
 
-            return alloc("products", (self.lanes,), self.dtype, "local", lambda products: block([
-                self._products(head, keys, j, products),
-                loop("x", self.lanes, lambda x: lane(products, x), ForKind.VECTORIZED)]))  # fmt: skip
+            def body(terms: Buffer, products: Buffer) -> Stmt:
+                rows = [vector_load(terms, (p, 0), self.lanes) for p in range(self.lanes)]
+                return block([
+                    *(self._terms(head, keys, j + p, terms, p) for p in range(self.lanes)),
+                    lane_sums(rows, lambda total: vector_store(products, (0,), total)),
+                    loop("x", self.lanes, lambda x: lane(products, x), ForKind.VECTORIZED),
+                ])  # fmt: skip
+
+            return alloc("terms", (self.lanes, self.lanes), self.dtype, "local", lambda terms: alloc(
+                "products", (self.lanes,), self.dtype, "local", lambda products: body(terms, products)))  # fmt: skip
 
         def single(j: PrimExpr) -> Stmt:
             zero = int64(0)
@@ -202,36 +209,25 @@ class Decoded:
                 more = Max(BufferLoad(greatest, (zero,)), score)
                 return block([BufferStore(weights, score, (j,)), BufferStore(greatest, more, (zero,))])
 
-            return self._product(head, keys, j, lambda total: let(
-                "score", at(j, vector_reduce_add(total)), stored))  # fmt: skip
+            def body(terms: Buffer) -> Stmt:
+                total = vector_reduce_add(vector_load(terms, (0, 0), self.lanes))
+                return block([self._terms(head, keys, j, terms, 0), let("score", at(j, total), stored)])
+
+            return alloc("terms", (1, self.lanes), self.dtype, "local", body)
 
         return self._groups(count, whole, single)
 
-    def _product(self, head: Buffer, keys: Buffer, j: PrimExpr, body: Callable[[PrimExpr], Stmt]) -> Stmt:
-        """`body` of the products of the query and a key, added up in the lanes of a vector."""
-        total: PrimExpr | None = None
-        for first in range(0, self.depth, self.lanes):
-            key = vector_load(keys, (j, first), self.lanes, self._mask(first, self.depth)).astype(self.vector)
-            term = Mul(vector_load(head, (first,), self.lanes), key)
-            total = term if total is None else Add(total, term)
-        assert total is not None
-        return let("terms", total, body)
+    def _terms(self, head: Buffer, keys: Buffer, j: PrimExpr, terms: Buffer, p: int) -> Stmt:
+        """Add the products of the query and a key up in the lanes of a vector, row p of `terms`."""
+        lanes = self.lanes
 
-    def _products(self, head: Buffer, keys: Buffer, j: PrimExpr, products: Buffer) -> Stmt:
-        """The products of the query and as many keys as a vector has lanes."""
-        terms: list[PrimExpr] = []
+        def added(first: int, inside: PrimExpr | None) -> Stmt:
+            key = vector_load(keys, (j, first), lanes, inside).astype(self.vector)
+            term = Mul(vector_load(head, (first,), lanes), key)
+            return vector_store(terms, (p, 0), Add(vector_load(terms, (p, 0), lanes), term))
 
-        def next_key(p: int) -> Stmt:
-            if p == self.lanes:
-                return lane_sums(terms, lambda total: vector_store(products, (0,), total))
-
-            def added(total: PrimExpr) -> Stmt:
-                terms.append(total)
-                return next_key(p + 1)
-
-            return self._product(head, keys, j + p, added)
-
-        return next_key(0)
+        zero = spread(const(0, self.dtype), lanes)
+        return block([vector_store(terms, (p, 0), zero), self._vectors(self.depth, added)])
 
     # ------------------------------------------------------------------ values
 

@@ -183,6 +183,8 @@ def scope_of(block: Block) -> BlockScope:
                     table.setdefault(buffer, []).append(child)
         for buffer in (*result.writers, *result.readers):
             result.by_pointer.setdefault(buffer.data, set()).add(buffer)
+    for other in tuple(result.loose):  # a view reads and writes the storage of others
+        result.loose |= result.by_pointer.get(other.data, set())
     return result
 
 
