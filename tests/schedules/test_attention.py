@@ -8,10 +8,9 @@ import pytest
 
 from relax import te, tir, topi
 from relax.codegen import build_module, resolve
-from relax.prim import const
 from relax.schedules import schedule
-from relax.schedules.attention import attention_of
 from relax.schedules.cpu import StreamedAttention
+from relax.tir.attention import attention_of
 
 m, n = te.var("m", "int64"), te.var("n", "int64")
 DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
@@ -125,7 +124,10 @@ def test_other_floats(arranged, dtype, tolerance):
 @pytest.mark.parametrize("queries", [3, 5])
 def test_softmax_spelled_out(arranged, queries):
     """Rows of which all scores are -inf are NaN, as in the nests; without keys, the sum is 0."""
-    q, k, v = (te.placeholder(s, "float32", x) for s, x in (((2, queries, 8), "Q"), ((2, n, 8), "K"), ((2, n, 16), "V")))
+    q, k, v = (
+        te.placeholder(s, "float32", x)
+        for s, x in (((2, queries, 8), "Q"), ((2, n, 8), "K"), ((2, n, 16), "V"))
+    )
     mask = te.placeholder((queries, n), "float32", "B")
     scores = topi.add(topi.matmul(q, topi.transpose(k, (0, 2, 1))), mask)
     func = te.create_prim_func([q, k, v, mask, topi.matmul(topi.nn.softmax(scores), v)])
@@ -145,7 +147,10 @@ def test_softmax_spelled_out(arranged, queries):
 def test_special_values(arranged):
     """NaN and infinities of scores and values come out as the nests say."""
     for queries in (2, 6):
-        functions, operands = arranged(attention(queries, n, None, 1, 1, 4, 4)), arrays(shapes(queries, 9, 1, 1, 4, 4))
+        functions, operands = (
+            arranged(attention(queries, n, None, 1, 1, 4, 4)),
+            arrays(shapes(queries, 9, 1, 1, 4, 4)),
+        )
         operands[0][0, 1, 0, 0] = np.nan
         operands[2][0, 3, 0, :2] = np.inf, -np.inf
         with np.errstate(invalid="ignore"):

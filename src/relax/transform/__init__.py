@@ -34,7 +34,7 @@ from .decorators import (
 )
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .fold_constant import FoldConstant
-from .fusion import AnnotateTIROpPattern, FuseOps, FuseTIR
+from .fusion import AnnotateTIROpPattern, FuseAttention, FuseOps, FuseTIR
 from .inline_private_functions import InlinePrivateFunctions
 from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
@@ -66,6 +66,7 @@ __all__ = [
     "FoldConstant",
     "FuncPass",
     "FunctionPass",
+    "FuseAttention",
     "FuseOps",
     "FuseTIR",
     "InlinePrivateFunctions",

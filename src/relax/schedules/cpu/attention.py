@@ -1,4 +1,4 @@
-"""Attention in one pass over keys and values: scores are never in memory (the chain of nests of `schedules.attention`).
+"""Attention in one pass over keys and values: scores are never in memory (the chain of nests of `tir.attention`).
 
     S[b, i, j] = Σ_k Q[b, i, k] · K[b, j, k]         for task in T.parallel(batch * blocks):     64 queries at a time
     X[b, i, j] = S[b, i, j] * c + mask[b, i, j]          queries[0:d, 0:64] = Q[b, 64 queries, :]ᵀ
@@ -51,8 +51,8 @@ from ...tir import (
     PrimFunc,
     Stmt,
 )
+from ...tir.attention import Attention, attention_of
 from ...tir.nests import root_of
-from ..attention import Attention, attention_of
 from ..build import alloc, block, digits, int64, let, loop, named, scratch, spread, vector_load, vector_store
 from ..contraction import size_of, with_root
 from ..rule import ScheduleRule

@@ -33,7 +33,7 @@ from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
 from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, ForKind, IterVar, LetStmt, Stmt
-from ..attention import Attention
+from ...tir.attention import Attention
 from ..build import (
     alloc,
     block,

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from ...prim import Div, IntImm, Mul, PrimExpr, Select, Var, const
 from ...tir import BufferStore, DeclBuffer, ForKind, Stmt
+from ...tir.attention import Attention
 from ...tir.functor import StmtExprMutator, substitute
-from ..attention import Attention
 from ..build import let, loop
 from ..contraction import size_of
 from .operands import Values

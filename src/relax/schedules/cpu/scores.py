@@ -17,9 +17,9 @@ from ...prim.intrin import if_then_else
 from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...tir import Buffer, BufferLoad, BufferStore, DeclBuffer, Stmt
+from ...tir.attention import Attention
 from ...tir.functor import StmtExprMutator, substitute
 from ...tir.nests import is_compact, loads_in
-from ..attention import Attention
 from ..build import block, scratch
 from .operands import Values, tile_view
 from .squares import turned

@@ -36,9 +36,10 @@ from ..prim import (
     free_vars,
     is_const,
 )
-from ..tir import Buffer, BufferLoad, BufferStore, IterVar, PrimFunc, Stmt
-from ..tir.functor import StmtExprMutator, substitute
-from ..tir.nests import Nest, buffers_used, is_compact, loads_in, nest_of, root_of, same_size
+from .buffer import Buffer, BufferLoad, IterVar
+from .functor import StmtExprMutator, substitute
+from .nests import Nest, buffers_used, is_compact, loads_in, nest_of, root_of, same_size
+from .stmt import BufferStore, PrimFunc, Stmt
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,7 @@ class _Chain:
         out = self._finished(store, mixed, weight, whole, reached)
         self.inlined |= {product.position, mixed.position, self.reductions[largest.buffer].position}
         inner = self._inner(out.buffer)
+        values = self._source(values)
         row, column = _roles(mixed.spatial, *factors, values)
         batch = tuple(v for v in mixed.spatial if v is not row and v is not column)
         result = Attention(
@@ -221,8 +223,21 @@ class _Chain:
         element = substitute(product.element, at)
         _require(isinstance(element, Mul))
         assert isinstance(element, Mul)
-        a, b = _element(element.a), _element(element.b)
+        a, b = (self._source(_element(part)) for part in (element.a, element.b))
         return (b, a) if key in free_vars(a) else (a, b)
+
+    def _source(self, load: BufferLoad) -> BufferLoad:
+        """The element that a load reads, behind nests that only copy, and for the chain alone."""
+        while load.buffer in self.maps and load.buffer in self.allocated:
+            position, nest = self.maps[load.buffer]
+            (store,) = nest.stores
+            readers = [stmt for stmt in self.stmts if load.buffer.data in buffers_used(stmt)[0]]
+            value = substitute(store.value, _arguments(store, load.indices))
+            if len(readers) != 1 or not isinstance(value, BufferLoad):
+                break
+            self.inlined.add(position)
+            load = value
+        return load
 
     def _finished(
         self, store: BufferStore, mixed: _Reduction, weight: PrimExpr, whole: Var, reached: set[Buffer]
