@@ -59,7 +59,7 @@ from ..rule import ScheduleRule
 from .decoding import FEW_QUERIES, Decoded, is_streamable
 from .finish import Finish
 from .operands import Values
-from .scores import Scores, part_of
+from .scores import Parts, Scores, part_of
 from .squares import turned
 from .tiling import Tile, even_pieces, tile_for
 
@@ -234,9 +234,9 @@ class Streamed:
         heads = part_of(one.values, values, ((one.key.var, count), (one.column.var, int64(self.columns))))
 
         def body(keys: Buffer, heads: Buffer) -> Stmt:
-            scored = self.scores.with_copies(
+            scored = self.scores.with_parts(
                 values, inside, count, (self.most_keys, width), lanes,
-                lambda copies: self._scored(values, memory, inside, count, keys, copies))  # fmt: skip
+                lambda parts: self._scored(values, memory, inside, count, keys, parts))  # fmt: skip
             new, most = memory["new"], memory["most"]
             begin = self._each(lambda i: BufferStore(new, BufferLoad(most, (i,)), (i,)))
             return block([begin, scored, self._weighed(memory, count), self._mixed(memory, heads, count)])
@@ -258,7 +258,7 @@ class Streamed:
 
     def _scored(
         self, values: Values, memory: Mapping[str, Buffer], inside: PrimExpr, count: PrimExpr, keys: Buffer,
-        copies: Mapping[BufferLoad, Buffer],
+        read: Parts,
     ) -> Stmt:  # fmt: skip
         """The scores of a block, and the greatest of each query."""
         weights, new, queries = memory["weights"], memory["new"], memory["queries"]
@@ -275,7 +275,7 @@ class Streamed:
                     for p, name in reversed(list(enumerate(names))):
                         product = BufferLoad(acc, (int64(p), i))
                         place = (first + p, i)
-                        result = LetStmt(name, self.scores.at(values, place, inside, copies, product), result)
+                        result = LetStmt(name, self.scores.at(values, place, inside, read, product), result)
                     return result
 
                 return self._each(lane)

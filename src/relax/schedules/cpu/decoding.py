@@ -51,7 +51,7 @@ from ..build import (
 from ..contraction import size_of
 from .finish import Finish
 from .operands import Values
-from .scores import Scores, part_of
+from .scores import Parts, Scores, part_of
 from .squares import lane_sums
 
 FEW_QUERIES: Final = 4
@@ -151,7 +151,8 @@ class Decoded:
 
         def body(weights: Buffer, greatest: Buffer) -> Stmt:
             least = spread(const(float("-inf"), self.dtype), lanes)
-            scored = self._scored(values, head, keys, count, weights, greatest)
+            scored = self.scores.with_parts(values, int64(1), count, None, lanes, lambda parts: self._scored(
+                values, head, keys, count, weights, greatest, parts))  # fmt: skip
             new = maximum(
                 BufferLoad(state, (int64(0),)), vector_reduce_max(vector_load(greatest, (0,), lanes))
             )
@@ -176,12 +177,13 @@ class Decoded:
     # ------------------------------------------------------------------ scores
 
     def _scored(
-        self, values: Values, head: Buffer, keys: Buffer, count: PrimExpr, weights: Buffer, greatest: Buffer
-    ) -> Stmt:
+        self, values: Values, head: Buffer, keys: Buffer, count: PrimExpr, weights: Buffer, greatest: Buffer,
+        parts: Parts,
+    ) -> Stmt:  # fmt: skip
         """The scores of a block of keys, and the greatest of each lane."""
 
         def at(j: PrimExpr, product: PrimExpr) -> PrimExpr:
-            return self.scores.at(values, (j, int64(0)), int64(1), {}, product)
+            return self.scores.at(values, (j, int64(0)), int64(1), parts, product)
 
         def whole(j: PrimExpr) -> Stmt:
             def lane(products: Buffer, x: Var) -> Stmt:

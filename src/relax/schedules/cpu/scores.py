@@ -25,8 +25,10 @@ from .operands import Values, tile_view
 from .squares import turned
 from .winograd import FAST_ALGORITHMS
 
-Copies = Mapping[BufferLoad, Buffer]
-"""The transposed blocks (keys, queries) of what scores read at a query and a key."""
+Element = Callable[[PrimExpr, PrimExpr], PrimExpr]
+"""What a score reads for a key and a query of a block."""
+Parts = Mapping[BufferLoad, Element]
+"""The elements of transposed blocks and of views in the place of loads."""
 
 
 def part_of(access: BufferLoad | BufferStore, values: Values, axes: Sequence[tuple[Var, PrimExpr]]) -> Buffer:
@@ -45,8 +47,11 @@ class Scores:
     def __init__(self, one: Attention) -> None:
         self.one = one
         row, key = one.row.var, one.key.var
-        by_row = [load for load in loads_in(one.score) if row in free_vars(load)]
-        self.copied = [load for load in by_row if _is_matrix(load, row, key)]
+        loads = loads_in(one.score)
+        by_row = [load for load in loads if row in free_vars(load)]
+        self.regular = [load for load in loads if _is_regular(load, row, key)]
+        """Loads of which a block of queries and keys reads a part of a matrix or a vector."""
+        self.copied = [load for load in self.regular if load in by_row and _goes_along(load, key)]
         """Loads that read neighbours for neighbouring keys: blocks of them are transposed."""
         self.is_guarded = len(self.copied) < len(by_row)
         """True if a score may not be computed for a query that there is none of."""
@@ -55,40 +60,51 @@ class Scores:
         self.limits = self._limits() if fast else []
         """The limits of the keys that a query sees: True with the first one, False with the one behind the last."""
 
-    def with_copies(
-        self, values: Values, rows: PrimExpr, keys: PrimExpr, shape: tuple[int, int], lanes: int,
-        body: Callable[[Copies], Stmt],
+    def with_parts(
+        self, values: Values, rows: PrimExpr, keys: PrimExpr, shape: tuple[int, int] | None, lanes: int,
+        body: Callable[[Parts], Stmt],
     ) -> Stmt:  # fmt: skip
-        """`body` of transposed blocks (keys, queries) of what the scores of so many queries and keys read."""
+        """`body` of what the scores of so many queries and keys read: transposed blocks of a shape, and views.
+
+        Without a shape all are views. Indices are compared with the sizes of a block, which are simple.
+        """
         row, key = self.one.row.var, self.one.key.var
 
-        def rest(loads: Sequence[BufferLoad], copies: Copies) -> Stmt:
+        def rest(loads: Sequence[BufferLoad], parts: Parts) -> Stmt:
             if not loads:
-                return body(copies)
+                return body(parts)
             load, *others = loads
-            view = part_of(load, values, ((row, rows), (key, keys)))
+            used = [(var, size) for var, size in ((row, rows), (key, keys)) if _stands_in(var, load)]
+            view = part_of(load, values, used)
+
+            def element(j: PrimExpr, i: PrimExpr) -> PrimExpr:
+                return BufferLoad(view, [i if var is row else j for var, _ in used])
+
+            if shape is None or all(load is not other for other in self.copied):
+                return DeclBuffer(view, rest(others, {**parts, load: element}))
 
             def copied(buffer: Buffer) -> Stmt:
                 copy = turned(view, buffer, rows, keys, lanes, lambda value: value)
-                return block([DeclBuffer(view, copy), rest(others, {**copies, load: buffer})])
+                transposed: Element = lambda j, i: BufferLoad(buffer, (j, i))  # noqa: E731
+                return block([DeclBuffer(view, copy), rest(others, {**parts, load: transposed})])
 
             return scratch(f"{load.buffer.name}_block", shape, str(load.dtype), copied)
 
-        return rest(self.copied, {})
+        return rest(self.regular, {})
 
     def at(
         self,
         values: Values,
         place: tuple[PrimExpr, PrimExpr],
         inside: PrimExpr,
-        copies: Copies,
+        parts: Parts,
         product: PrimExpr,
     ) -> PrimExpr:
         """The score of a query and a key of a block, at a place (key, query) of it; `inside` of the queries exist."""
         one = self.one
         j, i = place
-        names: dict[BufferLoad, PrimExpr] = {load: BufferLoad(copy, place) for load, copy in copies.items()}
-        score = _Copied(names).visit(one.score)
+        names = {load: element(j, i) for load, element in parts.items()}
+        score = _OfParts(names).visit(one.score)
         at = dict(values)
         at[one.row.var], at[one.key.var] = at[one.row.var] + i, at[one.key.var] + j
         typed = {var: value.astype(str(var.dtype)) for var, value in at.items()}
@@ -148,16 +164,23 @@ class Scores:
         return plain and (row not in free_vars(limit) or row not in free_vars(rest))
 
 
-def _is_matrix(load: BufferLoad, row: Var, key: Var) -> bool:
-    """True for elements of floats, the last index of which is the key, and another one the query."""
-    others = [index for index in load.indices[:-1] if index is not row]
+def _is_regular(load: BufferLoad, row: Var, key: Var) -> bool:
+    """True if the query and the key are indices, each at most once and one of them at least, and of nothing else."""
+    bare = [index for index in load.indices if index is row or index is key]
+    others = [index for index in load.indices if index is not row and index is not key]
+    single = 0 < len(bare) == len({id(index) for index in bare})
     return (
-        load.indices[-1] is key
-        and len(others) == len(load.indices) - 2
-        and not any({row, key}.intersection(free_vars(index)) for index in others)
-        and load.dtype.is_float
-        and is_compact(load.buffer)
+        single and is_compact(load.buffer) and not any({row, key}.intersection(free_vars(i)) for i in others)
     )
+
+
+def _goes_along(load: BufferLoad, key: Var) -> bool:
+    """True for floats that are neighbours for neighbouring keys."""
+    return load.indices[-1] is key and load.dtype.is_float
+
+
+def _stands_in(var: Var, load: BufferLoad) -> bool:
+    return any(index is var for index in load.indices)
 
 
 def _conjuncts(condition: PrimExpr) -> list[PrimExpr]:
@@ -166,8 +189,8 @@ def _conjuncts(condition: PrimExpr) -> list[PrimExpr]:
     return [condition]
 
 
-class _Copied(StmtExprMutator):
-    """Elements of copies in the place of loads."""
+class _OfParts(StmtExprMutator):
+    """Elements of parts in the place of loads."""
 
     def __init__(self, names: Mapping[BufferLoad, PrimExpr]) -> None:
         super().__init__()
@@ -177,4 +200,4 @@ class _Copied(StmtExprMutator):
         return self.names.get(node, node)
 
 
-__all__ = ["Scores", "part_of"]
+__all__ = ["Parts", "Scores", "part_of"]
