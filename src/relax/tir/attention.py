@@ -73,7 +73,7 @@ class Attention:
     chain: frozenset[int]
     """The positions of the statements that compute it."""
     inner: frozenset[Buffer]
-    """What the chain computes on its way."""
+    """Buffers that the chain computes on its way."""
 
 
 def attention_of(func: PrimFunc) -> Attention | None:

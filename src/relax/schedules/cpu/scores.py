@@ -26,7 +26,7 @@ from .squares import turned
 from .winograd import FAST_ALGORITHMS
 
 Element = Callable[[PrimExpr, PrimExpr], PrimExpr]
-"""What a score reads for a key and a query of a block."""
+"""An element that a score reads, for a key and a query of a block."""
 Parts = Mapping[BufferLoad, Element]
 """The elements of transposed blocks and of views in the place of loads."""
 
