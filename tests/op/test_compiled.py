@@ -10,8 +10,10 @@ import os
 import pytest
 from op_harness import all_cases, assert_close, kernel, reference, variant
 
-from relax.codegen import build_module
-from relax.ir import Op
+from relax.codegen import build_module, resolve
+from relax.ir import IRModule, Op
+from relax.schedules import ApplyDefaultSchedule, cpu
+from relax.target import Target
 
 COUNT = None if os.environ.get("RELAX_TEST_ALL_KERNELS") else 3
 
@@ -29,10 +31,12 @@ def chosen(cases: list) -> list:
 @pytest.mark.parametrize("name", BY_OPERATOR)
 def test_compiled(name):
     *others, last = chosen(BY_OPERATOR[name])
-    # LLVM takes most of the time: one case is optimised as users' programs are.
-    for cases, target in ((others, "llvm -opt-level=0"), ([last], "llvm")):
+    # LLVM takes most of the time: one case is arranged and optimised as users' programs are.
+    for cases, target, rules in ((others, "llvm -opt-level=0", ()), ([last], "llvm", cpu.RULES)):
         kernels = [(case, kernel(variant(case, symbolic=True))) for case in cases]
-        module = build_module({f"kernel{i}": made.func for i, (_, made) in enumerate(kernels)}, target)
+        arrange = ApplyDefaultSchedule(*rules, target=resolve(Target(target)))
+        mod = arrange(IRModule({f"kernel{i}": made.func for i, (_, made) in enumerate(kernels)}))
+        module = build_module(mod, target)
         for i, (case, made) in enumerate(kernels):
             check_compiled(case, made, module[f"kernel{i}"])
 

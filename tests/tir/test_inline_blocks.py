@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -159,3 +161,36 @@ def test_formulas(name):
     assert inline_blocks(after) is after
     shapes = [[int(size.value) for size in tensor.shape] for tensor in (*inputs, output)]
     same(before, after, *shapes)
+
+
+def test_chains_of_kernels_that_read_the_one_before_several_times_stay_small():
+    """Each step chooses by its input among elements that its input says: nothing is repeated, and values stay."""
+
+    def steps(count):
+        lines = ["A = T.match_buffer(a, (n,), 'int64')", "C = T.match_buffer(c, (n,), 'int64')"]
+        lines += [f"B{i} = T.alloc_buffer((n,), 'int64')" for i in range(count - 1)]
+        names = ["A", *(f"B{i}" for i in range(count - 1)), "C"]
+        for source, result in pairwise(names):
+            read = f"{source}[v]"
+            lines += [
+                "for i in range(n):",
+                f"    with T.block('{result}'):",
+                "        v = T.axis.spatial(n, i)",
+                f"        {result}[v] = T.Select({read} > 3, W[{read} % 5], {read} + W[({read} + 1) % 5])",
+            ]
+        head = ["    def main(a: T.handle, w: T.handle, c: T.handle):", "        n = T.int64()"]
+        body = ["W = T.match_buffer(w, (5,), 'int64')", *lines]
+        return parse("\n".join([*head, *(f"        {line}" for line in body)]))
+
+    sizes = []
+    for count in (2, 4, 8):
+        before = steps(count)
+        after = inline_blocks(before)
+        assert blocks(after) == ["C"]
+        sizes.append(len(after.script()))
+        values = [np.arange(9), np.array([3, 1, 4, 1, 5]), np.zeros(9, np.int64)]
+        copies = [value.copy() for value in values]
+        tir.interpret(before, *values)
+        tir.interpret(after, *copies)
+        assert values[-1].tolist() == copies[-1].tolist()
+    assert sizes[2] - sizes[1] < 2.5 * (sizes[1] - sizes[0])

@@ -136,6 +136,10 @@ class Program:
     effects = (increment, closure)
 
 
+PLAIN_LOOPS = "llvm -opt-level=1"
+"""Kernels as they are written: quick to build; tests/schedules has tests of arranged ones."""
+
+
 def plain(value):
     return value.numpy().copy() if hasattr(value, "numpy") else [plain(item) for item in value]
 
@@ -147,7 +151,7 @@ def tensors(value):
 def run(mod, pipeline, args):
     """The results, the arguments afterwards, and for each result the first that shares its storage."""
     given = [relax.nd.array(a.copy()) for a in args]
-    executable = relax.build(mod, "llvm", pipeline=pipeline)
+    executable = relax.build(mod, PLAIN_LOOPS, pipeline=pipeline)
     result = relax.VirtualMachine(executable, relax.cpu())["main"](*given)
     places = [t.numpy().__array_interface__["data"][0] for t in tensors(result)]
     return plain(tensors(result)), plain(given), [places.index(p) for p in places]

@@ -172,9 +172,13 @@ PASSES = {
 }
 
 
+PLAIN_LOOPS = "llvm -opt-level=1"
+"""Kernels as they are written: quick to build; tests/schedules has tests of arranged ones."""
+
+
 def run(mod: IRModule, *args):
     """What `main` returns, lowered without any of the graph passes."""
-    executable = relax.build(mod, "llvm", pipeline=as_pass((*LOWER, *MACHINE), "plain"))
+    executable = relax.build(mod, PLAIN_LOOPS, pipeline=as_pass((*LOWER, *MACHINE), "plain"))
     result = relax.VirtualMachine(executable, relax.cpu())["main"](*(relax.nd.array(a) for a in args))
     return plain(result)
 

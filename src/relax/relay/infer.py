@@ -45,6 +45,7 @@ from .operator_types import NOT_CALLABLE, UNKNOWN_TYPE, apply_operator
 from .operators import operator_spec
 from .parts import bound_by, pattern_vars
 from .scopes import EvaluationScope, Placement, place
+from .type_walk import IncompleteParts, TypeRewriter, substituted, type_text
 from .types import (
     FuncType,
     IncompleteType,
@@ -58,7 +59,7 @@ from .types import (
     TypeRelation,
     TypeVar,
 )
-from .unify import Pending, Unifier, substituted, type_text
+from .unify import Pending, Unifier
 
 NO_FIELD = "E9042"
 """A projection of what is no tuple, or has no such field."""
@@ -110,7 +111,6 @@ class Inference:
         self.lets: dict[Var, Let] = {}
         """The `let` that binds a variable."""
         self.variable_levels: dict[Var, int] = {}
-        self.calls: list[tuple[Call, tuple[Type, ...]]] = []
         self.diagnostics: list[Diagnostic] = []
         self.placement: Placement = cast(Placement, None)
         self.levels: dict[EvaluationScope, int] = {}
@@ -179,16 +179,18 @@ class Inference:
             raise DiagnosticError(dict.fromkeys(self.diagnostics))
 
     def _write(self) -> None:
+        resolved = TypeRewriter(self.unifier.head)
+        unsolved = IncompleteParts()
         for node, type_ in {**self.types, **self.general}.items():
-            resolved = self.unifier.resolve(self.general.get(node, type_))
-            if self.unifier.incomplete(resolved):
+            type_ = resolved(self.general.get(node, type_))
+            if unsolved.of(type_):
                 what = f"variable %{node.name_hint}" if isinstance(node, Var) else "this expression"
                 hint = "annotate the variables that it depends on"
-                message = f"the type of {what} cannot be inferred: {type_text(resolved)}"
+                message = f"the type of {what} cannot be inferred: {type_text(type_)}"
                 self.diagnostics.append(Diagnostic(UNKNOWN_TYPE, message, node.span, hint=hint))
                 return
             if isinstance(node, RelayExpr):
-                update_checked_type(node, resolved)
+                update_checked_type(node, type_)
 
     # -- nodes
 
@@ -381,7 +383,6 @@ class Inference:
         if not isinstance(scheme, FuncType) or not scheme.type_params:
             return self.unifier.head(scheme)
         chosen = self._type_arguments(scheme, node)
-        self.calls.append((node, chosen))
         return self._with_arguments(scheme, chosen, node.span)
 
     def _type_arguments(self, scheme: FuncType, node: Call) -> tuple[Any, ...]:

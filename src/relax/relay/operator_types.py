@@ -13,9 +13,9 @@ from ..prim import free_vars as free_sizes
 from ..struct_info import TensorStructInfo, TupleStructInfo
 from .expr import Constant, Tuple
 from .meaning import result_info
+from .type_walk import type_text
 from .types import Any as AnyDim
 from .types import TensorType, TupleType, Type, TypeVar
-from .unify import type_text
 
 UNKNOWN_TYPE = "E9041"
 """A node whose type nothing determines."""

@@ -11,12 +11,13 @@ generalised (Didier Rémy, "Extension of ML type system with a sorted equation t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
-from ..ir import DataType, Diagnostic, DiagnosticError, Span
+from ..ir import Diagnostic, DiagnosticError, Span
 from ..prim import PrimExpr, Verdict, prove_equal
+from .type_walk import IncompleteParts, is_complete, rewritten, type_text
 from .types import Any as AnyDim
 from .types import (
     FuncType,
@@ -27,7 +28,6 @@ from .types import (
     Type,
     TypeCall,
     TypeKind,
-    TypeRelation,
     TypeVar,
 )
 
@@ -105,17 +105,10 @@ class Unifier:
 
     def incomplete(self, *types: Type) -> dict[IncompleteType, None]:
         """The incomplete types that are left in types, in order."""
-        left: dict[IncompleteType, None] = {}
-
-        def visit(part: Type) -> Type:
-            part = self.head(part)
-            if isinstance(part, IncompleteType):
-                left.setdefault(part)
-            return part
-
+        parts = IncompleteParts(self.head)
         for type_ in types:
-            rewritten(type_, visit)
-        return left
+            parts.of(type_)
+        return parts.found
 
     # -- equations
 
@@ -136,11 +129,14 @@ class Unifier:
     def unify(self, a: Type, b: Type) -> None:
         """Make two types equal. Raises MismatchError."""
         stack: list[tuple[Any, Any]] = [(a, b)]
+        # Shared parts are compared once; the pairs keep alive what the ids stand for.
+        met: dict[tuple[int, int], tuple[Any, Any]] = {}
         while stack:
             x, y = stack.pop()
             x, y = self.head(x), self.head(y)
-            if x is y:
+            if x is y or (id(x), id(y)) in met:
                 continue
+            met[id(x), id(y)] = x, y
             if isinstance(x, IncompleteType):
                 self._bind(x, y)
             elif isinstance(y, IncompleteType):
@@ -232,77 +228,4 @@ def _may_be_equal(a: PrimExpr, b: PrimExpr) -> bool:
     return prove_equal(a, b) != Verdict.NO
 
 
-def is_complete(type_: Type) -> bool:
-    """True if nothing of a type is left open that a relation would have to know: no incomplete types, no variables."""
-    complete = True
-
-    def visit(part: Type) -> Type:
-        nonlocal complete
-        open_shape = isinstance(part, TensorType) and isinstance(part.shape, TypeVar)
-        open_dtype = isinstance(part, TensorType) and isinstance(part.dtype, TypeVar)
-        if isinstance(part, (IncompleteType, TypeVar)) or open_shape or open_dtype:
-            complete = False
-        return part
-
-    rewritten(type_, visit)
-    return complete
-
-
-def rewritten(type_: Type, change: Callable[[Type], Type]) -> Type:
-    """A type with `change` applied to each part, from the outside in; the parts of what it gives are changed too."""
-    type_ = change(type_)
-    match type_:
-        case TupleType(fields):
-            new: Any = tuple(rewritten(item, change) for item in fields)
-            return type_ if _same(new, fields) else TupleType(new)
-        case RefType(value):
-            new = rewritten(value, change)
-            return type_ if new is value else RefType(new)
-        case TypeCall(func, args):
-            new = tuple(rewritten(item, change) for item in args)
-            return type_ if _same(new, args) else TypeCall(func, new)
-        case FuncType():
-            args = tuple(rewritten(item, change) for item in type_.arg_types)
-            ret = rewritten(type_.ret_type, change)
-            relations = tuple(
-                relation.replace(args=tuple(rewritten(item, change) for item in relation.args))
-                for relation in type_.type_constraints
-            )
-            if _same(args, type_.arg_types) and ret is type_.ret_type and not relations:
-                return type_
-            return FuncType(args, ret, type_.type_params, relations)
-        case _:
-            return type_
-
-
-def _same(new: Iterable[object], old: Iterable[object]) -> bool:
-    return all(a is b for a, b in zip(new, old, strict=True))
-
-
-def substituted(type_: Type, table: Mapping[TypeVar, Any]) -> Type:
-    """A type with type variables replaced; those of shapes by tuples or variables, those of dtypes by dtypes."""
-    if not table:
-        return type_
-
-    def change(part: Type) -> Type:
-        if isinstance(part, TypeVar):
-            return table.get(part, part)
-        if isinstance(part, TensorType):
-            shape = table.get(part.shape, part.shape) if isinstance(part.shape, TypeVar) else part.shape
-            dtype = table.get(part.dtype, part.dtype) if isinstance(part.dtype, TypeVar) else part.dtype
-            if shape is not part.shape or dtype is not part.dtype:
-                return TensorType(cast(Any, shape), cast("DataType | TypeVar", dtype))
-        return part
-
-    return rewritten(type_, change)
-
-
-def type_text(type_: Any) -> str:
-    """A type as text, incomplete ones as ``?``."""
-    return "?" if isinstance(type_, IncompleteType) else str(type_)
-
-
-__all__ = [
-    "MISMATCH", "MismatchError", "Pending", "Rule", "TypeRelation", "Unifier", "is_complete", "rewritten",
-    "substituted", "type_text",
-]  # fmt: skip
+__all__ = ["MISMATCH", "MismatchError", "Pending", "Rule", "Unifier"]

@@ -13,7 +13,8 @@ A nest is inlined if
   which must not get lost);
 * nothing in between writes what the nest reads;
 * no work is repeated: it is read by one spatial nest or one reduction, once for each element. A nest that does no more
-  than move or convert elements is inlined into all its spatial readers.
+  than move or convert elements, from places that no data tells, is inlined into all its spatial readers, as long as
+  they stay small: chains in which each nest reads the one before twice would double with each.
 
 An operand that is read several times at the same place is computed once, in a Let. A product is not inlined where a
 reduction adds it up: code generation may fuse products into such sums, and the product of another operator is
@@ -23,8 +24,10 @@ rounded first.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
-from ..ir import structural_equal
+from ..ir import Node, structural_equal
+from ..ir.node import children_of
 from ..prim import Call, Cast, Let, Mul, PrimExpr, Select, Var, const, free_vars, is_const
 from .buffer import Buffer, BufferLoad
 from .functor import StmtExprMutator, post_order_visit, substitute
@@ -33,21 +36,18 @@ from .regions import complete_block
 from .renew import renew_bound_vars
 from .stmt import Block, BlockRealize, BufferStore, PrimFunc, SeqStmt, Stmt
 
+MOST_REPEATED: Final = 200
+"""The number of nodes that copies of a value that only moves elements may have together, in a nest that reads it."""
+
 
 def inline_blocks(func: PrimFunc) -> PrimFunc:
     """Inline what may be; see the module's docstring. The function itself if nothing is."""
     allocated, statements = root_of(func)
     if not allocated:
         return func
-    current, kept = list(statements), list(allocated)
-    for position in reversed(range(len(statements))):
-        nest = nest_of(current[position])
-        if nest is None or nest.is_reduction or nest.stores[0].buffer not in kept:
-            continue
-        inlined = _inlined(nest, current[position + 1 :])
-        if inlined is not None:
-            current[position:] = inlined
-            kept.remove(nest.stores[0].buffer)
+    current, kept, nests = list(statements), list(allocated), _Nests()
+    while _round(current, kept, nests):
+        pass
     if len(kept) == len(allocated):
         return func
     assert isinstance(func.body, BlockRealize)
@@ -56,25 +56,67 @@ def inline_blocks(func: PrimFunc) -> PrimFunc:
     return func.replace(body=func.body.replace(block=root))
 
 
-def _inlined(producer: Nest, later: Sequence[Stmt]) -> list[Stmt] | None:
-    """The statements behind a nest, with it inlined; None if it must stay."""
-    store = producer.stores[0]
-    sources = buffers_used(producer.stmt)[0]
+def _round(current: list[Stmt], kept: list[Buffer], nests: _Nests) -> bool:
+    """Inline, from the last to the first, what is read by no statement that this round has made.
+
+    So a chain halves in each round, and is not walked once for each of its members. True if there may be more to do.
+    """
+    made: set[int] = set()
+    postponed = False
+    for position in reversed(range(len(current))):
+        producer = nests.nest(current[position])
+        if producer is None or producer.is_reduction or producer.stores[0].buffer not in kept:
+            continue
+        later = current[position + 1 :]
+        consumers = _consumers(producer, later, nests)
+        if not consumers or not _is_worth_it(producer, consumers):
+            continue
+        if any(id(nest.stmt) in made for nest in consumers):
+            postponed = True
+            continue
+        replaced = {id(nest.stmt): _rewritten(nest, producer) for nest in consumers}
+        made.update(map(id, replaced.values()))
+        current[position:] = [replaced.get(id(stmt), stmt) for stmt in later]
+        kept.remove(producer.stores[0].buffer)
+    return postponed
+
+
+class _Nests:
+    """The nests of statements, and the buffers they read and write, each found once."""
+
+    def __init__(self) -> None:
+        self._nests: dict[int, tuple[Stmt, Nest | None]] = {}
+        self._buffers: dict[int, tuple[Stmt, tuple[frozenset[Var], frozenset[Var]]]] = {}
+
+    def nest(self, stmt: Stmt) -> Nest | None:
+        """The nest that a statement is; None if it is none."""
+        if id(stmt) not in self._nests:
+            self._nests[id(stmt)] = stmt, nest_of(stmt)
+        return self._nests[id(stmt)][1]
+
+    def buffers(self, stmt: Stmt) -> tuple[frozenset[Var], frozenset[Var]]:
+        """The data of the buffers that a statement reads, and of those that it writes."""
+        if id(stmt) not in self._buffers:
+            self._buffers[id(stmt)] = stmt, buffers_used(stmt)
+        return self._buffers[id(stmt)][1]
+
+
+def _consumers(producer: Nest, later: Sequence[Stmt], nests: _Nests) -> list[Nest]:
+    """The nests that read what one stores; none if it must stay."""
+    buffer = producer.stores[0].buffer
+    sources = nests.buffers(producer.stmt)[0]
     consumers: list[Nest] = []
     changed = False
     for stmt in later:
-        reads, writes = buffers_used(stmt)
+        reads, writes = nests.buffers(stmt)
         changed = changed or bool(writes & sources)
-        if store.buffer.data not in reads | writes:
+        if buffer.data not in reads | writes:
             continue
-        nest = nest_of(stmt)
-        if nest is None or changed or store.buffer.data in writes or not _may_read(nest, store.buffer):
-            return None
+        nest = nests.nest(stmt)
+        if nest is None or changed or buffer.data in writes or not _may_read(nest, buffer):
+            return []
         consumers.append(nest)
-    if not consumers or not _is_worth_it(producer, consumers):
-        return None
-    replaced = {id(nest.stmt): _rewritten(nest, producer) for nest in consumers}
-    return [replaced.get(id(stmt), stmt) for stmt in later]
+    return consumers
 
 
 def _may_read(nest: Nest, buffer: Buffer) -> bool:
@@ -111,7 +153,7 @@ def _let_variables(value: PrimExpr) -> set[Var]:
 
 def _is_worth_it(producer: Nest, consumers: Sequence[Nest]) -> bool:
     buffer, value = producer.stores[0].buffer, producer.stores[0].value
-    if _only_moves(value) and not any(nest.is_reduction for nest in consumers):
+    if all(not nest.is_reduction and _may_repeat(value, nest, buffer) for nest in consumers):
         return True
     if len(consumers) > 1:
         return False
@@ -121,13 +163,41 @@ def _is_worth_it(producer: Nest, consumers: Sequence[Nest]) -> bool:
     places = _places(consumer, buffer)
     if len(places) != 1 or not _reads_each_once(consumer, places[0]):
         return False
-    return len(_loads_of(consumer, buffer)) == 1 or _is_always_read(consumer, places[0])
+    return _times_read(consumer, buffer) == 1 or _is_always_read(consumer, places[0])
+
+
+def _may_repeat(value: PrimExpr, reader: Nest, buffer: Buffer) -> bool:
+    """True if a value may stand wherever a nest reads the buffer that it would be stored to."""
+    if not _only_moves(value):
+        return False
+    copies = _summed(
+        reader.stores[0].value, lambda node: isinstance(node, BufferLoad) and node.buffer is buffer
+    )
+    return copies == 1 or copies * _summed(value, lambda node: True) <= MOST_REPEATED
+
+
+def _times_read(nest: Nest, buffer: Buffer) -> int:
+    """The number of loads of a buffer in the value that a nest stores."""
+    return _summed(nest.stores[0].value, lambda node: isinstance(node, BufferLoad) and node.buffer is buffer)
+
+
+def _summed(node: Node, counts: Callable[[Node], bool]) -> int:
+    """The number of nodes of a kind in an expression, a shared one counted wherever it stands."""
+    sums: dict[int, int] = {}
+
+    def add(part: Node) -> None:
+        sums[id(part)] = counts(part) + sum(sums.get(id(below), 0) for below in children_of(part))
+
+    post_order_visit(node, add)
+    return sums[id(node)]
 
 
 def _only_moves(value: PrimExpr) -> bool:
     """True for a value that is a constant, an element, a converted element, or one of several of these."""
     match value:
-        case BufferLoad() | Var():
+        case BufferLoad(_, indices):
+            return not any(loads_in(index) for index in indices)
+        case Var():
             return True
         case Cast(_, operand):
             return _only_moves(operand)
@@ -187,8 +257,8 @@ def _rewritten(consumer: Nest, producer: Nest) -> Stmt:
     places = _places(consumer, buffer)
     shared = (
         len(places) == 1
-        and len(_loads_of(consumer, buffer)) > 1
-        and not _only_moves(producer.stores[0].value)
+        and _times_read(consumer, buffer) > 1
+        and not _may_repeat(producer.stores[0].value, consumer, buffer)
     )
     if shared:
         var = Var(buffer.name, buffer.dtype)

@@ -33,8 +33,8 @@ from .decorators import module_pass
 @module_pass(opt_level=0, needs={NORMAL_FORM}, breaks=())
 def InlinePrivateFunctions(mod: IRModule) -> IRModule:
     """Inline private functions that do not call themselves; see the module's docstring."""
-    order = [group for group in components(call_graph(mod)) if isinstance(mod[group[0]], Function)]
     graph = call_graph(mod)
+    order = [group for group in components(graph) if isinstance(mod[group[0]], Function)]
     recursive = {name for group in order for name in group if len(group) > 1 or name in graph[name]}
     inliner = _Inliner(mod, recursive)
     for name in (name for group in order for name in group):

@@ -31,6 +31,9 @@ from .compiled import compile_functions
 EXEC_MODES: Final = ("bytecode", "compiled")
 """The execution modes."""
 
+SCHEDULED: Final = 2
+"""The optimisation level of a target from which on kernels' loops are arranged for it."""
+
 NO_ENTRY = "E4103"
 """A module without a Relax function that can be called from outside."""
 
@@ -114,7 +117,9 @@ def _lowering(
         first: Callable[[IRModule], IRModule] = lambda mod: mod  # noqa: E731
     else:
         first = get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
-    kernels = (PackConstants(*cpu.RULES, target=target), ApplyDefaultSchedule(*cpu.RULES, target=target))
+    kernels: tuple[Pass, ...] = ()
+    if target.opt_level >= SCHEDULED:
+        kernels = (PackConstants(*cpu.RULES, target=target), ApplyDefaultSchedule(*cpu.RULES, target=target))
     own = Sequential([VMBuiltinLower(), VMShapeLower(), *kernels, LowerTIR(target)], name="to_machine")
     return lambda mod: own(first(mod))
 

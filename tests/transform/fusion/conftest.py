@@ -59,6 +59,10 @@ def legalized(mod: IRModule) -> IRModule:
     return Sequential([Normalize(), LegalizeOps(), AnnotateTIROpPattern()])(mod)
 
 
+PLAIN_LOOPS = "llvm -opt-level=1"
+"""Kernels as they are written: quick to build; tests/schedules has tests of arranged ones."""
+
+
 def fused(mod: IRModule) -> IRModule:
     """The kernels of a module fused; each pass is verified, and changes nothing the second time."""
     with PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
@@ -86,12 +90,12 @@ def kernels(mod: IRModule) -> list[str]:
 def keeps() -> Callable[..., IRModule]:
     """``keeps(mod, *cases)``: fused, the program gives the same results; the module with fused kernels."""
 
-    def run(mod: IRModule, *cases: Any, exact: bool = True) -> IRModule:
+    def run(mod: IRModule, *cases: Any, exact: bool = True, target: str = PLAIN_LOOPS) -> IRModule:
         before = legalized(mod)
         after = fused(before)
         grouped = FuseOps()(before)
-        plain = relax.VirtualMachine(relax.build(mod, "llvm", pipeline="unfused"), relax.cpu())["main"]
-        quick = relax.VirtualMachine(relax.build(mod, "llvm"), relax.cpu())["main"]
+        plain = relax.VirtualMachine(relax.build(mod, target, pipeline="unfused"), relax.cpu())["main"]
+        quick = relax.VirtualMachine(relax.build(mod, target), relax.cpu())["main"]
         for case in cases:
             wanted = arrays(plain(*case))
             (same_bits if exact else close)(wanted, arrays(quick(*case)))

@@ -169,7 +169,7 @@ def test_calls_in_place(body, params, expected):
         if len(args) > 1 and args[1].shape[0] > 1:
             args[1] = np.arange(n)[:, None] * np.ones((1, 4), "int64")  # no place twice
         before = [np.copy(arg) for arg in args]
-        vm = relax.VirtualMachine(relax.build(mod, "llvm"))
+        vm = relax.VirtualMachine(relax.build(mod, "llvm -opt-level=1"))
         for result in (relax.interpret(after, "main", *args), vm["main"](*args)):
             wanted = relax.interpret(mod, "main", *args)
             pairs = zip(result, wanted) if isinstance(result, tuple) else [(result, wanted)]

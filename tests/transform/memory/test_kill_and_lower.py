@@ -190,7 +190,7 @@ def test_programs_compute_the_same_with_all_the_passes(n):
 
     with PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
         after = KillAfterLastUse()(LowerAllocTensor()(as_pass((*GRAPH, *LOWER), "lower")(Module)))
-        vm = relax.VirtualMachine(relax.build(after, "llvm", pipeline=None))
+        vm = relax.VirtualMachine(relax.build(after, "llvm -opt-level=1", pipeline=None))
     x = np.linspace(0, 1, n, dtype="float32")
     for c in (np.array(True), np.array(False)):
         expected = relax.interpret(Module, "main", x, c).numpy()

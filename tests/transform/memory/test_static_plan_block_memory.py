@@ -58,6 +58,10 @@ def variables(mod, name="main"):
     raise AssertionError
 
 
+PLAIN_LOOPS = "llvm -opt-level=1"
+"""Kernels as they are written: quick to build; tests/schedules has tests of arranged ones."""
+
+
 def check_layout(mod, name="main", rounds=20):
     """No two tensors that are alive at once overlap, and all lie inside their storages, for many sizes."""
     chance = random.Random(1)
@@ -80,7 +84,7 @@ def check_values(mod, *args):
     expected = relax.interpret(mod, "main", *args).numpy()
     np.testing.assert_allclose(relax.interpret(planned(mod), "main", *args).numpy(), expected, 1e-5)
     with PassContext(disabled_pass=["DataflowUseInplaceCalls"]):
-        vm = relax.VirtualMachine(relax.build(mod, "llvm"))
+        vm = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS))
     np.testing.assert_allclose(vm["main"](*args).numpy(), expected, 1e-5)
 
 
@@ -298,7 +302,7 @@ def test_dimensions_that_may_be_negative():
     mod = parse(body, 'x: R.Tensor(("n",), "float32")')
     after = planned(mod)
     assert "T.max(n - 2, 0)" in after["main"].script()
-    vm = relax.VirtualMachine(relax.build(mod, "llvm"))
+    vm = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS))
     for n in (2, 3, 7):
         expected = n + (n - 2) * n * np.exp(1)
         np.testing.assert_allclose(vm["main"](np.zeros(n, "float32")).numpy(), expected, 1e-5)
@@ -312,7 +316,7 @@ def test_sizes_that_are_too_large(n, m, error):
     mod = parse(body, 's: R.Shape(["n", "m"])')
     assert len(storages(planned(mod))["storage"]) > 1
     with PassContext(disabled_pass=["DataflowUseInplaceCalls"]):
-        vm = relax.VirtualMachine(relax.build(mod, "llvm"))
+        vm = relax.VirtualMachine(relax.build(mod, PLAIN_LOOPS))
     with pytest.raises(error, match="main: ") as caught:
         vm["main"](relax.ShapeTuple([n, m]))
     text = str(caught.value)

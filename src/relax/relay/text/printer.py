@@ -49,6 +49,7 @@ from ..expr import (
 from ..parts import bound_by, parts_of
 from ..printing import RelayNode, register_text
 from ..scopes import EvaluationScope, Placement, place
+from ..type_walk import SHOWN_PARTS, WrittenSizes
 from ..types import TypeData
 from .literals import write_number
 from .parser import VERSION
@@ -100,6 +101,7 @@ class _Definition:
         self.expr = expr
         self.annotate = annotate
         self.types = TypePrinter(metadata)
+        self._sizes = WrittenSizes()
         self.names = Names()
         self.placement: Placement = place(expr)
         self.references: dict[Expr, Piece] = {}
@@ -178,17 +180,17 @@ class _Definition:
             self.references[node] = name
 
     def _comment(self, node: Expr) -> str:
-        if self.annotate is not None:
-            text = self.annotate(node)
-        elif (
-            isinstance(node, RelayExpr)
-            and not isinstance(node, (Function, Let))
-            and node.checked_type_ is not None
-        ):
-            text = f"ty={self.types.type_(node.checked_type_)}"
-        else:
-            return ""
+        text = self._type_comment(node) if self.annotate is None else self.annotate(node)
         return f" /* {text.replace('*/', '* /').replace('/*', '/ *')} */" if text else ""
+
+    def _type_comment(self, node: Expr) -> str:
+        if not isinstance(node, RelayExpr) or isinstance(node, (Function, Let)) or node.checked_type_ is None:
+            return ""
+        return (
+            f"ty={self.types.type_(node.checked_type_)}"
+            if self._sizes.of(node.checked_type_) <= SHOWN_PARTS
+            else ""
+        )
 
     def _scope(self, scope: EvaluationScope, end: Expr) -> Piece:
         """The bindings of a scope and the expression at its end."""

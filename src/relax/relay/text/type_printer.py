@@ -13,6 +13,7 @@ from ...ir.node import node_key
 from ...prim import expr as prim
 from ..attrs import Attrs
 from ..operators import ATTR_TYPES, OperatorSpec, operator_spec
+from ..type_walk import WrittenSizes
 from ..types import (
     Any,
     FuncType,
@@ -21,6 +22,7 @@ from ..types import (
     RefType,
     TensorType,
     TupleType,
+    Type,
     TypeCall,
     TypeData,
     TypeKind,
@@ -30,6 +32,8 @@ from ..types import (
 from .lexer import quote
 from .type_parser import DIM_FUNCTIONS, KINDS, as_dtype
 
+MOST_PARTS: Final = 10_000
+"""Types with more parts are not written out."""
 IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _RESERVED_TYPES: Final = frozenset(("_", "fn", "Tensor", "ref", "meta", "where"))
@@ -96,11 +100,14 @@ class TypePrinter:
         self.metadata = metadata
         self.type_vars = Names(_RESERVED_TYPES)
         self.dims = Names(DIM_FUNCTIONS)
+        self._sizes = WrittenSizes()
 
     # ------------------------------------------------------------------------------------------- types
 
     def type_(self, type_: Node) -> str:
-        """The text of a type."""
+        """The text of a type; one of over `MOST_PARTS` parts stands in the metadata, where shared parts stand once."""
+        if isinstance(type_, Type) and self._sizes.of(type_) > MOST_PARTS:
+            return self.meta(type_)
         match type_:
             case TensorType():
                 return self._tensor(type_)
