@@ -6,11 +6,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-onnx coverage others fuzz bench bench-kernels check format clean
+.PHONY: help venv demo test test-slow test-onnx coverage others fuzz bench bench-kernels check format clean
 
 help:
 	@echo "make demo     run the examples"
 	@echo "make test     run the tests, documentation examples included: make coverage, then make others"
+	@echo "make test-slow the tests that take long, which make test leaves out"
 	@echo "make coverage the tests of what defines the language, measured: they run every branch of it"
 	@echo "make test-onnx ONNX's own 2,024 test cases through compiled code; fails if fewer than AT_LEAST=1950 pass"
 	@echo "make others   all other tests"
@@ -45,6 +46,9 @@ demo: $(VENV)/.installed-demo
 PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 test: coverage others
+
+test-slow: $(VENV)/.installed-test
+	$(PYTEST) -m slow tests
 
 AT_LEAST ?= 1950
 

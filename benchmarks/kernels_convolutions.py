@@ -12,47 +12,25 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-import onnxruntime
+from kernels import Run, fastest, onnx_runtime, race
 from onnx import TensorProto, helper, numpy_helper
 from rich.console import Console
 from rich.table import Table
 
 from relax import te, topi
-from relax.codegen import CompiledFunction, build_module, resolve
+from relax.codegen import build_module, resolve
 from relax.runtime import set_num_threads
 from relax.schedules import schedule
 from relax.schedules.cpu import RULES
-from relax.script import from_source
+from relax.target import Target
 from relax.tir import PrimFunc
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
-
-FASTEST = """
-from relax.script import tir as T
-
-@T.prim_func
-def main(A: T.Buffer((32,), "float32"), C: T.Buffer((8, 32), "float32")):
-    T.func_attr({"tir.noalias": True})
-    acc = T.alloc_buffer((8, 32), scope="local")
-    for i in T.unroll(8):
-        for j in T.unroll(2):
-            for l in T.vectorized(16):
-                acc[i, j * 16 + l] = T.float32(0)
-    for k in range(200000):
-        for i in T.unroll(8):
-            for j in T.unroll(2):
-                for l in T.vectorized(16):
-                    acc[i, j * 16 + l] = acc[i, j * 16 + l] + A[j * 16 + l] * A[i]
-    for i in T.unroll(8):
-        for j in T.unroll(2):
-            for l in T.vectorized(16):
-                C[i, j * 16 + l] = acc[i, j * 16 + l]
-"""
 
 
 @dataclass(frozen=True)
@@ -144,51 +122,32 @@ def prim_func(case: Case) -> PrimFunc:
     return te.create_prim_func([x, w, topi.nn.conv(x, w, case.stride, case.pad, 1, case.groups)])
 
 
-def session(case: Case, x: Array, w: Array, threads: int) -> Callable[[], object]:
-    """A call of ONNX Runtime."""
+def model(case: Case, w: Array) -> bytes:
+    """The convolution as an ONNX model."""
     node = helper.make_node(
         "Conv", ["x", "w"], ["y"], strides=[case.stride] * 2, pads=[case.pad] * 4, group=case.groups
     )
-    shape = [1, case.co, case.out, case.out]
+    given = (1, case.ci, case.size, case.size)
+    shape = (1, case.co, case.out, case.out)
     graph = helper.make_graph(
-        [node], "conv", [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+        [node], "conv", [helper.make_tensor_value_info("x", TensorProto.FLOAT, given)],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)], [numpy_helper.from_array(w, "w")],
     )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    peer = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    binding = peer.io_binding()
-    binding.bind_cpu_input("x", x)
-    binding.bind_output("y", "cpu")
-    return lambda: peer.run_with_iobinding(binding)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return made.SerializeToString()
 
 
-def ours_of(kernel: CompiledFunction, arrays: Sequence[Array]) -> Callable[[], object]:
-    """A call of our kernel."""
-    return lambda: kernel(*arrays)
-
-
-def minima(calls: dict[str, Callable[[], object]], seconds: float) -> dict[str, float]:
-    """The least time of each call, all of them in turn."""
-    best = dict.fromkeys(calls, float("inf"))
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        for name, call in calls.items():
-            for _ in range(3):  # as in a network, the code is warm
-                start = time.perf_counter()
-                call()
-                best[name] = min(best[name], time.perf_counter() - start)
-    return best
-
-
-def peak() -> float:
-    """The floating-point operations of one core in a second."""
-    kernel = build_module(from_source(FASTEST))["main"]
-    a, c = np.zeros(32, "float32"), np.zeros((8, 32), "float32")
-    return 2 * 8 * 32 * 200000 / minima({"peak": lambda: kernel(a, c)}, 0.5)["peak"]
+def ours(case: Case, target: Target, x: Array, w: Array, y: Array) -> Run:
+    """A run of our kernel, with weights as they are when they are known while a program is built."""
+    func = prim_func(case)
+    variants = (rule.pack(func, target, [1]) for rule in RULES)
+    packed = next((variant for variant in variants if variant is not None), None)
+    if packed is None:
+        arranged = schedule(func, target, RULES)
+    else:
+        arranged, w = packed.func, np.ascontiguousarray(packed.packings[1](w))
+    kernel = build_module(arranged)["main"]
+    return lambda: kernel(x, w, y)
 
 
 def main() -> None:
@@ -200,35 +159,36 @@ def main() -> None:
     args = parser.parse_args()
     set_num_threads(args.threads)
     target, generator = resolve("llvm"), np.random.default_rng(0)
-    most = peak() * args.threads
+    most = fastest() * args.threads
     table = Table(*("convolution", "ours µs", "ONNX Runtime µs", "ratio", "peak", "build ms"))
     sums: dict[str, list[float]] = {}
     for case in (*resnet50(), *mobilenet_v2()):
         if args.names and not any(name in case.name for name in args.names):
             continue
-        func = prim_func(case)
-        start = time.process_time()
-        kernel = build_module(schedule(func, target, RULES))["main"]
-        built = time.process_time() - start
         shapes = (
             (1, case.ci, case.size, case.size),
             (case.co, case.ci // case.groups, case.kernel, case.kernel),
             (1, case.co, case.out, case.out),
         )
-        arrays = [generator.standard_normal(shape).astype("float32") for shape in shapes]
-        calls = {"ours": ours_of(kernel, arrays), "peer": session(case, arrays[0], arrays[1], args.threads)}
-        best = minima(calls, args.seconds)
-        ours, peer = best["ours"], best["peer"]
+        x, w, y = (generator.standard_normal(shape).astype("float32") for shape in shapes)
+        start = time.process_time()
+        runs = {"ours": ours(case, target, x, w, y)}
+        built = time.process_time() - start
+        peer_run = onnx_runtime(model(case, w), {"x": x}, args.threads)
+        if peer_run is not None:
+            runs["peer"] = peer_run
+        best = race(runs, args.seconds)
+        mine, peer = best["ours"], best.get("peer", float("nan"))
         table.add_row(
-            case.name, f"{ours * 1e6:.0f}", f"{peer * 1e6:.0f}", f"{peer / ours:.2f}",
-            f"{case.flops / ours / most:.0%}", f"{built * 1e3:.0f}",
+            case.name, f"{mine * 1e6:.0f}", f"{peer * 1e6:.0f}", f"{peer / mine:.2f}",
+            f"{case.flops / mine / most / 1e9:.0%}", f"{built * 1e3:.0f}",
         )  # fmt: skip
         total = sums.setdefault(case.network, [0.0, 0.0])
-        total[0] += case.count * ours
+        total[0] += case.count * mine
         total[1] += case.count * peer
-    for network, (ours, peer) in sums.items():
+    for network, (mine, peer) in sums.items():
         table.add_row(
-            f"{network}, summed", f"{ours * 1e6:.0f}", f"{peer * 1e6:.0f}", f"{peer / ours:.2f}", "", ""
+            f"{network}, summed", f"{mine * 1e6:.0f}", f"{peer * 1e6:.0f}", f"{peer / mine:.2f}", "", ""
         )
     Console(width=100).print(table)
 

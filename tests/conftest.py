@@ -9,6 +9,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Generator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +19,32 @@ from hypothesis import settings
 settings.register_profile("dev", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, database=None, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+SLOW_FILES = frozenset(
+    {
+        "codegen/test_cache.py", "codegen/test_host.py", "codegen/test_objects.py",
+        "differential/test_found.py", "differential/test_harness.py", "differential/test_mutations.py",
+        "differential/test_programs.py",
+        "frontend/onnx/test_contrib.py", "frontend/onnx/test_models.py", "frontend/onnx/test_real_models.py",
+        "numerics/test_accuracy.py", "numerics/test_conversions.py", "numerics/test_rounding.py",
+        "pitfalls/test_alias_kinds.py", "pitfalls/test_growth.py", "pitfalls/test_lowered_text.py",
+        "pitfalls/test_memory.py", "pitfalls/test_sharing.py", "pitfalls/test_time.py",
+        "schedules/test_nests.py",
+        "script/test_deep_text.py", "script/test_hostile_input.py", "script/test_without_files.py",
+        "test_roundtrip_all.py",
+    }
+)  # fmt: skip
+"""Files that take long, and look for faults that seldom come back: all their tests are marked slow."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of slow files; `make test` leaves them out, `make test-slow` runs them."""
+    home = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(home) and item.path.relative_to(home).as_posix() in SLOW_FILES:
+            item.add_marker("slow")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -4,7 +4,8 @@
 
 Each program is checked for the properties of `differential.properties`; every third time, some PrimFuncs are made instead
 and compared with an evaluator in exact numbers (`differential.tir_properties`, `--property tir_agrees`); every fifth time, some are
-scheduled at random (`differential.schedule_properties`, `--property schedules_agree`); now and then, mutated ONNX models are imported (`differential.mutate_onnx`, `--property onnx_refuses`). The first failure is reduced to a small program,
+scheduled at random (`differential.schedule_properties`, `--property schedules_agree`); every seventh time, Relay programs
+are made (`differential.relay_properties`, `--property relay_agrees`); now and then, mutated ONNX models are imported (`differential.mutate_onnx`, `--property onnx_refuses`). The first failure is reduced to a small program,
 printed as a ready test and, with --out, written to a file; the exit status is then 1. It is 1 too if at the end a
 construct or an operator that the generator knows has not occurred (given enough programs for all of them to).
 The same seed makes the same programs.
@@ -86,6 +87,11 @@ SCHEDULES = "schedules_agree"
 SCHEDULES_SHARE, SCHEDULES_TOGETHER = 5, 3
 """One time in so many PrimFuncs are scheduled; and so many."""
 
+RELAY = "relay_agrees"
+"""The property of Relay programs."""
+RELAY_SHARE, RELAY_TOGETHER, RELAY_MUTANTS = 7, 8, 100
+"""One time in so many Relay programs are made; so many; and so many mutants of their texts."""
+
 ONNX = "onnx_refuses"
 """The property of mutated ONNX models."""
 ONNX_SHARE, ONNX_TOGETHER = 40, 20
@@ -98,6 +104,8 @@ def check(seed: str, index: int, names: list[str] | None) -> tuple[Counter[str],
 
     if names == [ONNX] or (index % ONNX_SHARE == 1 and (names is None or ONNX in names)):
         return check_onnx(seed)
+    if names == [RELAY] or (index % RELAY_SHARE == 4 and (names is None or RELAY in names)):
+        return check_relay(seed)
     if names == [TIR] or (index % TIR_SHARE == 0 and (names is None or TIR in names)):
         return check_tir(seed)
     if names == [SCHEDULES] or (index % SCHEDULES_SHARE == 2 and (names is None or SCHEDULES in names)):
@@ -129,6 +137,32 @@ def check_onnx(seed: str) -> tuple[Counter[str], list[dict[str, Any]]]:
             kind = text.splitlines()[-1][:60]
             return Counter(), [{"seed": name, "property": ONNX, "kind": kind, "message": text, "options": {}}]
     return Counter(), []
+
+
+def check_relay(seed: str) -> tuple[Counter[str], list[dict[str, Any]]]:
+    """Make some Relay programs and check them, one of them compiled; then mutants of their texts."""
+    from differential.mutate_relay import mutants
+    from differential.properties import Failure
+    from differential.relay_programs import relay_program
+    from differential.relay_properties import relay_agrees
+
+    features: Counter[str] = Counter()
+    texts: list[str] = []
+    for i in range(RELAY_TOGETHER):
+        name = f"relay:{seed}:{i}"
+        program = relay_program(name)
+        features.update(f"relay:{feature}" for feature in program.features)
+        texts.append(program.text)
+        failure = failure_of(relay_agrees, program.text, program.cases, seed=name, compiles=i == 0)
+        if failure is not None:
+            failure["message"] += f"\n{program.text}"
+            return features, [{"seed": name, "property": RELAY, **failure}]
+    try:
+        mutants(f"relay:{seed}", RELAY_MUTANTS, texts)
+    except Failure as failure:
+        found = {"kind": failure.kind, "message": str(failure), "options": {}}
+        return features, [{"seed": f"relay:{seed}", "property": RELAY, **found}]
+    return features, []
 
 
 def check_tir(seed: str) -> tuple[Counter[str], list[dict[str, Any]]]:
@@ -307,7 +341,7 @@ def run(options: argparse.Namespace) -> int:
 
 def report_features(features: Counter[str], programs: int, names: list[str] | None) -> int:
     """Print how many programs had each construct; 1 if one that is known had none."""
-    from differential import schedule_programs, schedule_properties
+    from differential import relay_programs, schedule_programs, schedule_properties
     from differential.generator import all_features
     from differential.tir_programs import FEATURES
     from relax.ir import Op
@@ -315,7 +349,9 @@ def report_features(features: Counter[str], programs: int, names: list[str] | No
     known: set[str] = set(FEATURES) if names is None or TIR in names else set()
     if names is None or SCHEDULES in names:
         known |= {*schedule_programs.FEATURES, *schedule_properties.FEATURES}
-    if names not in ([TIR], [ONNX], [SCHEDULES]):
+    if names is None or RELAY in names:
+        known |= {f"relay:{feature}" for feature in relay_programs.FEATURES}
+    if names not in ([TIR], [ONNX], [SCHEDULES], [RELAY]):
         known |= all_features()
         known |= {
             "R." + name.removeprefix("relax.") for name in Op.list_op_names() if name.startswith("relax.")
@@ -341,7 +377,7 @@ def report_failure(failure: dict[str, Any], options: argparse.Namespace, number:
     print(
         f"\n{failure['property']} fails for the program of seed {failure['seed']!r}:\n{failure['message'][:3000]}"
     )
-    if failure["property"] in ("generator", ONNX):  # those have no program that could be reduced
+    if failure["property"] in ("generator", ONNX, RELAY):  # those have no program that could be reduced
         return
     try:
         text = reduced(failure, options.reduce_seconds)

@@ -12,7 +12,6 @@ import pytest
 import ocr
 import ocr_drawing
 import real_models
-import relax
 from ocr_drawing import Line
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "ocr.py"
@@ -82,13 +81,12 @@ def test_decoding_drops_nothing_and_repeats():
     assert ocr.decode(probabilities[:1], [""] * 4) == ("", 0)
 
 
-def test_text_is_read_as_drawn(capsys, monkeypatch):
+@pytest.mark.slow
+def test_text_is_read_as_drawn(capsys):
     try:
         real_models.model_path("ocr_detection")
     except real_models.Unavailable as error:
         pytest.skip(str(error))
-    build = relax.build
-    monkeypatch.setattr(relax, "build", lambda mod, _: build(mod, "llvm -opt-level=1"))  # in half the time
     assert ocr.main() == 0
     printed = capsys.readouterr().out
     assert "drawn:" not in printed

@@ -37,7 +37,7 @@ def module(program: str | IRModule) -> IRModule:
 def machine(program: str | IRModule) -> relax.VirtualMachine:
     """A program compiled, every pass verified on the way, and loaded; once for each program."""
     with PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
-        return relax.VirtualMachine(relax.build(module(program), "llvm"), relax.cpu())
+        return relax.VirtualMachine(relax.build(module(program), "llvm -opt-level=1"), relax.cpu())
 
 
 def compiled(program: str | IRModule, function: str, *args: Any) -> Any:

@@ -50,7 +50,7 @@ def refused(text: str, listed: str = LIST) -> str:
 
 def build(mod: IRModule) -> relax.Executable:
     with PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
-        return relax.build(mod, "llvm")
+        return relax.build(mod, "llvm -opt-level=1")
 
 
 def compiled(mod: IRModule, *args):

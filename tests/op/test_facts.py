@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from op_harness import Case, all_cases, assert_close, dtypes, reference, variant
+from op_harness import Case, Sizes, all_cases, assert_close, dtypes, reference, variant
 
 import relax
 from relax import topi
-from relax.expr import Tuple, TupleGetItem, Var
+from relax.expr import ShapeExpr, Tuple, TupleGetItem, Var
 from relax.ir import DataType, Op, StructInfo
 from relax.op import Operator, infer_call, operator
+from relax.op.errors import OperatorError
 from relax.op.facts import Exactness, MixedPrecision, Permuted
 from relax.op.intrinsic import Intrinsic
 from relax.struct_info import TensorStructInfo
@@ -146,6 +147,8 @@ PERMUTABLE = [
     *(f"relax.nn.{name}" for name in ("batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm")),
     *(f"relax.{name}" for name in ("std", "variance", "median", "cumprod", "quantize", "dequantize")),
     *("relax.ccl.scatter_collective", "relax.dist.redistribute_replica_to_shard"),
+    *(f"relax.{name}" for name in ("concat", "stack", "split", "strided_slice", "take", "broadcast_to")),
+    *("relax.expand_dims", "relax.squeeze", "relax.nn.pad"),
     *("relax.permute_dims", "relax.nn.lrn", "relax.nn.prelu", "relax.sort", "relax.argsort"),
 ]
 
@@ -154,24 +157,33 @@ PERMUTABLE = [
 def test_permuted_operands_give_permuted_results(name):
     compared = 0
     for case in [*CASES[name], *map(in_a_plane, CASES[name])]:
-        first = case.operands[0]
-        if not isinstance(first, np.ndarray) or case.raises:
+        ndim = permuted_rank(case)
+        if ndim is None or case.raises:
             continue
         made = variant(case, False)
-        axes = (*range(1, first.ndim), 0)[: first.ndim]
+        axes = (*range(1, ndim), 0)[:ndim]
         infos = [arg.struct_info_ or StructInfo() for arg in made.call.args]
         rule = made.operator.permuted(axes, infos)
         if rule is None:
             continue
-        assert len(rule.operands) == len(case.operands)
-        moved = [moved_by(order, value) for order, value in zip(rule.operands, case.operands, strict=True)]
+        assert len(rule.operands) == len(made.call.args)
+        moved = [moved_by(order, value) for order, value in zip(rule.operands, case.operands, strict=False)]
         attributes = {name: getattr(rule.operator, name) for name in rule.operator.attribute_names}
         again = replace(case, operands=moved, attrs=attributes)
         results = reference(case, made.operator)
         for order, got, wanted in zip(rule.results, reference(again, rule.operator), results, strict=True):
             assert_close(got, moved_by(order, wanted), 1e-3)
-        compared += first.ndim > 1
+        compared += ndim > 1
     assert compared
+
+
+def permuted_rank(case):
+    """The number of dimensions to permute: those of the first operand, or of the largest that broadcast; or None."""
+    first = case.operands[0][0] if isinstance(case.operands[0], list) else case.operands[0]
+    if not isinstance(first, np.ndarray):
+        return None
+    arrays = case.operands if CLASSES[case.op].elementwise else [first]
+    return max(value.ndim for value in arrays if isinstance(value, np.ndarray))
 
 
 def in_a_plane(case):
@@ -184,20 +196,69 @@ def in_a_plane(case):
 
 
 def moved_by(order, value):
-    return (
-        value
-        if order is None
-        else np.ascontiguousarray(np.transpose(value, order)).reshape([value.shape[axis] for axis in order])
-    )
+    """An operand in another order of dimensions, those it lacks in front; or what takes its place."""
+    match order:
+        case None:
+            return value
+        case Tuple(fields):
+            return [field.value.value for field in fields]
+        case ShapeExpr(values):
+            return Sizes([size.value for size in values])
+    if isinstance(value, list):
+        return [moved_by(order, item) for item in value]
+    value = value.reshape((1,) * (len(order) - value.ndim) + value.shape)
+    return np.ascontiguousarray(np.transpose(value, order)).reshape([value.shape[axis] for axis in order])
 
 
 def test_order_of_dimensions_matters():
     x = Var("x", TensorStructInfo((2, 3), "float32"))
+    unranked = Var("r", TensorStructInfo(None, "float32"))
     for call in (relax.op.matmul(x, relax.op.permute_dims(x)), relax.op.flatten(x), relax.op.cumsum(x)):
         assert call.attrs.permuted((1, 0), [x.struct_info, x.struct_info][: len(call.args)]) is None
-    row = Var("row", TensorStructInfo((3,), "float32"))
-    assert relax.op.add(x, row).attrs.permuted((1, 0), [x.struct_info, row.struct_info]) is None
-    assert relax.op.add(x, x).attrs.permuted((1, 0), [x.struct_info, relax.ObjectStructInfo()]) is None
+    for other in (relax.ObjectStructInfo(), unranked.struct_info):
+        assert relax.op.add(x, x).attrs.permuted((1, 0), [x.struct_info, other]) is None
+
+
+def test_operands_that_broadcast_are_permuted_too():
+    x, row, scalar = (Var("x", TensorStructInfo(dims, "float32")) for dims in ((2, 3, 4), (3, 4), ()))
+    add = relax.op.add(x, row).attrs
+    infos = [x.struct_info, row.struct_info, scalar.struct_info]
+    assert add.permuted((0, 2, 1), infos[:2]).operands == ((0, 2, 1), (1, 0))
+    assert add.permuted((2, 0, 1), infos[:2]).operands == ((2, 0, 1), (2, 0, 1))  # a row in front, then moved
+    assert add.permuted((2, 0, 1), [infos[0], infos[2]]).operands == ((2, 0, 1), None)
+    assert add.permuted((1, 0), infos[:2]) is None
+
+
+# ---------------------------------------------------------------------------------------------- layouts
+
+
+def test_operands_in_layouts():
+    """A kernel and a result in layouts of their own."""
+    x, w = (Var("x", TensorStructInfo(dims, "float32")) for dims in ((1, 3, 8, 8), (4, 3, 3, 3)))
+    infos = [x.struct_info, w.struct_info]
+    conv = relax.op.nn.conv2d(x, w).attrs
+    rule = conv.in_layouts(["NHWC", "HWIO", "NCHW"], infos)
+    assert rule.operands == ((0, 2, 3, 1), (2, 3, 1, 0))
+    assert rule.results == ((0, 1, 2, 3),)
+    assert (rule.operator.data_layout, rule.operator.kernel_layout) == ("NHWC", "HWIO")
+    assert rule.operator.out_layout == "NCHW"
+    pool = relax.op.nn.max_pool2d(x).attrs.in_layouts(["CHWN"], infos[:1])
+    assert (pool.operator.layout, pool.operands, pool.results) == ("CHWN", ((1, 2, 3, 0),), ((1, 2, 3, 0),))
+    resize = relax.op.image.resize2d(x, (4, 4)).attrs.in_layouts(
+        ["NHWC"], [infos[0], relax.ShapeStructInfo((4, 4))]
+    )
+    assert (resize.operator.layout, resize.results) == ("NHWC", ((0, 2, 3, 1),))
+    assert conv.in_layouts(["NHWC"], [TensorStructInfo(None, "float32"), infos[1]]) is None
+
+
+@pytest.mark.parametrize("layouts", [["NHW"], ["NHWC", "OIHWK"], ["NCHW4c"], ["NHWC", "OHWI", "NCHW", "N"]])
+def test_layouts_that_a_convolution_does_not_have(layouts):
+    x, w = (Var("x", TensorStructInfo(dims, "float32")) for dims in ((1, 3, 8, 8), (4, 3, 3, 3)))
+    with pytest.raises(OperatorError):
+        relax.op.nn.conv2d(x, w).attrs.in_layouts(layouts, [x.struct_info, w.struct_info])
+    for call in (relax.op.add(x, x), relax.op.nn.max_pool2d_with_indices(x)):
+        with pytest.raises(OperatorError, match="no layouts"):
+            call.attrs.in_layouts(["NHWC"], [x.struct_info] * len(call.args))
 
 
 # ------------------------------------------------------------------------------------------------ gradients

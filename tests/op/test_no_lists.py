@@ -14,7 +14,11 @@ from relax.prim import PrimExpr
 
 ROOT = Path(relax.__file__).parent
 FULL = {name for name in Op.list_op_names() if name.startswith("relax.") and "testing" not in name.split(".")}
-OTHERS = {*dir(builtins), *dir(PrimExpr), *(name.removeprefix("tir.") for name in Op.list_op_names())}
+OTHERS = {
+    *dir(builtins),
+    *dir(PrimExpr),
+    *(name[4:] for name in Op.list_op_names() if name.startswith("tir.")),
+}
 """Names of Python's builtins, of methods of scalars and of functions of TIR, which have collections of their own."""
 WORDS = {name.removeprefix("relax.") for name in FULL}
 SHORT = WORDS - OTHERS

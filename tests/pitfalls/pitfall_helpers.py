@@ -15,11 +15,14 @@ from relax.runtime import VirtualMachine
 
 
 def machine(mod: Any) -> VirtualMachine:
-    """A machine for a module, a function or a text; the module is checked after every pass."""
+    """A machine for a module, a function or a text; the module is checked after every pass.
+
+    Loops are as they are written: quick to build.
+    """
     if isinstance(mod, str):
         mod = parse(mod)
     with PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
-        return VirtualMachine(relax.build(mod, "llvm"))
+        return VirtualMachine(relax.build(mod, "llvm -opt-level=1"))
 
 
 def interpreted(mod: Any) -> Interpreter:

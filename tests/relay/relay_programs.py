@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from relax import relay
+from relax.ir import Op
 from relax.relay.operators import AttrField, operator_spec, register_operator
 
 OPERATOR = "test.attributes"
@@ -77,3 +79,20 @@ def @make() { (constructor(Nil), Cons, Nil<int32>(), match? (Nil) { Nil => 1 }) 
     "prelude": 'import "prelude.rly"\ndef @main(%xs: List[int32]) -> int32 { @sum(@map(@id, %xs)) }',
 }
 """Modules that between them use the whole grammar of definitions."""
+
+
+def chain_of_lets(length: int) -> relay.Expr:
+    """So many `let`s, each of twice the variable before."""
+    variables = [relay.var("x") for _ in range(length)]
+    result: relay.Expr = variables[-1]
+    for before, after in zip(reversed(variables[:-1]), reversed(variables[1:]), strict=True):
+        result = relay.Let(after, before + before, result)
+    return relay.Let(variables[0], relay.const(1), result)
+
+
+def tower_of_calls(height: int) -> relay.Expr:
+    """``x + x``, of which the sum with itself is taken again and again: 2 ** height places of few nodes."""
+    result: relay.Expr = relay.var("x")
+    for _ in range(height):
+        result = relay.Call(Op.get("add"), (result, result))
+    return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from relay_programs import chain_of_lets, tower_of_calls
 
 from relax import relay
 from relax.ir import Op
@@ -11,22 +12,6 @@ from relax.relay.parts import parts_of, with_parts
 
 DEPTH = 12_000
 """More than the frames that Python's stack takes."""
-
-
-def chain_of_lets(length: int) -> relay.Expr:
-    variables = [relay.var("x") for _ in range(length)]
-    result: relay.Expr = variables[-1]
-    for before, after in zip(reversed(variables[:-1]), reversed(variables[1:]), strict=True):
-        result = relay.Let(after, before + before, result)
-    return relay.Let(variables[0], relay.const(1), result)
-
-
-def tower_of_calls(height: int) -> relay.Expr:
-    """``x + x``, of which the sum with itself is taken again and again: 2 ** height places of few nodes."""
-    result: relay.Expr = relay.var("x")
-    for _ in range(height):
-        result = relay.Call(Op.get("add"), (result, result))
-    return result
 
 
 class Counter(relay.ExprVisitor):

@@ -83,6 +83,34 @@ def test_generalisation(text, expected):
     assert type_of(text) == expected
 
 
+def test_types_of_parameters_follow_from_the_data():
+    function = relay.parse_expr("""
+fn(%x: Tensor[(?, 3, 8, 8), float32], %w, %g, %b, %m, %v, %d, %c) {
+  %0 = nn.conv2d(%x, %w, channels=6, kernel_size=[3, 3], groups=3);
+  %1 = nn.batch_norm(%0, %g, %b, %m, %v);
+  nn.bias_add(nn.dense(nn.batch_flatten(%1.0), %d, units=5), %c)
+}""")
+    types = [str(param.checked_type) for param in relay.infer_type(function).params[1:]]
+    assert types[0] == "Tensor[(6, 1, 3, 3), float32]"
+    assert types[1:5] == ["Tensor[(6), float32]"] * 4
+    assert types[5:] == ["Tensor[(5, 216), float32]", "Tensor[(5), float32]"]
+
+
+def test_any_with_any_broadcasts_to_any():
+    function = relay.parse_expr("fn(%x: Tensor[(?, 3), float32], %y: Tensor[(?, 3), float32]) { %x + %y }")
+    assert str(relay.infer_type(function).checked_type.ret_type) == "Tensor[(?, 3), float32]"
+
+
+def test_a_function_that_the_module_does_not_have():
+    with pytest.raises(DiagnosticError, match="(?s)E9003.*no Relay function @nobody.*<string>:1"):
+        relay.infer_type(relay.parse_expr("fn(%x: int32) { @nobody(%x) }"))
+
+
+def test_the_unit_value():
+    assert str(relay.infer_type(relay.parse_expr("fn() { () }")).checked_type) == "fn() -> ()"
+    assert relay.create_executor().evaluate(relay.parse_expr("fn() { () }"))() == ()
+
+
 def test_relations_are_solved_at_each_call():
     text = """
 let %f = fn(%x, %y) where Broadcast { add(%x, %y) };

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_functor import chain_of_lets, tower_of_calls
+from relay_programs import chain_of_lets, tower_of_calls
 
 from relax import relay
 

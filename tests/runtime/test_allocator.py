@@ -118,11 +118,11 @@ class Module:
         return (e, R.sum(R.add(a, c)))
 
 
-@pytest.fixture(scope="module")
-def executable():
+@pytest.fixture(scope="module", params=["bytecode", "compiled"])
+def executable(request):
     relax.register_func("allocator.fail", fail, override=True)
     with PassContext(disabled_pass=["DataflowUseInplaceCalls"]):
-        return relax.build(Module, "llvm")
+        return relax.build(Module, "llvm", exec_mode=request.param)
 
 
 def fail(value):

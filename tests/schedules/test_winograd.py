@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import relax
 from relax import te, tir
 from relax.codegen import build_module, resolve
+from relax.ir import IRModule
 from relax.ir.transform import PassContext
-from relax.schedules import schedule
-from relax.schedules.cpu import Winograd
+from relax.schedules import PACKED_CONSTANTS, PackConstants, schedule
+from relax.schedules.cpu import RULES, Winograd
 from relax.schedules.cpu.winograd import ERROR, FAST_ALGORITHMS
+from relax.script import relax as R
 
 CASES = {
     "whole tiles": {"ci": 16, "co": 16, "size": (32, 32), "kernel": (3, 3), "pad": 1},
@@ -94,3 +97,33 @@ def test_the_switch(target, conv):
     with PassContext(config={FAST_ALGORITHMS: False}):
         assert schedule(func, target, [Winograd()]) is func
     assert schedule(func, target, [Winograd()]) is not func
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_weights_that_are_known_are_transformed_when_a_program_is_built(target, conv, case):
+    known = conv(**CASES[case])
+    packed = Winograd().pack(known.func(), target, [1])
+    assert packed is not None
+    transform = packed.packings[1]
+    generator = np.random.default_rng(0)
+    x, k, y = (generator.standard_normal(shape).astype("float32") for shape in known.shapes())
+    build_module(packed.func)["main"](x, np.ascontiguousarray(transform(k)), y)
+    within_bound(x, k, y, known.pad)
+    assert Winograd().pack(known.func(), target, []) is None
+    assert Winograd().pack(known.func(), target, [0]) is None
+
+
+def test_a_program_with_known_weights(target):
+    weights = np.random.default_rng(0).standard_normal((16, 16, 3, 3)).astype("float32")
+
+    @R.function
+    def main(x: R.Tensor((1, 16, 32, 32), "float32")):
+        return R.nn.conv2d(x, R.const(weights), padding=1)
+
+    mod = PackConstants(*RULES, target=target)(relax.get_pipeline("default")(IRModule.from_expr(main)))
+    assert [g.name_hint for g in mod.functions] == ["main", "conv2d_packed"]
+    kernel = mod["conv2d_packed"]
+    blocks, elements, height, depth = (size.value for size in kernel.buffer_map[kernel.params[1]].shape)
+    assert (elements, depth) == (36, 16)
+    assert blocks * height >= 16
+    assert mod.attrs[PACKED_CONSTANTS]["bytes"] == 4 * blocks * elements * height * depth

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from relax import te, tir
-from relax.codegen import CompiledKernels
+from relax.codegen import CompiledKernels, build_module
 from relax.ir import DiagnosticError, assert_structural_equal
 from relax.ir.transform import PassContext, TimingInstrument
 from relax.script import from_source
@@ -201,9 +201,27 @@ def test_unrolled():
     lowered = check(
         copy_func(ForKind.UNROLLED, 5), np.random.rand(64).astype("float32"), np.zeros(64, "float32")
     )
-    assert not nodes(lowered, tir.For)
-    assert len(nodes(lowered, tir.BufferStore)) == 5
-    assert nodes(lower(copy_func(ForKind.UNROLLED, 1000, size=1000)), tir.For)
+    assert [loop.kind for loop in nodes(lowered, tir.For)] == [ForKind.UNROLLED]
+    code = build_module(lowered).get_source()
+    assert "phi" not in code
+    assert code.count("store float") == 5
+    long = build_module(copy_func(ForKind.UNROLLED, 1000, size=1000)).get_source()
+    assert "phi" in long
+    assert long.count("store float") == 1
+
+
+def test_branches_on_the_variable_of_an_unrolled_loop_are_decided():
+    a, b = (tir.decl_buffer((64,), name=name) for name in "AB")
+    pa, pb = tir.Var("a", "handle"), tir.Var("b", "handle")
+
+    def body(i):
+        return tir.IfThenElse(i < 2, tir.BufferStore(b, a[i * 3], (i,)), tir.BufferStore(b, a[i - 2], (i,)))
+
+    func = tir.PrimFunc((pa, pb), loop_over(ForKind.UNROLLED, 4, body), buffer_map={pa: a, pb: b})
+    data = np.random.rand(64).astype("float32")
+    code = build_module(check(func, data, np.zeros(64, "float32"))).get_source()
+    assert "IndexError" not in code
+    assert code.count("store float") == 4
 
 
 def test_allocation_moves_to_the_smallest_scope():

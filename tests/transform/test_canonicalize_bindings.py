@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
+import relax
 from relax.script import ir as I
 from relax.script import relax as R
 from relax.script import tir as T
-from relax.transform import CanonicalizeBindings
+from relax.transform import CanonicalizeBindings, FoldConstant
 
 
 def test_second_names_go(check):
@@ -295,3 +298,24 @@ def test_branches_and_local_functions(check):
             return r
 
     check(CanonicalizeBindings(), Before, Expected)
+
+
+@pytest.mark.parametrize("step", [CanonicalizeBindings, FoldConstant])
+def test_a_branch_may_ask_for_a_field_that_a_known_tuple_does_not_have(step):
+    """The tuple's type is not known, so the program is well-formed; the branch is not taken, as programs of data do."""
+
+    @I.ir_module
+    class Mod:
+        @R.function
+        def main(c: R.Prim("bool")) -> R.Object:
+            t: R.Object = (R.const(3, "int32"),)
+            if c:
+                r: R.Object = t[1]
+            else:
+                r: R.Object = t[0]
+            return r
+
+    after = step()(Mod)
+    assert relax.interpret(after, "main", False).numpy() == 3
+    vm = relax.VirtualMachine(relax.build(Mod, "llvm"))
+    assert vm["main"](False).numpy() == 3

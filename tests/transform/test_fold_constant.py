@@ -201,9 +201,34 @@ def test_inside_one_dataflow_block_nobody_changes_anything():
             return e
 
     after = FoldConstant()(Before)
-    (c, d, e) = after["main"].body.blocks[0].bindings
-    assert d.value.data.tolist() == [2.0, 4.0]
-    assert isinstance(e.value, relax.Call)
+    (e,) = after["main"].body.blocks[0].bindings
+    assert e.value.args[0].data.tolist() == [2.0, 4.0]
+
+
+def test_a_constant_that_is_only_read_becomes_an_operand(check):
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor(("n", 2), "float32")):
+            with R.dataflow():
+                w = R.const([[1.0, 2.0], [3.0, 4.0]], "float32")
+                t = R.permute_dims(w)
+                kept = R.const([1.0, 2.0], "float32")
+                y = R.matmul(x, t)
+                R.output(y, kept)
+            return (y, kept)
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor(("n", 2), "float32")):
+            with R.dataflow():
+                kept = R.const([1.0, 2.0], "float32")
+                y = R.matmul(x, R.const([[1.0, 3.0], [2.0, 4.0]], "float32"))
+                R.output(y, kept)
+            return (y, kept)
+
+    check(FoldConstant(), Before, Expected)
 
 
 def test_branches_and_local_functions():

@@ -313,28 +313,6 @@ def test_functions_of_first_order_are_compiled():
     assert compilable_functions(mod) == ["main", "checked", "with_closure_inner"]
 
 
-def test_a_function_on_a_cycle_of_calls_is_not():
-    mod = from_source("""
-from relax.script import ir as I, relax as R, tir as T
-@I.ir_module
-class Cycle:
-    @R.function(pure=False)
-    def main(x: R.Tensor((), "bool")) -> R.Object:
-        return cls.even(x)
-    @R.function(pure=False)
-    def even(x: R.Tensor((), "bool")) -> R.Object:
-        return cls.odd(x)
-    @R.function(pure=False)
-    def odd(x: R.Tensor((), "bool")) -> R.Object:
-        if x:
-            y = cls.even(x)
-        else:
-            y = x
-        return y
-""")
-    assert compilable_functions(get_pipeline("default")(mod)) == ["main"]
-
-
 def test_modes_mix():
     vm = machine(Mixed)
     assert vm.executable.compiled_functions == ["main", "checked", "with_closure_inner"]

@@ -82,6 +82,10 @@ def parse(text: str) -> IRModule:
 # -------------------------------------------------------------------------------------------- running
 
 
+TARGET = "llvm"
+"""The target of the programs; one of a lower level builds them faster."""
+
+
 def interpreted(mod: IRModule, cases: Iterable[Case]) -> list[Outcome]:
     """What the interpreter does."""
     return [harness.run(Interpreter(mod)["main"], case) for case in cases]
@@ -94,7 +98,7 @@ def machine(executable: relax.Executable) -> Callable[..., Any]:
 
 def _machine(mod: IRModule, mode: str, pipeline: str = "default") -> Callable[..., Any]:
     with harness.quiet(), PassContext(instruments=[VerifyInstrument(assert_well_formed)]):
-        return machine(relax.build(mod, "llvm", pipeline=pipeline, exec_mode=mode))
+        return machine(relax.build(mod, TARGET, pipeline=pipeline, exec_mode=mode))
 
 
 MODES: dict[str, Callable[[IRModule], Callable[..., Any]]] = {
@@ -166,8 +170,26 @@ GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
         "RealizeVDevice",
         "CheckReuse",
         "DataflowUseInplaceCalls",
+        "AdjustMatmulOrder",
+        "CombineParallelMatmul",
+        "DecomposeOpsForInference",
+        "ExpandMatmulOfSum",
+        "MergeCompositeFunctions",
+        "OptimizeLayoutTransform",
+        "RemoveRedundantReshape",
+        "ReorderPermuteDimsAfterConcat",
+        "ReorderTakeAfterMatmul",
+        "TopologicalSort",
+        "RemoveUnusedParameters",
+        "RemoveUnusedOutputs",
+        "ExpandTupleArguments",
+        "AttachAttrLayoutFreeBuffers",
+        "AttachGlobalSymbol",
     )
 }
+GRAPH_PASSES["ConvertLayout"] = lambda: transform.ConvertLayout(
+    {"relax.nn.conv2d": ["NHWC", "HWIO"], "relax.nn.max_pool2d": ["NHWC"], "relax.nn.avg_pool2d": ["NHWC"]}
+)
 """Passes from program to program, in no particular order."""
 
 LOWERING: dict[str, Callable[[], Pass]] = {

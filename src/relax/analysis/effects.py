@@ -89,6 +89,14 @@ def any_call(func: Function, holds: Callable[[CallEffects], bool]) -> bool:
     return bool(found)
 
 
+def may_change(call: Call, mod: IRModule | None = None) -> bool:
+    """True if a call may change a tensor. A Relax function of the module is asked for the calls it makes itself."""
+    if not effects_of(call, mod).may_change:
+        return False
+    callee = mod.get(call.op) if mod is not None and isinstance(call.op, GlobalVar) else None
+    return not isinstance(callee, Function) or any_call(callee, lambda effects: effects.may_change)
+
+
 def _declared(call: Call, mod: IRModule | None) -> tuple[Effects, Exprs, bool]:
     """The declared effects, the arguments they count, and purity."""
     match call.op:
@@ -108,4 +116,11 @@ def _selected(args: Exprs, positions: Arguments) -> Exprs:
     return args if positions == "all" else tuple(args[i] for i in positions if i < len(args))
 
 
-__all__ = ["CallEffects", "any_call", "effects_of", "returned_arguments", "reused_arguments"]
+__all__ = [
+    "CallEffects",
+    "any_call",
+    "effects_of",
+    "may_change",
+    "returned_arguments",
+    "reused_arguments",
+]

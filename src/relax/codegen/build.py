@@ -22,7 +22,7 @@ from ..tir import PrimFunc, lower
 from . import worker
 from .host import resolve
 from .module import KernelText, kernel_texts, written_kernels
-from .object import cells_object, compiled_objects, machine_of, pool_object, support_object
+from .object import cells_object, compiled_objects, library_object, machine_of, pool_object, support_object
 from .wrapper import symbol_name
 
 
@@ -74,6 +74,7 @@ def _compile(texts: Iterable[KernelText], target: Target, jobs: int | None = Non
         units.append((pool_object(machine_of(target)), (), ()))
     if any(CELLS in kernel.text for kernel in kernels):
         units.append((cells_object(machine_of(target)), (), ()))
+        units.append((library_object(machine_of(target)), (), ()))
     data = write_archive([(support, (), ()), *units])
     with _lock:
         statistics.modules += 1

@@ -13,6 +13,12 @@ from contextlib import contextmanager
 
 Operand = str
 
+_PURE = frozenset({
+    "add", "sub", "mul", "and", "or", "xor", "shl", "ashr", "lshr", "icmp", "select", "trunc", "zext", "sext",
+    "getelementptr", "insertelement", "extractelement", "shufflevector", "bitcast",
+})  # fmt: skip
+"""Instructions that only depend on their operands, and of which equal ones are often written: index arithmetic."""
+
 
 class ModuleBuilder:
     """The text of one module: functions, constants and declarations, each once."""
@@ -30,6 +36,10 @@ class ModuleBuilder:
         self._message_numbers: dict[tuple[str, str], int] = {}
         self.in_order = False
         """True if LLVM is to keep the order of instructions: the code has tiles in registers (see `worker`)."""
+        self.has_loops = self.has_scalar_loops = False
+        """True if there is a loop; and an innermost one without operations on vectors, which LLVM may find some for."""
+        self.has_wide_tiles = False
+        """True if vectors of a tile in registers are longer than those of the machine: LLVM has to split them."""
 
     @property
     def messages(self) -> tuple[str, ...]:
@@ -150,9 +160,35 @@ class FunctionBuilder:
         self.terminated = False
         self.mark = ""
         """The end of every instruction: the mark of the loop that it is part of, when loops are marked."""
+        self._computed: list[dict[str, Operand]] | None = None
+        """Results by their instructions: of each region of code around the place of writing, the outermost first."""
 
-    def op(self, text: str) -> Operand:
-        """An instruction with a result."""
+    def share(self) -> None:
+        """From here on, write no pure instruction again whose result is at hand; `region` says where it is not."""
+        self._computed = [{}]
+
+    @contextmanager
+    def region(self) -> Generator[None]:
+        """Write code that does not run on every way to what follows: its results stay inside."""
+        if self._computed is None:
+            yield
+            return
+        self._computed.append({})
+        yield
+        self._computed.pop()
+
+    def op(self, text: str, pure: bool = False) -> Operand:
+        """An instruction with a result; a `pure` one depends on its operands alone, as do those of `_PURE`."""
+        if self._computed is None or not (pure or text.partition(" ")[0] in _PURE):
+            return self._op(text)
+        for results in self._computed:
+            result = results.get(text)
+            if result is not None:
+                return result
+        result = self._computed[-1][text] = self._op(text)
+        return result
+
+    def _op(self, text: str) -> Operand:
         self._count += 1
         name = f"%v{self._count}"
         self._lines.append(f"  {name} = {text}{self.mark}")
@@ -211,7 +247,8 @@ class FunctionBuilder:
         hot, block, terminated = self._lines, self.block, self.terminated
         self._lines = self._cold
         self.start(label)
-        yield
+        with self.region():
+            yield
         self._lines, self.block, self.terminated = hot, block, terminated
 
     @contextmanager
@@ -219,14 +256,16 @@ class FunctionBuilder:
         """Write the lines of another function, whose values and labels are called as none of ours; then go on."""
         lines: list[str] = []
         outside = self._entry, self._lines, self._cold, self.block, self.terminated, self._scratch
+        computed, self._computed = self._computed, None if self._computed is None else [{}]
         self._entry, self._lines, self._cold, self.block, self.terminated = [], [], [], "entry", False
         self._scratch = {}
         yield lines
         lines += [*self._entry, *self._lines, *self._cold]
         self._entry, self._lines, self._cold, self.block, self.terminated, self._scratch = outside
+        self._computed = computed
 
-    def call(self, result: str, function: Operand, arguments: str) -> Operand:
-        return self.op(f"call {result} {function}({arguments})")
+    def call(self, result: str, function: Operand, arguments: str, pure: bool = False) -> Operand:
+        return self.op(f"call {result} {function}({arguments})", pure)
 
     def text(self) -> str:
         lines = [f"{self._head} {{", "entry:", *self._entry, *self._lines, *self._cold, "}"]

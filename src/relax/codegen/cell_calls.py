@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from ..ir import DataType
 from ..prim import Call, IntImm, PrimExpr, StringImm
+from ..prim.cells import PARAMETERS, REGISTERS
+from ..runtime.compiled import COMPILED_PREFIX
 from ..runtime.native import PACKED_PREFIX
 from .builder import Operand, quoted
 from .cells import cell_function
@@ -17,6 +19,8 @@ from .support import ANY_TYPE, BOOL, FLOAT, INT, MESSAGES, POINTER
 from .types import dlpack_code
 
 _RAW_STRING: Final = 8
+INNER_CALL: Final = 0x52454C44
+"""The type index in the place of a result by which a compiled function calls another; nothing has it."""
 
 
 def cell(cx: Context, expr: PrimExpr) -> Operand:
@@ -108,15 +112,27 @@ def _call_packed(cx: Context, call: Call) -> Val:
     return cx.i64(0)
 
 
-def _call_compiled(cx: Context, call: Call) -> Val:
-    """The callee's own code is called, with the table as its context; see `Entry`."""
-    list_, index, table, name, *args = call.args
+def _called_compiled(last: bool) -> Callable[[Context, Call], Val]:
+    """The callee's own code is called, with the table as its context; see `entry`."""
+
+    def write(cx: Context, call: Call) -> Val:
+        return _call_compiled(cx, call, last)
+
+    return write
+
+
+def _call_compiled(cx: Context, call: Call, last: bool) -> Val:
+    list_, index, table, name_, *args = call.args
     at, count = _arguments(cx, args)
-    symbol = quoted(f"{PACKED_PREFIX}{cast(StringImm, name).value}")
-    cx.b.module.declare(f"{PACKED_PREFIX}{cast(StringImm, name).value}", "i32", "ptr, ptr, i32, ptr")
+    name = cast(StringImm, name_).value
+    symbol = quoted(f"{PACKED_PREFIX}{name}")
+    cx.b.module.declare(f"{PACKED_PREFIX}{name}", "i32", "ptr, ptr, i32, ptr")
     context = cx.b.op(f"getelementptr i8, ptr {cx.value(table).ref}, i64 -16")
     result = cx.b.scratch("i128", 1)
-    cx.b.do(f"store i128 0, ptr {result}, align 8")
+    if name.startswith(COMPILED_PREFIX):
+        _tell_depth(cx, result, last)
+    else:
+        cx.b.do(f"store i128 0, ptr {result}, align 8")
     cx.leave_unless_zero(cx.b.op(f"call i32 {symbol}(ptr {context}, {at}, {count}, ptr {result})"))
     to = _result(cx, list_, index)
     _support(cx, "reset", f"ptr {result if to == 'null' else to}")
@@ -124,6 +140,24 @@ def _call_compiled(cx: Context, call: Call) -> Val:
         all_ = cx.b.op(f"load i128, ptr {result}, align 8")
         cx.b.do(f"store i128 {all_}, ptr {to}, align 8")
     return cx.i64(0)
+
+
+def _tell_depth(cx: Context, result: Operand, last: bool) -> None:
+    """Write into the place of a result what the callee asks there: the depth of the call, and where the stack began.
+
+    A function has both in the cell behind its registers.
+    """
+    func = cx.unit.functions[cx.name]
+    own = _at(cx, cx.vars[func.params[0]].ref, frame_cell(func.attrs))
+    value = cx.b.op(f"load i128, ptr {own}, align 8")
+    step = 0 if last else 1 << 32
+    marked = cx.b.op(f"add i128 {value}, {step + INNER_CALL}")
+    cx.b.do(f"store i128 {marked}, ptr {result}, align 8")
+
+
+def frame_cell(attrs: Mapping[str, Any]) -> int:
+    """The number of the cell, behind the registers of a compiled function, that holds its depth and stack."""
+    return max(int(attrs[REGISTERS]), len(cast("list[Any]", attrs[PARAMETERS])) + 1)
 
 
 def _reset(cx: Context, call: Call) -> Val:
@@ -227,7 +261,8 @@ def located_at(cx: Context, place: PrimExpr) -> Generator[None]:
 
 TABLE: Final[dict[str, Callable[[Context, Call], Val]]] = {
     "anylist_resetitem": _reset, "anylist_setitem": _set, "anylist_setitem_call_packed": _call_packed,
-    "anylist_setitem_call_cpacked": _call_compiled, "cell_kind": _kind, "cell_payload": _payload,
+    "anylist_setitem_call_cpacked": _called_compiled(False), "anylist_setitem_call_last": _called_compiled(True),
+    "cell_kind": _kind, "cell_payload": _payload,
     "cell_fits": _fits, "cell_plain": _question("plain", "i1"), "cell_rank": _question("rank", "i32"),
     "cell_dim": _question("dim", "i64"), "cell_count": _question("count", "i64"),
     "cell_truth": _question("truth", "i32"), "cell_alloc": _alloc, "cell_view": _view, "cell_reshape": _reshape,

@@ -48,6 +48,10 @@ def _surely_in_bounds(cx: Context, expr: BufferLoad) -> bool:
 def choice(cx: Context, condition: PrimExpr, if_true: PrimExpr, if_false: PrimExpr) -> Val:
     """One of two values; the other is not evaluated if it might fail."""
     c = cx.value(condition)
+    if c.ref in ("true", "false"):
+        holds = c.ref == "true"
+        with cx.facts.condition(condition, holds):
+            return cx.value(if_true if holds else if_false)
     if c.lanes > 1 or not (needs_care(cx, if_true) or needs_care(cx, if_false)):
         return c.choose(cx.value(if_true), cx.value(if_false))
     stable = not any(has_effects(part) for part in (condition, if_true, if_false))

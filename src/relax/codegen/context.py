@@ -151,7 +151,8 @@ class Context:
         """Write code that does not run on every way to what follows: its values stay inside."""
         self._memo.append({})
         self._wide_memo.append({})
-        yield
+        with self.b.region():
+            yield
         self._memo.pop()
         self._wide_memo.pop()
 

@@ -26,7 +26,7 @@ def divide(cx: Context, expr: BinaryExpr, a: Val, b: Val) -> Val:
     floored = isinstance(expr, (FloorDiv, FloorMod))
     nonnegative = cx.facts.nonnegative(expr.a) and cx.facts.nonnegative(expr.b)
     if expr.a.dtype.is_uint or nonnegative:
-        return a.make(f"{'urem' if remainder else 'udiv'} {a.full_type} {a.ref}, {b.ref}")
+        return a.integer("urem" if remainder else "udiv", a.ref, b.ref)
     divisor = expr.b.value if isinstance(expr.b, IntImm) else 0
     if floored and divisor > 0 and divisor & (divisor - 1) == 0:
         return a & (divisor - 1) if remainder else a >> (divisor.bit_length() - 1)

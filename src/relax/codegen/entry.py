@@ -5,6 +5,9 @@
 The context is a table of the program (see `cells`), behind its number of references and of cells. The body,
 ``i32 body(ptr r, ptr c)``, gets the registers, with the arguments in the first ones, and leaves its result in the one
 behind them. However it ends, all that the registers still hold is released.
+
+A compiled function that calls another one says in the place of the result how deep the call is, and at which address
+the stack of the first of them began (`INNER_CALL`). A call from outside has nothing there.
 """
 
 from __future__ import annotations
@@ -12,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from ..prim.cells import PARAMETERS, REGISTERS
+from ..prim.cells import DEEPER, PARAMETERS
 from ..runtime.combine import FUNCTION
-from .builder import FunctionBuilder
+from ..runtime.compiled import MOST_CALLS, STACK_LIMIT
+from .builder import FunctionBuilder, Operand
 from .calls import inner_symbol
+from .cell_calls import INNER_CALL, frame_cell
 from .cells import TABLE_MARK, cell_function
 from .context import Context, Rule, Unit, escaped
 from .formula import Val
@@ -33,20 +38,17 @@ def write_entry(unit: Unit, name: str, attrs: Mapping[str, Any], rules: Mapping[
     cx.checked = True  # messages begin with the name of the Relax function, which is not that of the PrimFunc
     title = escaped(str(attrs["global_symbol"]))
     params = [str(param) for param in cast("list[Any]", attrs[PARAMETERS])]
-    registers, given = max(int(attrs[REGISTERS]), len(params) + 1), len(params)
-    # A function that was made of the address alone is called with itself, or with nothing.
-    lonely = f"{title}: is part of a program, and called through a machine"
-    cx.fail_unless(Val(b, "i1", 1, b.op("icmp ne ptr %self, null")), "ValueError", lonely)
-    mark = b.op(f"load i32, ptr {b.op('getelementptr i8, ptr %self, i64 12')}")
-    cx.fail_unless(Val(b, "i32", 1, mark).eq(TABLE_MARK), "ValueError", lonely)
+    registers, given = frame_cell(attrs), len(params)
+    count = Val(b, "i32", 1, "%count")
     noun = "argument" if given == 1 else "arguments"
     message = f"{title}: expected {given} {noun} ({escaped(', '.join(params))}), found %lld"
-    count = Val(b, "i32", 1, "%count")
     cx.fail_unless(count.eq(given), "TypeError", message, count)
-    r = b.alloca(f"[{registers} x {ANY_TYPE}]", 16)
+    context = _context(cx, title)
+    table = b.op(f"getelementptr i8, ptr {context}, i64 16")
+    r = b.alloca(f"[{registers + 1} x {ANY_TYPE}]", 16)
+    _keep_flat(cx, attrs, r, table)
     zeros = unit.module.intrinsic("llvm.memset.p0.i64", "void", "ptr", "i8", "i64", "i1")
     b.do(f"call void {zeros}(ptr align 16 {r}, i8 0, i64 {16 * registers}, i1 false)")
-    table = b.op("getelementptr i8, ptr %self, i64 16")
     leave = f"call void {cell_function(unit.module, 'leave')[1]}(ptr {r}, i64 {registers})"
     enter = cell_function(unit.module, "enter")[1]
     entered = b.op(f"call i32 {enter}(ptr %args, i32 %count, ptr {r}, ptr {table})")
@@ -68,3 +70,63 @@ def write_entry(unit: Unit, name: str, attrs: Mapping[str, Any], rules: Mapping[
     with b.cold("error"):
         b.end("ret i32 -1")
     unit.module.define(b)
+
+
+def _context(cx: Context, title: str) -> Operand:
+    """The table of the program. A function that was made of its address alone is called with itself, or with nothing:
+    then it is that of the shared library which the function is in.
+    """
+    b, module = cx.b, cx.unit.module
+    look, alone, go = b.label("look"), b.label("alone"), b.label("go")
+    b.branch_if(b.op("icmp ne ptr %self, null"), look, alone, hint="then")
+    b.start(look)
+    mark = b.op(f"load i32, ptr {b.op('getelementptr i8, ptr %self, i64 12')}")
+    b.branch_if(b.op(f"icmp eq i32 {mark}, {TABLE_MARK}"), go, alone, hint="then")
+    b.start(alone)
+    own = Val(b, "ptr", 1, b.op(f"call ptr {cell_function(module, 'program')[1]}()"))
+    lonely = f"{title}: is part of a program, and called through a machine"
+    cx.fail_unless(Val(b, "i1", 1, b.op(f"icmp ne ptr {own.ref}, null")), "ValueError", lonely)
+    refused = b.op(f"icmp eq ptr {own.ref}, inttoptr (i64 1 to ptr)")
+    there = b.label("there")
+    b.branch_if(refused, cx.error_label, there, hint="otherwise")
+    b.start(there)
+    last = b.block
+    b.branch(go)
+    b.start(go)
+    return b.op(f"phi ptr [ %self, %{look} ], [ {own.ref}, %{last} ]")
+
+
+def _keep_flat(cx: Context, attrs: Mapping[str, Any], r: Operand, table: Operand) -> None:
+    """Note the depth of the call, and where the stack began, behind the registers. Where calls are too deep for the
+    machine or the stack, call the function in the function's own cell instead.
+    """
+    b = cx.b
+    kind = b.op("load i32, ptr %result")
+    inner = b.op(f"icmp eq i32 {kind}, {INNER_CALL}")
+    told = b.op("load i128, ptr %result, align 8")
+    here = b.op(f"ptrtoint ptr {r} to i64")
+    high = b.op(f"shl i128 {b.op(f'zext i64 {here} to i128')}, 64")
+    plain = b.op(f"sub i128 {told}, {INNER_CALL}")
+    frame = b.op(f"select i1 {inner}, i128 {plain}, i128 {high}")
+    b.do(
+        f"store i128 {frame}, ptr {b.op(f'getelementptr {ANY_TYPE}, ptr {r}, i64 {frame_cell(attrs)}')}, align 8"
+    )
+    if DEEPER not in attrs:
+        return
+    depth = b.op(f"trunc i128 {b.op(f'lshr i128 {frame}, 32')} to i32")
+    base = b.op(f"trunc i128 {b.op(f'lshr i128 {frame}, 64')} to i64")
+    used = b.op(f"sub i64 {base}, {here}")
+    limits = [
+        b.op(f"load i64, ptr {b.op(f'getelementptr i8, ptr {table}, i64 {16 * cell + 8}')}")
+        for cell in (MOST_CALLS, STACK_LIMIT)
+    ]
+    many = b.op(f"icmp sgt i64 {b.op(f'zext i32 {depth} to i64')}, {limits[0]}")
+    deep = b.op(f"icmp sgt i64 {used}, {limits[1]}")
+    fine, deeper = b.label("flat"), b.label("deeper")
+    b.branch_if(b.op(f"or i1 {many}, {deep}"), deeper, fine, hint="otherwise")
+    with b.cold(deeper):
+        cell = b.op(f"getelementptr {ANY_TYPE}, ptr {table}, i64 {int(attrs[DEEPER])}")
+        symbol = cell_function(cx.unit.module, "deeper")[1]
+        status = b.op(f"call i32 {symbol}(ptr {cell}, ptr %args, i32 %count, i32 {depth}, ptr %result)")
+        b.end(f"ret i32 {status}")
+    b.start(fine)

@@ -25,6 +25,7 @@ from ..prim import (
     FloatImm,
     FloorDiv,
     FloorMod,
+    IntImm,
     Let,
     LogicExpr,
     Max,
@@ -47,7 +48,7 @@ from .choice import choice, either, needs_care
 from .context import Context, Rule
 from .convert import convert, rounded
 from .exact import exact
-from .formula import Val, broadcast, suffix
+from .formula import Val, broadcast, signed, suffix
 from .types import check_lanes, element_type, is_small_float
 
 # ------------------------------------------------------------------------------------ arithmetic
@@ -73,7 +74,7 @@ def _binary(cx: Context, expr: PrimExpr) -> Val:
     if op is not None and cx.exact and dtype == "int64":
         return exact(cx, op, a, b, expr)
     if op is not None:
-        return a.make(f"{op} {a.full_type} {a.ref}, {b.ref}")
+        return a.integer(op, a.ref, b.ref)
     if kind in (Min, Max) and dtype.is_integer:
         return a.intrinsic(f"{'u' if dtype.is_uint else 's'}{'min' if kind is Min else 'max'}", b)
     cx.report("E5904", f"{kind.__name__} is not defined for {dtype!s}", expr)
@@ -103,13 +104,9 @@ def _compare(cx: Context, expr: PrimExpr) -> Val:
     expr = cast(CompareExpr, expr)
     dtype, kind = expr.a.dtype, type(expr)
     a, b = cx.value(expr.a), cx.value(expr.b)
-    if dtype.is_float:
-        text = f"fcmp {_FLOAT_COMPARE[kind]}"
-    else:
-        order = _INT_COMPARE[kind]
-        sign = "" if kind in (EQ, NE) else ("s" if dtype.is_int else "u")
-        text = f"icmp {sign}{order}"
-    return a.make(f"{text} {a.full_type} {a.ref}, {b.ref}", "i1")
+    order = _INT_COMPARE[kind]
+    sign = "" if kind in (EQ, NE) else ("s" if dtype.is_int else "u")
+    return a.compare(_FLOAT_COMPARE[kind], sign + order, b)
 
 
 # ------------------------------------------------------------------------------------ logic and choice
@@ -122,7 +119,7 @@ def _logic(cx: Context, expr: PrimExpr) -> Val:
     if expr.dtype.lanes > 1 or not needs_care(cx, expr.b):
         with cx.facts.condition(expr.a, not decided), cx.sometimes():
             b = cx.value(expr.b)
-        return a.make(f"{'or' if decided else 'and'} {a.full_type} {a.ref}, {b.ref}")
+        return a.integer("or" if decided else "and", a.ref, b.ref)
     outcome, stable = a.constant(decided), not has_effects(expr)
     if decided:
         return either(cx, expr.a, a, lambda: outcome, lambda: cx.value(expr.b), stable)
@@ -163,9 +160,14 @@ def _cast(cx: Context, expr: PrimExpr) -> Val:
 
 def _ramp(cx: Context, expr: PrimExpr) -> Val:
     expr = cast(Ramp, expr)
-    base, stride = (broadcast(cx.value(part), expr.lanes) for part in (expr.base, expr.stride))
-    steps = ", ".join(f"{element_type(expr.dtype)} {i}" for i in range(expr.lanes))
-    return base + base.make(f"mul {base.full_type} {stride.ref}, <{steps}>")
+    type_, base = element_type(expr.dtype), cx.value(expr.base)
+    stride = expr.stride.value if isinstance(expr.stride, IntImm) else 1
+    numbers = ", ".join(f"{type_} {signed(i * stride, expr.dtype.bits)}" for i in range(expr.lanes))
+    steps = Val(cx.b, type_, expr.lanes, f"<{numbers}>")
+    if not isinstance(expr.stride, IntImm):
+        strides = broadcast(cx.value(expr.stride), expr.lanes)
+        steps = steps.make(f"mul {steps.full_type} {strides.ref}, {steps.ref}")
+    return steps if base.ref == "0" else broadcast(base, expr.lanes) + steps
 
 
 def _broadcast(cx: Context, expr: PrimExpr) -> Val:

@@ -7,8 +7,9 @@ than 2^48, and products of sizes that are the size of a buffer were checked (`Kn
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar
 
 from ..ir import DataType, structural_equal
 from ..prim import (
@@ -46,6 +47,34 @@ from ..tir.sizes import Limit, buffer_limits
 
 INT64 = DataType("int64")
 
+T = TypeVar("T")
+
+
+class _Answers:
+    """Answers under some facts, and by what is told next, those under these facts and more.
+
+    Where code is written again under the same facts, as each iteration of an unrolled loop is, nothing is asked anew.
+    """
+
+    def __init__(self) -> None:
+        self.intervals: dict[PrimExpr, Interval] = {}
+        """An expression may be shared by many others."""
+        self.fits: dict[PrimExpr, bool] = {}
+        self.others: dict[tuple[object, ...], tuple[tuple[object, ...], Any]] = {}
+        """By the identities of what was asked about, which is there so that it stays alive."""
+        self._under: dict[tuple[object, ...], tuple[_Answers, tuple[object, ...]]] = {}
+
+    def under(self, *facts: object) -> _Answers:
+        """The answers under further facts, told as objects."""
+        key = _identities(facts)
+        if key not in self._under:
+            self._under[key] = _Answers(), facts
+        return self._under[key][0]
+
+
+def _identities(parts: tuple[object, ...]) -> tuple[object, ...]:
+    return tuple(part if isinstance(part, (bool, str)) else id(part) for part in parts)
+
 
 class Knowledge:
     """Facts in scopes: what a `with` adds is forgotten at its end."""
@@ -61,23 +90,23 @@ class Knowledge:
         """The prover's scopes: one for each assumption it has been told, which are the first of `_assumed`."""
         self._narrowed: list[tuple[Var, Interval | None]] = []
         """The ranges of variables before conditions narrowed them, latest last."""
-        self._intervals: dict[PrimExpr, Interval] = {}
-        """Answers under the present ranges: an expression may be shared by many others."""
-        self._fits: dict[PrimExpr, bool] = {}
+        self._answers = _Answers()
+        """The answers under the present facts."""
 
     def _set_range(self, var: Var, found: Interval | None) -> None:
         if found is None:
             self._ranges.pop(var, None)
         else:
             self._ranges[var] = found
-        self._intervals.clear()
-        self._fits.clear()
+        self._answers = _Answers()
 
     @contextmanager
-    def _scope(self, *conditions: PrimExpr) -> Generator[None]:
+    def _scope(self, conditions: Iterable[PrimExpr], within: _Answers) -> Generator[None]:
+        """A context in which conditions hold: all the facts there are those that `within` stands for."""
         count, narrowed = len(self._assumed), len(self._narrowed)
         for condition in conditions:
             self.assume(condition)
+        self._answers = within
         yield
         while len(self._narrowed) > narrowed:
             self._set_range(*self._narrowed.pop())
@@ -88,6 +117,7 @@ class Knowledge:
     @contextmanager
     def loop(self, var: Var, start: PrimExpr, extent: PrimExpr) -> Generator[None]:
         """In the body of a loop: `var` is in [start, start + extent)."""
+        outside = self._answers
         (low, start_high), high = self.interval(start), self.interval(extent)[1]
         least, most = dtype_range(var.dtype)
         low, high = max(low, least), min(start_high + high - 1, most)
@@ -101,10 +131,11 @@ class Knowledge:
         inside = (
             (GE(var, _like(start, var)), LT(var, _like(start, var) + _like(extent, var))) if stable else ()
         )
-        with self._scope(*limits, *inside, *runs):
+        with self._scope((*limits, *inside, *runs), outside.under("loop", var, start, extent)):
             yield
         self._set_range(var, None)
         self._sizes.pop(var, None)
+        self._answers = outside
 
     def _factors(self, extent: PrimExpr) -> Iterator[PrimExpr]:
         """The expressions that are at least 1 inside a loop: its length, or each size of which that is the product."""
@@ -118,19 +149,23 @@ class Knowledge:
     def binding(self, var: Var, value: PrimExpr) -> Generator[None]:
         """A context in which `var` stands for `value`."""
         # A load's value was read once; another load of the same place may give something else.
+        outside = self._answers
         conditions = () if reads_memory(value) or not var.dtype.is_integer else (EQ(var, value),)
         if var.dtype.is_integer:
             self._set_range(var, self.interval(value))
-        with self._scope(*conditions):
+        with self._scope(conditions, outside.under("let", var, value)):
             yield
         self._set_range(var, None)
+        self._answers = outside
 
     @contextmanager
     def condition(self, condition: PrimExpr, holds: bool = True, stable: bool = False) -> Generator[None]:
         """A context in which a condition holds (or does not). Values it reads from memory count only while `stable`."""
-        parts = _conjuncts(condition, holds)
-        with self._scope(*(part for part in parts if stable or not reads_memory(part))):
+        outside = self._answers
+        parts = (part for part in _conjuncts(condition, holds) if stable or not reads_memory(part))
+        with self._scope(parts, outside.under("condition", condition, holds, stable)):
             yield
+        self._answers = outside
 
     def size(self, size: PrimExpr) -> None:
         """From here on: the size of a dimension, checked to be ≥ 0 and less than 2^48."""
@@ -151,26 +186,32 @@ class Knowledge:
         limits = buffer_limits(buffer)
         if limits:
             self._assumed.append(limits)
+            self._answers = self._answers.under("limits", buffer)
 
     @contextmanager
     def allocated(self, buffer: Buffer) -> Generator[None]:
         """A context in which a buffer is allocated. Sizes read from memory are not known to be the same later."""
-        with self._scope():
+        outside = self._answers
+        with self._scope((), outside):
             if not any(reads_memory(size) for size in buffer.shape):
                 self._limit(buffer)
                 for size in buffer.shape:
                     if not isinstance(size, (IntImm, Var)):
                         self.size(size)
+            self._answers = outside.under("allocated", buffer)
             yield
+        self._answers = outside
 
     def assume(self, condition: PrimExpr) -> None:
         """From here to the end of the scope: a condition that was checked, or is known from outside."""
+        answers = self._answers.under("assumed", condition)
         self._assumed.append(condition)
         for var, (low, high) in narrowed_by(condition, self.interval):
             least, most = self.interval(var)
             if low > least or high < most:
                 self._narrowed.append((var, self._ranges.get(var)))
                 self._set_range(var, (max(low, least), min(high, most)))
+        self._answers = answers
 
     def _analyzer(self) -> Analyzer:
         """The prover under all that is assumed here; it is told what is new when it is asked."""
@@ -184,6 +225,17 @@ class Knowledge:
 
     def in_bounds(self, index: PrimExpr, size: PrimExpr) -> tuple[bool, bool]:
         """True if 0 ≤ index, and index < size, for certain. A size read from memory may have changed since."""
+        return self.answer(lambda: self._in_bounds(index, size), "in bounds", index, size)
+
+    def answer(self, ask: Callable[[], T], *question: object) -> T:
+        """The answer that `ask` gives to a question; where it was asked under the same facts, what it gave then."""
+        key, answers = _identities(question), self._answers.others
+        if key not in answers:
+            answers[key] = question, ask()
+        result: T = answers[key][1]
+        return result
+
+    def _in_bounds(self, index: PrimExpr, size: PrimExpr) -> tuple[bool, bool]:
         low, high = self.interval(index)
         above, below = (
             low >= 0 and high < 2**63,
@@ -229,7 +281,9 @@ class Knowledge:
         """True if an integer is ≥ 0 for certain."""
         if self.interval(expr)[0] >= 0:
             return True
-        return not isinstance(expr, IntImm) and self.holds(GE(expr, IntImm(expr.dtype, 0)))
+        if isinstance(expr, IntImm):
+            return False
+        return self.answer(lambda: self.holds(GE(expr, IntImm(expr.dtype, 0))), "nonnegative", expr)
 
     def holds(self, condition: PrimExpr) -> bool:
         """True if a condition is true for certain."""
@@ -239,12 +293,13 @@ class Knowledge:
         """True if nothing in an integer expression wraps around, as far as the numbers tell."""
         if not isinstance(expr, (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)):
             return True
-        known = self._fits.get(expr)
+        fits = self._answers.fits
+        known = fits.get(expr)
         if known is None:
             known = self.fits(expr.a) and self.fits(expr.b)
             if isinstance(expr, (Add, Sub, Mul)):
                 known = known and within(self.range(expr), expr.dtype)
-            self._fits[expr] = known
+            fits[expr] = known
         return known
 
     def interval(self, expr: PrimExpr) -> Interval:
@@ -256,9 +311,10 @@ class Knowledge:
         """The values an expression would have if its last operation did not wrap around."""
         if isinstance(expr, (IntImm, Var)):
             return self._interval(expr)
-        known = self._intervals.get(expr)
+        intervals = self._answers.intervals
+        known = intervals.get(expr)
         if known is None:
-            known = self._intervals[expr] = self._interval(expr)
+            known = intervals[expr] = self._interval(expr)
         return known
 
     def _interval(self, expr: PrimExpr) -> Interval:

@@ -48,7 +48,16 @@ class Val:
         a, b = self.ref, self._operand(other)
         if swap:
             a, b = b, a
-        return self.make(f"{of_float if self.is_float else of_int} {self.full_type} {a}, {b}")
+        if self.is_float:
+            return self.make(f"{of_float} {self.full_type} {a}, {b}")
+        return self.integer(of_int, a, b)
+
+    def integer(self, op: str, a: Operand, b: Operand, flags: str = "") -> Val:
+        """The result of an instruction on two integers of this value's type; no instruction for numbers."""
+        ref = folded(op, self.type, a, b) if self.lanes == 1 else None
+        if ref is None:
+            return self.make(f"{op} {flags}{self.full_type} {a}, {b}")
+        return Val(self.b, self.type, 1, ref)
 
     def __add__(self, other: Number) -> Val:
         return self._binary("fadd", "add", other)
@@ -96,7 +105,13 @@ class Val:
 
     def compare(self, of_float: str, of_int: str, other: Number) -> Val:
         kind, name = ("fcmp", of_float) if self.is_float else ("icmp", of_int)
-        return self.make(f"{kind} {name} {self.full_type} {self.ref}, {self._operand(other)}", "i1")
+        operand = self._operand(other)
+        holds = (
+            compared(name, self.type, self.ref, operand) if self.lanes == 1 and not self.is_float else None
+        )
+        if holds is not None:
+            return Val(self.b, "i1", 1, "true" if holds else "false")
+        return self.make(f"{kind} {name} {self.full_type} {self.ref}, {operand}", "i1")
 
     def lt(self, other: Number) -> Val:
         return self.compare("olt", "slt", other)
@@ -126,6 +141,8 @@ class Val:
         assert isinstance(like, Val)
         a = if_true if isinstance(if_true, Val) else like.constant(if_true)
         b = if_false if isinstance(if_false, Val) else like.constant(if_false)
+        if self.ref in ("true", "false"):
+            return a if self.ref == "true" else b
         text = f"select {self.full_type} {self.ref}, {a.full_type} {a.ref}, {b.full_type} {b.ref}"
         return a.make(text)
 
@@ -133,6 +150,10 @@ class Val:
         """Converted to another LLVM type. Floats to integers must be in range."""
         if type_ == self.type:
             return self
+        integers = self.lanes == 1 and type_[0] == self.type[0] == "i"
+        number = number_of(self.ref, self.type) if integers else None
+        if number is not None and 0 <= number < 1 << min(_width(type_), _width(self.type)) - 1:
+            return Val(self.b, type_, 1, self.ref)
         return self.make(
             f"{_conversion(self.type, type_, signed)} {self.full_type} {self.ref} to {vector(type_, self.lanes)}",
             type_,
@@ -143,12 +164,17 @@ class Val:
 
     def intrinsic(self, name: str, *others: Number) -> Val:
         """``llvm.<name>`` of this type, of this value and others."""
+        if self.lanes == 1 and name in ("smin", "smax"):
+            least = compared("sle", self.type, self.ref, self._operand(others[0]))
+            if least is not None:
+                chosen = self.ref if least == (name == "smin") else self._operand(others[0])
+                return Val(self.b, self.type, 1, chosen)
         symbol = f"llvm.{name}.{suffix(self.type, self.lanes)}"
         operands = [self.ref, *(self._operand(other) for other in others)]
         types = [self.full_type] * len(operands)
         function = self.b.module.intrinsic(symbol, self.full_type, *types)
         arguments = ", ".join(f"{t} {o}" for t, o in zip(types, operands, strict=True))
-        return Val(self.b, self.type, self.lanes, self.b.call(self.full_type, function, arguments))
+        return Val(self.b, self.type, self.lanes, self.b.call(self.full_type, function, arguments, pure=True))
 
     def fma(self, factor: Number, addend: Number) -> Val:
         """self * factor + addend, fused where the machine can."""
@@ -163,6 +189,74 @@ class Val:
     def rint(self) -> Val:
         """The nearest whole number, halves to even."""
         return self.intrinsic("rint")
+
+
+def number_of(ref: Operand, type_: str) -> int | None:
+    """The number that an operand of an integer type is, as a signed one; None for another operand."""
+    if ref[0] == "%" or not ref.lstrip("-").isdigit():
+        return None
+    return signed(int(ref), _width(type_))
+
+
+def signed(value: int, bits: int) -> int:
+    """The number of so many bits that a number becomes, read as a signed one."""
+    half = 1 << bits - 1
+    return (value + half) % (2 * half) - half
+
+
+def folded(op: str, type_: str, a: Operand, b: Operand) -> Operand | None:
+    """The operand that the result of an instruction on integers is; None if it must be computed."""
+    if type_ == "i1":
+        return _folded_conditions(op, a, b)
+    x, y = number_of(a, type_), number_of(b, type_)
+    if x is not None and y is not None:
+        return _of_numbers(op, _width(type_), x, y)
+    if y == 0 and op in ("add", "sub", "or", "xor", "shl", "ashr", "lshr"):
+        return a
+    if x == 0 and op in ("add", "or", "xor"):
+        return b
+    if op == "mul" and (x == 1 or y == 1):
+        return a if y == 1 else b
+    if op == "udiv" and y == 1:
+        return a
+    zero = (op in ("mul", "and") and 0 in (x, y)) or (op == "urem" and y == 1)
+    return "0" if zero else None
+
+
+def _of_numbers(op: str, bits: int, x: int, y: int) -> Operand | None:
+    match op:
+        case "add" | "sub" | "mul":
+            value = x + y if op == "add" else x - y if op == "sub" else x * y
+        case "and" | "or" | "xor":
+            value = x & y if op == "and" else x | y if op == "or" else x ^ y
+        case "udiv" | "urem" if x >= 0 and y > 0:
+            value = x // y if op == "udiv" else x % y
+        case "ashr" if 0 <= y < bits:
+            value = x >> y
+        case _:
+            return None
+    return str(signed(value, bits))
+
+
+def _folded_conditions(op: str, a: Operand, b: Operand) -> Operand | None:
+    """`folded`, of conditions."""
+    fixed, other = (a, b) if a in ("true", "false") else (b, a)
+    if fixed not in ("true", "false") or op not in ("and", "or", "xor"):
+        return None
+    if op == "xor":
+        opposite = {"true": "false", "false": "true"}.get(other)
+        return other if fixed == "false" else opposite
+    return other if fixed == ("true" if op == "and" else "false") else fixed
+
+
+def compared(order: str, type_: str, a: Operand, b: Operand) -> bool | None:
+    """The outcome of comparing two integers; None if they are not both numbers."""
+    x, y = number_of(a, type_), number_of(b, type_)
+    if x is None or y is None:
+        return None
+    if order[0] == "u":
+        x, y = x % (1 << _width(type_)), y % (1 << _width(type_))
+    return {"eq": x == y, "ne": x != y, "lt": x < y, "le": x <= y, "gt": x > y, "ge": x >= y}[order[-2:]]
 
 
 def constant(b: FunctionBuilder, type_: str, lanes: int, value: float) -> Val:

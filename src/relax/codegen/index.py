@@ -45,7 +45,7 @@ def _computed(cx: Context, expr: PrimExpr) -> Val:
             a, b = _wide(cx, expr.a), _wide(cx, expr.b)
             if cx.exact and not fits:
                 return exact(cx, op, a, b, expr)
-            return a.make(f"{op} {'nsw ' if fits else ''}i64 {a.ref}, {b.ref}")
+            return a.integer(op, a.ref, b.ref, "nsw " if fits else "")
         case Min() | Max() if expr.dtype.is_int:
             a, b = _wide(cx, expr.a), _wide(cx, expr.b)
             return a.intrinsic("smin" if isinstance(expr, Min) else "smax", b)

@@ -34,29 +34,47 @@ from .views import storage_of
 
 
 def _checked(
-    cx: Context, buffer: Buffer, indices: tuple[PrimExpr, ...], where: Storage, active: _Mask | None
+    cx: Context,
+    buffer: Buffer,
+    indices: tuple[PrimExpr, ...],
+    where: Storage,
+    active: _Mask | None,
+    first_lane: bool,
 ) -> list[Val]:
-    """The indices in 64 bits, each within its dimension from here on, in the lanes that are active."""
+    """The indices in 64 bits, each within its dimension from here on, in the lanes that are active.
+
+    Of a ramp that is the last index, the index of the first lane if that is all that is asked for.
+    """
     found: list[Val] = []
     for axis, (expr, size) in enumerate(zip(indices, buffer.shape, strict=True)):
         if expr.dtype.lanes > 1 or active is not None:
-            at = _checked_vector(cx, buffer, axis, expr, where, active)
-            found.append(_without_large_numbers(at, expr))
+            base = cast(Ramp, expr).base if first_lane and axis == len(indices) - 1 else None
+            at = _checked_vector(cx, buffer, axis, expr, where, active, base)
+            found.append(_without_large_numbers(cx, at, expr if base is None else base))
             continue
         above, below = cx.facts.in_bounds(expr, size)
         at = index(cx, expr)
         if not (above and below):
             _require(cx, at.compare("", "ult", _size(cx, where, axis)), buffer, axis, at, where)
-        found.append(_without_large_numbers(at, expr))
+        found.append(_without_large_numbers(cx, at, expr))
     return found
 
 
-def _without_large_numbers(at: Val, expr: PrimExpr) -> Val:
+def _without_large_numbers(cx: Context, at: Val, expr: PrimExpr) -> Val:
     """The value of an index, so that LLVM sees no large number in its address.
 
     LLVM counts distances between addresses in 64 bits, and ends the process for some of about 2^63. A piece of
     assembly of no instructions hides from it how the index was computed.
     """
+    if cx.facts.answer(lambda: _bits_of_numbers(expr), "bits", expr) < _LARGE_NUMBERS:
+        return at
+    if at.lanes == 1:
+        return at.make(f'call i64 asm "", "=r,0"(i64 {at.ref})')
+    hidden = Val(at.b, "i64", 1, at.b.op('call i64 asm "", "=r,0"(i64 0)'))
+    return at + broadcast(hidden, at.lanes)
+
+
+def _bits_of_numbers(expr: PrimExpr) -> int:
     bits = 0
 
     def visit(part: PrimExpr) -> None:
@@ -64,12 +82,7 @@ def _without_large_numbers(at: Val, expr: PrimExpr) -> Val:
         bits += abs(part.value).bit_length() if isinstance(part, IntImm) else 0
 
     post_order(expr, visit)
-    if bits < _LARGE_NUMBERS:
-        return at
-    if at.lanes == 1:
-        return at.make(f'call i64 asm "", "=r,0"(i64 {at.ref})')
-    hidden = Val(at.b, "i64", 1, at.b.op('call i64 asm "", "=r,0"(i64 0)'))
-    return at + broadcast(hidden, at.lanes)
+    return bits
 
 
 _LARGE_NUMBERS: Final = 40
@@ -86,48 +99,62 @@ def _require(cx: Context, condition: Val, buffer: Buffer, axis: int, at: Val, wh
 
 
 def _checked_vector(
-    cx: Context, buffer: Buffer, axis: int, expr: PrimExpr, where: Storage, active: _Mask | None
+    cx: Context,
+    buffer: Buffer,
+    axis: int,
+    expr: PrimExpr,
+    where: Storage,
+    active: _Mask | None,
+    base: PrimExpr | None,
 ) -> Val:
+    """The index of each lane; that of the first one if it is asked for, as `base`."""
     size = buffer.shape[axis]
     if active is not None:
-        return _checked_lanes(cx, buffer, axis, expr, where, active)
+        return _checked_lanes(cx, buffer, axis, expr, where, active, base)
     if isinstance(expr, Ramp) and _ends_tell(cx, expr):
-        ends = (expr.base, expr.base + expr.stride * (expr.lanes - 1))
+        last = cx.facts.answer(lambda: expr.base + expr.stride * (expr.lanes - 1), "last lane", expr)
+        ends = (expr.base, last)
         proofs = [all(cx.facts.in_bounds(end, size)) for end in ends]
     elif isinstance(expr, Broadcast):
         ends, proofs = (expr.value,), [all(cx.facts.in_bounds(expr.value, size))]
     else:
         ends, proofs = (), [False]
-    at = index(cx, expr)
     if all(proofs):
-        return at
+        return index(cx, expr if base is None else base)
     if ends:  # the ends are within bounds, so all between them are
         for end, proven in zip(ends, proofs, strict=True):
             if not proven:
                 place = index(cx, end)
                 _require(cx, place.compare("", "ult", _size(cx, where, axis)), buffer, axis, place, where)
-        return at
+        return index(cx, expr if base is None else base)
+    at = index(cx, expr)
     sizes = broadcast(_size(cx, where, axis), at.lanes)
     inside = at.compare("", "ult", sizes)
     wrong = _first_lane(cx, inside)
     _require(cx, all_lanes(inside), buffer, axis, _lane(at, wrong.ref), where)
-    return at
+    return at if base is None else index(cx, base)
 
 
 def _checked_lanes(
-    cx: Context, buffer: Buffer, axis: int, expr: PrimExpr, where: Storage, active: _Mask
+    cx: Context,
+    buffer: Buffer,
+    axis: int,
+    expr: PrimExpr,
+    where: Storage,
+    active: _Mask,
+    base: PrimExpr | None,
 ) -> Val:
-    """The index of each lane; those of active lanes are within the dimension."""
-    at = index(cx, expr)
+    """The index of each lane, those of active lanes within the dimension; or that of the first lane."""
     if active.proves_inside(cx, expr, buffer.shape[axis]):
-        return at
+        return index(cx, expr if base is None else base)
+    at = index(cx, expr)
     lanes = active.value.lanes
     wide = broadcast(at, lanes)
     inside = wide.compare("", "ult", broadcast(_size(cx, where, axis), lanes))
     fine = inside | active.value.make(f"xor {active.value.full_type} {active.value.ref}, splat (i1 true)")
     wrong = _first_lane(cx, fine)
     _require(cx, all_lanes(fine), buffer, axis, _lane(wide, wrong.ref), where)
-    return at
+    return at if base is None else index(cx, base)
 
 
 def _ends_tell(cx: Context, ramp: Ramp) -> bool:
@@ -161,7 +188,7 @@ def _offset(cx: Context, where: Storage, indices: list[Val], element_lanes: int,
     lanes = max((i.lanes for i in indices), default=1)
 
     def op(name: str, a: Val, b: Val) -> Val:
-        return a.make(f"{name} {'' if wraps else 'nsw '}{a.full_type} {a.ref}, {b.ref}")
+        return a.integer(name, a.ref, b.ref, "" if wraps else "nsw ")
 
     total: Val | None = None
     for axis, at in enumerate(indices):
@@ -187,6 +214,10 @@ class _Mask:
 
     def proves_inside(self, cx: Context, expr: PrimExpr, size: PrimExpr) -> bool:
         """True if the index of every active lane is within [0, size), as far as can be proven."""
+        question = "inside", self.predicate, expr, size
+        return cx.facts.answer(lambda: self._proves_inside(cx, expr, size), *question)
+
+    def _proves_inside(self, cx: Context, expr: PrimExpr, size: PrimExpr) -> bool:
         if self._says_below(cx, expr, size):
             return True
         dtype = expr.dtype.element_of
@@ -252,17 +283,17 @@ class _Address:
         if mask is not None:  # lanes that wrap around between others are not consecutive
             consecutive = consecutive and _ends_tell(cx, cast(Ramp, last))
         compact = where.strides is None or where.strides[-1:] == ("1",)
-        found = _checked(cx, buffer, indices, where, mask)
-        self.lanes = element_lanes * max((i.lanes for i in found), default=1)
+        first_lane = consecutive and compact
+        found = _checked(cx, buffer, indices, where, mask, first_lane)
+        self.lanes = element_lanes * max((i.dtype.lanes for i in indices), default=1)
         check_lanes(self.dtype.with_lanes(self.lanes))
-        self.scattered = any(i.lanes > 1 for i in found) and not (consecutive and compact)
+        if buffer.scope == "local" and self.lanes * self.dtype.bits > cx.unit.target.vector_bits:
+            cx.b.module.has_wide_tiles = True
+        self.scattered = any(i.lanes > 1 for i in found)
         if (self.scattered or mask is not None) and element_lanes > 1:
             cx.report(
                 "E5904", f"buffer {buffer.name} of {buffer.dtype!s} is not indexed by consecutive vectors"
             )
-        if consecutive and compact:
-            base = cast(Ramp, last).base
-            found[-1] = _without_large_numbers(index(cx, base), base)
         # An address whose first lane is not active may lie outside of the buffer.
         offset = _offset(cx, where, found, element_lanes, wraps=mask is not None)
         flags = "inbounds" if where.strides is not None else "inbounds nuw"

@@ -25,7 +25,7 @@ from .signature import Signature, signature
 from .stmt import write
 from .types import register_type
 from .views import declare_memory
-from .worker import IN_ORDER
+from .worker import IN_ORDER, IN_VECTORS
 from .wrapper import Wrapper, symbol_name
 
 _RULES: Final[dict[type, Rule]] = {**expr.RULES, **memory.RULES, **intrinsics.RULES}
@@ -107,6 +107,8 @@ def written_kernels(
 
 def _text(unit: Unit, target: Target) -> KernelText:
     head = f'target triple = "{target.triple}"\n'
+    if unit.module.has_loops and not (unit.module.has_scalar_loops or unit.module.has_wide_tiles):
+        head = f"{IN_VECTORS}\n{head}"
     head = f"{IN_ORDER}\n{head}" if unit.module.in_order else head
     return KernelText(
         head + unit.module.text(), *_names(unit.functions), unit.module.messages, tuple(unit.loops or ())
@@ -180,6 +182,7 @@ def _write_inner(unit: Unit, name: str, func: PrimFunc, known: Signature) -> Non
     )
     head = f"define internal i32 {inner_symbol(unit, name)}({', '.join(parameters)}) #{inline}"
     b = FunctionBuilder(unit.module, head)
+    b.share()
     cx = Context(unit, b, name, _RULES)
     cx.attributes = group
     cx.title = str(func.attrs.get(PARALLEL_BODY, name))

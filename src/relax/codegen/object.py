@@ -13,14 +13,14 @@ import llvmlite.binding as llvm
 from ..ir import Diagnostic, DiagnosticError
 from ..target import Target
 from . import cache, worker
-from .cells import cells_text
+from .cells import cells_text, library_text
 from .module import KernelText
 from .parallel import emit_objects
 from .pool import pool_text
 from .support import support_text
 
 #: part of every cache key: raise it when the passes of `worker` change
-PIPELINE_VERSION = 2
+PIPELINE_VERSION = 3
 
 _T = TypeVar("_T")
 
@@ -96,6 +96,12 @@ def pool_object(machine: worker.Machine) -> bytes:
 def cells_object(machine: worker.Machine) -> bytes:
     """The object of the support code of compiled Relax functions: from the cache, or compiled."""
     return _shared_object("support code of compiled functions", cells_text(), machine)
+
+
+@lru_cache(maxsize=8)
+def library_object(machine: worker.Machine) -> bytes:
+    """The object of the support code of shared libraries: from the cache, or compiled."""
+    return _shared_object("support code of shared libraries", library_text(), machine)
 
 
 def _shared_object(name: str, code: str, machine: worker.Machine) -> bytes:

@@ -36,7 +36,7 @@ from ..tir import (
     While,
 )
 from ..tir.assertion import shown_sizes
-from ..tir.transform import PARALLEL_RANGE
+from ..tir.transform import PARALLEL_RANGE, is_written_out
 from .allocate import allocate
 from .calls import call_function
 from .cell_calls import located_at
@@ -130,6 +130,9 @@ def _for(cx: Context, stmt: For) -> None:
         cx.report("E5904", f"the {kind} loop {stmt.loop_var.name} must be lowered first", hint=LOWER_FIRST)
         return
     _refuse_annotations(cx, stmt.annotations, LOOP_ANNOTATIONS, f"loop {stmt.loop_var.name}")
+    if is_written_out(stmt):
+        _unrolled(cx, stmt)
+        return
     start, extent = index(cx, stmt.min), index(cx, stmt.extent)
     if is_const(stmt.extent) and cast(Any, stmt.extent).value <= 0:
         return
@@ -147,6 +150,16 @@ def _for(cx: Context, stmt: For) -> None:
             end = extent if is_const(stmt.min, 0) else start + extent
             with cx.marked(stmt):
                 counted_loop(cx, stmt, start, end)
+    cx.wide.pop(stmt.loop_var, None)
+
+
+def _unrolled(cx: Context, stmt: For) -> None:
+    """The iterations of an unrolled loop, one after the other; what is proven of one is proven of all."""
+    start, count = index(cx, stmt.min), cast(IntImm, stmt.extent).value
+    with cx.facts.loop(stmt.loop_var, stmt.min, stmt.extent):
+        for i in range(count):
+            cx.wide[stmt.loop_var] = start + i
+            write(cx, stmt.body)
     cx.wide.pop(stmt.loop_var, None)
 
 
@@ -197,6 +210,8 @@ def _checked_extent(cx: Context, stmt: For, start: Val, extent: Val) -> Val:
 def counted_loop(cx: Context, stmt: For, start: Val, end: Val) -> None:
     """The loop from `start` up to, not including, `end`."""
     b = cx.b
+    b.module.has_loops = True
+    b.module.has_scalar_loops |= _is_scalar(stmt)
     head, body, latch, done = (b.label(hint) for hint in ("for", "body", "next", "done"))
     before = b.block
     b.branch(head)
@@ -232,12 +247,34 @@ def _is_row(stmt: For) -> bool:
     extent = stmt.extent
     if not isinstance(extent, IntImm) or extent.value < _ROW or stmt.kind is ForKind.UNROLLED:
         return False
-    inner: list[Node] = []
-    walk(stmt.body, lambda node: inner.append(node) if isinstance(node, (For, While)) else None)
-    return not inner
+    return not _contains(stmt.body, lambda node: isinstance(node, (For, While)))
 
 
 _ROW: Final = 8
+
+
+def _is_scalar(stmt: For) -> bool:
+    """True for an innermost loop without operations on vectors."""
+
+    def matters(node: Node) -> bool:
+        if isinstance(node, For):
+            return not is_written_out(node)
+        return isinstance(node, While) or (isinstance(node, BufferStore) and node.value.dtype.lanes > 1)
+
+    return not _contains(stmt.body, matters)
+
+
+def _contains(stmt: Stmt, condition: Callable[[Node], bool]) -> bool:
+    """True if a condition holds for a part of a statement."""
+    result = False
+
+    def visit(node: Node) -> bool:
+        nonlocal result
+        result = result or condition(node)
+        return not result and not isinstance(node, PrimExpr)
+
+    walk(stmt, visit)
+    return result
 
 
 def _while(cx: Context, stmt: While) -> None:
@@ -260,8 +297,14 @@ def _while(cx: Context, stmt: While) -> None:
 
 def _if(cx: Context, stmt: IfThenElse) -> None:
     b = cx.b
-    then, otherwise, done = (b.label(hint) for hint in ("then", "else", "done"))
     condition = cx.value(stmt.condition).ref
+    if condition in ("true", "false"):
+        arm = stmt.then_case if condition == "true" else stmt.else_case
+        if arm is not None:
+            with cx.facts.condition(stmt.condition, condition == "true"):
+                write(cx, arm)
+        return
+    then, otherwise, done = (b.label(hint) for hint in ("then", "else", "done"))
     b.branch_if(condition, then, otherwise if stmt.else_case is not None else done)
     arms = [(then, stmt.then_case, True)]
     if stmt.else_case is not None:

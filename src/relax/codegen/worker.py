@@ -33,6 +33,12 @@ The scheduler hoists the loads of an unrolled kernel on tiles in registers until
 such a kernel is written is right already.
 """
 
+IN_VECTORS = "; operations on vectors are written out"
+"""Line behind it of a text whose loops LLVM need not look for vectors in: most of its time goes into that.
+
+In a text that has both lines there is nothing to move out of loops either. A few passes do for it.
+"""
+
 _scheduling = threading.Lock()
 _scheduled = [True]
 """The present setting, which is that of the whole process."""
@@ -69,12 +75,34 @@ def optimised(text: str, machine: Machine) -> Any:
     """The LLVM module of an IR text, verified and optimised. Raises RuntimeError if LLVM does not accept the text."""
     module = llvm.parse_assembly(text)
     module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=machine.opt_level)
-    options.loop_vectorization = options.slp_vectorization = machine.opt_level >= 2
-    options.loop_interleaving = options.loop_unrolling = machine.opt_level >= 2
+    vectors = machine.opt_level >= 2 and not in_vectors(text)
+    options = llvm.create_pipeline_tuning_options(
+        speed_level=machine.opt_level if vectors else min(machine.opt_level, 1)
+    )
+    options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = vectors
+    options.loop_unrolling = machine.opt_level >= 2
     passes = llvm.create_pass_builder(target_machine(machine), options)
-    passes.getModulePassManager().run(module, passes)
+    if machine.opt_level >= 1 and text.startswith(IN_ORDER) and in_vectors(text):
+        _few_passes().run(module, passes)
+    else:
+        passes.getModulePassManager().run(module, passes)
     return module
+
+
+def in_vectors(text: str) -> bool:
+    """True for a text that says so."""
+    return IN_VECTORS in text[: len(IN_ORDER) + len(IN_VECTORS) + 2]
+
+
+def _few_passes() -> Any:
+    """The passes for straight-line code on vectors."""
+    manager = llvm.create_new_module_pass_manager()
+    manager.add_always_inliner_pass()
+    manager.add_sroa_pass()
+    manager.add_new_gvn_pass()
+    manager.add_instruction_combine_pass()
+    manager.add_simplify_cfg_pass()
+    return manager
 
 
 def emit_object(text: str, machine: Machine) -> bytes:

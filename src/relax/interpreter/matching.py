@@ -20,8 +20,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-import tvm_ffi
-
 from ..expr import Var
 from ..info.mapping import bound_in
 from ..info.runtime import InfoMaker, runtime_device
@@ -29,10 +27,8 @@ from ..ir import RelaxExpr, StructInfo
 from ..prim import IntImm, PrimExpr, free_vars
 from ..prim import Var as ShapeVar
 from ..runtime import match as values
-from ..runtime.closure import Closure
 from ..runtime.heap import ShapeHeap
-from ..runtime.info import FuncInfo, mismatch
-from ..runtime.values import kind_of
+from ..runtime.info import FuncInfo
 from ..struct_info import (
     FuncStructInfo,
     PrimStructInfo,
@@ -111,7 +107,8 @@ def check(value: Any, info: StructInfo, scope: Environment, place: Origin) -> No
             for index, field in enumerate(fields):
                 check(value[index], field, scope, place.field(index))
         case FuncStructInfo():
-            _check_function(value, info, scope, place)
+            expected = InfoMaker(lambda dim: _value(dim, scope)).func(info)
+            values.check_function(value, expected, place.context)
         case TensorStructInfo(Var() as shape):
             values.match_shape_value(value, scope[shape], place.context)
         case _:
@@ -176,19 +173,6 @@ def _value(dim: PrimExpr, scope: Environment) -> int | None:
     if isinstance(dim, IntImm) or not all(map(scope.knows, free_vars(dim))):
         return None
     return cast(int, scope.evaluate(dim))
-
-
-def _check_function(value: Any, info: FuncStructInfo, scope: Environment, place: Origin) -> None:
-    if info.params is None:
-        if isinstance(value, Closure) or not isinstance(value, tvm_ffi.Function):
-            raise TypeError(f"{place.context}: expected a packed function, found {kind_of(value)}")
-        return
-    if not isinstance(value, Closure):
-        raise TypeError(f"{place.context}: expected a Relax function, found {kind_of(value)}")
-    expected = InfoMaker(lambda dim: _value(dim, scope)).func(info)
-    why = None if value.info is None else mismatch(value.info, expected)
-    if why is not None:
-        raise TypeError(f"{place.context}: the function {value.name} does not fit: {why}")
 
 
 def name_of(value: RelaxExpr) -> str:

@@ -85,17 +85,25 @@ class PassInfo:
 _DECLARED: dict[str, Callable[[], Pass]] = {}
 
 
+def _key(name: str) -> str:
+    """The name that a pass is declared under: without its prefix, unless that is Relay's.
+
+    Relax and Relay have passes of the same names, as ``FoldConstant`` and ``relay.FoldConstant``.
+    """
+    return name if name.startswith("relay.") else name.rpartition(".")[2]
+
+
 def declare_pass(name: str, make: Callable[[], Pass]) -> None:
     """Make a pass known to those that require it; the last one of a name counts."""
-    _DECLARED[name.rpartition(".")[2]] = make
+    _DECLARED[_key(name)] = make
 
 
 def pass_by_name(name: str) -> Pass:
     """A pass as it was last declared under a name (of ``relax.LambdaLift`` the last part counts), with its defaults.
 
-    Raises ValueError if none was.
+    A name without a prefix that no other pass has may be one of Relay's. Raises ValueError if none was.
     """
-    make = _DECLARED.get(name.rpartition(".")[2])
+    make = _DECLARED.get(_key(name)) or _DECLARED.get(f"relay.{name}")
     if make is None:
         close = ", ".join(difflib.get_close_matches(name, _DECLARED, 3)) or "none is close"
         raise ValueError(f"there is no pass {name!r} (similar: {close})")
@@ -185,10 +193,11 @@ class PassContext:
             instrument.exit_pass_ctx()
 
     def runs(self, info: PassInfo) -> bool:
-        """True if this context lets a pass run."""
-        if info.name in self.disabled_pass:
+        """True if this context lets a pass run. It is asked for by its name with or without ``relay.``."""
+        names = {info.name, info.name.removeprefix("relay.")}
+        if not names.isdisjoint(self.disabled_pass):
             return False
-        return info.name in self.required_pass or self.opt_level >= info.opt_level
+        return not names.isdisjoint(self.required_pass) or self.opt_level >= info.opt_level
 
 
 class Pass:

@@ -104,6 +104,8 @@ class Operator(Node):
     """
     elementwise: ClassVar[bool] = False
     """True if each element of the result depends only on the elements at its place in the operands, which broadcast."""
+    commutative: ClassVar[bool] = False
+    """True if the two operands may change places."""
     view: ClassVar[bool] = False
     """True if the result holds the first operand's elements in the same order, so that it may share its
     storage.
@@ -199,10 +201,28 @@ class Operator(Node):
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
         """The same computation with the dimensions of the first tensor operand permuted by `axes`.
 
+        (Of an element-wise operator: the dimensions of the largest operand, to which others are broadcast.)
         `infos` are the struct infos of the operands. None, the default: the computation depends on the order of
         dimensions, or too little is known of the operands.
         """
         return pointwise(self, axes, infos) if self.elementwise else None
+
+    def in_layouts(self, layouts: Sequence[str], infos: Sequence[StructInfo]) -> Permuted | None:
+        """The same computation with operands in the layouts named, "NHWC"; the last may be that of the result.
+
+        Raises OperatorError for layouts that cannot be had, as the default does: the operator has no layouts. None:
+        too little is known of the operands.
+        """
+        raise OperatorError(ATTRIBUTES, "has no layouts", hint="its operands follow the layouts of others")
+
+    def narrowed(self, out_dtype: DataType) -> Operator:
+        """The operator for a call whose float operands are made narrow, with a result of `out_dtype` if that is free.
+
+        The default: it is where the operator has an attribute `out_dtype` that says nothing yet.
+        """
+        present: DataType | None = getattr(self, "out_dtype", None)
+        has_choice = "out_dtype" in self.attribute_names and (present is None or present.is_void)
+        return self.replace(out_dtype=out_dtype) if has_choice else self
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         """The gradients of a scalar by each operand of a call, given its gradient `grad` by the result.

@@ -208,6 +208,7 @@ def _truncated(x1: Array, x2: Array) -> Array:
 class Add(Binary):
     """x1 + x2; integers wrap around."""
 
+    commutative = True
     total = True
 
     compute = topi.add
@@ -234,6 +235,7 @@ class Subtract(Binary):
 class Multiply(Binary):
     """x1 · x2; integers wrap around."""
 
+    commutative = True
     total = True
 
     compute = topi.multiply
@@ -344,6 +346,7 @@ class LogAddExp(Binary):
 class Maximum(Binary):
     """The larger of two; NaN if either is."""
 
+    commutative = True
     total = True
 
     compute = topi.maximum
@@ -357,6 +360,7 @@ class Maximum(Binary):
 class Minimum(Binary):
     """The smaller of two; NaN if either is."""
 
+    commutative = True
     total = True
 
     compute = topi.minimum
@@ -373,6 +377,8 @@ class Minimum(Binary):
 class Equal(Comparison):
     """True where x1 = x2; NaN equals nothing."""
 
+    commutative = True
+
     compute = topi.equal
     reference = _rounded_once(np.equal)
 
@@ -380,6 +386,8 @@ class Equal(Comparison):
 @operator("relax.not_equal")
 class NotEqual(Comparison):
     """True where x1 ≠ x2; NaN differs from everything."""
+
+    commutative = True
 
     compute = topi.not_equal
     reference = _rounded_once(np.not_equal)
@@ -424,6 +432,8 @@ class GreaterEqual(Comparison):
 class LogicalAnd(Logic):
     """True where both are true."""
 
+    commutative = True
+
     compute = topi.logical_and
     reference = np.logical_and
 
@@ -431,6 +441,8 @@ class LogicalAnd(Logic):
 @operator("relax.logical_or")
 class LogicalOr(Logic):
     """True where either is true."""
+
+    commutative = True
 
     compute = topi.logical_or
     reference = np.logical_or
@@ -440,6 +452,8 @@ class LogicalOr(Logic):
 class LogicalXor(Logic):
     """True where one of the two is true."""
 
+    commutative = True
+
     compute = topi.logical_xor
     reference = np.logical_xor
 
@@ -447,6 +461,8 @@ class LogicalXor(Logic):
 @operator("relax.bitwise_and")
 class BitwiseAnd(Bitwise):
     """The bits set in both."""
+
+    commutative = True
 
     compute = topi.bitwise_and
     reference = np.bitwise_and
@@ -456,6 +472,8 @@ class BitwiseAnd(Bitwise):
 class BitwiseOr(Bitwise):
     """The bits set in either."""
 
+    commutative = True
+
     compute = topi.bitwise_or
     reference = np.bitwise_or
 
@@ -463,6 +481,8 @@ class BitwiseOr(Bitwise):
 @operator("relax.bitwise_xor")
 class BitwiseXor(Bitwise):
     """The bits set in one of the two."""
+
+    commutative = True
 
     compute = topi.bitwise_xor
     reference = np.bitwise_xor

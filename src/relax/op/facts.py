@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from ..ir import DataType, StructInfo
-from ..struct_info import PrimStructInfo, TensorStructInfo
+from ..expr import PrimValue, Tuple
+from ..ir import DataType, RelaxExpr, StructInfo
+from ..prim import PrimExpr
+from ..struct_info import PrimStructInfo, TensorStructInfo, TupleStructInfo
 
 if TYPE_CHECKING:
     from .base import Operator
@@ -55,21 +57,56 @@ class Permuted:
     """A call of an operator on permuted operands that gives permuted results.
 
     For ``y = op(x0, x1)``: ``permute(y, results[0]) = operator(permute(x0, operands[0]), permute(x1, operands[1]))``.
-    None stands for an operand or result whose dimensions keep their order.
+    None stands for an operand or result whose dimensions keep their order, an expression for an operand that takes
+    the place of the old one (axes, sizes). A tensor of fewer dimensions than its axes gets leading dimensions of size
+    1 before it is permuted. Axes of an operand that is a tuple are those of each tensor in it.
     """
 
     operator: Operator
-    operands: tuple[Axes | None, ...]
+    operands: tuple[Axes | RelaxExpr | None, ...]
     results: tuple[Axes | None, ...]
 
 
 def pointwise(operator: Operator, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
-    """The permutation of an element-wise operator: tensors of one rank are permuted alike, scalars are left."""
+    """The permutation of an element-wise operator, whose largest operands have as many dimensions as `axes`."""
     ranks = [info.ndim if isinstance(info, TensorStructInfo) else 0 for info in infos]
     known = all(isinstance(info, TensorStructInfo | PrimStructInfo) for info in infos)
-    if not known or not set(ranks) <= {0, len(axes)}:
+    if not known or -1 in ranks or max(ranks, default=0) != len(axes):
         return None
-    return Permuted(operator, tuple(axes if rank else None for rank in ranks), (axes,))
+    return Permuted(operator, tuple(trailing(axes, rank) for rank in ranks), (axes,))
+
+
+def trailing(axes: Axes, rank: int) -> Axes | None:
+    """The permutation of a tensor that is broadcast to the dimensions permuted by `axes`; None for a scalar.
+
+    The axes of as many dimensions as it has, where those that it lacks stay in front: it needs no others then.
+    """
+    missing = len(axes) - rank
+    if rank == 0 or any(axis >= missing for axis in axes[:missing]):
+        return axes if rank else None
+    return tuple(axis - missing for axis in axes[missing:])
+
+
+def scalars_of(info: StructInfo) -> list[PrimExpr] | None:
+    """The values of a tuple of scalars, as far as struct info tells; None if one of them is not known."""
+    fields = info.fields if isinstance(info, TupleStructInfo) else ()
+    values = [
+        field.value for field in fields if isinstance(field, PrimStructInfo) and field.value is not None
+    ]
+    return values if isinstance(info, TupleStructInfo) and len(values) == len(fields) else None
+
+
+def tuple_of(values: Iterable[PrimExpr | int]) -> Tuple:
+    """A tuple of scalars."""
+    return Tuple([PrimValue(value) for value in values])
+
+
+def with_new(axes: Axes, inserted: Sequence[int]) -> Axes:
+    """The permutation of a tensor with new dimensions at the places `inserted`, which keep their places."""
+    ndim = len(axes) + len(inserted)
+    old = [place for place in range(ndim) if place not in inserted]
+    moved = iter(axes)
+    return tuple(place if place in inserted else old[next(moved)] for place in range(ndim))
 
 
 def moved_axis(axis: int, axes: Axes) -> int:
@@ -87,3 +124,9 @@ def without(axes: Axes, dropped: Iterable[int]) -> Axes:
 def has_rank(infos: Sequence[StructInfo], axes: Axes) -> bool:
     """True if the first operand is a tensor of as many dimensions as are permuted."""
     return bool(infos) and isinstance(infos[0], TensorStructInfo) and infos[0].ndim == len(axes)
+
+
+def have_rank(infos: Sequence[StructInfo], axes: Axes) -> bool:
+    """True if the first operand is a tuple of tensors of as many dimensions as are permuted."""
+    fields = infos[0].fields if infos and isinstance(infos[0], TupleStructInfo) else ()
+    return bool(fields) and all(has_rank([field], axes) for field in fields)

@@ -32,7 +32,7 @@ from .dims import (
     tensor,
 )
 from .errors import DTYPES, OPERANDS, SHAPES, OperatorError
-from .facts import Axes, Permuted, has_rank, moved_axis
+from .facts import Axes, Permuted, has_rank, have_rank, moved_axis, scalars_of, tuple_of, with_new
 from .known import known_struct_info
 from .operator import Array, operator
 from .shapes import ExpandDims, Move, Squeeze, product
@@ -119,6 +119,11 @@ class Concat(Move):
         parts = Split(tuple(itertools.accumulate(sizes[:-1])), axis).call(grad)
         return (Tuple([TupleGetItem(parts, i) for i in range(len(sizes))]),)
 
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        if not have_rank(infos, axes) or not axes:
+            return None
+        return Permuted(Concat(moved_axis(self.axis or 0, axes)), (axes,), (axes,))
+
 
 def _joined(shapes: Sequence[Sequence[PrimExpr]], axis: int) -> list[PrimExpr]:
     """The shape of tensors joined along an axis. Raises OperatorError if they differ elsewhere."""
@@ -166,6 +171,11 @@ class Stack(Move):
         squeeze = Squeeze((self.axis,))
         return (Tuple([squeeze.call(TupleGetItem(parts, i)) for i in range(len(info.fields))]),)
 
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        if not have_rank(infos, axes):
+            return None
+        return Permuted(self, (axes,), (with_new(axes, [self.axis % (len(axes) + 1)]),))
+
 
 MAX_SECTIONS = 65_536
 
@@ -206,6 +216,13 @@ class Split(Move):
 
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         return (Concat(self.axis).call(grad),)
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        if not has_rank(infos, axes):
+            return None
+        cut = self.indices_or_sections
+        count = cut if isinstance(cut, int) else len(cut) + 1
+        return Permuted(Split(cut, moved_axis(self.axis, axes)), (axes,), (axes,) * count)
 
 
 @operator("relax.strided_slice")
@@ -267,6 +284,13 @@ class StridedSlice(Move):
         for axis, b, e, step in zip(axes, begin, end, strides or [1] * len(axes), strict=True):
             index[axis] = slice(b, e, step)
         return np.ascontiguousarray(x[tuple(index)]) if x.ndim else x
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        chosen = scalars_of(infos[1]) or []
+        if not has_rank(infos, axes) or not all(isinstance(axis, IntImm) for axis in chosen):
+            return None
+        moved = tuple_of(moved_axis(_constant(axis, "axes"), axes) for axis in chosen)
+        return Permuted(self, (axes, moved, *[None] * (len(infos) - 2)), (axes,))
 
 
 def _scalars(values: TupleStructInfo, operand: str) -> list[PrimExpr | None]:

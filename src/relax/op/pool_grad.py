@@ -17,7 +17,7 @@ from .facts import Axes, Permuted
 from .nn.activation import wide
 from .nn.pooling import Pool
 from .nn.windows import in_layout
-from .operator import Array, operator
+from .operator import Array, Operator, operator
 
 
 class PoolBackward(Pool):
@@ -62,6 +62,9 @@ class PoolBackward(Pool):
 
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
         return None  # both operands would have to move
+
+    def in_layouts(self, layouts: Sequence[str], infos: Sequence[StructInfo]) -> Permuted | None:
+        return Operator.in_layouts(self, layouts, infos)
 
 
 @operator("relax.grad.max_pool2d_backward")

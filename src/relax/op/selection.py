@@ -9,12 +9,13 @@ import numpy as np
 
 from .. import topi
 from ..expr import Call
+from ..ir import StructInfo
 from ..struct_info import PrimStructInfo, TensorStructInfo
 from .base import Gradients, Term
 from .binary import as_tensor
 from .dims import broadcast_all, like, same_dtype, tensor
 from .errors import SHAPES
-from .facts import Exactness
+from .facts import Axes, Exactness, Permuted, has_rank, moved_axis, without
 from .gradients import apply, collapsed, is_float, masked
 from .literals import literals_like
 from .operator import Array, Operator, composite, operator, public_function
@@ -79,6 +80,13 @@ class Take(Move):
         if self.mode != "fast":
             return None
         return (apply("grad.take_backward", grad, x, indices, axis=self.axis) if is_float(x) else None), None
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        count = infos[1].ndim if isinstance(infos[1], TensorStructInfo) else 0
+        if self.axis is None or not has_rank(infos, axes) or count not in (0, 1):
+            return None
+        result = axes if count else without(axes, [self.axis])
+        return Permuted(Take(moved_axis(self.axis, axes), self.mode), (axes, None), (result,))
 
 
 def _as_int64(indices: Array, modulus: int) -> np.ndarray[Any, np.dtype[np.int64]]:

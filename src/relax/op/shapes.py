@@ -28,7 +28,7 @@ from .dims import (
     tensor,
 )
 from .errors import AXES, SHAPES, OperatorError
-from .facts import Axes, Exactness, MixedPrecision, Permuted, has_rank, moved_axis
+from .facts import Axes, Exactness, MixedPrecision, Permuted, has_rank, moved_axis, with_new, without
 from .gradients import collapsed, reshaped
 from .known import known_struct_info
 from .operator import Array, Operator, operator
@@ -264,6 +264,12 @@ class ExpandDims(Move):
         gradient = reshaped(grad, operands[0])
         return None if gradient is None else (gradient, *[None] * (len(operands) - 1))
 
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        if not has_rank(infos, axes):
+            return None
+        new = normalize_axes(self.axis, len(axes) + len(self.axis))
+        return Permuted(self, (axes,), (with_new(axes, new),))
+
 
 @operator("relax.squeeze")
 class Squeeze(Move):
@@ -300,6 +306,14 @@ class Squeeze(Move):
         gradient = reshaped(grad, operands[0])
         return None if gradient is None else (gradient, *[None] * (len(operands) - 1))
 
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        if not has_rank(infos, axes) or self.axis is None:
+            return None
+        dropped = normalize_axes(self.axis, len(axes))
+        return Permuted(
+            Squeeze(tuple(moved_axis(axis, axes) for axis in dropped)), (axes,), (without(axes, dropped),)
+        )
+
 
 @operator("relax.broadcast_to")
 class BroadcastTo(Move):
@@ -329,3 +343,11 @@ class BroadcastTo(Move):
     def gradient(self, operands: Sequence[Term], result: Term, grad: Term) -> Gradients | None:
         gradient = collapsed(grad, operands[0])
         return None if gradient is None else (gradient, None)
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        shape = infos[1]
+        if not has_rank(infos, axes) or not isinstance(shape, ShapeStructInfo) or shape.values is None:
+            return None
+        new = len(shape.values) - len(axes)
+        result = (*range(new), *(new + axis for axis in axes))
+        return Permuted(self, (axes, ShapeExpr([shape.values[axis] for axis in result])), (result,))

@@ -9,6 +9,7 @@ lists: `r`, its registers, and `c`, the table of what the program names. A cell 
     anylist_setitem(list, i, value)                           hold another value
     anylist_setitem_call_packed(list, i, f, "name", *args)    call the function in the cell f; i = -1: drop the result
     anylist_setitem_call_cpacked(list, i, c, "name", *args)   call a function of the compiled program
+    anylist_setitem_call_last(list, i, c, "name", *args)      the same at the end of a function: it is no deeper
     cell_value(kind, payload)                                 a scalar as an argument: type index and bits
 
     cell_kind(x)   cell_payload(x)                            type index and bits
@@ -40,7 +41,8 @@ from .expr import Call, PrimExpr, convert
 #: names and dtypes of the results
 _RESULTS: Final = {
     "anylist_getitem": "handle", "anylist_resetitem": "int32", "anylist_setitem": "int32",
-    "anylist_setitem_call_packed": "int32", "anylist_setitem_call_cpacked": "int32", "cell_value": "handle",
+    "anylist_setitem_call_packed": "int32", "anylist_setitem_call_cpacked": "int32",
+    "anylist_setitem_call_last": "int32", "cell_value": "handle",
     "cell_kind": "int32", "cell_payload": "int64", "cell_fits": "bool", "cell_plain": "bool", "cell_rank": "int32",
     "cell_dim": "int64", "cell_count": "int64", "cell_truth": "int32", "cell_alloc": "bool", "cell_view": "bool",
     "cell_reshape": "bool", "cell_copy": "bool", "cell_shape": "bool", "cell_field": "bool",
@@ -71,7 +73,9 @@ REGISTERS: Final = "relax.registers"
 PARAMETERS: Final = "relax.parameters"
 """Attribute: the names of the Relax function's parameters, which arrive in the first registers. The result leaves in
 the next one."""
+DEEPER: Final = "relax.deeper"
+"""Attribute: the cell of the function that is called instead where calls are nested too deeply."""
 PLACE: Final = "relax.place"
 """Attribute of statements: the place, for notes in errors, of the calls in them (see `relax.runtime.compiled`)."""
 
-__all__ = ["MEMBERS", "PARAMETERS", "PLACE", "REGISTERS", "cell_call"]
+__all__ = ["DEEPER", "MEMBERS", "PARAMETERS", "PLACE", "REGISTERS", "cell_call"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any as _Any
 
 from ..ir import GlobalVar, IRModule, Op
-from . import analysis, ops, transform
+from . import analysis, ops, transform, vm
 from .adt import (
     Clause,
     Constructor,
@@ -54,6 +54,7 @@ from .functor import (
     TypeMutator,
     TypeVisitor,
 )
+from .gradient_rules import register_gradient
 from .infer import infer_type
 from .operators import (
     REQUIRED,
@@ -87,6 +88,7 @@ from .types import (
     TypeVar,
     scalar_type,
 )
+from .values import Closure, ConstructorValue, RefValue
 
 __all__ = [
     "REQUIRED",
@@ -95,8 +97,10 @@ __all__ = [
     "Attrs",
     "Call",
     "Clause",
+    "Closure",
     "Constant",
     "Constructor",
+    "ConstructorValue",
     "Evaluator",
     "Expr",
     "ExprFunctor",
@@ -124,6 +128,7 @@ __all__ = [
     "RefCreate",
     "RefRead",
     "RefType",
+    "RefValue",
     "RefWrite",
     "RelayExpr",
     "ShapeVar",
@@ -162,6 +167,7 @@ __all__ = [
     "parse",
     "parse_expr",
     "parse_type",
+    "register_gradient",
     "register_operator",
     "scalar_type",
     "to_relax",
@@ -170,6 +176,7 @@ __all__ = [
     "unreachable_clauses",
     "update_checked_type",
     "var",
+    "vm",
 ]
 
 

@@ -1,4 +1,4 @@
-"""The order of global functions: callees first."""
+"""The order of global functions, callees first, and those that are recursive."""
 
 from __future__ import annotations
 
@@ -13,9 +13,19 @@ from .scopes import nodes_with_parts
 
 def callees_first(mod: IRModule) -> list[str]:
     """The names of a module's Relay functions, each behind those that it calls; in a circle, in any order."""
+    return [name for group in components(_graph(mod)) for name in group]
+
+
+def recursive_functions(mod: IRModule) -> set[str]:
+    """The names of a module's Relay functions that call themselves, directly or through others."""
+    graph = _graph(mod)
+    circles = {name for group in components(graph) if len(group) > 1 for name in group}
+    return circles | {name for name, callees in graph.items() if name in callees}
+
+
+def _graph(mod: IRModule) -> dict[str, list[str]]:
     functions = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, Function)}
-    graph = {name: _globals_in(function, functions) for name, function in functions.items()}
-    return [name for group in components(graph) for name in group]
+    return {name: _globals_in(function, functions) for name, function in functions.items()}
 
 
 def _globals_in(function: BaseFunc, functions: dict[str, Any]) -> list[str]:
@@ -24,4 +34,4 @@ def _globals_in(function: BaseFunc, functions: dict[str, Any]) -> list[str]:
     return [p.name_hint for p in parts if isinstance(p, GlobalVar) and p.name_hint in functions]
 
 
-__all__ = ["callees_first"]
+__all__ = ["callees_first", "recursive_functions"]

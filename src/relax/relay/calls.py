@@ -11,9 +11,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..ir import Diagnostic, DiagnosticError
-from .expr import Call, Expr, ExprWithOp, Tuple, TupleGetItem, const
+from ..ir import Diagnostic, DiagnosticError, Op
+from .expr import Expr, ExprWithOp, Tuple, TupleGetItem, const
 from .operators import call_operator, list_operators, operator_spec
+from .ops.declare import operand_names, result_count
 
 
 class TupleWrapper:
@@ -39,27 +40,16 @@ class TupleWrapper:
         return (self[i] for i in range(self.size))
 
 
-def _split_count(call: Call) -> int:
-    sections: Any = cast(Any, call.attrs).indices_or_sections
-    return sections if isinstance(sections, int) else len(sections) + 1
-
-
-_RESULTS: dict[str, Callable[[Call], int]] = {
-    "nn.batch_norm": lambda call: 3,
-    "split": _split_count,
-    "topk": lambda call: 2 if cast(Any, call.attrs).ret_type == "both" else 1,
-}
-
-
 def operator_function(name: str) -> Callable[..., Any]:
     """The Python function that makes calls of an operator."""
     spec = operator_spec(name)
     assert spec is not None
+    op = Op.get(name)
 
     def function(*args: Any, **attrs: Any) -> Any:
         count = len(args) if spec.num_inputs is None else spec.num_inputs
-        names = _operand_names(name, attrs)
-        given = [*args, *(attrs.pop(operand) for operand in names)] if names else list(args)
+        named = [attrs.pop(operand) for operand in operand_names(op) if operand in attrs]
+        given = [*args, *named] if named else list(args)
         operands, rest = given[:count], given[count:]
         if len(rest) > len(spec.attrs):
             message = (
@@ -73,36 +63,12 @@ def operator_function(name: str) -> Callable[..., Any]:
                 )
             attrs[field.name] = value
         call = call_operator(name, *map(as_expr, operands), **attrs)
-        results = _RESULTS[name](call) if name in _RESULTS else 1
-        return TupleWrapper(call, results) if results > 1 else call
+        results = result_count(op, call.attrs)
+        return call if results is None else TupleWrapper(call, results)
 
     function.__name__ = function.__qualname__ = name.rpartition(".")[2]
     function.__doc__ = f"A call of the operator {name}."
     return function
-
-
-_NAMED = (
-    "data",
-    "weight",
-    "lhs",
-    "rhs",
-    "x",
-    "y",
-    "a",
-    "bias",
-    "gamma",
-    "beta",
-    "moving_mean",
-    "moving_var",
-    "indices",
-)
-
-
-def _operand_names(name: str, attrs: dict[str, Any]) -> list[str]:
-    """Names of operands among keyword arguments, in the order of operands: TVM's programs write some so."""
-    spec = operator_spec(name)
-    own = {field.name for field in spec.attrs} if spec is not None else set[str]()
-    return [operand for operand in _NAMED if operand in attrs and operand not in own]
 
 
 def as_expr(value: Any) -> Expr:
@@ -139,7 +105,7 @@ class Namespace:
 
 def public(name: str) -> Any:
     """The function or the namespace of this name. Raises AttributeError."""
-    if name in ("nn", "image", "vision"):
+    if name in ("nn", "image"):
         return Namespace(name)
     if operator_spec(name) is not None:
         return operator_function(name)

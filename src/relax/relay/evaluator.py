@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-import numpy as np
-
 from ..ir import Diagnostic, DiagnosticError, GlobalVar, IRModule, Op
 from .adt import (
     Constructor,
@@ -43,7 +41,8 @@ from .expr import (
 )
 from .meaning import evaluate
 from .scopes import EvaluationScope, Placement, place
-from .values import Closure, ConstructorValue, RefValue, exported, imported
+from .unify import MISMATCH
+from .values import Closure, ConstructorValue, RefValue, described, exported, imported
 
 MATCH_FAILED = "E9030"
 """A value that no clause of a match takes."""
@@ -159,6 +158,8 @@ class Evaluator:
                 return expr if expr.inputs else ConstructorValue(expr, ())
             case Op():
                 return expr
+            case Tuple(()):
+                return ()
             case _:
                 try:
                     return frame.find(expr)
@@ -199,7 +200,7 @@ class Evaluator:
                 values[var] = self._value(value, frame)
                 return _Work(opened[0], frame, body, node, frame)
             case If(cond, true_branch, false_branch):
-                taken = 0 if bool(self._value(cond, frame)) else 1
+                taken = 0 if _truth(self._value(cond, frame), node) else 1
                 return _Work(opened[taken], frame, (true_branch, false_branch)[taken], node, frame)
             case Match():
                 taken = self._clause(node, frame)
@@ -224,7 +225,7 @@ class Evaluator:
             frame.values[call] = ConstructorValue(callee, args)
             return None
         if not isinstance(callee, Closure):
-            message = f"a {_kind(callee)} is called, which is no function"
+            message = f"a {described(callee)} is called, which is no function"
             raise DiagnosticError(Diagnostic(NOT_A_FUNCTION, message, call.span))
         function = callee.function
         _check_count(call, "the function", len(function.params), len(args))
@@ -241,9 +242,7 @@ class Evaluator:
             if bound is not None:
                 frame.values.update(bound)
                 return i
-        message = (
-            f"no clause of the match takes {value if isinstance(value, ConstructorValue) else _kind(value)}"
-        )
+        message = f"no clause of the match takes {described(value)}"
         raise DiagnosticError(Diagnostic(MATCH_FAILED, message, node.span))
 
 
@@ -267,18 +266,19 @@ def matched(pattern: Pattern, value: Any) -> dict[Expr, Any] | None:
     return bound
 
 
+def _truth(value: Any, node: If) -> bool:
+    kind = described(value)
+    if kind != "tensor" or value.shape or value.dtype != bool:
+        notes = (f"found {value.dtype} of shape {value.shape}",) if kind == "tensor" else ()
+        message = f"the condition of an if must be a bool scalar, found a {kind}"
+        raise DiagnosticError(Diagnostic(MISMATCH, message, node.cond.span or node.span, notes=notes))
+    return bool(value)
+
+
 def _check_count(call: Call, what: str, expected: int, found: int) -> None:
     if expected != found:
         message = f"{what} takes {expected} arguments, found {found}"
         raise DiagnosticError(Diagnostic(NOT_A_FUNCTION, message, call.span))
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return "tensor"
-    if isinstance(value, tuple):
-        return "tuple"
-    return "reference" if isinstance(value, RefValue) else "closure"
 
 
 __all__ = ["Evaluator", "imported", "matched"]

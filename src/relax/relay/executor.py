@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
-from ..ir import IRModule
+from ..ir import Diagnostic, DiagnosticError, GlobalVar, IRModule
 from ..runtime import Executable, VirtualMachine
+from ..runtime.tagged import MatchError
+from ..runtime.values import export_value
 from ..target import Target
 from ..vm import build as build_relax
-from .evaluator import Evaluator
+from .evaluator import MATCH_FAILED, Evaluator
 from .expr import Expr, Function
+from .machine_values import MachineValues
 from .to_relax import to_relax
-from .values import exported, imported
+from .values import described
 
 _COMPILED: Final = ("vm", "graph", "aot")
 
@@ -53,23 +56,42 @@ class Executor:
 
     def _compiled(self, expr: Expr | None) -> Any:
         if expr is None:
-            return _taking_numbers(VirtualMachine(build(self.mod, self.target))["main"])
+            return self._function(self.mod, "main")
+        if isinstance(expr, GlobalVar):
+            return self._function(self.mod, expr.name_hint)
+        name = "expression"
+        while name in self.mod:
+            name += "_"
         function = expr if isinstance(expr, Function) else Function([], expr)
-        functions = {g: f for g, f in self.mod.functions.items() if g.name_hint != "main"}
-        mod = IRModule({**functions, "main": function}, type_definitions=self.mod.type_definitions)  # type: ignore[arg-type]
-        main = _taking_numbers(VirtualMachine(build(mod, self.target))["main"])
-        return main if isinstance(expr, Function) else main()
+        functions: dict[Any, Any] = {**self.mod.functions, name: function}
+        call = self._function(IRModule(functions, type_definitions=self.mod.type_definitions), name)
+        return call if isinstance(expr, Function) else call()
 
+    def _function(self, mod: IRModule, name: str) -> Callable[..., Any]:
+        """A function of a module, compiled, for values of Relay."""
+        exec_mode = "compiled" if self.kind == "aot" else "bytecode"
+        main = VirtualMachine(build_relax(to_relax(mod, entry=name), self.target, exec_mode=exec_mode))[name]
+        values = MachineValues(mod)
+        function = values.function(main)
 
-def _taking_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A compiled function that takes Python's numbers for scalar tensors, as the evaluator does."""
-    return lambda *args: function(*(exported(imported(arg)) for arg in args))
+        def call(*args: Any) -> Any:
+            try:
+                return function(*args)
+            except MatchError as error:
+                value = values.value(export_value(error.value))
+                message = f"no clause of the match takes {described(value)}"
+                raise DiagnosticError(Diagnostic(MATCH_FAILED, message)) from error
+
+        return call
 
 
 def create_executor(
     kind: str = "debug", mod: IRModule | None = None, device: Any = None, target: str | Target | None = None
 ) -> Executor:
-    """An executor: "debug" evaluates by the definition of the language; "vm", "graph" and "aot" compile, all alike.
+    """An executor: "debug" evaluates by the definition of the language; the other kinds translate to Relax and compile.
+
+    "vm" and "graph" are the same: the machine's bytecode calls kernels. "aot" compiles functions of first order to
+    machine code.
 
     `device` is taken for compatibility. Raises ValueError for other kinds.
     """

@@ -41,7 +41,9 @@ from .expr import (
     Var,
     update_checked_type,
 )
-from .operator_types import NOT_CALLABLE, UNKNOWN_TYPE, apply_operator
+from .function_types import annotated_type, constructor_type, field_of, is_polymorphic, without_params
+from .instances import Instance, Uses, with_type_args
+from .operator_types import NOT_CALLABLE, UNKNOWN_TYPE, apply_operator, parameter_types
 from .operators import operator_spec
 from .parts import bound_by, pattern_vars
 from .scopes import EvaluationScope, Placement, place
@@ -53,16 +55,11 @@ from .types import (
     TensorType,
     TupleType,
     Type,
-    TypeCall,
-    TypeData,
     TypeKind,
     TypeRelation,
     TypeVar,
 )
 from .unify import Pending, Unifier
-
-NO_FIELD = "E9042"
-"""A projection of what is no tuple, or has no such field."""
 
 LEFT_OUT = "E9044"
 """A match that leaves out values of its type."""
@@ -76,24 +73,38 @@ UNIT = TupleType(())
 def infer_type(expr: Expr, mod: IRModule | None = None) -> Expr:
     """Write the type of every node of an expression; the expression. Free variables need annotations.
 
-    Raises DiagnosticError with all that is wrong.
+    Calls of polymorphic functions that do not say their type arguments get them, so that an expression with such calls
+    is another one. Raises DiagnosticError with all that is wrong.
     """
     inference = Inference(IRModule() if mod is None else mod)
     inference.whole(expr)
     inference.finish()
-    return expr
+    return with_type_args(expr, inference.uses)
 
 
 def infer_module(mod: IRModule) -> IRModule:
     """Write the type of every node of every Relay function of a module; the module.
 
-    Raises DiagnosticError with all that is wrong in any function.
+    Calls of polymorphic functions get their type arguments, as in `infer_type`. Raises DiagnosticError with all that is
+    wrong in any function.
+    """
+    uses = instances_in(mod)
+    functions = {
+        g: with_type_args(f, uses) if isinstance(f, Function) else f for g, f in mod.functions.items()
+    }
+    return mod.with_functions(functions)
+
+
+def instances_in(mod: IRModule) -> Uses:
+    """Write the type of every node of a module; the instances of the polymorphic values that its nodes use.
+
+    Raises DiagnosticError.
     """
     inference = Inference(mod)
     for name in callees_first(mod):
         inference.global_type(name)
     inference.finish()
-    return mod
+    return inference.uses
 
 
 class Inference:
@@ -115,17 +126,21 @@ class Inference:
         self.placement: Placement = cast(Placement, None)
         self.levels: dict[EvaluationScope, int] = {}
         self.level = 0
+        self.user: Expr = cast(Expr, None)
+        """The node whose parts are asked for."""
+        self.uses: Uses = {}
 
     # -- entries
 
     def expression(self, expr: Expr) -> Type:
         """Infer an expression; its type, polymorphic if it is a polymorphic function."""
-        outer = self.placement, self.levels, self.level
+        outer = self.placement, self.levels, self.level, self.user
         self.placement, self.levels = place(expr), {}
         try:
             self._note_variables()
             for node in self.placement.order:
                 self.level = self._level(self.placement.of[node])
+                self.user = node
                 try:
                     self._put(node, self._node(node))
                 except DiagnosticError as error:
@@ -134,7 +149,7 @@ class Inference:
             self.level = 0
             return self.types[expr] if expr in self.types else self.type_of(expr)
         finally:
-            self.placement, self.levels, self.level = outer
+            self.placement, self.levels, self.level, self.user = outer
 
     def _note_variables(self) -> None:
         """Note for each variable what binds it, and its level: a function bound by `let` is one level further in."""
@@ -156,14 +171,14 @@ class Inference:
         """The type of a global function, inferred if it has not been yet."""
         if name in self.global_types:
             return self.global_types[name]
-        function = self.mod[name]
+        function = self.mod.get(name)
         if not isinstance(function, Function):
-            raise DiagnosticError(Diagnostic(NOT_CALLABLE, f"@{name} is no function of Relay"))
-        annotated = _annotated(function)
+            raise DiagnosticError(Diagnostic("E9003", f"the module has no Relay function @{name}"))
+        annotated = annotated_type(function)
         self.global_types[name] = annotated if annotated is not None else self.unifier.fresh(1)
         type_ = self.expression(function)
         if annotated is None:
-            self.unifier.equal(self.global_types[name], _without_params(type_), function.span, f"@{name}")
+            self.unifier.equal(self.global_types[name], without_params(type_), function.span, f"@{name}")
             self.global_types[name] = self._generalised(function, type_, 0)
         return self.global_types[name]
 
@@ -180,6 +195,10 @@ class Inference:
 
     def _write(self) -> None:
         resolved = TypeRewriter(self.unifier.head)
+        for instances in self.uses.values():
+            for i, instance in enumerate(instances):
+                args = tuple(self.unifier.argument(arg, resolved) for arg in instance.args)
+                instances[i] = Instance(resolved(instance.type), args)
         unsolved = IncompleteParts()
         for node, type_ in {**self.types, **self.general}.items():
             type_ = resolved(self.general.get(node, type_))
@@ -221,20 +240,28 @@ class Inference:
             case Var():
                 return self._variable(expr)
             case GlobalVar():
-                return self._instantiated(self.global_type(expr.name_hint))
+                return self._instantiated(self.global_type(expr.name_hint), expr)
             case Op():
-                return self._operator_type(expr, None, None)
+                type_ = self._operator_type(expr, None, None)
+                self._note(expr, type_, ())
+                return type_
+            case Tuple(()):
+                return self.types.setdefault(expr, UNIT)
             case Constructor():
-                type_ = self._instantiated(self._constructor_type(expr))
+                type_ = self._instantiated(constructor_type(expr, self.mod), expr)
                 return type_ if expr.inputs else cast(FuncType, type_).ret_type
             case _:
-                return self._instantiated(self.types[expr])
+                return self._instantiated(self.types[expr], expr)
+
+    def _note(self, expr: Expr, type_: Type, args: tuple[Any, ...]) -> None:
+        """Note that the node under inference uses a polymorphic value with these type arguments."""
+        self.uses.setdefault((self.user, expr), []).append(Instance(type_, args))
 
     def _variable(self, var: Var) -> Type:
         if var not in self.general and var in self.lets:
             self._bind(self.lets[var])
         if var in self.general:
-            return self._instantiated(self.general[var])
+            return self._instantiated(self.general[var], var)
         if var not in self.types:
             known = var.type_annotation
             level = self.variable_levels.get(var, self.level)
@@ -291,11 +318,11 @@ class Inference:
         def rule(inputs: tuple[Type, ...], attrs: Any, span: Span | None) -> Type:
             del attrs
             (type_,) = inputs
-            return _field_of(type_, index, span)
+            return field_of(type_, index, span)
 
         head = self.unifier.head(tuple_type)
         if not isinstance(head, IncompleteType):
-            return _field_of(head, index, node.span)
+            return field_of(head, index, node.span)
         self.unifier.relate(Pending("projection", (tuple_type,), result, None, rule, node.span))
         return result
 
@@ -322,6 +349,13 @@ class Inference:
 
         Inside of the function itself the variable has one type.
         """
+        user, self.user = self.user, node
+        try:
+            self._bind_once(node)
+        finally:
+            self.user = user
+
+    def _bind_once(self, node: Let) -> None:
         var, value = node.var, node.value
         if (
             var in self.general
@@ -332,13 +366,17 @@ class Inference:
         self.bound.add(var)
         if isinstance(value, Function):
             recursive = self.types.get(var)
-            if recursive is not None:
+            if recursive is not None and not is_polymorphic(recursive):
                 self.unifier.equal(
-                    recursive, _without_params(self.types[value]), node.span, f"%{var.name_hint}"
+                    recursive, without_params(self.types[value]), node.span, f"%{var.name_hint}"
                 )
             general = self._generalised(value, self.types[value], self._level(self.placement.of[node]))
-            if isinstance(general, FuncType) and general.type_params and var.type_annotation is None:
+            if is_polymorphic(general) and var.type_annotation is None:
                 self.general[var] = general
+                return
+            if is_polymorphic(var.type_annotation):
+                self.unifier.equal(var.type_annotation, general, node.span, f"%{var.name_hint}")
+                self.general[var] = var.type_annotation
                 return
         type_ = self.type_of(value)
         if var.type_annotation is not None:
@@ -375,15 +413,19 @@ class Inference:
             case GlobalVar() as name:
                 scheme = self.global_type(name.name_hint)
             case Constructor() as constructor:
-                scheme = self._constructor_type(constructor)
+                scheme = constructor_type(constructor, self.mod)
             case Var() as var if var in self.general:
                 scheme = self.general[var]
-            case _:
+            case Var() | Constant():
                 scheme = self.unifier.head(self.type_of(node.op))
-        if not isinstance(scheme, FuncType) or not scheme.type_params:
+            case _:
+                scheme = self.unifier.head(self.types[node.op])
+        if not is_polymorphic(scheme):
             return self.unifier.head(scheme)
         chosen = self._type_arguments(scheme, node)
-        return self._with_arguments(scheme, chosen, node.span)
+        instance = self._with_arguments(scheme, chosen, node.span)
+        self._note(node.op, instance, chosen)
+        return instance
 
     def _type_arguments(self, scheme: FuncType, node: Call) -> tuple[Any, ...]:
         if not node.type_args:
@@ -400,12 +442,21 @@ class Inference:
             return self.unifier.fresh_part(param.kind)
         return self.unifier.fresh(self.level)
 
-    def _instantiated(self, type_: Type, span: Span | None = None) -> Type:
-        """A polymorphic type with new incomplete types for its parameters; its relations are to be fulfilled."""
+    def _instantiated(self, type_: Type, expr: Expr | None = None) -> Type:
+        """A polymorphic type with new incomplete types for its parameters; its relations are to be fulfilled.
+
+        `expr` is the expression of that type, of which this is a use.
+        """
         type_ = self.unifier.head(type_)
-        if not isinstance(type_, FuncType) or not type_.type_params:
+        if not is_polymorphic(type_):
+            if isinstance(expr, Constructor):
+                self._note(expr, type_, ())
             return type_
-        return self._with_arguments(type_, tuple(map(self._fresh_argument, type_.type_params)), span)
+        chosen = tuple(map(self._fresh_argument, type_.type_params))
+        instance = self._with_arguments(type_, chosen, None)
+        if expr is not None:
+            self._note(expr, instance, chosen)
+        return instance
 
     def _with_arguments(self, scheme: FuncType, chosen: Sequence[Any], span: Span | None) -> FuncType:
         table = dict(zip(scheme.type_params, chosen, strict=True))
@@ -447,30 +498,9 @@ class Inference:
         span: Span | None,
     ) -> Type:
         result = self.unifier.fresh(self.level)
-        self.unifier.relate(
-            Pending(op.name, tuple(args), result, (op, attrs, operands), apply_operator, span)
-        )
+        facts, inputs = (op, attrs, operands), tuple(args)
+        self.unifier.relate(Pending(op.name, inputs, result, facts, apply_operator, span, parameter_types))
         return self.unifier.head(result)
-
-    def _constructor_type(self, constructor: Constructor) -> FuncType:
-        definition = self._definition(constructor)
-        result = (
-            TypeCall(constructor.belong_to, definition.type_vars)
-            if definition.type_vars
-            else TypeCall(constructor.belong_to, ())
-        )
-        return FuncType(constructor.inputs, result, definition.type_vars)
-
-    def _definition(self, constructor: Constructor) -> TypeData:
-        definition = self.mod.type_definitions.get(constructor.belong_to)
-        if definition is None:
-            for key, other in self.mod.type_definitions.items():
-                if key == constructor.belong_to:
-                    definition = other
-        if not isinstance(definition, TypeData):
-            message = f"the module has no type {constructor.belong_to.name_hint}"
-            raise DiagnosticError(Diagnostic("E9003", message, constructor.span))
-        return definition
 
     # -- matches
 
@@ -509,7 +539,7 @@ class Inference:
                     self.unifier.equal(type_, TupleType(fields), node.span, "the pattern")
                     stack += list(zip(patterns, fields, strict=True))
                 case PatternConstructor(constructor, patterns):
-                    own = self._instantiated(self._constructor_type(constructor))
+                    own = self._instantiated(constructor_type(constructor, self.mod))
                     own = own if isinstance(own, FuncType) else FuncType((), own)
                     if len(own.arg_types) != len(patterns):
                         message = (
@@ -531,7 +561,7 @@ class Inference:
         if not isinstance(function, FuncType):
             return function  # an error has been reported
         left = [v for v in self.unifier.incomplete(function) if self.unifier.levels.get(v, 0) > level]
-        waiting = [r for r in self.unifier.pending if _mentions(self.unifier, r, left)]
+        waiting = [r for r in self.unifier.pending if self.unifier.mentions(r, left)]
         if any(r.rule is not apply_operator for r in waiting):
             return function  # a projection of an unknown tuple is no relation that a type can state
         for relation in waiting:
@@ -563,39 +593,8 @@ def _attrs_of(relation: Pending) -> dict[str, Any]:
     return {} if attrs is None else dict(attrs.items())
 
 
-def _mentions(unifier: Unifier, relation: Pending, items: Sequence[IncompleteType]) -> bool:
-    inside = unifier.incomplete(*relation.inputs, relation.output)
-    return any(item in inside for item in items)
-
-
 _RELATIONS = {"Broadcast": "add", "BroadcastComp": "equal", "Identity": "copy"}
 """The relations that the document names, as operators that have them."""
-
-
-def _annotated(function: Function) -> FuncType | None:
-    """The type of a function whose parameters and result are all annotated; None for another one."""
-    types = [param.type_annotation for param in function.params]
-    if function.ret_type is None or any(type_ is None for type_ in types):
-        return None
-    unifier = Unifier()
-    whole = FuncType(
-        cast("list[Type]", types), function.ret_type, function.type_params, function.type_constraints
-    )
-    return None if unifier.incomplete(whole) else whole
-
-
-def _without_params(type_: Type) -> Type:
-    return FuncType(type_.arg_types, type_.ret_type) if isinstance(type_, FuncType) else type_
-
-
-def _field_of(type_: Type, index: int, span: Span | None) -> Type:
-    if not isinstance(type_, TupleType):
-        message = f"a field of a value of type {type_text(type_)} is taken, which is no tuple"
-        raise DiagnosticError(Diagnostic(NO_FIELD, message, span))
-    if index >= len(type_.fields):
-        message = f"field {index} is taken of a tuple of {len(type_.fields)}"
-        raise DiagnosticError(Diagnostic(NO_FIELD, message, span))
-    return type_.fields[index]
 
 
 __all__ = ["Inference", "infer_module", "infer_type"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -12,13 +12,13 @@ from ..block_builder import BlockBuilder
 from ..expr import Call as RelaxCall
 from ..expr import Constant as RelaxConstant
 from ..expr import Var as RelaxVar
-from ..interpreter import interpret
-from ..ir import Diagnostic, DiagnosticError, IRModule, Op, RelaxExpr, Span, StructInfo
+from ..interpreter import Interpreter
+from ..ir import Diagnostic, DiagnosticError, Op, RelaxExpr, Span, StructInfo
 from ..runtime import NDArray
 from ..struct_info import TensorStructInfo, TupleStructInfo
 from .attrs import Attrs
 from .operators import make_attrs, operator_spec, unknown_operator
-from .ops.declare import meaning_of
+from .ops.declare import meaning_of, needs_constants
 
 OPERANDS = "E9013"
 """Operands or attributes that an operator cannot take."""
@@ -70,18 +70,14 @@ def evaluate(op: Op, attrs: Attrs | None, operands: Sequence[Value], span: Span 
     `operands` and the result are NumPy arrays and tuples of such. Scalar operands are told to the operator as
     constants, which some need to know (the bounds of `arange`, the value of `nn.pad`).
     """
-    scalars = [i for i, value in enumerate(operands) if _asks_for_constants(op) and np.ndim(value) == 0]
+    scalars = [i for i, value in enumerate(operands) if needs_constants(op) and np.ndim(value) == 0]
     constants = tuple((i, str(operands[i].dtype.str), operands[i].item()) for i in scalars)
     infos = tuple(_info_of(value) for value in operands)
     try:
-        mod = _module(op, _key(attrs), infos, constants)
+        function = _function(op, _key(attrs), infos, constants)
     except DiagnosticError as error:
         raise error.placed(span) from None
-    return _plain(interpret(mod, "main", *(v for i, v in enumerate(operands) if i not in scalars)))
-
-
-def _asks_for_constants(op: Op) -> bool:
-    return op.name in ("arange", "nn.pad", "trilu")
+    return _plain(function(*(v for i, v in enumerate(operands) if i not in scalars)))
 
 
 def _info_of(value: Value) -> StructInfo:
@@ -95,13 +91,13 @@ def _key(attrs: Attrs | None) -> tuple[tuple[str, Any], ...]:
 
 
 @functools.lru_cache(maxsize=2048)
-def _module(
+def _function(
     op: Op,
     attrs: tuple[tuple[str, Any], ...],
     infos: tuple[StructInfo, ...],
     constants: tuple[tuple[int, str, Any], ...],
-) -> IRModule:
-    """A Relax module whose main computes the operator for operands of these struct infos."""
+) -> Callable[..., Any]:
+    """The function that computes the operator for operands of these struct infos, by Relax's interpreter."""
     values: Mapping[int, Any] = {i: np.array(value, dtype) for i, dtype, value in constants}
     operands = [
         RelaxConstant(values[i]) if i in values else RelaxVar(f"x{i}", info) for i, info in enumerate(infos)
@@ -113,7 +109,7 @@ def _module(
             builder.normalize(operand)
         result = meaning(op, Attrs(dict(attrs)) if attrs else None, operands)
         builder.emit_func_output(builder.emit(result) if isinstance(result, RelaxCall) else result)
-    return builder.finalize()
+    return Interpreter(builder.finalize())["main"]
 
 
 def _plain(value: Any) -> Value:

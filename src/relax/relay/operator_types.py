@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from ..expr import Constant as RelaxConstant
 from ..expr import Tuple as RelaxTuple
 from ..expr import Var as RelaxVar
-from ..ir import Diagnostic, DiagnosticError, RelaxExpr, Span, StructInfo
+from ..info.mapping import substitute_struct_info
+from ..ir import Diagnostic, DiagnosticError, Op, RelaxExpr, Span, StructInfo
+from ..prim import PrimExpr
 from ..prim import Var as SizeVar
 from ..prim import free_vars as free_sizes
 from ..struct_info import TensorStructInfo, TupleStructInfo
-from .expr import Constant, Tuple
+from .expr import Constant, Expr, Tuple
 from .meaning import result_info
+from .ops.parameters import parameter_shapes
+from .struct_infos import as_size, struct_info_of
 from .type_walk import type_text
 from .types import Any as AnyDim
-from .types import TensorType, TupleType, Type, TypeVar
+from .types import Dim, TensorType, TupleType, Type, TypeVar
 
 UNKNOWN_TYPE = "E9041"
 """A node whose type nothing determines."""
@@ -27,6 +32,16 @@ def apply_operator(inputs: tuple[Type, ...], attrs: Any, span: Span | None) -> T
     """The type of the result of an operator, as its meaning in Relax tells it."""
     op, call_attrs, operands = attrs
     unknown: set[SizeVar] = set()
+    values = _operands(op, inputs, operands, unknown, span)
+    info = result_info(op, call_attrs, values, span)
+    if len(unknown) > 1 and isinstance(info, TensorStructInfo) and info.dims is None:
+        info = _with_equal_sizes(info, op, call_attrs, values, unknown)
+    return type_of_info(info, unknown, op.name, span)
+
+
+def _operands(
+    op: Op, inputs: Sequence[Type], operands: Sequence[Expr] | None, unknown: set[SizeVar], span: Span | None
+) -> list[RelaxExpr]:
     values: list[RelaxExpr] = []
     for i, type_ in enumerate(inputs):
         operand = None if operands is None else operands[i]
@@ -35,33 +50,64 @@ def apply_operator(inputs: tuple[Type, ...], attrs: Any, span: Span | None) -> T
         elif isinstance(operand, Tuple):
             values.append(_operand_tuple(i, type_, unknown))
         else:
-            values.append(RelaxVar(f"x{i}", struct_info_of(type_, unknown, op.name, span)))
-    return type_of_info(result_info(op, call_attrs, values, span), unknown, op.name, span)
+            values.append(RelaxVar(f"x{i}", _info_of(type_, unknown, op.name, span)))
+    return values
+
+
+def _with_equal_sizes(
+    info: StructInfo, op: Op, attrs: Any, values: Sequence[RelaxExpr], unknown: set[SizeVar]
+) -> StructInfo:
+    """The result if every `Any` were the same size; the given one if that cannot be.
+
+    Relax says nothing of the shape where two unknown sizes broadcast, as they may not. In Relay, `Any` with `Any` gives
+    `Any`, and the other dimensions are what they are.
+    """
+    one = next(iter(unknown))
+    table: Mapping[Any, Any] = dict.fromkeys(unknown, one)
+    equal = [
+        RelaxVar(value.name_hint, substitute_struct_info(value.struct_info, table))
+        if isinstance(value, RelaxVar)
+        else value
+        for value in values
+    ]
+    if any(not isinstance(value, (RelaxVar, RelaxConstant)) for value in equal):
+        return info
+    try:
+        return result_info(op, attrs, equal)
+    except DiagnosticError:
+        return info
+
+
+def parameter_types(data: Type, attrs: Any) -> list[Type]:
+    """The types of an operator's parameters, told from the type of its data; empty where that says too little."""
+    op, call_attrs, _ = attrs
+    if not isinstance(data, TensorType) or isinstance(data.shape, TypeVar):
+        return []
+    shapes = parameter_shapes(op, call_attrs, data.shape)
+    return [] if shapes is None else [TensorType(shape, data.dtype) for shape in shapes]
 
 
 def _operand_tuple(index: int, type_: Type, unknown: set[SizeVar]) -> RelaxExpr:
     fields = cast(TupleType, type_).fields
-    infos = [struct_info_of(field, unknown, "a tuple", None) for field in fields]
+    infos = [_info_of(field, unknown, "a tuple", None) for field in fields]
     return RelaxTuple([RelaxVar(f"x{index}_{i}", info) for i, info in enumerate(infos)])
 
 
-def struct_info_of(type_: Type, unknown: set[SizeVar], what: str, span: Span | None) -> StructInfo:
-    """The struct info that a type means; each `Any` becomes a size of its own, which is added to `unknown`."""
-    match type_:
-        case TupleType(fields):
-            return TupleStructInfo([struct_info_of(field, unknown, what, span) for field in fields])
-        case TensorType(shape, dtype) if not isinstance(shape, TypeVar) and not isinstance(dtype, TypeVar):
-            dims: list[Any] = []
-            for dim in shape:
-                if isinstance(dim, AnyDim):
-                    dims.append(SizeVar("any", "int64"))
-                    unknown.add(dims[-1])
-                else:
-                    dims.append(dim.astype("int64"))
-            return TensorStructInfo(dims, str(dtype))
-        case _:
-            message = f"{what} takes tensors, found a value of type {type_text(type_)}"
-            raise DiagnosticError(Diagnostic(NOT_CALLABLE, message, span))
+def _info_of(type_: Type, unknown: set[SizeVar], what: str, span: Span | None) -> StructInfo:
+    """The struct info of an operand; each `Any` becomes a size of its own, which is added to `unknown`."""
+
+    def size(dim: Dim) -> PrimExpr:
+        known = as_size(dim)
+        if known is None:
+            known = SizeVar("any", "int64")
+            unknown.add(known)
+        return known
+
+    def other(part: Type) -> StructInfo:
+        message = f"{what} takes tensors, found a value of type {type_text(part)}"
+        raise DiagnosticError(Diagnostic(NOT_CALLABLE, message, span))
+
+    return struct_info_of(type_, size, other)
 
 
 def type_of_info(info: StructInfo, unknown: set[SizeVar], what: str, span: Span | None) -> Type:
@@ -78,4 +124,4 @@ def type_of_info(info: StructInfo, unknown: set[SizeVar], what: str, span: Span 
             raise DiagnosticError(Diagnostic(UNKNOWN_TYPE, message, span))
 
 
-__all__ = ["NOT_CALLABLE", "UNKNOWN_TYPE", "apply_operator", "struct_info_of", "type_of_info"]
+__all__ = ["NOT_CALLABLE", "UNKNOWN_TYPE", "apply_operator", "parameter_types", "type_of_info"]

@@ -24,6 +24,8 @@ from .attrs import Attrs
 from .expr import Call, Expr
 
 _SPEC: Final = "relay.OperatorSpec"
+DERIVATIVE_OF: Final = "relay.derivative_of"
+"""The key of an Op under which the operator is registered whose gradients it gives."""
 _BOOLS: tuple[type[Any], ...] = (bool, np.bool_)
 
 
@@ -85,8 +87,9 @@ def operator_spec(op: Op | str) -> OperatorSpec | None:
 
 
 def list_operators() -> list[str]:
-    """The names of all operators of Relay, sorted."""
-    return [name for name in Op.list_op_names() if Op.get(name).has_attr(_SPEC)]
+    """The names of all operators of Relay, sorted; derivatives, which each of them has, are not among them."""
+    names = (name for name in Op.list_op_names() if Op.get(name).has_attr(_SPEC))
+    return [name for name in names if not Op.get(name).has_attr(DERIVATIVE_OF)]
 
 
 def _int(value: Any) -> int:
@@ -225,7 +228,8 @@ def unknown_attribute(spec: OperatorSpec, name: str, span: Span | None) -> Diagn
 
 def unknown_operator(name: str, span: Span | None) -> Diagnostic:
     """The complaint about a name that no operator of Relay has."""
-    similar = [known for known in close_names(name) if operator_spec(known) is not None]
+    close = [known for known in close_names(name) if operator_spec(known) is not None]
+    similar = [known for known in close if not Op.get(known).has_attr(DERIVATIVE_OF)]
     hint = f"similar: {', '.join(similar)}" if similar else ""
     return Diagnostic("E9010", f"{name} is not an operator of Relay", span, hint=hint)
 

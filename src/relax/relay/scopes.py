@@ -18,7 +18,7 @@ from typing import final
 
 from .adt import Match
 from .expr import Expr, Function, If, Let
-from .parts import parts_of
+from .parts import LEAVES, parts_of
 
 
 @final
@@ -66,8 +66,9 @@ class EvaluationScope:
 class Placement:
     """The scopes of an expression.
 
-    `order` has every node that has parts once, each behind its parts; `of` the scope where it is evaluated; `opened`
-    the scopes that it opens: of a Function or a Let one for its body, of an If and a Match one for each branch.
+    `order` has every node but leaves (`parts.LEAVES`) once, each behind its parts; `of` the scope where it is
+    evaluated; `opened` the scopes that it opens: of a Function or a Let one for its body, of an If and a Match one for
+    each branch.
     """
 
     root: EvaluationScope
@@ -102,7 +103,7 @@ def place(expr: Expr) -> Placement:
 
 
 def nodes_with_parts(expr: Expr) -> list[Expr]:
-    """The nodes of an expression that have parts, each once and behind its parts."""
+    """The nodes of an expression that have parts, and empty tuples, each once and behind its parts."""
     order: list[Expr] = []
     seen: set[Expr] = set()
     stack: list[tuple[Expr, bool]] = [(expr, False)]
@@ -112,10 +113,9 @@ def nodes_with_parts(expr: Expr) -> list[Expr]:
             order.append(node)
         elif node not in seen:
             seen.add(node)
-            parts = parts_of(node)
-            if parts:
+            if not isinstance(node, LEAVES):
                 stack.append((node, True))
-                stack.extend((part, False) for part in reversed(parts))
+                stack.extend((part, False) for part in reversed(parts_of(node)))
     return order
 
 

@@ -11,7 +11,7 @@ generalised (Didier Rémy, "Extension of ML type system with a sorted equation t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,7 @@ MISMATCH = "E9040"
 """Two types that must be equal and are not."""
 
 Rule = Callable[[tuple[Type, ...], Any, "Span | None"], Type]
+Suggest = Callable[[Type, Any], Sequence[Type]]
 
 
 class MismatchError(Exception):
@@ -56,6 +57,8 @@ class Pending:
     attrs: Any
     rule: Rule
     span: Span | None
+    suggest: Suggest | None = None
+    """The types that the other inputs must have, told from the first one."""
 
 
 @dataclass(eq=False)
@@ -103,12 +106,22 @@ class Unifier:
         """The type with everything known put in; itself if nothing is."""
         return rewritten(type_, self.head)
 
+    def argument(self, part: Any, resolved: Callable[[Type], Type]) -> Any:
+        """A type argument, resolved; of another kind than a type it is a shape or a dtype."""
+        part = self._part(part)
+        return resolved(part) if isinstance(part, Type) else part
+
     def incomplete(self, *types: Type) -> dict[IncompleteType, None]:
         """The incomplete types that are left in types, in order."""
         parts = IncompleteParts(self.head)
         for type_ in types:
             parts.of(type_)
         return parts.found
+
+    def mentions(self, relation: Pending, items: Sequence[IncompleteType]) -> bool:
+        """True if one of some incomplete types is left in a relation."""
+        inside = self.incomplete(*relation.inputs, relation.output)
+        return any(item in inside for item in items)
 
     # -- equations
 
@@ -216,12 +229,23 @@ class Unifier:
             self.pending = left + self.pending
 
     def _ask(self, relation: Pending) -> bool:
-        inputs = tuple(self.resolve(item) for item in relation.inputs)
+        inputs = self._inputs(relation)
         if not all(map(is_complete, inputs)):
             return False
         output = relation.rule(inputs, relation.attrs, relation.span)
         self.equal(relation.output, output, relation.span, f"the result of {relation.name}")
         return True
+
+    def _inputs(self, relation: Pending) -> tuple[Type, ...]:
+        """The types known of the inputs, with those that the first one tells."""
+        inputs = tuple(self.resolve(item) for item in relation.inputs)
+        missing = [i for i, item in enumerate(inputs) if not is_complete(item)]
+        if not missing or missing[0] == 0 or relation.suggest is None:
+            return inputs
+        for i, told in enumerate(relation.suggest(inputs[0], relation.attrs), 1):
+            if i in missing:
+                self.equal(inputs[i], told, relation.span, f"operand {i} of {relation.name}")
+        return tuple(self.resolve(item) for item in relation.inputs)
 
 
 def _may_be_equal(a: PrimExpr, b: PrimExpr) -> bool:

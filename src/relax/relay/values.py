@@ -4,17 +4,19 @@ tensor         a NumPy array (at the border, a relax.nd.NDArray)
 tuple          a Python tuple of values
 closure        `Closure`; also an operator, a constructor or a global function by itself
 reference      `RefValue`
-ADT value      `ConstructorValue`
+ADT value      `ConstructorValue`; its fields are handed out as tensors are
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from .. import runtime
+from ..ir import Op
 from .adt import Constructor
 from .expr import Function
 
@@ -58,10 +60,16 @@ class Closure:
 
 def imported(value: Any) -> Any:
     """A value from outside: arrays, tensors and numbers become arrays. Raises TypeError for anything else."""
+    return converted(value, _opened_list, _taken_in)
+
+
+def _opened_list(value: Any) -> Opened | None:
+    return (cast("list[Any]", value), tuple) if isinstance(value, list) else opened(value)
+
+
+def _taken_in(value: Any) -> Any:
     if isinstance(value, runtime.NDArray):
         return value.numpy()
-    if isinstance(value, (tuple, list)):
-        return tuple(map(imported, cast("tuple[Any, ...]", value)))
     if isinstance(value, (np.ndarray, np.generic)):
         return np.asarray(cast(Any, value))
     if isinstance(value, bool):
@@ -70,16 +78,63 @@ def imported(value: Any) -> Any:
         return np.array(value, "int32")
     if isinstance(value, float):
         return np.array(value, "float32")
-    if isinstance(value, (RefValue, ConstructorValue, Closure)):
+    if isinstance(value, (RefValue, Closure, Op, Constructor)):
         return value
     raise TypeError(f"a {type(value).__name__} is no value of Relay")
 
 
 def exported(value: Any) -> Any:
     """A value as it is handed out: tensors are NDArrays."""
-    if isinstance(value, tuple):
-        return tuple(map(exported, cast("tuple[Any, ...]", value)))
+    return converted(value, opened, _handed_out)
+
+
+def _handed_out(value: Any) -> Any:
     return runtime.nd.array(cast(Any, value)) if isinstance(value, np.ndarray) else value
+
+
+Opened: TypeAlias = "tuple[Sequence[Any], Callable[[tuple[Any, ...]], Any]]"
+"""The parts of a value, and a function that makes such a value of other parts."""
+
+
+def opened(value: Any) -> Opened | None:
+    """The parts of a tuple or an ADT value; None for another one."""
+    if isinstance(value, tuple):
+        return cast("tuple[Any, ...]", value), tuple
+    if isinstance(value, ConstructorValue):
+        return value.fields, lambda fields: ConstructorValue(value.constructor, fields)
+    return None
+
+
+def converted(value: Any, parts: Callable[[Any], Opened | None], leaf: Callable[[Any], Any]) -> Any:
+    """A value with `leaf` applied to what has no parts, without recursion; what stands in several places stays one."""
+    results: dict[int, Any] = {}
+    kept: list[Any] = []  # what the ids stand for
+    stack: list[tuple[Any, Opened | None]] = [(value, None)]
+    while stack:
+        item, known = stack.pop()
+        if id(item) in results and known is None:
+            continue
+        kept.append(item)
+        found = known or parts(item)
+        if found is None:
+            results[id(item)] = leaf(item)
+        elif known is None and found[0]:
+            stack.append((item, found))
+            stack.extend((part, None) for part in reversed(found[0]))
+        else:
+            results[id(item)] = found[1](tuple(results[id(part)] for part in found[0]))
+    return results[id(value)]
+
+
+def described(value: Any) -> str:
+    """A value in messages: an ADT value as Relay writes it, another one by its kind."""
+    if isinstance(value, ConstructorValue):
+        return str(value)
+    if isinstance(value, (np.ndarray, runtime.NDArray)):
+        return "tensor"
+    if isinstance(value, tuple):
+        return "tuple"
+    return "reference" if isinstance(value, RefValue) else "closure"
 
 
 _MOST_PARTS = 200
@@ -100,6 +155,7 @@ def _text(value: Any) -> str:
         elif isinstance(item, tuple):
             stack += [")", *_separated(cast("tuple[Any, ...]", item))[::-1], "("]
         else:
+            item = item.numpy() if isinstance(item, runtime.NDArray) else item
             words.append(str(cast(Any, item)) if isinstance(item, np.ndarray) else type(item).__name__)
     return "".join(words) + ("…" if stack else "")
 
@@ -111,4 +167,6 @@ def _separated(fields: tuple[Any, ...]) -> list[Any]:
     return result
 
 
-__all__ = ["Closure", "ConstructorValue", "RefValue", "exported", "imported"]
+__all__ = [
+    "Closure", "ConstructorValue", "Opened", "RefValue", "converted", "described", "exported", "imported", "opened",
+]  # fmt: skip

@@ -36,6 +36,9 @@ Values (passes: VMBuiltinLower, the bytecode generator)
     vm.builtin.invoke_closure(f, *args)                         a closure or a packed function
     vm.builtin.call_tir_dyn(kernel, *args, shape)               the shape's integers become arguments
     vm.builtin.to_device(t, device) -> t                        itself, if it is there; else a copy
+    vm.builtin.has_tag(v, tag) -> bool                          tagged values, see ``tagged``
+    vm.builtin.match_failed(v)
+    vm.builtin.new_reference(v);  vm.builtin.read_reference(r);  vm.builtin.write_reference(r, v)
     relax.run.*                                                 see ``ops``
 
 A device is given as an integer, which counts the devices of the machine: the module's virtual devices in their
@@ -61,8 +64,10 @@ from . import inspection as inspection  # registers its builtins
 from . import match as match  # registers its builtins
 from . import ngrams as ngrams  # registers its builtins
 from . import ops
+from . import references as references  # registers its builtins
 from . import sequences as sequences  # registers its builtins
 from . import strings as strings  # registers its builtins
+from . import tagged as tagged  # registers its builtins
 from .allocator import Allocator
 from .builtin_table import UNKNOWN, VIEW, Effects, builtin
 from .closure import Closure

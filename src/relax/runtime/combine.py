@@ -50,6 +50,8 @@ class _Combined:
     relocations: dict[int, tuple[Relocation, ...]] = field(default_factory=dict[int, tuple[Relocation, ...]])
     defined: dict[str, int] = field(default_factory=dict[str, int])
     """Symbols the units offer each other, by name."""
+    weak: set[str] = field(default_factory=set[str])
+    """Those of them that another unit's definition replaces."""
     wanted: dict[tuple[str, bool], int] = field(default_factory=dict[tuple[str, bool], int])
     """Symbols that are not defined, by name and by whether they may be absent."""
 
@@ -104,14 +106,22 @@ def _place(into: _Combined, unit: Unit, obj: ObjectFile, prefix: str) -> tuple[l
             symbols.append(into.add(replace(_moved(symbol, sections), name=name, binding=STB_GLOBAL)))
             into.defined[name] = symbols[-1]
         else:
-            if symbol.name in into.defined:
-                raise ObjectFileError(f"two units define {symbol.name}")
             symbols.append(into.add(replace(_moved(symbol, sections), binding=STB_LOCAL)))
-            into.defined[symbol.name] = symbols[-1]
+            _offer(into, symbol, symbols[-1])
     if kernels:
         names = ", ".join(name.removeprefix(prefix) for name in kernels.values())
         raise ObjectFileError(f"object {unit.object} does not define all of its kernels: {names}")
     return sections, symbols
+
+
+def _offer(into: _Combined, symbol: Symbol, number: int) -> None:
+    """Have a symbol be found by the other units; a weak one only if no other defines it."""
+    name = symbol.name
+    if name not in into.defined or name in into.weak:
+        into.defined[name] = number
+        (into.weak.add if symbol.binding == STB_WEAK else into.weak.discard)(name)
+    elif symbol.binding != STB_WEAK:
+        raise ObjectFileError(f"two units define {name}")
 
 
 def _moved(symbol: Symbol, sections: Sequence[int]) -> Symbol:

@@ -7,7 +7,12 @@ for each constant, packed function, bytecode function and device that some compi
     1   a function that is told, innermost first, the places an error passes
     2   the machine's first device
     3   a function that makes the result of a packed function a value of the machine
+    4   the greatest number of calls that may be under way, `VirtualMachine.max_depth`
+    5   the bytes of the stack that calls of compiled functions by each other may take
     …   the operands of `Program.table`
+
+Where more of the stack would be taken, or more calls are under way, a compiled function calls the function in its own
+cell instead of running: that carries the call out as bytecode, which needs no stack, and counts on.
 
 A table belongs to a machine and its executable: it lives as long as that or any function does that was made of it.
 What the table holds of the machine itself, it holds weakly.
@@ -37,7 +42,9 @@ from .values import import_result, import_value
 
 COMPILED_PREFIX: Final = "__vmtir__"
 """The prefix of the names of compiled functions in a library, before those of the Relax functions."""
-FIRST_DEVICE, IMPORT_RESULT, FIRST_CELL = 2, 3, 4
+FIRST_DEVICE, IMPORT_RESULT, MOST_CALLS, STACK_LIMIT, FIRST_CELL = 2, 3, 4, 5, 6
+STACK_BYTES: Final = 1 << 18
+"""The stack that machine code takes before calls are carried out as bytecode: a part of the smallest of a thread."""
 NOTES_END: Final = "\t"
 """The character between the notes of a shape heap in one string, and between the parts of a place."""
 
@@ -124,10 +131,16 @@ def machine_value(value: Any) -> Any:
 
 
 def compiled_functions(
-    names: Sequence[str], library: NativeLibrary, cells: Sequence[Any], first: Device
+    names: Sequence[str], library: NativeLibrary, cells: Sequence[Any], first: Device, max_depth: int
 ) -> dict[str, CompiledFunction]:
     """The compiled functions of these names, with a table of these values behind the fixed cells."""
-    fixed = (_kept_aside(import_value), tvm_ffi.convert_func(_note_place), first, _kept_aside(import_result))
+    functions = (
+        _kept_aside(import_value),
+        tvm_ffi.convert_func(_note_place),
+        first,
+        _kept_aside(import_result),
+    )
+    fixed = (*functions, max_depth, STACK_BYTES)
     table = cells_function("table")(*fixed, *cells, library)
     make, release = cells_function("function"), cells_function("release")
     try:
@@ -178,8 +191,14 @@ def callee_cell(target: Any) -> tvm_ffi.Function:
 class MachineOfFunctions(Machine, Protocol):
     """The part of the virtual machine by which compiled code calls its functions."""
 
+    max_depth: int
+
     def function_value(self, name: str) -> Closure:
         """A function of the machine's executable, also a private one."""
+        ...
+
+    def call_deeper(self, name: str, args: Sequence[Any], depth: int) -> Any:
+        """Carry out a call of a compiled function as bytecode, while `depth` calls are under way."""
         ...
 
 
@@ -192,6 +211,19 @@ def bytecode_cell(machine: MachineOfFunctions, name: str) -> tvm_ffi.Function:
         if alive is None:
             raise RuntimeError("the machine of a compiled function is gone; keep the VirtualMachine")
         return alive.call_raw(alive.function_value(name), args)
+
+    return _kept_aside(call)
+
+
+def deeper_cell(machine: MachineOfFunctions, name: str) -> tvm_ffi.Function:
+    """The packed function by which a compiled function goes on as bytecode; its last argument is the depth."""
+    weak = weakref.ref(machine)
+
+    def call(*args: Any) -> Any:
+        alive = weak()
+        if alive is None:
+            raise RecursionError(f"{name}: too many calls are under way")
+        return alive.call_deeper(name, tuple(map(machine_value, args[:-1])), args[-1])
 
     return _kept_aside(call)
 

@@ -41,6 +41,7 @@ from .compiled import (
     bytecode_cell,
     callee_cell,
     compiled_functions,
+    deeper_cell,
     table_values,
 )
 from .devices import Device, cpu
@@ -183,7 +184,9 @@ class Linker:
         if self.library is None or missing:
             raise LinkError(f"the executable has no machine code of compiled functions: {', '.join(missing)}")
         cells = table_values(program.table, program.constants, self._cell, self.devices)
-        functions = compiled_functions(program.compiled, self.library, cells, self.devices[0])
+        functions = compiled_functions(
+            program.compiled, self.library, cells, self.devices[0], self.machine.max_depth
+        )
         for name, function in functions.items():
             self.codes[name].compiled = function
 
@@ -192,7 +195,9 @@ class Linker:
         target = self.targets[index]
         if not isinstance(target, Code):
             return callee_cell(target)
-        return bytecode_cell(self.machine, target.function.name)
+        name = target.function.name
+        make = deeper_cell if name in self.executable.program.compiled else bytecode_cell
+        return make(self.machine, name)
 
     # --------------------------------------------------------------------------------- decoding
 

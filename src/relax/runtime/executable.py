@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +33,12 @@ from .bytecode import (
 )
 from .cpu_features import machine_of_triple, missing_features
 from .elf import MACHINES
+from .export import library_object
 from .format import (
     ExecutableError,
     Reader,
     Writer,
+    embedded,
     pack_sections,
     read_constant,
     read_functions,
@@ -45,6 +47,7 @@ from .format import (
     write_functions,
 )
 from .native import NativeLibrary, ObjectFileError, host_machine
+from .system_linker import link_library
 
 
 class Executable:
@@ -234,6 +237,8 @@ class Executable:
     def from_bytes(cls, data: bytes, name: str = "executable") -> Executable:
         """The executable with these bytes; ExecutableError says what is wrong with them."""
         try:
+            if data[:4] == b"\x7fELF":
+                data = embedded(data)
             sections = unpack_sections(data)
             absent = [tag for tag in ("META", "CNST", "FUNC", "DATA", "NATV") if tag not in sections]
             if absent:
@@ -267,9 +272,23 @@ class Executable:
         finally:
             temporary.unlink(missing_ok=True)
 
-    def export_library(self, file_name: str | os.PathLike[str]) -> None:
-        """TVM's name for `save`: the file is read by `load`, or by `relax.runtime.load_module`."""
-        self.save(file_name)
+    def export_library(
+        self, file_name: str | os.PathLike[str], linker: str | Sequence[str] | None = None
+    ) -> None:
+        """Write a shared library with the compiled functions, which programs in C, C++ and Rust call without Python.
+
+        `linker` is the command that links, by default one that is here (`relax.runtime.system_linker`). Of an
+        executable without compiled functions the file is that of `save`. `load` and `relax.runtime.load_module` read
+        either. Raises ExecutableError for a program that needs Python, and if the linker fails.
+        """
+        if not self.program.compiled:
+            self.save(file_name)
+            return
+        try:
+            data = library_object(self)
+            link_library(data, Path(file_name), linker.split() if isinstance(linker, str) else linker)
+        except (ExecutableError, ObjectFileError) as error:
+            raise ExecutableError(f"cannot export {file_name}: {error}") from None
 
     @property
     def mod(self) -> Executable:

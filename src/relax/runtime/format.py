@@ -44,7 +44,7 @@ from .sizes import shape_value
 from .tensor import ALIGNMENT, check_shape, new_tensor, numpy_view
 
 MAGIC: Final = b"\x89RELAX\r\n"  # the \r\n shows a file mangled by a text-mode transfer
-VERSION: Final = 4
+VERSION: Final = 5
 
 _HEADER = struct.Struct("<8sIIQ32s")
 _ENTRY = struct.Struct("<4sIQQ")
@@ -551,6 +551,28 @@ def pack_sections(sections: dict[str, bytes]) -> bytes:
     rest = bytes(table + body)
     length = _HEADER.size + len(rest)
     return _HEADER.pack(MAGIC, VERSION, len(sections), length, hashlib.sha256(rest).digest()) + rest
+
+
+def section_offset(data: bytes, tag: str) -> int:
+    """The offset of a section in a file that `pack_sections` made."""
+    count = _HEADER.unpack_from(data)[2]
+    for i in range(count):
+        found, _, offset, _ = _ENTRY.unpack_from(data, _HEADER.size + i * _ENTRY.size)
+        if found == tag.encode("ascii"):
+            return offset
+    raise ExecutableError(f"it has no section {tag}")
+
+
+def embedded(data: bytes) -> bytes:
+    """The file that a shared library holds. Raises ExecutableError if there is none."""
+    at = data.find(MAGIC)
+    while at >= 0:
+        if at + _HEADER.size <= len(data):
+            _, version, _, length, _ = _HEADER.unpack_from(data, at)
+            if version == VERSION and length <= len(data) - at:
+                return data[at : at + length]
+        at = data.find(MAGIC, at + 1)
+    raise ExecutableError("it is a shared library without a Relax executable of this release")
 
 
 def unpack_sections(data: bytes) -> dict[str, memoryview]:

@@ -87,18 +87,22 @@ def check_tuple_info(value: Any, length: int, context: str) -> None:
 def check_func_info(value: Any, heap: ShapeHeap | int | None, info: str, context: str) -> None:
     """A function that can serve as the FuncInfo of that text, whose slots are read from the heap, if any."""
     expected = cast("FuncInfo", parse_info(info))
+    if isinstance(heap, ShapeHeap):
+        expected = cast("FuncInfo", substitute(expected, {}, heap.value))
+    check_function(value, expected, context)
+
+
+def check_function(value: Any, expected: FuncInfo, context: str) -> None:
+    """A function that can serve as what is expected: a packed function, or a Relax function that fits."""
     if expected.params is None:
         if isinstance(value, Closure) or not isinstance(value, tvm_ffi.Function):
             raise TypeError(f"{context}: expected a packed function, found {kind_of(value)}")
         return
     if not isinstance(value, Closure):
         raise TypeError(f"{context}: expected a Relax function, found {kind_of(value)}")
-    if value.info is not None:
-        if isinstance(heap, ShapeHeap):
-            expected = cast("FuncInfo", substitute(expected, {}, heap.value))
-        why = mismatch(value.info, expected)
-        if why is not None:
-            raise TypeError(f"{context}: the function {value.name} does not fit: {why}")
+    why = None if value.info is None else mismatch(value.info, expected)
+    if why is not None:
+        raise TypeError(f"{context}: the function {value.name} does not fit: {why}")
 
 
 @builtin("vm.builtin.match_shape", Effects(writes=(1,)), pure=False)

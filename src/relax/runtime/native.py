@@ -35,9 +35,11 @@ __all__ = [
 
 PACKED_PREFIX: Final = "__tvm_ffi_"
 """The prefix that tvm-ffi's convention puts before a packed function's name to make its symbol."""
-CELLS: Final = "relax.cells.v1."
+CELLS: Final = "relax.cells.v2."
 """The prefix of the support code of compiled Relax functions (`relax.codegen.cells`). A process keeps one copy: values
 made by it are freed by it, whoever holds them. The number changes with the meaning of a function."""
+LIBRARY_TABLE: Final = "relax.library.v1.refuse"
+"""A symbol of the support code of shared libraries (`relax.runtime.export`), which is not loaded with an archive."""
 
 _PROTECTION: Final = {
     "rx": mmap.PROT_READ | mmap.PROT_EXEC,
@@ -164,18 +166,23 @@ def _apart(archive: Archive) -> tuple[Archive, list[bytes]]:
         data = archive.objects[unit.object]
         if not unit.names and _resident_symbol(data):
             shared.append(data)
-        else:
+        elif unit.names or not _defines(data, LIBRARY_TABLE):  # that is for shared libraries only
             units.append(unit)
     return (Archive(archive.objects, tuple(units)), shared) if shared else (archive, [])
+
+
+def _defines(data: bytes, name: str) -> bool:
+    """True if an object defines a symbol."""
+    return name.encode() in data and any(
+        symbol.name == name and symbol.section != SHN_UNDEF for symbol in parse_object(data).symbols
+    )
 
 
 def _resident_symbol(data: bytes) -> str:
     """The symbol by which an object is known that a process keeps; empty for any other object."""
     for marker in (LAUNCH, f"{CELLS}table"):
-        if marker.encode() in data:
-            symbols = parse_object(data).symbols
-            if any(symbol.name == marker and symbol.section != SHN_UNDEF for symbol in symbols):
-                return marker
+        if _defines(data, marker):
+            return marker
     return ""
 
 

@@ -13,6 +13,8 @@ from .values import RESULT
 
 SHOWN_FRAMES: Final = 8
 _LOCATED: Final = "__relax_located__"
+_HIDDEN: Final = "__relax_hidden__"
+"""Attribute of an error: the number of calls that its notes count and do not show."""
 
 
 class CallSite(NamedTuple):
@@ -47,12 +49,28 @@ def annotate(error: Exception, places: Sequence[CallSite]) -> None:
     if not located and (inside.foreign or waiting or inside.location):
         doing = f", calling {inside.callee}" if inside.callee else ""
         lines.append(_line(inside, doing))
-    lines += [_line(place, "") for place in waiting[:SHOWN_FRAMES]]
-    if len(waiting) > SHOWN_FRAMES:
-        lines.append(f"… and {len(waiting) - SHOWN_FRAMES} more calls")
+    hidden = getattr(error, _HIDDEN, 0)
+    shown = 0 if hidden else SHOWN_FRAMES
+    lines += [_line(place, "") for place in waiting[:shown]]
+    if len(waiting) > shown:
+        _drop_count(error, hidden)
+        hidden += len(waiting) - shown
+        setattr(error, _HIDDEN, hidden)
+        lines.append(_count(hidden))
     if lines:
         _add_note(error, "\n".join(lines), message if inside.foreign else None)
     setattr(error, _LOCATED, True)
+
+
+def _count(hidden: int) -> str:
+    return f"… and {hidden} more calls"
+
+
+def _drop_count(error: Exception, hidden: int) -> None:
+    """Take the number of hidden calls out of the last note of an error."""
+    notes: list[str] = getattr(error, "__notes__", [])
+    if hidden and notes:
+        notes[-1] = notes[-1].removesuffix(f"\n{_count(hidden)}")
 
 
 def _add_note(error: Exception, note: str, message: str | None) -> None:

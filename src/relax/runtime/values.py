@@ -42,6 +42,8 @@ class ShapeTuple(tvm_ffi.Shape):
     __hash__ = tvm_ffi.Shape.__hash__
 
 
+_TUPLES: Final = (tuple, tvm_ffi.Array)
+_SEQUENCES: Final = (*_TUPLES, list, tvm_ffi.List)
 _PLAIN: Final = (bool, int, str, type(None), Closure)
 
 RESULT: Final = "the result of a packed function"
@@ -140,7 +142,25 @@ def _import_sequence(value: Sequence[Any], expected: Info | None) -> Any:
     fields = expected.fields if isinstance(expected, TupleInfo) else ()
     if len(fields) == len(value):
         return tuple(import_value(v, f) for v, f in zip(value, fields, strict=True))
-    return tuple(import_value(v) for v in value)
+    return _mapped(value, _SEQUENCES, import_value)
+
+
+def _mapped(value: Sequence[Any], kinds: tuple[type, ...], leaf: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """A tuple with `leaf` applied to what is inside of it, however deep it is; instances of `kinds` are tuples."""
+    open_tuples, results = [iter(value)], [list[Any]()]
+    while True:
+        for item in open_tuples[-1]:
+            if isinstance(item, kinds) and not isinstance(item, tvm_ffi.Shape):
+                open_tuples.append(iter(cast("Sequence[Any]", item)))
+                results.append([])
+                break
+            results[-1].append(leaf(item))
+        else:
+            open_tuples.pop()
+            made = tuple(results.pop())
+            if not open_tuples:
+                return made
+            results[-1].append(made)
 
 
 def _import_float(value: float, expected: Info | None) -> float:
@@ -166,7 +186,7 @@ def export_value(value: Any) -> Any:
     if isinstance(value, tvm_ffi.Shape):
         return ShapeTuple(value)
     if isinstance(value, tuple | tvm_ffi.Array):
-        return tuple(export_value(v) for v in cast("Sequence[Any]", value))
+        return _mapped(cast("Sequence[Any]", value), _TUPLES, export_value)
     if isinstance(value, tvm_ffi.Function):
         closure = closure_of(value)
         return PackedFunc(value) if closure is None else closure

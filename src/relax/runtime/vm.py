@@ -186,6 +186,20 @@ class VirtualMachine:
         _check_count(closure, len(values))
         return self._call(closure, values)
 
+    def call_deeper(self, name: str, args: Sequence[Any], depth: int) -> Any:
+        """Carry out a call of a compiled function, which `depth` calls wait for, as bytecode. RecursionError if those
+        are too many.
+        """
+        if depth > self.max_depth:
+            raise self._too_deep(name)
+        return self._run(self._codes[name], args, waiting=depth)
+
+    def _too_deep(self, name: str) -> RecursionError:
+        return RecursionError(
+            f"{name}: more than {self.max_depth} calls are under way; "
+            "VirtualMachine(..., max_depth=...) raises the limit"
+        )
+
     def _call(self, closure: Closure, values: Sequence[Any]) -> Any:
         if isinstance(closure.target, Code) and closure.machine is self:
             compiled = closure.target.compiled
@@ -317,10 +331,15 @@ class VirtualMachine:
 
     # --------------------------------------------------------------------------------- running
 
-    def _run(self, code: Code, args: Sequence[Any], report: Report | None = None) -> Any:
-        """The interpreter's loop."""
+    def _run(
+        self, code: Code, args: Sequence[Any], report: Report | None = None, waiting: int | None = None
+    ) -> Any:
+        """The interpreter's loop. Compiled functions are run as machine code, unless `waiting` says how many calls are
+        under way in that already.
+        """
         frames: list[_Frame] = []
         observe = self._observer(report, args)
+        native, outside = waiting is None, waiting or 0
         registers, ops, pc = code.enter(args), code.ops, 0
         del args
         try:
@@ -339,7 +358,7 @@ class VirtualMachine:
                     value = None
                     pc += 1
                 elif kind in _CALLS:
-                    callee, values = self._callee(op, op.pick(registers), observe, (code, pc, frames))
+                    callee, values = self._callee(op, op.pick(registers), observe, (code, pc, frames), native)
                     for register in op.drop:
                         registers[register] = None
                     pc += 1
@@ -355,11 +374,9 @@ class VirtualMachine:
                                 registers[op.dst] = None
                             continue
                     if not op.tail or after is not None:
-                        if len(frames) >= self.max_depth:
-                            raise RecursionError(
-                                f"{callee.function.name}: more than {self.max_depth} calls are under way; "
-                                "VirtualMachine(..., max_depth=...) raises the limit"
-                            )
+                        if outside + len(frames) >= self.max_depth:
+                            pc -= 1  # the call itself is the place of the error
+                            raise self._too_deep(callee.function.name)
                         frames.append(_Frame(code, registers, pc, op.dst, after))
                     code, ops, pc = callee, callee.ops, 0
                     registers = callee.enter(values)
@@ -392,11 +409,11 @@ class VirtualMachine:
             raise located from None
 
     def _callee(
-        self, op: Op, args: Sequence[Any], observe: _Observer | None, place: _Place
+        self, op: Op, args: Sequence[Any], observe: _Observer | None, place: _Place, native: bool
     ) -> tuple[Code | None, Any]:
         """The function to enter and its arguments; or None and the result, if it is not one of ours."""
         if op.kind == CALL_VM:
-            if observe is None and op.target.compiled is not None:
+            if observe is None and native and op.target.compiled is not None:
                 return None, op.target.compiled(*args)
             return op.target, args
         function, values = args[0], args[1:]
@@ -405,8 +422,8 @@ class VirtualMachine:
             _check_count(function, len(values))
             values = (*values, *function.captured)
             if isinstance(function.target, Code):
-                compiled = function.target.compiled
-                return (function.target, values) if compiled is None or observe else (None, compiled(*values))
+                compiled = function.target.compiled if native and observe is None else None
+                return (function.target, values) if compiled is None else (None, compiled(*values))
             target, name = function.target, function.name
         else:
             target, values = invoke_foreign, args
@@ -519,7 +536,8 @@ def _locate(error: Exception, code: Code, pc: int, frames: Sequence[_Frame]) -> 
     if op.kind in _CALLS:
         error, places = passed(error)
     if not (places and op.tail):
-        shown = "" if op.name.startswith("vm.builtin.") or places else op.name
+        unnamed = op.name.startswith("vm.builtin.") or places or op.kind == CALL_VM
+        shown = "" if unnamed else op.name
         places.append(CallSite(code.function.name, _location(code, pc), shown, op.foreign))
     places += [
         CallSite(frame.code.function.name, _location(frame.code, frame.pc - 1)) for frame in reversed(frames)

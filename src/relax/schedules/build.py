@@ -50,10 +50,10 @@ def alloc(
     return AllocBuffer(buffer, body(buffer))
 
 
-def scratch(name: str, shape: Iterable[int], dtype: str, body: Callable[[Buffer], Stmt]) -> Stmt:
-    """An allocation of known size, used through a view: passes do not make it as small as what is used of it.
+def scratch(name: str, shape: Iterable[int | PrimExpr], dtype: str, body: Callable[[Buffer], Stmt]) -> Stmt:
+    """An allocation that is used through a view: passes do not make it as small as what is used of it.
 
-    The sizes of what is used are not known, and an index is proven to be below a number at once.
+    Whole vectors reach beyond that, and an index is proven to be below the size that is written at once.
     """
 
     def viewed(buffer: Buffer) -> Stmt:

@@ -27,7 +27,7 @@ from ..rewrite import Rewriter
 from ..target import Target
 from ..tir import PrimFunc
 from ..transform.remove_unused_functions import without_unreachable
-from .rule import IS_SCHEDULED, PackedFunction, Packing, ScheduleRule
+from .rule import IS_SCHEDULED, PackedFunction, Packing, ScheduleRule, schedule
 
 PACKED_CONSTANTS: Final = "relax.packed_constants"
 """The module's attribute: {"kernels": 2, "constants": 3, "bytes": 4096}, of the constants in their new order."""
@@ -107,7 +107,9 @@ class _Packer:
         for rule in self.rules:
             variant = rule.pack(func, self.target, positions)
             if variant is not None:
-                arranged = variant.func.without_attr("global_symbol").with_attr(IS_SCHEDULED, True)
+                complements = [other for other in self.rules if other.complements]
+                whole = schedule(variant.func, self.target, complements)
+                arranged = whole.without_attr("global_symbol").with_attr(IS_SCHEDULED, True)
                 return replace(variant, func=arranged)
         return None
 

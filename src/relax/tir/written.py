@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ..ir import GlobalVar, Node, walk
 from ..prim import Call, IntImm, PrimExpr, Var
 from .buffer import BufferLoad
 from .stmt import BufferStore, DeclBuffer, MatchBufferRegion, PrimFunc
 
 
+@lru_cache(maxsize=32)
 def written_params(func: PrimFunc, *, handed_on: bool = True) -> frozenset[int]:
     """Positions of the tensor parameters that the function may write.
 

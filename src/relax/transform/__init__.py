@@ -15,12 +15,28 @@ from ..ir.transform import (
     TimingInstrument,
     VerifyInstrument,
 )
+from .algebra import (
+    AdjustMatmulOrder,
+    CombineParallelMatmul,
+    DecomposeOpsForInference,
+    DecomposeOpsForTraining,
+    ExpandMatmulOfSum,
+    OptimizeLayoutTransform,
+    RemoveRedundantReshape,
+    ReorderPermuteDimsAfterConcat,
+    ReorderTakeAfterMatmul,
+    TopologicalSort,
+)
+from .attach_attr_layout_free_buffers import AttachAttrLayoutFreeBuffers
+from .attach_global_symbol import AttachGlobalSymbol
 from .bind_params import BindParams
 from .bind_symbolic_vars import BindSymbolicVars
 from .bisect import Bisection, bisect
+from .bundle_model_params import BundleModelParams
 from .call_tir_rewrite import CallTIRRewrite
 from .canonicalize_bindings import CanonicalizeBindings
 from .check_reuse import CheckReuse
+from .convert_layout import ConvertLayout
 from .convert_to_dataflow import ConvertToDataflow
 from .dead_code_elimination import DeadCodeElimination
 from .decorators import (
@@ -33,65 +49,110 @@ from .decorators import (
     module_pass,
 )
 from .eliminate_common_subexpr import EliminateCommonSubexpr
+from .expand_tuple_arguments import ExpandTupleArguments
 from .fold_constant import FoldConstant
-from .fusion import AnnotateTIROpPattern, FuseAttention, FuseOps, FuseTIR
+from .fusion import (
+    AnnotateTIROpPattern,
+    FuseAttention,
+    FuseOps,
+    FuseOpsByPattern,
+    FuseTIR,
+    FusionPattern,
+    MergeCompositeFunctions,
+    PatternCheckContext,
+)
 from .inline_private_functions import InlinePrivateFunctions
 from .lambda_lift import LambdaLift
+from .lazy_get_input import LazyGetInput
+from .lazy_set_output import LazySetOutput
+from .lazy_transform_params import LazyTransformParams
 from .legalize_ops import LegalizeOps
+from .lift_transform_params import LiftTransformParams
 from .memory import DataflowUseInplaceCalls, KillAfterLastUse, LowerAllocTensor, StaticPlanBlockMemory
 from .normalize import Normalize
 from .realize_vdevice import RealizeVDevice
 from .remove_purity_checking import RemovePurityChecking
 from .remove_unused_functions import RemoveUnusedFunctions
+from .remove_unused_outputs import RemoveUnusedOutputs
+from .remove_unused_parameters import RemoveUnusedParameters
 from .rewrite_dataflow_reshape import RewriteDataflowReshape
+from .to_mixed_precision import ToMixedPrecision
 from .to_non_dataflow import ToNonDataflow
+from .update_param_struct_info import UpdateParamStructInfo
 from .update_vdevice import UpdateVDevice
 from .vm_builtin_lower import LowerRuntimeBuiltin, VMBuiltinLower
 from .vm_shape_lower import VMShapeLower
 
 __all__ = [
+    "AdjustMatmulOrder",
     "AnnotateTIROpPattern",
+    "AttachAttrLayoutFreeBuffers",
+    "AttachGlobalSymbol",
     "BindParams",
     "BindSymbolicVars",
     "Bisection",
+    "BundleModelParams",
     "CallTIRRewrite",
     "CanonicalizeBindings",
     "CheckReuse",
+    "CombineParallelMatmul",
+    "ConvertLayout",
     "ConvertToDataflow",
     "DataflowBlockPass",
     "DataflowUseInplaceCalls",
     "DeadCodeElimination",
+    "DecomposeOpsForInference",
+    "DecomposeOpsForTraining",
     "DumpInstrument",
     "EliminateCommonSubexpr",
+    "ExpandMatmulOfSum",
+    "ExpandTupleArguments",
     "FoldConstant",
     "FuncPass",
     "FunctionPass",
     "FuseAttention",
     "FuseOps",
+    "FuseOpsByPattern",
     "FuseTIR",
+    "FusionPattern",
     "InlinePrivateFunctions",
     "KillAfterLastUse",
     "LambdaLift",
+    "LazyGetInput",
+    "LazySetOutput",
+    "LazyTransformParams",
     "LegalizeOps",
+    "LiftTransformParams",
     "LowerAllocTensor",
     "LowerRuntimeBuiltin",
+    "MergeCompositeFunctions",
     "ModulePass",
     "Normalize",
+    "OptimizeLayoutTransform",
     "Pass",
     "PassContext",
     "PassError",
     "PassInfo",
     "PassInstrument",
+    "PatternCheckContext",
     "PrintIRAfterAll",
     "PrintIRBeforeAll",
     "RealizeVDevice",
     "RemovePurityChecking",
+    "RemoveRedundantReshape",
     "RemoveUnusedFunctions",
+    "RemoveUnusedOutputs",
+    "RemoveUnusedParameters",
+    "ReorderPermuteDimsAfterConcat",
+    "ReorderTakeAfterMatmul",
     "RewriteDataflowReshape",
     "Sequential",
     "StaticPlanBlockMemory",
     "TimingInstrument",
+    "ToMixedPrecision",
     "ToNonDataflow",
+    "TopologicalSort",
+    "UpdateParamStructInfo",
     "UpdateVDevice",
     "VMBuiltinLower",
     "VMShapeLower",

@@ -24,6 +24,7 @@ from typing import cast
 
 from ..analysis.properties import NORMAL_FORM
 from ..analysis.totality import is_nonnegative, is_surely_size
+from ..analysis.uses import Uses
 from ..derive.substitution import Substitution
 from ..expr import (
     Binding,
@@ -51,7 +52,6 @@ from ..struct_info import PrimStructInfo, ShapeStructInfo, TupleStructInfo
 from .decorators import function_pass
 from .rebuild import with_info
 from .refine import refined
-from .uses import Uses
 
 
 @function_pass(opt_level=1, needs={NORMAL_FORM}, breaks=())
@@ -130,8 +130,10 @@ class _Canonicalizer(Rewriter):
                 return fields[index]
             case TupleGetItem(Var() as source, index):
                 known = self.known.get(source)
-                if isinstance(known, Tuple) and self.is_visible(known.fields[index]):
-                    return known.fields[index]
+                # A branch that is never taken may ask a value of unknown type for a field that it does not have.
+                fields = known.fields if isinstance(known, Tuple) else ()
+                if index < len(fields) and self.is_visible(fields[index]):
+                    return fields[index]
             case Tuple(fields) if fields:
                 return self.whole_tuple(fields) or value
             case _:

@@ -25,6 +25,7 @@ from typing import cast
 
 from ..analysis.properties import NORMAL_FORM
 from ..analysis.totality import is_condition, never_fails
+from ..analysis.uses import Uses
 from ..derive.normalize import merge_blocks
 from ..expr import (
     Binding,
@@ -41,7 +42,6 @@ from ..ir import IRModule, RelaxExpr
 from .decorators import module_pass
 from .rebuild import carry_info, same_or
 from .remove_unused_functions import entry_names, without_unreachable
-from .uses import Uses
 
 
 @module_pass(opt_level=1, needs={NORMAL_FORM}, breaks=())

@@ -12,6 +12,9 @@ The result must be, bit for bit, what the compiled program would have computed. 
 Declines: whatever may fail (an error is left to happen at run time), has an effect, is random, or gives more
 than 1 MiB, unless its operands are as large. A variable bound to a constant is not taken for it where
 something may have changed the tensor in between: in a function with impure calls, only inside one dataflow block.
+
+A constant whose variable is only read in its dataflow block becomes an operand of those who read it, where kernels can
+be arranged for it (`relax.schedules.packing`).
 """
 
 from __future__ import annotations
@@ -53,6 +56,7 @@ from ..struct_info import ShapeStructInfo, TensorStructInfo, TupleStructInfo
 from ..tir.stmt import PrimFunc
 from .decorators import function_pass
 from .fold_kernels import Array, KernelEvaluator, run_kernel
+from .rewrite_dataflow_reshape import private_in_block
 
 MAX_BYTES = 1 << 20
 """A result larger than this, and than its operands together, is computed at run time."""
@@ -80,6 +84,8 @@ class _Folder(Rewriter):
         self.effects = effects
         self.evaluator = evaluator
         self.known: dict[Var, RelaxExpr] = {}
+        self.private: frozenset[Var] = frozenset()
+        """Variables that are only read, in their dataflow block."""
         self.resolved: dict[Var, RelaxExpr | None] = {}
         """Variables of `known` without the names of others: tuples of tuples are taken apart once."""
 
@@ -97,15 +103,20 @@ class _Folder(Rewriter):
         )
 
     def block(self, block: BindingBlock) -> BindingBlock:
-        outer = self.known
+        outer = self.known, self.private
         if self.effects:
             self.known = {}
+        self.private = private_in_block(block)
         new = super().block(block)
+        known, self.private = outer
         if self.effects:
-            self.known = outer
+            self.known = known
         return new
 
     def bind(self, binding: VarBinding, value: RelaxExpr, var: Var | None = None) -> Var:
+        if isinstance(value, Constant) and binding.var in self.private:
+            self.variables[binding.var] = value
+            return binding.var
         var = super().bind(binding, value, var)
         if (self.builder.in_dataflow or not self.effects) and self.constant(value) is not None:
             self.known[var] = value
@@ -137,7 +148,9 @@ class _Folder(Rewriter):
         whole: RelaxExpr | None = normal.tuple_value
         while isinstance(whole, Var):
             whole = self.known.get(whole)
-        return whole.fields[normal.index] if isinstance(whole, Tuple) else normal
+        # A branch that is never taken may ask a value of unknown type for a field that it does not have.
+        fields = whole.fields if isinstance(whole, Tuple) else ()
+        return fields[normal.index] if normal.index < len(fields) else normal
 
     def call(self, call: Call) -> RelaxExpr:
         normal = self.parts(call)

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from ..analysis.properties import NO_LITERALS, NO_OPERATORS, NORMAL_FORM, SHAPES_LOWERED
+from ..analysis.uses import Uses, bound_variables, uses_of
 from ..derive.normalize import normalize_module
 from ..derive.rules import is_pure_call
 from ..derive.substitution import Substitution
@@ -43,7 +44,6 @@ from ..rewrite import Rewriter, bindings_in
 from ..struct_info import ObjectStructInfo, PrimStructInfo, ShapeStructInfo
 from .decorators import module_pass
 from .rebuild import with_info
-from .uses import Uses, bound_variables, uses_of
 
 
 @module_pass(needs={NORMAL_FORM}, gives={NO_LITERALS}, breaks={NO_OPERATORS, SHAPES_LOWERED})

@@ -24,6 +24,11 @@ from .rebuild import with_info
 @function_pass(needs={NORMAL_FORM}, gives={NO_DATAFLOW}, breaks=())
 def ToNonDataflow(func: Function, mod: IRModule) -> Function:
     """Turn every dataflow block into an ordinary binding block."""
+    return without_dataflow(func)
+
+
+def without_dataflow(func: Function) -> Function:
+    """One function with ordinary binding blocks only; itself if it has no others."""
     return cast(Function, _Dissolve({}, {}).node(func)) if _has_dataflow(func) else func
 
 

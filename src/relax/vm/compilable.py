@@ -1,17 +1,14 @@
-"""The Relax functions that can be compiled: those of first order that do not reach themselves by calls.
+"""The Relax functions that can be compiled: those of first order.
 
     compiled    values are tensors, shapes, scalars and tuples of them, or pass through; calls are of kernels, of other
                 Relax functions, of packed functions and builtins
-    bytecode    functions that make or call closures, that pass functions on, or that lie on a cycle of calls (their
-                depth is bounded by the machine's `max_depth`, and calls at their end take no room); tensors of strings
-                as constants, and scalars of uint64, which tvm-ffi's C ABI cannot hold
+    bytecode    functions that make or call closures, or that pass functions on; tensors of strings as constants, and
+                scalars of uint64, which tvm-ffi's C ABI cannot hold
 
 Either kind calls the other.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from ..expr import Call, Constant, ExternFunc, Function, MatchCast, SeqExpr, Tuple, Var, VarBinding
 from ..ir import GlobalVar, IRModule, Node, RelaxExpr, StructInfo, walk
@@ -24,38 +21,7 @@ _HIGHER_ORDER = frozenset({"vm.builtin.make_closure", "vm.builtin.check_func_inf
 def compilable_functions(mod: IRModule) -> list[str]:
     """The names of a lowered module's functions that can be compiled, in their order."""
     functions = {g.name_hint: f for g, f in mod.functions.items() if isinstance(f, Function)}
-    calls = {name: _called(function) & functions.keys() for name, function in functions.items()}
-    return [
-        name
-        for name, function in functions.items()
-        if name not in _reached(name, calls) and _is_first_order(function)
-    ]
-
-
-def _called(function: Function) -> set[str]:
-    """The global functions that a function mentions."""
-    names: set[str] = set()
-
-    def visit(node: Node) -> None:
-        if isinstance(node, GlobalVar):
-            names.add(node.name_hint)
-        elif isinstance(node, ExternFunc):
-            names.add(node.global_symbol)
-
-    walk(function.body, visit)
-    return names
-
-
-def _reached(name: str, calls: Mapping[str, set[str]]) -> set[str]:
-    """The functions that are called when this one is."""
-    reached: set[str] = set()
-    pending = list(calls[name])
-    while pending:
-        callee = pending.pop()
-        if callee not in reached:
-            reached.add(callee)
-            pending += calls[callee]
-    return reached
+    return [name for name, function in functions.items() if _is_first_order(function)]
 
 
 def _is_first_order(function: Function) -> bool:

@@ -59,7 +59,7 @@ from ..prim import NE, FloatImm, IntImm, Not, PrimExpr
 from ..prim import StringImm as TextImm
 from ..prim import Var as PrimVar
 from ..prim import cast as prim_cast
-from ..prim.cells import PARAMETERS, PLACE, REGISTERS, cell_call
+from ..prim.cells import DEEPER, PARAMETERS, PLACE, REGISTERS, cell_call
 from ..prim.intrin import address_of
 from ..runtime import ExecBuilder, nd
 from ..runtime.builtin_table import BUILTINS, UNKNOWN
@@ -167,6 +167,7 @@ class HostFunction:
         attrs = {
             "global_symbol": name,
             "tir.is_host_func": True,
+            DEEPER: self.table.function(name),
             REGISTERS: self.registers.count,
             PARAMETERS: [param.name_hint for param in func.params],
         }
@@ -264,7 +265,7 @@ class HostFunction:
         if isinstance(callee, Function):
             args = [self._operand(arg) for arg in call.args]
             with self.placed("", known=not tail):
-                return self._relax(name, args)
+                return self._relax(name, args, tail)
         form = FORMS.get(name)
         effects = BUILTINS[name].effects if name in BUILTINS else UNKNOWN
         foreign = BUILTINS[name].program_errors if name in BUILTINS else True
@@ -289,18 +290,19 @@ class HostFunction:
             self.straight(name, args, -1)
         return self.null()
 
-    def _relax(self, name: str, args: Sequence[HostValue]) -> HostValue:
+    def _relax(self, name: str, args: Sequence[HostValue], tail: bool) -> HostValue:
         to = self.registers.take()
         if name in self.compiled:
-            self.straight(f"{COMPILED_PREFIX}{name}", args, to)
+            self.straight(f"{COMPILED_PREFIX}{name}", args, to, tail)
         else:
             self.packed(name, args, to)
         return Register(to)
 
-    def straight(self, symbol: str, args: Sequence[HostValue], to: int) -> None:
-        """Call code of the program."""
+    def straight(self, symbol: str, args: Sequence[HostValue], to: int, last: bool = False) -> None:
+        """Call code of the program; `last` says of a Relax function that this one ends with the call."""
         passed = [self.argument(arg) for arg in args]
-        self.emit(cell_call("anylist_setitem_call_cpacked", self.r, to, self.c, TextImm(symbol), *passed))
+        intrinsic = "anylist_setitem_call_last" if last else "anylist_setitem_call_cpacked"
+        self.emit(cell_call(intrinsic, self.r, to, self.c, TextImm(symbol), *passed))
 
     def packed(self, name: str, args: Sequence[HostValue], to: int) -> None:
         """Call a function in packed form; its result goes to a register (-1: to nobody)."""

@@ -29,6 +29,10 @@ def sizes_of(module) -> list[dict[str, int]]:
     return [first, *varied]
 
 
+SLOW = {"llama", "unet", "vit", "yolo"}
+"""Models that take long to build."""
+
+
 def bindings(mod: relax.IRModule) -> list:
     return [binding for block in mod["main"].body.blocks for binding in block.bindings]
 
@@ -38,7 +42,9 @@ def match_casts(mod: relax.IRModule) -> list[str]:
     return [b.var.name_hint for b in bindings(mod) if isinstance(b, relax.expr.MatchCast)]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in MODELS]
+)
 def test_equal_to_onnx_runtime(name):
     module = MODELS[name]
     model = module.model(**module.SMALL)

@@ -81,6 +81,7 @@ def test_kind_of_file_keeps_its_batch():
     assert str(info.shape) == "R.shape([unk__214, 214])"
 
 
+@pytest.mark.slow
 def test_text_detection():
     model = built("ocr_detection")
     for batch, height, width in (
@@ -108,6 +109,7 @@ def test_text_recognition():
         model.compare({"x": normal(batch, 3, 48, width)})
 
 
+@pytest.mark.slow
 def test_orientation_of_text():
     """Its input is declared as [-1, 3, ?, ?]."""
     model = built("ocr_orientation")
@@ -115,6 +117,7 @@ def test_orientation_of_text():
         model.compare({"x": normal(batch, 3, height, width)})
 
 
+@pytest.mark.slow
 def test_voice_activity():
     """One network for each sampling rate, chosen by an If."""
     model = built("vad")
@@ -148,6 +151,7 @@ def speech(batch: int, samples: int, rate: int) -> Inputs:
     }
 
 
+@pytest.mark.slow
 def test_voice_activity_of_a_sequence():
     """Its LSTM runs over the chunks."""
     model = built("vad_sequence")
@@ -155,6 +159,7 @@ def test_voice_activity_of_a_sequence():
         model.compare({"input": 0.1 * normal(chunks, 576), "h": normal(1, 1, 128), "c": normal(1, 1, 128)})
 
 
+@pytest.mark.slow
 def test_voice_activity_whose_ranks_depend_on_sizes():
     """``if x.shape[2] == 1: x = x.squeeze(2)``: the rank is known once the number of samples is."""
     model = built("vad_16k", shape_dict={"input": ["batch", 576]})

@@ -3,84 +3,26 @@
 from __future__ import annotations
 
 import os
-import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from relay_programs import EXPRESSIONS, MODULES
 
+from differential.mutate_relay import mutants, read, tokens_of
 from relax import relay
-from relax.ir import DiagnosticContext, DiagnosticError, Op, Source
-from relax.relay.text.lexer import Tokens
+from relax.ir import DiagnosticError, Op
 
-MUTATIONS = int(os.environ.get("RELAX_RELAY_MUTATIONS", "600"))
+MUTATIONS = int(os.environ.get("RELAX_RELAY_MUTATIONS", "400"))
 TEXTS = [*EXPRESSIONS.values(), *MODULES.values()]
 DEEP = 1_500
 """More brackets within each other than Python's stack of the main thread takes."""
 
 
-def read(text: str) -> relay.Expr | None:
-    """The program, None if diagnostics say what is wrong with the text, and where."""
-    try:
-        return relay.fromtext(text)
-    except DiagnosticError as error:
-        diagnostics = error.diagnostics
-    assert diagnostics
-    assert all(d.span is not None for d in diagnostics)
-    return None
-
-
-def tokens_of(text: str) -> list[str]:
-    return [token.text for token in Tokens(Source("<test>", text), DiagnosticContext()).items]
-
-
-def mutated_tokens(rng: random.Random, pool: list[str]) -> str:
-    words = tokens_of(rng.choice(TEXTS))
-    for _ in range(rng.randint(1, 4)):
-        at = rng.randrange(len(words) + 1)
-        other = rng.randrange(len(words) + 1)
-        first, last = min(at, other), max(at, other)
-        match rng.randrange(4):
-            case 0:
-                words[at : at + 1] = []
-            case 1:
-                words.insert(at, rng.choice(pool))
-            case 2:
-                words[at : at + 1] = [rng.choice(pool)]
-            case _:
-                words[first:last] = words[first:last] * 2
-    return " ".join(words)
-
-
-def mutated_characters(rng: random.Random) -> str:
-    text = rng.choice(TEXTS)
-    for _ in range(rng.randint(1, 4)):
-        at, other = rng.randrange(len(text) + 1), rng.randrange(len(text) + 1)
-        match rng.randrange(3):
-            case 0:
-                text = text[:at] + text[at + 1 :]
-            case 1:
-                text = (
-                    text[:at]
-                    + chr(rng.choice((10, rng.randrange(32, 127), rng.randrange(0x3000))))
-                    + text[at:]
-                )
-            case _:
-                text = text[: min(at, other)] + text[max(at, other) :]
-    return text
-
-
 def test_mutations_of_programs_are_read_or_refused():
-    rng = random.Random(7)
-    pool = [token for text in TEXTS for token in tokens_of(text)]
-    accepted = 0
-    for i in range(MUTATIONS):
-        program = read(mutated_tokens(rng, pool) if i % 2 else mutated_characters(rng))
-        if program is not None and relay.analysis.well_formed(program):
-            accepted += 1
-            relay.assert_alpha_equal(relay.fromtext(relay.astext(program)), program)
-    assert accepted > MUTATIONS // 50
+    sorts = mutants(7, MUTATIONS, TEXTS)
+    assert sorts["typed"] > MUTATIONS // 50
+    assert sorts["refused by inference"] > MUTATIONS // 50
 
 
 @settings(max_examples=60, deadline=None)

@@ -21,7 +21,9 @@ SIZES = (1, 2, 3, 8, 17, 64, 100, 333, 1000)
 FUSED = (*GRAPH, LOWER[0], *FUSE, *LOWER[1:])
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [name if name == "bert" else pytest.param(name, marks=pytest.mark.slow) for name in MODELS]
+)
 def test_storages_are_as_small_as_can_be(name):
     """At most 1.1 times the lower bound, for 40 choices of sizes; images have at least 16 points in each direction."""
     module, options = MODELS[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .library import library_text
 from .support_code import FUNCTIONS, TABLE_MARK, cell_function, cells_text
 
-__all__ = ["FUNCTIONS", "TABLE_MARK", "cell_function", "cells_text"]
+__all__ = ["FUNCTIONS", "TABLE_MARK", "cell_function", "cells_text", "library_text"]

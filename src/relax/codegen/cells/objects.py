@@ -51,7 +51,7 @@ define internal void @<P>header(ptr %object, i32 %type, ptr %deleter) nounwind {
   store ptr %deleter, ptr %deleter_at
   ret void
 }
-define internal i64 @<P>bytes(i32 %dtype, i32 %ndim, ptr %dims) nounwind {
+define hidden i64 @<P>bytes(i32 %dtype, i32 %ndim, ptr %dims) nounwind {
 entry:
   ; the bytes of a compact tensor; -1 if that is not simple to say
   %n = sext i32 %ndim to i64
@@ -91,7 +91,7 @@ done:
 bad:
   ret i64 -1
 }
-define internal ptr @<P>tensor(i64 %device_value, i32 %dtype, i32 %ndim, ptr %dims, ptr %data, i64 %room) nounwind {
+define hidden ptr @<P>tensor(i64 %device_value, i32 %dtype, i32 %ndim, ptr %dims, ptr %data, i64 %room) nounwind {
 entry:
   ; a tensor object; its data are `data`, or `room` fresh bytes if that is null
   %n = sext i32 %ndim to i64

@@ -43,6 +43,8 @@ FUNCTIONS: Final[dict[str, tuple[str, str]]] = {
     "keep": ("void", "ptr, ptr"),
     "enter": ("i32", "ptr, i32, ptr, ptr"),
     "leave": ("void", "ptr, i64"),
+    "deeper": ("i32", "ptr, ptr, i32, i32, ptr"),
+    "program": ("ptr", ""),
     "plain": ("i1", "ptr"),
     "fits": ("i1", "ptr, i32, i32, ptr"),
     "rank": ("i32", "ptr"),

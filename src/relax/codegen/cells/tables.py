@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 TABLES: Final = """
-define internal void @<P>drop(ptr %table) nounwind {
+define hidden void @<P>drop(ptr %table) nounwind {
   %old = atomicrmw sub ptr %table, i64 1 acq_rel
   %last = icmp eq i64 %old, 1
   br i1 %last, label %end, label %done
@@ -22,6 +22,10 @@ end:
   br label %done
 done:
   ret void
+}
+define weak ptr @<P>program() nounwind {
+  ; the table that functions called without one belong to: null here, where a machine makes a table
+  ret ptr null
 }
 define i32 @<P>table(ptr %self, ptr %args, i32 %count, ptr %result) nounwind {
 entry:

@@ -44,7 +44,7 @@ define void @<P>set(ptr %to, ptr %from) nounwind {
   store i128 %all, ptr %to, align 8
   ret void
 }
-define internal void @<P>own(ptr %to, ptr %object, i32 %type) nounwind {
+define hidden void @<P>own(ptr %to, ptr %object, i32 %type) nounwind {
   call void @<P>reset(ptr %to)
   store i32 %type, ptr %to
   %at = getelementptr i8, ptr %to, i64 8
@@ -123,6 +123,24 @@ failed:
   ret i32 -1
 done:
   ret i32 0
+}
+define i32 @<P>deeper(ptr %function, ptr %args, i32 %count, i32 %depth, ptr %result) cold nounwind {
+  ; a call with one more argument, the depth
+  %more = add i32 %count, 1
+  %all = alloca <ANY>, i32 %more, align 16
+  %n = zext i32 %count to i64
+  %bytes = shl i64 %n, 4
+  call void @llvm.memcpy.p0.p0.i64(ptr %all, ptr %args, i64 %bytes, i1 false)
+  %last = getelementptr <ANY>, ptr %all, i64 %n
+  store i64 1, ptr %last
+  %number = getelementptr i8, ptr %last, i64 8
+  %wide = zext i32 %depth to i64
+  store i64 %wide, ptr %number
+  store i128 0, ptr %result, align 8
+  %at = getelementptr i8, ptr %function, i64 8
+  %object = load ptr, ptr %at
+  %status = call i32 @TVMFFIFunctionCall(ptr %object, ptr %all, i32 %more, ptr %result)
+  ret i32 %status
 }
 define void @<P>leave(ptr %cells, i64 %count) nounwind {
 entry:

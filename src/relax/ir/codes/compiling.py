@@ -62,6 +62,27 @@ declare(
     "Return the arranged function, or None where the rule is not for it.",
 )
 declare(
+    "E4009",
+    "layouts that cannot be had",
+    "ConvertLayout was given a name that no operator has, or layouts that the operator does not compute in: "
+    "each is a permutation of the letters of the operand's dimensions.",
+    'Name operators with layouts, with those of data, kernel and result: `{"relax.nn.conv2d": ["NHWC", "OHWI"]}`.',
+)
+declare(
+    "E4010",
+    "mixed precision that cannot be had",
+    "ToMixedPrecision was given a dtype that it does not convert to, or names in `fp16_input_names` that no float32 "
+    "parameter has, or whose function is called by others, which pass float32.",
+    'Convert to "float16" or "bfloat16", and name float32 parameters of entry points.',
+)
+declare(
+    "E4011",
+    "parameters that cannot be rearranged",
+    "A pass over the weights of a model was given a function whose attribute `num_input` is not a number of its "
+    "parameters, whose callers pass all its parameters, or that does not take the weights which others take.",
+    "Say how many of the first parameters are inputs, in functions that no other function calls.",
+)
+declare(
     "E4101",
     "an operator that nothing lowers",
     "When bytecode is made, an operator is left that neither a PrimFunc nor a function of the machine "

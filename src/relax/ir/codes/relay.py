@@ -153,7 +153,26 @@ declare(
 declare(
     "E9050",
     "a part of Relay that has no translation to Relax",
-    "Data types and `match`, references, and functions that stay polymorphic are evaluated "
-    '(`relay.create_executor("debug")`), but not compiled.',
-    "Write the part in terms of tensors, tuples and functions, or evaluate the program.",
+    "A function that is called from outside is polymorphic, a function calls itself at ever other types, or a "
+    "parameter is a polymorphic function: its instances cannot be listed.",
+    'Annotate the parameters, or evaluate the program: `relay.create_executor("debug")`.',
+)
+declare(
+    "E9070",
+    "a layout that an operator of Relay cannot be given",
+    "`ConvertLayout` and `AlterOpLayout` give convolutions layouts that are orders of the same axes.",
+    'Name a convolution and an order of its axes: `ConvertLayout({"nn.conv2d": ["NHWC", "default"]})`.',
+)
+declare(
+    "E9071",
+    "a program that a rewrite of Relay's functions cannot take",
+    "The program uses a feature that the rewrite has no translation for; the message says which.",
+    "Leave the rewrite out, or write that part of the program without the feature.",
+)
+declare(
+    "E9060",
+    "a part of Relay without a gradient",
+    "`relay.transform.gradient` differentiates functions of tensors. An operator needs a gradient where the result "
+    "depends on it; data types hold tensors by type parameters; `first_order` is for graphs only.",
+    "Give the operator a gradient (`relay.register_gradient`), write the part in other terms, or use the other mode.",
 )

@@ -16,7 +16,7 @@ from ...ir import DataType, StructInfo
 from ...runtime.rounding import convert_array
 from ...struct_info import ShapeStructInfo, TensorStructInfo
 from ..dims import normalize_axes, tensor
-from ..errors import SHAPES, OperatorError
+from ..errors import ATTRIBUTES, SHAPES, OperatorError
 from ..facts import Axes, MixedPrecision, Permuted, has_rank, moved_axis
 from ..operator import Array, Operator, operator
 from ..sizes import require_dim, require_elements, require_rank
@@ -287,3 +287,10 @@ class Resize2d(Resizing):
             return None
         layout = "".join(self.layout[axis] for axis in axes)
         return Permuted(self.replace(layout=layout), (axes, None), (axes,))
+
+    def in_layouts(self, layouts: Sequence[str], infos: Sequence[StructInfo]) -> Permuted | None:
+        """A layout of the data, which is that of the result too."""
+        if len(layouts) != 1 or sorted(layouts[0]) != sorted(self.layout):
+            expected = f"takes one layout, a permutation of {self.layout!r}, found {', '.join(layouts)}"
+            raise OperatorError(ATTRIBUTES, expected)
+        return self.permuted(tuple(map(self.layout.index, layouts[0])), infos)

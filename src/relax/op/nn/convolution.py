@@ -10,14 +10,14 @@ import numpy as np
 
 from ... import topi
 from ...info.text import prim_text
-from ...ir import DataType, RelaxExpr
+from ...ir import DataType, RelaxExpr, StructInfo
 from ...prim import IntImm, PrimExpr, simplify
 from ...runtime.rounding import convert_array
 from ...struct_info import TensorStructInfo
 from ..base import Gradients, Term
 from ..dims import require_same_dim, tensor
 from ..errors import SHAPES, OperatorError
-from ..facts import MixedPrecision
+from ..facts import MixedPrecision, Permuted
 from ..gradients import apply, dims_of, is_float, tensor_info
 from ..operator import Array, operator
 from ..padded import sums_dtype
@@ -43,7 +43,6 @@ class AnyConvolution(Windowed):
 
     def infer(self, data: TensorStructInfo, weight: TensorStructInfo) -> TensorStructInfo:
         self.require_windows()
-        self.require_layout("kernel_layout", "OI" + self.spatial)
         self.require_rank("data", data, self.data_layout)
         self.require_rank("weight", weight, self.kernel_layout)
         self.require_attribute(self.groups >= 1, "groups", "at least 1")
@@ -88,6 +87,18 @@ class AnyConvolution(Windowed):
         if isinstance(whole, IntImm) and whole.value % self.groups:
             message = f"{whole.value} {kind} channels cannot be split into {self.groups} groups"
             raise OperatorError(SHAPES, message, operand="weight")
+
+    def require_layouts(self) -> None:
+        super().require_layouts()
+        self.require_layout("kernel_layout", "OI" + self.spatial)
+
+    def in_layouts(self, layouts: Sequence[str], infos: Sequence[StructInfo]) -> Permuted | None:
+        """Layouts of the data, of the kernel and of the result; each defaults to what it is, the last to the data's."""
+        self.require_number_of_layouts(layouts, 2)
+        kernel = layouts[1] if len(layouts) > 1 else self.kernel_layout
+        result = layouts[2] if len(layouts) > 2 else layouts[0]
+        present = [self.data_letters, self.kernel_layout]
+        return self.laid_out_as([layouts[0], kernel], present, result, infos, kernel_layout=kernel)
 
     def reference(self, data: Array, weight: Array) -> Array:
         x, w = self.canonical(wide(data)), in_layout(wide(weight), self.kernel_layout, "OI" + self.spatial)

@@ -11,13 +11,14 @@ import numpy as np
 from ... import topi
 from ...info.dims import simplify_dim
 from ...info.text import prim_text
-from ...ir import RelaxExpr
+from ...ir import RelaxExpr, StructInfo
 from ...prim import IntImm, PrimExpr, Verdict, const, prove_equal, simplify
 from ...struct_info import ObjectStructInfo, PrimStructInfo, TensorStructInfo, TupleStructInfo
 from ...topi.nn.padding import PadMode
 from ..base import Gradients, Term
 from ..dims import check_later, require_same_dim, tensor
 from ..errors import OPERANDS, SHAPES, OperatorError
+from ..facts import Axes, Permuted, has_rank, scalars_of, tuple_of
 from ..gradients import apply, dims_of, is_float, reshaped
 from ..operator import Array, operator
 from ..shapes import Move, product
@@ -115,6 +116,13 @@ class Pad(Move):
         ends = [low + size for low, size in zip(numbers[::2], dims, strict=True)]
         part = apply("strided_slice", grad, axes, numbers[::2], ends) if axes else grad
         return (part if is_float(data) else None, None)
+
+    def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
+        widths = scalars_of(infos[1])
+        if widths is None or not has_rank(infos, axes):
+            return None
+        moved = tuple_of(widths[2 * axis + end] for axis in axes for end in (0, 1))
+        return Permuted(self, (axes, moved), (axes,))
 
 
 @operator("relax.nn.batch_flatten")

@@ -14,7 +14,7 @@ from ...ir import DataType, StructInfo
 from ...struct_info import TensorStructInfo, TupleStructInfo
 from ..dims import tensor
 from ..facts import Axes, MixedPrecision, Permuted
-from ..operator import Array, operator
+from ..operator import Array, Operator, operator
 from .activation import wide
 from .windows import Windowed, in_layout
 
@@ -198,6 +198,9 @@ class MaxPoolWithIndices(Pool):
 
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
         return None  # the indices depend on the order of dimensions
+
+    def in_layouts(self, layouts: Sequence[str], infos: Sequence[StructInfo]) -> Permuted | None:
+        return Operator.in_layouts(self, layouts, infos)
 
 
 class AdaptivePool(Windowed):

@@ -9,7 +9,7 @@ from ... import topi
 from ...ir import StructInfo
 from ...prim import IntImm, PrimExpr, simplify
 from ...struct_info import TensorStructInfo
-from ..errors import SHAPES, OperatorError
+from ..errors import ATTRIBUTES, SHAPES, OperatorError
 from ..facts import Axes, Permuted, has_rank
 from ..operator import Array, Operator
 
@@ -78,6 +78,10 @@ class Windowed(Operator):
         self.require_numbers("strides", 1)
         self.require_numbers("dilation", 1)
         self.require_numbers("padding", 0, ends=True)
+        self.require_layouts()
+
+    def require_layouts(self) -> None:
+        """Complain of layouts that have other letters than the canonical one."""
         self.require_layout(self.layout_attribute, self.letters)
         if self.out_layout:
             self.require_layout("out_layout", self.letters)
@@ -110,6 +114,42 @@ class Windowed(Operator):
         layout = "".join(self.data_letters[axis] for axis in axes)
         moved = self.replace(**{self.layout_attribute: layout, "out_layout": None})
         return Permuted(moved, (axes, *[None] * (len(infos) - 1)), (axes,))
+
+    def in_layouts(self, layouts: Sequence[str], infos: Sequence[StructInfo]) -> Permuted | None:
+        """Layouts of the data, and, if it is to be another one, of the result."""
+        self.require_number_of_layouts(layouts, 1)
+        result = layouts[1] if len(layouts) > 1 else layouts[0]
+        return self.laid_out_as(layouts[:1], [self.data_letters], result, infos)
+
+    def require_number_of_layouts(self, layouts: Sequence[str], operands: int) -> None:
+        """Complain unless there is a layout for each of the first operands, and perhaps one for the result."""
+        if not 1 <= len(layouts) <= operands + 1:
+            expected = f"1 to {operands + 1} layouts"
+            raise OperatorError(ATTRIBUTES, f"takes {expected}, found {len(layouts)}: {', '.join(layouts)}")
+
+    def laid_out_as(
+        self,
+        layouts: Sequence[str],
+        present: Sequence[str],
+        result: str,
+        infos: Sequence[StructInfo],
+        **attributes: str,
+    ) -> Permuted | None:
+        """The rule for operands and result in these layouts, where those of the operands are `present`."""
+        moved = self.replace(
+            **{self.layout_attribute: layouts[0], **attributes},
+            out_layout=None if result == layouts[0] else result,
+        )
+        moved.require_layouts()
+        for info, letters in zip(infos, present, strict=False):
+            if not isinstance(info, TensorStructInfo) or info.ndim != len(letters):
+                return None
+        axes = [tuple(map(old.index, new)) for old, new in zip(present, layouts, strict=True)]
+        return Permuted(
+            moved,
+            (*axes, *[None] * (len(infos) - len(axes))),
+            (tuple(map(self.result_letters.index, result)),),
+        )
 
 
 def in_layout(array: Array, source: str, target: str) -> Any:

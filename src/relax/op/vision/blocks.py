@@ -96,6 +96,9 @@ class DeformConv2d(Windowed):
     def permuted(self, axes: Axes, infos: Sequence[StructInfo]) -> Permuted | None:
         return None  # it has no layout
 
+    def in_layouts(self, layouts: Sequence[str], infos: Sequence[StructInfo]) -> Permuted | None:
+        return Operator.in_layouts(self, layouts, infos)
+
     def reference(
         self,
         data: Array,

@@ -21,6 +21,14 @@ from ..operators import REQUIRED, AttrField, register_operator
 MEANING: Final = "relay.meaning"
 """The key of an Op under which its meaning is registered."""
 
+_OPERANDS: Final = "relay.operands"
+_RESULTS: Final = "relay.results"
+_CONSTANTS: Final = "relay.constants"
+_OPERAND_NAMES: Final = {1: ("data",), 2: ("lhs", "rhs")}
+
+Results: TypeAlias = "int | Callable[[Any], int | None]"
+"""A number of results, or a function from attributes to it, which gives None where the result is no tuple."""
+
 Meaning: TypeAlias = (
     Callable[[Any], Any]
     | Callable[[Any, Any], Any]
@@ -36,14 +44,50 @@ def attr(name: str, kind: str, default: Any = REQUIRED) -> AttrField:
     return AttrField(name, kind, default)
 
 
-def declare(name: str, inputs: int | None, *attrs: AttrField, means: Meaning) -> Op:
-    """Register an operator of Relay with its meaning in Relax. `inputs` is None for any number of operands."""
-    return register_operator(name, inputs, attrs, **{MEANING: means})
+def declare(
+    name: str,
+    inputs: int | None,
+    *attrs: AttrField,
+    means: Meaning,
+    operands: str | None = None,
+    results: Results | None = None,
+    constants: bool = False,
+) -> Op:
+    """Register an operator of Relay with its meaning in Relax. `inputs` is None for any number of operands.
+
+    Parameters
+    ----------
+    operands
+        The names of the operands, separated by spaces, where they are not ``data``, or ``lhs rhs``.
+    results
+        The number of results, or a function from the attributes to it, of an operator whose result is a tuple.
+    constants
+        Whether the meaning needs to know the values of scalar operands.
+    """
+    names = operands.split() if operands is not None else list(_OPERAND_NAMES.get(inputs or 0, ()))
+    facts: dict[str, Any] = {MEANING: means, _OPERANDS: tuple(names), _CONSTANTS: constants}
+    return register_operator(name, inputs, attrs, **facts, **({} if results is None else {_RESULTS: results}))
 
 
 def meaning_of(operator: Op) -> Callable[..., RelaxExpr] | None:
     """The meaning of a Relay operator; None if it has none in Relax."""
     return operator.get_attr(MEANING)
+
+
+def operand_names(operator: Op) -> tuple[str, ...]:
+    """The names under which the operands may be given as keywords."""
+    return operator.get_attr(_OPERANDS) or ()
+
+
+def result_count(operator: Op, attrs: Any) -> int | None:
+    """The number of fields of an operator's result with these attributes; None if the result is no tuple."""
+    results: Results | None = operator.get_attr(_RESULTS)
+    return results(attrs) if callable(results) else results
+
+
+def needs_constants(operator: Op) -> bool:
+    """True if the operator's meaning needs to know the values of scalar operands."""
+    return bool(operator.get_attr(_CONSTANTS))
 
 
 # -- what meanings ask of their operands
@@ -102,6 +146,6 @@ def axes_of(axis: Any, x: RelaxExpr, exclude: bool = False) -> list[int] | None:
 
 
 __all__ = [
-    "MEANING", "Call", "Meaning", "attr", "axes_of", "declare", "dims", "dtype", "meaning_of", "number",
-    "optional_dtype", "rank", "scalar",
+    "MEANING", "Call", "Meaning", "attr", "axes_of", "declare", "dims", "dtype", "meaning_of", "needs_constants",
+    "number", "operand_names", "optional_dtype", "rank", "result_count", "scalar",
 ]  # fmt: skip

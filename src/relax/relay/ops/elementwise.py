@@ -43,9 +43,9 @@ declare("log2", 1, means=lambda a, x: op.multiply(op.log(x), scalar(1 / math.log
 declare("log10", 1, means=lambda a, x: op.multiply(op.log(x), scalar(1 / math.log(10), x)))
 declare("copy", 1, means=lambda a, x: op.astype(x, dtype(x)))
 declare("annotation.stop_fusion", 1, means=lambda a, x: x)
-declare("where", 3, means=lambda a, condition, x, y: op.where(condition, x, y))
+declare("where", 3, means=lambda a, condition, x, y: op.where(condition, x, y), operands="condition x y")
 declare("cast", 1, attr("dtype", "dtype"), means=lambda a, x: op.astype(x, str(a.dtype)))
-declare("cast_like", 2, means=lambda a, x, like: op.astype(x, dtype(like)))
+declare("cast_like", 2, means=lambda a, x, like: op.astype(x, dtype(like)), operands="data dtype_like")
 
 
 def _clip(a: Any, x: RelaxExpr) -> RelaxExpr:

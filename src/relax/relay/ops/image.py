@@ -31,6 +31,7 @@ declare(
     attr("method", "str", "bilinear"), attr("layout", "str", "NCHW"), attr("padding_mode", "str", "zeros"),
     attr("align_corners", "bool", True),
     means=lambda a, x, grid: op.image.grid_sample(x, grid, a.method, a.layout, a.padding_mode, a.align_corners),
+    operands="data grid",
 )  # fmt: skip
 declare(
     "image.affine_grid", 1, attr("target_shape", "any"),

@@ -9,7 +9,7 @@ from ...expr import Tuple as RelaxTuple
 from ...expr import TupleGetItem
 from ...ir import RelaxExpr
 from ...prim import IntImm
-from .declare import attr, declare, dims, number, optional_dtype, rank, scalar
+from .declare import attr, declare, dims, dtype, number, optional_dtype, rank, scalar
 
 # -- products
 
@@ -26,7 +26,7 @@ def _require(value: Any, size: Any, what: str, where: str) -> None:
 
 
 _UNITS = (attr("units", "int?", None), attr("out_dtype", "dtype?", None))
-declare("nn.dense", 2, *_UNITS, means=_dense)
+declare("nn.dense", 2, *_UNITS, means=_dense, operands="data weight")
 
 
 def _turned(x: RelaxExpr, transposed: bool) -> RelaxExpr:
@@ -47,11 +47,12 @@ declare(
     attr("transpose_a", "bool", False),
     attr("transpose_b", "bool", False),
     means=_matmul,
+    operands="tensor_a tensor_b",
 )
 declare(
     "nn.batch_matmul", 2,
     attr("out_dtype", "dtype?", None), attr("transpose_a", "bool", False), attr("transpose_b", "bool", True),
-    means=_matmul,
+    means=_matmul, operands="tensor_a tensor_b",
 )  # fmt: skip
 
 
@@ -60,7 +61,7 @@ def _bias_add(a: Any, x: RelaxExpr, bias: RelaxExpr) -> RelaxExpr:
     return op.add(x, op.expand_dims(bias, list(range(1, 1 + behind))) if behind else bias)
 
 
-declare("nn.bias_add", 2, attr("axis", "int", 1), means=_bias_add)
+declare("nn.bias_add", 2, attr("axis", "int", 1), means=_bias_add, operands="data bias")
 
 # -- convolutions
 
@@ -95,7 +96,7 @@ def _convolution(name: str, spatial: int, transposed: bool) -> None:
         attr("out_layout", "str", ""),
         *([attr("output_padding", "ints", zeros)] if transposed else []),
         attr("out_dtype", "dtype?", None),
-        means=means,
+        means=means, operands="data weight",
     )  # fmt: skip
 
 
@@ -170,22 +171,28 @@ def _batch_norm(a: Any, x: RelaxExpr, *statistics: RelaxExpr) -> RelaxExpr:
 
 
 _CENTRED = (attr("epsilon", "float", 1e-5), attr("center", "bool", True), attr("scale", "bool", True))
-declare("nn.batch_norm", 5, attr("axis", "int", 1), *_CENTRED, means=_batch_norm)
+declare(
+    "nn.batch_norm", 5, attr("axis", "int", 1), *_CENTRED,
+    means=_batch_norm, operands="data gamma beta moving_mean moving_var", results=3,
+)  # fmt: skip
 declare(
     "nn.layer_norm", 3, attr("axis", "int", -1), *_CENTRED,
     means=lambda a, x, gamma, beta: op.nn.layer_norm(x, gamma, beta, [a.axis], a.epsilon, a.center, a.scale),
+    operands="data gamma beta",
 )  # fmt: skip
 declare(
     "nn.instance_norm", 3, attr("axis", "int", 1), *_CENTRED,
     means=lambda a, x, gamma, beta: op.nn.instance_norm(
         x, gamma, beta, a.axis, _others(x, a.axis), a.epsilon, a.center, a.scale
     ),
+    operands="data gamma beta",
 )  # fmt: skip
 declare(
     "nn.group_norm", 3, attr("num_groups", "int"), attr("axis", "int", 1), *_CENTRED,
     means=lambda a, x, gamma, beta: op.nn.group_norm(
         x, gamma, beta, a.num_groups, a.axis, _others(x, a.axis), a.epsilon, a.center, a.scale
     ),
+    operands="data gamma beta",
 )  # fmt: skip
 
 
@@ -211,7 +218,10 @@ declare(
 
 declare("nn.relu", 1, means=lambda a, x: op.nn.relu(x))
 declare("nn.leaky_relu", 1, attr("alpha", "float", 0.25), means=lambda a, x: op.nn.leakyrelu(x, a.alpha))
-declare("nn.prelu", 2, attr("axis", "int", 1), means=lambda a, x, alpha: op.nn.prelu(x, alpha, a.axis))
+declare(
+    "nn.prelu", 2, attr("axis", "int", 1),
+    means=lambda a, x, alpha: op.nn.prelu(x, alpha, a.axis), operands="data alpha",
+)  # fmt: skip
 for _name in ("softmax", "fast_softmax"):
     declare(f"nn.{_name}", 1, attr("axis", "int", -1), means=lambda a, x: op.nn.softmax(x, a.axis))
 declare("nn.log_softmax", 1, attr("axis", "int", -1), means=lambda a, x: op.nn.log_softmax(x, a.axis))
@@ -223,13 +233,18 @@ def _dropout(a: Any, x: RelaxExpr) -> RelaxExpr:
 
 
 declare("nn.dropout", 1, attr("rate", "float", 0.5), means=_dropout)
-declare("nn.cross_entropy_with_logits", 2, means=lambda a, x, y: _cross_entropy(x, y))
+declare(
+    "nn.cross_entropy_with_logits",
+    2,
+    means=lambda a, x, y: _cross_entropy(x, y),
+    operands="predictions targets",
+)
 
 
 def _cross_entropy(predictions: RelaxExpr, targets: RelaxExpr) -> RelaxExpr:
     """The mean over the batch of -Σ prediction · target."""
     total = op.sum(op.multiply(predictions, targets))
-    batch = op.astype(op.take(op.shape_to_tensor(op.shape_of(predictions)), _zero(), 0), _dtype(predictions))
+    batch = op.astype(op.take(op.shape_to_tensor(op.shape_of(predictions)), _zero(), 0), dtype(predictions))
     return op.divide(op.negative(total), batch)
 
 
@@ -237,13 +252,10 @@ def _zero() -> RelaxExpr:
     return op.zeros([], "int64")
 
 
-def _dtype(x: RelaxExpr) -> str:
-    return str(getattr(x.struct_info, "dtype"))  # noqa: B009
-
-
 declare(
     "nn.nll_loss", 3, attr("reduction", "str", "mean"), attr("ignore_index", "int", -100),
     means=lambda a, x, targets, weights: op.nn.nll_loss(x, targets, weights, a.reduction, a.ignore_index),
+    operands="predictions targets weights",
 )  # fmt: skip
 
 # -- shapes
@@ -258,7 +270,10 @@ def _pad(a: Any, x: RelaxExpr, value: RelaxExpr) -> RelaxExpr:
     return op.nn.pad(x, widths, "replicate" if a.pad_mode == "edge" else a.pad_mode)
 
 
-declare("nn.pad", 2, attr("pad_width", "intss"), attr("pad_mode", "str", "constant"), means=_pad)
+declare(
+    "nn.pad", 2, attr("pad_width", "intss"), attr("pad_mode", "str", "constant"),
+    means=_pad, operands="data pad_value", constants=True,
+)  # fmt: skip
 declare(
     "nn.mirror_pad", 1, attr("pad_width", "intss"), attr("mode", "str", "SYMMETRIC"),
     means=lambda a, x: op.nn.pad(

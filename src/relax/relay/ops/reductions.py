@@ -63,7 +63,7 @@ def _variance(a: Any, x: RelaxExpr, mean: RelaxExpr) -> RelaxExpr:
     return op.mean(op.multiply(difference, difference), axes_of(a.axis, x, a.exclude), a.keepdims)
 
 
-declare("variance", 2, *_REDUCED, attr("unbiased", "bool", False), means=_variance)
+declare("variance", 2, *_REDUCED, attr("unbiased", "bool", False), means=_variance, operands="data mean")
 
 
 def _logsumexp(a: Any, x: RelaxExpr) -> RelaxExpr:
@@ -95,4 +95,5 @@ declare(
     attr("k", "int", 1), attr("axis", "int", -1), attr("ret_type", "str", "both"), attr("is_ascend", "bool", False),
     attr("dtype", "dtype", "int32"),
     means=lambda a, x: op.topk(x, a.k if a.k > 0 else None, a.axis, a.ret_type, not a.is_ascend, str(a.dtype)),
+    results=lambda a: 2 if a.ret_type == "both" else None,
 )  # fmt: skip

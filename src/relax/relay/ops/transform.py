@@ -73,7 +73,10 @@ def _listed(value: Any) -> list[Any]:
     return list(cast("list[Any]", value)) if isinstance(value, (tuple, list)) else [value]
 
 
-declare("reshape_like", 2, means=lambda a, x, like: op.reshape(x, _shape(dims(like))))
+declare(
+    "reshape_like", 2,
+    means=lambda a, x, like: op.reshape(x, _shape(dims(like))), operands="data shape_like",
+)  # fmt: skip
 declare(
     "transpose",
     1,
@@ -99,11 +102,14 @@ declare(
     means=lambda a, x: op.split(
         x, a.indices_or_sections if isinstance(a.indices_or_sections, int) else list(a.indices_or_sections), a.axis
     ),
+    results=lambda a: (
+        a.indices_or_sections if isinstance(a.indices_or_sections, int) else len(a.indices_or_sections) + 1
+    ),
 )  # fmt: skip
 declare("reverse", 1, attr("axis", "int"), means=lambda a, x: op.flip(x, a.axis))
 declare(
     "reverse_sequence", 2, attr("seq_axis", "int", 1), attr("batch_axis", "int", 0),
-    means=lambda a, x, lengths: op.reverse_sequence(x, lengths, a.seq_axis, a.batch_axis),
+    means=lambda a, x, lengths: op.reverse_sequence(x, lengths, a.seq_axis, a.batch_axis), operands="data seq_lengths",
 )  # fmt: skip
 declare(
     "repeat",
@@ -114,8 +120,16 @@ declare(
 )
 declare("tile", 1, attr("reps", "ints"), means=lambda a, x: op.tile(x, list(a.reps)))
 declare("broadcast_to", 1, attr("shape", "any"), means=lambda a, x: op.broadcast_to(x, _listed(a.shape)))
-declare("broadcast_to_like", 2, means=lambda a, x, like: op.broadcast_to(x, _shape(dims(like))))
-declare("collapse_sum_like", 2, means=lambda a, x, like: op.collapse_sum_like(x, like))
+declare(
+    "broadcast_to_like", 2,
+    means=lambda a, x, like: op.broadcast_to(x, _shape(dims(like))), operands="data broadcast_type",
+)  # fmt: skip
+declare(
+    "collapse_sum_like",
+    2,
+    means=lambda a, x, like: op.collapse_sum_like(x, like),
+    operands="data collapse_type",
+)
 declare(
     "collapse_sum_to", 1, attr("shape", "any"), means=lambda a, x: op.collapse_sum_to(x, _listed(a.shape))
 )
@@ -142,6 +156,7 @@ declare(
     attr("batch_dims", "int", 0),
     attr("mode", "str", "clip"),
     means=_take,
+    operands="data indices",
 )
 
 
@@ -166,7 +181,10 @@ declare(
     attr("axes", "ints?", None),
     means=_strided_slice,
 )  # fmt: skip
-declare("gather", 2, attr("axis", "int"), means=lambda a, x, indices: op.gather_elements(x, indices, a.axis))
+declare(
+    "gather", 2, attr("axis", "int"),
+    means=lambda a, x, indices: op.gather_elements(x, indices, a.axis), operands="data indices",
+)  # fmt: skip
 
 
 def _gather_nd(a: Any, x: RelaxExpr, indices: RelaxExpr) -> RelaxExpr:
@@ -175,10 +193,14 @@ def _gather_nd(a: Any, x: RelaxExpr, indices: RelaxExpr) -> RelaxExpr:
     return op.gather_nd(x, op.permute_dims(indices, order), a.batch_dims)
 
 
-declare("gather_nd", 2, attr("batch_dims", "int", 0), attr("index_rank", "int?", None), means=_gather_nd)
+declare(
+    "gather_nd", 2, attr("batch_dims", "int", 0), attr("index_rank", "int?", None),
+    means=_gather_nd, operands="data indices",
+)  # fmt: skip
 declare(
     "scatter_elements", 3, attr("axis", "int", 0), attr("reduction", "str", "update"),
     means=lambda a, x, indices, updates: op.scatter_elements(x, indices, updates, a.axis, a.reduction),
+    operands="data indices updates",
 )  # fmt: skip
 
 
@@ -187,7 +209,7 @@ def _scatter_nd(a: Any, x: RelaxExpr, indices: RelaxExpr, updates: RelaxExpr) ->
     return op.scatter_nd(x, op.permute_dims(indices, order), updates, a.mode)
 
 
-declare("scatter_nd", 3, attr("mode", "str", "update"), means=_scatter_nd)
+declare("scatter_nd", 3, attr("mode", "str", "update"), means=_scatter_nd, operands="data indices updates")
 
 
 def _one_hot(a: Any, indices: RelaxExpr, on: RelaxExpr, off: RelaxExpr) -> RelaxExpr:
@@ -206,10 +228,11 @@ declare(
     attr("axis", "int", -1),
     attr("dtype", "dtype", "float32"),
     means=_one_hot,
+    operands="indices on_value off_value",
 )
 declare(
     "trilu", 2, attr("upper", "bool", True),
-    means=lambda a, x, k: (op.triu if a.upper else op.tril)(x, int(number(k))),
+    means=lambda a, x, k: (op.triu if a.upper else op.tril)(x, int(number(k))), operands="data k", constants=True,
 )  # fmt: skip
 
 
@@ -218,8 +241,9 @@ declare(
 declare(
     "full", 1, attr("shape", "any"), attr("dtype", "dtype?", None),
     means=lambda a, value: op.full(_listed(a.shape), value, optional_dtype(a.dtype) or dtype(value)),
+    operands="fill_value",
 )  # fmt: skip
-declare("full_like", 2, means=lambda a, x, value: op.full_like(x, value))
+declare("full_like", 2, means=lambda a, x, value: op.full_like(x, value), operands="data fill_value")
 for _name, _function in (("zeros", op.zeros), ("ones", op.ones)):
     declare(
         _name, 0, attr("shape", "any"), attr("dtype", "dtype", "float32"),
@@ -228,6 +252,7 @@ for _name, _function in (("zeros", op.zeros), ("ones", op.ones)):
 declare(
     "arange", 3, attr("dtype", "dtype", "float32"),
     means=lambda a, start, stop, step: op.arange(number(start), number(stop), number(step), str(a.dtype)),
+    operands="start stop step", constants=True,
 )  # fmt: skip
 declare(
     "meshgrid",

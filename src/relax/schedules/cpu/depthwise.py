@@ -22,10 +22,10 @@ from ...prim import Add, Mul, PrimExpr, const, is_const, simplify
 from ...prim.intrin import ceildiv
 from ...target import Target
 from ...tir import Buffer, BufferLoad, ForKind, PrimFunc, Stmt
-from ..build import block, int64, let, loop, spread, vector_load, vector_store
+from ..build import block, int64, let, loop, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
 from ..rule import ScheduleRule
-from .planes import Planes, Sizes, digits, storage, window
+from .planes import Planes, Sizes, digits, window
 from .results import Results
 from .tiling import Tile, tile_for
 from .windows import Kernel, rewritten_kernels
@@ -77,7 +77,7 @@ class _Writer:
             def body(plane: Buffer) -> Stmt:
                 return block([self.planes.fill([], at, plane), self._channels(plane, at[:-1], at[-1])])
 
-            return storage("plane", (self.planes.size,), self.dtype, body)
+            return scratch("plane", (self.planes.size,), self.dtype, body)
 
         images = loop("image", simplify(total), lambda flat: digits(flat, radix, image), ForKind.PARALLEL)
         return self.sizes.around(images)
@@ -87,7 +87,7 @@ class _Writer:
         count = self.windows.channels
 
         def results(co: PrimExpr) -> Stmt:
-            return storage(
+            return scratch(
                 "results", (self.lanes,), self.dtype,
                 lambda row: self._lines(plane, row, [*batch, co], [], const(0, "int64")),
             )  # fmt: skip

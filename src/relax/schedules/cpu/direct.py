@@ -25,9 +25,9 @@ from ...prim.intrin import max as maximum
 from ...prim.intrin import min as minimum
 from ...target import Target
 from ...tir import Buffer, BufferLoad, ForKind, IfThenElse, LetStmt, Stmt
-from ..build import alloc, block, int64, let, loop, spread, vector_load, vector_store
+from ..build import alloc, block, int64, let, loop, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
-from .planes import Planes, Sizes, digits, filled, storage, window
+from .planes import Planes, Sizes, digits, filled, window
 from .results import Results, vectors_of_line
 from .tiling import Tile, tile_for
 from .windows import Kernel
@@ -71,7 +71,7 @@ class Direct:
             copy = filled(windows, self.planes, plane, [*leading, channels])
             return block([copy, self._items(plane, leading)])
 
-        return self.sizes.around(storage("planes", (*leading, channels, self.planes.size), self.dtype, body))
+        return self.sizes.around(scratch("planes", (*leading, channels, self.planes.size), self.dtype, body))
 
     def _items(self, plane: Buffer, leading: Sequence[PrimExpr]) -> Stmt:
         radix = [(f"n{d}", size) for d, size in enumerate(leading)]
@@ -131,7 +131,7 @@ class Direct:
             )
             return block([tile, self._results(results, batch, channel, base)])
 
-        return storage("results", (self.height, self.width), self.dtype, whole)
+        return scratch("results", (self.height, self.width), self.dtype, whole)
 
     def _each(self, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
         """A statement for each vector of a tile, told its row and its first column; written out."""

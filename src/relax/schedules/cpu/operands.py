@@ -134,8 +134,7 @@ class Matrices(Protocol):
     column: Var
     k: Var
     left: BufferLoad
-    right: BufferLoad | None
-    """None if the right operand is no matrix in memory: `pack` copies it."""
+    right: BufferLoad
     store: BufferStore
     """The store of a result; its last index is the column."""
     total: Var
@@ -145,13 +144,6 @@ class Matrices(Protocol):
 
     def declared(self, body: Stmt) -> Stmt:
         """A statement with the views and sizes around it that it uses."""
-        ...
-
-    def pack(self, values: Values, buffer: Buffer, start: PrimExpr, left: PrimExpr | None) -> Stmt:
-        """Copy the columns from `start` on into a buffer (depth, width); those from `left` on, if given, become 0.
-
-        Only for a right operand that is no matrix in memory.
-        """
         ...
 
 
@@ -172,7 +164,7 @@ class Operands:
         self.row = product.rows[-1].var if product.rows else Var("row", "int64")
         self.column, self.k = column.var, product.depth.var
         self.left = product.lhs
-        self.right: BufferLoad | None = product.rhs
+        self.right = product.rhs
         self.total = Var("total", product.sum_dtype) if product.total is None else product.total
         out = product.out
         self.store = out if product.total is not None else out.replace(value=self.total)
@@ -187,10 +179,6 @@ class Operands:
         for name, value in reversed(self._names):
             body = LetStmt(name, value, body)
         return body
-
-    def pack(self, values: Values, buffer: Buffer, start: PrimExpr, left: PrimExpr | None) -> Stmt:
-        """Never asked: the right operand is a matrix in memory."""
-        raise NotImplementedError
 
 
 def tile_view(

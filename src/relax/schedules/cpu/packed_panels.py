@@ -16,7 +16,7 @@ import numpy as np
 
 from ...prim import IntImm, PrimExpr, Var
 from ...target import Target
-from ...tir import BufferLoad, PrimFunc, Stmt
+from ...tir import Buffer, BufferLoad, PrimFunc, Stmt
 from ...tir.buffer import decl_buffer
 from ...tir.nests import buffers_used, root_of
 from ..contraction import size_of
@@ -56,8 +56,8 @@ def packed_products(
 
     def packed(operands: Operands) -> Stmt | None:
         right = operands.right
-        position = None if right is None else params.get(right.buffer)
-        if right is None or position is None or position in packings or _uses(func, right) != 1:
+        position = params.get(right.buffer)
+        if position is None or position in packings or users_of(func, right.buffer) != 1:
             return None
         packing = _packing(operands, right, target)
         if packing is None:
@@ -76,10 +76,10 @@ def packed_products(
     return PackedFunction(arranged.replace(buffer_map=buffers), packings)
 
 
-def _uses(func: PrimFunc, load: BufferLoad) -> int:
-    """The number of nests that use a buffer."""
+def users_of(func: PrimFunc, buffer: Buffer) -> int:
+    """The number of nests that read a buffer."""
     _, stmts = root_of(func)
-    return sum(load.buffer.data in used for stmt in stmts for used in buffers_used(stmt)[:1])
+    return sum(buffer.data in used for stmt in stmts for used in buffers_used(stmt)[:1])
 
 
 @dataclass(frozen=True)
@@ -114,4 +114,4 @@ def _packing(operands: Operands, right: BufferLoad, target: Target) -> _Plan | N
     return _Plan(PanelPacking(sizes, order, widths), batch, tuple(outer), depth)
 
 
-__all__ = ["PanelPacking", "packed_products"]
+__all__ = ["PanelPacking", "packed_products", "users_of"]

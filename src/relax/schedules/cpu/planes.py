@@ -30,7 +30,7 @@ from ...tir import (
     Stmt,
 )
 from ...tir.buffer import decl_buffer
-from ..build import alloc, block, int64, let, loop, ramp, spread, vector_store
+from ..build import block, int64, let, loop, ramp, spread, vector_store
 from .tiling import Tile
 from .windows import Axis, Windows
 
@@ -77,16 +77,6 @@ def digits(
             result = AssertStmt(And(var >= 0, var < size), "an iteration is one of them", result)
         result = LetStmt(var, value, result)
     return result
-
-
-def storage(name: str, shape: Sequence[int | PrimExpr], dtype: str, body: Callable[[Buffer], Stmt]) -> Stmt:
-    """An allocation that stays as large as it is: `body` is told a view of it."""
-
-    def viewed(owner: Buffer) -> Stmt:
-        view = decl_buffer(owner.shape, dtype, f"{name}_view", data=owner.data)
-        return DeclBuffer(view, body(view))
-
-    return alloc(name, shape, dtype, "global", viewed)
 
 
 def window(
@@ -286,4 +276,4 @@ def filled(windows: Windows, planes: Planes, plane: Buffer, sizes: Sequence[Prim
     return loop("image", simplify(total), image, ForKind.PARALLEL)
 
 
-__all__ = ["Planes", "Sizes", "digits", "filled", "storage", "window"]
+__all__ = ["Planes", "Sizes", "digits", "filled", "window"]

@@ -28,7 +28,7 @@ dimension is not that of columns, and products that are small.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -112,8 +112,6 @@ class _Panel:
     inside: PrimExpr | None
     """None: all."""
     vectors: int
-    whole: Buffer | None = None
-    """A copy of them, (depth, width), of an operand that is no matrix in memory."""
 
 
 @dataclass(frozen=True)
@@ -245,10 +243,6 @@ class _Writer:
         """The rows of some blocks and those behind them, over the whole depth."""
         height, width = self.tile.rows, panel.vectors * self.tile.lanes
         row = simplify(first * height)
-        if self.operands.right is None and self.operands.packed is None and panel.whole is None:
-            return alloc("columns", (self.depth, width), self.dtype, "global", lambda whole: block([
-                self.operands.pack(panel.values, whole, panel.start, panel.inside),
-                self._chunk(replace(panel, whole=whole), first, tiles, tail)]))  # fmt: skip
         if self.direct:
             return self._blocks(panel, _Rows(row, tiles, tail, None))
         most = self.rows.value if self.few and isinstance(self.rows, IntImm) else height * (CHUNK + 2)
@@ -290,8 +284,8 @@ class _Writer:
     def _block(self, panel: _Panel, rows: _Rows, start: PrimExpr, depth: PrimExpr) -> Stmt:
         """All rows over a part of the depth, whose columns are copied first unless they are packed."""
         width = panel.vectors * self.tile.lanes
-        if panel.whole is not None or self.operands.packed is not None:
-            view = self._packed_block(panel, start, depth)
+        if self.operands.packed is not None:
+            view = self._packed_block(self.operands.packed, panel, start, depth)
             return DeclBuffer(view, self._tiles(_Block(panel, start, depth, view), rows))
 
         def copied(buffer: Buffer) -> Stmt:
@@ -301,22 +295,18 @@ class _Writer:
         most = self.depth.value if isinstance(self.depth, IntImm) else self.block
         return scratch("panel", (min(most, self.block), width), self.dtype, copied)
 
-    def _packed_block(self, panel: _Panel, start: PrimExpr, depth: PrimExpr) -> Buffer:
+    def _packed_block(self, packed: BufferLoad, panel: _Panel, start: PrimExpr, depth: PrimExpr) -> Buffer:
         """A part of a panel that is packed."""
         column, width = self.operands.column, int64(panel.vectors * self.tile.lanes)
-        if panel.whole is not None:
-            data, dtype, offset = panel.whole.data, self.dtype, start * width
-        else:
-            assert self.operands.packed is not None
-            at = {**panel.values, column: simplify(panel.start * self.depth + start * width)}
-            view = tile_view(self.operands.packed, at, ((column, depth * width),))
-            data, dtype, offset = view.data, str(view.dtype), view.elem_offset
-        return decl_buffer((depth, width), dtype, "panel", data=data, elem_offset=offset)
+        at = {**panel.values, column: simplify(panel.start * self.depth + start * width)}
+        view = tile_view(packed, at, ((column, depth * width),))
+        return decl_buffer(
+            (depth, width), str(view.dtype), "panel", data=view.data, elem_offset=view.elem_offset
+        )
 
     def _pack(self, part: _Block) -> Stmt:
         """Copy a part of a panel; columns beyond the matrix become 0."""
         panel, operands, lanes = part.panel, self.operands, self.tile.lanes
-        assert operands.right is not None
         width = int64(panel.vectors * lanes)
         at = {**panel.values, operands.k: part.start, operands.column: panel.start}
         inside = width if panel.inside is None else panel.inside

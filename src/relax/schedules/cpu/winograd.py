@@ -11,12 +11,13 @@
 Lanes of vectors are tiles of a line, so that data and results are read and written as they are in memory, and the sums
 are 36 products of matrices. The polynomials are evaluated at 0, ±√½, ±√2 and ∞, where results are as exact as those of
 the direct form: the error of an element is at most `ERROR` roundings of the sum of the magnitudes of its products.
-Weights are transformed in each call, which takes about as long as `TRANSFORM` multiplications for each of them.
+Weights are transformed in each call, which takes about as long as `TRANSFORM` multiplications for each of them; those
+that are known when a program is built are transformed then.
 
 S. Winograd, *Arithmetic Complexity of Computations*, 1980; A. Lavin and S. Gray, *Fast Algorithms for Convolutional
 Neural Networks*, 2015.
 
-Refused: what the direct form computes faster (small images with many channels), other kernels, strides and dilations,
+Refused: what the direct form computes faster (images of few tiles), other kernels, strides and dilations,
 groups, float64, unknown sizes (but of the batch), and everything where ``relax.fast_algorithms`` is False in the
 PassContext.
 """
@@ -24,8 +25,10 @@ PassContext.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
 
 from ...ir.transform import PassContext
 from ...prim import Add, And, IntImm, Mul, PrimExpr, Sub, Var, const, simplify
@@ -46,10 +49,12 @@ from ...tir import (
     Shuffle,
     Stmt,
 )
-from ..build import alloc, block, int64, let, loop, ramp, spread, vector_load, vector_store
+from ...tir.buffer import decl_buffer
+from ..build import alloc, block, int64, let, loop, ramp, scratch, spread, vector_load, vector_store
 from ..contraction import size_of
-from ..rule import ScheduleRule
-from .planes import Planes, Sizes, digits, filled, storage, window
+from ..rule import PackedFunction, ScheduleRule
+from .packed_panels import users_of
+from .planes import Planes, Sizes, digits, filled, window
 from .results import Results, vectors_of_line
 from .tiling import Tile, tile_for
 from .windows import Axis, Kernel, Windows, rewritten_kernels
@@ -84,13 +89,38 @@ class Winograd(ScheduleRule):
         tile = tile_for(target, 32)
 
         def rewrite(kernel: Kernel) -> Stmt | None:
-            return _Writer(kernel, tile).kernel() if tile.lanes >= M and _pays(kernel.windows) else None
+            pays = tile.lanes >= M and _pays(kernel.windows, tile.lanes, TRANSFORM)
+            return _Writer(kernel, tile).kernel() if pays else None
 
         return rewritten_kernels(func, rewrite)
 
+    def pack(self, func: PrimFunc, target: Target, constants: Sequence[int]) -> PackedFunction | None:
+        """The function for weights that are transformed already."""
+        if not func.attrs.get("tir.noalias") or not PassContext.current().config.get(FAST_ALGORITHMS, True):
+            return None
+        tile, buffers = tile_for(target, 32), dict(func.buffer_map)
+        positions = {buffers[func.params[i]]: i for i in constants if func.params[i] in buffers}
+        packings: dict[int, KernelTransform] = {}
 
-def _pays(windows: Windows) -> bool:
-    """True for convolutions that have this form, and are faster in it."""
+        def rewrite(kernel: Kernel) -> Stmt | None:
+            weights = kernel.windows.weight.buffer
+            position = positions.get(weights)
+            if position is None or position in packings or users_of(func, weights) != 1:
+                return None
+            if tile.lanes < M or not _pays(kernel.windows, tile.lanes, 0):
+                return None
+            writer = _Writer(kernel, tile)
+            packings[position] = transform = writer.transform()
+            packed = decl_buffer(transform.shape, "float32", f"{weights.name}_transformed")
+            buffers[func.params[position]] = packed
+            return writer.kernel(packed)
+
+        arranged = rewritten_kernels(func, rewrite)
+        return None if arranged is None else PackedFunction(arranged.replace(buffer_map=buffers), packings)
+
+
+def _pays(windows: Windows, lanes: int, transform: int) -> bool:
+    """True for convolutions that have this form, and are faster in it, if to transform a kernel costs so much."""
     if len(windows.axes) != 2 or windows.groups != 1 or windows.depth is None:
         return False
     if any((a.taps, a.stride, a.dilation) != (3, 1, 1) for a in windows.axes):
@@ -102,13 +132,41 @@ def _pays(windows: Windows) -> bool:
         return False
     if min(inputs.value, outputs.value) < 16:
         return False
-    pixels, tiles = 1, 1
-    for axis in windows.axes:
-        size = axis.size
-        if not isinstance(size, IntImm):
-            return False
-        pixels, tiles = pixels * size.value, tiles * -(-size.value // M)
-    return tiles * N * N * OVERHEAD + TRANSFORM < pixels * 9
+    height, width = (axis.size for axis in windows.axes)
+    if not (isinstance(height, IntImm) and isinstance(width, IntImm)):
+        return False
+    rows, columns = -(-height.value // M), -(-width.value // M)
+    tiles = -(-((rows - 1) * (columns + 1) + columns) // lanes) * lanes
+    """Those of whole vectors; there is a place without a tile between two lines."""
+    return tiles * N * N * OVERHEAD + transform < height.value * width.value * 9
+
+
+@dataclass(frozen=True)
+class KernelTransform:
+    """Weights as a convolution reads them: U[io, e, p, ci] = G · W[co, ci] · Gᵀ with co = io * height + p."""
+
+    outputs: int
+    inputs: int
+    height: int
+    """The channels of a block."""
+    lanes: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The blocks of output channels, the elements of a transform, a block's channels, and the input channels."""
+        depth = -(-self.inputs // self.lanes) * self.lanes
+        return -(-self.outputs // self.height), N * N, self.height, depth
+
+    def __call__(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        small, large = 1 / (2 * A * A * (A * A - B * B)), 1 / (2 * B * B * (B * B - A * A))
+        rows = [[scale, sign * scale * point, scale * point * point]
+                for point, scale in ((A, small), (B, large)) for sign in (1, -1)]  # fmt: skip
+        g = np.array([[1, 0, 0], *rows, [0, 0, 1]])
+        elements = np.einsum("ik,ockl,jl->ocij", g, array.astype("float64"), g)
+        blocks, count, height, depth = self.shape
+        result = np.zeros((blocks * height, depth, count), "float32")
+        result[: self.outputs, : self.inputs] = elements.reshape(self.outputs, self.inputs, count)
+        return np.transpose(np.reshape(result, (blocks, height, depth, count)), (0, 3, 1, 2))
 
 
 class _Names:
@@ -175,17 +233,31 @@ Line = Callable[[_Names, Sequence[PrimExpr]], list[PrimExpr]]
 
 def _transformed(
     size: int,
+    count: int,
     lanes: int,
     line: Line,
-    load: Callable[[int, int], PrimExpr],
-    body: Callable[[list[list[PrimExpr]]], Stmt],
+    load: Callable[[PrimExpr, PrimExpr], PrimExpr],
+    store: Callable[[PrimExpr, Sequence[PrimExpr]], Stmt],
 ) -> Stmt:
-    """`body`, told line · X · lineᵀ as rows, where `load` has the elements of the square X."""
-    names = _Names(lanes)
-    columns = [line(names, [names.of(load(i, j)) for i in range(size)]) for j in range(size)]
-    named = [[names.of(value) for value in column] for column in columns]
-    rows = [line(names, [column[i] for column in named]) for i in range(len(named[0]))]
-    return names.around(body([[names.of(value) for value in row] for row in rows]))
+    """`store` of each of `count` rows of line · X · lineᵀ, where `load` has the elements of the square X."""
+
+    def of_line(elements: Sequence[PrimExpr], body: Callable[[Sequence[PrimExpr]], Stmt]) -> Stmt:
+        names = _Names(lanes)
+        results = line(names, [names.of(element) for element in elements])
+        return names.around(body([names.of(result) for result in results]))
+
+    def body(half: Buffer) -> Stmt:
+        def column(j: Var) -> Stmt:
+            return of_line([load(int64(i), j) for i in range(size)], lambda values: block(
+                vector_store(half, (i, j * lanes), value) for i, value in enumerate(values)))  # fmt: skip
+
+        def row(i: Var) -> Stmt:
+            elements = [vector_load(half, (i, j * lanes), lanes) for j in range(size)]
+            return of_line(elements, lambda values: store(i, values))
+
+        return block([loop("j", size, column, ForKind.UNROLLED), loop("i", count, row, ForKind.UNROLLED)])
+
+    return alloc("half", (count, size * lanes), "float32", "local", body)
 
 
 class _Writer:
@@ -212,19 +284,23 @@ class _Writer:
         count = self.sizes.named(f"tiles{d}", ceildiv(axis.size, M))
         return IterVar(Range.from_min_extent(const(0, "int64"), count), Var(f"tile{d}", "int64"))
 
-    def kernel(self) -> Stmt:
-        """The transform of the weights, the copy of the data, and the parallel loop over panels of tiles."""
+    def transform(self) -> KernelTransform:
+        """The transform of the weights."""
+        return KernelTransform(self.outputs, self.inputs, self.height, self.lanes)
+
+    def kernel(self, transformed: Buffer | None = None) -> Stmt:
+        """The transform of the weights, unless they are transformed; the copy of the data; and all panels of tiles."""
         leading = [size_of(v) for v in self.windows.batch]
-        depth = -(-self.inputs // self.lanes) * self.lanes
 
-        def body(weights: Buffer, planes: Buffer) -> Stmt:
-            copy = filled(self.tiled, self.planes, planes, [*leading, int64(self.inputs)])
-            return block([self._weights(weights), copy, self._items(weights, planes, leading)])
+        def panels(weights: Buffer) -> Stmt:
+            return scratch("planes", (*leading, self.inputs, self.planes.size), self.dtype, lambda planes: block([
+                filled(self.tiled, self.planes, planes, [*leading, int64(self.inputs)]),
+                self._items(weights, planes, leading)]))  # fmt: skip
 
-        return self.sizes.around(
-            storage("weights", (self.blocks, N * N, self.height, depth), self.dtype, lambda weights: storage(
-                "planes", (*leading, self.inputs, self.planes.size), self.dtype,
-                lambda planes: body(weights, planes))))  # fmt: skip
+        if transformed is not None:
+            return self.sizes.around(panels(transformed))
+        return self.sizes.around(scratch("weights", self.transform().shape, self.dtype, lambda weights: block([
+            self._weights(weights), panels(weights)])))  # fmt: skip
 
     # ------------------------------------------------------------------ weights
 
@@ -236,14 +312,13 @@ class _Writer:
             inputs = ramp(c * lanes, lanes)
             mask = None if self.inputs % lanes == 0 else inputs < Broadcast(int64(self.inputs), lanes)
 
-            def load(i: int, j: int) -> PrimExpr:
-                return BufferLoad(
-                    source, (spread(channel, lanes), inputs, *(spread(int64(k), lanes) for k in (i, j))), mask
-                )
+            def load(i: PrimExpr, j: PrimExpr) -> PrimExpr:
+                taps = (spread(at, lanes) for at in (i, j))
+                return BufferLoad(source, (spread(channel, lanes), inputs, *taps), mask)
 
-            return _transformed(3, lanes, _kernel, load, lambda rows: block(
-                vector_store(weights, (io, e, p, c * lanes), value)
-                for e, value in enumerate(value for row in rows for value in row)))  # fmt: skip
+            return _transformed(3, N, lanes, _kernel, load, lambda i, values: block(
+                vector_store(weights, (io, i * N + j, p, c * lanes), value)
+                for j, value in enumerate(values)))  # fmt: skip
 
         return loop("io", self.blocks, lambda io: loop("p", self.height, lambda p: loop(
             "c", -(-self.inputs // lanes), lambda c: vector(io, p, c))), ForKind.PARALLEL)  # fmt: skip
@@ -283,7 +358,7 @@ class _Writer:
             return block([self._data(planes, data, batch, base), every])
 
         rows = self.group * self.height + 1
-        return storage("data", (N * N, self.inputs + 1, self.width), self.dtype, lambda data: storage(
+        return scratch("data", (N * N, self.inputs + 1, self.width), self.dtype, lambda data: scratch(
             "sums", (N * N, rows, self.width), self.dtype, lambda sums: body(data, sums)))  # fmt: skip
 
     def _data(self, planes: Buffer, data: Buffer, batch: list[PrimExpr], base: Var) -> Stmt:
@@ -291,35 +366,20 @@ class _Writer:
         lanes = self.lanes
 
         def vector(ci: Var, v: Var) -> Stmt:
-            places = [
-                [simplify(self.planes.tap([int64(i), int64(j)]) + base + v * lanes) for j in range(N)]
-                for i in range(N)
-            ]
-            return self._windows(planes, [*batch, ci], places, lambda load: _transformed(
-                N, lanes, _data, load, lambda rows: block(
-                    vector_store(data, (e, ci, v * lanes), value)
-                    for e, value in enumerate(value for row in rows for value in row))))  # fmt: skip
+            def of_window(part: Buffer, place: Sequence[PrimExpr]) -> Stmt:
+                *outer, first = place
+
+                def load(i: PrimExpr, j: PrimExpr) -> PrimExpr:
+                    return vector_load(part, (*outer, simplify(self.planes.tap([i, j]) + first)), lanes)
+
+                return _transformed(N, N, lanes, _data, load, lambda i, values: block(
+                    vector_store(data, (i * N + j, ci, v * lanes), value)
+                    for j, value in enumerate(values)))  # fmt: skip
+
+            reach = (M * M - 1) * _number(self.planes.area) + _number(self.planes.line) + 1
+            return window(planes, (*batch, ci, base + v * lanes), reach + lanes, of_window)
 
         return loop("ci", self.inputs, lambda ci: loop("v", self.vectors, lambda v: vector(ci, v)))
-
-    def _windows(
-        self, planes: Buffer, leading: list[PrimExpr], places: list[list[PrimExpr]],
-        body: Callable[[Callable[[int, int], PrimExpr]], Stmt],
-    ) -> Stmt:  # fmt: skip
-        """`body`, told the vectors at some places of a plane."""
-        loads: list[PrimExpr] = []
-
-        def rest(at: list[PrimExpr]) -> Stmt:
-            if len(loads) == N * N:
-                return body(lambda i, j: loads[i * N + j])
-
-            def one(part: Buffer, place: Sequence[PrimExpr]) -> Stmt:
-                loads.append(vector_load(part, place, self.lanes))
-                return rest(at[1:])
-
-            return window(planes, (*leading, at[0]), self.lanes, one)
-
-        return rest([place for row in places for place in row])
 
     def _product(
         self, weights: Buffer, data: Buffer, sums: Buffer, e: Var, io: PrimExpr, number: PrimExpr
@@ -358,17 +418,17 @@ class _Writer:
         lanes = self.lanes
 
         def vector(lines: Buffer, v: Var) -> Stmt:
-            def load(i: int, j: int) -> PrimExpr:
+            def load(i: PrimExpr, j: PrimExpr) -> PrimExpr:
                 return vector_load(sums, (i * N + j, p, v * lanes), lanes)
 
-            def interleaved(a: int, row: list[PrimExpr], k: int) -> Stmt:
+            def interleaved(a: PrimExpr, row: Sequence[PrimExpr], k: int) -> Stmt:
                 order = [lane % M * lanes + lanes // M * k + lane // M for lane in range(lanes)]
                 return vector_store(lines, (a, (v * M + k) * lanes), Shuffle(tuple(row), order))
 
-            return _transformed(N, lanes, _pixels, load, lambda rows: block(
-                interleaved(a, row, k) for a, row in enumerate(rows) for k in range(M)))  # fmt: skip
+            return _transformed(N, M, lanes, _pixels, load, lambda a, row: block(
+                interleaved(a, row, k) for k in range(M)))  # fmt: skip
 
-        return storage("lines", (M, self.width * M), self.dtype, lambda lines: block([
+        return scratch("lines", (M, self.width * M), self.dtype, lambda lines: block([
             loop("v", self.vectors, lambda v: vector(lines, v)), self._lines(lines, leading, base)]))  # fmt: skip
 
     def _lines(self, lines: Buffer, leading: list[PrimExpr], base: Var) -> Stmt:
@@ -402,4 +462,4 @@ def _number(size: PrimExpr) -> int:
     return size.value
 
 
-__all__ = ["ERROR", "FAST_ALGORITHMS", "Winograd"]
+__all__ = ["ERROR", "FAST_ALGORITHMS", "KernelTransform", "Winograd"]

@@ -29,7 +29,7 @@ from .renormalize_split_pattern import RenormalizeSplitPattern
 from .simplify import Simplify
 from .sink_allocations import SinkAllocations
 from .storage_rewrite import StorageRewrite
-from .unroll_loop import UnrollLoop
+from .unroll_loop import UnrollLoop, is_written_out
 from .vectorize_loop import NOT_VECTORIZED, VectorizeLoop
 
 __all__ = [
@@ -70,6 +70,7 @@ __all__ = [
     "StorageRewrite",
     "UnrollLoop",
     "VectorizeLoop",
+    "is_written_out",
     "lower",
     "lowering_steps",
     "prim_func_pass",

@@ -2,7 +2,7 @@
 
 The result consists of For, While, IfThenElse, SeqStmt, BufferStore, LetStmt, AssertStmt, Evaluate, AllocBuffer and
 DeclBuffer. Buffers without strides are compact row-major. In a load or store only the last index may be a vector.
-Loops are serial, or unrolled where they are too long to be written out.
+Loops are serial or unrolled; code generation writes out the iterations of unrolled loops.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from ...target import Target
 from ..stmt import PrimFunc
 from .compact_buffer_allocation import CompactBufferAllocation
 from .convert_blocks_to_opaque import ConvertBlocksToOpaque
+from .each_prim_func import each_prim_func
 from .interchange_reduction import InterchangeReduction
 from .lower_init_block import LowerInitBlock
 from .lower_match_buffer import LowerMatchBuffer
@@ -23,12 +24,19 @@ from .lower_opaque_block import LowerOpaqueBlock
 from .lower_preconditions import LowerPreconditions
 from .outline_parallel_loops import OutlineParallelLoops
 from .plan_buffer_allocation import PlanAndUpdateBufferAllocationLocation
-from .simplify import Simplify
+from .simplify import Simplify, simplify_func
 from .sink_allocations import SinkAllocations
-from .unroll_loop import UnrollLoop
-from .vectorize_loop import VectorizeLoop
+from .vectorize_loop import vectorize_loop
 
 T = TypeVar("T", IRModule, PrimFunc)
+
+
+def _vectorized(func: PrimFunc) -> PrimFunc:
+    vectors = vectorize_loop(func)
+    return func if vectors is func else simplify_func(vectors)
+
+
+_Vectors = each_prim_func(_vectorized, "VectorizeLoop")
 
 FUNCTION_STEPS: tuple[Step, ...] = (
     Step(LowerPreconditions, "what a call must fulfil is checked before anything is written"),
@@ -46,9 +54,7 @@ FUNCTION_STEPS: tuple[Step, ...] = (
     ),
     Step(Simplify, "the bounds of loops decide conditions: the next steps see fewer of them"),
     Step(InterchangeReduction, "innermost loops run along memory before vectors are looked for"),
-    Step(VectorizeLoop, "vectorised loops become operations on vectors, while loops still have their kinds"),
-    Step(UnrollLoop, "unrolled loops are written out, so that the values of their variables are constants"),
-    Step(Simplify, "constants that unrolling put in are folded"),
+    Step(_Vectors, "vectorised loops become operations on vectors, which are simplified"),
 )
 """Steps that rewrite each PrimFunc by itself, whatever the target."""
 

@@ -176,6 +176,9 @@ class _Outliner(StmtExprMutator):
 class _Serial(StmtExprMutator):
     """Makes parallel loops serial."""
 
+    def visit_default(self, node: Node) -> Node:
+        return node if isinstance(node, PrimExpr) else self.visit_children(node)
+
     def visit_For(self, node: For) -> For:
         made = self.visit_children(node)
         return made.replace(kind=ForKind.SERIAL) if made.kind is ForKind.PARALLEL else made

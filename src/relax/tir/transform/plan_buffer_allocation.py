@@ -15,8 +15,8 @@ from memory stays where it is: the same place may hold another number later.
 
 from __future__ import annotations
 
-from ...ir import Node
-from ...prim import Call, Let, PrimExpr, post_order
+from ...ir import Node, walk
+from ...prim import Call, Let, PrimExpr, Var, post_order
 from ..buffer import Buffer, BufferLoad
 from ..functor import StmtExprMutator, pre_order_visit
 from ..statements import seq_of
@@ -43,10 +43,101 @@ def plan_buffer_allocation(func: PrimFunc) -> PrimFunc:
     return func.replace(body=_Sinking().visit(func.body))
 
 
+class _Pointers:
+    """The pointers that statements use, each statement looked at once."""
+
+    def __init__(self) -> None:
+        self._used: dict[int, tuple[Stmt, set[Var]]] = {}
+        """By the statement's identity; the statement is there so that it stays alive."""
+
+    def used_in(self, stmt: Stmt) -> set[Var]:
+        """The pointers that a statement uses, those of its own allocations too."""
+        known = self._used.get(id(stmt))
+        if known is not None:
+            return known[1]
+        pointers: set[Var] = set()
+
+        def visit(node: Node) -> bool:
+            if isinstance(node, Stmt) and node is not stmt:
+                pointers.update(self.used_in(node))
+                return False
+            if isinstance(node, Var) and node.dtype.is_handle:
+                pointers.add(node)
+            return True
+
+        walk(stmt, visit)
+        self._used[id(stmt)] = stmt, pointers
+        return pointers
+
+
 class _Sinking(StmtExprMutator):
+    def __init__(self) -> None:
+        super().__init__()
+        self.pointers = _Pointers()
+
     def visit_AllocBuffer(self, node: AllocBuffer) -> Stmt:
         made = self.visit_children(node)
-        return _sunk(made, made.body) if _has_stable_size(made.buffer) else made
+        return self.sunk(made, made.body) if _has_stable_size(made.buffer) else made
+
+    def uses(self, stmt: Stmt, buffer: Buffer) -> bool:
+        return buffer.data in self.pointers.used_in(stmt)
+
+    def sunk(self, alloc: AllocBuffer, body: Stmt) -> Stmt:
+        """The body with the allocation as deep inside as it may go; `alloc` itself if that is where it is."""
+        buffer = alloc.buffer
+        match body:
+            case SeqStmt(seq):
+                used = [i for i, stmt in enumerate(seq) if self.uses(stmt, buffer)]
+                if not used:
+                    return body
+                first, last = used[0], used[-1] + 1
+                if (first, last) == (0, len(seq)) and len(seq) > 1:
+                    return alloc.replace(body=body)
+                inner = self.sunk(alloc, seq_of(seq[first:last]))
+                return seq_of([*seq[:first], inner, *seq[last:]])
+            case IfThenElse(condition, then_case, else_case) if buffer.data not in free_vars(condition):
+                in_else = else_case is not None and self.uses(else_case, buffer)
+                if self.uses(then_case, buffer):
+                    return (
+                        alloc.replace(body=body)
+                        if in_else
+                        else body.replace(then_case=self.sunk(alloc, then_case))
+                    )
+                return body.replace(else_case=self.sunk(alloc, else_case)) if else_case is not None else body
+            case LetStmt(_, value) if buffer.data not in free_vars(value):
+                return body.replace(body=self.sunk(alloc, body.body))
+            case AssertStmt(condition) if buffer.data not in free_vars(condition):
+                return body.replace(body=self.sunk(alloc, body.body))
+            case AllocBuffer():
+                return body.replace(body=self.sunk(alloc, body.body))
+            case DeclBuffer(other) if other.data is not buffer.data:
+                return body.replace(body=self.sunk(alloc, body.body))
+            case AttrStmt():
+                return alloc.replace(body=body)
+            case _ if not self.uses(body, buffer):
+                return body
+            case _:
+                private = self.into_parallel(alloc, body)
+                return alloc.replace(body=body) if private is None else private
+
+    def into_parallel(self, alloc: AllocBuffer, stmt: Stmt) -> Stmt | None:
+        """The statement with the allocation inside a parallel loop that holds all uses; None if there is none."""
+        buffer = alloc.buffer
+        match stmt:
+            case For(kind=ForKind.PARALLEL, body=body) if _is_private(buffer, stmt):
+                return stmt.replace(body=self.sunk(alloc, body))
+            case For(body=body) | LetStmt(body=body) | AllocBuffer(body=body) | DeclBuffer(body=body):
+                inner = self.into_parallel(alloc, body)
+                return None if inner is None else stmt.replace(body=inner)
+            case SeqStmt(seq):
+                used = [i for i, part in enumerate(seq) if self.uses(part, buffer)]
+                inner = self.into_parallel(alloc, seq[used[0]]) if len(used) == 1 else None
+                return None if inner is None else seq_of([*seq[: used[0]], inner, *seq[used[0] + 1 :]])
+            case IfThenElse(condition, then_case, None) if buffer.data not in free_vars(condition):
+                inner = self.into_parallel(alloc, then_case)
+                return None if inner is None else stmt.replace(then_case=inner)
+            case _:
+                return None
 
 
 def _has_stable_size(buffer: Buffer) -> bool:
@@ -55,67 +146,6 @@ def _has_stable_size(buffer: Buffer) -> bool:
     for size in buffer_expressions(buffer):
         post_order(size, lambda part: reads.append(part) if isinstance(part, (BufferLoad, Call)) else None)
     return not reads
-
-
-def _uses(stmt: Stmt, buffer: Buffer) -> bool:
-    return buffer.data in free_vars(stmt)
-
-
-def _sunk(alloc: AllocBuffer, body: Stmt) -> Stmt:
-    """The body with the allocation as deep inside as it may go; `alloc` itself if that is where it is."""
-    buffer = alloc.buffer
-    match body:
-        case SeqStmt(seq):
-            used = [i for i, stmt in enumerate(seq) if _uses(stmt, buffer)]
-            if not used:
-                return body
-            first, last = used[0], used[-1] + 1
-            if (first, last) == (0, len(seq)) and len(seq) > 1:
-                return alloc.replace(body=body)
-            inner = _sunk(alloc, seq_of(seq[first:last]))
-            return seq_of([*seq[:first], inner, *seq[last:]])
-        case IfThenElse(condition, then_case, else_case) if buffer.data not in free_vars(condition):
-            in_else = else_case is not None and _uses(else_case, buffer)
-            if _uses(then_case, buffer):
-                return (
-                    alloc.replace(body=body) if in_else else body.replace(then_case=_sunk(alloc, then_case))
-                )
-            return body.replace(else_case=_sunk(alloc, else_case)) if else_case is not None else body
-        case LetStmt(_, value) if buffer.data not in free_vars(value):
-            return body.replace(body=_sunk(alloc, body.body))
-        case AssertStmt(condition) if buffer.data not in free_vars(condition):
-            return body.replace(body=_sunk(alloc, body.body))
-        case AllocBuffer():
-            return body.replace(body=_sunk(alloc, body.body))
-        case DeclBuffer(other) if other.data is not buffer.data:
-            return body.replace(body=_sunk(alloc, body.body))
-        case AttrStmt():
-            return alloc.replace(body=body)
-        case _ if not _uses(body, buffer):
-            return body
-        case _:
-            private = _into_parallel(alloc, body)
-            return alloc.replace(body=body) if private is None else private
-
-
-def _into_parallel(alloc: AllocBuffer, stmt: Stmt) -> Stmt | None:
-    """The statement with the allocation inside a parallel loop that holds all uses; None if there is none."""
-    buffer = alloc.buffer
-    match stmt:
-        case For(kind=ForKind.PARALLEL, body=body) if _is_private(buffer, stmt):
-            return stmt.replace(body=_sunk(alloc, body))
-        case For(body=body) | LetStmt(body=body) | AllocBuffer(body=body) | DeclBuffer(body=body):
-            inner = _into_parallel(alloc, body)
-            return None if inner is None else stmt.replace(body=inner)
-        case SeqStmt(seq):
-            used = [i for i, part in enumerate(seq) if _uses(part, buffer)]
-            inner = _into_parallel(alloc, seq[used[0]]) if len(used) == 1 else None
-            return None if inner is None else seq_of([*seq[: used[0]], inner, *seq[used[0] + 1 :]])
-        case IfThenElse(condition, then_case, None) if buffer.data not in free_vars(condition):
-            inner = _into_parallel(alloc, then_case)
-            return None if inner is None else stmt.replace(then_case=inner)
-        case _:
-            return None
 
 
 def _is_private(buffer: Buffer, loop: For) -> bool:

@@ -32,14 +32,20 @@ class _Unrolling(StmtExprMutator):
 
     def visit_For(self, node: For) -> Stmt:
         made = self.visit_children(node)
-        extent = made.extent
-        if made.kind is not ForKind.UNROLLED or not isinstance(extent, IntImm) or extent.value > LIMIT:
+        if not is_written_out(made):
             return made
-        if not _ends_within(made.min, extent.value):
-            return made
-        steps = [substitute(made.body, {made.loop_var: made.min + i}) for i in range(extent.value)]
+        count = made.extent.value if isinstance(made.extent, IntImm) else 0
+        steps = [substitute(made.body, {made.loop_var: made.min + i}) for i in range(count)]
         # The first copy keeps the variables bound inside; the others get their own.
         return seq_of([*steps[:1], *(renew_bound_vars(step) for step in steps[1:])])
+
+
+def is_written_out(loop: For) -> bool:
+    """True for unrolled loops whose iterations are written out."""
+    extent = loop.extent
+    if loop.kind is not ForKind.UNROLLED or not isinstance(extent, IntImm) or extent.value > LIMIT:
+        return False
+    return _ends_within(loop.min, extent.value)
 
 
 def _ends_within(start: PrimExpr, count: int) -> bool:

@@ -1,7 +1,7 @@
 """Fusion: kernels that read each other's results become one kernel.
 
 AnnotateTIROpPattern says what kind of kernel each PrimFunc is, FuseAttention and FuseOps group calls into functions,
-FuseTIR makes a kernel of each.
+FuseTIR makes a kernel of each. FuseOpsByPattern groups what patterns match; MergeCompositeFunctions joins such groups.
 """
 
 from __future__ import annotations
@@ -9,6 +9,17 @@ from __future__ import annotations
 from .annotate_tir_op_pattern import AnnotateTIROpPattern
 from .fuse_attention import FuseAttention
 from .fuse_ops import FuseOps
+from .fuse_ops_by_pattern import FuseOpsByPattern, FusionPattern, PatternCheckContext
 from .fuse_tir import FuseTIR
+from .merge_composite_functions import MergeCompositeFunctions
 
-__all__ = ["AnnotateTIROpPattern", "FuseAttention", "FuseOps", "FuseTIR"]
+__all__ = [
+    "AnnotateTIROpPattern",
+    "FuseAttention",
+    "FuseOps",
+    "FuseOpsByPattern",
+    "FuseTIR",
+    "FusionPattern",
+    "MergeCompositeFunctions",
+    "PatternCheckContext",
+]

@@ -31,7 +31,8 @@ from collections.abc import Iterable, Sequence
 
 from ...analysis.effects import effects_of
 from ...analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
-from ...expr import BindingBlock, Call, DataflowBlock, DataflowVar, Function, ShapeExpr, Var, VarBinding
+from ...analysis.uses import uses_of
+from ...expr import BindingBlock, Call, DataflowBlock, DataflowVar, Function, Var, VarBinding
 from ...ir import IRModule
 from ...ir.transform import PassContext
 from ...op import is_call_of
@@ -45,10 +46,11 @@ from ...tir.inline_blocks import inline_blocks
 from ...tir.nests import nest_of, root_of
 from ...tir.op_pattern import OpPatternKind
 from ..decorators import module_pass
-from ..uses import uses_of
-from .fuse_ops import OP_PATTERN, PRIMITIVE, grouped_function
+from .annotate_tir_op_pattern import OP_PATTERN
+from .fuse_ops import PRIMITIVE, movable_kernel
 from .kernel_calls import KernelCall, KernelCalls
 from .merge_kernels import merged_kernel
+from .outline import outlined
 
 
 @module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED, PURITY_TRUSTED})
@@ -87,13 +89,10 @@ class _Fuser(Rewriter):
         if group is None:
             super().var_binding(binding)
             return
-        function, arguments, sizes = grouped_function(group)
-        callee = self.builder.add_func(function, "fused_attention")
-        operands = [self.rewrite(argument) for argument in arguments]
-        if sizes:
-            operands.append(self.rewrite(ShapeExpr(sizes)))
-        call = Call(callee, tuple(operands), span=binding.value.span)
-        self.bind(binding, self.builder.normalize(call))
+        outline = outlined(group, {PRIMITIVE: 1})
+        callee = self.builder.add_func(outline.function, "fused_attention")
+        call = outline.call(callee, [self.rewrite(argument) for argument in outline.arguments])
+        self.bind(binding, self.builder.normalize(call.replace(span=binding.value.span)))
 
 
 class _Block:
@@ -102,7 +101,7 @@ class _Block:
     def __init__(self, block: DataflowBlock, calls: KernelCalls) -> None:
         self.calls = calls
         self.bindings = block.bindings
-        self.kernels = [calls.of(b.value) if isinstance(b, VarBinding) else None for b in block.bindings]
+        self.kernels = [movable_kernel(binding, calls) for binding in block.bindings]
         numbers = {binding.var: number for number, binding in enumerate(block.bindings)}
         self.operands: list[list[int]] = []
         self.readers: list[set[int]] = [set() for _ in block.bindings]
@@ -196,8 +195,7 @@ class _Block:
         if self.place[numbers[0]] != self.place[numbers[-1]] or len(self._devices(numbers)) > 1:
             return None
         group = [b for b in map(self.bindings.__getitem__, numbers) if isinstance(b, VarBinding)]
-        function, _, _ = grouped_function(group)
-        kernel = merged_kernel(function, self.calls)
+        kernel = merged_kernel(outlined(group, {PRIMITIVE: 1}).function, self.calls)
         if kernel is None:
             return None
         kernel = inline_blocks(kernel)

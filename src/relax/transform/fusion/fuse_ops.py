@@ -30,12 +30,12 @@ Left alone are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final, cast
+from collections.abc import Sequence
+from typing import Final
 
 from ...analysis.effects import effects_of
 from ...analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
-from ...derive.substitution import Substitution
+from ...analysis.uses import uses_of
 from ...expr import (
     Binding,
     BindingBlock,
@@ -44,29 +44,22 @@ from ...expr import (
     DataflowBlock,
     DataflowVar,
     Function,
-    SeqExpr,
-    ShapeExpr,
-    Tuple,
     TupleGetItem,
     Var,
     VarBinding,
 )
-from ...info.mapping import bound_in
-from ...ir import IRModule, RelaxExpr
+from ...ir import IRModule
 from ...ir.transform import PassContext
 from ...op import is_call_of
 from ...op.intrinsics import CallTIR
-from ...prim import PrimExpr, SizeVar
-from ...prim import Var as ShapeVar
 from ...rewrite import Rewriter, bindings_in
-from ...struct_info import ShapeStructInfo
 from ...tir.nests import same_size
 from ...tir.op_pattern import OpPatternKind
 from ..decorators import module_pass
-from ..uses import Uses, uses_of
 from .annotate_tir_op_pattern import OP_PATTERN
 from .groups import FusionNode, fusion_groups
 from .kernel_calls import KernelCall, KernelCalls, dims_of
+from .outline import can_be_passed, outlined, sizes_in
 
 PRIMITIVE: Final = "Primitive"
 MAX_DEPTH: Final = "relax.FuseOps.max_depth"
@@ -112,13 +105,10 @@ class _Fuser(Rewriter):
         if group is None:
             super().var_binding(binding)
             return
-        function, arguments, sizes = grouped_function(group)
-        callee = self.builder.add_func(function, _name(group))
-        operands = [self.rewrite(argument) for argument in arguments]
-        if sizes:
-            operands.append(self.rewrite(ShapeExpr(sizes)))
-        call = Call(callee, tuple(operands), span=binding.value.span)
-        self.bind(binding, self.builder.normalize(call))
+        made = outlined(group, {PRIMITIVE: 1})
+        callee = self.builder.add_func(made.function, _name(group))
+        call = made.call(callee, [self.rewrite(argument) for argument in made.arguments])
+        self.bind(binding, self.builder.normalize(call.replace(span=binding.value.span)))
 
 
 # --------------------------------------------------------------------------------------- the graph
@@ -151,26 +141,18 @@ def groups_of(block: DataflowBlock, calls: KernelCalls, max_depth: int) -> list[
 
 
 def _fusable(binding: Binding, calls: KernelCalls) -> KernelCall | None:
-    kernel = calls.of(binding.value) if isinstance(binding, VarBinding) else None
+    kernel = movable_kernel(binding, calls)
     if kernel is None or kernel.func.attrs.get(OP_PATTERN, OpPatternKind.OPAQUE) >= OpPatternKind.TUPLE:
         return None
-    simple = all(isinstance(value, Var | Constant) for _, value in kernel.inputs)
-    sizes = _sizes_in([binding])
-    return kernel if simple and all(v.nonnegative and v.dtype == "int64" for v in sizes) else None
+    return kernel
 
 
-def _sizes_in(bindings: Iterable[Binding]) -> list[ShapeVar]:
-    """The shape variables that members use, those in the signatures of the kernels aside."""
-    uses = Uses()
-    for binding in bindings:
-        uses.add_definition(binding.var)
-        match binding.value:
-            case Call(_, (_, *args), _, infos):
-                for item in (*args, *infos):
-                    uses.add(item)
-            case value:
-                uses.add(value)
-    return list(uses.shape_variables)
+def movable_kernel(binding: Binding, calls: KernelCalls) -> KernelCall | None:
+    """The kernel that a binding calls, if a function of its own can be given all that the call reads."""
+    kernel = calls.of(binding.value) if isinstance(binding, VarBinding) else None
+    if kernel is None or not all(isinstance(value, Var | Constant) for _, value in kernel.inputs):
+        return None
+    return kernel if can_be_passed(sizes_in([binding])) else None
 
 
 def _projected(binding: Binding, numbers: dict[Var, int], nodes: Sequence[FusionNode]) -> int | None:
@@ -204,70 +186,6 @@ def _edge(var: Var, kernel: KernelCall | None, kind: OpPatternKind) -> OpPattern
         if dims is not None and len(dims) == len(other) and all(map(same_size, dims, other)):
             return OpPatternKind.ELEMWISE
     return OpPatternKind.BROADCAST
-
-
-# ------------------------------------------------------------------------------------- the function
-
-
-def grouped_function(
-    group: Sequence[VarBinding],
-) -> tuple[Function, list[RelaxExpr], tuple[PrimExpr, ...]]:
-    """The function that a group becomes, with the arguments of its call, and the sizes to pass as the last one."""
-    bound = {binding.var for binding in group}
-    operands = [
-        leaf for b in group for leaf in _operands(b.value) if not (isinstance(leaf, Var) and leaf in bound)
-    ]
-    arguments = list(dict.fromkeys(operands))
-    told = bound_in(*(argument.struct_info for argument in arguments))
-    sizes = tuple(v for v in _sizes_in(group) if v not in told)
-    renamed: dict[ShapeVar, PrimExpr] = {v: SizeVar(v.name, v.dtype) for v in (*told, *sizes)}
-    rewrite = Substitution({}, renamed)
-    params: list[Var] = []
-    for number, argument in enumerate(arguments):
-        name = argument.name_hint if isinstance(argument, Var) else f"param_{number}"
-        param = Var(name, rewrite.info(argument.struct_info), span=argument.span)
-        params.append(param)
-        if isinstance(argument, Var):
-            rewrite.variables[argument] = param
-    constants: dict[RelaxExpr, Var] = {
-        a: p for a, p in zip(arguments, params, strict=True) if isinstance(a, Constant)
-    }
-    bindings: list[Binding] = []
-    for binding in group:
-        value = cast(RelaxExpr, rewrite.node(_with_operands(binding.value, constants)))
-        info = rewrite.info(binding.var.struct_info)
-        kind = Var if binding is group[-1] else DataflowVar
-        var = kind(binding.var.name_hint, info, span=binding.span)
-        rewrite.variables[binding.var] = var
-        bindings.append(VarBinding(var, value, span=binding.span))
-    result = bindings[-1].var
-    if sizes:
-        values = [renamed[v] for v in sizes]
-        params.append(Var("sizes", ShapeStructInfo(values)))
-    body = SeqExpr([DataflowBlock(bindings)], result)
-    function = Function(params, body, result.struct_info, True, {PRIMITIVE: 1})
-    return function, list(arguments), sizes
-
-
-def _operands(value: RelaxExpr) -> tuple[RelaxExpr, ...]:
-    """The variables and constants that a member reads."""
-    match value:
-        case TupleGetItem(source):
-            return (source,)
-        case Call(_, (_, Tuple(fields), *_)):
-            return tuple(field for field in fields if isinstance(field, Var | Constant))
-        case _:
-            return ()
-
-
-def _with_operands(value: RelaxExpr, constants: dict[RelaxExpr, Var]) -> RelaxExpr:
-    """A member with parameters in the place of constants."""
-    match value:
-        case Call(_, (callee, Tuple(fields) as args, *rest)) if constants:
-            new = Tuple(tuple(constants.get(field, field) for field in fields), span=args.span)
-            return value.replace(args=(callee, new, *rest))
-        case _:
-            return value
 
 
 def _name(group: Sequence[VarBinding]) -> str:

@@ -1,10 +1,10 @@
-"""Passes over modules of Relay functions."""
+"""InferType: the type of every node of a module."""
 
 from __future__ import annotations
 
-from ..ir import IRModule
-from ..ir.transform import module_pass
-from .infer import infer_module
+from ...ir import IRModule
+from ...ir.transform import module_pass
+from ..infer import infer_module
 
 
 @module_pass

@@ -1,0 +1,234 @@
+// A library exported by relax, called from C++: values, tensors, functions and errors over tvm-ffi's C ABI.
+//
+//     relax_library::Library library("./model.so");
+//     auto x = relax_library::Tensor::zeros<float>({8, 784});
+//     relax_library::Tensor y = library["main"](x);
+//
+// It needs <tvm/ffi/c_api.h> and libtvm_ffi.so, which the Python package apache-tvm-ffi brings
+// (`tvm-ffi-config --cxxflags --ldflags --libs`), and nothing of relax.
+#ifndef RELAX_LIBRARY_H_
+#define RELAX_LIBRARY_H_
+
+#include <dlfcn.h>
+#include <tvm/ffi/c_api.h>
+
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace relax_library {
+
+// An error of a function: its kind ("ValueError") and its message.
+class Error : public std::runtime_error {
+ public:
+  Error(std::string kind, const std::string& message) : std::runtime_error(message), kind_(std::move(kind)) {}
+  const std::string& kind() const { return kind_; }
+
+ private:
+  std::string kind_;
+};
+
+// Throw the error that a call of the C ABI left behind.
+inline void check(int status) {
+  if (status == 0) return;
+  TVMFFIObjectHandle error = nullptr;
+  TVMFFIErrorMoveFromRaised(&error);
+  if (error == nullptr) throw Error("RuntimeError", "a call failed and did not say why");
+  auto* cell = reinterpret_cast<TVMFFIErrorCell*>(static_cast<char*>(error) + sizeof(TVMFFIObject));
+  std::string kind(cell->kind.data, cell->kind.size), message(cell->message.data, cell->message.size);
+  TVMFFIObjectDecRef(error);
+  throw Error(kind, message);
+}
+
+// A value that is passed to functions and returned by them; it owns the object in it.
+class Value {
+ public:
+  Value() : any_{} {}
+  Value(int64_t number) : any_{} { any_.type_index = kTVMFFIInt, any_.v_int64 = number; }
+  Value(double number) : any_{} { any_.type_index = kTVMFFIFloat, any_.v_float64 = number; }
+  Value(bool truth) : any_{} { any_.type_index = kTVMFFIBool, any_.v_int64 = truth; }
+  Value(const Value& other) : any_(other.any_) {
+    if (is_object()) TVMFFIObjectIncRef(any_.v_obj);
+  }
+  Value(Value&& other) noexcept : any_(std::exchange(other.any_, TVMFFIAny{})) {}
+  Value& operator=(Value other) noexcept {
+    std::swap(any_, other.any_);
+    return *this;
+  }
+  ~Value() {
+    if (is_object()) TVMFFIObjectDecRef(any_.v_obj);
+  }
+
+  // The value that a result or an argument of the C ABI holds: `owned` ones become this one's, others are shared.
+  static Value owned(TVMFFIAny any) {
+    Value value;
+    value.any_ = any;
+    return value;
+  }
+  static Value shared(const TVMFFIAny& any) {
+    TVMFFIAny copy{};
+    check(TVMFFIAnyViewToOwnedAny(&any, &copy));
+    return owned(copy);
+  }
+
+  const TVMFFIAny& any() const { return any_; }
+  int32_t kind() const { return any_.type_index; }
+  int64_t integer() const { return expect(kTVMFFIInt, "an int").v_int64; }
+
+  // The fields of a tuple.
+  std::vector<Value> fields() const {
+    auto* cell = reinterpret_cast<const TVMFFISeqCell*>(object(kTVMFFIArray, "a tuple"));
+    auto* items = static_cast<const TVMFFIAny*>(cell->data);
+    std::vector<Value> values;
+    for (int64_t i = 0; i < cell->size; ++i) values.push_back(shared(items[i]));
+    return values;
+  }
+
+  // Give the value away, to a result of the C ABI.
+  TVMFFIAny release() { return std::exchange(any_, TVMFFIAny{}); }
+
+ protected:
+  bool is_object() const { return any_.type_index >= kTVMFFIStaticObjectBegin; }
+  const TVMFFIAny& expect(int32_t kind, const char* what) const {
+    if (any_.type_index != kind) throw Error("TypeError", std::string("the value is not ") + what);
+    return any_;
+  }
+  const char* object(int32_t kind, const char* what) const {
+    return reinterpret_cast<const char*>(expect(kind, what).v_obj) + sizeof(TVMFFIObject);
+  }
+
+ private:
+  TVMFFIAny any_;
+};
+
+template <typename T>
+constexpr DLDataType dtype_of() {
+  static_assert(std::is_arithmetic<T>::value, "elements are numbers");
+  auto code = std::is_same<T, bool>::value       ? kDLBool
+              : std::is_floating_point<T>::value ? kDLFloat
+              : std::is_signed<T>::value         ? kDLInt
+                                                 : kDLUInt;
+  return DLDataType{static_cast<uint8_t>(code), static_cast<uint8_t>(8 * sizeof(T)), 1};
+}
+
+// A compact tensor in host memory.
+class Tensor : public Value {
+ public:
+  Tensor(Value value) : Value(std::move(value)) { object(kTVMFFITensor, "a tensor"); }
+
+  template <typename T>
+  static Tensor zeros(std::vector<int64_t> shape) {
+    auto* owner = new Owner;
+    owner->shape = std::move(shape);
+    owner->strides.assign(owner->shape.size(), 1);
+    int64_t count = 1;
+    for (size_t i = owner->shape.size(); i-- > 0; count *= owner->shape[i]) owner->strides[i] = count;
+    owner->bytes.assign(static_cast<size_t>(count) * sizeof(T) + 64, 0);
+    auto start = (reinterpret_cast<uintptr_t>(owner->bytes.data()) + 63) / 64 * 64;
+    owner->managed.dl_tensor = DLTensor{reinterpret_cast<void*>(start),
+                                        DLDevice{kDLCPU, 0},
+                                        static_cast<int32_t>(owner->shape.size()),
+                                        dtype_of<T>(),
+                                        owner->shape.data(),
+                                        owner->strides.data(),
+                                        0};
+    owner->managed.manager_ctx = owner;
+    owner->managed.deleter = [](DLManagedTensor* self) { delete static_cast<Owner*>(self->manager_ctx); };
+    TVMFFIAny any{};
+    void* handle = nullptr;
+    check(TVMFFITensorFromDLPack(&owner->managed, 0, 1, &handle));
+    any.type_index = kTVMFFITensor;
+    any.v_obj = static_cast<TVMFFIObject*>(handle);
+    return Tensor(owned(any));
+  }
+
+  const DLTensor& dl() const { return *reinterpret_cast<const DLTensor*>(object(kTVMFFITensor, "a tensor")); }
+  std::vector<int64_t> shape() const { return {dl().shape, dl().shape + dl().ndim}; }
+  int64_t size() const {
+    return std::accumulate(dl().shape, dl().shape + dl().ndim, int64_t{1}, std::multiplies<int64_t>());
+  }
+
+  // The elements; the type must be theirs.
+  template <typename T>
+  T* data() const {
+    DLDataType have = dl().dtype, want = dtype_of<T>();
+    if (have.code != want.code || have.bits != want.bits) throw Error("TypeError", "elements have another dtype");
+    return reinterpret_cast<T*>(static_cast<char*>(dl().data) + dl().byte_offset);
+  }
+
+ private:
+  struct Owner {
+    DLManagedTensor managed{};
+    std::vector<int64_t> shape, strides;
+    std::vector<char> bytes;
+  };
+};
+
+// A function of a library.
+class Function {
+ public:
+  explicit Function(TVMFFISafeCallType call) : call_(call) {}
+
+  template <typename... Args>
+  Value operator()(const Args&... args) const {
+    std::vector<TVMFFIAny> values{static_cast<const Value&>(args).any()...};
+    TVMFFIAny result{};
+    check(call_(nullptr, values.data(), static_cast<int32_t>(values.size()), &result));
+    return Value::owned(result);
+  }
+
+ private:
+  TVMFFISafeCallType call_;
+};
+
+// An exported library. It stays loaded until the process ends.
+class Library {
+ public:
+  explicit Library(const std::string& path) : path_(path), handle_(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    if (handle_ == nullptr) throw Error("OSError", dlerror());
+  }
+  Function operator[](const std::string& name) const {
+    void* symbol = dlsym(handle_, ("__tvm_ffi_" + name).c_str());
+    if (symbol == nullptr) throw Error("AttributeError", path_ + " has no function " + name);
+    return Function(reinterpret_cast<TVMFFISafeCallType>(symbol));
+  }
+
+ private:
+  std::string path_;
+  void* handle_;
+};
+
+using Packed = std::function<Value(const std::vector<Value>&)>;
+
+// Make a function known to the process by name, for the programs that call it.
+inline void register_function(const std::string& name, Packed function) {
+  auto call = [](void* self, const TVMFFIAny* args, int32_t count, TVMFFIAny* result) -> int {
+    try {
+      std::vector<Value> values;
+      for (int32_t i = 0; i < count; ++i) values.push_back(Value::shared(args[i]));
+      *result = (*static_cast<Packed*>(self))(values).release();
+      return 0;
+    } catch (const Error& error) {
+      TVMFFIErrorSetRaisedFromCStr(error.kind().c_str(), error.what());
+    } catch (const std::exception& error) {
+      TVMFFIErrorSetRaisedFromCStr("RuntimeError", error.what());
+    }
+    return -1;
+  };
+  void* handle = nullptr;
+  auto release = [](void* self) { delete static_cast<Packed*>(self); };
+  check(TVMFFIFunctionCreate(new Packed(std::move(function)), call, release, &handle));
+  TVMFFIByteArray bytes{name.data(), name.size()};
+  int status = TVMFFIFunctionSetGlobal(&bytes, handle, 1);
+  TVMFFIObjectDecRef(handle);
+  check(status);
+}
+
+}  // namespace relax_library
+
+#endif  // RELAX_LIBRARY_H_

@@ -1,0 +1,63 @@
+"""Writing native forms of builtins: functions in the packed form, and messages made of parts.
+
+LLVM IR; `library` says what the names in angle brackets stand for.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+_numbers = count()
+
+
+def builtin(name: str, arguments: int, body: str, last: bool = False) -> str:
+    """A builtin. The addresses of its arguments are ``%a0``, …, their payloads ``%p0``, …; with `last`, the address of
+    the last argument is ``%context``.
+    """
+    lines = [
+        f"define hidden i32 @<L>{name}(ptr %self, ptr %args, i32 %count, ptr %result) nounwind {{",
+        "entry:",
+    ]
+    lines.append("  %text = alloca [1040 x i8], align 8\n  store i64 0, ptr %text")
+    for i in range(arguments):
+        lines.append(f"  %a{i} = getelementptr <ANY>, ptr %args, i64 {i}")
+        lines.append(f"  %at{i} = getelementptr i8, ptr %a{i}, i64 8\n  %p{i} = load i64, ptr %at{i}")
+    if last:
+        lines.append("  %behind = sub i32 %count, 1\n  %behind64 = sext i32 %behind to i64")
+        lines.append("  %context = getelementptr <ANY>, ptr %args, i64 %behind64")
+    return "\n".join([*lines, body.strip("\n"), "}"])
+
+
+def fail(kind: str, *parts: str | tuple[str, str]) -> str:
+    """Raise an error and return. A part of its message is a text, or a function that writes one, and its operands."""
+    lines: list[str] = []
+    for part in parts:
+        what, operands = ("put", f'ptr <"{part}">') if isinstance(part, str) else part
+        lines.append(f"  call void @<L>{what}(ptr %text, {operands})")
+    number = next(_numbers)
+    lines.append(f"  %chars{number} = getelementptr i8, ptr %text, i64 8")
+    lines.append(f"  call void @TVMFFIErrorSetRaisedFromCStr(ptr <{kind}>, ptr %chars{number})")
+    return "\n".join([*lines, "  ret i32 -1"])
+
+
+def string(operand: str) -> tuple[str, str]:
+    """A string, as part of a message."""
+    return "put_string", f"ptr {operand}"
+
+
+def kind(operand: str) -> tuple[str, str]:
+    """A value in a few words, as part of a message."""
+    return "put_kind", f"ptr {operand}"
+
+
+def dims(operand: str) -> tuple[str, str]:
+    """The sizes of a tensor or shape, as part of a message."""
+    return "put_dims", f"ptr {operand}"
+
+
+def integer(operand: str) -> tuple[str, str]:
+    """A number, as part of a message."""
+    return "put_int", f"i64 {operand}"
+
+
+__all__ = ["builtin", "dims", "fail", "integer", "kind", "string"]

@@ -1,0 +1,601 @@
+"""Patterns of Relax expressions, as a grammar of classes. The functions of `relax.dpl.pattern` make them.
+
+    DFPattern ::= WildcardPattern | ExprPattern(expr) | VarPattern(name) | DataflowVarPattern(name)
+                | GlobalVarPattern(name) | ExternFuncPattern(name) | ConstantPattern | PrimArrPattern(fields)
+                | CallPattern(op, args) | TuplePattern(fields) | UnorderedTuplePattern(fields)
+                | TupleGetItemPattern(tuple, index?) | FunctionPattern(params, body)
+                | OrPattern(left, right) | AndPattern(left, right) | NotPattern(reject)
+                | AttrPattern(pattern, attrs) | StructInfoPattern(pattern, struct_info)
+                | DataTypePattern(pattern, dtype) | ShapePattern(pattern, shape)
+
+    x, w = wildcard(), wildcard()
+    dense = is_op("relax.matmul")(x, w)
+    with_relu = dense | is_op("relax.nn.relu")(dense)
+    with_relu.match(value, get_var2val(function))
+
+A pattern is an object with an identity: where one object occurs twice, both places must hold the same value. Variables
+are looked through to the values they are bound to, as far as `var2val` tells them. The operands of a commutative
+operator may come in either order. Matching tries all ways to fit the pattern before it gives up.
+
+`used_by`, `only_used_by`, ``^`` and ``>>`` relate patterns that a `PatternContext` finds in a block together
+(`relax.dpl.context`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from ..analysis.variables import get_var2val
+from ..expr import (
+    Call,
+    Constant,
+    DataflowVar,
+    ExternFunc,
+    Function,
+    SeqExpr,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from ..ir import DataType, GlobalVar, Node, Op, RelaxExpr, StructInfo, structural_equal
+from ..op import operator_of
+from ..op.operands import is_absent
+from ..prim import PrimExpr, Verdict, prove_shape_equal
+from ..struct_info import PrimStructInfo, ShapeStructInfo, TensorStructInfo
+from .constraints import SameShapeConstraint, Use, active_rules
+from .matching import Match, Matched
+
+
+class DFPattern:
+    """The base of patterns: how they are combined, and matched. A pattern equals itself only."""
+
+    def __init__(self, *parts: DFPattern) -> None:
+        self.parts = parts
+        rules = active_rules()
+        if rules is not None:
+            rules.built(self, parts)
+
+    @property
+    def is_computed(self) -> bool:
+        """True if whatever matches is computed by a binding: it is no variable from outside, and no constant."""
+        return False
+
+    # -- matching
+
+    def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
+        """One step for each way in which this pattern fits an expression."""
+        raise NotImplementedError
+
+    def match(self, expr: RelaxExpr, var2val: Mapping[Var, RelaxExpr] | None = None) -> bool:
+        """True if an expression fits; `var2val` says the values of variables (`relax.analysis.get_var2val`)."""
+        return self.extract_matched_expr(expr, var2val) is not None
+
+    def extract_matched_expr(
+        self, expr: RelaxExpr, var2val: Mapping[Var, RelaxExpr] | None = None
+    ) -> Matched | None:
+        """The expression each part of the pattern matched, as it stands in the program; None if it does not fit."""
+        match = Match(var2val)
+        for _ in match.fit(self, expr):
+            return dict(match.matched)
+        return None
+
+    # -- combining
+
+    def __call__(
+        self, *args: DFPattern, varg_default_wildcard: bool = False, add_constraint: bool = True
+    ) -> CallPattern:
+        """A call of what this matches; with `varg_default_wildcard`, further arguments may be anything.
+
+        `add_constraint` is TVM's. Here a part of a pattern is never looked for by itself.
+        """
+        return CallPattern(self, args, varg_default_wildcard)
+
+    def __or__(self, other: DFPattern) -> OrPattern:
+        return OrPattern(self, other)
+
+    def __and__(self, other: DFPattern) -> AndPattern:
+        return AndPattern(self, other)
+
+    def __invert__(self) -> NotPattern:
+        return NotPattern(self)
+
+    def __add__(self, other: DFPattern) -> CallPattern:
+        return _operator("relax.add")(self, other)
+
+    def __sub__(self, other: DFPattern) -> CallPattern:
+        return _operator("relax.subtract")(self, other)
+
+    def __mul__(self, other: DFPattern) -> CallPattern:
+        return _operator("relax.multiply")(self, other)
+
+    def __truediv__(self, other: DFPattern) -> CallPattern:
+        return _operator("relax.divide")(self, other)
+
+    def optional(self, option_constructor: Callable[[DFPattern], DFPattern]) -> OrPattern:
+        """This pattern, or what is made of it: ``conv.optional(lambda y: is_op("relax.nn.relu")(y))``."""
+        return OrPattern(self, option_constructor(self))
+
+    def has_attr(self, attrs: Mapping[str, Any]) -> AttrPattern:
+        """This pattern, where a call, an operator or a function has these attributes."""
+        return AttrPattern(self, attrs)
+
+    def has_struct_info(self, struct_info: StructInfo) -> StructInfoPattern:
+        """This pattern, where the value is proved to be of some struct info."""
+        return StructInfoPattern(self, struct_info)
+
+    def has_dtype(self, dtype: str) -> DataTypePattern:
+        """This pattern, where the value has a dtype."""
+        return DataTypePattern(self, dtype)
+
+    def has_shape(self, shape: Sequence[Any]) -> ShapePattern:
+        """This pattern, where the value is proved to have a shape."""
+        return ShapePattern(self, shape)
+
+    def same_shape_as(self, *args: DFPattern) -> DFPattern:
+        """This pattern; the open PatternContext asks that all have one shape."""
+        SameShapeConstraint(self, *args)
+        return self
+
+    # -- relating
+
+    def used_by(self, other: DFPattern | PatternSeq, index: int = -1) -> PatternSeq:
+        """A value of this pattern is an operand of the other's: at position `index`, or anywhere (-1)."""
+        return _followed(PatternSeq([self]), other, index, only=False)
+
+    def only_used_by(self, other: DFPattern | PatternSeq, index: int = -1) -> PatternSeq:
+        """As `used_by`, and nothing else uses the value."""
+        return _followed(PatternSeq([self]), other, index, only=True)
+
+    def __xor__(self, other: DFPattern | PatternSeq) -> PatternSeq:
+        return self.used_by(other)
+
+    def __rshift__(self, other: DFPattern | PatternSeq) -> PatternSeq:
+        return self.only_used_by(other)
+
+    def fork_to(self, *args: DFPattern | PatternSeq) -> None:
+        """A value of this pattern is an operand of each of the others."""
+        for other in args:
+            self.used_by(other)
+
+    def dup(self) -> DFPattern:
+        """A pattern of the same form, of parts of its own, that may match another value."""
+        return self._copy({})
+
+    def _copy(self, copies: dict[DFPattern, DFPattern]) -> DFPattern:
+        if self not in copies:
+            new = copies[self] = object.__new__(type(self))
+            for name, value in vars(self).items():
+                setattr(new, name, _copied(value, copies))
+            rules = active_rules()
+            if rules is not None:
+                rules.built(new, new.parts)
+        return copies[self]
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name != "parts")
+        return f"{type(self).__name__}({fields})"
+
+
+def _copied(value: Any, copies: dict[DFPattern, DFPattern]) -> Any:
+    """A field of a pattern, with patterns in it copied."""
+    if isinstance(value, DFPattern):
+        return value._copy(copies)  # pyright: ignore[reportPrivateUsage]
+    if isinstance(value, tuple):
+        return tuple(_copied(item, copies) for item in cast("tuple[Any, ...]", value))
+    return value
+
+
+class _Computed(DFPattern):
+    """The base of patterns of what a binding computes."""
+
+    @property
+    def is_computed(self) -> bool:
+        return True
+
+
+class PatternSeq:
+    """A chain of patterns, each used by the next; ``^`` and ``>>`` put another behind it."""
+
+    def __init__(self, patterns: Sequence[DFPattern], only_use: bool = False) -> None:
+        self.patterns = list(patterns)
+        self.uses: list[Use] = []
+        """The way each pattern is used by the next."""
+        for first, second in itertools.pairwise(self.patterns):
+            self.uses.append(_related(first, second, -1, only_use))
+
+    def __getitem__(self, index: int) -> DFPattern:
+        return self.patterns[index]
+
+    def __len__(self) -> int:
+        return len(self.patterns)
+
+    def used_by(self, other: DFPattern | PatternSeq, index: int = -1) -> PatternSeq:
+        """The value of the last pattern is an operand of the other's first."""
+        return _followed(self, other, index, only=False)
+
+    def only_used_by(self, other: DFPattern | PatternSeq, index: int = -1) -> PatternSeq:
+        """As `used_by`, and nothing else uses the value."""
+        return _followed(self, other, index, only=True)
+
+    def __xor__(self, other: DFPattern | PatternSeq) -> PatternSeq:
+        return self.used_by(other)
+
+    def __rshift__(self, other: DFPattern | PatternSeq) -> PatternSeq:
+        return self.only_used_by(other)
+
+    def dup(self) -> PatternSeq:
+        """A chain of the same form, of patterns of its own."""
+        new = PatternSeq([pattern.dup() for pattern in self.patterns[:1]])
+        for pattern, use in zip(self.patterns[1:], self.uses, strict=True):
+            new = _followed(new, pattern.dup(), use.position, use.only)
+        return new
+
+
+def _operator(name: str) -> ExprPattern:
+    return ExprPattern(Op.get(name))
+
+
+def _related(used: DFPattern, user: DFPattern, index: int, only: bool) -> Use:
+    use = Use(used, user, index, only)
+    rules = active_rules()
+    if rules is not None:
+        rules.add_use(use)
+    return use
+
+
+def _followed(chain: PatternSeq, other: DFPattern | PatternSeq, index: int, only: bool) -> PatternSeq:
+    behind = other if isinstance(other, PatternSeq) else PatternSeq([other])
+    result = PatternSeq([])
+    result.patterns = [*chain.patterns, *behind.patterns]
+    result.uses = [*chain.uses, _related(chain[-1], behind[0], index, only), *behind.uses]
+    return result
+
+
+# ---------------------------------------------------------------------------------------- leaves
+
+
+class WildcardPattern(DFPattern):
+    """Any expression."""
+
+    def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
+        yield
+
+
+class ExprPattern(DFPattern):
+    """An expression structurally equal to one; variables equal themselves."""
+
+    def __init__(self, expr: RelaxExpr) -> None:
+        super().__init__()
+        self.expr = expr
+
+    def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
+        same = match.same if isinstance(self.expr, Var) else structural_equal
+        if expr is self.expr or same(self.expr, match.value(expr)):
+            yield
+
+
+class _Named(DFPattern):
+    """The base of patterns of what has a name; an empty one stands for any."""
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__()
+        self.name = name
+
+    def named(self, name: str) -> Iterator[None]:
+        if self.name in ("", name):
+            yield
+
+
+class VarPattern(_Named):
+    """A variable, perhaps of a certain name."""
+
+    def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
+        if isinstance(expr, Var):
+            yield from self.named(expr.name_hint)
+
+
+class DataflowVarPattern(_Named):
+    """A dataflow variable, perhaps of a certain name."""
+
+    def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
+        if isinstance(expr, DataflowVar):
+            yield from self.named(expr.name_hint)
+
+
+class GlobalVarPattern(_Named):
+    """A function of the module, perhaps of a certain name."""
+
+    def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
+        if isinstance(expr, GlobalVar):
+            yield from self.named(expr.name_hint)
+
+
+class ExternFuncPattern(_Named):
+    """A packed function."""
+
+    def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
+        callee = match.value(expr)
+        if isinstance(callee, ExternFunc):
+            yield from self.named(callee.global_symbol)
+
+
+class ConstantPattern(DFPattern):
+    """A tensor constant."""
+
+    def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
+        if isinstance(match.value(expr), Constant):
+            yield
+
+
+class PrimArrPattern(DFPattern):
+    """A shape proved to be equal to one."""
+
+    def __init__(self, fields: Sequence[Any]) -> None:
+        super().__init__()
+        self.fields = ShapeExpr(tuple(fields)).values
+
+    def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
+        info = expr.struct_info_
+        if isinstance(info, ShapeStructInfo) and _same_dims(self.fields, info.values):
+            yield
+
+
+def _same_dims(expected: Sequence[PrimExpr], dims: Sequence[PrimExpr] | None) -> bool:
+    if dims is None or len(dims) != len(expected):
+        return False
+    return prove_shape_equal(expected, dims) is Verdict.YES
+
+
+# ----------------------------------------------------------------------------- expressions with parts
+
+
+class CallPattern(_Computed):
+    """A call of what one pattern matches, on what others match.
+
+    Arguments are as written: what an optional operand was left out of is no argument. The two operands of a
+    commutative operator are tried in both orders.
+    """
+
+    def __init__(self, op: DFPattern, args: Sequence[DFPattern], varg_default_wildcard: bool = False) -> None:
+        super().__init__(op, *args)
+        self.op = op
+        self.args = tuple(args)
+        self.varg_default_wildcard = varg_default_wildcard
+
+    def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
+        call = match.value(expr)
+        if not isinstance(call, Call):
+            return
+        args = list(call.args)
+        while len(args) > len(self.args) and is_absent(args[-1]):
+            args.pop()
+        if len(args) < len(self.args) or (len(args) > len(self.args) and not self.varg_default_wildcard):
+            return
+        for _ in match.fit(self.op, call.op):
+            yield from match.fit_all(self.args, args)
+            operator = operator_of(call)
+            if operator is not None and operator.commutative and len(self.args) == 2 == len(args):
+                yield from match.fit_all(self.args, args[::-1])
+
+
+class TuplePattern(_Computed):
+    """A tuple whose fields match, in order."""
+
+    def __init__(self, fields: Sequence[DFPattern]) -> None:
+        super().__init__(*fields)
+        self.fields = tuple(fields)
+
+    def __getitem__(self, index: int) -> TupleGetItemPattern:
+        return TupleGetItemPattern(self, index)
+
+    def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
+        value = match.value(expr)
+        if isinstance(value, Tuple) and len(value.fields) == len(self.fields):
+            yield from match.fit_all(self.fields, value.fields)
+
+
+class UnorderedTuplePattern(_Computed):
+    """A tuple whose fields match in some order."""
+
+    def __init__(self, fields: Sequence[DFPattern]) -> None:
+        super().__init__(*fields)
+        self.fields = tuple(fields)
+
+    def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
+        value = match.value(expr)
+        if isinstance(value, Tuple) and len(value.fields) == len(self.fields):
+            yield from self._some_order(self.fields, list(value.fields), match)
+
+    def _some_order(
+        self, patterns: Sequence[DFPattern], fields: list[RelaxExpr], match: Match
+    ) -> Iterator[None]:
+        if not patterns:
+            yield
+            return
+        for at, field in enumerate(fields):
+            for _ in match.fit(patterns[0], field):
+                yield from self._some_order(patterns[1:], fields[:at] + fields[at + 1 :], match)
+
+
+class TupleGetItemPattern(_Computed):
+    """A field of a tuple that matches: the one of this index, or any (None)."""
+
+    def __init__(self, tuple: DFPattern, index: int | None = None) -> None:
+        super().__init__(tuple)
+        self.tuple = tuple
+        self.index = index
+
+    def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
+        value = match.value(expr)
+        if isinstance(value, TupleGetItem) and self.index in (None, value.index):
+            yield from match.fit(self.tuple, value.tuple_value)
+
+
+class FunctionPattern(DFPattern):
+    """A function whose parameters and result match."""
+
+    def __init__(self, params: Sequence[DFPattern], body: DFPattern) -> None:
+        super().__init__(*params, body)
+        self.params = tuple(params)
+        self.body = body
+
+    def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
+        value = match.value(expr)
+        if not isinstance(value, Function) or len(value.params) != len(self.params):
+            return
+        result = value.body.body if isinstance(value.body, SeqExpr) else value.body
+        outer = match.values
+        match.values = {**outer, **get_var2val(value)}
+        for _ in match.fit_all((*self.params, self.body), (*value.params, result)):
+            yield
+        match.values = outer
+
+
+# ------------------------------------------------------------------------------------- combinations
+
+
+class OrPattern(DFPattern):
+    """A pattern of what one of two patterns matches; the left one is tried first."""
+
+    def __init__(self, left: DFPattern, right: DFPattern) -> None:
+        super().__init__(left, right)
+        self.left = left
+        self.right = right
+
+    @property
+    def is_computed(self) -> bool:
+        return all(part.is_computed for part in self.parts)
+
+    def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
+        yield from match.fit(self.left, expr)
+        yield from match.fit(self.right, expr)
+
+
+class AndPattern(DFPattern):
+    """A pattern of what both of two patterns match."""
+
+    def __init__(self, left: DFPattern, right: DFPattern) -> None:
+        super().__init__(left, right)
+        self.left = left
+        self.right = right
+
+    @property
+    def is_computed(self) -> bool:
+        return any(part.is_computed for part in self.parts)
+
+    def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
+        yield from match.fit_all((self.left, self.right), (expr, expr))
+
+
+class NotPattern(DFPattern):
+    """A pattern of all that another does not match."""
+
+    def __init__(self, reject: DFPattern) -> None:
+        super().__init__(reject)
+        self.reject = reject
+
+    def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
+        inner = Match(match.values)
+        inner.matched.update(match.matched)
+        if next(inner.fit(self.reject, expr), self) is self:
+            yield
+
+
+class _Refined(DFPattern):
+    """The base of patterns that ask more of what another one matches."""
+
+    def __init__(self, pattern: DFPattern) -> None:
+        super().__init__(pattern)
+        self.pattern = pattern
+
+    @property
+    def is_computed(self) -> bool:
+        return all(part.is_computed for part in self.parts)
+
+    def fits(self, expr: RelaxExpr, match: Match) -> Iterator[None]:
+        if self.holds(expr, match):
+            yield from match.fit(self.pattern, expr)
+
+    def holds(self, expr: RelaxExpr, match: Match) -> bool:
+        raise NotImplementedError
+
+
+class AttrPattern(_Refined):
+    """A call, operator or function that has attributes of these values."""
+
+    def __init__(self, pattern: DFPattern, attrs: Mapping[str, Any]) -> None:
+        super().__init__(pattern)
+        self.attrs = dict(attrs)
+
+    def holds(self, expr: RelaxExpr, match: Match) -> bool:
+        value = match.value(expr)
+        if isinstance(value, Function):
+            return all(k in value.attrs and _same_attr(v, value.attrs[k]) for k, v in self.attrs.items())
+        if isinstance(value, Op):
+            return all(value.has_attr(k) and _same_attr(v, value.get_attr(k)) for k, v in self.attrs.items())
+        attrs = value.attrs if isinstance(value, Call) else None
+        return attrs is not None and all(
+            hasattr(attrs, k) and _same_attr(v, getattr(attrs, k)) for k, v in self.attrs.items()
+        )
+
+
+def _same_attr(expected: Any, found: Any) -> bool:
+    if isinstance(found, DataType):
+        return found == expected
+    if isinstance(expected, list | tuple) and isinstance(found, list | tuple):
+        first, second = cast("Sequence[Any]", expected), cast("Sequence[Any]", found)
+        return len(first) == len(second) and all(map(_same_attr, first, second))
+    if isinstance(expected, Node) or isinstance(found, Node):
+        return structural_equal(expected, found)
+    return bool(np.all(expected == found))
+
+
+class StructInfoPattern(_Refined):
+    """A value proved to be of some struct info."""
+
+    def __init__(self, pattern: DFPattern, struct_info: StructInfo) -> None:
+        super().__init__(pattern)
+        self.struct_info = struct_info
+
+    def holds(self, expr: RelaxExpr, match: Match) -> bool:
+        info = expr.struct_info_
+        return info is not None and self.struct_info.is_base_of(info)
+
+
+class DataTypePattern(_Refined):
+    """A tensor or scalar of a dtype."""
+
+    def __init__(self, pattern: DFPattern, dtype: str) -> None:
+        super().__init__(pattern)
+        self.dtype = DataType(dtype)
+
+    def holds(self, expr: RelaxExpr, match: Match) -> bool:
+        info = expr.struct_info_
+        return isinstance(info, TensorStructInfo | PrimStructInfo) and info.dtype == self.dtype
+
+
+class ShapePattern(_Refined):
+    """A tensor or shape of proved sizes."""
+
+    def __init__(self, pattern: DFPattern, shape: Sequence[Any]) -> None:
+        super().__init__(pattern)
+        self.shape = ShapeExpr(tuple(shape)).values
+
+    def holds(self, expr: RelaxExpr, match: Match) -> bool:
+        return _same_dims(self.shape, dims_of(expr))
+
+
+def dims_of(expr: RelaxExpr) -> Sequence[PrimExpr] | None:
+    """The sizes of a tensor or a shape, None if they are not known."""
+    match expr.struct_info_:
+        case TensorStructInfo() as info:
+            return info.dims
+        case ShapeStructInfo() as info:
+            return info.values
+        case _:
+            return None

@@ -1,0 +1,205 @@
+"""PatternContext: patterns that are found together in a dataflow block.
+
+    with PatternContext() as context:
+        conv, bias, relu = is_call_tir("conv2d"), is_call_tir("bias_add"), is_call_tir("relu")
+        conv >> bias >> relu                     # each is used by the next one only
+    context.match_dfb(block)                     # {conv: lv, bias: lv1, relu: lv2}, or None
+
+Patterns made while a context is open are looked for, each in a binding of its own, unless they became part of another
+pattern, or of an alternative. Patterns made before count if a relation names them. An operand of call_tir,
+call_tir_inplace and call_dps_packed counts by its place among the operands of the kernel.
+
+A variable that only gives another one a name (``b = a``) is seen through. "Only used by" asks about the block: a
+result that leaves it is used by others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import cast
+
+from ..analysis.variables import free_vars
+from ..expr import BindingBlock, Call, DataflowVar, Tuple, TupleGetItem, Var, VarBinding
+from ..ir import RelaxExpr
+from ..op import operator_of
+from ..op.intrinsic import DestinationPassing
+from ..prim import Verdict, prove_shape_equal
+from .classes import DFPattern, dims_of
+from .constraints import Rules, SameShapeConstraint, Use, active_rules, close_rules, open_rules
+from .matching import Match, Matched
+
+
+class PatternContext:
+    """Patterns and relations that are looked for together; see the module's docstring.
+
+    With `incremental` a context begins with what the one around it holds.
+    """
+
+    def __init__(self, incremental: bool = False) -> None:
+        outer = active_rules() if incremental else None
+        self.rules = Rules() if outer is None else outer.copy()
+
+    def __enter__(self) -> PatternContext:
+        open_rules(self.rules)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        close_rules()
+
+    def match_dfb(
+        self, dfb: BindingBlock, start_hint: Var | None = None, must_include_hint: bool = False
+    ) -> Matched | None:
+        """The variable, or leaf, that each pattern matched in a block; None if there is no way to match all.
+
+        A match with `start_hint` in the place of some pattern is preferred; `must_include_hint` asks for one.
+        """
+        return self.find(BlockFacts(dfb), start_hint, must_include_hint)
+
+    def find(
+        self,
+        block: BlockFacts,
+        start_hint: Var | None = None,
+        must_include_hint: bool = False,
+        skipped: frozenset[Var] = frozenset(),
+    ) -> Matched | None:
+        """As `match_dfb`; no pattern that is looked for by itself is matched by a `skipped` variable."""
+        search = _Search(self.rules, block, skipped)
+        if start_hint is not None:
+            for pattern in self.rules.wholes:
+                found = search.first({pattern: start_hint})
+                if found is not None:
+                    return found
+            if must_include_hint:
+                return None
+        return search.first({})
+
+
+class BlockFacts:
+    """Facts about a block: what its variables are bound to, and who uses them."""
+
+    def __init__(self, block: BindingBlock) -> None:
+        self.bound = [binding.var for binding in block.bindings]
+        self.values: dict[Var, RelaxExpr] = {
+            binding.var: binding.value for binding in block.bindings if isinstance(binding, VarBinding)
+        }
+        self.match = Match(self.values)
+        self.users: dict[Var, dict[Var, None]] = {}
+        """The variables whose values use a variable; names of other variables do not count."""
+        self.leaving: set[Var] = set()
+        """The variables, under the first of their names, whose values are seen outside."""
+        for binding in block.bindings:
+            if not isinstance(binding.var, DataflowVar):
+                self.leaving.add(cast(Var, self.match.holder(binding.var)))
+            if not isinstance(binding.value, Var) or not isinstance(binding, VarBinding):
+                for used in free_vars(binding.value):
+                    users = self.users.setdefault(cast(Var, self.match.holder(used)), {})
+                    users[binding.var] = None
+
+    def uses(self, use: Use, used: RelaxExpr, user: RelaxExpr) -> bool:
+        """True if the value of a variable is used by another's as a relation says."""
+        source = self.match.holder(used)
+        if not isinstance(source, Var) or not isinstance(user, Var):
+            return False
+        users = self.users.get(source, {})
+        target = cast(Var, self.match.holder(user))
+        if target not in users:
+            return False
+        if use.only and (len(users) > 1 or source in self.leaving):
+            return False
+        if use.position == -1:
+            return True
+        operands = _operands(self.values.get(target))
+        return use.position < len(operands) and self.match.holder(operands[use.position]) is source
+
+
+def _operands(value: RelaxExpr | None) -> Sequence[RelaxExpr]:
+    match value:
+        case Call(_, args) if isinstance(operator_of(value), DestinationPassing) and len(args) > 1:
+            packed = args[1]
+            return packed.fields if isinstance(packed, Tuple) else (packed,)
+        case Call(_, args):
+            return args
+        case Tuple(fields):
+            return fields
+        case TupleGetItem(source):
+            return (source,)
+        case _:
+            return ()
+
+
+class _Search:
+    """Looks for all patterns of some rules in a block, going back where that does not work out."""
+
+    def __init__(self, rules: Rules, block: BlockFacts, skipped: frozenset[Var]) -> None:
+        self.rules = rules
+        self.block = block
+        self.skipped = skipped
+        self.order = _connected(rules)
+        self.match = Match(block.values)
+        self.candidates: dict[DFPattern, list[Var]] = {}
+        outside = [var for var in block.users if var not in block.values]
+        variables = dict.fromkeys([*outside, *block.bound])
+        for pattern in self.order:
+            self.candidates[pattern] = [
+                var for var in variables if var not in skipped and pattern.match(var, block.values)
+            ]
+
+    def first(self, fixed: Mapping[DFPattern, Var]) -> Matched | None:
+        """The first way to match, in which some patterns are matched by certain variables."""
+        if not self.order:
+            return None
+        self.match.matched.clear()
+        for _ in self.step(0, fixed):
+            return dict(self.match.matched)
+        return None
+
+    def step(self, at: int, fixed: Mapping[DFPattern, Var]) -> Iterator[None]:
+        """The ways to match the patterns from a position in the order on."""
+        if at == len(self.order):
+            if all(map(self.same_shape, self.rules.same_shapes)):
+                yield
+            return
+        pattern = self.order[at]
+        taken = {self.match.matched[earlier] for earlier in self.order[:at]}
+        candidates: Iterable[Var] = self.candidates[pattern]
+        if pattern in fixed:
+            candidates = [var for var in candidates if var is fixed[pattern]]
+        for var in candidates:
+            if var in taken:
+                continue
+            for _ in self.match.fit(pattern, var):
+                if self.related(pattern):
+                    yield from self.step(at + 1, fixed)
+
+    def related(self, pattern: DFPattern) -> bool:
+        """True if the relations of a pattern to those matched before hold."""
+        matched = self.match.matched
+        return all(
+            self.block.uses(use, matched[use.used], matched[use.user])
+            for use in self.rules.uses
+            if pattern in use[:2] and use.used in matched and use.user in matched
+        )
+
+    def same_shape(self, constraint: SameShapeConstraint) -> bool:
+        patterns = constraint.patterns
+        shapes = [dims_of(self.match.matched[p]) for p in patterns if p in self.match.matched]
+        known = [shape for shape in shapes if shape is not None]
+        return len(known) == len(patterns) and all(
+            len(shape) == len(known[0]) and prove_shape_equal(known[0], shape) is Verdict.YES
+            for shape in known[1:]
+        )
+
+
+def _connected(rules: Rules) -> list[DFPattern]:
+    """The patterns to look for, those that are related to earlier ones first."""
+    order: list[DFPattern] = []
+    waiting = dict(rules.wholes)
+    while waiting:
+        near = (p for p in waiting if any(p in use[:2] and {*use[:2]} & {*order} for use in rules.uses))
+        pattern = next(near, next(iter(waiting)))
+        order.append(pattern)
+        del waiting[pattern]
+    return order

@@ -1,0 +1,73 @@
+"""Match: the state of one attempt to fit a pattern to an expression."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ..expr import Constant, Var, is_leaf
+from ..ir import RelaxExpr, structural_equal
+
+if TYPE_CHECKING:
+    from .classes import DFPattern
+
+Matched = dict["DFPattern", RelaxExpr]
+"""The expression that each part of a pattern matched."""
+
+
+class Match:
+    """The state of one attempt to match: the values of variables, and what matched so far."""
+
+    def __init__(self, values: Mapping[Var, RelaxExpr] | None = None) -> None:
+        self.values: Mapping[Var, RelaxExpr] = values or {}
+        self.matched: Matched = {}
+
+    def value(self, expr: RelaxExpr) -> RelaxExpr:
+        """The value of an expression: variables looked through, as far as their values are known."""
+        while isinstance(expr, Var):
+            bound = self.values.get(expr)
+            if bound is None:
+                return expr
+            expr = bound
+        return expr
+
+    def holder(self, expr: RelaxExpr) -> RelaxExpr:
+        """The first of the variables that are names of one value."""
+        while isinstance(expr, Var):
+            bound = self.values.get(expr)
+            if not isinstance(bound, Var):
+                return expr
+            expr = bound
+        return expr
+
+    def same(self, a: RelaxExpr, b: RelaxExpr) -> bool:
+        """True if two expressions are the same value."""
+        a, b = self.holder(a), self.holder(b)
+        if a is b:
+            return True
+        first, second = self.value(a), self.value(b)
+        if first is second:
+            return True
+        return is_leaf(first) and not isinstance(first, Constant) and structural_equal(first, second)
+
+    def fit(self, pattern: DFPattern, expr: RelaxExpr) -> Iterator[None]:
+        """One step for each way in which a pattern fits an expression; `matched` tells it during the step."""
+        if pattern in self.matched:
+            if self.same(self.matched[pattern], expr):
+                yield
+            return
+        for _ in pattern.fits(expr, self):
+            new = pattern not in self.matched
+            if new:
+                self.matched[pattern] = expr
+            yield
+            if new:
+                del self.matched[pattern]
+
+    def fit_all(self, patterns: Sequence[DFPattern], exprs: Sequence[RelaxExpr]) -> Iterator[None]:
+        """The ways in which patterns fit as many expressions, in order."""
+        if not patterns:
+            yield
+            return
+        for _ in self.fit(patterns[0], exprs[0]):
+            yield from self.fit_all(patterns[1:], exprs[1:])

@@ -1,0 +1,58 @@
+"""Instances of polymorphic values: the type arguments of each use, as type inference found them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from .expr import Call, Expr, RelayExpr, update_checked_type
+from .parts import parts_of, with_parts
+from .scopes import nodes_with_parts
+from .type_walk import IncompleteParts
+from .types import Type
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A use of a polymorphic value, of an operator or of a constructor: its type there, and the type arguments.
+
+    A type argument is a type; of the kind of shapes it is a tuple, of that of dtypes a DataType.
+    """
+
+    type: Type
+    args: tuple[Any, ...]
+
+
+Uses: TypeAlias = dict[tuple[Expr, Expr], list[Instance]]
+"""The instances that a node uses of one of its parts, in the order in which it stands among them."""
+
+
+def with_type_args(expr: Expr, uses: Mapping[tuple[Expr, Expr], list[Instance]]) -> Any:
+    """The expression with the type arguments of calls that leave them out; itself if there are none.
+
+    Before   @id(1)
+    After    @id<int32>(1)
+
+    Type arguments that nothing determines stay out.
+    """
+    changed: dict[Expr, Expr] = {}
+    for node in nodes_with_parts(expr):
+        new = with_parts(node, [changed.get(part, part) for part in parts_of(node)])
+        if isinstance(node, Call) and isinstance(new, Call) and not node.type_args:
+            instances = uses.get((node, node.op))
+            if instances and instances[0].args and all(map(_is_determined, instances[0].args)):
+                new = new.replace(type_args=instances[0].args)
+        if new is not node:
+            changed[node] = new
+            if isinstance(node, RelayExpr) and isinstance(new, RelayExpr):
+                update_checked_type(new, node.checked_type)
+    return changed.get(expr, expr)
+
+
+def _is_determined(argument: Any) -> bool:
+    """True if a type argument can be written: a type in which nothing is incomplete."""
+    return isinstance(argument, Type) and not IncompleteParts().of(argument)
+
+
+__all__ = ["Instance", "Uses", "with_type_args"]

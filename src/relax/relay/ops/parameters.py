@@ -1,0 +1,80 @@
+"""Types of parameters: what a layer's weights must be, told from the type of its data and from its attributes.
+
+    nn.dense(%x, %w, units=10)     with %x: Tensor[(n, 4), float32]: %w is a Tensor[(10, 4), float32]
+
+Inference asks where the type of the data is known and that of a parameter is not. A rule gives the shapes of the
+operands behind the first, all of its dtype; None where the attributes say too little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ...ir import Op
+from ..attrs import Attrs
+
+PARAMETERS: Final = "relay.parameters"
+"""The key of an Op under which its rule is registered."""
+
+Shape = Sequence[Any]
+Shapes = Sequence[Shape] | None
+Rule = Callable[[Any, Shape], Shapes]
+
+
+def parameter_shapes(op: Op, attrs: Attrs | None, data: Shape) -> Shapes:
+    """The shapes of the operands behind the first, of shape `data`; None if they cannot be told."""
+    rule: Rule | None = op.get_attr(PARAMETERS)
+    if rule is None:
+        return None
+    try:
+        return rule(attrs, data)
+    except (IndexError, KeyError, ValueError):
+        return None  # the operator itself says what is wrong with its data
+
+
+def _channels(count: int) -> Rule:
+    """So many parameters with an element for each channel."""
+    return lambda a, x: [(x[a.axis],)] * count
+
+
+def _dense(a: Any, x: Shape) -> Shapes:
+    return None if a.units is None else [(a.units, x[-1])]
+
+
+def _convolution(transposed: bool) -> Rule:
+    def rule(a: Any, x: Shape) -> Shapes:
+        if a.channels is None or a.kernel_size is None:
+            return None
+        inputs, outputs = x[a.data_layout.index("C")], a.channels
+        if transposed:
+            outputs //= a.groups
+        elif a.groups > 1:
+            inputs = inputs // a.groups
+        letters = [letter for letter in a.kernel_layout if letter not in "OI"]
+        sizes = {"I": inputs, "O": outputs, **dict(zip(letters, a.kernel_size, strict=True))}
+        return [[sizes[letter] for letter in a.kernel_layout]]
+
+    return rule
+
+
+_RULES: Final[dict[str, Rule]] = {
+    "nn.dense": _dense,
+    "nn.bias_add": _channels(1),
+    "nn.prelu": _channels(1),
+    "nn.batch_norm": _channels(4),
+    "nn.layer_norm": _channels(2),
+    "nn.instance_norm": _channels(2),
+    "nn.group_norm": _channels(2),
+    **{f"nn.conv{n}d": _convolution(False) for n in (1, 2, 3)},
+    **{f"nn.conv{n}d_transpose": _convolution(True) for n in (1, 2, 3)},
+}
+
+
+def register_rules() -> None:
+    """Register the rules on their operators."""
+    for name, rule in _RULES.items():
+        Op.get(name).set_attr(PARAMETERS, rule)
+
+
+__all__ = ["PARAMETERS", "parameter_shapes", "register_rules"]

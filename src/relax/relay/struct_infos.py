@@ -1,0 +1,38 @@
+"""Struct info of Relay's types: tensors and tuples, for operands of operators and for translated programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from ..ir import StructInfo
+from ..prim import PrimExpr
+from ..struct_info import TensorStructInfo, TupleStructInfo
+from .types import Any as AnyDim
+from .types import Dim, TensorType, TupleType, Type, TypeVar
+
+Sizes: TypeAlias = Callable[[Dim], "PrimExpr | None"]
+"""A function from a dimension to the size that stands for it; None leaves the whole shape open."""
+
+
+def struct_info_of(type_: Type, sizes: Sizes, other: Callable[[Type], StructInfo]) -> StructInfo:
+    """The struct info that a type means; `other` is asked for types that are no tensors and no tuples."""
+    match type_:
+        case TensorType(shape, dtype) if not isinstance(shape, TypeVar) and not isinstance(dtype, TypeVar):
+            dims = [sizes(dim) for dim in shape]
+            known = [dim for dim in dims if dim is not None]
+            if len(known) < len(dims):
+                return TensorStructInfo(ndim=len(dims), dtype=str(dtype))
+            return TensorStructInfo(known, str(dtype))
+        case TupleType(fields):
+            return TupleStructInfo([struct_info_of(field, sizes, other) for field in fields])
+        case _:
+            return other(type_)
+
+
+def as_size(dim: Dim) -> PrimExpr | None:
+    """A dimension as a size of Relax; None for `Any`."""
+    return None if isinstance(dim, AnyDim) else dim.astype("int64")
+
+
+__all__ = ["Sizes", "as_size", "struct_info_of"]

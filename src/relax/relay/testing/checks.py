@@ -1,0 +1,99 @@
+"""Checks for tests: types, one pass, and gradients by finite differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ...ir import IRModule
+from ...ir.transform import Pass
+from ..executor import create_executor
+from ..expr import Expr, Function
+from ..gradient import gradient
+from ..infer import infer_type
+from ..prelude import import_from_std
+from ..values import imported
+from .init import static_type
+
+Array = npt.NDArray[Any]
+
+
+def run_infer_type(expr: Expr) -> Expr:
+    """The expression with the types of all its nodes inferred. Raises DiagnosticError."""
+    return infer_type(expr)
+
+
+def run_opt_pass(expr: Expr, opt_pass: Pass, import_prelude: bool = False) -> Expr:
+    """The expression after a pass over a module with it as main; that of a function is a function."""
+    function = expr if isinstance(expr, Function) else Function([], expr)
+    mod = IRModule.from_expr(function)
+    if import_prelude:
+        import_from_std(mod)
+    main = cast(Function, opt_pass(mod)["main"])
+    return main if isinstance(expr, Function) else main.body
+
+
+def check_grad(
+    func: Function,
+    inputs: Sequence[Any] | None = None,
+    test_inputs: Sequence[int] | None = None,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    scale: float = 1.0,
+    mean: float = 0,
+    mode: Literal["higher_order", "first_order"] = "higher_order",
+    executor_kind: str = "debug",
+    mod: IRModule | None = None,
+) -> None:
+    """Compare a function's gradients with differences of its values at points `eps` apart on both sides.
+
+    `inputs` are random by default: normal numbers around `mean` with deviation `scale`. Those of floats are moved, or
+    only those at the positions `test_inputs`. Parameters should be of float64: differences of float32 are mostly
+    rounding errors. Raises AssertionError where they differ.
+    """
+    backward = gradient(func, mod, mode)
+    executor = create_executor(executor_kind, mod)
+    values = [np.array(imported(value)) for value in inputs or _random(func, scale, mean)]
+    forward = executor.evaluate(func)
+    _, gradients = executor.evaluate(backward)(*values)
+    for i, value in enumerate(values):
+        if value.dtype.kind == "f" and (test_inputs is None or i in test_inputs):
+            expected = _differences(forward, values, value, eps)
+            np.testing.assert_allclose(gradients[i].numpy(), expected, rtol, atol)
+
+
+def _differences(forward: Callable[..., Any], values: Sequence[Array], moved: Array, eps: float) -> Array:
+    """The change of the sum of the results by each element of one argument, which is moved and put back."""
+    differences = np.zeros_like(moved)
+    places: Any = np.ndindex(moved.shape)
+    for place in places:
+        before = float(moved[place])
+        sums: list[float] = []
+        for point in (before + eps, before - eps):
+            moved[place] = point
+            sums.append(sum(float(part.numpy().sum()) for part in _tensors(forward(*values))))
+        moved[place] = before
+        differences[place] = (sums[0] - sums[1]) / (2 * eps)
+    return differences
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    if isinstance(value, (tuple, list)):
+        for part in cast("tuple[Any, ...]", value):
+            yield from _tensors(part)
+    else:
+        yield value
+
+
+def _random(func: Function, scale: float, mean: float) -> list[Array]:
+    infer_type(func)
+    rng = np.random.default_rng(0)
+    types = [static_type(param.name_hint, param.checked_type) for param in func.params]
+    return [np.asarray(rng.normal(mean, scale, shape)).astype(dtype) for shape, dtype in types]
+
+
+__all__ = ["check_grad", "run_infer_type", "run_opt_pass"]

@@ -1,0 +1,77 @@
+"""EliminateCommonSubexpr: equal calls become one node.
+
+    subtract(add(%x, 1), add(%x, 1))    becomes    %0 = add(%x, 1);
+                                                   subtract(%0, %0)
+
+Calls of operators and projections are merged if their operands are the same nodes, and one stands in a scope around
+the other's: two calls in the two branches of an `if` stay, as neither need be evaluated above. `fskip(call)` is true
+for a call to leave alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...ir import Op
+from ..expr import Call, Constant, Expr, Function, TupleGetItem
+from ..parts import parts_of, with_parts
+from ..scopes import EvaluationScope, place
+from .rewriting import Program, ordered_rewrite, relay_pass
+
+_MOST_COMPARED = 8
+"""Equal calls in scopes apart that are kept in mind."""
+_MOST_BYTES = 64
+"""Constants of this size are compared by their bytes; larger ones by identity."""
+
+
+def eliminate_common_subexpr(expr: Expr, fskip: Callable[[Expr], bool] | None = None) -> Expr:
+    """A sequenced expression in which equal calls are one node; itself if it has no two."""
+    placement = place(expr)
+    memo: dict[Expr, Expr] = {}
+    classes: dict[Any, list[tuple[Expr, EvaluationScope]]] = {}
+    for node in placement.order:
+        changed = with_parts(node, [memo.get(part, part) for part in parts_of(node)])
+        memo[node] = changed
+        key = None if fskip is not None and isinstance(node, Call) and fskip(node) else _key(changed)
+        if key is None:
+            continue
+        scope = placement.of[node]
+        known = classes.setdefault(key, [])
+        for i, (other, where) in enumerate(known):
+            common = EvaluationScope.common(scope, where)
+            if common is scope or common is where:
+                memo[node] = other
+                known[i] = other, common
+                break
+        else:
+            if len(known) < _MOST_COMPARED:
+                known.append((changed, scope))
+    return memo.get(expr, expr)
+
+
+def _key(node: Expr) -> Any:
+    """Equal for nodes of equal values; None for a node that is not to be merged."""
+    if isinstance(node, TupleGetItem):
+        return node.index, id(node.tuple_value)
+    if isinstance(node, Call) and isinstance(node.op, Op):
+        attrs = None if node.attrs is None else tuple((k, repr(v)) for k, v in node.attrs.items())
+        return node.op.name, attrs, tuple(map(_operand_key, node.args))
+    return None
+
+
+def _operand_key(operand: Expr) -> Any:
+    if isinstance(operand, Constant) and operand.data.nbytes <= _MOST_BYTES:
+        return str(operand.data.dtype), operand.data.shape, operand.data.tobytes()
+    return id(operand)
+
+
+@relay_pass("EliminateCommonSubexpr", opt_level=3, required=["InferType"])
+def EliminateCommonSubexpr(
+    function: Function, program: Program, fskip: Callable[[Expr], bool] | None = None
+) -> Expr:
+    """Merge equal calls in every function."""
+    return ordered_rewrite(function, program, lambda expr: eliminate_common_subexpr(expr, fskip))
+
+
+__all__ = ["EliminateCommonSubexpr", "eliminate_common_subexpr"]

@@ -1,0 +1,60 @@
+"""ToBasicBlockNormalForm: a `let` for every node that is used in a scope inside of the one where it is evaluated.
+
+    fn (%c: bool, %x: int32) {                    fn (%c: bool, %x: int32) {
+      %0 = add(%x, 1);                              let %x1 = add(%x, 1);
+      if (%c) { multiply(%0, 2) } else { %0 }   →   if (%c) { multiply(%x1, 2) } else { %x1 }
+    }                                             }
+
+The body of a function, a branch of an `if` and the right side of a clause is each a block; the body of a `let` belongs
+to the block around it. Nodes with effects are bound as well, which keeps their order.
+"""
+
+from __future__ import annotations
+
+from ..expr import Expr, Function, Let
+from ..scopes import EvaluationScope, Placement, place
+from .effects import Effects
+from .linear import linearized
+from .rewriting import Program, relay_pass
+
+
+def to_basic_block_normal_form(expr: Expr, effects: Effects | None = None) -> Expr:
+    """The expression in basic-block normal form; itself if it is."""
+    placement = place(expr)
+    bound = used_in_other_blocks(placement)
+    bound |= (effects or Effects()).of(expr, placement).keys()
+    for node in list(bound):
+        while isinstance(node, Let):  # what is bound is its result
+            node = node.body
+        bound.add(node)
+    return linearized(expr, bound.__contains__) if bound else expr
+
+
+def used_in_other_blocks(placement: Placement) -> set[Expr]:
+    """The nodes that are used in blocks inside of the block where they are evaluated."""
+    blocks: dict[EvaluationScope, EvaluationScope] = {}
+
+    def block(scope: EvaluationScope) -> EvaluationScope:
+        path: list[EvaluationScope] = []
+        while scope not in blocks and isinstance(scope.owner, Let):
+            path.append(scope)
+            scope = scope.parent
+        result = blocks.get(scope, scope)
+        blocks.update(dict.fromkeys(path, result))
+        return result
+
+    return {
+        part
+        for node in placement.order
+        for part, scope in placement.positions(node)
+        if part in placement.of and block(scope) is not block(placement.of[part])
+    }
+
+
+@relay_pass("ToBasicBlockNormalForm", opt_level=1)
+def ToBasicBlockNormalForm(function: Function, program: Program) -> Expr:
+    """Bind by a `let` what several blocks of a function use."""
+    return to_basic_block_normal_form(function, program.effects)
+
+
+__all__ = ["ToBasicBlockNormalForm", "to_basic_block_normal_form", "used_in_other_blocks"]

@@ -1,0 +1,130 @@
+"""ToGraphNormalForm: the nodes themselves in the places of variables that `let` binds.
+
+    let %y = add(%x, 1);                    %0 = add(%x, 1);
+    let %z = multiply(%y, %y);   becomes    %1 = multiply(%0, %0);
+    subtract(%z, %y)                        subtract(%1, %0)
+
+A `let` stays where leaving it out would change what is evaluated, how often, or its type:
+
+* its value has effects (all nodes with effects of such a program are bound by a `let`, which keeps their order);
+* its value is a function that calls itself, or one that may be polymorphic and has several uses;
+* only functions inside of its scope use it: their calls would each evaluate it.
+
+A value that nothing uses is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..expr import Expr, Function, Let, Var
+from ..parts import parts_of, with_parts
+from ..scopes import EvaluationScope, Placement, place
+from ..types import FuncType
+from .effects import Effect, Effects
+from .linear import sequenced
+from .rewriting import Program, relay_pass
+
+
+def to_graph_normal_form(expr: Expr, effects: Effects | None = None) -> Expr:
+    """The expression in graph normal form; itself if it is."""
+    effects = Effects() if effects is None else effects
+    ordered = sequenced(expr, effects)
+    changed = without_lets(ordered, effects)
+    return expr if changed is ordered else changed
+
+
+def without_lets(expr: Expr, effects: Effects) -> Expr:
+    """A sequenced expression with the values of variables in their places, as far as that is right."""
+    placement = place(expr)
+    lets = [node for node in placement.order if isinstance(node, Let)]
+    if not lets:
+        return expr
+    kept = kept_lets(placement, lets, effects.of(expr, placement))
+    return expr if len(kept) == len(lets) else lets_substituted(expr, kept)
+
+
+def kept_lets(placement: Placement, lets: list[Let], effects: Mapping[Expr, Effect]) -> set[Let]:
+    """The `let`s that stay; `effects` are those of the expression's nodes."""
+    uses: dict[Var, list[EvaluationScope]] = {}
+    for node in placement.order:
+        for part, scope in placement.positions(node):
+            if isinstance(part, Var):
+                uses.setdefault(part, []).append(scope)
+    functions = _Functions()
+    kept = {let for let in lets if let.value in effects}
+    for let in lets:
+        value, scopes = let.value, uses.get(let.var, [])
+        if not scopes or value not in placement.of:
+            continue
+        if isinstance(value, Function):
+            inside = placement.opened[value][0]
+            if any(inside.encloses(scope) for scope in scopes) or (
+                len(scopes) > 1 and _may_be_general(value)
+            ):
+                kept.add(let)
+        common = scopes[0]
+        for scope in scopes[1:]:
+            common = EvaluationScope.common(common, scope)
+        if functions.around(common) is not functions.around(placement.of[let]):
+            kept.add(let)
+    return kept
+
+
+def _may_be_general(function: Function) -> bool:
+    """True if inference may make a function polymorphic that does not say so."""
+    type_ = function.checked_type_
+    if isinstance(type_, FuncType):
+        return len(type_.type_params) > len(function.type_params)
+    return any(param.type_annotation is None for param in function.params)
+
+
+class _Functions:
+    """The scope of the body of the innermost function around each scope."""
+
+    def __init__(self) -> None:
+        self._around: dict[EvaluationScope, EvaluationScope] = {}
+
+    def around(self, scope: EvaluationScope) -> EvaluationScope:
+        path: list[EvaluationScope] = []
+        while (
+            scope not in self._around and scope.parent is not scope and not isinstance(scope.owner, Function)
+        ):
+            path.append(scope)
+            scope = scope.parent
+        result = self._around.get(scope, scope)
+        self._around.update(dict.fromkeys(path, result))
+        return result
+
+
+def lets_substituted(expr: Expr, kept: set[Let]) -> Expr:
+    """The expression with values in the places of the variables of all `let`s but those to be kept."""
+    memo: dict[Expr, Expr] = {}
+    stack: list[tuple[Expr, int]] = [(expr, 0)]
+    while stack:
+        node, step = stack.pop()
+        if node in memo:
+            continue
+        if isinstance(node, Let) and node not in kept:
+            if step == 0:
+                stack += [(node, 1), (node.value, 0)]
+            elif step == 1:
+                memo[node.var] = memo[node.value]
+                stack += [(node, 2), (node.body, 0)]
+            else:
+                memo[node] = memo[node.body]
+        elif step == 0:
+            stack.append((node, 1))
+            stack.extend((part, 0) for part in reversed(parts_of(node)))
+        else:
+            memo[node] = with_parts(node, [memo[part] for part in parts_of(node)])
+    return memo[expr]
+
+
+@relay_pass("ToGraphNormalForm", opt_level=1)
+def ToGraphNormalForm(function: Function, program: Program) -> Expr:
+    """Replace variables that `let` binds by their values, in every function."""
+    return to_graph_normal_form(function, program.effects)
+
+
+__all__ = ["ToGraphNormalForm", "kept_lets", "lets_substituted", "to_graph_normal_form", "without_lets"]

@@ -1,0 +1,86 @@
+"""examples/cpp: programs in C++ call libraries exported from the examples. They are compiled where there is a compiler."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tvm_ffi import libinfo
+
+import cross_level
+import digits
+import digits_model
+import relax
+
+SOURCES = Path(__file__).parents[2] / "examples" / "cpp"
+COMPILER = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler: c++, g++, clang++")
+
+
+@pytest.fixture
+def compiled(tmp_path):
+    """A function that compiles a program of examples/cpp and gives its path."""
+
+    def compile_program(name):
+        tvm_ffi_library = libinfo.find_libtvm_ffi()
+        program = tmp_path / name
+        includes = [f"-I{libinfo.find_include_path()}", f"-I{libinfo.find_dlpack_include_path()}"]
+        path = f"-Wl,-rpath,{Path(tvm_ffi_library).parent}"
+        flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", *includes]
+        command = [
+            COMPILER,
+            *flags,
+            str(SOURCES / f"{name}.cpp"),
+            tvm_ffi_library,
+            path,
+            "-ldl",
+            "-o",
+            str(program),
+        ]
+        subprocess.run(command, check=True)
+        return str(program)
+
+    return compile_program
+
+
+def run(*command):
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def test_the_cross_level_program(tmp_path, compiled):
+    library = tmp_path / "cross_level.so"
+    relax.build(cross_level.CrossLevel, "llvm", exec_mode="compiled").export_library(library)
+    done = run(compiled("cross_level"), str(library))
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith(
+        "before the packed functions are there: ValueError: the library calls the packed function"
+    )
+    assert [line.split(":")[0] for line in lines if "difference" in line] == [
+        ", ".join(map(str, sizes)) for sizes in cross_level.SIZES
+    ]
+    message = "main: parameter y: dimension 0 is 4, expected n = 3 (n was bound by x, dimension 1)"
+    assert lines[-1] == f"ValueError: {message}"
+
+
+def test_the_digits_model(tmp_path, compiled):
+    params = digits_model.load_weights()
+    library, file = tmp_path / "digits.so", tmp_path / "images.bin"
+    relax.build(digits.Digits, "llvm", params=params, exec_mode="compiled").export_library(library)
+    images, _ = digits_model.load_images(held_out=True)
+    program = compiled("digits")
+    for count in (0, 1, 50):
+        images[:count].astype("float32").tofile(file)
+        done = run(program, str(library), str(file))
+        assert (done.returncode, done.stderr) == (0, "")
+        found = [line.split() for line in done.stdout.splitlines()]
+        expected = digits_model.forward(images[:count], params)
+        assert [int(digit) for digit, _ in found] == expected.argmax(-1).tolist()
+        np.testing.assert_allclose([float(p) for _, p in found], expected.max(-1, initial=0), atol=1e-3)
+    missing = run(program, str(tmp_path / "no.so"), str(file))
+    assert missing.returncode == 1
+    assert missing.stderr.startswith("OSError: ")

@@ -1,0 +1,344 @@
+"""Executables as shared libraries: values and errors are those of a machine, without one. See docs/deploy-from-cpp.md."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import textwrap
+import threading
+import weakref
+
+import numpy as np
+import pytest
+import tvm_ffi
+
+import relax
+from relax.runtime.archive import read_archive
+from relax.runtime.combine import combine
+from relax.runtime.elf_writer import merged, write_object
+from relax.runtime.executable import ExecutableError
+from relax.runtime.native import load_object
+from relax.runtime.system_linker import find_linker
+from relax.script import ir as I
+from relax.script import relax as R
+from relax.script import tir as T
+
+try:
+    LINKER = find_linker()
+except ExecutableError as error:
+    pytest.skip(f"exporting is not tested: {error}", allow_module_level=True)
+
+
+@relax.register_func("test.export.packed", override=True)
+def packed(x):
+    if x.shape == (5,):
+        raise KeyError("five")
+    return np.asfortranarray(np.stack([x.numpy()] * 2))[0] + 1
+
+
+@I.ir_module
+class Program:
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32"), w: R.Tensor((4, "m"), "float32")) -> R.Tensor(
+        ("n", "m"), "float32"
+    ):
+        products = R.multiply(R.expand_dims(x, 2), R.expand_dims(w, 0))
+        return R.add(R.nn.relu(R.sum(products, axis=1)), R.const([[0.5]], "float32"))
+
+    @R.function
+    def sizes(
+        x: R.Tensor(("n", "m"), "float32"), y: R.Tensor(("2 * n", "m"), "float32"), s: R.Shape(["m", 3])
+    ):
+        n, m = T.int64(), T.int64()
+        z = R.reshape(R.concat((x, y), axis=0), R.shape([3 * n * m]))
+        return z, R.shape_of(z), R.full(R.shape([n + 7, m - 2]), R.const(2.0, "float32"), "float32")
+
+    @R.function
+    def scalars(
+        a: R.Prim(value="k"), x: R.Tensor(("k + 1",), "float32"), f: R.Prim("float32"), b: R.Prim("int8")
+    ):
+        k = T.int64()
+        return R.prim_value(k * 2), f, b, R.str("text"), R.shape([k, 5])
+
+    @R.function
+    def tuples(p: R.Tuple(R.Tensor(("n",), "float32"), R.Tuple(R.Shape(["n"]), R.Prim("int64")))):
+        x = p[0]
+        q = p[1]
+        return (q, x, (p, q[0], q[1]))
+
+    @R.function
+    def choice(b: R.Tensor((), "bool"), x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        if b:
+            y = R.add(x, R.const(1.0, "float32"))
+        else:
+            y = R.multiply(x, x)
+        return y
+
+    @R.function(pure=False)
+    def calls(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        n = T.int64()
+        y = R.call_packed("test.export.packed", R.add(x, x), sinfo_args=R.Tensor((n,), "float32"))
+        return R.add(y, y)
+
+    @R.function
+    def sum(n: R.Tensor((), "int64")) -> R.Tensor((), "int64"):
+        stop = R.less(n, R.const(1, "int64"))
+        if stop:
+            y = R.const(0, "int64")
+        else:
+            z = Program.sum(R.subtract(n, R.const(1, "int64")))
+            y = R.add(n, z)
+        return y
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    file = tmp_path_factory.mktemp("export") / "program.so"
+    relax.build(Program, "llvm", exec_mode="compiled").export_library(file)
+    return file
+
+
+@pytest.fixture(scope="module")
+def library(path):
+    return tvm_ffi.load_module(str(path))
+
+
+@pytest.fixture(scope="module")
+def machine(path):
+    return relax.VirtualMachine(relax.runtime.load_module(path), relax.cpu())
+
+
+def floats(*shape):
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype("float32")
+
+
+def argument(value):
+    """A value as a program without relax passes it."""
+    if isinstance(value, np.ndarray):
+        return tvm_ffi.from_dlpack(value)
+    is_tuple = isinstance(value, tuple) and not isinstance(value, tvm_ffi.Shape)
+    return tuple(map(argument, value)) if is_tuple else value
+
+
+def plain(value):
+    """A result, from a machine or a library, for comparison."""
+    if isinstance(value, tvm_ffi.Shape):
+        return ("shape", *value)
+    if isinstance(value, tuple | tvm_ffi.Array):
+        return [plain(field) for field in value]
+    if isinstance(value, str):
+        return str(value)
+    return np.from_dlpack(value).tolist() if hasattr(value, "__dlpack__") else value
+
+
+def outcome(function, args):
+    """The value of a call, or its error. A machine puts the function's name before what builtins say, a library does not."""
+    try:
+        return plain(function(*args))
+    except Exception as error:  # noqa: BLE001
+        return type(error), str(error).split(": a shape")[-1].removeprefix("a shape")
+
+
+x3 = floats(3)
+CALLS = {
+    "main": [
+        (floats(2, 4), floats(4, 3)), (floats(0, 4), floats(4, 1)), (floats(2, 4), floats(4, 0)), (floats(2, 4),),
+        (floats(2, 5), floats(4, 3)), (floats(2, 4).astype("float64"), floats(4, 3)), (floats(2), floats(4, 3)),
+        (3, None), ("a", (1,)), (True, 2.5), (floats(4, 2).T, floats(8, 3)[::2]), (tvm_ffi.Shape((2, 4)), len),
+    ],
+    "sizes": [
+        (floats(2, 3), floats(4, 3), tvm_ffi.Shape((3, 3))), (floats(0, 3), floats(0, 3), tvm_ffi.Shape((3, 3))),
+        (floats(2, 3), floats(3, 3), tvm_ffi.Shape((3, 3))), (floats(2, 3), floats(4, 3), tvm_ffi.Shape((4, 3))),
+        (floats(2, 3), floats(4, 3), tvm_ffi.Shape((3, 4))), (floats(2, 3), floats(4, 3), tvm_ffi.Shape((3,))),
+        (floats(2, 3), floats(4, 3), 7), (floats(2, 1), floats(4, 1), tvm_ffi.Shape((1, 3))),
+    ],
+    "scalars": [
+        (2, x3, 0.5, 7), (3, x3, 0.5, 7), (-1, floats(0), 0.5, 7), (2.5, x3, 1.0, 7), (2, x3, 1, 7), (2, x3, 1.5, 200),
+        (1 << 50, x3, 1.0, 7), (1 << 47, x3, 1.0, 7), (2, x3, 1.5, True), (2, x3, None, 7),
+    ],
+    "tuples": [
+        ((x3, (tvm_ffi.Shape((3,)), 7)),), ((x3, (tvm_ffi.Shape((4,)), 7)),), ((x3,),), (x3,),
+        ((x3, (tvm_ffi.Shape((3,)), 7.5)),), ((x3, (tvm_ffi.Shape((3, 3)), 7)),),
+    ],
+    "choice": [(np.array(True), x3), (np.array(False), x3), (np.array(False), floats(0)), (np.array([True]), x3)],
+    "sum": [(np.array(5),), (np.array(0),), (np.array(60),)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_library_does_what_a_machine_does(library, machine, name):
+    for args in CALLS[name]:
+        expected = outcome(machine[name], args)
+        assert outcome(library[name], tuple(map(argument, args))) == expected, args
+
+
+def test_packed_functions_are_those_of_the_process(library):
+    np.testing.assert_array_equal(np.from_dlpack(library["calls"](argument(x3))), 2 * (2 * x3 + 1))
+    with pytest.raises(KeyError, match="five"):
+        library["calls"](argument(floats(5)))
+
+
+def export(tmp_path, function, name="small.so"):
+    """The path of a library with one function."""
+    mod = relax.IRModule({"main": function}) if not isinstance(function, relax.IRModule) else function
+    relax.build(mod, "llvm", exec_mode="compiled").export_library(tmp_path / name)
+    return str(tmp_path / name)
+
+
+def test_a_packed_function_that_is_not_there_is_asked_for_again(tmp_path):
+    @R.function(pure=False)
+    def main(x: R.Tensor((3,), "float32")) -> R.Object:
+        return R.call_packed("test.export.later", x, sinfo_args=R.Object)
+
+    main_ = tvm_ffi.load_module(export(tmp_path, main))["main"]
+    with pytest.raises(
+        ValueError, match="calls the packed function test.export.later, which this process has not"
+    ):
+        main_(argument(x3))
+    relax.register_func("test.export.later", lambda x: x.shape[0], override=True)
+    assert main_(argument(x3)) == 3
+    relax.runtime.remove_global_func("test.export.later")
+
+
+def test_too_deep_recursion_is_an_error(library):
+    assert int(np.from_dlpack(library["sum"](argument(np.array(300))))) == 45150
+    with pytest.raises(RecursionError, match="^sum: too many calls are under way$"):
+        library["sum"](argument(np.array(100_000)))
+
+
+def test_threads_make_one_table(tmp_path):
+    @R.function
+    def main(x: R.Tensor((3,), "float32")) -> R.Tensor((3,), "float32"):
+        return R.add(x, R.const([1.0, 2.0, 3.0], "float32"))
+
+    main_ = tvm_ffi.load_module(export(tmp_path, main))["main"]
+    results = []
+    barrier = threading.Barrier(8)
+
+    def work():
+        barrier.wait()
+        results.extend(np.from_dlpack(main_(argument(x3))) for _ in range(20))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 160
+    for result in results:
+        np.testing.assert_array_equal(result, x3 + np.float32([1, 2, 3]))
+
+
+def test_arguments_and_results_are_released(library):
+    array = floats(6, 4)
+    gone = weakref.ref(array)
+    for args in (
+        (array, floats(4, 2)),
+        (array, floats(3, 2)),
+        (array.T, floats(4, 2)),
+        (array[::2], floats(4, 2)),
+    ):
+        outcome(library["main"], tuple(map(argument, args)))
+    del array, args
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_library_runs_without_relax(path):
+    """Only tvm-ffi and NumPy are loaded."""
+    code = f"""
+        import sys, numpy as np, tvm_ffi
+        main = tvm_ffi.load_module({str(path)!r})["choice"]
+        tvm_ffi.register_global_func("test.export.packed", lambda x: x)
+        y = main(tvm_ffi.from_dlpack(np.array(True)), tvm_ffi.from_dlpack(np.ones(3, "float32")))
+        assert np.from_dlpack(y).tolist() == [2, 2, 2]
+        assert "relax" not in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
+
+
+# ------------------------------------------------------------------------------------------ the file
+
+
+def test_the_executable_is_in_the_library(path):
+    executable = relax.runtime.load_module(path)
+    names = ["main", "sizes", "scalars", "tuples", "choice", "calls", "sum"]
+    assert relax.Executable.from_bytes(executable.to_bytes()).compiled_functions == names
+    assert executable.to_bytes() in path.read_bytes()
+
+
+def test_only_entry_points_are_seen(path, library):
+    for name in ("add", "__vmtir__main", relax.runtime.load_module(path).kernels[0]):
+        with pytest.raises(AttributeError, match=f"no function '{name}'"):
+            library[name]
+
+
+def test_an_object_is_written_as_it_was_read():
+    @R.function
+    def main(x: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
+        return R.multiply(x, x)
+
+    archive = read_archive(relax.build(relax.IRModule({"main": main}), "llvm").native)
+    data = write_object(merged(combine(archive, "__tvm_ffi_")))
+    out = np.zeros(3, "float32")
+    load_object(data).get_function("multiply")(*map(argument, (x3, x3, out)))
+    np.testing.assert_array_equal(out, x3 * x3)
+
+
+def test_without_compiled_functions_the_file_is_that_of_save(tmp_path):
+    @R.function
+    def main(x: R.Tensor((3,), "float32")) -> R.Tensor((3,), "float32"):
+        return R.add(x, x)
+
+    executable = relax.build(relax.IRModule({"main": main}), "llvm")
+    executable.export_library(tmp_path / "model.so")
+    assert (tmp_path / "model.so").read_bytes() == executable.to_bytes()
+
+
+def test_a_program_that_needs_python_is_refused(tmp_path):
+    @I.ir_module
+    class Mixed:
+        @R.function
+        def main(x: R.Tensor(("n",), "int64")) -> R.Tensor(ndim=1, dtype="int64"):
+            return R.unique(R.add(x, x))
+
+        @R.function(pure=False)
+        def closure(x: R.Tensor(("n",), "float32"), f: R.Callable) -> R.Object:
+            return f(x)
+
+    executable = relax.build(Mixed, "llvm", exec_mode="compiled")
+    with pytest.raises(ExecutableError) as info:
+        executable.export_library(tmp_path / "mixed.so")
+    assert str(info.value) == (
+        f"cannot export {tmp_path / 'mixed.so'}: the program needs Python: closure stays bytecode, which Python carries "
+        "out; it calls relax.run.unique, which is Python; save() and load() keep it as it is"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_linkers(tmp_path, path, monkeypatch):
+    executable = relax.runtime.load_module(path)
+    with pytest.raises(ExecutableError, match=r"the linker false fails: it ends with status 1"):
+        executable.export_library(tmp_path / "a.so", linker="false")
+    with pytest.raises(ExecutableError, match=r"the linker /no/such does not run: "):
+        executable.export_library(tmp_path / "a.so", linker=["/no/such"])
+    monkeypatch.setenv("RELAX_LINKER", "false")
+    with pytest.raises(ExecutableError, match=r"the linker false fails"):
+        executable.export_library(tmp_path / "a.so")
+    monkeypatch.delenv("RELAX_LINKER")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(
+        ExecutableError, match=r"there is no linker here: .*pip install 'relax\[linker\]' brings one"
+    ):
+        executable.export_library(tmp_path / "a.so")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_file_holds_no_executable(tmp_path):
+    (tmp_path / "other.so").write_bytes(b"\x7fELF" + bytes(100))
+    with pytest.raises(
+        ExecutableError, match=r"it is a shared library without a Relax executable of this release"
+    ):
+        relax.runtime.load_module(tmp_path / "other.so")

@@ -1,0 +1,158 @@
+"""Arguments and results share their memory with the caller's arrays, and nothing grows; in both modes."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import random
+
+import numpy as np
+import pytest
+import tvm_ffi
+
+import relax
+from relax.runtime import register_func
+from relax.script import ir as I
+from relax.script import relax as R
+from relax.script import tir as T
+
+seen: list[int] = []
+
+
+@register_func("test.zero_copy.see", override=True)
+def see(x):
+    seen.append(x.data_ptr())
+    if x.shape[0] == 13:
+        raise ValueError("unlucky")
+    return x
+
+
+@register_func("test.zero_copy.fill", override=True)
+def fill(x, out):
+    seen.append(out.data_ptr())
+    out.copyfrom(x.numpy() + 1)
+
+
+@I.ir_module
+class Program:
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n", 3), "float32"), w: R.Tensor((3,), "float32")) -> R.Tuple(
+        R.Tensor(("n", 3), "float32"), R.Tensor(("n", 3), "float32")
+    ):
+        n = T.int64()
+        same = R.call_packed("test.zero_copy.see", x, sinfo_args=R.Tensor((n, 3), "float32"))
+        return (same, R.add(same, w))
+
+    @R.function(pure=False)
+    def into(x: R.Tensor(("n", 3), "float32")) -> R.Tensor(("n", 3), "float32"):
+        n = T.int64()
+        return R.call_dps_packed("test.zero_copy.fill", (x,), R.Tensor((n, 3), "float32"))
+
+
+@pytest.fixture(scope="module", params=["bytecode", "compiled"])
+def vm(request):
+    return relax.VirtualMachine(relax.build(Program, "llvm", exec_mode=request.param), relax.cpu())
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    seen.clear()
+
+
+def floats(n):
+    return np.arange(3 * n, dtype="float32").reshape(n, 3)
+
+
+W = np.float32([1, 2, 3])
+
+
+def test_inputs_are_set_once_and_shared(vm):
+    x = floats(2)
+    vm.set_input("main", x, w=W)
+    for _ in range(2):
+        vm.invoke_stateful("main")
+        same, total = vm.get_outputs("main")
+        np.testing.assert_array_equal(total.numpy(), x + W)
+        assert same.data_ptr() == x.ctypes.data
+        x += 1  # the machine sees the array itself
+    assert seen == [x.ctypes.data] * 2
+    vm.set_input("main", w=W, x=floats(5))
+    vm.invoke_stateful("main")
+    assert vm.get_outputs("main")[1].shape == (5, 3)
+    with pytest.raises(TypeError, match=r"main: expected 2 arguments \(x, w\), found 1"):
+        vm.set_input("main", x)
+    vm.set_input("main", x, np.float32([1, 2]))
+    with pytest.raises(ValueError, match="main: parameter w: dimension 0 is 2, expected 3"):
+        vm.invoke_stateful("main")
+
+
+def test_outputs_stay_when_the_next_ones_are_made(vm):
+    vm.set_input("main", floats(2), W)
+    vm.invoke_stateful("main")
+    first = vm.get_outputs("main")[1]
+    vm.set_input("main", -floats(2), W)
+    vm.invoke_stateful("main")
+    np.testing.assert_array_equal(first.numpy(), floats(2) + W)
+
+
+@pytest.mark.parametrize("wrap", [lambda x: x, relax.nd.from_dlpack, tvm_ffi.from_dlpack])
+def test_arrays_tensors_and_dlpack_are_passed_without_a_copy(vm, wrap):
+    x = floats(4)
+    same, _ = vm["main"](wrap(x), W)
+    assert seen == [x.ctypes.data]
+    assert np.from_dlpack(same).ctypes.data == x.ctypes.data
+
+
+def test_the_c_abi_copies_nothing(vm):
+    x = floats(4)
+    same, total = vm.get_function("main")(tvm_ffi.from_dlpack(x), tvm_ffi.from_dlpack(W))
+    assert seen == [same.data_ptr()] == [x.ctypes.data]
+    np.testing.assert_array_equal(np.from_dlpack(total), x + W)
+
+
+def test_a_function_in_destination_passing_style_writes_the_result_itself(vm):
+    result = vm["into"](floats(4))
+    assert seen == [result.data_ptr()]
+    np.testing.assert_array_equal(result.numpy(), floats(4) + 1)
+
+
+class _Allocated(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks".split()
+    ] + [("rest", ctypes.c_size_t * 2)]
+
+
+def allocated():
+    """The bytes that the process has allocated from the C library."""
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "mallinfo2"):
+        pytest.skip("the C library does not count what is allocated: it has no mallinfo2")
+    libc.mallinfo2.restype = _Allocated
+    gc.collect()
+    info = libc.mallinfo2()
+    return info.uordblks + info.hblkhd
+
+
+def test_a_thousand_calls_of_any_size_grow_nothing(vm):
+    """Also calls that fail in the middle, whose error is looked at."""
+    chance = random.Random(0)
+
+    def call():
+        n = chance.choice([0, 1, 7, 13, 100, chance.randrange(30_000)])
+        if n == 13:
+            with pytest.raises(ValueError, match="unlucky"):
+                vm["main"](floats(n), W)
+        else:
+            assert vm["main"](floats(n), W)[1].shape == (n, 3)
+
+    for _ in range(50):
+        call()
+    before = allocated()
+    for _ in range(1000):
+        call()
+        seen.clear()
+    # One tensor of the larger sizes that stayed behind would show.
+    assert allocated() - before < 100_000
+    vm.release_memory()
+    assert vm.memory_stats().reserved == 0
