@@ -80,7 +80,9 @@ def optimised(text: str, machine: Machine) -> Any:
     options = llvm.create_pipeline_tuning_options(
         speed_level=machine.opt_level if vectors else min(machine.opt_level, 1)
     )
-    options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = vectors
+    options.loop_vectorization = options.loop_interleaving = vectors
+    # Scalars beside tiles are indices and checks of them, not worth to be gathered into vectors.
+    options.slp_vectorization = vectors and not text.startswith(IN_ORDER)
     options.loop_unrolling = machine.opt_level >= 2
     passes = llvm.create_pass_builder(target_machine(machine), options)
     if machine.opt_level >= 1 and text.startswith(IN_ORDER) and in_vectors(text):
