@@ -165,6 +165,7 @@ GRAPH_PASSES: dict[str, Callable[[], Pass]] = {
         "LegalizeOps",
         "RewriteDataflowReshape",
         "AnnotateTIROpPattern",
+        "FuseAttention",
         "FuseOps",
         "FuseTIR",
         "RealizeVDevice",
@@ -197,6 +198,7 @@ LOWERING: dict[str, Callable[[], Pass]] = {
     for name in (
         "LegalizeOps",
         "AnnotateTIROpPattern",
+        "FuseAttention",
         "FuseOps",
         "FuseTIR",
         "ToNonDataflow",

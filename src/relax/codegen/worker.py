@@ -14,6 +14,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import struct
 import sys
 import threading
@@ -79,7 +80,9 @@ def optimised(text: str, machine: Machine) -> Any:
     options = llvm.create_pipeline_tuning_options(
         speed_level=machine.opt_level if vectors else min(machine.opt_level, 1)
     )
-    options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = vectors
+    options.loop_vectorization = options.loop_interleaving = vectors
+    # Scalars beside tiles are indices and checks of them, not worth to be gathered into vectors.
+    options.slp_vectorization = vectors and not text.startswith(IN_ORDER)
     options.loop_unrolling = machine.opt_level >= 2
     passes = llvm.create_pass_builder(target_machine(machine), options)
     if machine.opt_level >= 1 and text.startswith(IN_ORDER) and in_vectors(text):
@@ -106,16 +109,73 @@ def _few_passes() -> Any:
 
 def emit_object(text: str, machine: Machine) -> bytes:
     """A relocatable ELF object."""
+    data = _object(text, machine)
+    careful = _without_lost_masks(data, text, machine)
+    return data if careful is machine else _object(text, careful)
+
+
+def emit_assembly(text: str, machine: Machine) -> str:
+    """The assembly of what `emit_object` would give."""
+    return _assembly(text, _without_lost_masks(_object(text, machine), text, machine))
+
+
+def _object(text: str, machine: Machine) -> bytes:
     module = optimised(text, machine)
     with _scheduler(text):
         return bytes(target_machine(machine).emit_object(module))
 
 
-def emit_assembly(text: str, machine: Machine) -> str:
-    """The assembly of what `emit_object` would give."""
+def _assembly(text: str, machine: Machine) -> str:
     module = optimised(text, machine)
     with _scheduler(text):
         return str(target_machine(machine).emit_assembly(module))
+
+
+def _without_lost_masks(data: bytes, text: str, machine: Machine) -> Machine:
+    """The machine to compile a text for, given its object: without the instructions that LLVM is wrong about.
+
+    LLVM 22 (its X86CompressEVEX) makes one instruction of a mask of signs and its copy to a general register,
+
+        vpmovq2m  %xmm0, %k0                       vmovmskpd %xmm0, %eax
+        kmovd     %k0, %eax             gives      korw      %k0, %k1, %k0
+        korw      %k0, %k1, %k0
+
+    also where, as here, the next instruction reads the mask before it writes to it: its result is then anything. What
+    is made of vpmovd2m and vpmovq2m shows as vmovmskps and vmovmskpd, of vpmovb2m as vpmovmskb. Where one of them
+    occurs, the text is compiled without AVX512DQ, or AVX512BW, to which the instructions for masks of signs belong.
+    Raises RuntimeError if it cannot be: the text calls an instruction that takes AVX512BW.
+    """
+    if not _SIGNS.search(data) or not _has_masks(machine):
+        return machine
+    code = _assembly(text, machine)
+    without = ["avx512dq"] if "vmovmskp" in code else []
+    if "vpmovmskb" in code:
+        if "@llvm.x86." in text:
+            raise RuntimeError("LLVM may lose a mask of the signs of bytes")
+        without.append("avx512bw")
+    features = [*filter(None, machine.features.split(",")), *(f"-{feature}" for feature in without)]
+    return machine._replace(features=",".join(features)) if without else machine
+
+
+_SIGNS = re.compile(
+    rb"(?:\xc5|\xc4[\x01\x21\x41\x61\x81\xa1\xc1\xe1])[\x78\x79\x7c\x7d\xf8\xf9\xfc\xfd][\x50\xd7][\xc0-\xff]"
+)
+"""The code of vmovmskps, vmovmskpd and vpmovmskb; other bytes that look like it are rare."""
+
+_COMPARISON = """define <4 x i32> @f(<4 x i32> %a, <4 x i32> %b) {
+  %c = icmp slt <4 x i32> %a, %b
+  %r = select <4 x i1> %c, <4 x i32> %a, <4 x i32> zeroinitializer
+  ret <4 x i32> %r
+}"""
+
+
+@lru_cache(maxsize=8)
+def _has_masks(machine: Machine) -> bool:
+    """True if the machine has vectors of 128 bits under masks that are registers (AVX512VL)."""
+    if not machine.triple.startswith("x86_64"):
+        return False
+    module = llvm.parse_assembly(f'target triple = "{machine.triple}"\n{_COMPARISON}')
+    return "%k" in str(target_machine(machine).emit_assembly(module))
 
 
 @contextmanager
@@ -137,6 +197,7 @@ def emit_notes(text: str, machine: Machine) -> str:
     initialize()
     for option in ("-pass-remarks", "-pass-remarks-missed", "-pass-remarks-analysis"):
         llvm.set_option("relax", f"{option}=^(loop-vectorize|loop-unroll|loop-idiom|slp-vectorizer)$")
+    machine = _without_lost_masks(_object(text, machine), text, machine)
     target = target_machine(machine)
     target.set_asm_verbosity(True)
     return str(target.emit_assembly(optimised(text, machine)))

@@ -53,6 +53,7 @@ from .expand_tuple_arguments import ExpandTupleArguments
 from .fold_constant import FoldConstant
 from .fusion import (
     AnnotateTIROpPattern,
+    FuseAttention,
     FuseOps,
     FuseOpsByPattern,
     FuseTIR,
@@ -109,6 +110,7 @@ __all__ = [
     "FoldConstant",
     "FuncPass",
     "FunctionPass",
+    "FuseAttention",
     "FuseOps",
     "FuseOpsByPattern",
     "FuseTIR",

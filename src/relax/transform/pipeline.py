@@ -13,7 +13,7 @@ from .check_reuse import CheckReuse
 from .dead_code_elimination import DeadCodeElimination
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .fold_constant import FoldConstant
-from .fusion import AnnotateTIROpPattern, FuseOps, FuseTIR
+from .fusion import AnnotateTIROpPattern, FuseAttention, FuseOps, FuseTIR
 from .lambda_lift import LambdaLift
 from .legalize_ops import LegalizeOps
 from .memory import DataflowUseInplaceCalls, StaticPlanBlockMemory
@@ -60,6 +60,9 @@ LOWER: tuple[Step, ...] = (
 
 FUSE: tuple[Step, ...] = (
     Step(AnnotateTIROpPattern, "kernels say what they can be fused with, while all of them are at hand"),
+    Step(
+        FuseAttention, "attention needs its products and its softmax in one kernel, before others take a part"
+    ),
     Step(
         FuseOps,
         "kernels that read each other's results are grouped, while dataflow blocks still say who sees what",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..rule import ScheduleRule
+from .attention import StreamedAttention
 from .convolution import Convolution
 from .depthwise import Depthwise
 from .nests import Nests
@@ -14,6 +15,7 @@ from .streamed_product import StreamedProduct
 from .winograd import Winograd
 
 RULES: Final[tuple[ScheduleRule, ...]] = (
+    StreamedAttention(),
     StreamedProduct(),
     Product(),
     Depthwise(),
@@ -31,6 +33,7 @@ __all__ = [
     "Nests",
     "Pointwise",
     "Product",
+    "StreamedAttention",
     "StreamedProduct",
     "Winograd",
 ]

@@ -146,8 +146,8 @@ def _attend(
     )
 
     def weight(b: Any, h: Any, i: Any, j: Any) -> Any:
-        exponential = intrin.exp(scores(b, h, i, j) - largest(b, h, i))
-        return exponential if visible is None else intrin.if_then_else(visible(i, j), exponential, zero)
+        seen = scores(b, h, i, j)
+        return Select(seen.equal(nothing), zero, intrin.exp(seen - largest(b, h, i)))
 
     weights = te.compute((batch, heads, m, n), weight, "attention_weights", tag="elemwise")
     j2 = te.reduce_axis((0, n), "j")

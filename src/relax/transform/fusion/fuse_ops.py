@@ -141,11 +141,18 @@ def groups_of(block: DataflowBlock, calls: KernelCalls, max_depth: int) -> list[
 
 
 def _fusable(binding: Binding, calls: KernelCalls) -> KernelCall | None:
-    kernel = calls.of(binding.value) if isinstance(binding, VarBinding) else None
+    kernel = movable_kernel(binding, calls)
     if kernel is None or kernel.func.attrs.get(OP_PATTERN, OpPatternKind.OPAQUE) >= OpPatternKind.TUPLE:
         return None
-    simple = all(isinstance(value, Var | Constant) for _, value in kernel.inputs)
-    return kernel if simple and can_be_passed(sizes_in([binding])) else None
+    return kernel
+
+
+def movable_kernel(binding: Binding, calls: KernelCalls) -> KernelCall | None:
+    """The kernel that a binding calls, if a function of its own can be given all that the call reads."""
+    kernel = calls.of(binding.value) if isinstance(binding, VarBinding) else None
+    if kernel is None or not all(isinstance(value, Var | Constant) for _, value in kernel.inputs):
+        return None
+    return kernel if can_be_passed(sizes_in([binding])) else None
 
 
 def _projected(binding: Binding, numbers: dict[Var, int], nodes: Sequence[FusionNode]) -> int | None:

@@ -1,0 +1,446 @@
+"""Recognising attention: weighted sums of values, whose weights are the softmax of products of queries and keys.
+
+    S[b, i, j] = Σ_k Q[b, i, k] · K[b, j, k]                    a sum of products
+    X[b, i, j] = S[b, i, j] * c + mask[b, i, j]                 the scores: any nests of one element of S each
+    M[b, i]    = max_j X[b, i, j]
+    W[b, i, j] = exp(X[b, i, j] - M[b, i])                      or 0 where the score is -inf
+    T[b, i]    = Σ_j W[b, i, j]
+    O[b, i, d] = Σ_j W[b, i, j] · V[b, j, d]                    or of W[b, i, j] / T[b, i]
+    R[b, i, d] = f(O[b, i, d], T[b, i])                         one element each
+
+The nests in between have their values put in the place where they are read, so that neither their number nor their
+names matter. Nothing else may read what the chain computes on its way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..ir import structural_equal
+from ..prim import (
+    EQ,
+    Add,
+    Call,
+    Cast,
+    Div,
+    FloatImm,
+    IntImm,
+    Max,
+    Mul,
+    PrimExpr,
+    Select,
+    Sub,
+    Var,
+    free_vars,
+    is_const,
+)
+from .buffer import Buffer, BufferLoad, IterVar
+from .functor import StmtExprMutator, substitute
+from .nests import Nest, buffers_used, is_compact, loads_in, nest_of, root_of, same_size
+from .stmt import BufferStore, PrimFunc, Stmt
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The parts of a chain of nests that computes attention; all are expressions of the same variables."""
+
+    batch: tuple[IterVar, ...]
+    """The variables of a result that are neither the query nor the column."""
+    row: IterVar
+    """The variable of a query."""
+    key: IterVar
+    depth: IterVar
+    """The variable of the sum of a product of a query and a key."""
+    column: IterVar
+    """The variable of the result and the values alone."""
+    query: BufferLoad
+    keys: BufferLoad
+    values: BufferLoad
+    product: Var
+    """The variable in `score` that stands for the product of a query and a key."""
+    score: PrimExpr
+    is_zero_unseen: bool
+    """True if weights of scores of -inf are 0 also in rows that have no others, where they would be NaN."""
+    sums: Var
+    """The variable in the value of `out` that stands for the weighted sum."""
+    total: Var
+    """The variable in the value of `out` that stands for the sum of the weights."""
+    is_divided: bool
+    """True if weights are divided by their sum before they are used: without keys, the result is 0."""
+    out: BufferStore
+    chain: frozenset[int]
+    """The positions of the statements that compute it."""
+    inner: frozenset[Buffer]
+    """Buffers that the chain computes on its way."""
+
+
+def attention_of(func: PrimFunc) -> Attention | None:
+    """The first attention among the nests in the root of a function; None if there is none."""
+    allocated, stmts = root_of(func)
+    nests = [nest_of(stmt) for stmt in stmts]
+    for position, nest in enumerate(nests):
+        product = None if nest is None or not nest.is_reduction else _reduction_of(nest, position)
+        if product is None or not product.is_sum or not isinstance(product.element, Mul):
+            continue
+        try:
+            return _Chain(allocated, stmts, nests).attention(product)
+        except _NoAttentionError:
+            continue
+    return None
+
+
+class _NoAttentionError(Exception):
+    """The nests are no attention."""
+
+
+def _require(condition: bool) -> None:
+    if not condition:
+        raise _NoAttentionError
+
+
+@dataclass(frozen=True)
+class _Reduction:
+    """A nest that reduces to one result over one variable."""
+
+    position: int
+    store: BufferStore
+    element: PrimExpr
+    """The value that is added, or that the maximum is of."""
+    is_sum: bool
+    """True for a sum from 0; False for a maximum from -inf."""
+    over: IterVar
+    spatial: tuple[IterVar, ...]
+
+
+def _reduction_of(nest: Nest, position: int) -> _Reduction | None:
+    store, init = nest.block.body, nest.block.init
+    over = [v for v in nest.block.iter_vars if v.iter_type == "reduce"]
+    if not isinstance(store, BufferStore) or not isinstance(init, BufferStore) or len(over) != 1:
+        return None
+    if init.buffer is not store.buffer or not structural_equal(init.indices, store.indices):
+        return None
+    if not isinstance(store.value, (Add, Max)) or not isinstance(init.value, FloatImm):
+        return None
+    is_sum = isinstance(store.value, Add)
+    if init.value.value != (0.0 if is_sum else -math.inf):
+        return None
+    own = BufferLoad(store.buffer, store.indices)
+    parts = [part for part in (store.value.a, store.value.b) if not structural_equal(part, own)]
+    if len(parts) != 1 or any(load.buffer is store.buffer for load in loads_in(parts[0])):
+        return None
+    spatial = tuple(v for v in nest.block.iter_vars if v.iter_type != "reduce")
+    return _Reduction(position, store, parts[0], is_sum, over[0], spatial)
+
+
+class _Chain:
+    """The search for the nests that lead from a product of queries and keys to attention."""
+
+    def __init__(
+        self, allocated: Sequence[Buffer], stmts: Sequence[Stmt], nests: Sequence[Nest | None]
+    ) -> None:
+        self.allocated, self.stmts, self.nests = frozenset(allocated), stmts, nests
+        self.maps: dict[Buffer, tuple[int, Nest]] = {}
+        """Nests that make one element of each, by the buffer that they write."""
+        self.reductions: dict[Buffer, _Reduction] = {}
+        self.inlined: set[int] = set()
+        """The positions of nests whose values were put in the place of their results."""
+        for position, nest in enumerate(nests):
+            if nest is None or len(nest.stores) != 1:
+                continue
+            buffer = nest.stores[0].buffer
+            if not nest.is_reduction:
+                self.maps[buffer] = position, nest
+            elif (reduction := _reduction_of(nest, position)) is not None:
+                self.reductions[buffer] = reduction
+
+    def attention(self, product: _Reduction) -> Attention:
+        """The attention that begins with a product; raises _NoAttentionError if there is none."""
+        reached = {product.store.buffer}
+        for nest in self.nests[product.position + 1 :]:
+            if nest is None or not any(load.buffer in reached for load in nest.loads()):
+                continue
+            reached |= {store.buffer for store in nest.stores}
+            mixed = self.reductions.get(nest.stores[0].buffer)
+            if mixed is not None and mixed.is_sum and isinstance(mixed.element, Mul):
+                return self._of(product, mixed, reached)
+        raise _NoAttentionError
+
+    def _of(self, product: _Reduction, mixed: _Reduction, reached: set[Buffer]) -> Attention:
+        """The attention from a product to a weighted sum; `reached` are the buffers that depend on the product."""
+        assert isinstance(mixed.element, Mul)
+        weights, values = _element(mixed.element.a), _element(mixed.element.b)
+        if values.buffer in reached:
+            weights, values = values, weights
+        wide = mixed.store.buffer.dtype
+        _require(weights.buffer in reached and values.buffer not in reached and weights.dtype == wide)
+        key = mixed.over
+        weight, total = _undivided(_Inliner(self, reached).visit(weights))
+        exponent, is_zero_unseen = _exponent_of(weight)
+        largest = _element(exponent.b)
+        self._check(largest, exponent.a, key, reached, is_sum=False)
+        if total is not None:
+            self._check(total, weight, key, reached, is_sum=True)
+        stand_in, sums, whole = (Var(name, wide) for name in ("product", "sums", "total"))
+        scores, place = _over_product(exponent.a, product.store.buffer, stand_in)
+        factors = self._factors(product, place, key.var)
+        store = mixed.store.replace(value=sums if total is None else Div(sums, whole))
+        out = self._finished(store, mixed, weight, whole, reached)
+        self.inlined |= {product.position, mixed.position, self.reductions[largest.buffer].position}
+        inner = self._inner(out.buffer)
+        values = self._source(values)
+        row, column = _roles(mixed.spatial, *factors, values)
+        batch = tuple(v for v in mixed.spatial if v is not row and v is not column)
+        result = Attention(
+            batch, row, key, product.over, column, *factors, values, stand_in, scores, is_zero_unseen, sums, whole,
+            total is not None, out, frozenset(self.inlined), inner,
+        )  # fmt: skip
+        _require(_is_regular(result))
+        return result
+
+    def _check(
+        self, load: BufferLoad, element: PrimExpr, key: IterVar, reached: set[Buffer], is_sum: bool
+    ) -> None:
+        """Require that an element is the sum or the maximum, over all keys, of a value."""
+        reduction = self.reductions.get(load.buffer)
+        _require(reduction is not None and reduction.is_sum == is_sum)
+        assert reduction is not None
+        at = _arguments(reduction.store, load.indices)
+        _require(same_size(_size(reduction.over), _size(key)))
+        _require(all(v.var in at or is_const(_size(v), 1) for v in reduction.spatial))
+        own = _Inliner(self, reached).visit(
+            substitute(reduction.element, {**at, reduction.over.var: key.var})
+        )
+        _require(structural_equal(own, element))
+        self.inlined.add(reduction.position)
+
+    def _factors(
+        self, product: _Reduction, place: tuple[PrimExpr, ...], key: Var
+    ) -> tuple[BufferLoad, BufferLoad]:
+        """The elements of the query and of the key in a product at a place."""
+        at = _arguments(product.store, place)
+        element = substitute(product.element, at)
+        _require(isinstance(element, Mul))
+        assert isinstance(element, Mul)
+        a, b = (self._source(_element(part)) for part in (element.a, element.b))
+        return (b, a) if key in free_vars(a) else (a, b)
+
+    def _source(self, load: BufferLoad) -> BufferLoad:
+        """The element that a load reads, behind nests that only copy, and for the chain alone."""
+        while load.buffer in self.maps and load.buffer in self.allocated:
+            position, nest = self.maps[load.buffer]
+            (store,) = nest.stores
+            readers = [stmt for stmt in self.stmts if load.buffer.data in buffers_used(stmt)[0]]
+            value = substitute(store.value, _arguments(store, load.indices))
+            if len(readers) != 1 or not isinstance(value, BufferLoad):
+                break
+            self.inlined.add(position)
+            load = value
+        return load
+
+    def _finished(
+        self, store: BufferStore, mixed: _Reduction, weight: PrimExpr, whole: Var, reached: set[Buffer]
+    ) -> BufferStore:
+        """The store of a result with the nests behind it that map one element of it to one of theirs."""
+        while store.buffer in self.allocated:
+            readers = [i for i, stmt in enumerate(self.stmts) if store.buffer.data in buffers_used(stmt)[0]]
+            nest = self.nests[readers[-1]] if readers else None
+            if nest is None or nest.is_reduction or len(readers) != 1 + (store.buffer is mixed.store.buffer):
+                break
+            changed = self._mapped(store, nest, mixed.over, weight, whole, reached)
+            if changed is None:
+                break
+            self.inlined.add(readers[-1])
+            store = changed
+        return store
+
+    def _mapped(
+        self, store: BufferStore, nest: Nest, key: IterVar, weight: PrimExpr, whole: Var, reached: set[Buffer]
+    ) -> BufferStore | None:
+        """The store of what a nest makes of each element."""
+        (result,) = nest.stores
+        loads = [load for load in loads_in(result.value) if load.buffer is store.buffer]
+        first = loads[0].indices
+        variables = [index for index in first if isinstance(index, Var)]
+        if len(set(variables)) != len(first) or any(
+            not structural_equal(load.indices, first) for load in loads
+        ):
+            return None
+        at = dict(zip(variables, store.indices, strict=True))
+        if any(v.var not in at for v in nest.block.iter_vars):
+            return None
+        result = substitute(result, at)
+        replaced: list[tuple[BufferLoad, PrimExpr]] = []
+        for load in loads_in(result.value):
+            if load.buffer is store.buffer:
+                replaced.append((load, store.value))
+            elif load.buffer in reached:
+                self._check(load, weight, key, reached, is_sum=True)
+                replaced.append((load, whole))
+        return result.replace(value=_Replaced(replaced).visit(result.value))
+
+    def _inner(self, result: Buffer) -> frozenset[Buffer]:
+        """The buffers that the chain computes on its way; requires that nothing else uses them."""
+        buffers: set[Buffer] = set()
+        for position in sorted(self.inlined):
+            nest = self.nests[position]
+            assert nest is not None
+            buffers |= {store.buffer for store in nest.stores}
+        buffers.discard(result)
+        _require(buffers <= self.allocated and not buffers & {result})
+        first, last = min(self.inlined), max(self.inlined)
+        data = {buffer.data for buffer in buffers}
+        read: set[Var] = set()
+        for position, stmt in enumerate(self.stmts):
+            reads, writes = buffers_used(stmt)
+            if position in self.inlined:
+                read |= reads
+                continue
+            _require(not (reads | writes) & data)
+            # What the chain reads before it is written must not be read later instead.
+            _require(not first < position < last or not writes & read)
+            _require(not first < position < last or result.data not in reads | writes)
+        return frozenset(buffers)
+
+
+class _Inliner(StmtExprMutator):
+    """Elements that nests make of the product, in the place of the loads that read them."""
+
+    def __init__(self, chain: _Chain, reached: set[Buffer]) -> None:
+        super().__init__()
+        self.chain, self.reached = chain, reached
+
+    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
+        node = self.visit_children(node)
+        if node.buffer not in self.reached or node.buffer not in self.chain.maps:
+            return node
+        position, nest = self.chain.maps[node.buffer]
+        (store,) = nest.stores
+        self.chain.inlined.add(position)
+        return self.visit(substitute(store.value, _arguments(store, node.indices)))
+
+
+class _Replaced(StmtExprMutator):
+    """Other expressions for some loads."""
+
+    def __init__(self, pairs: Sequence[tuple[BufferLoad, PrimExpr]]) -> None:
+        super().__init__()
+        self.pairs = pairs
+
+    def visit_BufferLoad(self, node: BufferLoad) -> PrimExpr:
+        return next((value for load, value in self.pairs if load is node), node)
+
+
+# ------------------------------------------------------------------------------------------ forms of expressions
+
+
+def _size(iter_var: IterVar) -> PrimExpr:
+    assert iter_var.dom is not None
+    return iter_var.dom.extent
+
+
+def _arguments(store: BufferStore, indices: Sequence[PrimExpr]) -> dict[Var, PrimExpr]:
+    """The values of the variables of a store for the element at some indices."""
+    pairs = zip(store.indices, indices, strict=True)
+    return {place: index for place, index in pairs if isinstance(place, Var)}
+
+
+def _element(value: PrimExpr) -> BufferLoad:
+    """The element that a value is, perhaps converted."""
+    value = value.value if isinstance(value, Cast) else value
+    _require(isinstance(value, BufferLoad))
+    assert isinstance(value, BufferLoad)
+    return value
+
+
+def _undivided(weight: PrimExpr) -> tuple[PrimExpr, BufferLoad | None]:
+    """A weight without the division by the sum of the weights, and that sum."""
+    match weight:
+        case Div(value, BufferLoad() as total):
+            return value, total
+        case Mul(value, Div(FloatImm(), BufferLoad() as total) as inverse) | Mul(
+            Div(FloatImm(), BufferLoad() as total) as inverse, value
+        ) if isinstance(inverse.a, FloatImm) and inverse.a.value == 1:
+            return value, total
+        case _:
+            return weight, None
+
+
+def _exponent_of(weight: PrimExpr) -> tuple[Sub, bool]:
+    """The exponent of a weight, and True if a score of -inf gives 0 in any case."""
+    match weight:
+        case Select(EQ(score, FloatImm() as least), FloatImm() as zero, Call() as power):
+            exponent = _exponent(power)
+            _require(zero.value == 0 and least.value == -math.inf and structural_equal(score, exponent.a))
+            return exponent, True
+        case Call() as power:
+            return _exponent(power), False
+        case _:
+            raise _NoAttentionError
+
+
+def _exponent(power: Call) -> Sub:
+    _require(power.intrinsic == "exp" and isinstance(power.args[0], Sub))
+    (exponent,) = power.args
+    assert isinstance(exponent, Sub)
+    return exponent
+
+
+def _over_product(score: PrimExpr, products: Buffer, stand_in: Var) -> tuple[PrimExpr, tuple[PrimExpr, ...]]:
+    """A score with a variable for the product, and the place of the product in its buffer."""
+    loads = [load for load in loads_in(score) if load.buffer is products]
+    _require(bool(loads) and all(structural_equal(load.indices, loads[0].indices) for load in loads))
+    return _Replaced([(load, stand_in) for load in loads]).visit(score), loads[0].indices
+
+
+# ------------------------------------------------------------------------------------------ roles of variables
+
+
+def _roles(
+    spatial: Sequence[IterVar], query: BufferLoad, keys: BufferLoad, values: BufferLoad
+) -> tuple[IterVar, IterVar]:
+    """The variables of the query and of the column: those that only the query, and only the values, are indexed by."""
+    of_query, of_keys, of_values = (
+        {index for index in load.indices if isinstance(index, Var)} for load in (query, keys, values)
+    )
+    elsewhere = {var for load in (keys, values) for index in load.indices for var in free_vars(index)}
+    rows = [v for v in spatial if v.var in of_query and v.var not in elsewhere]
+    columns = [v for v in spatial if v.var in of_values and v.var not in of_query | of_keys]
+    _require(bool(rows) and len(columns) == 1)
+    # Heads that share their keys are indexed by the query alone too: the largest number is that of queries.
+    return max(rows, key=_weight_of_size), columns[0]
+
+
+def _weight_of_size(iter_var: IterVar) -> float:
+    size = _size(iter_var)
+    return size.value if isinstance(size, IntImm) else math.inf
+
+
+def _is_regular(one: Attention) -> bool:
+    """True if operands are whole matrices of their variables, and nothing depends on variables that it must not."""
+    row, key, depth, column = (v.var for v in (one.row, one.key, one.depth, one.column))
+    own = {row, key, depth, column}
+    accesses = (
+        (one.query, {row, depth}), (one.keys, {key, depth}), (one.values, {key, column}), (one.out, {row, column}),
+    )  # fmt: skip
+    for access, variables in accesses:
+        bare = [index for index in access.indices if isinstance(index, Var) and index in own]
+        others = [index for index in access.indices if not any(index is var for var in bare)]
+        if set(bare) != variables or len(bare) != 2 or not is_compact(access.buffer):
+            return False
+        if any(own.intersection(free_vars(index)) for index in others):
+            return False
+    wide = one.product.dtype
+    dtypes = (one.query.dtype, one.keys.dtype, one.values.dtype)
+    narrow = ("float16", "bfloat16") if wide == "float32" else ()
+    return (
+        wide in ("float32", "float64")
+        and all(dtype == wide or dtype in narrow for dtype in dtypes)
+        and one.score.dtype == wide
+        and not {depth, column}.intersection(free_vars(one.score))
+        and not {key, depth}.intersection(free_vars(one.out.value))
+    )
+
+
+__all__ = ["Attention", "attention_of"]

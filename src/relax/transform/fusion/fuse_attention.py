@@ -1,0 +1,244 @@
+"""Group the kernels of attention that a model spells out: the group becomes one kernel, which streams keys and values.
+
+Before   with R.dataflow():                                          After   with R.dataflow():
+             lv = R.call_tir(cls.transpose, (q,), …)                             gv = cls.fused_attention(q, k, v, mask)
+             lv1 = R.call_tir(cls.transpose1, (k,), …)                           R.output(gv)
+             lv2 = R.call_tir(cls.matmul, (lv, lv1), …)
+             lv3 = R.call_tir(cls.divide, (lv2, R.const(8.0)), …)    @R.function(private=True)
+             lv4 = R.call_tir(cls.add, (lv3, mask), …)               def fused_attention(q, k, v, mask):
+             lv5 = R.call_tir(cls.softmax, (lv4,), …)                    R.func_attr({"Primitive": 1})
+             lv6 = R.call_tir(cls.transpose, (v,), …)                    with R.dataflow(): … as before
+             lv7 = R.call_tir(cls.matmul1, (lv5, lv6), …)
+             gv = R.call_tir(cls.transpose, (lv7,), …)
+             R.output(gv)
+
+The kernels are recognised by what they compute (`tir.attention`), after they are merged as FuseTIR merges them: so the
+results are those of the same formulas. FuseOps, which runs next, keeps to the kernels that are left.
+
+A group begins with a product and ends with another one that reads what was made of it; in between may stand anything
+that makes scores of products, and the softmax. Transposes of operands and of the result join it if nothing else reads
+them.
+
+Left alone are scores, weights and products that something else reads, kernels on two sides of a call that may write to
+a tensor or on different virtual devices, calls that are not proved to fit their kernel, and 16-bit floats, whose
+weights are rounded before they are used. `relax.FuseOps` at level 0 does nothing, nor does this.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from ...analysis.effects import effects_of
+from ...analysis.properties import NORMAL_FORM, PURITY_TRUSTED, SHAPES_LOWERED
+from ...analysis.uses import uses_of
+from ...expr import BindingBlock, Call, DataflowBlock, DataflowVar, Function, Var, VarBinding
+from ...ir import IRModule
+from ...ir.transform import PassContext
+from ...op import is_call_of
+from ...op.intrinsics import CallTIR
+from ...prim import FloatImm
+from ...prim import Var as PrimVar
+from ...rewrite import Rewriter, bindings_in
+from ...tir import BufferLoad, BufferStore, PrimFunc
+from ...tir.attention import attention_of
+from ...tir.inline_blocks import inline_blocks
+from ...tir.nests import nest_of, root_of
+from ...tir.op_pattern import OpPatternKind
+from ..decorators import module_pass
+from .annotate_tir_op_pattern import OP_PATTERN
+from .fuse_ops import PRIMITIVE, movable_kernel
+from .kernel_calls import KernelCall, KernelCalls
+from .merge_kernels import merged_kernel
+from .outline import outlined
+
+
+@module_pass(needs={NORMAL_FORM}, breaks={SHAPES_LOWERED, PURITY_TRUSTED})
+def FuseAttention(mod: IRModule) -> IRModule:
+    """Group the kernels of attention; see the module's docstring."""
+    return mod if PassContext.current().opt_level == 0 else _Fuser(mod).module()
+
+
+class _Fuser(Rewriter):
+    """Puts a call in the place of each group."""
+
+    def __init__(self, mod: IRModule) -> None:
+        super().__init__(mod)
+        self.kernels = KernelCalls(mod)
+        self.groups: dict[Var, list[VarBinding]] = {}
+        """The groups of the blocks around, by the variable of the last member."""
+        self.inner: set[Var] = set()
+        """The variables of the other members."""
+
+    def concerns(self, function: Function) -> bool:
+        return not function.attrs.get(PRIMITIVE) and any(
+            isinstance(b.value, Call) and is_call_of(b.value, CallTIR) for b in bindings_in(function)
+        )
+
+    def block(self, block: BindingBlock) -> BindingBlock:
+        if isinstance(block, DataflowBlock):
+            for group in _Block(block, self.kernels).groups():
+                self.groups[group[-1].var] = group
+                self.inner.update(binding.var for binding in group[:-1])
+        return super().block(block)
+
+    def var_binding(self, binding: VarBinding) -> None:
+        if binding.var in self.inner:
+            return
+        group = self.groups.get(binding.var)
+        if group is None:
+            super().var_binding(binding)
+            return
+        outline = outlined(group, {PRIMITIVE: 1})
+        callee = self.builder.add_func(outline.function, "fused_attention")
+        call = outline.call(callee, [self.rewrite(argument) for argument in outline.arguments])
+        self.bind(binding, self.builder.normalize(call.replace(span=binding.value.span)))
+
+
+class _Block:
+    """The bindings of a dataflow block, by number, and what reads them."""
+
+    def __init__(self, block: DataflowBlock, calls: KernelCalls) -> None:
+        self.calls = calls
+        self.bindings = block.bindings
+        self.kernels = [movable_kernel(binding, calls) for binding in block.bindings]
+        numbers = {binding.var: number for number, binding in enumerate(block.bindings)}
+        self.operands: list[list[int]] = []
+        self.readers: list[set[int]] = [set() for _ in block.bindings]
+        self.place: list[int] = []
+        """The number of calls before a binding that may write to a tensor."""
+        writes = 0
+        for number, binding in enumerate(block.bindings):
+            uses = uses_of(binding)
+            uses.add_definition(binding.var)
+            own = [numbers[v] for v in uses.variables if v in numbers and v is not binding.var]
+            self.operands.append(own)
+            for operand in own:
+                self.readers[operand].add(number)
+            if isinstance(binding.value, Call) and effects_of(binding.value, calls.mod).may_change:
+                writes += 1
+            self.place.append(writes)
+
+    def groups(self) -> list[list[VarBinding]]:
+        """The groups of bindings that compute attention, each in order."""
+        groups: list[list[VarBinding]] = []
+        used: set[int] = set()
+        for last, kernel in enumerate(self.kernels):
+            chain = self._chain(last) if kernel is not None and _is_product(kernel) else None
+            if chain is None or used & chain:
+                continue
+            for members in (self._with_transposes(chain), chain):
+                group = self._group(members)
+                if group is not None:
+                    groups.append(group)
+                    used |= members
+                    break
+        return groups
+
+    def _chain(self, last: int) -> set[int] | None:
+        """The kernels from a product to a last one that reads a softmax; None if there are none."""
+        for operand in self.operands[last]:
+            members = {last}
+            waiting = [operand]
+            products = softmaxes = 0
+            while waiting:
+                number = waiting.pop()
+                kernel = self.kernels[number]
+                if kernel is None or number in members or not self._is_private(number):
+                    continue
+                members.add(number)
+                softmaxes += _has_maximum(kernel.func)
+                if _is_product(kernel):
+                    products += 1
+                else:
+                    waiting += self.operands[number]
+            if products == 1 and softmaxes:
+                return self._between(members, last)
+        return None
+
+    def _between(self, members: set[int], last: int) -> set[int] | None:
+        """The members that depend on the product, if nothing else reads them."""
+        reached: set[int] = set()
+        for number in sorted(members):
+            kernel = self.kernels[number]
+            assert kernel is not None
+            is_first = _is_product(kernel) and number != last
+            if is_first or reached.intersection(self.operands[number]):
+                reached.add(number)
+        inside = all(self.readers[number] <= reached for number in reached - {last})
+        return reached if inside and last in reached else None
+
+    def _is_private(self, number: int) -> bool:
+        return isinstance(self.bindings[number].var, DataflowVar)
+
+    def _with_transposes(self, chain: set[int]) -> set[int]:
+        """A chain with the transposes of its operands and of its result that nothing else reads."""
+        members = set(chain)
+        for number in chain:
+            for operand in self.operands[number]:
+                own = self._is_private(operand) and self.readers[operand] <= chain
+                if own and self._is_transpose(operand):
+                    members.add(operand)
+        last = max(chain)
+        (*others, reader) = self.readers[last] or {last}
+        if not others and self._is_private(last) and self._is_transpose(reader):
+            members.add(reader)
+        return members
+
+    def _is_transpose(self, number: int) -> bool:
+        kernel = self.kernels[number]
+        return kernel is not None and _is_transpose(kernel.func)
+
+    def _group(self, members: set[int]) -> list[VarBinding] | None:
+        """The bindings of some numbers, if their kernels merge to attention."""
+        numbers = sorted(members)
+        if self.place[numbers[0]] != self.place[numbers[-1]] or len(self._devices(numbers)) > 1:
+            return None
+        group = [b for b in map(self.bindings.__getitem__, numbers) if isinstance(b, VarBinding)]
+        kernel = merged_kernel(outlined(group, {PRIMITIVE: 1}).function, self.calls)
+        if kernel is None:
+            return None
+        kernel = inline_blocks(kernel)
+        attention = attention_of(kernel)
+        whole = attention is not None and len(attention.chain) == len(root_of(kernel)[1])
+        return group if whole else None
+
+    def _devices(self, numbers: Iterable[int]) -> set[tuple[int, ...]]:
+        kernels: Sequence[KernelCall | None] = [self.kernels[number] for number in numbers]
+        return {
+            tuple(id(info.vdevice) for _, info in kernel.outputs) for kernel in kernels if kernel is not None
+        }
+
+
+def _is_product(kernel: KernelCall) -> bool:
+    return kernel.func.attrs.get(OP_PATTERN) == OpPatternKind.OUT_ELEMWISE_FUSABLE and not _has_maximum(
+        kernel.func
+    )
+
+
+def _has_maximum(func: PrimFunc) -> bool:
+    """True if a kernel reduces from -inf on."""
+    for stmt in root_of(func)[1]:
+        nest = nest_of(stmt)
+        init = None if nest is None else nest.block.init
+        if (
+            isinstance(init, BufferStore)
+            and isinstance(init.value, FloatImm)
+            and init.value.value == -math.inf
+        ):
+            return True
+    return False
+
+
+def _is_transpose(func: PrimFunc) -> bool:
+    """True for a kernel of one nest that only moves elements, by exchanging dimensions."""
+    stmts = root_of(func)[1]
+    nest = nest_of(stmts[0]) if len(stmts) == 1 else None
+    if nest is None or nest.is_reduction or not isinstance(nest.stores[0].value, BufferLoad):
+        return False
+    load = nest.stores[0].value
+    variables = {index for index in load.indices if isinstance(index, PrimVar)}
+    return len(variables) == len(load.indices) == len(nest.stores[0].indices)
+
+
+__all__ = ["FuseAttention"]
