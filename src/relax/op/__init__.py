@@ -7,7 +7,7 @@ Importing a family registers its operators; no family may have the name of an op
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import (
     binary,
@@ -122,13 +122,15 @@ __all__ = [
     "vm",
 ]
 
+if TYPE_CHECKING:
+    from ._signatures import *  # noqa: F403
+else:
 
-def __getattr__(name: str) -> Callable[..., Any]:
-    function = public_function(f"relax.{name}")
-    if function is None:
-        raise AttributeError(f"relax.op has no operator {name!r}")
-    return function
+    def __getattr__(name: str) -> Callable[..., Any]:
+        function = public_function(f"relax.{name}")
+        if function is None:
+            raise AttributeError(f"relax.op has no operator {name!r}")
+        return function
 
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *public_names("relax.")})
+    def __dir__() -> list[str]:
+        return sorted({*__all__, *public_names("relax.")})

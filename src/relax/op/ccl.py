@@ -7,7 +7,7 @@ any number of workers; a kernel for more than one is refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from .. import topi
 from ..info.text import prim_text
@@ -133,4 +133,7 @@ def scatter_from_worker0(x: Any, num_workers: int, axis: int = 0) -> Any:
 
 __all__ = ["Scattering"]
 
-__getattr__, __dir__ = namespace("relax.ccl.", globals())
+if TYPE_CHECKING:
+    from ._signatures.ccl import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
+else:
+    __getattr__, __dir__ = namespace("relax.ccl.", globals())

@@ -139,7 +139,8 @@ def namespace(
 ) -> tuple[Callable[[str], PublicFunction], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` of a module whose attributes are the public functions below a prefix.
 
-    ``__getattr__, __dir__ = namespace("relax.grad.", globals())`` makes ``relax.op.grad.no_grad``.
+    ``__getattr__, __dir__ = namespace("relax.grad.", globals())`` makes ``relax.op.grad.no_grad``. Type checkers
+    see the stub instead (tools/make_stubs.py), so that they report names that do not exist.
     """
 
     def getattribute(name: str) -> PublicFunction:
@@ -148,7 +149,7 @@ def namespace(
             raise AttributeError(f"{module['__name__']} has no operator {name!r}")
         return function
 
-    return getattribute, lambda: sorted({*module, *public_names(prefix)})
+    return getattribute, lambda: public_names(prefix)
 
 
 def legalize_call(builder: Any, call: Call) -> RelaxExpr:
