@@ -182,7 +182,9 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 _Macro = TypeVar("_Macro", bound=_Function[..., Any])
 
-_Info: TypeAlias = StructInfo | _TensorForm | _ShapeForm | _PrimForm | _ObjectForm | _TupleForm | _CallableForm
+_Info: TypeAlias = (
+    StructInfo | _TensorForm | _ShapeForm | _PrimForm | _ObjectForm | _TupleForm | _CallableForm
+)
 
 class _TensorForm:
     def __call__(

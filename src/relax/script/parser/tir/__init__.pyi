@@ -272,13 +272,13 @@ def thread_binding(
 ) -> Iterable[_Var]:
     """Iterations on the threads of a device, ``thread="threadIdx.x"``."""
 
-def Add(a: Any, b: Any) -> PrimExpr:
+def Add(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """Add of two operands, which are brought to one dtype."""
 
-def And(a: Any, b: Any) -> PrimExpr:
+def And(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """And of two operands, which are brought to one dtype."""
 
-def Broadcast(value: Any, lanes: int) -> _Broadcast:
+def Broadcast(value: Any, lanes: int, *, dtype: Any = None) -> _Broadcast:
     """A vector of equal elements."""
 
 def BufferLoad(buffer: Any, indices: Any, predicate: Any = None) -> _BufferLoad:
@@ -287,136 +287,136 @@ def BufferLoad(buffer: Any, indices: Any, predicate: Any = None) -> _BufferLoad:
 def Cast(dtype: str, value: Any) -> PrimExpr:
     """A Cast node, as it stands."""
 
-def Div(a: Any, b: Any) -> PrimExpr:
+def Div(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """Div of two operands, which are brought to one dtype."""
 
-def EQ(a: Any, b: Any) -> PrimExpr:
+def EQ(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """EQ of two operands, which are brought to one dtype."""
 
-def FloorDiv(a: Any, b: Any) -> PrimExpr:
+def FloorDiv(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """FloorDiv of two operands, which are brought to one dtype."""
 
-def FloorMod(a: Any, b: Any) -> PrimExpr:
+def FloorMod(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """FloorMod of two operands, which are brought to one dtype."""
 
-def GE(a: Any, b: Any) -> PrimExpr:
+def GE(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """GE of two operands, which are brought to one dtype."""
 
-def GT(a: Any, b: Any) -> PrimExpr:
+def GT(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """GT of two operands, which are brought to one dtype."""
 
-def LE(a: Any, b: Any) -> PrimExpr:
+def LE(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """LE of two operands, which are brought to one dtype."""
 
-def LT(a: Any, b: Any) -> PrimExpr:
+def LT(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """LT of two operands, which are brought to one dtype."""
 
 def Let(expr: Any, where: Mapping[_Var, Any]) -> PrimExpr:
     """``T.Let(body, where={x: value})``: an expression with variables bound."""
 
-def Max(a: Any, b: Any) -> PrimExpr:
+def Max(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """Max of two operands, which are brought to one dtype."""
 
-def Min(a: Any, b: Any) -> PrimExpr:
+def Min(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """Min of two operands, which are brought to one dtype."""
 
-def Mod(a: Any, b: Any) -> PrimExpr:
+def Mod(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """Mod of two operands, which are brought to one dtype."""
 
-def Mul(a: Any, b: Any) -> PrimExpr:
+def Mul(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """Mul of two operands, which are brought to one dtype."""
 
-def NE(a: Any, b: Any) -> PrimExpr:
+def NE(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """NE of two operands, which are brought to one dtype."""
 
-def Not(a: Any) -> PrimExpr:
+def Not(a: Any, *, dtype: Any = None) -> PrimExpr:
     """The negation of a bool."""
 
-def Or(a: Any, b: Any) -> PrimExpr:
+def Or(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """Or of two operands, which are brought to one dtype."""
 
-def Ramp(base: Any, stride: Any, lanes: int) -> _Ramp:
+def Ramp(base: Any, stride: Any, lanes: int, *, dtype: Any = None) -> _Ramp:
     """The vector base, base + stride, …"""
 
-def Select(condition: Any, true_value: Any, false_value: Any) -> PrimExpr:
+def Select(condition: Any, true_value: Any, false_value: Any, *, dtype: Any = None) -> PrimExpr:
     """One of two values; both may be evaluated."""
 
-def Shuffle(vectors: Any, indices: Any) -> _Shuffle:
+def Shuffle(vectors: Any, indices: Any, *, dtype: Any = None) -> _Shuffle:
     """Lanes of vectors, in the order of the indices."""
 
 def SizeVar(name: str, dtype: str = 'int32') -> _Var:
     """A variable known to be ≥ 0."""
 
-def StringImm(text: str) -> _StringImm:
+def StringImm(text: str, *, dtype: Any = None) -> _StringImm:
     """A string."""
 
-def Sub(a: Any, b: Any) -> PrimExpr:
+def Sub(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """Sub of two operands, which are brought to one dtype."""
 
-def abs(x: Any) -> PrimExpr:
+def abs(x: Any, *, dtype: Any = None) -> PrimExpr:
     """The magnitude; of the least integer of a signed type, that integer (two's complement)."""
 
-def acos(x: ExprLike) -> PrimExpr:
+def acos(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The inverse cosine."""
 
-def acosh(x: ExprLike) -> PrimExpr:
+def acosh(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The inverse hyperbolic cosine."""
 
-def address_of(element: Any, span: Any = None) -> Call:
+def address_of(element: Any, span: Any = None, *, dtype: Any = None) -> Call:
     """The pointer to an element of a buffer, given as a load of it."""
 
-def all(*args: Any) -> PrimExpr:
+def all(*args: Any, dtype: Any = None) -> PrimExpr:
     """The conjunction."""
 
-def any(*args: Any) -> PrimExpr:
+def any(*args: Any, dtype: Any = None) -> PrimExpr:
     """The disjunction."""
 
-def anylist_getitem(*args: Any) -> PrimExpr: ...
+def anylist_getitem(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
-def anylist_resetitem(*args: Any) -> PrimExpr: ...
+def anylist_resetitem(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
-def anylist_setitem(*args: Any) -> PrimExpr: ...
+def anylist_setitem(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
-def anylist_setitem_call_cpacked(*args: Any) -> PrimExpr: ...
+def anylist_setitem_call_cpacked(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
-def anylist_setitem_call_last(*args: Any) -> PrimExpr: ...
+def anylist_setitem_call_last(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
-def anylist_setitem_call_packed(*args: Any) -> PrimExpr: ...
+def anylist_setitem_call_packed(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
-def asin(x: ExprLike) -> PrimExpr:
+def asin(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The inverse sine."""
 
-def asinh(x: ExprLike) -> PrimExpr:
+def asinh(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The inverse hyperbolic sine."""
 
-def assume(cond: Any, span: Any = None) -> Call:
+def assume(cond: Any, span: Any = None, *, dtype: Any = None) -> Call:
     """A condition that the writer promises to hold where this is evaluated."""
 
-def atan(x: ExprLike) -> PrimExpr:
+def atan(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The inverse tangent."""
 
-def atan2(a: ExprLike, b: ExprLike) -> PrimExpr:
+def atan2(a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The angle of the point (b, a)."""
 
-def atanh(x: ExprLike) -> PrimExpr:
+def atanh(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The inverse hyperbolic tangent."""
 
-def bitwise_and(a: ExprLike, b: ExprLike, span: Any = None) -> PrimExpr:
+def bitwise_and(a: ExprLike, b: ExprLike, span: Any = None, *, dtype: Any = None) -> PrimExpr:
     """The bits set in both."""
 
-def bitwise_not(a: ExprLike, span: Any = None) -> PrimExpr:
+def bitwise_not(a: ExprLike, span: Any = None, *, dtype: Any = None) -> PrimExpr:
     """The bits not set; of a bool, its negation."""
 
-def bitwise_or(a: ExprLike, b: ExprLike, span: Any = None) -> PrimExpr:
+def bitwise_or(a: ExprLike, b: ExprLike, span: Any = None, *, dtype: Any = None) -> PrimExpr:
     """The bits set in either."""
 
-def bitwise_xor(a: ExprLike, b: ExprLike, span: Any = None) -> PrimExpr:
+def bitwise_xor(a: ExprLike, b: ExprLike, span: Any = None, *, dtype: Any = None) -> PrimExpr:
     """The bits set in one of the two."""
 
 def block_attr(attrs: Mapping[str, Any]) -> None:
     """Annotations of the block; outside of blocks, of the root block."""
 
-def broadcast(value: Any, lanes: int) -> _Broadcast:
+def broadcast(value: Any, lanes: int, *, dtype: Any = None) -> _Broadcast:
     """A vector of equal elements."""
 
 def buffer_store(buffer: Any, value: Any, indices: Any, predicate: Any = None) -> BufferStore:
@@ -444,91 +444,91 @@ def call_pure_extern(dtype: str, func_name: str, *args: Any) -> Call:
 def cast(value: Any, dtype: str) -> PrimExpr:
     """`value` converted to `dtype`."""
 
-def ceil(x: Any) -> PrimExpr:
+def ceil(x: Any, *, dtype: Any = None) -> PrimExpr:
     """The least whole number ≥ x. An integer is returned as it is."""
 
-def ceildiv(a: ExprLike, b: ExprLike, span: Any = None) -> PrimExpr:
+def ceildiv(a: ExprLike, b: ExprLike, span: Any = None, *, dtype: Any = None) -> PrimExpr:
     """Integer division rounded toward plus infinity."""
 
-def cell_alloc(*args: Any) -> PrimExpr: ...
+def cell_alloc(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
-def cell_copy(*args: Any) -> PrimExpr: ...
+def cell_copy(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
-def cell_count(*args: Any) -> PrimExpr: ...
+def cell_count(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
-def cell_dim(*args: Any) -> PrimExpr: ...
+def cell_dim(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
-def cell_field(*args: Any) -> PrimExpr: ...
+def cell_field(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
-def cell_fits(*args: Any) -> PrimExpr: ...
+def cell_fits(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
-def cell_kind(*args: Any) -> PrimExpr: ...
+def cell_kind(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
-def cell_payload(*args: Any) -> PrimExpr: ...
+def cell_payload(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
-def cell_plain(*args: Any) -> PrimExpr: ...
+def cell_plain(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
-def cell_rank(*args: Any) -> PrimExpr: ...
+def cell_rank(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
-def cell_reshape(*args: Any) -> PrimExpr: ...
+def cell_reshape(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
-def cell_shape(*args: Any) -> PrimExpr: ...
+def cell_shape(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
-def cell_truth(*args: Any) -> PrimExpr: ...
+def cell_truth(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
-def cell_value(*args: Any) -> PrimExpr: ...
+def cell_value(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
-def cell_view(*args: Any) -> PrimExpr: ...
+def cell_view(*args: Any, dtype: Any = None) -> PrimExpr: ...
 
-def clz(x: ExprLike) -> PrimExpr:
+def clz(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The number of leading zero bits, an int32; all the bits for 0."""
 
-def copysign(a: ExprLike, b: ExprLike) -> PrimExpr:
+def copysign(a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The magnitude of a with the sign of b."""
 
-def cos(x: ExprLike) -> PrimExpr:
+def cos(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The cosine."""
 
-def cosh(x: ExprLike) -> PrimExpr:
+def cosh(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The hyperbolic cosine."""
 
-def div(a: Any, b: Any) -> PrimExpr:
+def div(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """Div of two operands, which are brought to one dtype."""
 
-def erf(x: ExprLike) -> PrimExpr:
+def erf(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The error function."""
 
-def erfc(x: ExprLike) -> PrimExpr:
+def erfc(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """1 - erf(x), exact where erf(x) is near 1."""
 
 def evaluate(value: Any) -> Evaluate:
     """Compute an expression for its effect."""
 
-def exp(x: ExprLike) -> PrimExpr:
+def exp(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """e to the power x."""
 
-def exp10(x: ExprLike) -> PrimExpr:
+def exp10(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """10 to the power x."""
 
-def exp2(x: ExprLike) -> PrimExpr:
+def exp2(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """2 to the power x."""
 
-def fabs(x: Any) -> PrimExpr:
+def fabs(x: Any, *, dtype: Any = None) -> PrimExpr:
     """The magnitude; of the least integer of a signed type, that integer (two's complement)."""
 
-def floor(x: Any) -> PrimExpr:
+def floor(x: Any, *, dtype: Any = None) -> PrimExpr:
     """The greatest whole number ≤ x. An integer is returned as it is."""
 
-def floordiv(a: Any, b: Any) -> PrimExpr:
+def floordiv(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """FloorDiv of two operands, which are brought to one dtype."""
 
-def floormod(a: Any, b: Any) -> PrimExpr:
+def floormod(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """FloorMod of two operands, which are brought to one dtype."""
 
-def fma(a: ExprLike, b: ExprLike, c: ExprLike) -> PrimExpr:
+def fma(a: ExprLike, b: ExprLike, c: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """a * b + c, rounded once; float32 or float64, or vectors of them."""
 
-def fmod(a: ExprLike, b: ExprLike) -> PrimExpr:
+def fmod(a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The remainder of a / b with the sign of a."""
 
 def func_attr(attrs: Mapping[str, Any]) -> None:
@@ -540,10 +540,10 @@ def func_name(name: str) -> None:
 def func_ret(dtype: Any) -> None:
     """The function's return type."""
 
-def hypot(a: ExprLike, b: ExprLike) -> PrimExpr:
+def hypot(a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """sqrt(a*a + b*b) without overflow on the way."""
 
-def if_then_else(cond: Any, t: Any, f: Any) -> PrimExpr:
+def if_then_else(cond: Any, t: Any, f: Any, *, dtype: Any = None) -> PrimExpr:
     """`t` if `cond` else `f`; only the chosen one is evaluated."""
 
 def index_map(
@@ -555,52 +555,52 @@ def index_map(
 ) -> IndexMap:
     """The map that a function of the indices describes; one with ``*indices`` needs `ndim`."""
 
-def indexdiv(a: Any, b: Any) -> PrimExpr:
+def indexdiv(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """FloorDiv of two operands, which are brought to one dtype."""
 
-def indexmod(a: Any, b: Any) -> PrimExpr:
+def indexmod(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """FloorMod of two operands, which are brought to one dtype."""
 
 def infinity(dtype: str, span: Any = None) -> FloatImm:
     """Positive infinity. Raises TypeError for a dtype that has none."""
 
-def isfinite(x: Any) -> PrimExpr:
+def isfinite(x: Any, *, dtype: Any = None) -> PrimExpr:
     """Whether x is neither infinite nor NaN."""
 
-def isinf(x: Any) -> PrimExpr:
+def isinf(x: Any, *, dtype: Any = None) -> PrimExpr:
     """Whether x is an infinity."""
 
-def isnan(x: Any) -> PrimExpr:
+def isnan(x: Any, *, dtype: Any = None) -> PrimExpr:
     """Whether x is not a number."""
 
 def iter_var(var: _Var, dom: Any, iter_type: str, thread_tag: str = '') -> IterVar:
     """An IterVar."""
 
-def likely(cond: Any, span: Any = None) -> PrimExpr:
+def likely(cond: Any, span: Any = None, *, dtype: Any = None) -> PrimExpr:
     """`cond`, expected to be true."""
 
-def log(x: ExprLike) -> PrimExpr:
+def log(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The natural logarithm."""
 
-def log10(x: ExprLike) -> PrimExpr:
+def log10(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The logarithm to base 10."""
 
-def log1p(x: ExprLike) -> PrimExpr:
+def log1p(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """log(1 + x), exact near 0."""
 
-def log2(x: ExprLike) -> PrimExpr:
+def log2(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The logarithm to base 2."""
 
-def logical_not(a: ExprLike) -> PrimExpr:
+def logical_not(a: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The negation of a bool."""
 
-def max(a: Any, b: Any) -> PrimExpr:
+def max(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """Max of two operands, which are brought to one dtype."""
 
 def max_value(dtype: str, span: Any = None) -> IntImm | FloatImm:
     """The greatest finite value of a dtype."""
 
-def min(a: Any, b: Any) -> PrimExpr:
+def min(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """Min of two operands, which are brought to one dtype."""
 
 def min_value(dtype: str, span: Any = None) -> IntImm | FloatImm:
@@ -609,37 +609,37 @@ def min_value(dtype: str, span: Any = None) -> IntImm | FloatImm:
 def nan(dtype: str = 'float32') -> FloatImm:
     """Not-a-number of a floating-point dtype."""
 
-def nearbyint(x: Any) -> PrimExpr:
+def nearbyint(x: Any, *, dtype: Any = None) -> PrimExpr:
     """The nearest whole number, halves to even. An integer is returned as it is."""
 
 def noalias() -> None:
     """The function's parameters do not overlap."""
 
-def parallel_for(call: Any, written: Any, span: Any = None) -> Call:
+def parallel_for(call: Any, written: Any, span: Any = None, *, dtype: Any = None) -> Call:
     """A call of a function for parts of the range [begin, end), its first two arguments, in any order or at once.
 
     Of the buffers that follow, the function writes the first `written`.
     """
 
-def popcount(x: ExprLike) -> PrimExpr:
+def popcount(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The number of one bits, in the operand's dtype: of an int2, -2 for the two bits of -1."""
 
-def pow(a: ExprLike, b: ExprLike) -> PrimExpr:
+def pow(a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """a to the power b."""
 
-def power(a: ExprLike, b: ExprLike) -> PrimExpr:
+def power(a: ExprLike, b: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """a to the power b."""
 
 def precondition(condition: Any, message: Any = '') -> Precondition:
     """A condition on sizes and scalar parameters that a call of the function must fulfil."""
 
-def prefetch(element: Any, rw: int = 0, locality: int = 3) -> Call:
+def prefetch(element: Any, rw: int = 0, locality: int = 3, *, dtype: Any = None) -> Call:
     """Ask for the cache line of ``A[i, j]``, which need not lie inside of A.
 
     `rw` is 0 if it will be read, 1 if written; `locality` says how long it will be used: 0, once, to 3, often.
     """
 
-def ramp(base: Any, stride: Any, lanes: int) -> _Ramp:
+def ramp(base: Any, stride: Any, lanes: int, *, dtype: Any = None) -> _Ramp:
     """The vector base, base + stride, …"""
 
 def reads(*regions: Any) -> None:
@@ -648,61 +648,69 @@ def reads(*regions: Any) -> None:
 def reinterpret(dtype: str, value: Any) -> PrimExpr:
     """The bits of a value read as another dtype."""
 
-def ret(value: Any, span: Any = None) -> Call:
+def ret(value: Any, span: Any = None, *, dtype: Any = None) -> Call:
     """The end of the function, with its value."""
 
-def round(x: Any) -> PrimExpr:
+def round(x: Any, *, dtype: Any = None) -> PrimExpr:
     """The nearest whole number, halves away from zero. An integer is returned as it is."""
 
-def rsqrt(x: ExprLike) -> PrimExpr:
+def rsqrt(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """1 / sqrt(x)."""
 
 def sblock_attr(attrs: Mapping[str, Any]) -> None:
     """Annotations of the block; outside of blocks, of the root block."""
 
-def select(cond: Any, t: Any, f: Any) -> PrimExpr:
+def select(cond: Any, t: Any, f: Any, *, dtype: Any = None) -> PrimExpr:
     """`t` if `cond` else `f`; both may be evaluated."""
 
-def shift_left(a: ExprLike, b: ExprLike, span: Any = None) -> PrimExpr:
+def shift_left(a: ExprLike, b: ExprLike, span: Any = None, *, dtype: Any = None) -> PrimExpr:
     """a << b; 0 when b is negative or at least the number of bits."""
 
-def shift_right(a: ExprLike, b: ExprLike, span: Any = None) -> PrimExpr:
+def shift_right(a: ExprLike, b: ExprLike, span: Any = None, *, dtype: Any = None) -> PrimExpr:
     """a >> b, keeping the sign; all sign bits when b is negative or at least the number of bits."""
 
-def sigmoid(x: ExprLike) -> PrimExpr:
+def sigmoid(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """1 / (1 + exp(-x))."""
 
-def sin(x: ExprLike) -> PrimExpr:
+def sin(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The sine."""
 
-def sinh(x: ExprLike) -> PrimExpr:
+def sinh(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The hyperbolic sine."""
 
 def size_var(dtype: str = 'int32', name: str = '') -> _Var:
     """A new variable known to be ≥ 0."""
 
-def sqrt(x: ExprLike) -> PrimExpr:
+def sqrt(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The square root."""
 
-def tan(x: ExprLike) -> PrimExpr:
+def tan(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The tangent."""
 
-def tanh(x: ExprLike) -> PrimExpr:
+def tanh(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The hyperbolic tangent."""
 
 def target(config: Any, host: Any = None) -> Any:
     """The target of a function, for its attributes: the text or table that describes it."""
 
-def trunc(x: Any) -> PrimExpr:
+def trunc(x: Any, *, dtype: Any = None) -> PrimExpr:
     """x without its fraction. An integer is returned as it is."""
 
-def truncdiv(a: Any, b: Any) -> PrimExpr:
+def truncdiv(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """Div of two operands, which are brought to one dtype."""
 
-def truncmod(a: Any, b: Any) -> PrimExpr:
+def truncmod(a: Any, b: Any, *, dtype: Any = None) -> PrimExpr:
     """Mod of two operands, which are brought to one dtype."""
 
-def tvm_access_ptr(ptype: Any, data: Any, offset: Any, extent: Any, rw_mask: Any) -> Call:
+def tvm_access_ptr(
+    ptype: Any,
+    data: Any,
+    offset: Any,
+    extent: Any,
+    rw_mask: Any,
+    *,
+    dtype: Any = None,
+) -> Call:
     """The pointer to an element behind a buffer's data."""
 
 def type_annotation(dtype: Any) -> Call:
@@ -714,22 +722,22 @@ def undef(dtype: Any = 'float32') -> Call:
 def var(dtype: str, name: str = '') -> _Var:
     """A new variable."""
 
-def vector_reduce_add(x: ExprLike) -> PrimExpr:
+def vector_reduce_add(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The sum of a vector's lanes, of a power of two: halves are added until one lane is left."""
 
-def vector_reduce_and(x: ExprLike) -> PrimExpr:
+def vector_reduce_and(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """True if all lanes of a vector of bool are."""
 
-def vector_reduce_max(x: ExprLike) -> PrimExpr:
+def vector_reduce_max(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The greatest of a vector's lanes, of a power of two; NaN if one is."""
 
-def vector_reduce_min(x: ExprLike) -> PrimExpr:
+def vector_reduce_min(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The least of a vector's lanes, of a power of two; NaN if one is."""
 
-def vector_reduce_mul(x: ExprLike) -> PrimExpr:
+def vector_reduce_mul(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """The product of a vector's lanes, of a power of two: halves are multiplied until one lane is left."""
 
-def vector_reduce_or(x: ExprLike) -> PrimExpr:
+def vector_reduce_or(x: ExprLike, *, dtype: Any = None) -> PrimExpr:
     """True if some lane of a vector of bool is."""
 
 def where(predicate: Any) -> None:
