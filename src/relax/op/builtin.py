@@ -11,4 +11,4 @@ __all__: list[str] = []
 if TYPE_CHECKING:
     from ._signatures.builtin import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
 else:
-    __getattr__, __dir__ = namespace("relax.builtin.", globals())
+    __getattr__, __dir__ = namespace("relax.builtin.")

@@ -136,4 +136,4 @@ __all__ = ["Scattering"]
 if TYPE_CHECKING:
     from ._signatures.ccl import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
 else:
-    __getattr__, __dir__ = namespace("relax.ccl.", globals())
+    __getattr__, __dir__ = namespace("relax.ccl.")

@@ -24,4 +24,4 @@ __all__: list[str] = []
 if TYPE_CHECKING:
     from ._signatures.distributed import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
 else:
-    __getattr__, __dir__ = namespace("relax.dist.", globals())
+    __getattr__, __dir__ = namespace("relax.dist.")

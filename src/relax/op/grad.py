@@ -154,4 +154,4 @@ __all__: list[str] = []
 if TYPE_CHECKING:
     from ._signatures.grad import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
 else:
-    __getattr__, __dir__ = namespace("relax.grad.", globals())
+    __getattr__, __dir__ = namespace("relax.grad.")

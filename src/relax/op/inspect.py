@@ -204,4 +204,4 @@ __all__: list[str] = []
 if TYPE_CHECKING:
     from ._signatures.inspect import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
 else:
-    __getattr__, __dir__ = namespace("relax.inspect.", globals())
+    __getattr__, __dir__ = namespace("relax.inspect.")

@@ -106,4 +106,4 @@ __all__: list[str] = []
 if TYPE_CHECKING:
     from ._signatures.random import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
 else:
-    __getattr__, __dir__ = namespace("relax.random.", globals())
+    __getattr__, __dir__ = namespace("relax.random.")

@@ -14,4 +14,4 @@ __all__ = ["FAMILIES"]
 if TYPE_CHECKING:
     from .._signatures.vision import *  # noqa: F403  # pyright: ignore[reportMissingModuleSource]
 else:
-    __getattr__, __dir__ = namespace("relax.vision.", globals())
+    __getattr__, __dir__ = namespace("relax.vision.")
