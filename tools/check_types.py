@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "docs"))
 
-from documents import blocks_of, prelude_of, program
+from documents import blocks_of, prelude_of, program  # noqa: E402
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TYPED = ROOT / "tests" / "docs" / "typed"
@@ -93,7 +93,16 @@ def write_project(folder: Path, modules: Mapping[str, Program]) -> None:
 
 def reported(folder: Path) -> list[tuple[str, int, str, str]]:
     """The errors that pyright reports: module, line, rule, message."""
-    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "pyright",
+        "--outputjson",
+        "--pythonpath",
+        sys.executable,
+        "-p",
+        str(folder),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
         found = json.loads(done.stdout)["generalDiagnostics"]

@@ -123,7 +123,6 @@ __all__ = [
 if TYPE_CHECKING:
     from ._signatures import *  # noqa: F403
 else:
-
     __getattr__, _operators = namespace("relax.")
 
     def __dir__() -> list[str]:

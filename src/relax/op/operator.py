@@ -124,7 +124,9 @@ def _check_name(name: str) -> None:
     """Raise ValueError for a name that no script can say, or that stands for another operator there."""
     for part in name.split("."):
         if not part.isidentifier() or keyword.iskeyword(part):
-            raise ValueError(f"the operator's name {name!r} has the part {part!r}, which is no name in Python")
+            raise ValueError(
+                f"the operator's name {name!r} has the part {part!r}, which is no name in Python"
+            )
     other = name.removeprefix("relax.") if name.startswith("relax.") else f"relax.{name}"
     if other in _FUNCTIONS:
         raise ValueError(f"scripts call both operators {name} and {other} R.{name.removeprefix('relax.')}")

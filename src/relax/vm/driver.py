@@ -57,9 +57,9 @@ def compile(
             "run passes of your own on the module before it is compiled"
         )
     module = IRModule.from_expr(mod) if isinstance(mod, Function | PrimFunc) else mod
-    if isinstance(module, IRModule) and module.functions:  # pyright: ignore[reportUnnecessaryIsInstance]
-        if all(isinstance(function, PrimFunc) for function in module.functions.values()):
-            return build_module(module, Target(target) if isinstance(target, Mapping) else target)
+    functions = list(module.functions.values()) if isinstance(module, IRModule) else []  # pyright: ignore[reportUnnecessaryIsInstance]
+    if functions and all(isinstance(function, PrimFunc) for function in functions):
+        return build_module(module, Target(target) if isinstance(target, Mapping) else target)
     return build(module, target, pipeline=relax_pipeline)
 
 
