@@ -1,8 +1,10 @@
 """Mistakes that a type checker reports: each at its line, under the rule in the comment (see tools/check_types.py)."""
 
 import relax
-from relax.op import matmull  # reportAttributeAccessIssue
-from relax.script import ir as I, relax as R, tir as T
+from relax.op import matmull  # noqa: F401  # reportAttributeAccessIssue
+from relax.script import ir as I
+from relax.script import relax as R
+from relax.script import tir as T
 
 
 @I.ir_module
