@@ -128,7 +128,6 @@ def test_dir_lists_what_is_public(namespace, some):
     assert not names & {
         "annotations",
         "Any",
-        "Callable",
         "TYPE_CHECKING",
         "importlib",
         "binary",
