@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..ir import DataType, RelaxExpr
+from ..ir import DataType, RelaxExpr, StructInfo
 from ..prim import PrimExpr
 from ..runtime import NDArray
 
@@ -30,10 +30,22 @@ DimensionLike: TypeAlias = "PrimExpr | int | str"
 TupleLike: TypeAlias = "RelaxExpr | Sequence[TensorLike | ScalarLike]"
 """An expression, or the fields of a tuple."""
 
-FunctionLike: TypeAlias = "RelaxExpr"
-"""A function: a GlobalVar, or an expression."""
+FunctionLike: TypeAlias = "RelaxExpr | str"
+"""A function: a GlobalVar, an expression, or the name of a packed function."""
+
+InfoLike: TypeAlias = "StructInfo | Sequence[StructInfo]"
+"""The struct info of a result, or of several."""
 
 DTypeLike: TypeAlias = "DataType | str | type[Any] | np.dtype[Any] | None"
 """A dtype, or what names one; None leaves it open."""
 
-__all__ = ["DTypeLike", "DimensionLike", "FunctionLike", "ScalarLike", "ShapeLike", "TensorLike", "TupleLike"]
+__all__ = [
+    "DTypeLike",
+    "DimensionLike",
+    "FunctionLike",
+    "InfoLike",
+    "ScalarLike",
+    "ShapeLike",
+    "TensorLike",
+    "TupleLike",
+]

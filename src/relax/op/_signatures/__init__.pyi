@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from relax.expr import Call
 from relax.ir.expr import RelaxExpr, VDevice
-from relax.op.arguments import DTypeLike, ScalarLike, ShapeLike, TensorLike, TupleLike
+from relax.op.arguments import DTypeLike, ScalarLike, ShapeLike, TensorLike
+from relax.op.intrinsics import FunctionLike, InfoLike, TupleLike
 from relax.tir.index_map import IndexMap
 from typing import Any, Literal
 
@@ -96,39 +97,44 @@ def bucketize(
     With `right`, how many are less or equal. NaN counts as greater than everything. Indices are int64, or int32.
     """
 
-def call_builtin_with_ctx(func: Any, args: Any, *, sinfo_args: Any = None) -> Call:
+def call_builtin_with_ctx(func: FunctionLike, args: TupleLike, *, sinfo_args: InfoLike | None = None) -> Call:
     """Call a builtin of the machine, which gets the machine as its first argument. It may have any effect."""
 
 def call_dps_packed(
-    func: Any,
-    args: Any,
-    out_sinfo: Any = None,
+    func: FunctionLike,
+    args: TupleLike,
+    out_sinfo: InfoLike | ShapeLike | None = None,
     *,
-    dtype: Any = None,
-    output_shape: Any = None,
+    dtype: DTypeLike | Sequence[DTypeLike] = None,
+    output_shape: ShapeLike | Sequence[ShapeLike] | None = None,
 ) -> Call:
     """Allocate the outputs, call a packed function with inputs and outputs; return the outputs."""
 
-def call_inplace_packed(func: Any, *args: Any, inplace_indices: Any, sinfo_args: Any = None) -> Call:
+def call_inplace_packed(
+    func: FunctionLike,
+    *args: Any,
+    inplace_indices: int | Sequence[int],
+    sinfo_args: InfoLike | None = None,
+) -> Call:
     """Call a packed function that changes only the arguments `inplace_indices`, which are not used again.
 
     Result i is the argument `inplace_indices[i]`, or (-1) a new value.
     """
 
-def call_packed(func: Any, *args: Any, sinfo_args: Any = None) -> Call:
+def call_packed(func: FunctionLike, *args: Any, sinfo_args: InfoLike | None = None) -> Call:
     """An ordinary call of a packed function, which may have any effect."""
 
-def call_pure_packed(func: Any, *args: Any, sinfo_args: Any = None) -> Call:
+def call_pure_packed(func: FunctionLike, *args: Any, sinfo_args: InfoLike | None = None) -> Call:
     """Call a packed function of which the caller says that it has no visible effect."""
 
 def call_tir(
-    gvar: Any,
-    args: Any,
-    out_sinfo: Any = None,
-    tir_vars: Any = None,
+    gvar: RelaxExpr,
+    args: TupleLike,
+    out_sinfo: InfoLike | ShapeLike | None = None,
+    tir_vars: ShapeLike | None = None,
     *,
-    dtype: Any = None,
-    output_shape: Any = None,
+    dtype: DTypeLike | Sequence[DTypeLike] = None,
+    output_shape: ShapeLike | Sequence[ShapeLike] | None = None,
 ) -> Call:
     """Allocate the outputs, call a PrimFunc with inputs, integers (`tir_vars`) and outputs; return the outputs.
 
@@ -137,11 +143,11 @@ def call_tir(
     """
 
 def call_tir_inplace(
-    gvar: Any,
-    args: Any,
-    inplace_indices: Any,
-    out_sinfo: Any = None,
-    tir_vars: Any = None,
+    gvar: RelaxExpr,
+    args: TupleLike,
+    inplace_indices: int | Sequence[int],
+    out_sinfo: InfoLike | None = None,
+    tir_vars: ShapeLike | None = None,
 ) -> Call:
     """Like call_tir, but output i reuses the argument `inplace_indices[i]` (-1: a fresh tensor).
 
@@ -308,7 +314,7 @@ def hamming_window(
     A periodic window leaves the last of window_size + 1 values out; a window of one value is 1.
     """
 
-def hann_window(window_size: Any, periodic: Any, dtype: str = 'float32') -> Any:
+def hann_window(window_size: ScalarLike, periodic: ScalarLike, dtype: DTypeLike = 'float32') -> Call:
     """0.5 - 0.5 · cos t, for t from 0 to 2π in window_size steps: a hamming_window."""
 
 def hint_on_device(data: TensorLike, dst_vdevice: VDevice) -> Call:
@@ -323,10 +329,10 @@ def index_put(data: TensorLike, indices: TupleLike, values: TensorLike, accumula
 def index_tensor(data: TensorLike, indices: TupleLike) -> Call:
     """data[indices[0], indices[1], …], as NumPy indexes the leading dimensions by index tensors, which broadcast."""
 
-def invoke_closure(closure: RelaxExpr, args: Any, sinfo_args: Any = None) -> Call:
+def invoke_closure(closure: RelaxExpr, args: TupleLike, sinfo_args: InfoLike | None = None) -> Call:
     """Call a closure; it may have any effect."""
 
-def invoke_pure_closure(closure: RelaxExpr, args: Any, sinfo_args: Any = None) -> Call:
+def invoke_pure_closure(closure: RelaxExpr, args: TupleLike, sinfo_args: InfoLike | None = None) -> Call:
     """Call a closure that has no visible effect. (It may reuse an argument in place, which is then not used again.)"""
 
 def isfinite(x: TensorLike) -> Call:
@@ -361,7 +367,12 @@ def less(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
 def less_equal(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
     """True where x1 ≤ x2."""
 
-def linear(data: Any, weight: Any, bias: Any = None, out_dtype: str | None = None) -> Call:
+def linear(
+    data: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike | None = None,
+    out_dtype: DTypeLike = None,
+) -> Call:
     """data · weightᵀ + bias: ``matmul(data, permute_dims(weight))``, and an add."""
 
 def log(x: TensorLike) -> Call:
@@ -382,10 +393,10 @@ def logical_or(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call
 def logical_xor(x1: TensorLike | ScalarLike, x2: TensorLike | ScalarLike) -> Call:
     """True where one of the two is true."""
 
-def make_closure(func: Any, args: Any = ()) -> Call:
+def make_closure(func: FunctionLike, args: TupleLike = ()) -> Call:
     """A closure of a global function whose last parameters are given: the values it captures."""
 
-def masked_fill(x: Any, mask: Any, value: Any) -> Call:
+def masked_fill(x: TensorLike, mask: TensorLike, value: TensorLike | ScalarLike) -> Call:
     """x, with `value` where the mask holds: ``where(mask, full_like(x, value), x)``."""
 
 def matmul(x1: TensorLike, x2: TensorLike, out_dtype: DTypeLike = '') -> Call:

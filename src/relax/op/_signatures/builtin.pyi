@@ -1,14 +1,15 @@
 """The operators of `relax.op.builtin`, as editors and type checkers see them. Written by tools/make_stubs.py."""
 
 from relax.expr import Call
+from relax.ir.expr import RelaxExpr
 from relax.op.arguments import TensorLike
-from typing import Any
+from relax.op.storage import DTypeLike, ScalarLike, ShapeLike
 
 def alloc_tensor(
-    shape: Any,
-    dtype: Any,
-    runtime_device_index: Any = 0,
-    storage_scope: Any = 'global',
+    shape: ShapeLike,
+    dtype: RelaxExpr | DTypeLike,
+    runtime_device_index: ScalarLike = 0,
+    storage_scope: RelaxExpr | str = 'global',
 ) -> Call:
     """A fresh tensor of unknown contents."""
 

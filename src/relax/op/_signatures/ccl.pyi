@@ -2,7 +2,7 @@
 
 from relax.expr import Call
 from relax.op.arguments import TensorLike
-from typing import Any, Literal
+from typing import Literal
 
 def allgather(x: TensorLike, num_workers: int, in_group: bool = True) -> Call:
     """The tensors of all workers, one after the other along the first dimension."""
@@ -20,5 +20,5 @@ def broadcast_from_worker0(x: TensorLike) -> Call:
 def scatter_collective(x: TensorLike, num_workers: int, axis: int = 0) -> Call:
     """The worker's part of worker 0's tensor, which is cut into equal parts along `axis`."""
 
-def scatter_from_worker0(x: Any, num_workers: int, axis: int = 0) -> Any:
+def scatter_from_worker0(x: TensorLike, num_workers: int, axis: int = 0) -> Call:
     """The worker's part of worker 0's tensor: another name of scatter_collective."""

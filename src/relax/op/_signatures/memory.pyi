@@ -1,17 +1,24 @@
 """The operators of `relax.op.memory`, as editors and type checkers see them. Written by tools/make_stubs.py."""
 
 from relax.expr import Call
+from relax.ir.expr import RelaxExpr
+from relax.op.storage import DTypeLike, ScalarLike, ShapeLike
 from typing import Any
 
 def alloc_storage(
-    size: Any,
-    virtual_device_index: Any = 0,
-    storage_scope: Any = 'global',
-    dtype: Any = 'uint8',
+    size: ShapeLike,
+    virtual_device_index: ScalarLike = 0,
+    storage_scope: RelaxExpr | str = 'global',
+    dtype: RelaxExpr | DTypeLike = 'uint8',
 ) -> Call:
     """Memory of so many bytes, to be cut into tensors."""
 
-def alloc_tensor(storage: Any, offset: Any, shape: Any, dtype: Any) -> Call:
+def alloc_tensor(
+    storage: RelaxExpr,
+    offset: ScalarLike,
+    shape: ShapeLike,
+    dtype: RelaxExpr | DTypeLike,
+) -> Call:
     """A tensor in a storage, `offset` bytes from its start."""
 
 def kill_storage(storage: Any) -> Call:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from relax.expr import Call
 from relax.op.arguments import DTypeLike, TensorLike, TupleLike
-from typing import Any, Literal
+from typing import Literal
 
 def adaptive_avg_pool1d(
     data: TensorLike,
@@ -327,7 +327,12 @@ def layer_norm(
 def leakyrelu(data: TensorLike, alpha: float = 0.01) -> Call:
     """x where it is positive, alpha · x elsewhere."""
 
-def linear(data: Any, weight: Any, bias: Any = None, out_dtype: str | None = None) -> Call:
+def linear(
+    data: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike | None = None,
+    out_dtype: DTypeLike = None,
+) -> Call:
     """data · weightᵀ + bias: ``matmul(data, permute_dims(weight))``, and an add."""
 
 def log_softmax(data: TensorLike, axis: int = -1) -> Call:

@@ -170,6 +170,7 @@ from relax.op._signatures import (
 )
 from relax.op.arguments import DTypeLike, DimensionLike, TensorLike
 from relax.prim.expr import PrimExpr
+from relax.script.parser.relax.values import FunctionLike, TupleLike
 from relax.struct_info import (
     FuncStructInfo,
     ObjectStructInfo,
@@ -299,28 +300,39 @@ def ShapeExpr(values: Sequence[Any]) -> _ShapeExpr:
 def TupleGetItem(value: Any, index: int) -> _TupleGetItem:
     """``R.TupleGetItem(value, index)``: the node itself."""
 
-def call_builtin_with_ctx(func: Any, args: Any, *, sinfo_args: Any = None) -> _Call:
+def call_builtin_with_ctx(func: FunctionLike, args: TupleLike, *, sinfo_args: Any = None) -> _Call:
     """Call a builtin of the machine."""
 
-def call_dps_packed(func: Any, args: Any, out_sinfo: Any = None, **older: Any) -> _Call:
+def call_dps_packed(func: FunctionLike, args: TupleLike, out_sinfo: Any = None, **older: Any) -> _Call:
     """Call a packed function in destination-passing style."""
 
-def call_inplace_packed(func: Any, *args: Any, inplace_indices: Any, sinfo_args: Any = None) -> _Call:
+def call_inplace_packed(
+    func: FunctionLike,
+    *args: Any,
+    inplace_indices: int | Sequence[int],
+    sinfo_args: Any = None,
+) -> _Call:
     """Call a packed function that changes only the arguments named."""
 
-def call_packed(func: Any, *args: Any, sinfo_args: Any = None) -> _Call:
+def call_packed(func: FunctionLike, *args: Any, sinfo_args: Any = None) -> _Call:
     """Call a packed function, which may have any effect."""
 
-def call_pure_packed(func: Any, *args: Any, sinfo_args: Any = None) -> _Call:
+def call_pure_packed(func: FunctionLike, *args: Any, sinfo_args: Any = None) -> _Call:
     """Call a packed function of which the caller says that it has no effect."""
 
-def call_tir(func: Any, args: Any, out_sinfo: Any = None, tir_vars: Any = None, **older: Any) -> _Call:
+def call_tir(
+    func: FunctionLike,
+    args: TupleLike,
+    out_sinfo: Any = None,
+    tir_vars: Any = None,
+    **older: Any,
+) -> _Call:
     """Call a PrimFunc in destination-passing style. Text names a packed function (an older spelling)."""
 
 def call_tir_inplace(
-    func: Any,
-    args: Any,
-    inplace_indices: Any,
+    func: FunctionLike,
+    args: TupleLike,
+    inplace_indices: int | Sequence[int],
     out_sinfo: Any = None,
     tir_vars: Any = None,
 ) -> _Call:
@@ -341,13 +353,13 @@ def func_ret_struct_info(struct_info: Any) -> None:
 def hint_on_device(data: TensorLike, dst_vdevice: VDevice | _str) -> _Call:
     """The tensor itself, with the remark that it belongs on a device."""
 
-def invoke_closure(closure: Any, args: Any, sinfo_args: Any = None) -> _Call:
+def invoke_closure(closure: RelaxExpr, args: TupleLike, sinfo_args: Any = None) -> _Call:
     """Call a closure, which may have any effect."""
 
-def invoke_pure_closure(closure: Any, args: Any, sinfo_args: Any = None) -> _Call:
+def invoke_pure_closure(closure: RelaxExpr, args: TupleLike, sinfo_args: Any = None) -> _Call:
     """Call a closure that has no effect."""
 
-def make_closure(func: Any, args: Any = ()) -> _Call:
+def make_closure(func: FunctionLike, args: TupleLike = ()) -> _Call:
     """A closure of a function whose last parameters are given."""
 
 def output(*values: Any) -> None:
