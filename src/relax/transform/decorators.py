@@ -19,6 +19,7 @@ The properties a pass needs of a module, gives it and may break are arguments of
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -109,7 +110,7 @@ def dataflowblock_pass(
         inner = without_context(target, 2)
 
         def run(mod: IRModule, options: dict[str, Any]) -> IRModule:
-            return _dataflow_rewrite(lambda block, mod: inner(block, mod, **options))(mod)
+            return _dataflow_rewrite(functools.partial(inner, **options))(mod)
 
         return pass_factory(inner, info, run, DataflowBlockPass)
 
