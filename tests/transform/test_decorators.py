@@ -71,8 +71,8 @@ def one_with_option(mod, key="default"):
     return mod.with_attr("seen", key)
 
 
-def one_with_both(mod, ctx, key="default"):
-    return mod.with_attr("seen", key if isinstance(ctx, PassContext) else "no context")
+def one_with_both(module, ctx, key="default"):
+    return module.with_attr("seen", key if isinstance(ctx, PassContext) else "no context")
 
 
 @pytest.mark.parametrize("rewrite", [one, one_with_context, one_with_option, one_with_both])

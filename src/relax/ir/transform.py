@@ -406,7 +406,7 @@ def module_pass(
         if inspect.isclass(target):
             return pass_class(target, info, ModulePass, "transform_module", 1, lambda method: method)
         inner = without_context(target, 1)
-        return pass_factory(inner, info, lambda mod, options: inner(mod, **options))
+        return pass_factory(inner, info, lambda mod, options: inner(mod, **options), subjects=1)
 
     return decorate if pass_func is None else decorate(pass_func)
 
@@ -451,15 +451,15 @@ def pass_factory(
     info: PassInfo,
     run: Callable[[IRModule, dict[str, Any]], IRModule],
     cls: type[ModulePass] = ModulePass,
+    subjects: int = 2,
 ) -> Any:
-    """The pass that stands for a function, whose further parameters are the options of the pass.
+    """The pass that stands for a function, whose parameters after the `subjects` first are the options of the pass.
 
     ``P(mod)`` runs it with its defaults, ``P()`` and ``P(option=value)`` are passes of the same kind. (A pass that
     cannot do without an option must get it first.)
     """
     signature = inspect.signature(inner)
-    skipped = 1 if next(iter(signature.parameters.values())).name == "mod" else 2
-    parameters = list(signature.parameters.values())[skipped:]
+    parameters = list(signature.parameters.values())[subjects:]
     options_signature = signature.replace(parameters=parameters)
     defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
     complete = all(p.name in defaults or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
